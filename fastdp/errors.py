@@ -1,0 +1,19 @@
+"""Errors of fastdp: each message names the argument, the value it had and what is accepted."""
+
+from __future__ import annotations
+
+
+class FastDPError(Exception):
+    """Base of every error that fastdp raises on purpose."""
+
+
+class ParameterError(FastDPError, ValueError):
+    """A parameter has a value or type that is not accepted; nothing was changed."""
+
+
+class DataError(FastDPError, ValueError):
+    """The data of one call are not accepted; the publisher is as it was before the call."""
+
+
+class StateError(FastDPError, RuntimeError):
+    """The object, or the state file, is not in a condition that allows this call."""

@@ -1,0 +1,102 @@
+"""The integer grid on which all that touches data is computed, and the proof that int64 holds it.
+
+Source: the project's noise design, section 3: values are clipped, then rounded to whole multiples of a
+public resolution.  Sensitivities are then whole numbers of steps.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from fastdp import validation
+from fastdp.errors import ParameterError
+
+MOST_STEPS = 2**50
+#: The largest scale of noise the sampler takes (see ``docs/noise.md``, section 4).
+MOST_SCALE = 2**56
+MOST_TOTAL = 2**62
+#: A node's noise exceeds this many scales with probability below e^-64.
+HEADROOM = 64
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Whole multiples of ``resolution`` in [0, bound].
+
+    Parameters
+    ----------
+    bound : float
+        Public upper bound of a value, in units of the input.
+    resolution : float
+        One step, in units of the input.
+    """
+
+    bound: float
+    resolution: float
+
+    @property
+    def bound_steps(self) -> int:
+        """The bound in steps, at least 1."""
+        return max(1, round(Fraction(self.bound) / Fraction(self.resolution)))
+
+    def snap(self, theta: float) -> int:
+        """A threshold in steps: the nearest whole number, at least 1 and at most the bound."""
+        return min(self.bound_steps, max(1, round(Fraction(theta) / Fraction(self.resolution))))
+
+
+def _shortfall(grid: Grid, epsilon: float, max_range: int, levels: int, fan_out: int) -> str | None:
+    """Why the grid does not fit int64, or None if it provably does.
+
+    A range of max_range values sums to at most bound * max_range steps.  Its noise is a sum of at most
+    2 (b - 1) h nodes, each within HEADROOM scales but for a probability below e^-64; consistency only
+    averages such sums.
+    """
+    steps = grid.bound_steps
+    scale = Fraction(steps * levels) / Fraction(epsilon)
+    if steps > MOST_STEPS:
+        return f"bound / resolution = {float(steps):.3g} steps, at most 2^50 fit"
+    if scale > MOST_SCALE:
+        return f"noise of scale {float(scale):.3g} steps, at most 2^56 fit"
+    total = steps * max_range + 2 * (fan_out - 1) * levels * HEADROOM * scale
+    if total > MOST_TOTAL:
+        return f"a range may sum to {float(total):.3g} steps, noise included, at most 2^62 fit"
+    return None
+
+
+def make_grid(
+    bound: float, resolution: float | None, epsilon: float, max_range: int, levels: int, fan_out: int
+) -> Grid:
+    """The grid for these parameters, proved to fit int64.
+
+    By default the resolution is the largest power of two not above bound * 2^-32 (whole numbers up to
+    2^32 stay exact); where the noise of so fine a grid would not fit, it is doubled until it does.
+
+    Raises
+    ------
+    ParameterError
+        If a resolution given by the user does not fit.
+    """
+    if resolution is not None:
+        step = validation.positive("resolution", resolution)
+        if step > bound:
+            raise ParameterError(f"resolution = {resolution!r}: expected at most the bound, {bound!r}")
+        grid = Grid(bound, step)
+        problem = _shortfall(grid, epsilon, max_range, levels, fan_out)
+        if problem is not None:
+            raise ParameterError(
+                f"resolution = {resolution!r}: {problem}; expected a coarser resolution "
+                f"(bound = {bound!r}, max_range = {max_range}, epsilon = {epsilon!r})"
+            )
+        return grid
+    step = 2.0 ** (math.frexp(bound)[1] - 1 - 32)
+    while step <= bound:
+        grid = Grid(bound, step)
+        if _shortfall(grid, epsilon, max_range, levels, fan_out) is None:
+            return grid
+        step *= 2.0
+    raise ParameterError(
+        f"epsilon = {epsilon!r}: with bound = {bound!r} and max_range = {max_range} no grid fits 64-bit "
+        "integers; expected a larger epsilon or a smaller max_range"
+    )

@@ -1,0 +1,160 @@
+"""One column of numbers from whatever the user has: lists, NumPy, pandas, polars, Arrow.
+
+Everything becomes one contiguous float64 array, so that kernels compile once.  Contiguous float64 input
+is used as it is; Arrow and data-frame columns of float64 in one chunk without nulls are shared too.
+Missing entries become NaN, which publishers reject or count as zero by their ``nonfinite`` rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.errors import DataError
+
+ACCEPTED = "a one-dimensional list, NumPy array, pandas or polars series, or Arrow array of real numbers"
+
+
+def as_column(values: Any, name: str = "chunk") -> NDArray[np.float64]:
+    """The values as contiguous float64[n], shared with the caller where possible.
+
+    Parameters
+    ----------
+    values : array-like
+        See the module's docstring.  Anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (the
+        Arrow PyCapsule interface) works.
+    name : str
+        The argument's name, for messages.
+
+    Raises
+    ------
+    DataError
+        If this is not one column of real numbers; the message says what it is instead.
+    """
+    array = _as_numpy(values, name)
+    if array.ndim != 1:
+        raise DataError(f"{name} has shape {array.shape}: expected {ACCEPTED}")
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"{name} holds {_kind(array)}: expected {ACCEPTED}")
+    return np.ascontiguousarray(array, dtype=np.float64)
+
+
+def _kind(array: NDArray[Any]) -> str:
+    if array.dtype.kind == "O":
+        strangers = sorted({type(entry).__name__ for entry in array.tolist() if not _is_real(entry)})
+        return f"objects ({', '.join(strangers[:3])})"
+    return f"{array.dtype} entries"
+
+
+def _is_real(entry: object) -> bool:
+    return isinstance(entry, (int, float, np.floating, np.integer, np.bool_))
+
+
+def _as_numpy(values: Any, name: str) -> NDArray[Any]:
+    if isinstance(values, np.ma.MaskedArray):
+        return np.asarray(values.astype(np.float64).filled(np.nan))
+    if isinstance(values, np.ndarray):
+        return _objects_to_floats(values)
+    if isinstance(values, (str, bytes, bytearray, Mapping, set, frozenset)):
+        raise DataError(f"{name} is a {type(values).__name__}: expected {ACCEPTED}")
+    module = type(values).__module__.partition(".")[0]
+    if module == "pandas":
+        return _from_pandas(values, name)
+    if module == "polars":
+        return _from_polars(values, name)
+    if hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__"):
+        return _from_arrow(values, name)
+    if hasattr(values, "__next__"):
+        raise DataError(f"{name} is a {type(values).__name__}: expected {ACCEPTED} (call list() on it first)")
+    try:
+        return _objects_to_floats(np.asarray(values))
+    except (ValueError, TypeError, OverflowError) as error:
+        raise DataError(f"{name} is a {type(values).__name__} that is no array ({error}): expected {ACCEPTED}") from None
+
+
+def _objects_to_floats(array: NDArray[Any]) -> NDArray[Any]:
+    """Object arrays of Python numbers and None as float64; others as they are, for the message."""
+    if array.dtype.kind != "O" or array.ndim != 1:
+        return array
+    entries = array.tolist()
+    if all(entry is None or _is_real(entry) for entry in entries):
+        return np.array([_to_float(entry) for entry in entries])
+    return array
+
+
+def _to_float(entry: Any) -> float:
+    if entry is None:
+        return float("nan")
+    try:
+        return float(entry)
+    except OverflowError:
+        return float("inf") if entry > 0 else float("-inf")
+
+
+def _one_column(values: Any, width: int, name: str) -> None:
+    if width != 1:
+        raise DataError(f"{name} is a {type(values).__name__} of {width} columns: expected one column")
+
+
+def _from_pandas(values: Any, name: str) -> NDArray[Any]:
+    if values.ndim == 2:
+        _one_column(values, values.shape[1], name)
+        values = values.iloc[:, 0]
+    dtype = values.dtype
+    if isinstance(dtype, np.dtype):
+        return _objects_to_floats(values.to_numpy())
+    if getattr(dtype, "kind", "O") in "biuf":
+        array: NDArray[Any] = values.to_numpy(dtype=np.float64, na_value=np.nan)
+        return array
+    raise DataError(f"{name} holds {dtype} entries: expected {ACCEPTED}")
+
+
+def _from_polars(values: Any, name: str) -> NDArray[Any]:
+    if hasattr(values, "columns"):
+        if not hasattr(values, "to_series"):
+            raise DataError(f"{name} is a polars {type(values).__name__}: expected a Series (collect it first)")
+        _one_column(values, values.width, name)
+        values = values.to_series()
+    if not (values.dtype.is_numeric() or str(values.dtype) == "Boolean") or values.dtype.is_decimal():
+        raise DataError(f"{name} holds {values.dtype} entries: expected {ACCEPTED}")
+    array: NDArray[Any] = values.to_numpy()
+    return _objects_to_floats(array)
+
+
+def _from_arrow(values: Any, name: str) -> NDArray[Any]:
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise DataError(
+            f"{name} is a {type(values).__name__}, read through Arrow: expected pyarrow to be installed "
+            "(pip install 'fastdp[parquet]'), or a NumPy array"
+        ) from None
+    if hasattr(values, "__arrow_c_stream__"):
+        # A table's stream is a struct a chunk; a column's is the column.
+        column = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array(values)
+    else:
+        column = pa.chunked_array([pa.array(values)])
+    if pa.types.is_struct(column.type):
+        _one_column(values, column.type.num_fields, name)
+        column = pa.chunked_array([chunk.field(0) for chunk in column.chunks], type=column.type.field(0).type)
+    kind = column.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
+        raise DataError(f"{name} holds {kind} entries: expected {ACCEPTED}")
+    if pa.types.is_null(kind):
+        return np.full(len(column), np.nan)
+    parts = [_arrow_chunk(chunk, pa.types.is_boolean(kind)) for chunk in column.chunks]
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate(parts) if parts else np.empty(0)
+
+
+def _arrow_chunk(chunk: Any, boolean: bool) -> NDArray[Any]:
+    if boolean:
+        chunk = chunk.cast("int8")
+    if chunk.null_count:
+        chunk = chunk.cast("float64", safe=False)
+    array: NDArray[Any] = chunk.to_numpy(zero_copy_only=False)
+    return array

@@ -1,0 +1,199 @@
+"""The hierarchy of ToPS: fan-out b, s lowest levels pruned, made consistent before data arrive.
+
+Source: ToPS section 3.4, section 3.5 (Eq. 7), Appendix C; readings in ``docs/tops.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+from fastdp_kernels import consistency
+from numpy.typing import NDArray
+
+from fastdp import validation
+from fastdp.errors import ParameterError
+from fastdp.privacy import Guarantee
+from fastdp.randomness import sampler
+from fastdp.randomness.key import Key
+from fastdp.randomness.words import Purpose, StreamId
+
+MOST_LEAVES = 2**28
+
+
+@dataclass(frozen=True)
+class HierarchyPlan:
+    """The public shape of a hierarchy, chosen without looking at data.
+
+    Attributes
+    ----------
+    fan_out : int
+        b.
+    height : int
+        h = ceil(log_b max_range): levels before pruning; the single root is not one of them.
+    pruned : int
+        s: the lowest levels that get no noise of their own.
+    levels : int
+        h - s released levels, each with epsilon / levels.
+    block : int
+        g = b^s values under one released leaf.
+    tops : int
+        Nodes on the highest released level.
+    leaves : int
+        Released leaves of one tree, tops * b^(levels - 1).
+    tree_blocks : int
+        Blocks published from one tree before the next begins: max_range values, rounded up to whole blocks.
+    """
+
+    fan_out: int
+    height: int
+    pruned: int
+    levels: int
+    block: int
+    tops: int
+    leaves: int
+    tree_blocks: int
+
+    @property
+    def nodes(self) -> int:
+        """Noise draws of one tree."""
+        return sum(self.leaves // self.fan_out**level for level in range(self.levels))
+
+
+def optimal_prune(epsilon: float, max_range: int, fan_out: int, height: int) -> int:
+    """The integer s in [0, h) with the least predicted error (ToPS Eq. 7, theta^2 divided out).
+
+    (b - 1) (log_b r - s)^3 2 / epsilon^2 is the noise, b^(2s) / 36 the squared smoothing bias.
+    """
+    depth = math.log(max_range) / math.log(fan_out)
+
+    def error(s: int) -> float:
+        noise = (fan_out - 1) * max(depth - s, 0.0) ** 3 * 2.0 / epsilon**2
+        return noise + float(fan_out) ** (2 * s) / 36.0
+
+    return min(range(height), key=error)
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """Noisy block sums from one tree of noise for every ``max_range`` published values, for ever.
+
+    Parameters
+    ----------
+    fan_out : int
+        b, from 2 to 1024; 16 is the best for random ranges (Qardaji et al. 2013).
+    prune : int or "optimal"
+        s, the number of lowest levels without noise of their own; by default the minimiser of ToPS Eq. 7.
+
+    Notes
+    -----
+    Privacy: a value enters one node of each released level, and each level's integer sums get exact
+    discrete Laplace noise of scale theta * levels / epsilon: epsilon / levels a level, epsilon in all
+    (sequential), the same for every further tree (disjoint values, parallel).  The consistency map is an
+    integer function of the noisy sums (post-processing, ``docs/noise.md`` section 6).
+    """
+
+    fan_out: int = 16
+    prune: int | Literal["optimal"] = "optimal"
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        validation.integer("fan_out", self.fan_out, 2, 1024)
+        if self.prune != "optimal":
+            if isinstance(self.prune, str):
+                raise ParameterError(f"prune = {self.prune!r}: expected 'optimal' or a whole number of at least 0")
+            validation.integer("prune", self.prune, 0)
+
+    def plan(self, epsilon: float, max_range: int) -> HierarchyPlan:
+        """The shape for this budget and this bound on the length of queries."""
+        b = self.fan_out
+        height = 1
+        while b**height < max_range:
+            height += 1
+        if self.prune == "optimal":
+            pruned = optimal_prune(epsilon, max_range, b, height)
+        else:
+            pruned = int(self.prune)
+            if pruned >= height:
+                raise ParameterError(
+                    f"prune = {pruned}: expected less than the {height} levels of a hierarchy with "
+                    f"fan_out = {b} and max_range = {max_range}"
+                )
+        levels = height - pruned
+        tops = -(-max_range // b ** (height - 1))
+        leaves = tops * b ** (levels - 1)
+        if leaves > MOST_LEAVES:
+            raise ParameterError(
+                f"max_range = {max_range}: a tree of {leaves} released leaves takes {leaves * 8 / 2**30:.1f} GiB; "
+                f"expected at most {MOST_LEAVES} leaves (raise prune or lower max_range)"
+            )
+        return HierarchyPlan(
+            fan_out=b,
+            height=height,
+            pruned=pruned,
+            levels=levels,
+            block=b**pruned,
+            tops=tops,
+            leaves=leaves,
+            tree_blocks=-(-max_range // b**pruned),
+        )
+
+    def guarantee(self, plan: HierarchyPlan, epsilon: float) -> Guarantee:
+        """Pure epsilon from levels (sequential) and trees (parallel)."""
+        return Guarantee(
+            epsilon=epsilon,
+            derivation=(
+                f"each of {plan.levels} released levels adds a value to one integer sum and gives it discrete "
+                f"Laplace noise of scale theta * {plan.levels} / epsilon",
+                f"{plan.levels} levels of epsilon / {plan.levels} each: epsilon (sequential)",
+                "trees hold disjoint values: epsilon for the endless stream (parallel)",
+                "consistency and smoothing are functions of the noisy sums (post-processing)",
+            ),
+        )
+
+    def leaf_noise(
+        self, plan: HierarchyPlan, theta_steps: int, epsilon: float, key: Key, tree: int
+    ) -> NDArray[np.int64]:
+        """Consistent integer noise of the released leaves of one tree.
+
+        Parameters
+        ----------
+        plan : HierarchyPlan
+            The shape.
+        theta_steps : int
+            Sensitivity of every node, in grid steps.
+        epsilon : float
+            Budget of the whole hierarchy.
+        key : Key
+            The secret.
+        tree : int
+            Number of the tree in the stream; each has noise of its own.
+
+        Returns
+        -------
+        int64[leaves]
+            In grid steps.
+        """
+        law = sampler.discrete_laplace_law(Fraction(theta_steps * plan.levels) / Fraction(epsilon))
+        nodes: NDArray[np.int64] = np.empty(plan.nodes, np.int64)
+        start = 0
+        width = plan.leaves
+        for level in range(plan.levels):
+            sampler.fill(nodes[start : start + width], law, key, StreamId(Purpose.TREE, level + 1, tree))
+            start += width
+            width //= plan.fan_out
+        if plan.levels > 1:
+            consistency.make_consistent(nodes, plan.tops, plan.fan_out, plan.levels, consistency_weights(plan))
+        return nodes[: plan.leaves]
+
+
+def consistency_weights(plan: HierarchyPlan) -> NDArray[np.float64]:
+    """Weight of a node's own noise against its children's, by height: (b^l - b^(l-1)) / (b^l - 1), Eq. 10."""
+    b = plan.fan_out
+    weights = np.zeros(plan.levels + 1)
+    for height in range(2, plan.levels + 1):
+        weights[height] = float(Fraction(b**height - b ** (height - 1), b**height - 1))
+    return weights

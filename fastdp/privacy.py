@@ -1,0 +1,100 @@
+"""What a release promises: :class:`Guarantee` objects and their composition.
+
+A publisher never types its guarantee in by hand; it composes those of its parts with :func:`parallel`
+(disjoint values) and :func:`sequential` (the same values).  Source: ToPS section 2.4.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import reduce
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """A differential-privacy guarantee, with everything that it rests on.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy loss: outputs of adjacent streams are at most a factor e^epsilon apart in probability.
+    delta : float
+        Probability that the factor may fail; 0 means pure epsilon.
+    unit : str
+        What is protected.
+    adjacency : str
+        When two streams count as adjacent.
+    model : str
+        ``"central"`` (a trusted curator sees the values) or ``"local"``.
+    arithmetic : str
+        ``"exact"``: proved for the integers that the machine computes; ``"real"``: proved for real numbers only.
+    numeric_distance : float
+        Distance of the sampled noise from the exact law, in total variation; 0 for the guarded sampler.
+    simulated : bool
+        True if the noise came from a seed: reproducible by anybody who guesses the seed, so not private.
+    derivation : tuple of str
+        How the guarantee follows from the parts, one step a line.
+    """
+
+    epsilon: float
+    delta: float = 0.0
+    unit: str = "one value of the stream"
+    adjacency: str = "replace one value"
+    model: str = "central"
+    arithmetic: str = "exact"
+    numeric_distance: float = 0.0
+    simulated: bool = False
+    derivation: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """One line for reports and the command line."""
+        loss = f"epsilon = {self.epsilon:g}" + (f", delta = {self.delta:g}" if self.delta else "")
+        exactness = "exact on this machine" if self.arithmetic == "exact" else "stated for real arithmetic"
+        line = f"{loss} for {self.unit} ({self.adjacency}), {self.model} model, {exactness}"
+        return line + (", SIMULATED (seeded noise, not private)" if self.simulated else "")
+
+    def of(self, part: str) -> Guarantee:
+        """The same guarantee with the part's name put before its derivation."""
+        return replace(self, derivation=tuple(f"{part}: {step}" for step in self.derivation))
+
+
+def _merge(first: Guarantee, second: Guarantee, epsilon: float, delta: float) -> Guarantee:
+    if (first.unit, first.adjacency, first.model) != (second.unit, second.adjacency, second.model):
+        raise ValueError("guarantees with different units, adjacencies or models do not compose")
+    return Guarantee(
+        epsilon=epsilon,
+        delta=delta,
+        unit=first.unit,
+        adjacency=first.adjacency,
+        model=first.model,
+        arithmetic="exact" if first.arithmetic == second.arithmetic == "exact" else "real",
+        numeric_distance=first.numeric_distance + second.numeric_distance,
+        simulated=first.simulated or second.simulated,
+        derivation=first.derivation + second.derivation,
+    )
+
+
+def parallel(*guarantees: Guarantee) -> Guarantee:
+    """Mechanisms on disjoint values: the largest epsilon and delta (ToPS section 2.4)."""
+    whole = reduce(lambda a, b: _merge(a, b, max(a.epsilon, b.epsilon), max(a.delta, b.delta)), guarantees)
+    if len(guarantees) == 1:
+        return whole
+    return replace(whole, derivation=(*whole.derivation, "disjoint values: the larger epsilon counts"))
+
+
+def sequential(*guarantees: Guarantee) -> Guarantee:
+    """Mechanisms on the same values: epsilons and deltas add up (ToPS section 2.4)."""
+    epsilon = sum((Fraction(g.epsilon) for g in guarantees), Fraction(0))
+    delta = sum((Fraction(g.delta) for g in guarantees), Fraction(0))
+    whole = reduce(lambda a, b: _merge(a, b, 0.0, 0.0), guarantees)
+    if len(guarantees) > 1:
+        whole = replace(whole, derivation=(*whole.derivation, "the same values: the epsilons add up"))
+    return replace(whole, epsilon=_up(epsilon), delta=_up(delta))
+
+
+def _up(exact: Fraction) -> float:
+    """The nearest float that does not understate the exact value."""
+    nearest = float(exact)
+    return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)

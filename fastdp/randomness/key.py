@@ -1,0 +1,94 @@
+"""Keys: 256 bits from which all noise of a publisher follows.
+
+A default key comes from the operating system and is for real releases.  A key from a seed is for
+simulation: whoever knows the seed can subtract the noise, so guarantees then say ``simulated``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from typing import NoReturn
+
+from fastdp import validation
+from fastdp.errors import ParameterError, StateError
+
+KEY_BYTES = 32
+
+
+class Key:
+    """A 256-bit secret.
+
+    Use :meth:`random`, :meth:`from_seed` or :meth:`from_bytes`.
+
+    Attributes
+    ----------
+    simulated : bool
+        True if the key came from a seed.
+    """
+
+    __slots__ = ("_secret", "simulated")
+
+    def __init__(self, secret: bytes, *, simulated: bool) -> None:
+        if not isinstance(secret, bytes) or len(secret) != KEY_BYTES:
+            raise ParameterError(f"key: expected {KEY_BYTES} bytes (the value given is not shown: it is secret)")
+        self._secret = secret
+        self.simulated = simulated
+
+    @classmethod
+    def random(cls) -> Key:
+        """A fresh key from the operating system."""
+        return cls(secrets.token_bytes(KEY_BYTES), simulated=False)
+
+    @classmethod
+    def from_seed(cls, seed: int | str) -> Key:
+        """A key for simulation, derived from a whole number or a text by SHA-256."""
+        if isinstance(seed, str):
+            material = b"text:" + seed.encode()
+        else:
+            material = b"number:%d" % validation.integer("seed", seed, 0)
+        return cls(hashlib.sha256(b"fastdp seed 1:" + material).digest(), simulated=True)
+
+    @classmethod
+    def from_bytes(cls, secret: bytes) -> Key:
+        """A key that the user keeps (32 bytes of full entropy), for releases that survive a restart.
+
+        Never use one key for two streams, nor for a stream and an altered copy of it: equal noise
+        on different values reveals their difference.
+        """
+        return cls(secret, simulated=False)
+
+    @classmethod
+    def choose(cls, seed: int | str | None, key: Key | bytes | None) -> Key:
+        """The key that a publisher's ``seed`` and ``key`` arguments ask for."""
+        if seed is not None and key is not None:
+            raise ParameterError(f"seed = {seed!r}: expected either seed (simulation) or key (release), not both")
+        if seed is not None:
+            return cls.from_seed(seed)
+        if key is None:
+            return cls.random()
+        return key if isinstance(key, Key) else cls.from_bytes(key)
+
+    def derive(self, *labels: str | int) -> Key:
+        """An independent key for a named purpose (keyed BLAKE2b)."""
+        message = b"".join(len(text).to_bytes(8, "big") + text for text in (str(part).encode() for part in labels))
+        digest = hashlib.blake2b(message, digest_size=KEY_BYTES, key=self._secret, person=b"fastdp derive 1").digest()
+        return Key(digest, simulated=self.simulated)
+
+    def reveal(self) -> bytes:
+        """The secret itself, for the cipher and for an encrypted state file; keep it out of logs."""
+        return self._secret
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Key):
+            return NotImplemented
+        return secrets.compare_digest(self._secret, other._secret) and self.simulated == other.simulated
+
+    def __hash__(self) -> int:
+        return hash(self._secret)
+
+    def __repr__(self) -> str:
+        return "Key(<from a seed>)" if self.simulated else "Key(<secret>)"
+
+    def __reduce__(self) -> NoReturn:
+        raise StateError("a Key cannot be pickled: pickles are neither encrypted nor owner-only")

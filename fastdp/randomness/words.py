@@ -1,0 +1,96 @@
+"""Random words: one AES-256-CTR key stream, cut by stream id.
+
+Noise is a pure function of (key, stream id, position): the same whatever the chunking, the threads or
+the scheduler, and the same again after a crash.  The 128-bit counter block is the stream id (64 bits)
+followed by the block number, so two ids never share a block below 2^65 words.
+
+Source: NIST SP 800-38A section 6.5 (CTR mode); the project's noise design, section 1.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
+from numpy.typing import NDArray
+
+from fastdp.randomness.key import Key
+
+#: Words produced at a time: 256 KiB stay in the second-level cache.
+CHUNK = 32_768
+_ZEROS = memoryview(bytes(8 * CHUNK))
+
+
+class Purpose(IntEnum):
+    """What a stream of words is for; never renumber, saved streams depend on it."""
+
+    THRESHOLD = 1
+    TREE = 2
+    DRAWS = 255
+
+
+class StreamId(NamedTuple):
+    """Names one independent stream of words under a key.
+
+    Parameters
+    ----------
+    purpose : Purpose
+        8 bits.
+    level : int
+        8 bits: the level of a tree.
+    index : int
+        40 bits: the number of the tree, task or counter.
+    refinement : int
+        8 bits: word i of refinement k holds the k-th further 64 bits of draw i.
+    """
+
+    purpose: Purpose
+    level: int = 0
+    index: int = 0
+    refinement: int = 0
+
+    def pack(self) -> int:
+        """The 64-bit id."""
+        if not (0 <= self.level < 1 << 8 and 0 <= self.refinement < 1 << 8 and 0 <= self.index < 1 << 40):
+            raise OverflowError(f"stream id out of range: {self}")
+        return self.purpose << 56 | self.refinement << 48 | self.level << 40 | self.index
+
+
+class WordStream:
+    """The words of one stream id, read in order.
+
+    Parameters
+    ----------
+    key : Key
+        The secret.
+    stream : StreamId
+        Which stream.
+    start : int
+        Position of the first word to read.
+    """
+
+    def __init__(self, key: Key, stream: StreamId, start: int = 0) -> None:
+        block, odd = divmod(start, 2)
+        counter = (stream.pack() << 64 | block).to_bytes(16, "big")
+        cipher = Cipher(algorithms.AES(key.reveal()), modes.CTR(counter))
+        self._encryptor: CipherContext = cipher.encryptor()
+        if odd:
+            self._encryptor.update(bytes(8))
+
+    def fill(self, out: NDArray[np.uint64]) -> None:
+        """Overwrite ``out`` (uint64[n], little-endian words of the key stream) with the next n words."""
+        raw = memoryview(out).cast("B")
+        for begin in range(0, len(raw), len(_ZEROS)):
+            part = raw[begin : begin + len(_ZEROS)]
+            self._encryptor.update_into(_ZEROS[: len(part)], part)
+        if not np.little_endian:
+            out.byteswap(inplace=True)
+
+
+def word_at(key: Key, stream: StreamId, position: int) -> int:
+    """One word of a stream, by position."""
+    word = np.empty(1, np.uint64)
+    WordStream(key, stream, position).fill(word)
+    return int(word[0])

@@ -1,0 +1,110 @@
+"""A finished release: the private stream, its guarantee, and answers to range queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from fastdp_kernels import ranges
+from numpy.typing import NDArray
+
+from fastdp.errors import ParameterError
+from fastdp.privacy import Guarantee
+
+PREFIX_BLOCK = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """What a publisher released from a whole array.
+
+    Attributes
+    ----------
+    values : float64[n_published]
+        The private stream, in units of the input.
+    offset : int
+        Index, in the input, of the first published value (the hold-out's length).
+    threshold : float
+        Theta: values were clipped to [0, theta].
+    guarantee : Guarantee
+        What the release promises.
+    block : int
+        g: values under one noisy sum.  Within a block values are predictions, and the last one closes the
+        account, so sums over whole blocks are the noisy sums.
+    """
+
+    values: NDArray[np.float64]
+    offset: int
+    threshold: float
+    guarantee: Guarantee
+    block: int = 1
+    _prefix: dict[int, NDArray[np.float64]] = field(default_factory=dict, repr=False)
+
+    def __len__(self) -> int:
+        return self.values.size
+
+    def range_sum(self, starts: Any, stops: Any, retrospective: bool = False) -> NDArray[np.float64]:
+        """Private answers to sums over [start, stop).
+
+        Parameters
+        ----------
+        starts, stops : int or int[q]
+            Indices into ``values``; 0 <= start <= stop <= n_published.
+        retrospective : bool
+            False: the sum of the values as they were published.  True: a block that the range cuts is
+            answered from its own noisy sum, spread evenly, which was released when the block closed; this
+            avoids the last value of a block, which carries the noise of the whole block.
+
+        Returns
+        -------
+        float64[q]
+            In units of the input.  Post-processing: no further privacy loss.
+
+        Raises
+        ------
+        ParameterError
+            If the indices are no whole numbers in order and in range, naming the first that is not.
+        """
+        first, last = _as_indices("starts", starts), _as_indices("stops", stops)
+        if first.size != last.size:
+            if 1 not in (first.size, last.size):
+                raise ParameterError(f"stops has {last.size} entries: expected {first.size}, as starts has")
+            size = max(first.size, last.size)
+            first, last = (np.ascontiguousarray(np.broadcast_to(index, size)) for index in (first, last))
+        wrong = np.flatnonzero((first < 0) | (last > self.values.size) | (first > last))
+        if wrong.size:
+            k = int(wrong[0])
+            raise ParameterError(
+                f"starts[{k}] = {first[k]}, stops[{k}] = {last[k]}: expected 0 <= start <= stop <= {self.values.size}"
+            )
+        if retrospective and self.block > 1:
+            return self._spread_before(last) - self._spread_before(first)
+        out = np.empty(first.size)
+        ranges.sum_ranges(self.values, self._block_prefix(PREFIX_BLOCK), PREFIX_BLOCK, first, last, out)
+        return out
+
+    def _block_prefix(self, block: int) -> NDArray[np.float64]:
+        prefix = self._prefix.get(block)
+        if prefix is None:
+            prefix = np.empty(self.values.size // block + 1)
+            ranges.prefix_blocks(self.values, block, prefix)
+            self._prefix[block] = prefix
+        return prefix
+
+    def _spread_before(self, stops: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Sum before ``stops`` of the stream in which each closed block is spread evenly."""
+        prefix = self._block_prefix(self.block)
+        closed = prefix.size - 1
+        j, rest = np.divmod(stops, self.block)
+        # The block left open at the end still holds its predictions, which are all equal.
+        tail = self.values[closed * self.block] if closed * self.block < self.values.size else 0.0
+        means = np.append(np.diff(prefix) / self.block, tail)
+        return prefix[j] + rest * means[np.minimum(j, closed)]
+
+
+def _as_indices(name: str, values: Any) -> NDArray[np.int64]:
+    array = np.atleast_1d(np.asarray(values))
+    if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
+        raise ParameterError(f"{name} has shape {array.shape} and dtype {array.dtype}: expected whole numbers, one row")
+    return np.ascontiguousarray(array, dtype=np.int64)

@@ -1,0 +1,60 @@
+"""``fastdp.release``: a whole array in one call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastdp import validation
+from fastdp.inputs import as_column
+from fastdp.randomness.key import Key
+from fastdp.released import Release
+from fastdp.systems.tops import ToPS
+
+METHODS = {"tops": ToPS}
+USUAL_HOLDOUT = 65_536
+
+
+def release(
+    values: Any,
+    epsilon: float,
+    bound: float,
+    method: str = "tops",
+    seed: int | str | None = None,
+    *,
+    key: Key | bytes | None = None,
+    **options: Any,
+) -> Release:
+    """Release a whole stream under differential privacy.
+
+    Parameters
+    ----------
+    values : array-like
+        The stream, in order: a list, NumPy array, pandas or polars series, Arrow array.
+    epsilon : float
+        Privacy loss for one value of the stream.
+    bound : float
+        Public upper bound of a value, in units of the input.  It must not be computed from the data.
+    method : "tops"
+        The system.
+    seed : int or str, optional
+        Simulation: reproducible noise, no privacy.
+    key : Key or 32 bytes, optional
+        A secret of your own; by default a fresh one from the operating system.
+    **options
+        Passed to the system, :class:`fastdp.ToPS`.  By default ``holdout`` is 65,536 values or a quarter
+        of the stream, whichever is less (the length of a stream is public under replace-one adjacency).
+
+    Returns
+    -------
+    Release
+        The private stream and what belongs to it.
+
+    Raises
+    ------
+    ParameterError, DataError
+        Naming the argument, its value and what is accepted.
+    """
+    system = METHODS[validation.choice("method", method, tuple(METHODS))]
+    column = as_column(values, "values")
+    options.setdefault("holdout", max(1, min(USUAL_HOLDOUT, column.size // 4)))
+    return system(epsilon, bound, seed=seed, key=key, **options).release(column)

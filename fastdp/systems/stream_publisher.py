@@ -1,0 +1,402 @@
+"""One publisher for every composition of threshold, perturber and smoother.
+
+Source: ToPS section 3.2 (the framework) and Algorithm 1 in the reading of ``docs/tops.md``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn, Self
+
+import numpy as np
+from fastdp_kernels import noisy_max, online_pass
+from numpy.typing import NDArray
+
+from fastdp import validation
+from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.grid import make_grid
+from fastdp.inputs import as_column
+from fastdp.perturbers import Hierarchy, HierarchyPlan
+from fastdp.privacy import Guarantee, parallel
+from fastdp.randomness.key import Key
+from fastdp.released import Release
+from fastdp.smoothers import Smoother
+from fastdp.smoothers.recent import SmootherState
+from fastdp.thresholds import Chooser, Threshold, ThresholdTask
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Everything that lives between two chunks, but for the hold-out's summary and the noise (a function of the key).
+
+    Attributes
+    ----------
+    n_seen : int
+        Values consumed, the hold-out included.
+    theta_steps : int
+        The threshold in grid steps; 0 until it is chosen.
+    blocks : int
+        Closed blocks.
+    filled : int
+        Values in the open block.
+    open_sum : int
+        Their exact sum, in grid steps.  Secret.
+    prediction : float
+        What each value of the open block is published as.
+    smoother : tuple of float
+        The smoother's own memory.
+    """
+
+    n_seen: int = 0
+    theta_steps: int = 0
+    blocks: int = 0
+    filled: int = 0
+    open_sum: int = 0
+    prediction: float = 0.0
+    smoother: SmootherState = ()
+
+
+class StreamPublisher:
+    """Publishes a stream of values online under event-level differential privacy.
+
+    Parameters
+    ----------
+    threshold : Threshold
+        Chooses theta from the first ``holdout`` values: a member of :mod:`fastdp.thresholds`.
+    perturber : Hierarchy
+        Adds noise to the rest, clipped to theta: a member of :mod:`fastdp.perturbers`.
+    smoother : Smoother or None
+        Predicts the values within a block: a member of :mod:`fastdp.smoothers`.  None only where the
+        perturber releases every value (prune = 0).
+    epsilon : float
+        Budget of the threshold and, on disjoint values, of the perturber.
+    bound : float
+        Public upper bound of a value, in units of the input; values outside [0, bound] are clipped.
+    holdout : int
+        m: the first values, which choose theta and are never published.
+    max_range : int
+        r: no query is meant to span more values; a new tree of noise begins every r published values.
+    resolution : float, optional
+        Grid step; by default the largest power of two not above bound * 2^-32.
+    nonfinite : "raise" or "zero"
+        NaN and infinity are refused, or count as 0.
+    seed : int or str, optional
+        Simulation: noise that anybody can reproduce; the guarantee then says ``simulated``.
+    key : Key or 32 bytes, optional
+        A secret of your own; by default a fresh one from the operating system.
+
+    Notes
+    -----
+    Privacy: pure epsilon for one value of the stream (replace one value), exact on this machine; see
+    ``guarantee``.  Output does not depend on how the stream is cut into chunks.
+    """
+
+    def __init__(
+        self,
+        *,
+        threshold: Threshold,
+        perturber: Hierarchy,
+        smoother: Smoother | None = None,
+        epsilon: float,
+        bound: float,
+        holdout: int | None = None,
+        max_range: int = 2**20,
+        resolution: float | None = None,
+        nonfinite: str = "raise",
+        seed: int | str | None = None,
+        key: Key | bytes | None = None,
+    ) -> None:
+        self._epsilon = validation.positive("epsilon", epsilon)
+        self._bound = validation.positive("bound", bound)
+        self._max_range = validation.integer("max_range", max_range, 1, 2**40)
+        self._nonfinite = validation.choice("nonfinite", nonfinite, ("raise", "zero"))
+        least = 1 if threshold.uses_holdout else 0
+        default = 65_536 if threshold.uses_holdout else 0
+        self._holdout = validation.integer("holdout", default if holdout is None else holdout, least, 2**50)
+        self._threshold = threshold
+        self._perturber = perturber
+        self._smoother = smoother
+        self._plan = perturber.plan(self._epsilon, self._max_range)
+        if smoother is None and self._plan.block > 1:
+            raise ParameterError(
+                f"smoother = None: expected a smoother, because the perturber releases blocks of {self._plan.block} "
+                "values (or prune=0)"
+            )
+        self._grid = make_grid(
+            self._bound, resolution, self._epsilon, self._max_range, self._plan.levels, self._plan.fan_out
+        )
+        self._task = ThresholdTask(self._epsilon, self._bound, self._holdout, self._max_range)
+        self._chooser: Chooser = threshold.start(self._task)
+        self._key = Key.choose(seed, key)
+        self._copies = 0
+        self._noise: tuple[int, NDArray[np.int64]] | None = None
+        self._progress = Progress()
+        if self._holdout == 0:
+            self._progress = self._open_stream(self._progress, self._chooser)
+
+    # What the publisher is and where it stands.
+
+    @property
+    def epsilon(self) -> float:
+        """The privacy budget."""
+        return self._epsilon
+
+    @property
+    def bound(self) -> float:
+        """Public upper bound of a value."""
+        return self._bound
+
+    @property
+    def holdout(self) -> int:
+        """Length of the hold-out."""
+        return self._holdout
+
+    @property
+    def max_range(self) -> int:
+        """Longest query."""
+        return self._max_range
+
+    @property
+    def resolution(self) -> float:
+        """Grid step, in units of the input."""
+        return self._grid.resolution
+
+    @property
+    def plan(self) -> HierarchyPlan:
+        """Public shape of the hierarchy: levels, block length, leaves."""
+        return self._plan
+
+    @property
+    def threshold(self) -> float | None:
+        """Theta in units of the input; None until the hold-out is complete."""
+        steps = self._progress.theta_steps
+        return steps * self._grid.resolution if steps else None
+
+    @property
+    def n_seen(self) -> int:
+        """Values consumed, the hold-out included."""
+        return self._progress.n_seen
+
+    @property
+    def n_published(self) -> int:
+        """Values published."""
+        return max(0, self._progress.n_seen - self._holdout)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the whole endless stream promises, derived from the parts."""
+        chosen = self._threshold.guarantee(self._task)
+        published = self._perturber.guarantee(self._plan, self._epsilon).of("perturber")
+        whole = published if chosen is None else parallel(chosen.of("threshold"), published)
+        return replace(whole, simulated=self._key.simulated)
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(epsilon={self._epsilon:g}, bound={self._bound:g}, holdout={self._holdout}, "
+            f"max_range={self._max_range}, n_seen={self.n_seen}, threshold={self.threshold})"
+        )
+
+    # Publishing.
+
+    def publish(self, chunk: Any, *, out: Floats | None = None) -> Floats:
+        """Consume the next values of the stream and publish one value for each after the hold-out.
+
+        Parameters
+        ----------
+        chunk : array-like
+            Any number of values, none included: a list, NumPy array, pandas or polars series, Arrow array.
+        out : float64[>= number of values], optional
+            Receives the published values, to save an allocation.
+
+        Returns
+        -------
+        float64[n]
+            One published value per value after the hold-out, in units of the input (a view of ``out`` if
+            given).
+
+        Raises
+        ------
+        DataError
+            If the chunk is no column of real numbers, or holds NaN or infinity (with ``nonfinite="raise"``).
+            The publisher is then as it was; the mended chunk continues the stream.
+        """
+        values = as_column(chunk)
+        return self._publish(values, out)
+
+    def _publish(self, values: Floats, out: Floats | None) -> Floats:
+        held = min(values.size, max(0, self._holdout - self._progress.n_seen))
+        progress, chooser = self._progress, self._chooser
+        if held:
+            head = values[:held]
+            if self._nonfinite == "raise" and noisy_max.count_nonfinite(head):
+                self._reject(head, 0)
+            completes = progress.n_seen + held == self._holdout
+            # A rejection can only follow where the chunk goes on behind the hold-out.
+            chooser = chooser.copy() if completes else chooser
+            chooser.observe(head)
+            progress = replace(progress, n_seen=progress.n_seen + held)
+            if completes:
+                progress = self._open_stream(progress, chooser)
+        body = values[held:]
+        target = self._target(out, body.size)
+        noise = self._noise
+        if body.size:
+            progress, noise = self._publish_body(progress, body, held, target)
+        self._progress, self._chooser, self._noise = progress, chooser, noise
+        return target
+
+    def release(self, values: Any) -> Release:
+        """Publish a whole array at once (a fresh publisher only).
+
+        Parameters
+        ----------
+        values : array-like
+            Longer than the hold-out.
+
+        Returns
+        -------
+        Release
+            Bit for bit what :meth:`publish` gives for any chunking.
+        """
+        if self.n_seen:
+            raise StateError(
+                f"release() on a publisher that has seen {self.n_seen} values: expected a fresh one (or use publish())"
+            )
+        column = as_column(values, "values")
+        if column.size <= self._holdout:
+            raise DataError(
+                f"values has {column.size} entries: expected more than the hold-out of {self._holdout}, "
+                "which is never published (choose a smaller holdout)"
+            )
+        published = self._publish(column, None)
+        assert self.threshold is not None  # noqa: S101 - the hold-out is complete
+        return Release(
+            values=published,
+            offset=self._holdout,
+            threshold=self.threshold,
+            guarantee=self.guarantee,
+            block=self._plan.block,
+        )
+
+    def _open_stream(self, progress: Progress, chooser: Chooser) -> Progress:
+        """Choose theta; the first block predicts theta / 2 a value (Appendix D, u_0)."""
+        steps = self._grid.snap(chooser.choose(self._key))
+        first = steps * self._grid.resolution / 2.0
+        state = self._smoother.start(first) if self._smoother is not None else ()
+        return replace(progress, theta_steps=steps, prediction=first, smoother=state)
+
+    def _publish_body(
+        self, progress: Progress, values: Floats, held: int, out: Floats
+    ) -> tuple[Progress, tuple[int, NDArray[np.int64]] | None]:
+        """Publish values behind the hold-out; pure but for ``out``."""
+        per_unit, top = 1.0 / self._grid.resolution, float(progress.theta_steps)
+        if self._plan.block == 1:
+            # The output's memory holds the integers until their noise is added.
+            steps = out.view(np.int64)
+            bad = online_pass.round_values(values, per_unit, top, steps)
+            if bad and self._nonfinite == "raise":
+                self._reject(values, held)
+            noise = self._add_noise(progress, steps, out)
+            done = values.size
+            return replace(progress, n_seen=progress.n_seen + done, blocks=progress.blocks + done), noise
+        return self._publish_blocks(progress, values, held, out, per_unit, top)
+
+    def _publish_blocks(
+        self, progress: Progress, values: Floats, held: int, out: Floats, per_unit: float, top: float
+    ) -> tuple[Progress, tuple[int, NDArray[np.int64]] | None]:
+        block = self._plan.block
+        closing, filled = divmod(progress.filled + values.size, block)
+        sums: NDArray[np.int64] = np.zeros(closing + 1, np.int64)
+        touched = sums[: closing + (filled > 0)]
+        bad = online_pass.sum_blocks(values, per_unit, top, block, progress.filled, touched)
+        if bad and self._nonfinite == "raise":
+            self._reject(values, held)
+        sums[0] += progress.open_sum
+        totals = np.empty(closing)
+        noise = self._add_noise(progress, sums[:closing], totals)
+        predictions = np.empty(closing + 1)
+        predictions[0] = progress.prediction
+        assert self._smoother is not None  # noqa: S101 - the constructor refuses blocks without a smoother
+        state, predictions[1:] = self._smoother.step(progress.smoother, totals / block)
+        online_pass.emit_blocks(totals, predictions, block, progress.filled, out)
+        return (
+            Progress(
+                n_seen=progress.n_seen + values.size,
+                theta_steps=progress.theta_steps,
+                blocks=progress.blocks + closing,
+                filled=filled,
+                open_sum=int(sums[closing]),
+                prediction=float(predictions[closing]),
+                smoother=state,
+            ),
+            noise,
+        )
+
+    def _add_noise(
+        self, progress: Progress, sums: NDArray[np.int64], out: Floats
+    ) -> tuple[int, NDArray[np.int64]] | None:
+        """Add each closed block's leaf noise, tree by tree; the last tree's noise stays for the next chunk."""
+        noise = self._noise
+        begin = 0
+        while begin < sums.size:
+            tree, leaf = divmod(progress.blocks + begin, self._plan.tree_blocks)
+            if noise is None or noise[0] != tree:
+                leaves = self._perturber.leaf_noise(self._plan, progress.theta_steps, self._epsilon, self._key, tree)
+                noise = (tree, leaves)
+            count = min(sums.size - begin, self._plan.tree_blocks - leaf)
+            part = slice(begin, begin + count)
+            online_pass.add_noise(sums[part], noise[1][leaf : leaf + count], self._grid.resolution, out[part])
+            begin += count
+        return noise
+
+    def _target(self, out: Floats | None, size: int) -> Floats:
+        if out is None:
+            return np.empty(size)
+        usable = (
+            isinstance(out, np.ndarray)
+            and out.dtype == np.float64
+            and out.ndim == 1
+            and out.flags.c_contiguous
+            and out.flags.writeable
+        )
+        if not usable or out.size < size:
+            raise ParameterError(f"out: expected a writable, contiguous float64 array of at least {size} entries")
+        return out[:size]
+
+    def _reject(self, values: Floats, before: int) -> NoReturn:
+        first = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise DataError(
+            f"chunk[{before + first}] = {values[first]}: expected finite values "
+            "(or construct the publisher with nonfinite='zero')"
+        )
+
+    # Copies: never the same noise twice.
+
+    def __copy__(self) -> Self:
+        return self._rekeyed_copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        del memo
+        return self._rekeyed_copy()
+
+    def _rekeyed_copy(self) -> Self:
+        """An independent publisher at the same place with noise of its own.
+
+        Equal noise on different values would reveal their difference, so a copy never keeps the key.
+        """
+        twin = object.__new__(type(self))
+        self._copies += 1
+        twin.__dict__.update(self.__dict__)
+        twin._key = self._key.derive("copy", self._copies) if self._key.simulated else Key.random()
+        twin._chooser = self._chooser.copy()
+        twin._noise = None
+        twin._copies = 0
+        return twin
+
+    def __reduce__(self) -> NoReturn:
+        raise StateError(
+            f"a {type(self).__name__} cannot be pickled: the noise key would be neither encrypted nor owner-only; "
+            "use save(path, key) and load(path, key)"
+        )

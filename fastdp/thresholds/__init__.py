@@ -1,0 +1,7 @@
+"""Where the threshold theta is chosen: from the hold-out with a budget of its own, or fixed by the user."""
+
+from fastdp.thresholds.base import Chooser, Threshold, ThresholdTask
+from fastdp.thresholds.fixed import Fixed
+from fastdp.thresholds.noisy_max import NoisyMax
+
+__all__ = ["Chooser", "Fixed", "NoisyMax", "Threshold", "ThresholdTask"]

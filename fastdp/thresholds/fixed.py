@@ -1,0 +1,67 @@
+"""A threshold that the user knows from elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp import validation
+from fastdp.errors import ParameterError
+from fastdp.privacy import Guarantee
+from fastdp.randomness.key import Key
+from fastdp.thresholds.base import ThresholdTask
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Theta is public: no hold-out, no budget.
+
+    Parameters
+    ----------
+    theta : float
+        In units of the input, above 0 and at most the bound.  It must not come from the data.
+    """
+
+    theta: float
+
+    def __post_init__(self) -> None:
+        """Check the parameter."""
+        validation.positive("theta", self.theta)
+
+    @property
+    def uses_holdout(self) -> bool:
+        """No."""
+        return False
+
+    def start(self, task: ThresholdTask) -> _FixedChooser:
+        """A chooser that returns theta."""
+        if self.theta > task.bound:
+            raise ParameterError(f"theta = {self.theta!r}: expected at most the bound, {task.bound!r}")
+        return _FixedChooser(float(self.theta))
+
+    def guarantee(self, task: ThresholdTask) -> Guarantee | None:
+        """Nothing is looked at."""
+        del task
+        return None
+
+
+@dataclass(frozen=True)
+class _FixedChooser:
+    theta: float
+
+    def copy(self) -> _FixedChooser:
+        return self
+
+    def observe(self, values: NDArray[np.float64]) -> None:
+        """Hold-out values, if the user asks for a hold-out, are dropped unseen."""
+        del values
+
+    def choose(self, key: Key) -> float:
+        del key
+        return self.theta
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        return np.empty(0, np.int64)

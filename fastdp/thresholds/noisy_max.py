@@ -1,0 +1,150 @@
+"""NM-E: the threshold of ToPS, by noisy max over integer scores.
+
+Source: ToPS section 2.3 (noisy max), section 3.3, Eq. 5 and 6; readings in ``docs/tops.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+from fastdp_kernels import noisy_max
+from numpy.typing import NDArray
+
+from fastdp import validation
+from fastdp.errors import ParameterError
+from fastdp.privacy import Guarantee
+from fastdp.randomness import sampler
+from fastdp.randomness.key import Key
+from fastdp.randomness.words import Purpose, StreamId
+from fastdp.thresholds.base import ThresholdTask
+
+MOST_CANDIDATES = 2**22
+#: Candidates that a default step aims at where whole numbers are too few or too many.
+USUAL_CANDIDATES = 2**12
+FEWEST_WHOLE = 64
+MOST_WHOLE = 2**20
+#: K / epsilon stays below this, so that scores and noise are far from the ends of int64.
+MOST_NOISE = 2**44
+MOST_PENALTY = 2.0**61
+
+
+@dataclass(frozen=True)
+class NoisyMax:
+    """Theta maximises -#{v > theta} - (3 m theta) / (c r epsilon) sqrt(2 (b - 1) log_b(r)^3), noisily.
+
+    Parameters
+    ----------
+    c : float
+        Constant of Eq. 6, in units of a value: about the mean excess of the values above theta.
+    noise : "laplace" or "exponential"
+        Two-sided or one-sided discrete noise; both are pure epsilon without a factor of 2, because the
+        score is monotone with sensitivity 1.
+    step : float, optional
+        Candidates are step, 2 step, ... and the bound.  By default 1 (the paper's), or a power of two
+        that gives about 4,096 candidates where the bound is below 64 or above 2^20.
+    fan_out : int
+        b of Eq. 6.  The paper's 16 also where the perturber's differs.
+
+    Notes
+    -----
+    Privacy: replacing a value moves all counts #{v <= theta} by at most 1 in one direction.  Scores are
+    K times integers, noise has scale K / epsilon and a survival function S with
+    S(k + K) >= e^-epsilon S(k); fixing the other candidates' noise gives e^epsilon both ways.  Ties go to
+    the lowest index, a rule that does not depend on data.
+    """
+
+    c: float = 60.0
+    noise: Literal["laplace", "exponential"] = "laplace"
+    step: float | None = None
+    fan_out: int = 16
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        validation.positive("c", self.c)
+        validation.choice("noise", self.noise, ("laplace", "exponential"))
+        validation.integer("fan_out", self.fan_out, 2, 1024)
+        if self.step is not None:
+            validation.positive("step", self.step)
+
+    @property
+    def uses_holdout(self) -> bool:
+        """Yes."""
+        return True
+
+    def candidate_step(self, bound: float) -> float:
+        """Distance of neighbouring candidates for this bound."""
+        if self.step is None:
+            if FEWEST_WHOLE <= bound <= MOST_WHOLE:
+                return 1.0
+            return 2.0 ** (math.frexp(bound / USUAL_CANDIDATES)[1] - 1)
+        if not self.step <= bound <= self.step * MOST_CANDIDATES:
+            raise ParameterError(
+                f"step = {self.step!r}: expected between bound / {MOST_CANDIDATES} and the bound, {bound!r}"
+            )
+        return float(self.step)
+
+    def start(self, task: ThresholdTask) -> _NoisyMaxChooser:
+        """An empty histogram over the candidates."""
+        step = self.candidate_step(task.bound)
+        candidates = math.ceil(task.bound / step)
+        return _NoisyMaxChooser(self, task, step, np.zeros(candidates + 1, np.int64))
+
+    def guarantee(self, task: ThresholdTask) -> Guarantee:
+        """Pure epsilon on the hold-out."""
+        return Guarantee(
+            epsilon=task.epsilon,
+            derivation=(
+                f"noisy max over counts of {task.holdout} held-out values: monotone, sensitivity 1, "
+                f"discrete {self.noise} noise of scale 1 / epsilon: epsilon",
+            ),
+        )
+
+
+class _NoisyMaxChooser:
+    """A histogram of the hold-out; bin j counts values in ((j - 1) step, j step]."""
+
+    def __init__(self, rule: NoisyMax, task: ThresholdTask, step: float, counts: NDArray[np.int64]) -> None:
+        self._rule = rule
+        self._task = task
+        self._step = step
+        self._counts = counts
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        return self._counts
+
+    def copy(self) -> _NoisyMaxChooser:
+        return _NoisyMaxChooser(self._rule, self._task, self._step, self._counts.copy())
+
+    def observe(self, values: NDArray[np.float64]) -> None:
+        noisy_max.bin_values(values, self._step, self._counts)
+
+    def unit(self) -> int:
+        """K: one count in the integers that scores are made of."""
+        room = math.floor(Fraction(MOST_NOISE) * Fraction(self._task.epsilon))
+        if room < 1:
+            raise ParameterError(f"epsilon = {self._task.epsilon!r}: expected at least 2^-44 for noisy max")
+        return int(min(2**20, 2 ** (room.bit_length() - 1)))
+
+    def penalties(self) -> NDArray[np.int64]:
+        """K times the public term of Eq. 6, of each candidate; rounded, and cut off far below overflow."""
+        task, b = self._task, self._rule.fan_out
+        depth = math.log(max(task.max_range, 2)) / math.log(b)
+        slope = 3.0 * task.holdout / (self._rule.c * task.max_range * task.epsilon)
+        slope *= math.sqrt(2.0 * (b - 1) * depth**3)
+        thetas = np.minimum(self._step * np.arange(1, self._counts.size), task.bound)
+        return np.rint(np.minimum(self.unit() * slope * thetas, MOST_PENALTY)).astype(np.int64)
+
+    def choose(self, key: Key) -> float:
+        unit = self.unit()
+        scale = Fraction(unit) / Fraction(self._task.epsilon)
+        two_sided = self._rule.noise == "laplace"
+        law = sampler.discrete_laplace_law(scale) if two_sided else sampler.geometric_law(scale)
+        noise: NDArray[np.int64] = np.empty(self._counts.size - 1, np.int64)
+        sampler.fill(noise, law, key, StreamId(Purpose.THRESHOLD))
+        best = noisy_max.choose_candidate(self._counts, unit, self.penalties(), noise)
+        return min(best * self._step, self._task.bound)

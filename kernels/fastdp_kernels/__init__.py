@@ -1,0 +1,8 @@
+"""The compiled core of fastdp.
+
+Every function here takes C-contiguous arrays and numbers, fills ``out`` and returns numbers or status
+codes.  It never validates, allocates policy, raises for bad input or draws its own randomness: random
+words come in as uint64.  The facade, :mod:`fastdp`, does all of that.
+
+This package imports only numba, NumPy and the standard library (import-linter proves it).
+"""

@@ -1,0 +1,47 @@
+"""The one place that names the compiler.
+
+``kernel`` compiles without the interpreter lock, with an on-disk cache and without ``fastmath`` (noise
+must not depend on a compiler's liberties).  ``inline`` marks the small pieces kernels are made of.
+``bits_of`` and ``double_of`` read the same 64 bits as a float or as an integer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def kernel(function: F) -> F:
+    """Compile an entry point of the core; type checkers keep seeing the plain signature."""
+    return cast(F, numba.njit(nogil=True, cache=True, error_model="numpy")(function))
+
+
+def inline(function: F) -> F:
+    """Compile a piece that kernels call; LLVM inlines it."""
+    return cast(F, numba.njit(nogil=True, error_model="numpy", inline="never")(function))
+
+
+def _reinterpret(target: ir.Type) -> Callable[..., Any]:
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], target)
+
+    return generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def bits_of(_typing: Any, _x: Any) -> Any:
+    """The IEEE-754 bits of a float64 as an int64."""
+    return types.int64(types.float64), _reinterpret(ir.IntType(64))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def double_of(_typing: Any, _bits: Any) -> Any:
+    """The float64 whose IEEE-754 bits are the given int64."""
+    return types.float64(types.int64), _reinterpret(ir.DoubleType())

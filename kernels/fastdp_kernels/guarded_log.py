@@ -1,0 +1,108 @@
+"""Discrete Laplace and geometric draws in doubles, kept only where they are certain.
+
+A word w gives the sign (lowest bit) and U in [u, u + 1) / 2^63 (the other bits).  The draw is
+floor(Y), Y = scale * (offset - ln U), with offset = ln(2 / (1 + q)) for the magnitude of a discrete
+Laplace variable and 0 for a geometric one (q = exp(-1/scale)); Y in [0, 1) gives 0 either way.
+``docs/noise.md`` proves that |y - Y| < error for the y and error computed here, for every U the word
+leaves open; unless [y - error, y + error] holds an integer the floor is therefore certain.
+
+Source: inversion of P[|X| >= k] = 2 q^k / (1 + q); ln by 2 atanh((m - 1) / (m + 1)), Taylor to f^21.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fastdp_kernels._jit import bits_of, double_of, kernel
+
+LN2 = math.log(2.0)
+# 1 / (2j + 1): the Taylor series of atanh(f) / f in f^2.
+C1, C2, C3, C4, C5, C6, C7, C8, C9, C10 = (1.0 / (2 * j + 1) for j in range(1, 11))
+
+MANTISSA = np.int64((1 << 52) - 1)
+# x = 2^k m with m in [sqrt(1/2), sqrt(2)): add SHIFT to the bits of x, read k, put the rest on LOWEST.
+LOWEST = np.int64(0x3FE6A09E00000000)
+SHIFT = np.int64(0x3FF0000000000000 - 0x3FE6A09E00000000)
+RECIPROCAL = np.int64(2046 << 52)
+
+# The constants of the error bound proved in docs/noise.md, section 3.
+ERROR_SCALE = 4.0 * 2.0**-53
+ERROR_VALUE = 8.0 * 2.0**-53
+ERROR_WORD = 2.0
+
+#: Marks a draw that is not certain; no certain draw takes this value.
+DOUBTFUL = np.int64(-(2**63))
+BLOCK = 512
+
+
+@kernel
+def draw_double(
+    words: np.ndarray,
+    scale: float,
+    offset: float,
+    sign_bit: np.uint64,
+    out: np.ndarray,
+    doubtful: np.ndarray,
+) -> int:
+    """Fill ``out`` with the certain draws and list the positions of the others.
+
+    Parameters
+    ----------
+    words : uint64[n]
+        Random words, one a draw.
+    scale : float
+        The scale rounded to a double, in (0, 2^56].
+    offset : float
+        ln(2 / (1 + q)) rounded to a double, or 0.
+    sign_bit : uint64
+        1 if the lowest bit of a word is the sign, 0 for one-sided noise.
+    out : int64[n]
+        The draws; ``DOUBTFUL`` where not certain.
+    doubtful : int64[n]
+        Its first ``return value`` entries become the positions of the doubtful draws, ascending.
+
+    Returns
+    -------
+    int
+        How many draws are doubtful.
+    """
+    n = words.size
+    error_scale = scale * ERROR_SCALE
+    error_word = scale * ERROR_WORD
+    found = 0
+    for begin in range(0, n, BLOCK):
+        # Slices, so that the compiler sees indices from zero and vectorises.
+        block_words = words[begin : begin + BLOCK]
+        block_out = out[begin : begin + BLOCK]
+        open_ones = 0
+        for i in range(block_words.size):
+            word = block_words[i]
+            u = np.int64(word >> np.uint64(1))
+            sign = -np.int64(word & sign_bit)
+            x = np.float64(u | np.int64(1))
+            bits = bits_of(x)
+            shifted = bits + SHIFT
+            k = (shifted >> np.int64(52)) - np.int64(1023)
+            m = double_of((shifted & MANTISSA) + LOWEST)
+            f = (m - 1.0) / (m + 1.0)
+            v = f * f
+            p = ((((C10 * v + C9) * v + C8) * v + C7) * v + C6) * v + C5
+            p = (((p * v + C4) * v + C3) * v + C2) * v + C1
+            g = 2.0 * f
+            y = scale * ((np.float64(np.int64(63) - k) * LN2 + offset) - (g + g * (v * p)))
+            # 2^-floor(log2 x): the relative width of the interval that 63 bits leave open.
+            width = double_of(RECIPROCAL - (bits & ~MANTISSA))
+            error = error_scale + y * ERROR_VALUE + error_word * width
+            low = np.int64(y - error)
+            high = np.int64(y + error)
+            unsure = (low != high) | (u < np.int64(2))
+            block_out[i] = DOUBTFUL if unsure else (low ^ sign) - sign
+            open_ones += unsure
+        if open_ones:
+            for i in range(block_out.size):
+                if block_out[i] == DOUBTFUL:
+                    doubtful[found] = begin + i
+                    found += 1
+    return found

@@ -1,0 +1,77 @@
+"""Noisy max over a histogram (ToPS section 2.3, Eq. 2; section 3.3, Eq. 6), in integers.
+
+J candidates theta_1 < ... < theta_J; bin j of the histogram counts the values in
+(theta_(j-1), theta_j], bin 0 those at or below 0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastdp_kernels._jit import kernel
+
+LARGEST = 1.7976931348623157e308
+
+
+@kernel
+def count_nonfinite(values: np.ndarray) -> int:
+    """How many values are NaN or infinite."""
+    bad = 0
+    for i in range(values.size):
+        bad += not (abs(values[i]) <= LARGEST)
+    return bad
+
+
+@kernel
+def bin_values(values: np.ndarray, step: float, counts: np.ndarray) -> None:
+    """Add each value to bin ceil(value / step), clipped to the ends; NaN and infinity count as 0.
+
+    Parameters
+    ----------
+    values : float64[n]
+        In units of the input.
+    step : float
+        Distance of neighbouring candidates.
+    counts : int64[J + 1]
+        The histogram; changed in place.
+    """
+    last = np.float64(counts.size - 1)
+    for i in range(values.size):
+        v = values[i]
+        x = np.ceil(v / step)
+        x = x if x > 0.0 else 0.0
+        x = x if x < last else last
+        x = x if abs(v) <= LARGEST else 0.0
+        counts[np.int64(x)] += 1
+
+
+@kernel
+def choose_candidate(counts: np.ndarray, unit: int, penalties: np.ndarray, noise: np.ndarray) -> int:
+    """Index j >= 1 of the candidate with the largest unit * #{v <= theta_j} - penalty_j + noise_j.
+
+    Parameters
+    ----------
+    counts : int64[J + 1]
+        The histogram of the hold-out.
+    unit : int
+        K: the score's sensitivity, a power of two.
+    penalties : int64[J]
+        rint(K * public term) of each candidate.
+    noise : int64[J]
+        Independent noise of scale K / epsilon.
+
+    Returns
+    -------
+    int
+        The lowest index among the largest, from 1 to J.
+    """
+    at_most = counts[0]
+    best = 0
+    best_score = np.int64(0)
+    for j in range(penalties.size):
+        at_most += counts[j + 1]
+        score = unit * at_most - penalties[j] + noise[j]
+        if best == 0 or score > best_score:
+            best = j + 1
+            best_score = score
+    return best
