@@ -34,17 +34,28 @@ def as_column(values: Any, name: str = "chunk") -> NDArray[np.float64]:
     DataError
         If this is not one column of real numbers; the message says what it is instead.
     """
+    # A longdouble beyond float64 is infinite: publishers judge that, not NumPy's warnings.
+    with np.errstate(over="ignore"):
+        return _to_float64(values, name)
+
+
+def _to_float64(values: Any, name: str) -> NDArray[np.float64]:
     array = _as_numpy(values, name)
+    if array.ndim == 0:
+        raise DataError(f"{name} is a single {type(values).__name__}: expected {ACCEPTED}")
     if array.ndim != 1:
         raise DataError(f"{name} has shape {array.shape}: expected {ACCEPTED}")
     if array.dtype.kind not in "biuf":
         raise DataError(f"{name} holds {_kind(array)}: expected {ACCEPTED}")
-    return np.ascontiguousarray(array, dtype=np.float64)
+    # Contiguous, aligned, no subclass: the one layout that kernels are compiled for.
+    return np.require(array, np.float64, ("C", "A", "E"))
 
 
 def _kind(array: NDArray[Any]) -> str:
     if array.dtype.kind == "O":
-        strangers = sorted({type(entry).__name__ for entry in array.tolist() if not _is_real(entry)})
+        strangers = sorted(
+            {type(entry).__name__ for entry in array.tolist() if entry is not None and not _is_real(entry)}
+        )
         return f"objects ({', '.join(strangers[:3])})"
     return f"{array.dtype} entries"
 
@@ -55,15 +66,16 @@ def _is_real(entry: object) -> bool:
 
 def _as_numpy(values: Any, name: str) -> NDArray[Any]:
     if isinstance(values, np.ma.MaskedArray):
-        return np.asarray(values.astype(np.float64).filled(np.nan))
+        return _from_masked(values)
     if isinstance(values, np.ndarray):
         return _objects_to_floats(values)
     if isinstance(values, (str, bytes, bytearray, Mapping, set, frozenset)):
         raise DataError(f"{name} is a {type(values).__name__}: expected {ACCEPTED}")
-    module = type(values).__module__.partition(".")[0]
-    if module == "pandas":
+    # Subclasses, wherever they are defined, count as what they derive from.
+    homes = {base.__module__.partition(".")[0] for base in type(values).__mro__}
+    if "pandas" in homes:
         return _from_pandas(values, name)
-    if module == "polars":
+    if "polars" in homes:
         return _from_polars(values, name)
     if hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__"):
         return _from_arrow(values, name)
@@ -71,8 +83,19 @@ def _as_numpy(values: Any, name: str) -> NDArray[Any]:
         raise DataError(f"{name} is a {type(values).__name__}: expected {ACCEPTED} (call list() on it first)")
     try:
         return _objects_to_floats(np.asarray(values))
-    except (ValueError, TypeError, OverflowError) as error:
-        raise DataError(f"{name} is a {type(values).__name__} that is no array ({error}): expected {ACCEPTED}") from None
+    except Exception as error:  # whatever a foreign __array__ raises
+        raise DataError(
+            f"{name} is a {type(values).__name__} that is no array ({error}): expected {ACCEPTED}"
+        ) from None
+
+
+def _from_masked(values: Any) -> NDArray[Any]:
+    if values.dtype.kind in "biuf":
+        return np.asarray(values.astype(np.float64).filled(np.nan))
+    if values.dtype.kind != "O":
+        return np.asarray(values)
+    # filled(None) would mean the default, '?'.
+    return _objects_to_floats(np.where(np.ma.getmaskarray(values), None, values.data))
 
 
 def _objects_to_floats(array: NDArray[Any]) -> NDArray[Any]:
@@ -100,6 +123,8 @@ def _one_column(values: Any, width: int, name: str) -> None:
 
 
 def _from_pandas(values: Any, name: str) -> NDArray[Any]:
+    if not (hasattr(values, "to_numpy") and hasattr(values, "ndim")):
+        raise DataError(f"{name} is a pandas {type(values).__name__}: expected {ACCEPTED}")
     if values.ndim == 2:
         _one_column(values, values.shape[1], name)
         values = values.iloc[:, 0]
@@ -113,14 +138,17 @@ def _from_pandas(values: Any, name: str) -> NDArray[Any]:
 
 
 def _from_polars(values: Any, name: str) -> NDArray[Any]:
-    if hasattr(values, "columns"):
-        if not hasattr(values, "to_series"):
-            raise DataError(f"{name} is a polars {type(values).__name__}: expected a Series (collect it first)")
+    if not hasattr(values, "to_numpy"):
+        raise DataError(f"{name} is a polars {type(values).__name__}: expected a Series (collect it first)")
+    if hasattr(values, "to_series"):
         _one_column(values, values.width, name)
         values = values.to_series()
-    if not (values.dtype.is_numeric() or str(values.dtype) == "Boolean") or values.dtype.is_decimal():
-        raise DataError(f"{name} holds {values.dtype} entries: expected {ACCEPTED}")
-    array: NDArray[Any] = values.to_numpy()
+    kind = str(values.dtype)
+    if kind == "Null":
+        return np.full(len(values), np.nan)
+    if not (values.dtype.is_numeric() or kind == "Boolean") or values.dtype.is_decimal():
+        raise DataError(f"{name} holds {kind} entries: expected {ACCEPTED}")
+    array: NDArray[Any] = (values.cast(float) if kind in ("Int128", "UInt128") else values).to_numpy()
     return _objects_to_floats(array)
 
 
@@ -132,16 +160,24 @@ def _from_arrow(values: Any, name: str) -> NDArray[Any]:
             f"{name} is a {type(values).__name__}, read through Arrow: expected pyarrow to be installed "
             "(pip install 'fastdp[parquet]'), or a NumPy array"
         ) from None
-    if hasattr(values, "__arrow_c_stream__"):
-        # A table's stream is a struct a chunk; a column's is the column.
-        column = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array(values)
-    else:
-        column = pa.chunked_array([pa.array(values)])
+    try:
+        if hasattr(values, "__arrow_c_stream__"):
+            # A table's stream is a struct a chunk; a column's is the column.
+            column = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array(values)
+        else:
+            column = pa.chunked_array([pa.array(values)])
+    except Exception as error:  # whatever a foreign exporter raises
+        raise DataError(
+            f"{name} is a {type(values).__name__} that Arrow cannot read ({error}): expected {ACCEPTED}"
+        ) from None
     if pa.types.is_struct(column.type):
         _one_column(values, column.type.num_fields, name)
-        column = pa.chunked_array([chunk.field(0) for chunk in column.chunks], type=column.type.field(0).type)
+        # flatten() passes a missing struct on to its field; field() would show what lies beneath.
+        column = pa.chunked_array([chunk.flatten()[0] for chunk in column.chunks], type=column.type.field(0).type)
     kind = column.type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
+    if not (
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)
+    ):
         raise DataError(f"{name} holds {kind} entries: expected {ACCEPTED}")
     if pa.types.is_null(kind):
         return np.full(len(column), np.nan)

@@ -1,26 +1,56 @@
 """Errors of range answers, as the papers measure them.
 
 Source: ToPS Eq. 9 (MSE) and Appendix F (MAE, MMSE, MMAE).  These compare with the truth: for evaluation,
-never for release.
+never for release.  Arrays may have any one shape, say float64[repetitions, queries].
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from fastdp import validation
 from fastdp.errors import ParameterError
 
 
-def _difference(truth: ArrayLike, answers: ArrayLike, lengths: ArrayLike = 1.0) -> Any:
-    exact, private, length = (np.asarray(x, dtype=np.float64) for x in (truth, answers, lengths))
-    if exact.shape != private.shape or exact.size == 0:
-        raise ParameterError(f"answers has shape {private.shape}: expected that of truth, {exact.shape}, not empty")
+def _reals(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    """Finite real numbers as float64, of any shape but not empty."""
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ParameterError(f"{name} = {validation.shown(values)}: expected an array of numbers ({error})") from None
+    if array.dtype.kind not in "biuf" or array.size == 0:
+        raise ParameterError(
+            f"{name} has shape {array.shape} and dtype {array.dtype}: expected real numbers, at least one"
+        )
+    with np.errstate(over="ignore"):
+        numbers = np.asarray(array, dtype=np.float64)
+    if not np.isfinite(numbers).all():
+        k = int(np.flatnonzero(~np.isfinite(numbers))[0])
+        raise ParameterError(f"{name} has {numbers.flat[k]} at position {k}: expected finite numbers")
+    return numbers
+
+
+def _difference(truth: ArrayLike, answers: ArrayLike) -> NDArray[np.float64]:
+    exact, private = _reals("truth", truth), _reals("answers", answers)
+    if exact.shape != private.shape:
+        raise ParameterError(f"answers has shape {private.shape}: expected that of truth, {exact.shape}")
+    return private - exact
+
+
+def _mean_difference(truth: ArrayLike, answers: ArrayLike, lengths: ArrayLike) -> NDArray[np.float64]:
+    difference, length = _difference(truth, answers), _reals("lengths", lengths)
     if np.any(length <= 0):
-        raise ParameterError("lengths: expected numbers above 0 (an empty range has no mean)")
-    return (private - exact) / length
+        raise ParameterError(
+            f"lengths has {length[length <= 0].flat[0]}: expected numbers above 0 (an empty range has no mean)"
+        )
+    try:
+        spread: NDArray[np.float64] = np.broadcast_to(length, difference.shape)
+    except ValueError:
+        raise ParameterError(
+            f"lengths has shape {length.shape}: expected that of truth, {difference.shape}"
+        ) from None
+    return difference / spread
 
 
 def mse(truth: ArrayLike, answers: ArrayLike) -> float:
@@ -35,17 +65,20 @@ def mae(truth: ArrayLike, answers: ArrayLike) -> float:
 
 def mmse(truth: ArrayLike, answers: ArrayLike, lengths: ArrayLike) -> float:
     """Mean squared error of range means: answers divided by the ranges' lengths (Appendix F)."""
-    return float(np.mean(_difference(truth, answers, lengths) ** 2))
+    return float(np.mean(_mean_difference(truth, answers, lengths) ** 2))
 
 
 def mmae(truth: ArrayLike, answers: ArrayLike, lengths: ArrayLike) -> float:
     """Mean absolute error of range means (Appendix F)."""
-    return float(np.mean(np.abs(_difference(truth, answers, lengths))))
+    return float(np.mean(np.abs(_mean_difference(truth, answers, lengths))))
 
 
 def relative_error(truth: ArrayLike, answers: ArrayLike, floor: float = 0.0) -> float:
     """Mean of abs(answer - truth) / max(abs(truth), floor)."""
-    scale = np.maximum(np.abs(np.asarray(truth, dtype=np.float64)), floor)
-    if np.any(scale == 0.0):
-        raise ParameterError(f"floor = {floor!r}: expected a number above 0, because some true answers are 0")
-    return float(np.mean(np.abs(_difference(truth, answers)) / scale))
+    difference = _difference(truth, answers)
+    least = validation.real("floor", floor)
+    scale = np.maximum(np.abs(_reals("truth", truth)), least)
+    if least < 0.0 or np.any(scale == 0.0):
+        why = "at least 0" if least < 0.0 else "above 0, because some true answers are 0"
+        raise ParameterError(f"floor = {floor!r}: expected a number {why}")
+    return float(np.mean(np.abs(difference) / scale))

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from fastdp_kernels import ranges
 from numpy.typing import NDArray
 
 from fastdp.errors import ParameterError
 from fastdp.privacy import Guarantee
+from fastdp_kernels import ranges
 
 PREFIX_BLOCK = 256
 
@@ -100,11 +100,14 @@ class Release:
         # The block left open at the end still holds its predictions, which are all equal.
         tail = self.values[closed * self.block] if closed * self.block < self.values.size else 0.0
         means = np.append(np.diff(prefix) / self.block, tail)
-        return prefix[j] + rest * means[np.minimum(j, closed)]
+        sums: NDArray[np.float64] = prefix[j] + rest * means[np.minimum(j, closed)]
+        return sums
 
 
 def _as_indices(name: str, values: Any) -> NDArray[np.int64]:
     array = np.atleast_1d(np.asarray(values))
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
-        raise ParameterError(f"{name} has shape {array.shape} and dtype {array.dtype}: expected whole numbers, one row")
+        raise ParameterError(
+            f"{name} has shape {array.shape} and dtype {array.dtype}: expected whole numbers, one row"
+        )
     return np.ascontiguousarray(array, dtype=np.int64)

@@ -9,14 +9,30 @@ from numbers import Real
 
 from fastdp.errors import ParameterError
 
+LONGEST_SHOWN = 80
+
+
+def shown(value: object) -> str:
+    """The value for a message: its repr, cut short; numbers too long to print by their length."""
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"<a {'negative ' if value < 0 else ''}whole number of {value.bit_length()} bits>"
+    try:
+        text = repr(value)
+    except Exception:  # a foreign repr, or an int inside it that is too long to print
+        return f"<{type(value).__name__}>"
+    return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "..."
+
 
 def real(name: str, value: object) -> float:
     """A finite real number as float; bool and text are not numbers here."""
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise ParameterError(f"{name} = {value!r}: expected a real number, got {type(value).__name__}")
-    number = float(value)
+        raise ParameterError(f"{name} = {shown(value)}: expected a real number, got {type(value).__name__}")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
     if not math.isfinite(number):
-        raise ParameterError(f"{name} = {value!r}: expected a finite number")
+        raise ParameterError(f"{name} = {shown(value)}: expected a finite number")
     return number
 
 
@@ -24,7 +40,7 @@ def positive(name: str, value: object) -> float:
     """A finite real number above zero."""
     number = real(name, value)
     if number <= 0.0:
-        raise ParameterError(f"{name} = {value!r}: expected a number above 0")
+        raise ParameterError(f"{name} = {shown(value)}: expected a number above 0")
     return number
 
 
@@ -32,13 +48,13 @@ def integer(name: str, value: object, low: int, high: int | None = None) -> int:
     """A whole number in [low, high]."""
     accepted = f"a whole number of at least {low}" + ("" if high is None else f" and at most {high}")
     if isinstance(value, bool):
-        raise ParameterError(f"{name} = {value!r}: expected {accepted}")
+        raise ParameterError(f"{name} = {shown(value)}: expected {accepted}")
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise ParameterError(f"{name} = {value!r}: expected {accepted}") from None
+        raise ParameterError(f"{name} = {shown(value)}: expected {accepted}") from None
     if number < low or (high is not None and number > high):
-        raise ParameterError(f"{name} = {value!r}: expected {accepted}")
+        raise ParameterError(f"{name} = {shown(value)}: expected {accepted}")
     return number
 
 
@@ -46,5 +62,5 @@ def choice(name: str, value: object, accepted: Sequence[str]) -> str:
     """One of a few names."""
     if not isinstance(value, str) or value not in accepted:
         listed = ", ".join(repr(option) for option in accepted)
-        raise ParameterError(f"{name} = {value!r}: expected one of {listed}")
+        raise ParameterError(f"{name} = {shown(value)}: expected one of {listed}")
     return value

@@ -7,6 +7,10 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 
+#: Twice the length of the longest stream still fits int64.
+LONGEST_STREAM = 2**62
+MOST_RANGES = 2**40
+
 
 def random_ranges(
     n: int, count: int, max_range: int | None = None, seed: int | None = None
@@ -29,18 +33,23 @@ def random_ranges(
     starts, stops : int64[count]
         0 <= start < stop <= n, stop - start <= max_range.  Source: ToPS section 3.3 (a range of length j
         has n - j + 1 places, so short ranges are more frequent).
+
+    Raises
+    ------
+    ParameterError
+        If an argument is no whole number in its range.
     """
-    n = validation.integer("n", n, 1)
-    count = validation.integer("count", count, 0)
+    n = validation.integer("n", n, 1, LONGEST_STREAM)
+    count = validation.integer("count", count, 0, MOST_RANGES)
     longest = n if max_range is None else min(n, validation.integer("max_range", max_range, 1))
-    generator = np.random.default_rng(seed)
-    # Lengths 1 .. longest have n, n - 1, ... places: number the ranges and find the length by inversion.
-    places = longest * n - longest * (longest - 1) // 2
-    number = generator.integers(0, places, size=count)
-    # Places of lengths up to j: j n - j (j - 1) / 2; solve for j in floats, then mend the rounding.
-    length = np.floor((2 * n + 1 - np.sqrt((2 * n + 1.0) ** 2 - 8.0 * number)) / 2).astype(np.int64)
-    for _ in range(2):
-        length -= length * n - length * (length - 1) // 2 > number
-        length += (length + 1) * n - (length + 1) * length // 2 <= number
-    starts = number - (length * n - length * (length - 1) // 2)
-    return starts, starts + length + 1
+    generator = np.random.default_rng(None if seed is None else validation.integer("seed", seed, 0))
+    # Lengths j and longest + 1 - j have 2 n - longest + 1 places between them, whatever j is.  So draw a
+    # length and one of these places; a place beyond the length's own belongs to the other length.  Each
+    # range comes from exactly two of the equally likely draws.
+    length = generator.integers(1, longest, size=count, endpoint=True)
+    starts = generator.integers(0, 2 * n - longest + 1, size=count)
+    own = n - length + 1
+    other = starts >= own
+    starts -= np.where(other, own, 0)
+    length = np.where(other, longest + 1 - length, length)
+    return starts, starts + length

@@ -11,7 +11,6 @@ from fractions import Fraction
 from typing import Literal
 
 import numpy as np
-from fastdp_kernels import consistency
 from numpy.typing import NDArray
 
 from fastdp import validation
@@ -20,6 +19,7 @@ from fastdp.privacy import Guarantee
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
+from fastdp_kernels import consistency
 
 MOST_LEAVES = 2**28
 
@@ -103,7 +103,7 @@ class Hierarchy:
         """Check the parameters."""
         validation.integer("fan_out", self.fan_out, 2, 1024)
         if self.prune != "optimal":
-            if isinstance(self.prune, str):
+            if not isinstance(self.prune, int):
                 raise ParameterError(f"prune = {self.prune!r}: expected 'optimal' or a whole number of at least 0")
             validation.integer("prune", self.prune, 0)
 

@@ -30,7 +30,7 @@ class Key:
     __slots__ = ("_secret", "simulated")
 
     def __init__(self, secret: bytes, *, simulated: bool) -> None:
-        if not isinstance(secret, bytes) or len(secret) != KEY_BYTES:
+        if len(secret) != KEY_BYTES:
             raise ParameterError(f"key: expected {KEY_BYTES} bytes (the value given is not shown: it is secret)")
         self._secret = secret
         self.simulated = simulated
@@ -56,7 +56,9 @@ class Key:
         Never use one key for two streams, nor for a stream and an altered copy of it: equal noise
         on different values reveals their difference.
         """
-        return cls(secret, simulated=False)
+        if not isinstance(secret, (bytes, bytearray, memoryview)):
+            raise ParameterError(f"key: expected {KEY_BYTES} bytes or a Key, got {type(secret).__name__}")
+        return cls(bytes(secret), simulated=False)
 
     @classmethod
     def choose(cls, seed: int | str | None, key: Key | bytes | None) -> Key:

@@ -13,7 +13,6 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from fastdp_kernels import double_double, guarded_log
 from numpy.typing import NDArray
 
 from fastdp import validation
@@ -21,6 +20,7 @@ from fastdp.errors import ParameterError
 from fastdp.randomness import exact
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import CHUNK, Purpose, StreamId, WordStream, word_at
+from fastdp_kernels import double_double, guarded_log
 
 LEAST_SCALE = Fraction(1, 2**40)
 MOST_SCALE = Fraction(2**56)

@@ -40,7 +40,7 @@ class StreamId(NamedTuple):
         8 bits.
     level : int
         8 bits: the level of a tree.
-    index : int
+    number : int
         40 bits: the number of the tree, task or counter.
     refinement : int
         8 bits: word i of refinement k holds the k-th further 64 bits of draw i.
@@ -48,14 +48,14 @@ class StreamId(NamedTuple):
 
     purpose: Purpose
     level: int = 0
-    index: int = 0
+    number: int = 0
     refinement: int = 0
 
     def pack(self) -> int:
         """The 64-bit id."""
-        if not (0 <= self.level < 1 << 8 and 0 <= self.refinement < 1 << 8 and 0 <= self.index < 1 << 40):
+        if not (0 <= self.level < 1 << 8 and 0 <= self.refinement < 1 << 8 and 0 <= self.number < 1 << 40):
             raise OverflowError(f"stream id out of range: {self}")
-        return self.purpose << 56 | self.refinement << 48 | self.level << 40 | self.index
+        return self.purpose << 56 | self.refinement << 48 | self.level << 40 | self.number
 
 
 class WordStream:
@@ -81,7 +81,7 @@ class WordStream:
 
     def fill(self, out: NDArray[np.uint64]) -> None:
         """Overwrite ``out`` (uint64[n], little-endian words of the key stream) with the next n words."""
-        raw = memoryview(out).cast("B")
+        raw = memoryview(out.data).cast("B")
         for begin in range(0, len(raw), len(_ZEROS)):
             part = raw[begin : begin + len(_ZEROS)]
             self._encryptor.update_into(_ZEROS[: len(part)], part)

@@ -5,11 +5,10 @@ Source: ToPS section 3.2 (the framework) and Algorithm 1 in the reading of ``doc
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NoReturn, Self
 
 import numpy as np
-from fastdp_kernels import noisy_max, online_pass
 from numpy.typing import NDArray
 
 from fastdp import validation
@@ -21,44 +20,15 @@ from fastdp.privacy import Guarantee, parallel
 from fastdp.randomness.key import Key
 from fastdp.released import Release
 from fastdp.smoothers import Smoother
-from fastdp.smoothers.recent import SmootherState
+from fastdp.systems.keeping import Keeping, snapshot
+from fastdp.systems.pipeline import Pipeline, Progress, TreeNoise
 from fastdp.thresholds import Chooser, Threshold, ThresholdTask
+from fastdp_kernels import noisy_max
 
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Progress:
-    """Everything that lives between two chunks, but for the hold-out's summary and the noise (a function of the key).
-
-    Attributes
-    ----------
-    n_seen : int
-        Values consumed, the hold-out included.
-    theta_steps : int
-        The threshold in grid steps; 0 until it is chosen.
-    blocks : int
-        Closed blocks.
-    filled : int
-        Values in the open block.
-    open_sum : int
-        Their exact sum, in grid steps.  Secret.
-    prediction : float
-        What each value of the open block is published as.
-    smoother : tuple of float
-        The smoother's own memory.
-    """
-
-    n_seen: int = 0
-    theta_steps: int = 0
-    blocks: int = 0
-    filled: int = 0
-    open_sum: int = 0
-    prediction: float = 0.0
-    smoother: SmootherState = ()
-
-
-class StreamPublisher:
+class StreamPublisher(Keeping):
     """Publishes a stream of values online under event-level differential privacy.
 
     Parameters
@@ -108,6 +78,34 @@ class StreamPublisher:
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
+        self._compose(
+            threshold=threshold,
+            perturber=perturber,
+            smoother=smoother,
+            epsilon=epsilon,
+            bound=bound,
+            holdout=holdout,
+            max_range=max_range,
+            resolution=resolution,
+            nonfinite=nonfinite,
+            key=Key.choose(seed, key),
+        )
+
+    def _compose(
+        self,
+        *,
+        threshold: Threshold,
+        perturber: Hierarchy,
+        smoother: Smoother | None,
+        epsilon: float,
+        bound: float,
+        holdout: int | None,
+        max_range: int,
+        resolution: float | None,
+        nonfinite: str,
+        key: Key,
+    ) -> None:
+        """Check the parameters and take the starting position; loading a state file begins here too."""
         self._epsilon = validation.positive("epsilon", epsilon)
         self._bound = validation.positive("bound", bound)
         self._max_range = validation.integer("max_range", max_range, 1, 2**40)
@@ -129,12 +127,16 @@ class StreamPublisher:
         )
         self._task = ThresholdTask(self._epsilon, self._bound, self._holdout, self._max_range)
         self._chooser: Chooser = threshold.start(self._task)
-        self._key = Key.choose(seed, key)
+        self._key = key
+        self._pipeline = Pipeline(self._plan, self._grid, perturber, smoother, self._epsilon, key)
         self._copies = 0
-        self._noise: tuple[int, NDArray[np.int64]] | None = None
+        self._noise: TreeNoise | None = None
         self._progress = Progress()
+        self._keeper = None
+        self._loaded = None
+        self._replay = None
         if self._holdout == 0:
-            self._progress = self._open_stream(self._progress, self._chooser)
+            self._progress = self._pipeline.open(self._progress, self._chooser.choose(self._key))
 
     # What the publisher is and where it stands.
 
@@ -226,26 +228,38 @@ class StreamPublisher:
         return self._publish(values, out)
 
     def _publish(self, values: Floats, out: Floats | None) -> Floats:
+        if self._replay is not None:
+            self._replay.check(values, self._key)
         held = min(values.size, max(0, self._holdout - self._progress.n_seen))
-        progress, chooser = self._progress, self._chooser
+        progress, chooser, pipeline = self._progress, self._chooser, self._pipeline
+        before = snapshot(progress, chooser) if self._keeper is not None else None
         if held:
             head = values[:held]
-            if self._nonfinite == "raise" and noisy_max.count_nonfinite(head):
-                self._reject(head, 0)
+            self._check_finite(head, noisy_max.count_nonfinite(head), 0)
             completes = progress.n_seen + held == self._holdout
-            # A rejection can only follow where the chunk goes on behind the hold-out.
-            chooser = chooser.copy() if completes else chooser
+            # The chunk can still be rejected behind the hold-out, or its state file not be written.
+            chooser = chooser.copy() if completes or self._keeper is not None else chooser
             chooser.observe(head)
             progress = replace(progress, n_seen=progress.n_seen + held)
             if completes:
-                progress = self._open_stream(progress, chooser)
+                progress = pipeline.open(progress, chooser.choose(self._key))
         body = values[held:]
-        target = self._target(out, body.size)
+        target = self._target(out, values, body.size)
+        # A kept publisher's outputs leave, even into the caller's array, only after its state is on disk.
+        published = target if self._keeper is None else np.empty(body.size)
         noise = self._noise
         if body.size:
-            progress, noise = self._publish_body(progress, body, held, target)
-        self._progress, self._chooser, self._noise = progress, chooser, noise
-        return target
+            progress, noise, bad = pipeline.step(progress, noise, body, published)
+            if bad and self._nonfinite == "raise":
+                # The mended chunk gets the same noise: what it gave here must not be seen as well.
+                published.fill(np.nan)
+                self._check_finite(body, bad, held)
+        if self._keeper is not None and values.size:
+            self._keeper.write(self._content(progress, chooser, before, values))
+            if out is not None:
+                target[:] = published
+        self._progress, self._chooser, self._noise, self._replay = progress, chooser, noise, None
+        return published if out is None else target
 
     def release(self, values: Any) -> Release:
         """Publish a whole array at once (a fresh publisher only).
@@ -262,7 +276,7 @@ class StreamPublisher:
         """
         if self.n_seen:
             raise StateError(
-                f"release() on a publisher that has seen {self.n_seen} values: expected a fresh one (or use publish())"
+                f"release() on a publisher that has seen {self.n_seen} values: expected a fresh one (use publish())"
             )
         column = as_column(values, "values")
         if column.size <= self._holdout:
@@ -280,92 +294,20 @@ class StreamPublisher:
             block=self._plan.block,
         )
 
-    def _open_stream(self, progress: Progress, chooser: Chooser) -> Progress:
-        """Choose theta; the first block predicts theta / 2 a value (Appendix D, u_0)."""
-        steps = self._grid.snap(chooser.choose(self._key))
-        first = steps * self._grid.resolution / 2.0
-        state = self._smoother.start(first) if self._smoother is not None else ()
-        return replace(progress, theta_steps=steps, prediction=first, smoother=state)
-
-    def _publish_body(
-        self, progress: Progress, values: Floats, held: int, out: Floats
-    ) -> tuple[Progress, tuple[int, NDArray[np.int64]] | None]:
-        """Publish values behind the hold-out; pure but for ``out``."""
-        per_unit, top = 1.0 / self._grid.resolution, float(progress.theta_steps)
-        if self._plan.block == 1:
-            # The output's memory holds the integers until their noise is added.
-            steps = out.view(np.int64)
-            bad = online_pass.round_values(values, per_unit, top, steps)
-            if bad and self._nonfinite == "raise":
-                self._reject(values, held)
-            noise = self._add_noise(progress, steps, out)
-            done = values.size
-            return replace(progress, n_seen=progress.n_seen + done, blocks=progress.blocks + done), noise
-        return self._publish_blocks(progress, values, held, out, per_unit, top)
-
-    def _publish_blocks(
-        self, progress: Progress, values: Floats, held: int, out: Floats, per_unit: float, top: float
-    ) -> tuple[Progress, tuple[int, NDArray[np.int64]] | None]:
-        block = self._plan.block
-        closing, filled = divmod(progress.filled + values.size, block)
-        sums: NDArray[np.int64] = np.zeros(closing + 1, np.int64)
-        touched = sums[: closing + (filled > 0)]
-        bad = online_pass.sum_blocks(values, per_unit, top, block, progress.filled, touched)
-        if bad and self._nonfinite == "raise":
-            self._reject(values, held)
-        sums[0] += progress.open_sum
-        totals = np.empty(closing)
-        noise = self._add_noise(progress, sums[:closing], totals)
-        predictions = np.empty(closing + 1)
-        predictions[0] = progress.prediction
-        assert self._smoother is not None  # noqa: S101 - the constructor refuses blocks without a smoother
-        state, predictions[1:] = self._smoother.step(progress.smoother, totals / block)
-        online_pass.emit_blocks(totals, predictions, block, progress.filled, out)
-        return (
-            Progress(
-                n_seen=progress.n_seen + values.size,
-                theta_steps=progress.theta_steps,
-                blocks=progress.blocks + closing,
-                filled=filled,
-                open_sum=int(sums[closing]),
-                prediction=float(predictions[closing]),
-                smoother=state,
-            ),
-            noise,
-        )
-
-    def _add_noise(
-        self, progress: Progress, sums: NDArray[np.int64], out: Floats
-    ) -> tuple[int, NDArray[np.int64]] | None:
-        """Add each closed block's leaf noise, tree by tree; the last tree's noise stays for the next chunk."""
-        noise = self._noise
-        begin = 0
-        while begin < sums.size:
-            tree, leaf = divmod(progress.blocks + begin, self._plan.tree_blocks)
-            if noise is None or noise[0] != tree:
-                leaves = self._perturber.leaf_noise(self._plan, progress.theta_steps, self._epsilon, self._key, tree)
-                noise = (tree, leaves)
-            count = min(sums.size - begin, self._plan.tree_blocks - leaf)
-            part = slice(begin, begin + count)
-            online_pass.add_noise(sums[part], noise[1][leaf : leaf + count], self._grid.resolution, out[part])
-            begin += count
-        return noise
-
-    def _target(self, out: Floats | None, size: int) -> Floats:
+    def _target(self, out: Any, values: Floats, size: int) -> Floats:
         if out is None:
             return np.empty(size)
-        usable = (
-            isinstance(out, np.ndarray)
-            and out.dtype == np.float64
-            and out.ndim == 1
-            and out.flags.c_contiguous
-            and out.flags.writeable
-        )
-        if not usable or out.size < size:
+        usable = isinstance(out, np.ndarray) and out.dtype == np.float64 and out.ndim == 1
+        if not usable or not out.flags.c_contiguous or not out.flags.writeable or out.size < size:
             raise ParameterError(f"out: expected a writable, contiguous float64 array of at least {size} entries")
-        return out[:size]
+        if np.may_share_memory(out, values):
+            raise ParameterError("out: expected memory of its own, it overlaps the chunk")
+        target: Floats = out[:size]
+        return target
 
-    def _reject(self, values: Floats, before: int) -> NoReturn:
+    def _check_finite(self, values: Floats, bad: int, before: int) -> None:
+        if not bad or self._nonfinite == "zero":
+            return
         first = int(np.flatnonzero(~np.isfinite(values))[0])
         raise DataError(
             f"chunk[{before + first}] = {values[first]}: expected finite values "
@@ -390,9 +332,11 @@ class StreamPublisher:
         self._copies += 1
         twin.__dict__.update(self.__dict__)
         twin._key = self._key.derive("copy", self._copies) if self._key.simulated else Key.random()
+        twin._pipeline = replace(self._pipeline, key=twin._key)
         twin._chooser = self._chooser.copy()
         twin._noise = None
         twin._copies = 0
+        twin._keeper = twin._loaded = twin._replay = None
         return twin
 
     def __reduce__(self) -> NoReturn:

@@ -11,7 +11,6 @@ from fractions import Fraction
 from typing import Literal
 
 import numpy as np
-from fastdp_kernels import noisy_max
 from numpy.typing import NDArray
 
 from fastdp import validation
@@ -21,6 +20,7 @@ from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.thresholds.base import ThresholdTask
+from fastdp_kernels import noisy_max
 
 MOST_CANDIDATES = 2**22
 #: Candidates that a default step aims at where whole numbers are too few or too many.
@@ -137,7 +137,8 @@ class _NoisyMaxChooser:
         slope = 3.0 * task.holdout / (self._rule.c * task.max_range * task.epsilon)
         slope *= math.sqrt(2.0 * (b - 1) * depth**3)
         thetas = np.minimum(self._step * np.arange(1, self._counts.size), task.bound)
-        return np.rint(np.minimum(self.unit() * slope * thetas, MOST_PENALTY)).astype(np.int64)
+        penalties: NDArray[np.float64] = np.minimum(self.unit() * slope * thetas, MOST_PENALTY)
+        return np.rint(penalties).astype(np.int64)
 
     def choose(self, key: Key) -> float:
         unit = self.unit()

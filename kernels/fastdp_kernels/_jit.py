@@ -8,9 +8,10 @@ must not depend on a compiler's liberties).  ``inline`` marks the small pieces k
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numba
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
@@ -20,28 +21,36 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def kernel(function: F) -> F:
     """Compile an entry point of the core; type checkers keep seeing the plain signature."""
-    return cast(F, numba.njit(nogil=True, cache=True, error_model="numpy")(function))
+    return cast("F", numba.njit(nogil=True, cache=True, error_model="numpy")(function))
 
 
 def inline(function: F) -> F:
     """Compile a piece that kernels call; LLVM inlines it."""
-    return cast(F, numba.njit(nogil=True, error_model="numpy", inline="never")(function))
+    return cast("F", numba.njit(nogil=True, error_model="numpy", inline="never")(function))
 
 
-def _reinterpret(target: ir.Type) -> Callable[..., Any]:
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], target)
+if TYPE_CHECKING:
 
-    return generate
+    def bits_of(x: float) -> np.int64:
+        """The IEEE-754 bits of a float64 as an int64."""
 
+    def double_of(bits: np.int64) -> float:
+        """The float64 whose IEEE-754 bits are the given int64."""
 
-@intrinsic  # type: ignore[untyped-decorator]
-def bits_of(_typing: Any, _x: Any) -> Any:
-    """The IEEE-754 bits of a float64 as an int64."""
-    return types.int64(types.float64), _reinterpret(ir.IntType(64))
+else:
 
+    def _reinterpret(target: ir.Type) -> Callable[..., Any]:
+        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            return builder.bitcast(arguments[0], target)
 
-@intrinsic  # type: ignore[untyped-decorator]
-def double_of(_typing: Any, _bits: Any) -> Any:
-    """The float64 whose IEEE-754 bits are the given int64."""
-    return types.float64(types.int64), _reinterpret(ir.DoubleType())
+        return generate
+
+    @intrinsic
+    def bits_of(_typing: Any, _x: Any) -> Any:
+        """The IEEE-754 bits of a float64 as an int64."""
+        return types.int64(types.float64), _reinterpret(ir.IntType(64))
+
+    @intrinsic
+    def double_of(_typing: Any, _bits: Any) -> Any:
+        """The float64 whose IEEE-754 bits are the given int64."""
+        return types.float64(types.int64), _reinterpret(ir.DoubleType())

@@ -19,7 +19,7 @@ from fastdp_kernels._jit import inline, kernel
 
 
 @inline
-def _sum(children: np.ndarray) -> int:
+def _sum(children: np.ndarray) -> np.int64:
     total = np.int64(0)
     for i in range(children.size):
         total += children[i]

@@ -34,7 +34,7 @@ def prefix_blocks(values: np.ndarray, block: int, prefix: np.ndarray) -> None:
 @inline
 def _sum_before(values: np.ndarray, prefix: np.ndarray, block: int, stop: int) -> float:
     j = stop // block
-    total = prefix[j]
+    total: float = prefix[j]
     rest = 0.0
     for i in range(j * block, stop):
         rest += values[i]

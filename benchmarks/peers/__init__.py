@@ -1,0 +1,1 @@
+"""What fastdp is compared with: NumPy by a skilled hand (unsafe float noise), and OpenDP where installed."""

@@ -1,0 +1,37 @@
+"""``python -m benchmarks.show {speed,start,accuracy,variance,chisquare}``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+
+from benchmarks.show import report
+
+TABLES = {
+    "speed": "throughput and latency beside NumPy, OpenDP and np.copyto",
+    "start": "import, first call and memory in fresh processes",
+    "accuracy": "ToPS on real streams beside the published code",
+    "variance": "noise variance of random ranges beside the paper's figure",
+    "chisquare": "discrete Laplace draws against the exact law",
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one table; each module of this package adds its own options."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.show", description=__doc__)
+    commands = parser.add_subparsers(dest="table", required=True)
+    given = sys.argv[1:] if arguments is None else arguments
+    for name, summary in TABLES.items():
+        command = commands.add_parser(name, help=summary, description=summary)
+        # Only the module that runs is loaded.
+        if name in given[:1]:
+            importlib.import_module(f"benchmarks.show.{name}").add_options(command)
+    options = parser.parse_args(given)
+    report.heading(given)
+    importlib.import_module(f"benchmarks.show.{options.table}").run(options)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

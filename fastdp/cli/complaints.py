@@ -1,0 +1,33 @@
+"""Every expected failure becomes one line on standard error and exit code 1."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from fastdp.errors import FastDPError
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Turn fastdp's own errors and those of the operating system into click errors.
+
+    A broken pipe passes: click ends quietly when the reader of standard output goes away.
+    """
+    try:
+        yield
+    except FastDPError as error:
+        raise click.ClickException(str(error)) from error
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise
+        raise click.ClickException(describe(error)) from error
+
+
+def describe(error: OSError) -> str:
+    """The operating system's complaint with the file's name, without its number."""
+    reason = error.strerror or str(error)
+    return f"{error.filename}: {reason}" if error.filename is not None else reason

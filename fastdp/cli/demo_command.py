@@ -1,0 +1,168 @@
+"""``fastdp demo``: what a release is and how good, on made-up data, without network or files."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fastdp.cli.complaints import plain_errors
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from fastdp.released import Release
+
+HOLDOUT = 65_536
+QUERIES = 200
+LONGEST = 2**20
+QUERY_SEED = 1
+BINS = 120
+#: When the made-up day begins and ends.
+HOURS = (10.0, 34.0)
+
+
+@click.command()
+@click.option(
+    "-o",
+    "--output",
+    "picture",
+    type=click.Path(path_type=Path),
+    metavar="PICTURE",
+    default=Path("fastdp-demo.png"),
+    show_default=True,
+    help="The picture (.png, .svg, .pdf); a picture of that name is replaced.",
+)
+@click.option("--epsilon", type=float, default=0.05, show_default=True, help="Privacy loss for one value.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="For simulation only: reproducible noise.  [default: a fresh random key]",
+)
+@click.option("--no-picture", is_flag=True, help="Print the table only.")
+def demo(picture: Path, epsilon: float, seed: int | None, no_picture: bool) -> None:
+    """Release a made-up day of DNS queries and compare it with the truth.
+
+    The data are generated, so the truth may be shown; "fastdp release" never shows it.
+    """
+    with plain_errors():
+        run_demo(None if no_picture else picture, epsilon, seed)
+
+
+def run_demo(picture: Path | None, epsilon: float, seed: int | None, n: int | None = None) -> None:
+    """The demonstration.
+
+    Parameters
+    ----------
+    picture : Path, optional
+        Where the picture goes; none is drawn without it.
+    epsilon : float
+        Privacy loss for one value.
+    seed : int, optional
+        For reproducible noise.
+    n : int, optional
+        Length of the stream, the hold-out included; by default a whole day.
+    """
+    import numpy as np
+
+    from fastdp.cli.summary import as_table, rate, seconds, thousands
+    from fastdp.datasets.generated import DAY_LENGTH, dns_like_day
+
+    n = DAY_LENGTH if n is None else n
+    values = dns_like_day(n).astype(np.float64)
+    holdout = min(HOLDOUT, n // 4)
+    result = _release_twice(values, epsilon, holdout, seed)
+    private = result.release
+    truth = values[private.offset :]
+    errors = _errors(truth, private)
+    click.echo("A made-up day of DNS queries per interval, released under differential privacy.\n")
+    click.echo(
+        as_table(
+            (
+                ("values", f"{thousands(len(private))} published, {thousands(holdout)} held out before them"),
+                ("threshold", f"{private.threshold:g} (public bound {result.bound:g})"),
+                ("guarantee", str(private.guarantee)),
+                ("speed", f"{rate(n, result.duration)} ({seconds(result.duration)}; a second, warm run)"),
+            )
+        )
+    )
+    click.echo(f"\nError of the sums over {QUERIES} random ranges (root mean square):\n")
+    click.echo(
+        as_table(
+            (
+                ("release", f"{errors.release:14,.0f}   {errors.release / errors.zeros:8.3%} of the true sums"),
+                ("zeros", f"{errors.zeros:14,.0f}   {1.0:8.3%} (publishing nothing but zeros)"),
+                ("MSE ratio", f"{(errors.zeros / errors.release) ** 2:14,.0f}   zeros / release"),
+            )
+        )
+    )
+    if picture is not None:
+        click.echo("\n" + _draw(truth, private, picture, epsilon, n))
+
+
+@dataclass(frozen=True)
+class _Timed:
+    release: Release
+    bound: float
+    duration: float
+
+
+def _release_twice(values: NDArray[np.float64], epsilon: float, holdout: int, seed: int | None) -> _Timed:
+    """Release, then once more to time it: the first run may compile, the second tells the lasting speed."""
+    from fastdp.datasets.generated import DNS_BOUND
+    from fastdp.systems.tops import ToPS
+
+    first, second = (ToPS(epsilon, DNS_BOUND, holdout, LONGEST, seed=seed) for _ in range(2))
+    released = first.release(values)
+    begin = time.perf_counter()
+    second.release(values)
+    return _Timed(released, first.bound, time.perf_counter() - begin)
+
+
+@dataclass(frozen=True)
+class _Errors:
+    release: float
+    zeros: float
+
+
+def _errors(truth: NDArray[np.float64], private: Release) -> _Errors:
+    import numpy as np
+
+    from fastdp.metrics import mse
+    from fastdp.workloads import random_ranges
+
+    starts, stops = random_ranges(truth.size, QUERIES, LONGEST, QUERY_SEED)
+    before = np.concatenate(([0.0], np.cumsum(truth)))
+    sums = before[stops] - before[starts]
+    return _Errors(
+        release=mse(sums, private.range_sum(starts, stops)) ** 0.5,
+        zeros=mse(sums, np.zeros(QUERIES)) ** 0.5,
+    )
+
+
+def _draw(truth: Any, private: Release, picture: Path, epsilon: float, n: int) -> str:
+    """Draw the picture; what to say about it."""
+    from fastdp.plots import truth_and_release
+
+    first, last = HOURS
+    begin = first + (last - first) * private.offset / n
+    try:
+        truth_and_release(
+            truth,
+            private.values,
+            picture,
+            span=(begin, last),
+            title=f"A made-up day of DNS queries and its release by ToPS, epsilon = {epsilon:g}",
+            bins=BINS,
+            clock=True,
+            x_label="time of day",
+            y_label=f"queries per interval\n(means of {BINS} stretches)",
+        )
+    except ImportError:
+        return "No picture: matplotlib is not installed (pip install 'fastdp[plot]')."
+    return f"Picture: {picture}"

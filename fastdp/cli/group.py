@@ -1,0 +1,35 @@
+"""``fastdp``: the command that holds the others."""
+
+from __future__ import annotations
+
+import click
+
+from fastdp._version import __version__
+from fastdp.cli.demo_command import demo
+from fastdp.cli.release_command import release
+
+EPILOG = """
+\b
+Example: the column "fare" of a file, no fare above 500, privacy loss 0.1 a trip
+  fastdp release trips.csv --column fare -o private.csv --epsilon 0.1 --bound 500
+
+\b
+See it at work on made-up data, no file needed:
+  fastdp demo
+
+"fastdp COMMAND --help" explains a command.
+"""
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
+@click.version_option(__version__, prog_name="fastdp")
+def main() -> None:
+    """Publish data streams under differential privacy.
+
+    fastdp reads a stream of numbers and writes a private stream: sums over ranges of it are close to the
+    true sums, yet it reveals next to nothing about any single value.
+    """
+
+
+main.add_command(release)
+main.add_command(demo)

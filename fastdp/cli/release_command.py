@@ -1,0 +1,248 @@
+"""``fastdp release``: a file's column in, its private release out."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from fastdp.cli.complaints import plain_errors
+
+if TYPE_CHECKING:
+    from fastdp.systems.tops import ToPS
+
+METHODS = ("tops",)
+
+EPILOG = """
+\b
+Examples
+  fastdp release meter.npy -o private.npy --epsilon 0.1 --bound 10000
+  fastdp release trips.parquet --column fare -o private.parquet --epsilon 0.1 --bound 500
+  zcat log.gz | fastdp release - -o - --epsilon 0.05 --bound 2000 > private.csv
+"""
+
+
+def _prune(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
+    """A whole number, or the word."""
+    if value == "optimal":
+        return value
+    if value.isascii() and value.isdigit():
+        return int(value)
+    raise click.BadParameter(f"{value!r} is neither a whole number nor 'optimal'.", ctx, param)
+
+
+@click.command(epilog=EPILOG)
+@click.argument("source", metavar="IN")
+@click.option("-o", "--output", metavar="OUT", required=True, help="Output file, or - for CSV on standard output.")
+@click.option("--epsilon", type=float, required=True, help="Privacy loss for one value of the stream.")
+@click.option(
+    "--bound",
+    type=float,
+    required=True,
+    help="Public upper bound of a value; values outside [0, bound] are clipped. "
+    "Take it from what is known of the quantity, never from the data.",
+)
+@click.option("--column", metavar="C", help="Column: a name or a zero-based number. Needed where there are several.")
+@click.option("--method", type=click.Choice(METHODS), default="tops", show_default=True, help="The system.")
+@click.option(
+    "--holdout",
+    type=int,
+    metavar="M",
+    default=65_536,
+    show_default=True,
+    help="First values, which choose the threshold and are not published.",
+)
+@click.option(
+    "--max-range",
+    type=int,
+    metavar="R",
+    default=2**20,
+    show_default=True,
+    help="Longest range of values whose sum will be asked for.",
+)
+@click.option(
+    "--fan-out", type=int, metavar="B", default=16, show_default=True, help="Children of a node of the tree."
+)
+@click.option(
+    "--prune",
+    callback=_prune,
+    metavar="[S|optimal]",
+    default="optimal",
+    show_default=True,
+    help="Levels cut off at the tree's foot: noise comes once for B^S values.",
+)
+@click.option(
+    "--resolution", type=float, metavar="X", help="Step to which values are rounded.  [default: bound / 2^32]"
+)
+@click.option(
+    "--nonfinite",
+    type=click.Choice(["raise", "zero"]),
+    default="raise",
+    show_default=True,
+    help="Missing values, NaN and infinity: stop with an error, or count as 0.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="For simulation only: reproducible noise, which anybody who guesses N can subtract. NOT PRIVATE.",
+)
+@click.option(
+    "--key-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A secret key of your own, 32 raw bytes or 64 hexadecimal digits in an owner-only file. "
+    "Never use a key for two streams, nor twice for a stream that has changed.  [default: a fresh random key]",
+)
+@click.option(
+    "--chunk-size",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=65_536,
+    show_default=True,
+    help="Values in memory at a time; the output does not depend on it.",
+)
+@click.option("--quiet", is_flag=True, help="No progress bar and no summary.")
+@click.option("--force", is_flag=True, help="Replace an existing output.")
+def release(
+    source: str,
+    output: str,
+    epsilon: float,
+    bound: float,
+    column: str | None,
+    method: str,
+    holdout: int,
+    max_range: int,
+    fan_out: int,
+    prune: Any,
+    resolution: float | None,
+    nonfinite: str,
+    seed: int | None,
+    key_file: Path | None,
+    chunk_size: int,
+    quiet: bool,
+    force: bool,
+) -> None:
+    """Release a column of numbers under differential privacy.
+
+    IN is a .csv, .csv.gz, .txt, .parquet, .npy or .npz file, or - for lines on standard input. Text may
+    have a heading. OUT is a .csv, .csv.gz, .npy, .npz or .parquet file, or - for standard output; it appears
+    only when everything went well.
+
+    The first M values choose a threshold and are not published; each later value is published as one private
+    value. Values are read and written in chunks, in constant memory.
+    """
+    del method  # there is one so far
+    if seed is not None and key_file is not None:
+        raise click.UsageError("--seed and --key-file exclude each other: simulation or release.")
+    with plain_errors(), _terminated_cleanly():
+        from fastdp.cli.key_file import read_key
+        from fastdp.cli.writers import check_suffix
+
+        _keep_apart(source, output)
+        check_suffix(output)
+        key = None if key_file is None else read_key(key_file)
+        from fastdp.systems.tops import ToPS
+
+        publisher = ToPS(
+            epsilon,
+            bound,
+            holdout,
+            max_range,
+            fan_out,
+            prune,
+            resolution=resolution,
+            nonfinite=nonfinite,
+            seed=seed,
+            key=key,
+        )
+        begin = time.perf_counter()
+        _publish(publisher, source, output, column, chunk_size, quiet=quiet, force=force)
+        if not quiet:
+            click.echo(_summary(publisher, output, time.perf_counter() - begin), err=True)
+
+
+def _publish(
+    publisher: ToPS, source: str, output: str, column: str | None, chunk_size: int, *, quiet: bool, force: bool
+) -> None:
+    import numpy as np
+
+    from fastdp.cli.progress import watched
+    from fastdp.cli.readers import open_source
+    from fastdp.cli.writers import open_target
+    from fastdp.errors import DataError
+
+    with open_source(source, column, chunk_size) as opened, open_target(output, force=force) as write:
+        for chunk in watched(opened, quiet=quiet):
+            try:
+                published = publisher.publish(chunk)
+            except DataError:
+                bad = np.flatnonzero(~np.isfinite(chunk))
+                if not bad.size:
+                    raise
+                raise DataError(
+                    f"{opened.name}: value {publisher.n_seen + bad[0] + 1:,} is missing, NaN or infinite; "
+                    "expected finite numbers (or --nonfinite zero, which counts such values as 0)"
+                ) from None
+            if published.size:
+                write(published)
+        if not publisher.n_seen:
+            raise DataError(f"{opened.name}: empty, holds no values")
+        if not publisher.n_published:
+            raise DataError(
+                f"{opened.name}: {publisher.n_seen:,} values came, all within the hold-out of "
+                f"{publisher.holdout:,}, so nothing can be published; expected more values, or a smaller --holdout"
+            )
+
+
+def _keep_apart(source: str, output: str) -> None:
+    from fastdp.errors import ParameterError
+
+    if "-" in (source, output):
+        return
+    into, out = Path(source), Path(output)
+    if into.resolve() == out.resolve() or (into.exists() and out.exists() and into.samefile(out)):
+        raise ParameterError(f"output {output}: is the input; expected another file")
+
+
+def _summary(publisher: ToPS, output: str, duration: float) -> str:
+    from fastdp.cli.summary import as_table, rate, seconds, thousands
+
+    return as_table(
+        (
+            ("values read", thousands(publisher.n_seen)),
+            ("held out", thousands(publisher.holdout)),
+            ("published", thousands(publisher.n_published)),
+            ("threshold", f"{publisher.threshold:g} (values above it were clipped to it)"),
+            ("guarantee", str(publisher.guarantee)),
+            ("block length", thousands(publisher.plan.block)),
+            ("resolution", f"{publisher.resolution:g}"),
+            ("time", f"{seconds(duration)}, {rate(publisher.n_seen, duration)}, reading and writing included"),
+            ("output", "standard output" if output == "-" else output),
+        )
+    )
+
+
+@contextmanager
+def _terminated_cleanly() -> Iterator[None]:
+    """A polite kill unwinds like Ctrl-C, so that no temporary file stays behind."""
+
+    def leave(number: int, frame: FrameType | None) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    try:
+        before = signal.signal(signal.SIGTERM, leave)
+    except ValueError:
+        # Not the main thread (a program that embeds the command): its handlers are its own.
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

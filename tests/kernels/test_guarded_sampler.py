@@ -1,0 +1,189 @@
+"""The three stages of the sampler against 200 digits, on the same words."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from fastdp_kernels import double_double, guarded_log
+
+from fastdp.randomness import exact, sampler
+from fastdp.randomness.key import Key
+from fastdp.randomness.words import Purpose, StreamId, word_at
+from tests.oracles import exact_noise
+
+SCALES = [
+    Fraction(1, 1000),
+    Fraction(1, 3),
+    Fraction(1),
+    Fraction(10),
+    Fraction(1000, 7),
+    Fraction(3 * 58 * 2**22) / Fraction(0.05),
+    Fraction(2**36),
+    Fraction(2**40),
+]
+LARGE_SCALES = [Fraction(2**41 + 1), Fraction(2**48, 3), Fraction(2**56)]
+NO_WORDS = np.empty(0, np.uint64)
+
+
+def hard_words(scale: Fraction, count: int, seed: int) -> np.ndarray:
+    """Uniform words, words of every magnitude, the extremes, and words next to the whole numbers."""
+    source = random.Random(seed)
+    words = [source.getrandbits(64) for _ in range(count)]
+    words += [source.getrandbits(1 + source.randrange(64)) for _ in range(count)]
+    words += [0, 1, 2, 3, 4, 5, 6, 7, 2**64 - 1, 2**64 - 2, 2**63, 2**63 - 1, 2**54, 2**53 + 1]
+    with mpmath.workdps(60):
+        for _ in range(count):
+            # The word whose U sits where the draw jumps from k - 1 to k.
+            k = source.randrange(1, max(2, int(scale * 40)))
+            log_u = exact_noise.real_value(1, 0, scale, False) / (scale.numerator / mpmath.mpf(scale.denominator))
+            u = int(mpmath.floor(mpmath.exp(log_u - k * mpmath.mpf(scale.denominator) / scale.numerator) * 2**63))
+            for near in (u - 1, u, u + 1):
+                words.append(min(max(near, 0), 2**63 - 1) << 1 | source.randrange(2))
+    return np.array(words, np.uint64)
+
+
+def further_words(seed: int):
+    def further(k: int) -> int:
+        return random.Random(seed * 1000 + k).getrandbits(64)
+
+    return further
+
+
+@pytest.mark.parametrize("one_sided", [False, True])
+@pytest.mark.parametrize("scale", SCALES)
+def test_first_stage_is_certain_or_silent(scale: Fraction, one_sided: bool) -> None:
+    words = hard_words(scale, 400, 1)
+    law = sampler.geometric_law(scale) if one_sided else sampler.discrete_laplace_law(scale)
+    out = np.empty(words.size, np.int64)
+    positions = np.empty(words.size, np.int64)
+    sign_bit = np.uint64(0 if one_sided else 1)
+    waiting = guarded_log.draw_double(words, law.scale_pair[0], law.offset_pair[0], sign_bit, out, positions)
+    assert np.array_equal(positions[:waiting], np.flatnonzero(out == guarded_log.DOUBTFUL))
+    assert {0, 1} <= {int(words[i]) >> 1 for i in positions[:waiting]}
+    for i in np.flatnonzero(out != guarded_log.DOUBTFUL).tolist():
+        word = int(words[i])
+        least, most = exact_noise.magnitude(word >> 1, 63, scale, one_sided)
+        assert least == most, "a draw that its word leaves open passed as certain"
+        assert out[i] == (-least if not one_sided and word & 1 else least)
+
+
+@pytest.mark.parametrize("one_sided", [False, True])
+@pytest.mark.parametrize("has_further", [False, True])
+@pytest.mark.parametrize("scale", SCALES + LARGE_SCALES)
+def test_second_stage_is_certain_or_silent(scale: Fraction, has_further: bool, one_sided: bool) -> None:
+    words = hard_words(scale, 200, 2)
+    law = sampler.geometric_law(scale) if one_sided else sampler.discrete_laplace_law(scale)
+    source = random.Random(3)
+    further = np.array([source.getrandbits(64) for _ in words], np.uint64) if has_further else NO_WORDS
+    out = np.empty(words.size, np.int64)
+    positions = np.arange(words.size)
+    waiting = double_double.draw_double_double(
+        words,
+        further,
+        *law.scale_pair,
+        *law.offset_pair,
+        np.uint64(0 if one_sided else 1),
+        positions,
+        words.size,
+        out,
+    )
+    settled = np.flatnonzero(out != guarded_log.DOUBTFUL)
+    assert np.array_equal(positions[:waiting], np.flatnonzero(out == guarded_log.DOUBTFUL))
+    # The first 200 words are uniform; the stage is there to settle those.
+    if has_further or scale <= 2**36:
+        assert np.count_nonzero(settled < 200) >= 198
+    for i in settled.tolist():
+        word = int(words[i])
+        u, bits = word >> 1, 63
+        if has_further:
+            u, bits = u << 64 | int(further[i]), 127
+        least, most = exact_noise.magnitude(u, bits, scale, one_sided)
+        assert least == most
+        assert out[i] == (-least if not one_sided and word & 1 else least)
+
+
+@pytest.mark.parametrize("one_sided", [False, True])
+@pytest.mark.parametrize("scale", SCALES + LARGE_SCALES)
+def test_last_stage_equals_the_formula(scale: Fraction, one_sided: bool) -> None:
+    for number, word in enumerate(hard_words(scale, 40, 4).tolist()):
+        further = further_words(number)
+        settled = exact.settle(word >> 1, 63, scale, one_sided, further)
+        assert settled == abs(exact_noise.draw(word, further, scale, one_sided))
+
+
+@pytest.mark.parametrize("scale", [*SCALES, *LARGE_SCALES])
+def test_filled_draws_equal_the_formula(scale: Fraction) -> None:
+    key, stream = Key.from_seed(5), StreamId(Purpose.TREE, 2, 7)
+    out = np.empty(300, np.int64)
+    law = sampler.discrete_laplace_law(scale)
+    sampler.fill(out, law, key, stream)
+    for i in range(0, out.size, 3):
+        expected = exact_noise.draw(
+            word_at(key, stream, i), lambda k, i=i: word_at(key, stream._replace(refinement=k), i), scale, False
+        )
+        assert out[i] == expected
+
+
+def test_a_draw_does_not_depend_on_how_many_are_drawn() -> None:
+    for scale in (Fraction(2**22), Fraction(2**39), Fraction(2**45)):
+        law, key, stream = sampler.discrete_laplace_law(scale), Key.from_seed(6), StreamId(Purpose.TREE)
+        long = np.empty(70_001, np.int64)
+        sampler.fill(long, law, key, stream)
+        for size in (0, 1, 2, 511, 513, 32_767, 32_769):
+            short = np.empty(size, np.int64)
+            sampler.fill(short, law, key, stream)
+            assert np.array_equal(short, long[:size])
+
+
+def test_the_error_bound_has_slack_but_not_much() -> None:
+    """The y that the first stage computes, redone in NumPy, errs by less than a third of its bound."""
+    worst = 0.0
+    for scale in (Fraction(10), Fraction(2**22), Fraction(2**34), Fraction(2**40)):
+        law = sampler.discrete_laplace_law(scale)
+        words = hard_words(scale, 500, 8)
+        u = (words >> np.uint64(1)).astype(np.int64)
+        u = u[u >= 2]
+        x = (u | 1).astype(np.float64)
+        mantissa, exponent = np.frexp(x)
+        low = mantissa < float(np.int64(guarded_log.LOWEST).view(np.float64)) * 1.0
+        mantissa, exponent = np.where(low, mantissa * 2, mantissa), np.where(low, exponent - 1, exponent)
+        f = (mantissa - 1.0) / (mantissa + 1.0)
+        v = f * f
+        p = np.full(v.shape, guarded_log.C10)
+        for name in range(9, 0, -1):
+            p = p * v + getattr(guarded_log, f"C{name}")
+        g = 2.0 * f
+        log = g + g * (v * p)
+        y = law.scale_pair[0] * (((63 - exponent) * guarded_log.LN2 + law.offset_pair[0]) - log)
+        width = 2.0 ** -np.floor(np.log2(x) + 1e-12)
+        error = law.scale_pair[0] * (guarded_log.ERROR_SCALE + guarded_log.ERROR_WORD * width)
+        error = error + y * guarded_log.ERROR_VALUE
+        with mpmath.workdps(60):
+            for j in range(u.size):
+                for end in (int(u[j]), int(u[j]) + 1):
+                    true = exact_noise.real_value(end, 63, scale, False)
+                    worst = max(worst, float(abs(mpmath.mpf(float(y[j])) - true) / mpmath.mpf(float(error[j]))))
+    assert 0.05 < worst < 0.8
+
+
+def test_double_double_log_to_96_bits() -> None:
+    source = random.Random(9)
+    worst = 0.0
+    with mpmath.workdps(60):
+        for _ in range(2000):
+            high = source.uniform(0.7072, 1.4141)
+            low = high * source.uniform(-1, 1) * 2.0**-54
+            lh, ll = double_double.log_mantissa(high, low)
+            true = mpmath.log(mpmath.mpf(high) + mpmath.mpf(low))
+            worst = max(worst, float(abs(mpmath.mpf(lh) + mpmath.mpf(ll) - true)))
+    assert worst < 2.0**-98
+
+
+def test_laws_refuse_scales_out_of_range() -> None:
+    for scale in (Fraction(1, 2**41), Fraction(2**56 + 1)):
+        with pytest.raises(ValueError, match="scale"):
+            sampler.discrete_laplace_law(scale)

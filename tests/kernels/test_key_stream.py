@@ -1,0 +1,89 @@
+"""The key stream: AES-256 in counter mode, by stream id and position; and keys."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from fastdp.errors import ParameterError, StateError
+from fastdp.randomness.key import Key
+from fastdp.randomness.words import CHUNK, Purpose, StreamId, WordStream, word_at
+
+
+def block_cipher_words(key: Key, stream: StreamId, count: int) -> list[int]:
+    """The same words from the bare block cipher, one counter block at a time."""
+    encryptor = Cipher(algorithms.AES(key.reveal()), modes.ECB()).encryptor()
+    words: list[int] = []
+    for block in range(-(-count // 2)):
+        raw = encryptor.update((stream.pack() << 64 | block).to_bytes(16, "big"))
+        words += [int.from_bytes(raw[:8], "little"), int.from_bytes(raw[8:], "little")]
+    return words[:count]
+
+
+def test_words_are_the_cipher_in_counter_mode() -> None:
+    key, stream = Key.from_seed(1), StreamId(Purpose.TREE, 3, 12345, 1)
+    words = np.empty(1001, np.uint64)
+    WordStream(key, stream).fill(words)
+    assert words.tolist() == block_cipher_words(key, stream, 1001)
+
+
+def test_known_answer() -> None:
+    """NIST SP 800-38A, F.5.5 (CTR-AES256): first key-stream block, counter f0f1...ff."""
+    key = Key.from_bytes(bytes.fromhex("603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4"))
+    cipher = Cipher(algorithms.AES(key.reveal()), modes.CTR(bytes(range(0xF0, 0x100)))).encryptor()
+    assert cipher.update(bytes(16)).hex() == "0bdf7df1591716335e9a8b15c860c502"
+
+
+@pytest.mark.parametrize("start", [0, 1, 2, 7, CHUNK - 1, CHUNK, 3 * CHUNK + 5])
+def test_any_position_any_piece(start: int) -> None:
+    key, stream = Key.from_seed("text"), StreamId(Purpose.THRESHOLD)
+    whole = np.empty(5 * CHUNK, np.uint64)
+    WordStream(key, stream).fill(whole)
+    reader = WordStream(key, stream, start)
+    for size in (1, 2, 5, CHUNK - 3):
+        part = np.empty(size, np.uint64)
+        reader.fill(part)
+        assert np.array_equal(part, whole[start : start + size])
+        start += size
+    assert word_at(key, stream, 7) == whole[7]
+
+
+def test_stream_ids_are_distinct_and_bounded() -> None:
+    ids = [
+        StreamId(purpose, level, number, refinement).pack()
+        for purpose in Purpose
+        for level in (0, 1, 255)
+        for number in (0, 1, 2**40 - 1)
+        for refinement in (0, 1, 255)
+    ]
+    assert len(set(ids)) == len(ids)
+    assert max(ids) < 2**64
+    for wrong in (StreamId(Purpose.TREE, 256), StreamId(Purpose.TREE, 0, 2**40), StreamId(Purpose.TREE, 0, 0, 256)):
+        with pytest.raises(OverflowError):
+            wrong.pack()
+
+
+def test_keys() -> None:
+    assert Key.from_seed(1) == Key.from_seed(1) != Key.from_seed(2)
+    assert Key.from_seed(1) != Key.from_seed("1")
+    assert Key.random() != Key.random()
+    assert Key.from_seed(1).simulated
+    assert not Key.random().simulated
+    assert Key.from_seed(1).derive("a", 1) != Key.from_seed(1).derive("a1")
+    assert Key.from_seed(1).derive("a").simulated
+    assert Key.from_seed(7).reveal().hex() not in repr(Key.from_seed(7)) + repr(Key.random())
+    with pytest.raises(ParameterError, match="32 bytes"):
+        Key.from_bytes(b"short")
+    with pytest.raises(ParameterError, match="not both"):
+        Key.choose(1, bytes(32))
+    for wrong in (-1, 1.5, None, True):
+        with pytest.raises(ParameterError, match="seed"):
+            Key.from_seed(wrong)  # type: ignore[arg-type]
+    with pytest.raises(StateError, match="pickled"):
+        pickle.dumps(Key.from_seed(1))
+    with pytest.raises(StateError, match="pickled"):
+        copy.copy(Key.from_seed(1))

@@ -1,0 +1,116 @@
+"""The online pass, the noisy-max scan and range sums against naive versions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from fastdp_kernels import noisy_max, online_pass, ranges
+
+from tests.oracles import tops
+
+RESOLUTION = 2.0**-6
+
+
+def stream(n: int, seed: int) -> np.ndarray:
+    generator = np.random.default_rng(seed)
+    values = generator.gamma(2.0, 3.0, n)
+    values[generator.random(n) < 0.05] *= -1.0
+    values[generator.random(n) < 0.05] = 1e300
+    half = generator.random(n) < 0.2
+    values[half] = (np.floor(values[half] % 50) + 0.5) * RESOLUTION  # ties of the rounding
+    return values
+
+
+@pytest.mark.parametrize("block", [1, 2, 7, 16, 256])
+@pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 255, 256, 257, 1009])
+def test_block_sums_equal_python_integers(n: int, block: int) -> None:
+    values = stream(n, n + block)
+    top = 640.0
+    steps = [int(np.rint(min(max(v, 0.0) / RESOLUTION, top))) for v in values]
+    filled = n % block
+    sums = np.full(-(-(filled + n) // block), -1, np.int64)
+    assert online_pass.sum_blocks(values, 1 / RESOLUTION, top, block, filled, sums) == 0
+    expected = [0] * sums.size
+    for i, step in enumerate(steps):
+        expected[(filled + i) // block] += step
+    assert sums.tolist() == expected
+    rounded = np.empty(n, np.int64)
+    assert online_pass.round_values(values, 1 / RESOLUTION, top, rounded) == 0
+    assert rounded.tolist() == steps
+
+
+def test_non_finite_values_are_counted_and_count_as_zero() -> None:
+    values = np.array([1.0, np.nan, np.inf, -np.inf, 2.0])
+    sums, steps = np.empty(1, np.int64), np.empty(5, np.int64)
+    assert online_pass.sum_blocks(values, 1.0, 10.0, 8, 0, sums) == 3
+    assert sums.tolist() == [3]
+    assert online_pass.round_values(values, 1.0, 10.0, steps) == 3
+    assert steps.tolist() == [1, 0, 0, 0, 2]
+    assert noisy_max.count_nonfinite(values) == 3
+
+
+def test_largest_threshold_rounds_exactly() -> None:
+    values = np.array([2.0**51, 2.0**51 - 1, 2.0**50 + 0.5, 0.5, 1.5, 2.5])
+    steps = np.empty(values.size, np.int64)
+    online_pass.round_values(values, 1.0, 2.0**51, steps)
+    assert steps.tolist() == [2**51, 2**51 - 1, 2**50, 0, 2, 2]
+
+
+@pytest.mark.parametrize("block", [2, 3, 16])
+@pytest.mark.parametrize("n", [0, 1, 2, 15, 16, 17, 100])
+def test_emission_closes_every_block(n: int, block: int) -> None:
+    generator = np.random.default_rng(n)
+    for filled in range(block):
+        closing, rest = divmod(filled + n, block)
+        totals, predictions = generator.normal(size=closing), generator.normal(size=closing + 1)
+        out = np.full(n, np.nan)
+        online_pass.emit_blocks(totals, predictions, block, filled, out)
+        expected = []
+        for i in range(filled, filled + n):
+            j = i // block
+            last = i % block == block - 1
+            expected.append(totals[j] - predictions[j] * (block - 1) if last else predictions[j])
+        assert out.tolist() == expected
+        assert rest == (filled + n) % block
+
+
+@pytest.mark.parametrize("noise_range", [0, 3, 2**40])
+def test_noisy_max_equals_the_oracle(noise_range: int) -> None:
+    generator = np.random.default_rng(41)
+    for trial in range(50):
+        holdout = generator.integers(0, 30, 200).astype(float)
+        holdout[generator.random(200) < 0.3] *= 0.7
+        unit, step = 16, 1.0 if trial % 2 else 0.5
+        candidates = step * np.arange(1, 41)
+        penalties = generator.integers(0, 200, 40)
+        noise = generator.integers(-noise_range, noise_range + 1, 40)
+        counts = np.zeros(41, np.int64)
+        noisy_max.bin_values(holdout[:77], step, counts)
+        noisy_max.bin_values(holdout[77:], step, counts)
+        scores = [
+            unit * sum(1 for v in holdout if v <= theta) - int(p) + int(z)
+            for theta, p, z in zip(candidates, penalties, noise, strict=True)
+        ]
+        chosen = noisy_max.choose_candidate(counts, unit, penalties, noise)
+        # Values above the last candidate count as its equals.
+        if holdout.max() <= candidates[-1]:
+            assert chosen == tops.argmax_first(scores) + 1
+
+
+def test_ties_go_to_the_lowest_candidate() -> None:
+    counts = np.array([5, 0, 0, 1, 0], np.int64)
+    zeros = np.zeros(4, np.int64)
+    assert noisy_max.choose_candidate(counts, 8, zeros, zeros) == 3
+    assert noisy_max.choose_candidate(np.zeros(5, np.int64), 8, zeros, zeros - 10**12) == 1
+
+
+@pytest.mark.parametrize("n", [0, 1, 255, 256, 257, 5000])
+def test_range_sums(n: int) -> None:
+    values = np.random.default_rng(n).normal(size=n)
+    prefix = np.empty(n // 256 + 1)
+    ranges.prefix_blocks(values, 256, prefix)
+    starts, stops = (index.ravel() for index in np.meshgrid(np.linspace(0, n, 23).astype(np.int64), [0, n // 2, n]))
+    starts, stops = np.minimum(starts, stops), np.maximum(starts, stops)
+    out = np.empty(starts.size)
+    ranges.sum_ranges(values, prefix, 256, starts, stops, out)
+    assert out == pytest.approx([values[a:b].sum() for a, b in zip(starts, stops, strict=True)], abs=1e-9)

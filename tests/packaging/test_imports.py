@@ -1,0 +1,64 @@
+"""Rules about imports: a light facade, one file that names the compiler, no global randomness in kernels."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import fastdp
+
+ROOT = Path(__file__).resolve().parents[2]
+KERNELS = ROOT / "kernels" / "fastdp_kernels"
+
+
+def run(program: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": ":".join(p for p in sys.path if p)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_importing_fastdp_loads_nothing_heavy() -> None:
+    heavy = "numba scipy cryptography matplotlib pandas polars pyarrow click tqdm numpy"
+    program = f"import sys, fastdp; print([name for name in {heavy.split()!r} if name in sys.modules])"
+    assert run(program).strip() == "[]"
+    assert run(f"import fastdp.cli; {program}").strip() in ("[]", "['click']")
+
+
+def test_every_public_name_loads() -> None:
+    for name in fastdp.__all__:
+        assert getattr(fastdp, name) is not None
+    assert set(fastdp.__all__) <= set(dir(fastdp))
+    program = "import fastdp; fastdp.ToPS; fastdp.release; print(callable(fastdp.release))"
+    assert run(program).strip() == "True"
+
+
+def test_one_file_names_the_compiler() -> None:
+    for source in KERNELS.glob("*.py"):
+        names = set()
+        for node in ast.walk(ast.parse(source.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                names.add((node.module or "").partition(".")[0])
+        assert source.name == "_jit.py" or not names & {"numba", "llvmlite"}
+        assert not names & {"random", "secrets", "fastdp"}
+        code = source.read_text()
+        assert "np.random" not in code
+        assert "fastmath=" not in code
+
+
+def test_both_packages_are_typed() -> None:
+    assert (ROOT / "fastdp" / "py.typed").exists()
+    assert (KERNELS / "py.typed").exists()
+
+
+def test_readme_python_runs() -> None:
+    """The Python in README works as printed."""
+    text = (ROOT / "README.md").read_text()
+    blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]
+    assert blocks
+    for block in blocks:
+        run(block)

@@ -1,0 +1,213 @@
+"""State files: exact continuation, one noise for a prefix, and a clear error for every damage."""
+
+from __future__ import annotations
+
+import os
+import stat as file_modes
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fastdp
+from fastdp.errors import DataError, ParameterError, StateError
+
+KEY = bytes(range(32))
+
+
+def stream(n: int = 6000) -> np.ndarray:
+    return np.random.default_rng(1).gamma(2.0, 8.0, n)
+
+
+def make(**options) -> fastdp.ToPS:
+    return fastdp.ToPS(**{"epsilon": 0.5, "bound": 200, "holdout": 1000, "max_range": 1024, "seed": 4, **options})
+
+
+@pytest.mark.parametrize("key", [None, KEY, "a passphrase"])
+@pytest.mark.parametrize("prune", [0, 1])
+@pytest.mark.parametrize("position", [0, 1, 500, 1000, 1001, 2024, 2500])
+def test_a_loaded_publisher_continues_exactly(tmp_path: Path, position: int, prune: int, key: bytes | str | None) -> None:
+    values, path = stream(), tmp_path / "stream.state"
+    whole = make(prune=prune).publish(values)
+    publisher = make(prune=prune)
+    first = publisher.publish(values[:position])
+    publisher.save(path, key)
+    loaded = fastdp.ToPS.load(path, key)
+    assert loaded.n_seen == position
+    assert loaded.threshold == publisher.threshold
+    assert loaded.guarantee == publisher.guarantee
+    assert np.array_equal(np.concatenate([first, loaded.publish(values[position:])]), whole)
+    assert file_modes.S_IMODE(path.stat().st_mode) == 0o600
+    assert [p.name for p in tmp_path.iterdir()] == ["stream.state"]
+
+
+def test_a_real_key_survives(tmp_path: Path) -> None:
+    publisher = make(seed=None)
+    publisher.publish(stream()[:3000])
+    publisher.save(tmp_path / "s", KEY)
+    loaded = fastdp.StreamPublisher.load(tmp_path / "s", KEY)
+    assert not loaded.guarantee.simulated
+    rest = stream()[3000:]
+    assert np.array_equal(loaded.publish(rest), publisher.publish(rest))
+    raw = (tmp_path / "s").read_bytes()
+    assert publisher._key.reveal().hex().encode() not in raw
+
+
+def test_kept_state_is_written_before_outputs_leave(tmp_path: Path) -> None:
+    values, path = stream(), tmp_path / "kept"
+    whole = make().publish(values)
+    publisher = make()
+    publisher.keep(path, KEY)
+    published = [publisher.publish(values[:900]), publisher.publish(values[900:2500])]
+    lost = publisher.publish(values[2500:4000])
+    # The outputs of the last chunk were lost: the same chunk gives them again.
+    replayed = fastdp.ToPS.load(path, KEY, replay=True)
+    assert replayed.n_seen == 2500
+    altered = values[2500:4000].copy()
+    altered[700] += 1.0
+    with pytest.raises(DataError, match="differs"):
+        replayed.publish(altered)
+    with pytest.raises(DataError, match="at least the 1500"):
+        replayed.publish(values[2500:3000])
+    with pytest.raises(DataError, match="differs"):
+        replayed.publish(values[2501:4001])
+    replayed.keep(path, KEY)
+    again = replayed.publish(values[2500:4500])
+    assert np.array_equal(again[:1500], lost)
+    # They were delivered: continue behind it.
+    rest = fastdp.ToPS.load(path, KEY)
+    assert rest.n_seen == 4500
+    assert np.array_equal(np.concatenate([*published, again, rest.publish(values[4500:])]), whole)
+
+
+def test_replay_within_the_holdout(tmp_path: Path) -> None:
+    values, path = stream(), tmp_path / "kept"
+    whole = make().publish(values)
+    publisher = make()
+    publisher.keep(path)
+    publisher.publish(values[:400])
+    publisher.publish(values[400:800])
+    replayed = fastdp.ToPS.load(path, replay=True)
+    assert replayed.n_seen == 400
+    assert np.array_equal(replayed.publish(values[400:]), whole)
+
+
+def test_two_writers_and_stale_copies_are_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "kept"
+    first = make()
+    first.keep(path)
+    first.publish(stream()[:1500])
+    stale = path.read_bytes()
+    second = fastdp.ToPS.load(path)
+    second.keep(path)
+    second.publish(stream()[1500:2000])
+    before = first.n_seen
+    with pytest.raises(StateError, match="another publisher"):
+        first.publish(stream()[1500:2000])
+    assert first.n_seen == before
+    path.write_bytes(stale)
+    with pytest.raises(StateError, match="stale copy"):
+        second.publish(stream()[2000:2500])
+    path.unlink()
+    with pytest.raises(StateError, match="gone"):
+        second.publish(stream()[2000:2500])
+    third = make()
+    third.save(path)
+    with pytest.raises(StateError, match="exists"):
+        make().keep(path)
+
+
+def test_a_failed_write_consumes_nothing(tmp_path: Path) -> None:
+    values, folder = stream(), tmp_path / "folder"
+    folder.mkdir()
+    publisher = make()
+    publisher.keep(folder / "kept")
+    first = publisher.publish(values[:2000])
+    (folder / "kept").rename(tmp_path / "aside")
+    folder.rmdir()
+    out = np.zeros(1000)
+    with pytest.raises(StateError):
+        publisher.publish(values[2000:3000], out=out)
+    assert not out.any(), "outputs left before the state was on disk"
+    folder.mkdir()
+    (tmp_path / "aside").rename(folder / "kept")
+    assert np.array_equal(np.concatenate([first, publisher.publish(values[2000:])]), make().publish(values))
+
+
+def test_every_altered_bit_is_noticed(tmp_path: Path) -> None:
+    for key in (None, KEY):
+        path = tmp_path / "s"
+        path.unlink(missing_ok=True)
+        publisher = make(holdout=10)
+        publisher.publish(stream()[:50])
+        publisher.save(path, key)
+        raw = path.read_bytes()
+        for position in range(len(raw)):
+            damaged = bytearray(raw)
+            damaged[position] ^= 1 << position % 8
+            path.write_bytes(bytes(damaged))
+            with pytest.raises(StateError):
+                fastdp.ToPS.load(path, key)
+        for size in (0, 1, 10, 46, 47, len(raw) - 1):
+            path.write_bytes(raw[:size])
+            with pytest.raises(StateError):
+                fastdp.ToPS.load(path, key)
+
+
+def test_clear_errors(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with pytest.raises(StateError, match="could not be read"):
+        fastdp.ToPS.load(path)
+    path.write_text("something else, long enough to hold a header of forty-seven bytes")
+    with pytest.raises(StateError, match="no fastdp state file"):
+        fastdp.ToPS.load(path)
+    path.unlink()
+    make().save(path, KEY)
+    with pytest.raises(StateError, match="wrong key"):
+        fastdp.ToPS.load(path, bytes(32))
+    with pytest.raises(StateError, match="32 bytes"):
+        fastdp.ToPS.load(path)
+    with pytest.raises(StateError, match="32 bytes"):
+        fastdp.ToPS.load(path, "word")
+    with pytest.raises(ParameterError, match="32 bytes"):
+        fastdp.ToPS.load(path, b"short")
+    with pytest.raises(ParameterError, match="empty"):
+        make().save(path, "")
+    with pytest.raises(StateError, match="no chunk to replay"):
+        fastdp.ToPS.load(path, KEY, replay=True)
+    raw = bytearray(path.read_bytes())
+    raw[9] = 99
+    path.write_bytes(bytes(raw))
+    with pytest.raises(StateError, match="format 99"):
+        fastdp.ToPS.load(path, KEY)
+    parts = fastdp.StreamPublisher(
+        threshold=fastdp.thresholds.Fixed(1.0), perturber=fastdp.perturbers.Hierarchy(prune=0), epsilon=1.0, bound=2.0
+    )
+    path.unlink()
+    parts.save(path)
+    with pytest.raises(StateError, match="holds a StreamPublisher"):
+        fastdp.ToPS.load(path)
+    assert fastdp.StreamPublisher.load(path).threshold == 1.0
+
+
+def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
+    """A child publishes with kept state and is killed without warning; the parent carries on."""
+    program = (
+        "import os, sys, numpy as np, fastdp\n"
+        "v = np.random.default_rng(1).gamma(2.0, 8.0, 6000)\n"
+        "p = fastdp.ToPS(epsilon=.5, bound=200, holdout=1000, max_range=1024, seed=4)\n"
+        f"p.keep({str(tmp_path / 'kept')!r})\n"
+        "p.publish(v[:1700]); p.publish(v[1700:3000])\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": ":".join(p for p in sys.path if p)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, check=False)
+    assert done.returncode == -9
+    values = stream()
+    whole = make().publish(values)
+    assert np.array_equal(fastdp.ToPS.load(tmp_path / "kept").publish(values[3000:]), whole[2000:])
+    again = fastdp.ToPS.load(tmp_path / "kept", replay=True)
+    assert again.n_seen == 1700
+    assert np.array_equal(again.publish(values[1700:]), whole[700:])
