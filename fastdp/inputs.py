@@ -95,7 +95,9 @@ def _from_masked(values: Any) -> NDArray[Any]:
     if values.dtype.kind != "O":
         return np.asarray(values)
     # filled(None) would mean the default, '?'.
-    return _objects_to_floats(np.where(np.ma.getmaskarray(values), None, values.data))
+    entries: NDArray[Any] = np.array(values.data)
+    entries[np.ma.getmaskarray(values)] = None
+    return _objects_to_floats(entries)
 
 
 def _objects_to_floats(array: NDArray[Any]) -> NDArray[Any]:
@@ -190,7 +192,6 @@ def _from_arrow(values: Any, name: str) -> NDArray[Any]:
 def _arrow_chunk(chunk: Any, boolean: bool) -> NDArray[Any]:
     if boolean:
         chunk = chunk.cast("int8")
-    if chunk.null_count:
-        chunk = chunk.cast("float64", safe=False)
+    # Missing entries, whatever the type, make this float64 with NaN.
     array: NDArray[Any] = chunk.to_numpy(zero_copy_only=False)
     return array

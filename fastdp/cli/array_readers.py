@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,11 @@ def _locate(whole: NDArray[Any], column: str | None, path: Path) -> tuple[str | 
 
 def _reason(error: Exception) -> str:
     """NumPy takes any foreign file for pickled objects and advises to unpickle it, which would be unsafe."""
-    return "not in NumPy's format, or pickled objects" if "pickle" in str(error) else str(error)
+    return (
+        "not in NumPy's format, or pickled objects"
+        if "pickle" in str(error) or "Python objects" in str(error)
+        else str(error)
+    )
 
 
 def _check(array: NDArray[Any], where: str) -> None:
@@ -78,8 +82,20 @@ def _windows(path: Path, whole: Any, field: str | None, index: int | None, chunk
 
 def open_npz(path: Path, column: str | None, chunk_size: int) -> Source:
     """Open one array of an .npz file; ``column`` names it where there are several."""
+    # Opened here, because NumPy leaves a damaged archive open.
+    with path.open("rb") as file:
+        array, where = _read_member(file, column, path)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    _check(array, where)
+    if array.ndim != 1:
+        raise DataError(f"{where} has shape {array.shape}: expected one row of numbers")
+    return Source(str(path), _slices(array, chunk_size), array.size)
+
+
+def _read_member(file: BinaryIO, column: str | None, path: Path) -> tuple[NDArray[Any], str]:
     try:
-        archive = np.load(path, allow_pickle=False)
+        archive = np.load(file, allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise DataError(f"{path}: not a readable .npz file ({_reason(error)})") from error
     if isinstance(archive, np.ndarray):
@@ -96,12 +112,7 @@ def open_npz(path: Path, column: str | None, chunk_size: int) -> Source:
             raise DataError(f"{where}: not readable ({_reason(error)})") from error
     if not isinstance(array, np.ndarray):
         raise DataError(f"{where}: not a NumPy array")
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    _check(array, where)
-    if array.ndim != 1:
-        raise DataError(f"{where} has shape {array.shape}: expected one row of numbers")
-    return Source(str(path), _slices(array, chunk_size), array.size)
+    return array, where
 
 
 def _slices(array: NDArray[Any], chunk_size: int) -> Chunks:

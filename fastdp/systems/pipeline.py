@@ -83,8 +83,8 @@ class Pipeline:
 
     def step(
         self, progress: Progress, noise: TreeNoise | None, values: Floats, out: Floats
-    ) -> tuple[Progress, TreeNoise | None, int]:
-        """Publish values behind the hold-out into ``out``; also says how many were NaN or infinite."""
+    ) -> tuple[Progress, TreeNoise | None, bool]:
+        """Publish values behind the hold-out into ``out``; also says whether some were NaN or infinite."""
         per_unit, top = 1.0 / self.grid.resolution, float(progress.theta_steps)
         n_seen = progress.n_seen + values.size
         if self.smoother is None or self.plan.block == 1:
@@ -95,22 +95,28 @@ class Pipeline:
             return replace(progress, n_seen=n_seen, blocks=progress.blocks + values.size), noise, bad
         block = self.plan.block
         closing, filled = divmod(progress.filled + values.size, block)
-        sums: NDArray[np.int64] = np.zeros(closing + 1, np.int64)
+        sums: NDArray[np.int64] = np.empty(closing + 1, np.int64)
+        sums[closing] = 0
         touched = sums[: closing + (filled > 0)]
         bad = online_pass.sum_blocks(values, per_unit, top, block, progress.filled, touched)
         sums[0] += progress.open_sum
-        totals = np.empty(closing)
+        # Totals take the memory of the sums, means that of the predictions: long chunks of short blocks stay lean.
+        totals = sums[:closing].view(np.float64)
+        open_sum = int(sums[closing])
         noise = self._add_noise(progress, noise, sums[:closing], totals)
         predictions = np.empty(closing + 1)
         predictions[0] = progress.prediction
-        state, predictions[1:] = self.smoother.step(progress.smoother, totals / block)
+        means = np.divide(totals, block, out=predictions[1:])
+        state, predicted = self.smoother.step(progress.smoother, means)
+        if predicted is not means:
+            means[:] = predicted
         online_pass.emit_blocks(totals, predictions, block, progress.filled, out)
         following = Progress(
             n_seen=n_seen,
             theta_steps=progress.theta_steps,
             blocks=progress.blocks + closing,
             filled=filled,
-            open_sum=int(sums[closing]),
+            open_sum=open_sum,
             prediction=float(predictions[closing]),
             smoother=state,
         )

@@ -23,7 +23,6 @@ from fastdp.smoothers import Smoother
 from fastdp.systems.keeping import Keeping, snapshot
 from fastdp.systems.pipeline import Pipeline, Progress, TreeNoise
 from fastdp.thresholds import Chooser, Threshold, ThresholdTask
-from fastdp_kernels import noisy_max
 
 Floats = NDArray[np.float64]
 
@@ -234,8 +233,7 @@ class StreamPublisher(Keeping):
         progress, chooser, pipeline = self._progress, self._chooser, self._pipeline
         before = snapshot(progress, chooser) if self._keeper is not None else None
         if held:
-            head = values[:held]
-            self._check_finite(head, noisy_max.count_nonfinite(head), 0)
+            head = values[:held] if np.isfinite(values[:held]).all() else self._mend(values[:held], 0)
             completes = progress.n_seen + held == self._holdout
             # The chunk can still be rejected behind the hold-out, or its state file not be written.
             chooser = chooser.copy() if completes or self._keeper is not None else chooser
@@ -249,11 +247,12 @@ class StreamPublisher(Keeping):
         published = target if self._keeper is None else np.empty(body.size)
         noise = self._noise
         if body.size:
-            progress, noise, bad = pipeline.step(progress, noise, body, published)
-            if bad and self._nonfinite == "raise":
-                # The mended chunk gets the same noise: what it gave here must not be seen as well.
+            following, noise, bad = pipeline.step(progress, noise, body, published)
+            if bad:
+                # A mended chunk gets the same noise: what came out here must not be seen as well.
                 published.fill(np.nan)
-                self._check_finite(body, bad, held)
+                following, noise, _ = pipeline.step(progress, noise, self._mend(body, held), published)
+            progress = following
         if self._keeper is not None and values.size:
             self._keeper.write(self._content(progress, chooser, before, values))
             if out is not None:
@@ -305,14 +304,16 @@ class StreamPublisher(Keeping):
         target: Floats = out[:size]
         return target
 
-    def _check_finite(self, values: Floats, bad: int, before: int) -> None:
-        if not bad or self._nonfinite == "zero":
-            return
-        first = int(np.flatnonzero(~np.isfinite(values))[0])
-        raise DataError(
-            f"chunk[{before + first}] = {values[first]}: expected finite values "
-            "(or construct the publisher with nonfinite='zero')"
-        )
+    def _mend(self, values: Floats, before: int) -> Floats:
+        """Zeros for NaN and infinity, or the error that names the first of them."""
+        wrong = ~np.isfinite(values)
+        if self._nonfinite == "raise":
+            first = int(np.flatnonzero(wrong)[0])
+            raise DataError(
+                f"chunk[{before + first}] = {values[first]}: expected finite values "
+                "(or construct the publisher with nonfinite='zero')"
+            )
+        return np.where(wrong, 0.0, values)
 
     # Copies: never the same noise twice.
 

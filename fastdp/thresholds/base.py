@@ -42,7 +42,7 @@ class Chooser(Protocol):
         ...
 
     def observe(self, values: NDArray[np.float64]) -> None:
-        """Add finite or non-finite values (the latter count as 0)."""
+        """Add values (finite; a publisher sees to it)."""
         ...
 
     def choose(self, key: Key) -> float:

@@ -128,7 +128,9 @@ class _NoisyMaxChooser:
         room = math.floor(Fraction(MOST_NOISE) * Fraction(self._task.epsilon))
         if room < 1:
             raise ParameterError(f"epsilon = {self._task.epsilon!r}: expected at least 2^-44 for noisy max")
-        return int(min(2**20, 2 ** (room.bit_length() - 1)))
+        # Scores, K times up to m, stay below 2^61 too.
+        largest = 2**61 // self._task.holdout
+        return int(min(2**20, 2 ** (room.bit_length() - 1), 2 ** (largest.bit_length() - 1)))
 
     def penalties(self) -> NDArray[np.int64]:
         """K times the public term of Eq. 6, of each candidate; rounded, and cut off far below overflow."""

@@ -2,7 +2,9 @@
 
 ``kernel`` compiles without the interpreter lock, with an on-disk cache and without ``fastmath`` (noise
 must not depend on a compiler's liberties).  ``inline`` marks the small pieces kernels are made of.
-``bits_of`` and ``double_of`` read the same 64 bits as a float or as an integer.
+``bits_of`` and ``double_of`` read the same 64 bits as a float or as an integer.  ``plus`` and ``minus``
+wrap modulo 2^64: plain ``+`` on signed integers is undefined where it overflows (Numba marks it ``nsw``), and
+LLVM does make use of that.
 """
 
 from __future__ import annotations
@@ -37,6 +39,12 @@ if TYPE_CHECKING:
     def double_of(bits: np.int64) -> float:
         """The float64 whose IEEE-754 bits are the given int64."""
 
+    def plus(a: np.int64, b: np.int64) -> np.int64:
+        """Sum modulo 2^64."""
+
+    def minus(a: np.int64, b: np.int64) -> np.int64:
+        """Difference modulo 2^64."""
+
 else:
 
     def _reinterpret(target: ir.Type) -> Callable[..., Any]:
@@ -54,3 +62,19 @@ else:
     def double_of(_typing: Any, _bits: Any) -> Any:
         """The float64 whose IEEE-754 bits are the given int64."""
         return types.float64(types.int64), _reinterpret(ir.DoubleType())
+
+    def _wrapping(operation: str) -> Callable[..., Any]:
+        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            return getattr(builder, operation)(*arguments)
+
+        return generate
+
+    @intrinsic
+    def plus(_typing: Any, _a: Any, _b: Any) -> Any:
+        """Sum modulo 2^64."""
+        return types.int64(types.int64, types.int64), _wrapping("add")
+
+    @intrinsic
+    def minus(_typing: Any, _a: Any, _b: Any) -> Any:
+        """Difference modulo 2^64."""
+        return types.int64(types.int64, types.int64), _wrapping("sub")

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastdp_kernels._jit import inline, kernel
+from fastdp_kernels._jit import inline, kernel, minus, plus
 
 
 @inline
 def _sum(children: np.ndarray) -> np.int64:
     total = np.int64(0)
     for i in range(children.size):
-        total += children[i]
+        total = plus(total, children[i])
     return total
 
 
@@ -58,8 +58,8 @@ def make_consistent(nodes: np.ndarray, tops: int, fan_out: int, levels: int, wei
                 first = below_start + top * below_width + j * fan_out
                 total = _sum(nodes[first : first + fan_out])
                 own = start + top * level_width + j
-                correction = np.rint(np.float64(nodes[own] - total) * weights[height])
-                nodes[own] = total + np.int64(correction)
+                correction = np.rint(np.float64(minus(nodes[own], total)) * weights[height])
+                nodes[own] = plus(total, np.int64(correction))
             below_start = start
             start += tops * level_width
             below_width = level_width
@@ -72,10 +72,10 @@ def make_consistent(nodes: np.ndarray, tops: int, fan_out: int, levels: int, wei
             for j in range(own_width):
                 first = child_start + top * child_width + j * fan_out
                 children = nodes[first : first + fan_out]
-                lack = nodes[own_start + top * own_width + j] - _sum(children)
+                lack = minus(nodes[own_start + top * own_width + j], _sum(children))
                 share = lack // fan_out
                 extra = lack - share * fan_out
                 for child in range(children.size):
-                    children[child] += share + np.int64(child < extra)
+                    children[child] = plus(children[child], share + np.int64(child < extra))
             own_start = child_start
             own_width = child_width

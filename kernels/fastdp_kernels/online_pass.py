@@ -11,19 +11,36 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastdp_kernels._jit import bits_of, kernel
+from fastdp_kernels._jit import bits_of, inline, kernel, minus, plus
 
 # Adding 1.5 * 2^52 rounds a double in [0, 2^51] to the nearest integer (ties to even) and leaves that
 # integer in the low bits: a conversion that every vector unit has.
 ROUNDER = 1.5 * 2.0**52
 ROUNDER_BITS = np.int64(0x4338000000000000)
-LARGEST = 1.7976931348623157e308
+# (bits & WITHOUT_SIGN) + EXPONENT_ONE is negative just for NaN and infinity, whose exponents are all ones.
+WITHOUT_SIGN = np.int64(0x7FFFFFFFFFFFFFFF)
+EXPONENT_ONE = np.int64(1 << 52)
+
+
+@inline
+def _sum_part(values: np.ndarray, steps_per_unit: float, top: float) -> tuple[np.int64, np.int64]:
+    """Sum of clipped, rounded values, and an integer that is negative if one of them is not finite."""
+    total = np.int64(0)
+    flags = np.int64(0)
+    for i in range(values.size):
+        v = values[i]
+        flags |= plus(bits_of(v) & WITHOUT_SIGN, EXPONENT_ONE)
+        x = v * steps_per_unit
+        x = x if x > 0.0 else 0.0
+        x = x if x < top else top
+        total = plus(total, bits_of(x + ROUNDER))
+    return minus(total, np.int64(np.uint64(ROUNDER_BITS) * np.uint64(values.size))), flags
 
 
 @kernel
 def sum_blocks(
     values: np.ndarray, steps_per_unit: float, top: float, block: int, filled: int, sums: np.ndarray
-) -> int:
+) -> bool:
     """Clip to [0, top] steps, round to the grid and sum by block.
 
     Parameters
@@ -31,7 +48,7 @@ def sum_blocks(
     values : float64[n]
         In units of the input.
     steps_per_unit : float
-        1 / resolution, a power of two.
+        1 / resolution.
     top : float
         The threshold in steps, a whole number up to 2^51.
     block : int
@@ -43,54 +60,57 @@ def sum_blocks(
 
     Returns
     -------
-    int
-        How many values are NaN or infinite; these count as 0.
+    bool
+        Whether a value is NaN or infinite; the sums are then of no use.
     """
     n = values.size
-    bad = 0
-    begin = 0
-    for j in range(sums.size):
-        end = min(n, (j + 1) * block - filled)
-        # A slice, so that the compiler sees indices from zero and vectorises.
-        part = values[begin:end]
+    if n == 0:
+        return False
+    begin = min(n, block - filled)
+    sums[0], flags = _sum_part(values[:begin], steps_per_unit, top)
+    whole = (n - begin) // block
+    end = begin + whole * block
+    # Rows, so that the compiler sees a fixed stride and vectorises blocks of any length.
+    rows = values[begin:end].reshape(whole, block)
+    excess = np.int64(np.uint64(ROUNDER_BITS) * np.uint64(block))
+    for j in range(whole):
         total = np.int64(0)
-        wrong = 0
-        for i in range(part.size):
-            v = part[i]
-            finite = abs(v) <= LARGEST
+        for i in range(block):
+            v = rows[j, i]
+            flags |= plus(bits_of(v) & WITHOUT_SIGN, EXPONENT_ONE)
             x = v * steps_per_unit
             x = x if x > 0.0 else 0.0
             x = x if x < top else top
-            x = x if finite else 0.0
-            total += bits_of(x + ROUNDER) - ROUNDER_BITS
-            wrong += not finite
-        sums[j] = total
-        bad += wrong
-        begin = end
-    return bad
+            total = plus(total, bits_of(x + ROUNDER))
+        sums[1 + j] = minus(total, excess)
+    if end < n:
+        sums[1 + whole], last_flags = _sum_part(values[end:], steps_per_unit, top)
+        flags |= last_flags
+    return flags < 0
 
 
 @kernel
-def round_values(values: np.ndarray, steps_per_unit: float, top: float, steps: np.ndarray) -> int:
+def round_values(values: np.ndarray, steps_per_unit: float, top: float, steps: np.ndarray) -> bool:
     """Clip to [0, top] steps and round to the grid: :func:`sum_blocks` for blocks of one value."""
-    bad = 0
+    flags = np.int64(0)
     for i in range(values.size):
         v = values[i]
-        finite = abs(v) <= LARGEST
+        flags |= plus(bits_of(v) & WITHOUT_SIGN, EXPONENT_ONE)
         x = v * steps_per_unit
         x = x if x > 0.0 else 0.0
         x = x if x < top else top
-        x = x if finite else 0.0
         steps[i] = bits_of(x + ROUNDER) - ROUNDER_BITS
-        bad += not finite
-    return bad
+    return flags < 0
 
 
 @kernel
 def add_noise(steps: np.ndarray, noise: np.ndarray, resolution: float, out: np.ndarray) -> None:
-    """Publish noisy integers in units of the input: out = (steps + noise) * resolution."""
+    """Publish noisy integers in units of the input: out = (steps + noise) * resolution.
+
+    ``out`` (float64) may lie in the memory of ``steps`` (int64).
+    """
     for i in range(out.size):
-        out[i] = np.float64(steps[i] + noise[i]) * resolution
+        out[i] = np.float64(plus(steps[i], noise[i])) * resolution
 
 
 @kernel
@@ -110,12 +130,19 @@ def emit_blocks(totals: np.ndarray, predictions: np.ndarray, block: int, filled:
     out : float64[n]
         One published value per value.
     """
-    begin = 0
-    for j in range(totals.size):
-        end = (j + 1) * block - filled
-        prediction = predictions[j]
-        out[begin : end - 1] = prediction
-        out[end - 1] = totals[j] - prediction * np.float64(block - 1)
-        begin = end
-    prediction = predictions[totals.size]
-    out[begin:] = prediction
+    if totals.size == 0:
+        out[:] = predictions[0]
+        return
+    others = np.float64(block - 1)
+    begin = block - filled
+    out[: begin - 1] = predictions[0]
+    out[begin - 1] = totals[0] - predictions[0] * others
+    whole = totals.size - 1
+    end = begin + whole * block
+    rows = out[begin:end].reshape(whole, block)
+    for j in range(whole):
+        prediction = predictions[1 + j]
+        for i in range(block - 1):
+            rows[j, i] = prediction
+        rows[j, block - 1] = totals[1 + j] - prediction * others
+    out[end:] = predictions[totals.size]

@@ -112,6 +112,19 @@ def test_nonfinite_zero(make, stream, options) -> None:
     assert not np.array_equal(published, whole(make, stream, **options))
 
 
+def test_nonfinite_zero_in_the_holdout(make, stream) -> None:
+    """The histogram itself, because theta hardly moves for a few values."""
+    broken, zeroed = stream[:30].copy(), stream[:30].copy()
+    broken[:9:3], zeroed[:9:3] = BAD, 0.0
+    counts = []
+    for values in (broken, zeroed, stream[:30]):
+        publisher = make(nonfinite="zero")
+        publisher.publish(values)
+        counts.append(publisher._chooser.counts)
+    assert np.array_equal(counts[0], counts[1])
+    assert not np.array_equal(counts[0], counts[2])
+
+
 @pytest.mark.parametrize("options", KINDS, ids=str)
 def test_out_of_bounds_is_clipped(make, stream, options) -> None:
     wild = stream.copy()

@@ -20,36 +20,9 @@ import pytest
 from fastdp.errors import DataError
 from fastdp.inputs import as_column
 
-NUMPY_DTYPES = [
-    "i1",
-    "i2",
-    "i4",
-    "i8",
-    "u1",
-    "u2",
-    "u4",
-    "u8",
-    "f2",
-    "f4",
-    "f8",
-    "g",
-    ">i2",
-    ">i4",
-    ">i8",
-    ">u4",
-    ">f2",
-    ">f4",
-    ">f8",
-]
+NUMPY_DTYPES = [np.dtype(code) for code in (*"bhilBHILefdg", *(">" + code for code in "hilHILefd"))]
 ARROW_TYPES = [
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
     "float16",
     "float32",
     "float64",
@@ -207,8 +180,8 @@ def test_every_kind_gives_the_same_stream(make, stream, build: Build) -> None:
     assert make().release(build(stream)).values.tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("dtype", NUMPY_DTYPES)
-def test_every_numpy_dtype_gives_the_same_stream(make, stream, dtype: str) -> None:
+@pytest.mark.parametrize("dtype", NUMPY_DTYPES, ids=str)
+def test_every_numpy_dtype_gives_the_same_stream(make, stream, dtype: np.dtype) -> None:
     assert np.array_equal(make().publish(stream.astype(dtype)), make().publish(stream))
 
 
@@ -529,4 +502,6 @@ def test_without_pyarrow(make, stream, monkeypatch) -> None:
     # Everything else does without.
     assert np.array_equal(make().publish(pl.Series(stream)), expected)
     assert np.array_equal(make().publish(pd.Series(stream)), expected)
+    assert np.array_equal(make().publish(OwnSeries(stream)), expected)
+    assert np.array_equal(make().publish(OwnPolarsSeries("v", stream)), expected)
     assert np.array_equal(make().publish(stream.tolist()), expected)

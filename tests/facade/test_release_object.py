@@ -90,6 +90,21 @@ def test_unfinished_last_block(releases, n: int) -> None:
         np.testing.assert_allclose(release.range_sum(0, n, retrospective), release.values.sum(), rtol=1e-9, atol=1e-6)
 
 
+@pytest.mark.parametrize("block", [2, 3, 5, 9, 16])
+@pytest.mark.parametrize("rest", [0, 1])
+def test_any_block_length_and_any_prediction(block: int, rest: int) -> None:
+    """By hand: Recent would predict the open block as the mean of the block before."""
+    generator = np.random.default_rng(block)
+    closed = generator.normal(10.0, 30.0, 41 * block)
+    values = np.concatenate([closed, np.full(rest * (block - 1), 777.0)])
+    release = fastdp.Release(values, 0, 50.0, fastdp.Guarantee(1.0), block)
+    starts, stops = random_pairs(values.size, block)
+    for retrospective, stream in ((False, values), (True, spread(release))):
+        np.testing.assert_allclose(
+            release.range_sum(starts, stops, retrospective), slice_sums(stream, starts, stops), rtol=1e-9, atol=1e-6
+        )
+
+
 @settings(max_examples=100, deadline=None)
 @given(data=st.data(), prune=st.sampled_from([0, 2]), n=st.sampled_from([17, 256, 1960]), retrospective=st.booleans())
 def test_ranges_add_up(releases, data, prune: int, n: int, retrospective: bool) -> None:
@@ -112,6 +127,12 @@ def test_empty_ranges_are_0(releases, retrospective: bool) -> None:
 def test_no_ranges(releases, retrospective: bool) -> None:
     for nothing in ([], (), np.empty(0, int), np.empty(0)):
         assert releases[2, 17].range_sum(nothing, nothing, retrospective).shape == (0,)
+
+
+def test_no_ranges_and_one_start(releases) -> None:
+    """As NumPy broadcasts one entry against none."""
+    for starts, stops in ((3, []), ([3], []), ([], 3)):
+        assert releases[2, 17].range_sum(starts, stops).shape == (0,)
 
 
 @pytest.mark.parametrize("retrospective", [False, True])

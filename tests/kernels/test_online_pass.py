@@ -29,24 +29,26 @@ def test_block_sums_equal_python_integers(n: int, block: int) -> None:
     steps = [int(np.rint(min(max(v, 0.0) / RESOLUTION, top))) for v in values]
     filled = n % block
     sums = np.full(-(-(filled + n) // block), -1, np.int64)
-    assert online_pass.sum_blocks(values, 1 / RESOLUTION, top, block, filled, sums) == 0
+    assert online_pass.sum_blocks(values, 1 / RESOLUTION, top, block, filled, sums) is False
     expected = [0] * sums.size
     for i, step in enumerate(steps):
         expected[(filled + i) // block] += step
     assert sums.tolist() == expected
     rounded = np.empty(n, np.int64)
-    assert online_pass.round_values(values, 1 / RESOLUTION, top, rounded) == 0
+    assert online_pass.round_values(values, 1 / RESOLUTION, top, rounded) is False
     assert rounded.tolist() == steps
 
 
-def test_non_finite_values_are_counted_and_count_as_zero() -> None:
-    values = np.array([1.0, np.nan, np.inf, -np.inf, 2.0])
-    sums, steps = np.empty(1, np.int64), np.empty(5, np.int64)
-    assert online_pass.sum_blocks(values, 1.0, 10.0, 8, 0, sums) == 3
-    assert sums.tolist() == [3]
-    assert online_pass.round_values(values, 1.0, 10.0, steps) == 3
-    assert steps.tolist() == [1, 0, 0, 0, 2]
-    assert noisy_max.count_nonfinite(values) == 3
+@pytest.mark.parametrize("wrong", [np.nan, -np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("position", [0, 4, 5, 8, 12, 16])
+def test_non_finite_values_are_noticed_anywhere(wrong: float, position: int) -> None:
+    values = np.array([1.7976931348623157e308, -1e308, 5e-324, -0.0, 3.0] + [2.0] * 12)
+    sums, steps = np.empty(5, np.int64), np.empty(17, np.int64)
+    assert not online_pass.sum_blocks(values, 1.0, 10.0, 4, 1, sums)
+    assert not online_pass.round_values(values, 1.0, 10.0, steps)
+    values[position] = wrong
+    assert online_pass.sum_blocks(values, 1.0, 10.0, 4, 1, sums)
+    assert online_pass.round_values(values, 1.0, 10.0, steps)
 
 
 def test_largest_threshold_rounds_exactly() -> None:

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+import fastdp
+from fastdp.cli import main
+
+ROOT = Path(__file__).parents[2]
+OPTIONS = {"epsilon": 0.5, "bound": 200.0, "holdout": 1000, "max_range": 4096, "seed": 5}
+ARGUMENTS = ["--epsilon", "0.5", "--bound", "200", "--holdout", "1000", "--max-range", "4096"]
+
+
+@pytest.fixture(scope="session")
+def values() -> np.ndarray:
+    """4,321 numbers of items, some above any sensible threshold."""
+    return np.random.default_rng(1).gamma(2.0, 12.0, 4321).round(2)
+
+
+@pytest.fixture(scope="session")
+def publish() -> Callable[..., np.ndarray]:
+    """What the library itself publishes for the options that ``run`` passes."""
+
+    def publish(stream: np.ndarray, **options: Any) -> np.ndarray:
+        return fastdp.ToPS(**{**OPTIONS, **options}).publish(stream)
+
+    return publish
+
+
+@pytest.fixture(scope="session")
+def expected(values: np.ndarray, publish: Callable[..., np.ndarray]) -> np.ndarray:
+    return publish(values)
+
+
+@pytest.fixture
+def run() -> Callable[..., Result]:
+    """``fastdp release`` with small options and a seed; text given as ``stdin`` is standard input."""
+
+    def run(*arguments: object, seed: int | None = 5, stdin: str | bytes | None = None) -> Result:
+        seeded = [] if seed is None else ["--seed", str(seed)]
+        return CliRunner().invoke(main, ["release", *ARGUMENTS, *seeded, *map(str, arguments)], input=stdin)
+
+    return run
+
+
+@pytest.fixture
+def command() -> Callable[..., subprocess.CompletedProcess[bytes]]:
+    """``python -m fastdp`` in a process of its own."""
+
+    def command(*arguments: object, **options: Any) -> subprocess.CompletedProcess[bytes]:
+        paths = os.pathsep.join(map(str, (ROOT, ROOT / "kernels")))
+        return subprocess.run(  # noqa: S603 - the command is ours
+            [sys.executable, "-m", "fastdp", *map(str, arguments)],
+            capture_output=True,
+            timeout=300,
+            check=False,
+            env={**os.environ, "PYTHONPATH": paths},
+            **options,
+        )
+
+    return command
+
+
+@pytest.fixture(scope="session")
+def small_arguments() -> list[str]:
+    return [*ARGUMENTS, "--seed", "5"]
+
+
+def _lines(stream: np.ndarray) -> str:
+    return "".join(f"{value!r}\n" for value in stream.tolist())
+
+
+@pytest.fixture(scope="session")
+def lines() -> Callable[[np.ndarray], str]:
+    return _lines
+
+
+@pytest.fixture
+def write_input(tmp_path: Path) -> Callable[..., Path]:
+    """A file of the stream by suffix."""
+
+    def write(suffix: str, stream: np.ndarray, name: str = "in") -> Path:
+        path = tmp_path / (name + suffix)
+        if suffix in (".csv", ".txt"):
+            path.write_text("items\n" + _lines(stream))
+        elif suffix.endswith(".gz"):
+            path.write_bytes(gzip.compress(("items\n" + _lines(stream)).encode()))
+        elif suffix == ".npy":
+            np.save(path, stream)
+        elif suffix == ".npz":
+            np.savez_compressed(path, items=stream)
+        elif suffix == ".parquet":
+            arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+            parquet.write_table(arrow.table({"items": stream}), path, row_group_size=1500)
+        else:
+            raise AssertionError(suffix)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def read_output() -> Callable[[Path], np.ndarray]:
+    def read(path: Path) -> np.ndarray:
+        name = path.name
+        if name.endswith((".csv", ".csv.gz")):
+            raw = path.read_bytes()
+            text = (gzip.decompress(raw) if name.endswith(".gz") else raw).decode()
+            heading, *rest = text.splitlines()
+            assert heading == "value"
+            return np.array([float(line) for line in rest])
+        if name.endswith(".npy"):
+            return np.load(path)
+        if name.endswith(".npz"):
+            with np.load(path) as archive:
+                assert archive.files == ["values"]
+                return archive["values"]
+        table = pytest.importorskip("pyarrow.parquet").read_table(path)
+        assert table.column_names == ["value"]
+        return table.column("value").to_numpy()
+
+    return read
+
+
+@pytest.fixture
+def complaint() -> Callable[[Result], str]:
+    """The one line that a failed command says; anything else fails the test."""
+
+    def complaint(result: Result, code: int = 1) -> str:
+        assert result.exit_code == code, (result.output, result.exception)
+        assert isinstance(result.exception, SystemExit)
+        assert result.stdout == ""
+        said = result.stderr.strip()
+        assert "Traceback" not in said
+        assert said.startswith("Error: ")
+        assert "\n" not in said
+        return said.removeprefix("Error: ")
+
+    return complaint

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import re
+import sys
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import fastdp
+from fastdp.cli import demo_command, main
+from fastdp.datasets import dns_like_day, generated
+from fastdp.errors import ParameterError
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.fixture
+def run_demo(monkeypatch):
+    """``fastdp demo`` on a day of 8,000 intervals."""
+    monkeypatch.setattr(generated, "DAY_LENGTH", 8000)
+    monkeypatch.setattr(demo_command, "LONGEST", 4096)
+
+    def run_demo(*arguments: object):
+        return CliRunner().invoke(main, ["demo", *map(str, arguments)])
+
+    return run_demo
+
+
+def test_table_and_picture(run_demo, tmp_path):
+    pytest.importorskip("matplotlib")
+    result = run_demo("-o", tmp_path / "demo.png", "--epsilon", 1, "--seed", 4)
+    assert result.exit_code == 0, result.output
+    values = dns_like_day(8000).astype(float)
+    release = fastdp.ToPS(1.0, 2000, 2000, 4096, seed=4).release(values)
+    assert "6,000 published, 2,000 held out" in result.stdout
+    assert f"{release.threshold:g} (public bound 2000)" in result.stdout
+    assert str(release.guarantee) in result.stdout
+    assert "a second, warm run" in result.stdout
+    starts, stops = fastdp.workloads.random_ranges(6000, 200, 4096, 1)
+    truth = np.array([values[2000 + a : 2000 + b].sum() for a, b in zip(starts, stops, strict=True)])
+    errors = [fastdp.metrics.mse(truth, x) ** 0.5 for x in (release.range_sum(starts, stops), 0.0 * truth)]
+    said = {
+        name: float(re.search(rf"^{name} +([\d,]+)", result.stdout, re.M)[1].replace(",", ""))
+        for name in ("release", "zeros", "MSE ratio")
+    }
+    assert said["release"] == round(errors[0])
+    assert said["zeros"] == round(errors[1])
+    assert said["MSE ratio"] == round((errors[1] / errors[0]) ** 2)
+    assert f"{errors[0] / errors[1]:.3%} of the true sums" in result.stdout
+    assert (tmp_path / "demo.png").read_bytes().startswith(PNG)
+
+
+def test_noise_is_fresh_by_default(run_demo):
+    outputs = [run_demo("--no-picture") for _ in range(2)]
+    assert all("SIMULATED" not in result.stdout for result in outputs)
+    errors = {re.search(r"^release +([\d,]+)", result.stdout, re.M)[1] for result in outputs}
+    assert len(errors) == 2
+
+
+def test_default_picture(run_demo, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    assert "Picture: fastdp-demo.png" in run_demo().stdout
+    assert (tmp_path / "fastdp-demo.png").exists()
+
+
+def test_no_picture(run_demo, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "icture" not in run_demo("--no-picture").stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_matplotlib(run_demo, tmp_path, monkeypatch):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = run_demo("-o", tmp_path / "demo.png")
+    assert result.exit_code == 0, result.output
+    assert "pip install 'fastdp[plot]'" in result.stdout
+    assert not (tmp_path / "demo.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--epsilon", -1, "--no-picture"], "epsilon = -1.0: expected a number above 0"),
+        (["-o", "demo.csv"], "picture demo.csv: expected a suffix among"),
+        (["-o", "no/demo.png"], "no/demo.png: No such file or directory"),
+    ],
+)
+def test_errors(arguments, said, run_demo, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run_demo(*arguments)
+    assert result.exit_code == 1
+    assert isinstance(result.exception, SystemExit)
+    assert said in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_day_has_the_quantiles_it_states():
+    day = dns_like_day()
+    assert day.size == 2**20 + 65_536
+    assert day.min() >= 0
+    assert day.max() == 640
+    assert day.mean() == pytest.approx(38.0, abs=0.05)
+    np.testing.assert_array_equal(np.quantile(day, [0.85, 0.95, 0.995]), [62, 86, 134])
+    # The hold-out resembles the rest in the tail, which is what chooses the threshold.
+    assert 0.7 < np.quantile(day[:65_536], 0.995) / 134 < 1.1
+
+
+def test_the_day_is_reproducible_and_checked():
+    np.testing.assert_array_equal(dns_like_day(1000, seed=1), dns_like_day(1000, seed=1))
+    assert not np.array_equal(dns_like_day(1000, seed=1), dns_like_day(1000, seed=2))
+    with pytest.raises(ParameterError, match="n = 0"):
+        dns_like_day(0)

@@ -1,0 +1,475 @@
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fastdp.systems.tops import ToPS
+
+INPUTS = (".csv", ".csv.gz", ".txt", ".txt.gz", ".npy", ".npz", ".parquet")
+OUTPUTS = (".csv", ".csv.gz", ".npy", ".npz", ".parquet")
+
+
+@pytest.mark.parametrize("suffix", INPUTS)
+def test_every_input_gives_what_the_library_publishes(
+    suffix, write_input, run, read_output, values, expected, tmp_path
+):
+    result = run(write_input(suffix, values), "-o", tmp_path / "out.npy")
+    assert result.exit_code == 0, result.output
+    np.testing.assert_array_equal(read_output(tmp_path / "out.npy"), expected, strict=True)
+
+
+@pytest.mark.parametrize("suffix", OUTPUTS)
+@pytest.mark.parametrize("prune", [0, 1])
+def test_every_output_holds_the_same_floats(suffix, prune, write_input, run, read_output, values, publish, tmp_path):
+    result = run(write_input(".npy", values), "-o", tmp_path / f"out{suffix}", "--prune", prune)
+    assert result.exit_code == 0, result.output
+    np.testing.assert_array_equal(read_output(tmp_path / f"out{suffix}"), publish(values, prune=prune), strict=True)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".npy", ".npz", ".parquet"])
+def test_chunk_size_changes_nothing(suffix, write_input, run, values, tmp_path):
+    source, files = write_input(suffix, values), []
+    for size in (1, 7, 1000, 1001, 100_000):
+        target = tmp_path / f"out{size}{suffix}"
+        assert run(source, "-o", target, "--chunk-size", size).exit_code == 0
+        files.append(target.read_bytes())
+    assert len(set(files)) == 1
+
+
+def test_options_reach_the_publisher(write_input, run, read_output, values, publish, tmp_path):
+    options = {"fan_out": 4, "prune": 2, "resolution": 0.125, "max_range": 999, "holdout": 500}
+    arguments = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+    assert run(write_input(".npy", values), "-o", tmp_path / "out.npy", *arguments).exit_code == 0
+    np.testing.assert_array_equal(read_output(tmp_path / "out.npy"), publish(values, **options))
+
+
+def test_standard_input_and_output(run, values, expected, lines):
+    result = run("-", "-o", "-", stdin=lines(values))
+    assert result.exit_code == 0
+    assert result.stdout == "value\n" + lines(expected)
+
+
+def test_a_real_pipe(command, small_arguments, values, expected, lines):
+    done = command("release", "-", "-o", "-", *small_arguments, input=lines(values).encode())
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.decode() == "value\n" + lines(expected)
+    assert b"published" in done.stderr
+    assert b"\r" not in done.stderr, "no progress bar where nobody watches"
+
+
+def test_from_a_file_as_from_standard_input(write_input, run, values, tmp_path):
+    source = write_input(".csv", values)
+    assert run(source, "-o", tmp_path / "a.csv").exit_code == 0
+    assert run("-", "-o", tmp_path / "b.csv", stdin=source.read_bytes()).exit_code == 0
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+
+
+def test_without_seed_or_key_the_noise_is_fresh(write_input, run, read_output, values, tmp_path):
+    source = write_input(".npy", values)
+    for name in ("a.npy", "b.npy"):
+        result = run(source, "-o", tmp_path / name, seed=None)
+        assert "SIMULATED" not in result.stderr
+    assert not np.array_equal(read_output(tmp_path / "a.npy"), read_output(tmp_path / "b.npy"))
+
+
+def test_summary_says_public_facts_only(write_input, run, values, expected, tmp_path):
+    result = run(write_input(".npy", values), "-o", tmp_path / "out.npy")
+    said = dict(line.split("  ", 1) for line in result.stderr.splitlines())
+    said = {name: text.strip() for name, text in said.items()}
+    publisher = ToPS(0.5, 200.0, 1000, 4096, seed=5)
+    publisher.publish(values)
+    assert result.stdout == ""
+    assert said.pop("values read") == "4,321"
+    assert said.pop("held out") == "1,000"
+    assert said.pop("published") == f"{expected.size:,}"
+    assert said.pop("threshold").startswith(f"{publisher.threshold:g} ")
+    assert said.pop("guarantee") == str(publisher.guarantee)
+    assert said.pop("block length") == str(publisher.plan.block)
+    assert said.pop("resolution") == f"{publisher.resolution:g}"
+    assert "values/s" in said.pop("time")
+    assert said.pop("output") == str(tmp_path / "out.npy")
+    assert not said, "nothing else is said"
+
+
+def test_quiet_says_nothing(write_input, run, values, tmp_path):
+    result = run(write_input(".npy", values), "-o", tmp_path / "out.npy", "--quiet")
+    assert (result.exit_code, result.output) == (0, "")
+
+
+def test_a_progress_bar_where_somebody_watches(write_input, values, small_arguments, tmp_path):
+    pty = pytest.importorskip("pty")
+    termios, fcntl = pytest.importorskip("termios"), pytest.importorskip("fcntl")
+    main_end, terminal = pty.openpty()
+    # A terminal of no width gets no bar.
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+    root = Path(__file__).parents[2]
+    arguments = [write_input(".csv", values), "-o", tmp_path / "out.npy", *small_arguments]
+    try:
+        subprocess.run(  # noqa: S603 - the command is ours
+            [sys.executable, "-m", "fastdp", "release", *map(str, arguments)],
+            stderr=terminal,
+            check=True,
+            timeout=300,
+            env={**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'kernels'}"},
+        )
+        said = os.read(main_end, 100_000).decode()
+    finally:
+        os.close(terminal)
+        os.close(main_end)
+    assert "in.csv" in said
+    assert "%|" in said
+
+
+def test_the_link_stays_a_link(write_input, run, read_output, values, expected, tmp_path):
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "out.npy"
+    link.symlink_to(tmp_path / "real" / "data.npy")
+    assert run(write_input(".npy", values), "-o", link).exit_code == 0
+    assert link.is_symlink()
+    np.testing.assert_array_equal(read_output(tmp_path / "real" / "data.npy"), expected)
+
+
+def test_output_has_the_permissions_of_the_umask(write_input, run, values, tmp_path):
+    before = os.umask(0o027)
+    try:
+        run(write_input(".npy", values), "-o", tmp_path / "out.npy")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "out.npy").stat().st_mode & 0o777 == 0o640
+
+
+# Keys.
+
+
+def test_key_file_raw_and_hexadecimal(write_input, run, read_output, values, publish, tmp_path):
+    secret = bytes(range(32))
+    wanted = publish(values, seed=None, key=secret)
+    source, key = write_input(".npy", values), tmp_path / "key"
+    for k, content in enumerate((secret, secret.hex().encode(), secret.hex().upper().encode() + b"\n")):
+        key.write_bytes(content)
+        key.chmod(0o600)
+        result = run(source, "-o", tmp_path / f"{k}.npy", "--key-file", key, seed=None)
+        assert result.exit_code == 0, result.output
+        assert "SIMULATED" not in result.output
+        np.testing.assert_array_equal(read_output(tmp_path / f"{k}.npy"), wanted)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"x" * 31, b"x" * 33, b"g" * 64, b"0" * 63, b"0" * 65, b" ".join([b"00"] * 21) + b"0"]
+)
+def test_a_wrong_key_is_refused_unseen(content, write_input, run, complaint, values, tmp_path):
+    key = tmp_path / "key"
+    key.write_bytes(content)
+    key.chmod(0o600)
+    said = complaint(run(write_input(".npy", values), "-o", tmp_path / "out.npy", "--key-file", key, seed=None))
+    assert "32 raw bytes or 64 hexadecimal digits" in said
+    assert not content or content.decode() not in said
+    assert not (tmp_path / "out.npy").exists()
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620])
+def test_a_key_open_to_others_is_refused(mode, write_input, run, complaint, values, tmp_path):
+    key = tmp_path / "key"
+    key.write_bytes(b"k" * 32)
+    key.chmod(mode)
+    said = complaint(run(write_input(".npy", values), "-o", tmp_path / "out.npy", "--key-file", key, seed=None))
+    assert "group or others have access" in said
+    assert f"{mode:04o}" in said
+
+
+def test_a_missing_key_is_named(write_input, run, complaint, values, tmp_path):
+    said = complaint(
+        run(write_input(".npy", values), "-o", tmp_path / "o.npy", "--key-file", tmp_path / "k", seed=None)
+    )
+    assert said == f"{tmp_path / 'k'}: No such file or directory"
+
+
+# Usage errors: exit code 2, as click does.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--key-file", "k"], "exclude each other"),
+        (["--prune", "much"], "neither a whole number nor 'optimal'"),
+        (["--epsilon", "little"], "not a valid float"),
+        (["--chunk-size", "0"], "0 is not in the range"),
+        (["--seed", "-1"], "-1 is not in the range"),
+        (["--nonfinite", "skip"], "not one of"),
+        (["--method", "magic"], "Invalid value for '--method'"),
+    ],
+)
+def test_usage_errors(arguments, said, write_input, run, values, tmp_path):
+    result = run(write_input(".npy", values), "-o", tmp_path / "out.npy", *arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+# Everything else that goes wrong: one line, exit code 1, nothing left behind.
+
+
+@pytest.fixture
+def refused(run, complaint, tmp_path):
+    """Run with a fresh output, then over an existing one: both say the same and leave all as it was."""
+
+    def refused(source: object, *arguments: object, output: str = "out.csv", stdin: str | None = None) -> str:
+        folder = tmp_path / "results"
+        folder.mkdir()
+        said = complaint(run(source, "-o", folder / output, *arguments, stdin=stdin))
+        assert list(folder.iterdir()) == []
+        (folder / output).write_bytes(b"precious")
+        assert complaint(run(source, "-o", folder / output, *arguments, "--force", stdin=stdin)) == said
+        assert [path.name for path in folder.iterdir()] == [output]
+        assert (folder / output).read_bytes() == b"precious"
+        return said
+
+    return refused
+
+
+def test_missing_file(refused, tmp_path):
+    assert refused(tmp_path / "no.csv") == f"{tmp_path / 'no.csv'}: no such file"
+
+
+def test_folder_as_input(refused, tmp_path):
+    assert refused(tmp_path) == f"{tmp_path}: is a folder; expected a file"
+
+
+def test_unknown_suffix_of_input(refused, tmp_path):
+    (tmp_path / "in.xlsx").touch()
+    assert "in.xlsx: unknown kind of file; expected .csv" in refused(tmp_path / "in.xlsx")
+
+
+def test_unknown_suffix_of_output(refused, write_input, values):
+    assert "out.xlsx: unknown kind of file; expected .csv" in refused(write_input(".npy", values), output="out.xlsx")
+
+
+@pytest.mark.parametrize("output", ["out.csv", "out.csv.gz", "out.npy", "out.npz", "out.parquet"])
+def test_ends_within_the_holdout(output, refused, write_input, values):
+    said = refused(write_input(".csv", values[:1000]), output=output)
+    assert "1,000 values came, all within the hold-out of 1,000" in said
+    assert "smaller --holdout" in said
+
+
+def test_ends_within_the_holdout_on_standard_output(run, complaint, lines, values):
+    assert "12 values came" in complaint(run("-", "-o", "-", stdin=lines(values[:12])))
+
+
+@pytest.mark.parametrize("output", ["out.csv", "out.csv.gz", "out.npy", "out.npz", "out.parquet"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_nonfinite_values(bad, output, refused, write_input, values):
+    # Far behind the hold-out, so that output has begun.
+    stream = values.copy()
+    stream[4000] = bad
+    said = refused(write_input(".npy", stream), "--chunk-size", 500, output=output)
+    assert "value 4,001 is missing, NaN or infinite" in said
+    assert "--nonfinite zero" in said
+
+
+def test_nonfinite_values_within_the_holdout(refused, write_input, values):
+    stream = values.copy()
+    stream[3] = np.nan
+    assert "value 4 is missing" in refused(write_input(".csv", stream))
+
+
+def test_nonfinite_zero(write_input, run, read_output, values, publish, tmp_path):
+    stream, zeros = values.copy(), values.copy()
+    stream[[3, 4000]], zeros[[3, 4000]] = np.nan, 0.0
+    assert run(write_input(".npy", stream), "-o", tmp_path / "o.npy", "--nonfinite", "zero").exit_code == 0
+    np.testing.assert_array_equal(read_output(tmp_path / "o.npy"), publish(zeros))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--epsilon", "-1"], "epsilon = -1.0: expected a number above 0"),
+        (["--epsilon", "nan"], "epsilon = nan: expected a finite number"),
+        (["--bound", "0"], "bound = 0.0: expected a number above 0"),
+        (["--holdout", "0"], "holdout = 0: expected a whole number of at least 1"),
+        (["--max-range", "0"], "max_range = 0"),
+        (["--fan-out", "1"], "fan_out = 1"),
+        (["--prune", "99"], "prune = 99"),
+        (["--resolution", "1000"], "resolution = 1000.0"),
+    ],
+)
+def test_parameters_are_refused(arguments, said, refused, write_input, values):
+    assert said in refused(write_input(".npy", values), *arguments)
+
+
+def test_existing_output_needs_force(write_input, run, read_output, complaint, values, expected, tmp_path):
+    source, out = write_input(".npy", values), tmp_path / "out.npy"
+    out.write_bytes(b"precious")
+    assert "exists already; expected a new name, or --force" in complaint(run(source, "-o", out))
+    assert out.read_bytes() == b"precious"
+    assert run(source, "-o", out, "--force").exit_code == 0
+    np.testing.assert_array_equal(read_output(out), expected)
+
+
+def test_output_that_appears_meanwhile_is_kept(write_input, run, complaint, values, monkeypatch, tmp_path):
+    source, out = write_input(".npy", values), tmp_path / "out.npy"
+    publish = ToPS.publish
+
+    def slow_publish(self, chunk):
+        out.write_bytes(b"precious")
+        return publish(self, chunk)
+
+    monkeypatch.setattr(ToPS, "publish", slow_publish)
+    assert "exists already" in complaint(run(source, "-o", out))
+    assert out.read_bytes() == b"precious"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.npy", "out.npy"]
+
+
+@pytest.mark.parametrize("make", ["same", "symbolic", "hard", "dotted"])
+def test_output_is_never_the_input(make, write_input, run, complaint, values, tmp_path):
+    source = write_input(".npy", values)
+    before = source.read_bytes()
+    out = tmp_path / "other.npy"
+    if make == "same":
+        out = source
+    elif make == "symbolic":
+        out.symlink_to(source)
+    elif make == "hard":
+        os.link(source, out)
+    else:
+        out = tmp_path / "x" / ".." / source.name
+        (tmp_path / "x").mkdir()
+    assert "is the input; expected another file" in complaint(run(source, "-o", out, "--force"))
+    assert source.read_bytes() == before
+
+
+def test_output_folder_that_is_missing(write_input, run, complaint, values, tmp_path):
+    said = complaint(run(write_input(".npy", values), "-o", tmp_path / "no" / "out.npy"))
+    assert said == f"output {tmp_path / 'no' / 'out.npy'}: there is no folder {tmp_path / 'no'}"
+
+
+def test_output_is_a_folder(write_input, run, complaint, values, tmp_path):
+    (tmp_path / "out.npy").mkdir()
+    assert "is a folder" in complaint(run(write_input(".npy", values), "-o", tmp_path / "out.npy", "--force"))
+
+
+def test_output_folder_that_cannot_be_written(write_input, run, complaint, values, monkeypatch, tmp_path):
+    folder = tmp_path / "locked"
+    folder.mkdir()
+    source = write_input(".npy", values)
+    if os.geteuid() == 0:
+        # The superuser writes anywhere; say for it what the system would say for others.
+        real = os.access
+        monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != folder and real(path, mode))
+    else:
+        folder.chmod(0o500)
+    said = complaint(run(source, "-o", folder / "out.npy"))
+    assert said == f"output {folder / 'out.npy'}: no permission to write in {folder}"
+    assert list(folder.iterdir()) == []
+
+
+def test_a_disk_that_fails(write_input, run, complaint, values, monkeypatch, tmp_path):
+    def fsync(number: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    assert complaint(run(write_input(".npy", values), "-o", tmp_path / "out.npy")) == "No space left on device"
+    assert [path.name for path in tmp_path.iterdir()] == ["in.npy"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted(number, values, lines, small_arguments, tmp_path):
+    """A stream cut off by Ctrl-C or a polite kill leaves neither output nor temporary file."""
+    root = Path(__file__).parents[2]
+    process = subprocess.Popen(  # noqa: S603 - the command is ours
+        [
+            sys.executable,
+            "-m",
+            "fastdp",
+            "release",
+            "-",
+            "-o",
+            str(tmp_path / "out.csv"),
+            *small_arguments,
+            "--chunk-size",
+            "500",
+        ],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'kernels'}"},
+    )
+    assert process.stdin is not None
+    assert process.stderr is not None
+    try:
+        process.stdin.write(lines(values).encode())
+        process.stdin.flush()
+        deadline = time.monotonic() + 120
+        # The temporary file appears when the stream is open; then the command waits for more of it.
+        while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert [path.suffix for path in tmp_path.iterdir()] == [".tmp"]
+        time.sleep(1.0)
+        process.send_signal(number)
+        process.wait(60)
+        said = process.stderr.read().decode()
+    finally:
+        process.kill()
+        process.stdin.close()
+        process.stderr.close()
+        process.wait()
+    assert process.returncode == (1 if number == signal.SIGINT else 128 + signal.SIGTERM)
+    assert "Traceback" not in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_reader_of_standard_output_goes_away(small_arguments, values, lines, tmp_path):
+    root = Path(__file__).parents[2]
+    source = tmp_path / "in.csv"
+    source.write_text(lines(np.tile(values, 50)))
+    with subprocess.Popen(  # noqa: S603 - the command is ours
+        [sys.executable, "-m", "fastdp", "release", str(source), "-o", "-", "--chunk-size", "100", *small_arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'kernels'}"},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"value\n"
+        process.stdout.close()
+        assert b"Traceback" not in process.stderr.read()
+        assert process.wait(60) == 1
+
+
+WATCHED = """
+import sys
+from pathlib import Path
+from fastdp.cli import main
+main(sys.argv[1:], standalone_mode=False)
+lines = Path("/proc/self/status").read_text().splitlines()
+print(next(line for line in lines if line.startswith("VmHWM")).split()[1])
+"""
+
+
+# Compared from where the buffers are full: a Parquet row group is a million values.
+@pytest.mark.parametrize(("suffix", "few"), [(".csv", 400_000), (".npy", 400_000), (".parquet", 2_100_000)])
+def test_memory_is_constant(suffix, few, write_input, tmp_path):
+    """Three million values more, but not the 24,000 KiB that one copy of them would take."""
+    if not Path("/proc/self/status").exists():
+        pytest.skip("needs Linux to tell a process's peak memory")
+    root = Path(__file__).parents[2]
+
+    def peak(n: int) -> int:
+        source = write_input(suffix, np.arange(n) % 100.0, name=str(n))
+        arguments = [source, "-o", tmp_path / f"out{suffix}", "--epsilon", "1", "--bound", "100", "--quiet"]
+        done = subprocess.run(  # noqa: S603 - the command is ours
+            [sys.executable, "-c", WATCHED, "release", *map(str, arguments), "--max-range", "65536", "--force"],
+            capture_output=True,
+            check=True,
+            timeout=300,
+            env={**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'kernels'}"},
+        )
+        return int(done.stdout)
+
+    # The allocator's moods cost a few megabytes now and then, so the better of two runs counts.
+    assert min(peak(few + 3_000_000) for _ in range(2)) - peak(few) < 12_000, "kibibytes"

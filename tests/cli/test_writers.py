@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+
+from fastdp.cli import writers
+from fastdp.cli.writers import as_lines, open_target
+
+ODD = np.array([0.1, 0.1, 1 / 3, -0.0, 0.0, 0.0, 1e300, 5e-324, 5e-324, 123456789.125, -7.0])
+
+
+def test_lines_are_exact():
+    assert as_lines(ODD) == "".join(f"{value!r}\n" for value in ODD.tolist()).encode()
+    assert as_lines(np.empty(0)) == b""
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".npy", ".npz", ".parquet", ".CSV", ".Npy"])
+@pytest.mark.parametrize("parts", [1, 2, 11])
+def test_what_is_written_reads_back(suffix, parts, read_output, tmp_path):
+    path = tmp_path / f"out{suffix}"
+    with open_target(str(path), force=False) as write:
+        for part in np.array_split(ODD, parts):
+            write(part)
+        assert not path.exists(), "not before the end"
+    lower = path.rename(path.with_suffix("").with_name("again" + suffix.lower()))
+    back = read_output(lower)
+    assert back.dtype == np.float64
+    assert back.tobytes() == ODD.tobytes(), "signed zeros too"
+
+
+def test_npy_header_grows_in_place():
+    """NumPy pads its header for any length; without that the values would be overwritten."""
+    lengths = set()
+    for size in (0, 1, 10**6, 2**62):
+        header = io.BytesIO()
+        np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (size,)})
+        lengths.add(header.tell())
+    assert len(lengths) == 1
+
+
+def test_npy_is_the_file_that_numpy_writes(tmp_path):
+    with open_target(str(tmp_path / "out.npy"), force=False) as write:
+        for part in np.array_split(np.arange(12_345.0), 7):
+            write(part)
+    np.save(tmp_path / "numpy.npy", np.arange(12_345.0))
+    assert (tmp_path / "out.npy").read_bytes() == (tmp_path / "numpy.npy").read_bytes()
+
+
+def test_npy_refuses_a_header_that_does_not_fit(monkeypatch, tmp_path):
+    real = np.lib.format.write_array_header_1_0
+
+    def unpadded(file, description):
+        file.write(b"x" * sum(description["shape"]))
+        real(file, description)
+
+    monkeypatch.setattr(np.lib.format, "write_array_header_1_0", unpadded)
+    with (
+        pytest.raises(RuntimeError, match="does not fit"),
+        open_target(str(tmp_path / "o.npy"), force=False) as write,
+    ):
+        write(ODD)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".npy", ".npz", ".parquet"])
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_nothing_remains_after_an_error(suffix, error, tmp_path):
+    path = tmp_path / f"out{suffix}"
+    path.write_bytes(b"precious")
+    with pytest.raises(error), open_target(str(path), force=True) as write:  # noqa: PT012 - both belong inside
+        write(ODD)
+        raise error
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+    assert path.read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("suffix", [".csv.gz", ".npz", ".parquet"])
+def test_equal_releases_are_equal_files(suffix, tmp_path, monkeypatch):
+    monkeypatch.setattr(writers, "ROW_GROUP", 1000)
+    values, files = np.arange(5000.0), []
+    for parts in (1, 3, 50):
+        path = tmp_path / f"{parts}{suffix}"
+        with open_target(str(path), force=False) as write:
+            for part in np.array_split(values, parts):
+                write(part)
+        files.append(path.read_bytes())
+    if suffix != ".csv.gz":
+        assert files[0] == files[1] == files[2]
+    assert all(b".tmp" not in content for content in files)
+
+
+def test_parquet_row_groups_do_not_follow_the_chunks(tmp_path, monkeypatch):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr(writers, "ROW_GROUP", 1000)
+    with open_target(str(tmp_path / "o.parquet"), force=False) as write:
+        for part in np.array_split(np.arange(2500.0), 100):
+            write(part)
+    data = parquet.read_metadata(tmp_path / "o.parquet")
+    assert [data.row_group(k).num_rows for k in range(data.num_row_groups)] == [1000, 1000, 500]
