@@ -17,6 +17,9 @@ MOST_STEPS = 2**50
 #: The largest scale of noise the sampler takes (see ``docs/noise.md``, section 4).
 MOST_SCALE = 2**56
 MOST_TOTAL = 2**62
+LEAST_SCALE = Fraction(1, 2**40)
+#: 1 / resolution, and the noisy sum of max_range values, are ordinary floats within these.
+LEAST_BOUND, MOST_BOUND = 1e-250, 1e250
 #: A node's noise exceeds this many scales with probability below e^-64.
 HEADROOM = 64
 
@@ -38,12 +41,20 @@ class Grid:
 
     @property
     def bound_steps(self) -> int:
-        """The bound in steps, at least 1."""
-        return max(1, round(Fraction(self.bound) / Fraction(self.resolution)))
+        """The bound in whole steps, at least 1."""
+        return max(1, math.floor(Fraction(self.bound) / Fraction(self.resolution)))
 
     def snap(self, theta: float) -> int:
         """A threshold in steps: the nearest whole number, at least 1 and at most the bound."""
         return min(self.bound_steps, max(1, round(Fraction(theta) / Fraction(self.resolution))))
+
+
+def _about(number: Fraction | int) -> str:
+    """Three digits, or the power of two where floats end."""
+    try:
+        return f"{float(number):.3g}"
+    except OverflowError:
+        return f"2^{round(number).bit_length() - 1}"
 
 
 def _shortfall(grid: Grid, epsilon: float, max_range: int, levels: int, fan_out: int) -> str | None:
@@ -55,13 +66,15 @@ def _shortfall(grid: Grid, epsilon: float, max_range: int, levels: int, fan_out:
     """
     steps = grid.bound_steps
     scale = Fraction(steps * levels) / Fraction(epsilon)
+    if Fraction(levels) / Fraction(epsilon) < LEAST_SCALE:
+        return f"noise of scale {_about(Fraction(levels) / Fraction(epsilon))} steps, at least 2^-40 can be drawn"
     if steps > MOST_STEPS:
-        return f"bound / resolution = {float(steps):.3g} steps, at most 2^50 fit"
+        return f"bound / resolution = {_about(steps)} steps, at most 2^50 fit"
     if scale > MOST_SCALE:
-        return f"noise of scale {float(scale):.3g} steps, at most 2^56 fit"
+        return f"noise of scale {_about(scale)} steps, at most 2^56 fit"
     total = steps * max_range + 2 * (fan_out - 1) * levels * HEADROOM * scale
     if total > MOST_TOTAL:
-        return f"a range may sum to {float(total):.3g} steps, noise included, at most 2^62 fit"
+        return f"a range may sum to {_about(total)} steps, noise included, at most 2^62 fit"
     return None
 
 
@@ -78,6 +91,8 @@ def make_grid(
     ParameterError
         If a resolution given by the user does not fit.
     """
+    if not LEAST_BOUND <= bound <= MOST_BOUND:
+        raise ParameterError(f"bound = {bound!r}: expected between {LEAST_BOUND} and {MOST_BOUND}")
     if resolution is not None:
         step = validation.positive("resolution", resolution)
         if step > bound:
@@ -99,4 +114,6 @@ def make_grid(
     raise ParameterError(
         f"epsilon = {epsilon!r}: with bound = {bound!r} and max_range = {max_range} no grid fits 64-bit "
         "integers; expected a larger epsilon or a smaller max_range"
+        if epsilon < 1.0
+        else f"epsilon = {epsilon!r}: expected a smaller epsilon, noise below 2^-40 steps cannot be drawn"
     )

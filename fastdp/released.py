@@ -70,7 +70,7 @@ class Release:
         if first.size != last.size:
             if 1 not in (first.size, last.size):
                 raise ParameterError(f"stops has {last.size} entries: expected {first.size}, as starts has")
-            size = max(first.size, last.size)
+            size = last.size if first.size == 1 else first.size
             first, last = (np.ascontiguousarray(np.broadcast_to(index, size)) for index in (first, last))
         wrong = np.flatnonzero((first < 0) | (last > self.values.size) | (first > last))
         if wrong.size:
@@ -105,7 +105,10 @@ class Release:
 
 
 def _as_indices(name: str, values: Any) -> NDArray[np.int64]:
-    array = np.atleast_1d(np.asarray(values))
+    try:
+        array = np.atleast_1d(np.asarray(values))
+    except ValueError as error:
+        raise ParameterError(f"{name} is no array ({error}): expected whole numbers, one row") from None
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
         raise ParameterError(
             f"{name} has shape {array.shape} and dtype {array.dtype}: expected whole numbers, one row"

@@ -58,6 +58,12 @@ def integer(name: str, value: object, low: int, high: int | None = None) -> int:
     return number
 
 
+def part(name: str, value: object, method: str, module: str) -> None:
+    """An object of the kind that a publisher is composed of, not its class."""
+    if isinstance(value, type) or not hasattr(value, method):
+        raise ParameterError(f"{name} = {shown(value)}: expected an object from {module}")
+
+
 def choice(name: str, value: object, accepted: Sequence[str]) -> str:
     """One of a few names."""
     if not isinstance(value, str) or value not in accepted:

@@ -69,6 +69,8 @@ def optimal_prune(epsilon: float, max_range: int, fan_out: int, height: int) -> 
     (b - 1) (log_b r - s)^3 2 / epsilon^2 is the noise, b^(2s) / 36 the squared smoothing bias.
     """
     depth = math.log(max_range) / math.log(fan_out)
+    # Any epsilon beyond these has the same minimiser; the square stays a float.
+    epsilon = min(max(epsilon, 1e-100), 1e100)
 
     def error(s: int) -> float:
         noise = (fan_out - 1) * max(depth - s, 0.0) ** 3 * 2.0 / epsilon**2
@@ -101,11 +103,10 @@ class Hierarchy:
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        validation.integer("fan_out", self.fan_out, 2, 1024)
-        if self.prune != "optimal":
-            if not isinstance(self.prune, int):
-                raise ParameterError(f"prune = {self.prune!r}: expected 'optimal' or a whole number of at least 0")
-            validation.integer("prune", self.prune, 0)
+        # Plain ints: NumPy's small integers would wrap in b**height and in the grid's proof.
+        object.__setattr__(self, "fan_out", validation.integer("fan_out", self.fan_out, 2, 1024))
+        if not (isinstance(self.prune, str) and self.prune == "optimal"):
+            object.__setattr__(self, "prune", validation.integer("prune", self.prune, 0))
 
     def plan(self, epsilon: float, max_range: int) -> HierarchyPlan:
         """The shape for this budget and this bound on the length of queries."""
@@ -119,7 +120,7 @@ class Hierarchy:
             pruned = int(self.prune)
             if pruned >= height:
                 raise ParameterError(
-                    f"prune = {pruned}: expected less than the {height} levels of a hierarchy with "
+                    f"prune = {validation.shown(pruned)}: expected less than the {height} levels of a hierarchy with "
                     f"fan_out = {b} and max_range = {max_range}"
                 )
         levels = height - pruned

@@ -16,6 +16,11 @@ from fastdp.errors import ParameterError, StateError
 KEY_BYTES = 32
 
 
+def is_secret(candidate: object) -> bool:
+    """Whether this is 32 bytes."""
+    return isinstance(candidate, (bytes, bytearray)) and len(candidate) == KEY_BYTES
+
+
 class Key:
     """A 256-bit secret.
 
@@ -30,9 +35,11 @@ class Key:
     __slots__ = ("_secret", "simulated")
 
     def __init__(self, secret: bytes, *, simulated: bool) -> None:
-        if len(secret) != KEY_BYTES:
-            raise ParameterError(f"key: expected {KEY_BYTES} bytes (the value given is not shown: it is secret)")
-        self._secret = secret
+        if not is_secret(secret):
+            raise ParameterError(
+                f"key: expected {KEY_BYTES} bytes or a Key (what was given is not shown, it is secret)"
+            )
+        self._secret = bytes(secret)
         self.simulated = simulated
 
     @classmethod
@@ -44,7 +51,10 @@ class Key:
     def from_seed(cls, seed: int | str) -> Key:
         """A key for simulation, derived from a whole number or a text by SHA-256."""
         if isinstance(seed, str):
-            material = b"text:" + seed.encode()
+            try:
+                material = b"text:" + seed.encode()
+            except UnicodeEncodeError:
+                raise ParameterError(f"seed = {seed!r}: expected a text that UTF-8 can encode") from None
         else:
             material = b"number:%d" % validation.integer("seed", seed, 0)
         return cls(hashlib.sha256(b"fastdp seed 1:" + material).digest(), simulated=True)
@@ -56,9 +66,7 @@ class Key:
         Never use one key for two streams, nor for a stream and an altered copy of it: equal noise
         on different values reveals their difference.
         """
-        if not isinstance(secret, (bytes, bytearray, memoryview)):
-            raise ParameterError(f"key: expected {KEY_BYTES} bytes or a Key, got {type(secret).__name__}")
-        return cls(bytes(secret), simulated=False)
+        return cls(secret, simulated=False)
 
     @classmethod
     def choose(cls, seed: int | str | None, key: Key | bytes | None) -> Key:

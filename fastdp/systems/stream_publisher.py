@@ -109,6 +109,10 @@ class StreamPublisher(Keeping):
         self._bound = validation.positive("bound", bound)
         self._max_range = validation.integer("max_range", max_range, 1, 2**40)
         self._nonfinite = validation.choice("nonfinite", nonfinite, ("raise", "zero"))
+        validation.part("threshold", threshold, "start", "fastdp.thresholds")
+        validation.part("perturber", perturber, "plan", "fastdp.perturbers")
+        if smoother is not None:
+            validation.part("smoother", smoother, "step", "fastdp.smoothers")
         least = 1 if threshold.uses_holdout else 0
         default = 65_536 if threshold.uses_holdout else 0
         self._holdout = validation.integer("holdout", default if holdout is None else holdout, least, 2**50)
@@ -226,14 +230,17 @@ class StreamPublisher(Keeping):
         values = as_column(chunk)
         return self._publish(values, out)
 
-    def _publish(self, values: Floats, out: Floats | None) -> Floats:
+    def _publish(self, values: Floats, out: Floats | None, name: str = "chunk") -> Floats:
         if self._replay is not None:
             self._replay.check(values, self._key)
         held = min(values.size, max(0, self._holdout - self._progress.n_seen))
         progress, chooser, pipeline = self._progress, self._chooser, self._pipeline
         before = snapshot(progress, chooser) if self._keeper is not None else None
+        body = values[held:]
+        # Before the hold-out is counted: a refused ``out`` must leave no trace.
+        target = self._target(out, values, body.size)
         if held:
-            head = values[:held] if np.isfinite(values[:held]).all() else self._mend(values[:held], 0)
+            head = values[:held] if np.isfinite(values[:held]).all() else self._mend(values[:held], 0, name)
             completes = progress.n_seen + held == self._holdout
             # The chunk can still be rejected behind the hold-out, or its state file not be written.
             chooser = chooser.copy() if completes or self._keeper is not None else chooser
@@ -241,8 +248,6 @@ class StreamPublisher(Keeping):
             progress = replace(progress, n_seen=progress.n_seen + held)
             if completes:
                 progress = pipeline.open(progress, chooser.choose(self._key))
-        body = values[held:]
-        target = self._target(out, values, body.size)
         # A kept publisher's outputs leave, even into the caller's array, only after its state is on disk.
         published = target if self._keeper is None else np.empty(body.size)
         noise = self._noise
@@ -251,7 +256,7 @@ class StreamPublisher(Keeping):
             if bad:
                 # A mended chunk gets the same noise: what came out here must not be seen as well.
                 published.fill(np.nan)
-                following, noise, _ = pipeline.step(progress, noise, self._mend(body, held), published)
+                following, noise, _ = pipeline.step(progress, noise, self._mend(body, held, name), published)
             progress = following
         if self._keeper is not None and values.size:
             self._keeper.write(self._content(progress, chooser, before, values))
@@ -283,7 +288,7 @@ class StreamPublisher(Keeping):
                 f"values has {column.size} entries: expected more than the hold-out of {self._holdout}, "
                 "which is never published (choose a smaller holdout)"
             )
-        published = self._publish(column, None)
+        published = self._publish(column, None, "values")
         assert self.threshold is not None  # noqa: S101 - the hold-out is complete
         return Release(
             values=published,
@@ -304,13 +309,13 @@ class StreamPublisher(Keeping):
         target: Floats = out[:size]
         return target
 
-    def _mend(self, values: Floats, before: int) -> Floats:
+    def _mend(self, values: Floats, before: int, name: str) -> Floats:
         """Zeros for NaN and infinity, or the error that names the first of them."""
         wrong = ~np.isfinite(values)
         if self._nonfinite == "raise":
             first = int(np.flatnonzero(wrong)[0])
             raise DataError(
-                f"chunk[{before + first}] = {values[first]}: expected finite values "
+                f"{name}[{before + first}] = {values[first]}: expected finite values "
                 "(or construct the publisher with nonfinite='zero')"
             )
         return np.where(wrong, 0.0, values)

@@ -30,6 +30,7 @@ MOST_WHOLE = 2**20
 #: K / epsilon stays below this, so that scores and noise are far from the ends of int64.
 MOST_NOISE = 2**44
 MOST_PENALTY = 2.0**61
+MOST_EPSILON = 2.0**40
 
 
 @dataclass(frozen=True)
@@ -64,11 +65,11 @@ class NoisyMax:
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        validation.positive("c", self.c)
+        object.__setattr__(self, "c", validation.positive("c", self.c))
         validation.choice("noise", self.noise, ("laplace", "exponential"))
-        validation.integer("fan_out", self.fan_out, 2, 1024)
+        object.__setattr__(self, "fan_out", validation.integer("fan_out", self.fan_out, 2, 1024))
         if self.step is not None:
-            validation.positive("step", self.step)
+            object.__setattr__(self, "step", validation.positive("step", self.step))
 
     @property
     def uses_holdout(self) -> bool:
@@ -91,7 +92,9 @@ class NoisyMax:
         """An empty histogram over the candidates."""
         step = self.candidate_step(task.bound)
         candidates = math.ceil(task.bound / step)
-        return _NoisyMaxChooser(self, task, step, np.zeros(candidates + 1, np.int64))
+        chooser = _NoisyMaxChooser(self, task, step, np.zeros(candidates + 1, np.int64))
+        chooser.unit()  # refuses an epsilon out of reach now, not at the end of the hold-out
+        return chooser
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:
         """Pure epsilon on the hold-out."""
@@ -130,16 +133,23 @@ class _NoisyMaxChooser:
             raise ParameterError(f"epsilon = {self._task.epsilon!r}: expected at least 2^-44 for noisy max")
         # Scores, K times up to m, stay below 2^61 too.
         largest = 2**61 // self._task.holdout
+        if self._task.epsilon > MOST_EPSILON:
+            raise ParameterError(f"epsilon = {self._task.epsilon!r}: expected at most 2^40")
         return int(min(2**20, 2 ** (room.bit_length() - 1), 2 ** (largest.bit_length() - 1)))
 
     def penalties(self) -> NDArray[np.int64]:
         """K times the public term of Eq. 6, of each candidate; rounded, and cut off far below overflow."""
         task, b = self._task, self._rule.fan_out
         depth = math.log(max(task.max_range, 2)) / math.log(b)
-        slope = 3.0 * task.holdout / (self._rule.c * task.max_range * task.epsilon)
-        slope *= math.sqrt(2.0 * (b - 1) * depth**3)
-        thetas = np.minimum(self._step * np.arange(1, self._counts.size), task.bound)
-        penalties: NDArray[np.float64] = np.minimum(self.unit() * slope * thetas, MOST_PENALTY)
+        # Only differences count, so the first candidate's term is taken off: a term that is cut off is then
+        # one that cannot win.  In logarithms, so that no factor overflows.
+        logs = (
+            math.log(3.0 * task.holdout) - math.log(self._rule.c) - math.log(task.max_range) - math.log(task.epsilon)
+        )
+        logs += 0.5 * math.log(2.0 * (b - 1) * depth**3) + math.log(self.unit()) + math.log(task.bound)
+        slope = math.exp(min(logs, 700.0))
+        parts = np.minimum(self._step / task.bound * np.arange(1, self._counts.size), 1.0)
+        penalties: NDArray[np.float64] = np.minimum(slope * (parts - parts[0]), MOST_PENALTY)
         return np.rint(penalties).astype(np.int64)
 
     def choose(self, key: Key) -> float:

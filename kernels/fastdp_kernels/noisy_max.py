@@ -10,6 +10,7 @@ import numpy as np
 
 from fastdp_kernels._jit import kernel
 
+
 @kernel
 def bin_values(values: np.ndarray, step: float, counts: np.ndarray) -> None:
     """Add each value to bin ceil(value / step), clipped to the ends (values are finite).

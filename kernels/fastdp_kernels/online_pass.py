@@ -86,7 +86,7 @@ def sum_blocks(
     if end < n:
         sums[1 + whole], last_flags = _sum_part(values[end:], steps_per_unit, top)
         flags |= last_flags
-    return flags < 0
+    return bool(flags < 0)
 
 
 @kernel
@@ -100,7 +100,7 @@ def round_values(values: np.ndarray, steps_per_unit: float, top: float, steps: n
         x = x if x > 0.0 else 0.0
         x = x if x < top else top
         steps[i] = bits_of(x + ROUNDER) - ROUNDER_BITS
-    return flags < 0
+    return bool(flags < 0)
 
 
 @kernel

@@ -16,7 +16,9 @@ KERNELS = ROOT / "kernels" / "fastdp_kernels"
 
 def run(program: str) -> str:
     environment = {**os.environ, "PYTHONPATH": ":".join(p for p in sys.path if p)}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
     return done.stdout
 
 

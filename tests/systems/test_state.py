@@ -28,7 +28,9 @@ def make(**options) -> fastdp.ToPS:
 @pytest.mark.parametrize("key", [None, KEY, "a passphrase"])
 @pytest.mark.parametrize("prune", [0, 1])
 @pytest.mark.parametrize("position", [0, 1, 500, 1000, 1001, 2024, 2500])
-def test_a_loaded_publisher_continues_exactly(tmp_path: Path, position: int, prune: int, key: bytes | str | None) -> None:
+def test_a_loaded_publisher_continues_exactly(
+    tmp_path: Path, position: int, prune: int, key: bytes | str | None
+) -> None:
     values, path = stream(), tmp_path / "stream.state"
     whole = make(prune=prune).publish(values)
     publisher = make(prune=prune)
