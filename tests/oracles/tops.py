@@ -91,3 +91,23 @@ def publish(values, theta_steps, resolution, block, leaf_noise, tree_blocks):
         prediction = u / block
         total, filled, closed = 0, 0, closed + 1
     return np.array(out)
+
+
+def range_variance(start, stop, leaves, fan_out, height):
+    """Variance of the least-squares answer to [start, stop) for unit node variance, in closed form.
+
+    (A^T A)^-1 = sum over j of (P_j - P_(j+1)) / lambda_j, where P_j averages over blocks of b^j leaves
+    (P_h = 0: the tops are not tied) and lambda_j = 1 + b + ... + b^j.
+    """
+    squares = []
+    for j in range(height):
+        width = fan_out**j
+        first, last = start // width, stop // width
+        if first == last:
+            squares.append((stop - start) ** 2 / width)
+            continue
+        head, tail = (first + 1) * width - start, stop - last * width
+        squares.append(head**2 / width + (last - first - 1) * width + tail**2 / width)
+    squares.append(0.0)
+    weights = [(fan_out - 1) / (fan_out ** (j + 1) - 1) for j in range(height)]
+    return sum(w * (squares[j] - squares[j + 1]) for j, w in enumerate(weights))
