@@ -1,7 +1,8 @@
 """One column of numbers from CSV or plain lines, in batches of lines.
 
-A batch goes through NumPy's C reader when it is as plain as it looks; otherwise (quotes, missing cells,
-something wrong) through the csv module, which is slower and can name the line.
+A batch goes through NumPy's C reader when it is as plain as it looks, or as a whole through the csv module
+when it has quotes; otherwise (missing cells, something wrong) row by row, which is slower and can name the
+line.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import io
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing
 from itertools import chain, islice
-from operator import methodcaller
+from operator import itemgetter, methodcaller
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -147,8 +148,10 @@ class _Table:
     def _read_plain(self, lines: list[str]) -> NDArray[np.float64] | None:
         """The quick way, or None if the batch is not plain numbers, one a line and as many cells in each."""
         text = "".join(lines)
-        if self._blank or '"' in text or text.isspace():
+        if self._blank or text.isspace():
             return None
+        if '"' in text:
+            return self._read_quoted(lines, text)
         # NumPy overlooks surplus cells behind the column that it is asked for.
         if set(map(methodcaller("count", self._delimiter), lines)) != {self._width - 1}:
             return None
@@ -160,6 +163,17 @@ class _Table:
             return None
         # NumPy skips blank lines; here they count.
         return values if values.size == len(lines) else None
+
+    def _read_quoted(self, lines: list[str], text: str) -> NDArray[np.float64] | None:
+        """Whole rows of quoted cells at once, or None if anything about them wants a closer look."""
+        try:
+            # Strict, so that quoted text which goes on behind the batch is an error here.
+            rows = list(csv.reader(lines, delimiter=self._delimiter, strict=True))
+            if "_" in text or set(map(len, rows)) != {self._width}:
+                return None
+            return np.array(list(map(float, map(itemgetter(self._column), rows))))
+        except (csv.Error, ValueError):
+            return None
 
     def _read_rows(self, lines: list[str]) -> NDArray[np.float64]:
         """The careful way: quotes (also around line ends), missing cells, and errors with their line."""
