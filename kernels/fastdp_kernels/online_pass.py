@@ -17,9 +17,23 @@ from fastdp_kernels._jit import bits_of, inline, kernel, minus, plus
 # integer in the low bits: a conversion that every vector unit has.
 ROUNDER = 1.5 * 2.0**52
 ROUNDER_BITS = np.int64(0x4338000000000000)
-# (bits & WITHOUT_SIGN) + EXPONENT_ONE is negative just for NaN and infinity, whose exponents are all ones.
 WITHOUT_SIGN = np.int64(0x7FFFFFFFFFFFFFFF)
 EXPONENT_ONE = np.int64(1 << 52)
+
+
+@inline
+def _step_bits(v: float, steps_per_unit: float, top: float) -> np.int64:
+    """A value in steps, clipped to [0, top] and rounded, plus ROUNDER_BITS."""
+    x = v * steps_per_unit
+    x = x if x > 0.0 else 0.0
+    x = x if x < top else top
+    return bits_of(x + ROUNDER)
+
+
+@inline
+def _finite_flag(v: float) -> np.int64:
+    """Negative just for NaN and infinity, whose exponents are all ones."""
+    return plus(bits_of(v) & WITHOUT_SIGN, EXPONENT_ONE)
 
 
 @inline
@@ -28,12 +42,8 @@ def _sum_part(values: np.ndarray, steps_per_unit: float, top: float) -> tuple[np
     total = np.int64(0)
     flags = np.int64(0)
     for i in range(values.size):
-        v = values[i]
-        flags |= plus(bits_of(v) & WITHOUT_SIGN, EXPONENT_ONE)
-        x = v * steps_per_unit
-        x = x if x > 0.0 else 0.0
-        x = x if x < top else top
-        total = plus(total, bits_of(x + ROUNDER))
+        flags |= _finite_flag(values[i])
+        total = plus(total, _step_bits(values[i], steps_per_unit, top))
     return minus(total, np.int64(np.uint64(ROUNDER_BITS) * np.uint64(values.size))), flags
 
 
@@ -76,12 +86,8 @@ def sum_blocks(
     for j in range(whole):
         total = np.int64(0)
         for i in range(block):
-            v = rows[j, i]
-            flags |= plus(bits_of(v) & WITHOUT_SIGN, EXPONENT_ONE)
-            x = v * steps_per_unit
-            x = x if x > 0.0 else 0.0
-            x = x if x < top else top
-            total = plus(total, bits_of(x + ROUNDER))
+            flags |= _finite_flag(rows[j, i])
+            total = plus(total, _step_bits(rows[j, i], steps_per_unit, top))
         sums[1 + j] = minus(total, excess)
     if end < n:
         sums[1 + whole], last_flags = _sum_part(values[end:], steps_per_unit, top)
@@ -94,12 +100,8 @@ def round_values(values: np.ndarray, steps_per_unit: float, top: float, steps: n
     """Clip to [0, top] steps and round to the grid: :func:`sum_blocks` for blocks of one value."""
     flags = np.int64(0)
     for i in range(values.size):
-        v = values[i]
-        flags |= plus(bits_of(v) & WITHOUT_SIGN, EXPONENT_ONE)
-        x = v * steps_per_unit
-        x = x if x > 0.0 else 0.0
-        x = x if x < top else top
-        steps[i] = bits_of(x + ROUNDER) - ROUNDER_BITS
+        flags |= _finite_flag(values[i])
+        steps[i] = _step_bits(values[i], steps_per_unit, top) - ROUNDER_BITS
     return bool(flags < 0)
 
 

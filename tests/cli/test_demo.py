@@ -36,7 +36,7 @@ def test_table_and_picture(run_demo, tmp_path):
     assert "6,000 published, 2,000 held out" in result.stdout
     assert f"{release.threshold:g} (public bound 2000)" in result.stdout
     assert str(release.guarantee) in result.stdout
-    assert "a second, warm run" in result.stdout
+    assert "median of 9 warm runs" in result.stdout
     starts, stops = fastdp.workloads.random_ranges(6000, 200, 4096, 1)
     truth = np.array([values[2000 + a : 2000 + b].sum() for a, b in zip(starts, stops, strict=True)])
     errors = [fastdp.metrics.mse(truth, x) ** 0.5 for x in (release.range_sum(starts, stops), 0.0 * truth)]

@@ -41,7 +41,8 @@ def run(values: np.ndarray, bound: float, epsilon: float, prune: int | str) -> t
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "prune", "reference", "theta_reference"), [(0.01, 3, 2.0e9, 46), (0.05, 3, 1.65e8, 62), (0.1, 2, 1.5e8, 69)]
+    ("epsilon", "prune", "reference", "theta_reference"),
+    [(0.01, 3, 2.0e9, 46), (0.05, 3, 1.65e8, 62), (0.1, 2, 1.5e8, 69)],
 )
 def test_pos_agrees_with_the_published_code(
     epsilon: float, prune: int, reference: float, theta_reference: float
