@@ -58,7 +58,7 @@ def command() -> Callable[..., subprocess.CompletedProcess[bytes]]:
 
     def command(*arguments: object, **options: Any) -> subprocess.CompletedProcess[bytes]:
         paths = os.pathsep.join(map(str, (ROOT, ROOT / "kernels")))
-        return subprocess.run(  # noqa: S603 - the command is ours
+        return subprocess.run(
             [sys.executable, "-m", "fastdp", *map(str, arguments)],
             capture_output=True,
             timeout=300,

@@ -113,7 +113,7 @@ def test_a_progress_bar_where_somebody_watches(write_input, values, small_argume
     root = Path(__file__).parents[2]
     arguments = [write_input(".csv", values), "-o", tmp_path / "out.npy", *small_arguments]
     try:
-        subprocess.run(  # noqa: S603 - the command is ours
+        subprocess.run(
             [sys.executable, "-m", "fastdp", "release", *map(str, arguments)],
             stderr=terminal,
             check=True,
@@ -382,7 +382,7 @@ def test_a_disk_that_fails(write_input, run, complaint, values, monkeypatch, tmp
 def test_interrupted(number, values, lines, small_arguments, tmp_path):
     """A stream cut off by Ctrl-C or a polite kill leaves neither output nor temporary file."""
     root = Path(__file__).parents[2]
-    process = subprocess.Popen(  # noqa: S603 - the command is ours
+    process = subprocess.Popen(
         [
             sys.executable,
             "-m",
@@ -427,7 +427,7 @@ def test_the_reader_of_standard_output_goes_away(small_arguments, values, lines,
     root = Path(__file__).parents[2]
     source = tmp_path / "in.csv"
     source.write_text(lines(np.tile(values, 50)))
-    with subprocess.Popen(  # noqa: S603 - the command is ours
+    with subprocess.Popen(
         [sys.executable, "-m", "fastdp", "release", str(source), "-o", "-", "--chunk-size", "100", *small_arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -462,7 +462,7 @@ def test_memory_is_constant(suffix, few, write_input, tmp_path):
     def peak(n: int) -> int:
         source = write_input(suffix, np.arange(n) % 100.0, name=str(n))
         arguments = [source, "-o", tmp_path / f"out{suffix}", "--epsilon", "1", "--bound", "100", "--quiet"]
-        done = subprocess.run(  # noqa: S603 - the command is ours
+        done = subprocess.run(
             [sys.executable, "-c", WATCHED, "release", *map(str, arguments), "--max-range", "65536", "--force"],
             capture_output=True,
             check=True,

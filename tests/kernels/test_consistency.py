@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
-from fastdp_kernels import consistency
 
 from fastdp.perturbers.hierarchy import HierarchyPlan, consistency_weights
+from fastdp_kernels import consistency
 from tests.oracles import tops
 
 SHAPES = [(2, 1, 1), (2, 1, 5), (2, 3, 4), (3, 2, 4), (5, 1, 3), (16, 1, 2), (16, 3, 2), (16, 2, 3), (7, 5, 1)]
@@ -52,7 +54,7 @@ def test_a_thousand_random_trees() -> None:
         noise = random_nodes(shape, generator)
         done = run(noise, shape)
         levels = split(done, shape)
-        for below, above in zip(levels[:-1], levels[1:], strict=True):
+        for below, above in itertools.pairwise(levels):
             assert np.array_equal(below.reshape(-1, shape.fan_out).sum(axis=1), above), "children sum to the parent"
         truth = truth_tree(generator.integers(0, int(generator.choice([1, 100, 2**40])) + 1, shape.leaves), shape)
         assert np.array_equal(run(noise + truth, shape), done + truth), "f(T + N) = T + f(N)"

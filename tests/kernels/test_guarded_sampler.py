@@ -8,11 +8,11 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from fastdp_kernels import double_double, guarded_log
 
 from fastdp.randomness import exact, sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId, word_at
+from fastdp_kernels import double_double, guarded_log
 from tests.oracles import exact_noise
 
 SCALES = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,7 +21,7 @@ def laplace_cells(edges: NDArray[np.float64], scale: float) -> NDArray[np.float6
     q = np.exp(-1.0 / scale)
     cells = []
     bounds = [-np.inf, *edges.tolist(), np.inf]
-    for low, high in zip(bounds[:-1], bounds[1:], strict=True):
+    for low, high in itertools.pairwise(bounds):
         # The law is symmetric: [low, high) below zero mirrors (-high, -low] = [1 - high, 1 - low).
         total = 0.0
         for a, b in ((max(low, 1.0), high), (max(1.0 - high, 1.0), 1.0 - low)):

@@ -6,11 +6,11 @@ import itertools
 
 import numpy as np
 import pytest
-from fastdp_kernels import noisy_max
 
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
+from fastdp_kernels import noisy_max
 from tests import stat
 
 UNIT, EPSILON, CANDIDATES = 4, 0.7, 4
