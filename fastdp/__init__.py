@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fastdp._version import __version__
 
 if TYPE_CHECKING:
-    from fastdp import errors, metrics, perturbers, randomness, smoothers, thresholds, workloads
+    from fastdp import datasets, errors, metrics, perturbers, plots, randomness, smoothers, thresholds, workloads
     from fastdp.privacy import Guarantee
     from fastdp.randomness.key import Key
     from fastdp.released import Release
@@ -27,7 +27,17 @@ _HOMES = {
     "ToPS": "fastdp.systems.tops",
     "release": "fastdp.systems.one_call",
 }
-_MODULES = ("errors", "metrics", "perturbers", "randomness", "smoothers", "thresholds", "workloads")
+_MODULES = (
+    "datasets",
+    "errors",
+    "metrics",
+    "perturbers",
+    "plots",
+    "randomness",
+    "smoothers",
+    "thresholds",
+    "workloads",
+)
 
 __all__ = [
     "Guarantee",
@@ -36,9 +46,11 @@ __all__ = [
     "StreamPublisher",
     "ToPS",
     "__version__",
+    "datasets",
     "errors",
     "metrics",
     "perturbers",
+    "plots",
     "randomness",
     "release",
     "smoothers",
@@ -47,15 +59,17 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = getattr(importlib.import_module(_HOMES[name]), name)
-    elif name in _MODULES:
-        value = importlib.import_module(f"fastdp.{name}")
-    else:
-        raise AttributeError(f"module 'fastdp' has no attribute {name!r}")
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:
+    # Hidden from type checkers, which would otherwise accept any misspelt name.
+    def __getattr__(name: str) -> Any:
+        if name in _HOMES:
+            value = getattr(importlib.import_module(_HOMES[name]), name)
+        elif name in _MODULES:
+            value = importlib.import_module(f"fastdp.{name}")
+        else:
+            raise AttributeError(f"module 'fastdp' has no attribute {name!r}")
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -17,6 +17,8 @@ MOST_STEPS = 2**50
 #: The largest scale of noise the sampler takes (see ``docs/noise.md``, section 4).
 MOST_SCALE = 2**56
 MOST_TOTAL = 2**62
+#: Up to this scale a draw takes one word (``docs/noise.md``, section 4).
+QUICK_SCALE = 2**40
 LEAST_SCALE = Fraction(1, 2**40)
 #: 1 / resolution, and the noisy sum of max_range values, are ordinary floats within these.
 LEAST_BOUND, MOST_BOUND = 1e-250, 1e250
@@ -84,7 +86,8 @@ def make_grid(
     """The grid for these parameters, proved to fit int64.
 
     By default the resolution is the largest power of two not above bound * 2^-32 (whole numbers up to
-    2^32 stay exact); where the noise of so fine a grid would not fit, it is doubled until it does.
+    2^32 stay exact).  Where the noise of so fine a grid would not fit, or would exceed 2^40 steps and so take
+    the sampler's slow path, it is doubled until it does not: noise of 2^40 steps drowns the rounding.
 
     Raises
     ------
@@ -106,11 +109,16 @@ def make_grid(
             )
         return grid
     step = 2.0 ** (math.frexp(bound)[1] - 1 - 32)
+    coarsest: Grid | None = None
     while step <= bound:
         grid = Grid(bound, step)
-        if _shortfall(grid, epsilon, max_range, levels, fan_out) is None:
+        fits = _shortfall(grid, epsilon, max_range, levels, fan_out) is None
+        if fits and grid.bound_steps * levels <= QUICK_SCALE * Fraction(epsilon):
             return grid
+        coarsest = grid if fits else coarsest
         step *= 2.0
+    if coarsest is not None:
+        return coarsest
     raise ParameterError(
         f"epsilon = {epsilon!r}: with bound = {bound!r} and max_range = {max_range} no grid fits 64-bit "
         "integers; expected a larger epsilon or a smaller max_range"

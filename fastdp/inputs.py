@@ -1,13 +1,13 @@
 """One column of numbers from whatever the user has: lists, NumPy, pandas, polars, Arrow.
 
-Everything becomes one contiguous float64 array, so that kernels compile once.  Contiguous float64 input
-is used as it is; Arrow and data-frame columns of float64 in one chunk without nulls are shared too.
+Kernels see contiguous float64, so that they compile once.  Contiguous float64 input is used as it is;
+Arrow and data-frame columns of float64 in one chunk without nulls are shared too.
 Missing entries become NaN, which publishers reject or count as zero by their ``nonfinite`` rule.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 
 from fastdp.errors import DataError
 
+#: Values of other types are converted in pieces that stay in the cache (1 MiB of floats).
+PIECE = 2**17
 ACCEPTED = "a one-dimensional list, NumPy array, pandas or polars series, or Arrow array of real numbers"
 
 
-def as_column(values: Any, name: str = "chunk") -> NDArray[np.float64]:
-    """The values as contiguous float64[n], shared with the caller where possible.
+def as_column(values: Any, name: str = "chunk") -> NDArray[Any]:
+    """The values as a one-dimensional array of real numbers, shared with the caller where possible.
 
     Parameters
     ----------
@@ -34,12 +36,6 @@ def as_column(values: Any, name: str = "chunk") -> NDArray[np.float64]:
     DataError
         If this is not one column of real numbers; the message says what it is instead.
     """
-    # A longdouble beyond float64 is infinite: publishers judge that, not NumPy's warnings.
-    with np.errstate(over="ignore"):
-        return _to_float64(values, name)
-
-
-def _to_float64(values: Any, name: str) -> NDArray[np.float64]:
     array = _as_numpy(values, name)
     if array.ndim == 0:
         raise DataError(f"{name} is a single {type(values).__name__}: expected {ACCEPTED}")
@@ -47,8 +43,37 @@ def _to_float64(values: Any, name: str) -> NDArray[np.float64]:
         raise DataError(f"{name} has shape {array.shape}: expected {ACCEPTED}")
     if array.dtype.kind not in "biuf":
         raise DataError(f"{name} holds {_kind(array)}: expected {ACCEPTED}")
-    # Contiguous, aligned, no subclass: the one layout that kernels are compiled for.
-    return np.require(array, np.float64, ("C", "A", "E"))
+    return array
+
+
+def as_floats(column: NDArray[Any]) -> NDArray[np.float64]:
+    """The one layout that kernels are compiled for: float64, contiguous, aligned, read-only; shared if it can be.
+
+    Parameters
+    ----------
+    column : array of bool, integers or floats, one-dimensional
+        From :func:`as_column`.
+    """
+    if (
+        column.dtype == np.float64
+        and column.flags.c_contiguous
+        and column.flags.aligned
+        and type(column) is np.ndarray
+    ):
+        floats = column[:]
+    else:
+        # A longdouble beyond float64 is infinite: publishers judge that, not NumPy's warnings.
+        with np.errstate(over="ignore"):
+            floats = np.require(column, np.float64, ("C", "A", "E"))[:]
+    floats.flags.writeable = False
+    return floats
+
+
+def pieces(column: NDArray[Any]) -> Iterator[tuple[int, NDArray[np.float64]]]:
+    """Float64 values whole, others converted piece by piece; each with its position."""
+    size = column.size if column.dtype == np.float64 else PIECE
+    for begin in range(0, column.size, max(size, 1)):
+        yield begin, as_floats(column[begin : begin + size])
 
 
 def _kind(array: NDArray[Any]) -> str:

@@ -1,7 +1,8 @@
 """What a release promises: :class:`Guarantee` objects and their composition.
 
-A publisher never types its guarantee in by hand; it composes those of its parts with :func:`parallel`
-(disjoint values) and :func:`sequential` (the same values).  Source: ToPS section 2.4.
+Each part states what it alone promises; a publisher's guarantee is composed of those of its parts, by
+:func:`parallel` (disjoint values) and :func:`sequential` (the same values), and never typed in.
+Source: ToPS section 2.4.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class Guarantee:
     model : str
         ``"central"`` (a trusted curator sees the values) or ``"local"``.
     arithmetic : str
-        ``"exact"``: proved for the integers that the machine computes; ``"real"``: proved for real numbers only.
+        ``"exact"``: proved for the integers that the machine computes; ``"real"``: proved for real numbers only,
+        which is what a part claims unless it says more.
     numeric_distance : float
         Distance of the sampled noise from the exact law, in total variation; 0 for the guarded sampler.
     simulated : bool
@@ -43,7 +45,7 @@ class Guarantee:
     unit: str = "one value of the stream"
     adjacency: str = "replace one value"
     model: str = "central"
-    arithmetic: str = "exact"
+    arithmetic: str = "real"
     numeric_distance: float = 0.0
     simulated: bool = False
     derivation: tuple[str, ...] = ()

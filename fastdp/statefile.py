@@ -14,7 +14,7 @@ import os
 import secrets
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 
@@ -53,6 +53,8 @@ class StateFile:
 
     path: str | os.PathLike[str]
     key: bytes | str | None = None
+    _salt: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False, compare=False)
+    _derived: dict[bytes, bytes] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check the key's form."""
@@ -66,25 +68,53 @@ class StateFile:
     def __repr__(self) -> str:
         return f"StateFile({os.fspath(self.path)!r})"
 
-    def exists(self) -> bool:
-        """Whether there is a file."""
-        return Path(self.path).exists()
+    @property
+    def real(self) -> str:
+        """The path behind symbolic links; links stay links."""
+        return os.path.realpath(self.path)
 
-    def generation(self) -> int:
-        """The counter in the file's header: how often this state was written."""
-        with self._reading(), Path(self.path).open("rb") as file:
-            return self._parse(file.read(_HEADER.size))[1]
+    def header(self) -> bytes | None:
+        """The file's header, which differs for every write; None if there is no file."""
+        if not Path(self.real).exists():
+            return None
+        with self._reading(), Path(self.real).open("rb") as file:
+            header = file.read(_HEADER.size)
+        self._parse(header)
+        return header
 
-    def write(self, payload: bytes, generation: int) -> None:
-        """Replace the file by this payload, durably."""
-        salt, nonce = secrets.token_bytes(16), secrets.token_bytes(12)
-        protection = self._protection()
-        header = _HEADER.pack(MAGIC, VERSION, protection, generation, salt, nonce)
-        if protection is Protection.CHECKSUM:
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Between looking at the file and replacing it nobody else does (where the system has flock)."""
+        try:
+            import fcntl
+        except ImportError:
+            yield
+            return
+        path = Path(self.real)
+        try:
+            descriptor = os.open(path.parent, os.O_RDONLY)
+        except OSError as error:
+            raise StateError(f"state file {str(path)!r} could not be written: {error.strerror or error}") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def write(self, payload: bytes, previous: bytes | None) -> bytes:
+        """Replace the file by this payload; returns the new header.  Follow with :meth:`sync_folder`."""
+        generation = 1
+        if previous is not None:
+            protection, before, *_ = self._parse(previous)
+            self._demand(protection)
+            generation = before + 1
+        salt, nonce = self._salt, secrets.token_bytes(12)
+        header = _HEADER.pack(MAGIC, VERSION, self._protection(), generation, salt, nonce)
+        if self.key is None:
             sealed = payload + _checksum(header + payload)
         else:
             sealed = AESGCM(self._secret(salt)).encrypt(nonce, payload, header)
-        path = Path(self.path)
+        path = Path(self.real)
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
         try:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -93,36 +123,54 @@ class StateFile:
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
-            _sync_folder(path.parent)
-        except OSError as error:
+        except BaseException as error:
             with contextlib.suppress(OSError):
                 temporary.unlink()
-            raise StateError(f"state file {str(path)!r} could not be written: {error.strerror or error}") from error
+            if isinstance(error, OSError):
+                raise StateError(
+                    f"state file {str(path)!r} could not be written: {error.strerror or error}"
+                ) from error
+            raise
+        return header
 
-    def read(self) -> tuple[bytes, int]:
-        """Payload and generation; StateError says what is wrong with the file otherwise."""
+    def sync_folder(self) -> None:
+        """Make the rename itself durable, where folders can be synced."""
+        if not hasattr(os, "O_DIRECTORY"):
+            return
+        try:
+            descriptor = os.open(Path(self.real).parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise StateError(f"the folder of {self.real!r} could not be synced: {error.strerror or error}") from error
+
+    def read(self) -> tuple[bytes, bytes]:
+        """Payload and header; StateError says what is wrong with the file otherwise."""
         with self._reading():
-            raw = Path(self.path).read_bytes()
+            raw = Path(self.real).read_bytes()
         header, sealed = raw[: _HEADER.size], raw[_HEADER.size :]
-        protection, generation, salt, nonce = self._parse(header)
-        if protection is not self._protection():
-            wants = {
-                Protection.CHECKSUM: "no key",
-                Protection.KEY: "32 bytes",
-                Protection.PASSPHRASE: "a passphrase",
-            }
-            raise StateError(f"state file {os.fspath(self.path)!r}: expected key = {wants[protection]}")
+        protection, _, salt, nonce = self._parse(header)
+        self._demand(protection)
+        name = os.fspath(self.path)
         if protection is Protection.CHECKSUM:
             payload, checksum = sealed[:-_CHECKSUM_BYTES], sealed[-_CHECKSUM_BYTES:]
             if not secrets.compare_digest(checksum, _checksum(header + payload)):
-                raise StateError(f"state file {os.fspath(self.path)!r} is damaged: its checksum does not match")
-            return payload, generation
+                raise StateError(f"state file {name!r} is damaged: its checksum does not match")
+            return payload, header
         try:
-            return AESGCM(self._secret(salt)).decrypt(nonce, sealed, header), generation
+            return AESGCM(self._secret(salt)).decrypt(nonce, sealed, header), header
         except InvalidTag:
             raise StateError(
-                f"state file {os.fspath(self.path)!r}: wrong key, or the file was altered (authentication failed)"
+                f"state file {name!r}: wrong key, or the file was altered (authentication failed)"
             ) from None
+
+    def _demand(self, protection: Protection) -> None:
+        """A file keeps its kind of protection: one written without a key would lay an encrypted one open."""
+        if protection is not self._protection():
+            wants = {Protection.CHECKSUM: "None", Protection.KEY: "32 bytes", Protection.PASSPHRASE: "a passphrase"}
+            raise StateError(f"state file {os.fspath(self.path)!r}: expected key = {wants[protection]}")
 
     def _protection(self) -> Protection:
         if self.key is None:
@@ -131,7 +179,10 @@ class StateFile:
 
     def _secret(self, salt: bytes) -> bytes:
         if isinstance(self.key, str):
-            return Scrypt(salt=salt, length=32, n=2**15, r=8, p=1).derive(self.key.encode())
+            # Scrypt takes a tenth of a second on purpose; one derivation serves all writes with this salt.
+            if salt not in self._derived:
+                self._derived[salt] = Scrypt(salt=salt, length=32, n=2**15, r=8, p=1).derive(self.key.encode())
+            return self._derived[salt]
         assert self.key is not None  # noqa: S101 - only called for guarded files
         return self.key
 
@@ -157,13 +208,3 @@ class StateFile:
 
 def _checksum(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=_CHECKSUM_BYTES).digest()
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the rename itself durable, where folders can be synced."""
-    if hasattr(os, "O_DIRECTORY"):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

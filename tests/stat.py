@@ -8,6 +8,7 @@ them.
 
 from __future__ import annotations
 
+import itertools
 import os
 import secrets
 
@@ -46,8 +47,12 @@ def chi_square_p(observed: NDArray[np.int64], probabilities: NDArray[np.float64]
     return float(stats.chi2.sf(statistic, cells.size - 1))
 
 
+_decisions = itertools.count(1)
+
+
 def accept(p_value: float) -> None:
     """A right sampler passes; the suite's budget bounds the false alarms."""
+    assert next(_decisions) <= COUNTED, "more decisions than the budget is divided over: raise COUNTED"
     assert p_value > ALPHA, f"p = {p_value:.3g}, budget {ALPHA:.3g}"
 
 

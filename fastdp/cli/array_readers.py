@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fastdp.cli.columns import pick_column
 from fastdp.cli.readers import Chunks, Source
 from fastdp.errors import DataError
-from fastdp.inputs import as_column
+from fastdp.inputs import as_column, as_floats
 
 
 def open_npy(path: Path, column: str | None, chunk_size: int) -> Source:
@@ -117,4 +117,4 @@ def _read_member(file: BinaryIO, column: str | None, path: Path) -> tuple[NDArra
 
 def _slices(array: NDArray[Any], chunk_size: int) -> Chunks:
     for start in range(0, array.size, chunk_size):
-        yield as_column(array[start : start + chunk_size])
+        yield as_floats(as_column(array[start : start + chunk_size]))

@@ -9,7 +9,7 @@ from typing import Any
 from fastdp.cli.columns import pick_column
 from fastdp.cli.readers import Chunks, Source
 from fastdp.errors import DataError
-from fastdp.inputs import as_column
+from fastdp.inputs import as_column, as_floats
 
 #: Bytes of a column read ahead; without it a row group's whole column is loaded at once.
 BUFFER = 2**20
@@ -56,7 +56,7 @@ def open_parquet(path: Path, column: str | None, chunk_size: int) -> Iterator[So
 def _batches(arrow: Any, table: Any, name: str, chunk_size: int, path: Path) -> Chunks:
     try:
         for batch in table.iter_batches(batch_size=chunk_size, columns=[name], use_threads=False):
-            yield as_column(batch.column(0))
+            yield as_floats(as_column(batch.column(0)))
     except (arrow.ArrowException, OSError) as error:
         raise DataError(f"{path}: the file is damaged or incomplete ({_first_line(error)})") from error
 

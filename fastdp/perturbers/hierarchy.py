@@ -6,7 +6,7 @@ Source: ToPS section 3.4, section 3.5 (Eq. 7), Appendix C; readings in ``docs/to
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal
 
@@ -99,7 +99,7 @@ class Hierarchy:
     """
 
     fan_out: int = 16
-    prune: int | Literal["optimal"] = "optimal"
+    prune: int | Literal["optimal"] = field(default="optimal", kw_only=True)
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -146,6 +146,7 @@ class Hierarchy:
         """Pure epsilon from levels (sequential) and trees (parallel)."""
         return Guarantee(
             epsilon=epsilon,
+            arithmetic="exact",
             derivation=(
                 f"each of {plan.levels} released levels adds a value to one integer sum and gives it discrete "
                 f"Laplace noise of scale theta * {plan.levels} / epsilon",

@@ -25,14 +25,9 @@ class Key:
     """A 256-bit secret.
 
     Use :meth:`random`, :meth:`from_seed` or :meth:`from_bytes`.
-
-    Attributes
-    ----------
-    simulated : bool
-        True if the key came from a seed.
     """
 
-    __slots__ = ("_secret", "simulated")
+    __slots__ = ("_secret", "_simulated")
 
     def __init__(self, secret: bytes, *, simulated: bool) -> None:
         if not is_secret(secret):
@@ -40,7 +35,12 @@ class Key:
                 f"key: expected {KEY_BYTES} bytes or a Key (what was given is not shown, it is secret)"
             )
         self._secret = bytes(secret)
-        self.simulated = simulated
+        self._simulated = simulated
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the key came from a seed."""
+        return self._simulated
 
     @classmethod
     def random(cls) -> Key:

@@ -58,7 +58,7 @@ def _pair(value: Decimal, context: Context) -> tuple[float, float]:
 @lru_cache(maxsize=1024)
 def _law(scale: Fraction, one_sided: bool) -> Law:
     if not LEAST_SCALE <= scale <= MOST_SCALE:
-        raise ParameterError(f"scale = {float(scale):.6g}: expected a noise scale in [2^-40, 2^56] grid steps")
+        raise ParameterError(f"scale = {validation.shown(scale)}: expected a noise scale in [2^-40, 2^56] grid steps")
     context = Context(prec=80)
     ratio = context.divide(Decimal(scale.numerator), Decimal(scale.denominator))
     return Law(
@@ -134,16 +134,25 @@ def _settle(word: int, law: Law, key: Key, stream: StreamId, position: int) -> i
 
 
 def discrete_laplace(
-    scale: float | Fraction, size: int, *, seed: int | str | None = None, key: Key | bytes | None = None
+    scale: float | Fraction,
+    size: int,
+    *,
+    stream: int = 0,
+    seed: int | str | None = None,
+    key: Key | bytes | None = None,
 ) -> NDArray[np.int64]:
     """Independent exact discrete Laplace draws.
 
     Parameters
     ----------
     scale : float or Fraction
-        s > 0, taken as the exact rational that it denotes; sensitivity / epsilon for the Laplace mechanism.
+        s in [2^-40, 2^56], taken as the exact rational that it denotes; sensitivity / epsilon for the Laplace
+        mechanism on integers, which is then pure epsilon-DP on the machine (``docs/noise.md``, section 2).
     size : int
         How many.
+    stream : int
+        With a key or seed of your own: the number of the stream, below 2^40.  The same key and stream give the
+        same draws; use each stream once.
     seed, key
         As for a publisher; by default a fresh key from the operating system.
 
@@ -151,22 +160,34 @@ def discrete_laplace(
     -------
     int64[size]
         P[X = k] = (1 - q) / (1 + q) q^abs(k), q = exp(-1/s); variance 2 q / (1 - q)^2.
+
+    Raises
+    ------
+    ParameterError
+        Naming the argument, its value and what is accepted.
     """
-    return _draw(scale, False, size, Key.choose(seed, key))
+    return _draw(scale, False, size, stream, Key.choose(seed, key))
 
 
 def geometric(
-    scale: float | Fraction, size: int, *, seed: int | str | None = None, key: Key | bytes | None = None
+    scale: float | Fraction,
+    size: int,
+    *,
+    stream: int = 0,
+    seed: int | str | None = None,
+    key: Key | bytes | None = None,
 ) -> NDArray[np.int64]:
     """Independent exact geometric draws: P[X = k] = (1 - q) q^k, k >= 0, q = exp(-1/scale).
 
     Parameters and errors as :func:`discrete_laplace`.
     """
-    return _draw(scale, True, size, Key.choose(seed, key))
+    return _draw(scale, True, size, stream, Key.choose(seed, key))
 
 
-def _draw(scale: float | Fraction, one_sided: bool, size: int, key: Key) -> NDArray[np.int64]:
+def _draw(scale: float | Fraction, one_sided: bool, size: int, stream: int, key: Key) -> NDArray[np.int64]:
     rational = scale if isinstance(scale, Fraction) else Fraction(validation.positive("scale", scale))
+    number = validation.integer("stream", stream, 0, 2**40 - 1)
+    law = _law(rational, one_sided)
     out: NDArray[np.int64] = np.empty(validation.integer("size", size, 0), np.int64)
-    fill(out, _law(rational, one_sided), key, StreamId(Purpose.DRAWS))
+    fill(out, law, key, StreamId(Purpose.DRAWS, number=number))
     return out

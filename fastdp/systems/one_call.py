@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from fastdp import validation
+from fastdp.errors import ParameterError
 from fastdp.inputs import as_column
 from fastdp.randomness.key import Key
 from fastdp.released import Release
+from fastdp.systems.composition import USUAL_HOLDOUT
 from fastdp.systems.tops import ToPS
 
 METHODS = {"tops": ToPS}
-USUAL_HOLDOUT = 65_536
+USUAL_RANGE = 2**20
 
 
 def release(
@@ -42,7 +45,8 @@ def release(
         A secret of your own; by default a fresh one from the operating system.
     **options
         Passed to the system, :class:`fastdp.ToPS`.  By default ``holdout`` is 65,536 values or a quarter
-        of the stream, whichever is less (the length of a stream is public under replace-one adjacency).
+        of the stream, and ``max_range`` 2^20 values or the rest of it, whichever is less (the length of a
+        stream is public under replace-one adjacency).
 
     Returns
     -------
@@ -56,5 +60,13 @@ def release(
     """
     system = METHODS[validation.choice("method", method, tuple(METHODS))]
     column = as_column(values, "values")
-    options.setdefault("holdout", max(1, min(USUAL_HOLDOUT, column.size // 4)))
+    accepted = inspect.signature(system).parameters
+    for name in options:
+        if name not in accepted:
+            raise ParameterError(
+                f"{name} = {options[name]!r}: expected an option of {system.__name__}: {', '.join(accepted)}"
+            )
+    holdout = options.setdefault("holdout", max(1, min(USUAL_HOLDOUT, column.size // 4)))
+    if isinstance(holdout, int):
+        options.setdefault("max_range", max(1, min(USUAL_RANGE, column.size - holdout)))
     return system(epsilon, bound, seed=seed, key=key, **options).release(column)

@@ -54,8 +54,36 @@ class Progress:
 
 
 @dataclass(frozen=True)
+class Prepared:
+    """What a step has computed, before anything leaves.
+
+    Attributes
+    ----------
+    following : Progress
+        The progress after the values.
+    noise : (int, int64[leaves]) or None
+        The tree in use.
+    totals, predictions : float64
+        Released totals of the blocks that close, and the prediction of each block and the one left open; without
+        smoother ``totals`` are the published values themselves.
+    filled, count : int
+        Values in the first block before the step, and values of the step.
+    """
+
+    following: Progress
+    noise: TreeNoise | None
+    totals: Floats
+    predictions: Floats | None
+    filled: int
+    count: int
+
+
+@dataclass(frozen=True)
 class Pipeline:
     """The parts between clipped values and published ones, composed.
+
+    A step prepares in memory of its own, so that what is not released yet (sums without noise, or outputs
+    whose place in the stream is not recorded yet) is never seen in the caller's array; then it emits.
 
     Attributes
     ----------
@@ -81,36 +109,35 @@ class Pipeline:
         state = self.smoother.start(first) if self.smoother is not None else ()
         return replace(progress, theta_steps=steps, prediction=first, smoother=state)
 
-    def step(
-        self, progress: Progress, noise: TreeNoise | None, values: Floats, out: Floats
-    ) -> tuple[Progress, TreeNoise | None, bool]:
-        """Publish values behind the hold-out into ``out``; also says whether some were NaN or infinite."""
+    def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Prepared | None:
+        """All that these values, behind the hold-out, lead to; None if one of them is NaN or infinite."""
         per_unit, top = 1.0 / self.grid.resolution, float(progress.theta_steps)
-        n_seen = progress.n_seen + values.size
+        n_seen, size = progress.n_seen + values.size, values.size
         if self.smoother is None or self.plan.block == 1:
-            # The output's memory holds the integers until their noise is added.
-            steps = out.view(np.int64)
-            bad = online_pass.round_values(values, per_unit, top, steps)
-            noise = self._add_noise(progress, noise, steps, out)
-            return replace(progress, n_seen=n_seen, blocks=progress.blocks + values.size), noise, bad
+            steps: NDArray[np.int64] = np.empty(size, np.int64)
+            if online_pass.round_values(values, per_unit, top, steps):
+                return None
+            noise = self._add_noise(progress, noise, steps)
+            following = replace(progress, n_seen=n_seen, blocks=progress.blocks + size)
+            return Prepared(following, noise, steps.view(np.float64), None, 0, size)
         block = self.plan.block
-        closing, filled = divmod(progress.filled + values.size, block)
+        closing, filled = divmod(progress.filled + size, block)
         sums: NDArray[np.int64] = np.empty(closing + 1, np.int64)
         sums[closing] = 0
         touched = sums[: closing + (filled > 0)]
-        bad = online_pass.sum_blocks(values, per_unit, top, block, progress.filled, touched)
+        if online_pass.sum_blocks(values, per_unit, top, block, progress.filled, touched):
+            return None
         sums[0] += progress.open_sum
-        # Totals take the memory of the sums, means that of the predictions: long chunks of short blocks stay lean.
-        totals = sums[:closing].view(np.float64)
         open_sum = int(sums[closing])
-        noise = self._add_noise(progress, noise, sums[:closing], totals)
+        noise = self._add_noise(progress, noise, sums[:closing])
+        # Means take the memory of the predictions: long chunks of short blocks stay lean.
+        totals = sums[:closing].view(np.float64)
         predictions = np.empty(closing + 1)
         predictions[0] = progress.prediction
         means = np.divide(totals, block, out=predictions[1:])
         state, predicted = self.smoother.step(progress.smoother, means)
         if predicted is not means:
             means[:] = predicted
-        online_pass.emit_blocks(totals, predictions, block, progress.filled, out)
         following = Progress(
             n_seen=n_seen,
             theta_steps=progress.theta_steps,
@@ -120,12 +147,20 @@ class Pipeline:
             prediction=float(predictions[closing]),
             smoother=state,
         )
-        return following, noise, bad
+        return Prepared(following, noise, totals, predictions, progress.filled, size)
 
-    def _add_noise(
-        self, progress: Progress, noise: TreeNoise | None, sums: NDArray[np.int64], out: Floats
-    ) -> TreeNoise | None:
-        """Add each closed block's leaf noise, tree by tree; the last tree's noise stays for the next chunk."""
+    def emit(self, prepared: Prepared, out: Floats) -> None:
+        """Write the published values of a prepared step into ``out``."""
+        if prepared.predictions is None:
+            out[:] = prepared.totals
+        else:
+            online_pass.emit_blocks(prepared.totals, prepared.predictions, self.plan.block, prepared.filled, out)
+
+    def _add_noise(self, progress: Progress, noise: TreeNoise | None, sums: NDArray[np.int64]) -> TreeNoise | None:
+        """Turn each closed block's sum into its released total, tree by tree, in the same memory.
+
+        The last tree's noise stays for the next chunk.
+        """
         begin = 0
         while begin < sums.size:
             tree, leaf = divmod(progress.blocks + begin, self.plan.tree_blocks)
@@ -133,7 +168,7 @@ class Pipeline:
                 leaves = self.perturber.leaf_noise(self.plan, progress.theta_steps, self.epsilon, self.key, tree)
                 noise = (tree, leaves)
             count = min(sums.size - begin, self.plan.tree_blocks - leaf)
-            part = slice(begin, begin + count)
-            online_pass.add_noise(sums[part], noise[1][leaf : leaf + count], self.grid.resolution, out[part])
+            part = sums[begin : begin + count]
+            online_pass.add_noise(part, noise[1][leaf : leaf + count], self.grid.resolution, part.view(np.float64))
             begin += count
         return noise

@@ -5,29 +5,33 @@ Source: ToPS section 3.2 (the framework) and Algorithm 1 in the reading of ``doc
 
 from __future__ import annotations
 
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp import validation
 from fastdp.errors import DataError, ParameterError, StateError
-from fastdp.grid import make_grid
-from fastdp.inputs import as_column
+from fastdp.inputs import as_column, as_floats, pieces
 from fastdp.perturbers import Hierarchy, HierarchyPlan
-from fastdp.privacy import Guarantee, parallel
+from fastdp.privacy import Guarantee
 from fastdp.randomness.key import Key
 from fastdp.released import Release
 from fastdp.smoothers import Smoother
-from fastdp.systems.keeping import Keeping, snapshot
+from fastdp.statefile import StateFile
+from fastdp.systems import persistence
+from fastdp.systems.composition import Composition
 from fastdp.systems.pipeline import Pipeline, Progress, TreeNoise
-from fastdp.thresholds import Chooser, Threshold, ThresholdTask
+from fastdp.thresholds import Chooser, Threshold
 
 Floats = NDArray[np.float64]
 
 
-class StreamPublisher(Keeping):
+class StreamPublisher:
     """Publishes a stream of values online under event-level differential privacy.
 
     Parameters
@@ -46,7 +50,8 @@ class StreamPublisher(Keeping):
     holdout : int
         m: the first values, which choose theta and are never published.
     max_range : int
-        r: no query is meant to span more values; a new tree of noise begins every r published values.
+        r: no query is meant to span more values; a new tree of noise begins every r published values, rounded
+        up to whole blocks.
     resolution : float, optional
         Grid step; by default the largest power of two not above bound * 2^-32.
     nonfinite : "raise" or "zero"
@@ -77,107 +82,66 @@ class StreamPublisher(Keeping):
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
-        self._compose(
-            threshold=threshold,
-            perturber=perturber,
-            smoother=smoother,
-            epsilon=epsilon,
-            bound=bound,
-            holdout=holdout,
-            max_range=max_range,
-            resolution=resolution,
-            nonfinite=nonfinite,
-            key=Key.choose(seed, key),
+        composition = Composition(
+            threshold, perturber, smoother, epsilon, bound, holdout, max_range, resolution, nonfinite
         )
+        self._begin(composition, Key.choose(seed, key))
 
-    def _compose(
-        self,
-        *,
-        threshold: Threshold,
-        perturber: Hierarchy,
-        smoother: Smoother | None,
-        epsilon: float,
-        bound: float,
-        holdout: int | None,
-        max_range: int,
-        resolution: float | None,
-        nonfinite: str,
-        key: Key,
-    ) -> None:
-        """Check the parameters and take the starting position; loading a state file begins here too."""
-        self._epsilon = validation.positive("epsilon", epsilon)
-        self._bound = validation.positive("bound", bound)
-        self._max_range = validation.integer("max_range", max_range, 1, 2**40)
-        self._nonfinite = validation.choice("nonfinite", nonfinite, ("raise", "zero"))
-        validation.part("threshold", threshold, "start", "fastdp.thresholds")
-        validation.part("perturber", perturber, "plan", "fastdp.perturbers")
-        if smoother is not None:
-            validation.part("smoother", smoother, "step", "fastdp.smoothers")
-        least = 1 if threshold.uses_holdout else 0
-        default = 65_536 if threshold.uses_holdout else 0
-        self._holdout = validation.integer("holdout", default if holdout is None else holdout, least, 2**50)
-        self._threshold = threshold
-        self._perturber = perturber
-        self._smoother = smoother
-        self._plan = perturber.plan(self._epsilon, self._max_range)
-        if smoother is None and self._plan.block > 1:
-            raise ParameterError(
-                f"smoother = None: expected a smoother, because the perturber releases blocks of {self._plan.block} "
-                "values (or prune=0)"
-            )
-        self._grid = make_grid(
-            self._bound, resolution, self._epsilon, self._max_range, self._plan.levels, self._plan.fan_out
-        )
-        self._task = ThresholdTask(self._epsilon, self._bound, self._holdout, self._max_range)
-        self._chooser: Chooser = threshold.start(self._task)
+    def _begin(self, composition: Composition, key: Key) -> None:
+        """Take the starting position; loading a state file begins here too."""
+        self._composition = composition
         self._key = key
-        self._pipeline = Pipeline(self._plan, self._grid, perturber, smoother, self._epsilon, key)
-        self._copies = 0
-        self._noise: TreeNoise | None = None
+        self._pipeline = Pipeline(
+            composition.plan, composition.grid, composition.perturber, composition.smoother, composition.epsilon, key
+        )
+        self._chooser: Chooser = composition.threshold.start(composition.task)
         self._progress = Progress()
-        self._keeper = None
-        self._loaded = None
-        self._replay = None
-        if self._holdout == 0:
-            self._progress = self._pipeline.open(self._progress, self._chooser.choose(self._key))
+        self._noise: TreeNoise | None = None
+        self._copies = 0
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+        self._files = persistence.StateFiles()
+        self._replay: persistence.Replay | None = None
+        if self.holdout == 0:
+            self._progress = self._pipeline.open(self._progress, self._chooser.choose(key))
 
     # What the publisher is and where it stands.
 
     @property
     def epsilon(self) -> float:
         """The privacy budget."""
-        return self._epsilon
+        return self._composition.epsilon
 
     @property
     def bound(self) -> float:
         """Public upper bound of a value."""
-        return self._bound
+        return self._composition.bound
 
     @property
     def holdout(self) -> int:
         """Length of the hold-out."""
-        return self._holdout
+        return self._composition.task.holdout
 
     @property
     def max_range(self) -> int:
         """Longest query."""
-        return self._max_range
+        return self._composition.max_range
 
     @property
     def resolution(self) -> float:
         """Grid step, in units of the input."""
-        return self._grid.resolution
+        return self._composition.grid.resolution
 
     @property
     def plan(self) -> HierarchyPlan:
         """Public shape of the hierarchy: levels, block length, leaves."""
-        return self._plan
+        return self._composition.plan
 
     @property
     def threshold(self) -> float | None:
         """Theta in units of the input; None until the hold-out is complete."""
         steps = self._progress.theta_steps
-        return steps * self._grid.resolution if steps else None
+        return steps * self.resolution if steps else None
 
     @property
     def n_seen(self) -> int:
@@ -187,20 +151,17 @@ class StreamPublisher(Keeping):
     @property
     def n_published(self) -> int:
         """Values published."""
-        return max(0, self._progress.n_seen - self._holdout)
+        return max(0, self._progress.n_seen - self.holdout)
 
     @property
     def guarantee(self) -> Guarantee:
         """What the whole endless stream promises, derived from the parts."""
-        chosen = self._threshold.guarantee(self._task)
-        published = self._perturber.guarantee(self._plan, self._epsilon).of("perturber")
-        whole = published if chosen is None else parallel(chosen.of("threshold"), published)
-        return replace(whole, simulated=self._key.simulated)
+        return self._composition.guarantee(simulated=self._key.simulated)
 
     def __repr__(self) -> str:
         return (
-            f"{type(self).__name__}(epsilon={self._epsilon:g}, bound={self._bound:g}, holdout={self._holdout}, "
-            f"max_range={self._max_range}, n_seen={self.n_seen}, threshold={self.threshold})"
+            f"{type(self).__name__}(epsilon={self.epsilon:g}, bound={self.bound:g}, holdout={self.holdout}, "
+            f"max_range={self.max_range}, n_seen={self.n_seen}, threshold={self.threshold})"
         )
 
     # Publishing.
@@ -227,43 +188,77 @@ class StreamPublisher(Keeping):
             If the chunk is no column of real numbers, or holds NaN or infinity (with ``nonfinite="raise"``).
             The publisher is then as it was; the mended chunk continues the stream.
         """
-        values = as_column(chunk)
-        return self._publish(values, out)
+        with self._alone():
+            return self._publish(as_column(chunk), out)
 
-    def _publish(self, values: Floats, out: Floats | None, name: str = "chunk") -> Floats:
+    def _publish(self, values: NDArray[Any], out: Floats | None, name: str = "chunk") -> Floats:
+        """Prepare everything in private, record it, then let it leave.
+
+        Whatever interrupts this, no output leaves before its place in the stream is recorded, so the same
+        noise never meets other values; and no value of the hold-out is counted twice.
+        """
+        kept = self._files.kept
         if self._replay is not None:
-            self._replay.check(values, self._key)
-        held = min(values.size, max(0, self._holdout - self._progress.n_seen))
-        progress, chooser, pipeline = self._progress, self._chooser, self._pipeline
-        before = snapshot(progress, chooser) if self._keeper is not None else None
+            self._replay.check(as_floats(values), self._key)
+        held = min(values.size, max(0, self.holdout - self._progress.n_seen))
         body = values[held:]
-        # Before the hold-out is counted: a refused ``out`` must leave no trace.
         target = self._target(out, values, body.size)
+        progress, chooser = self._progress, self._chooser
+        head = as_floats(values[:held])
         if held:
-            head = values[:held] if np.isfinite(values[:held]).all() else self._mend(values[:held], 0, name)
-            completes = progress.n_seen + held == self._holdout
-            # The chunk can still be rejected behind the hold-out, or its state file not be written.
-            chooser = chooser.copy() if completes or self._keeper is not None else chooser
-            chooser.observe(head)
+            head = head if np.isfinite(head).all() else self._mend(head, 0, name)
             progress = replace(progress, n_seen=progress.n_seen + held)
-            if completes:
-                progress = pipeline.open(progress, chooser.choose(self._key))
-        # A kept publisher's outputs leave, even into the caller's array, only after its state is on disk.
-        published = target if self._keeper is None else np.empty(body.size)
-        noise = self._noise
-        if body.size:
-            following, noise, bad = pipeline.step(progress, noise, body, published)
-            if bad:
-                # A mended chunk gets the same noise: what came out here must not be seen as well.
-                published.fill(np.nan)
-                following, noise, _ = pipeline.step(progress, noise, self._mend(body, held, name), published)
-            progress = following
-        if self._keeper is not None and values.size:
-            self._keeper.write(self._content(progress, chooser, before, values))
-            if out is not None:
-                target[:] = published
+            if progress.n_seen < self.holdout and kept is None:
+                self._progress = progress
+                chooser.observe(head)
+                return target
+            chooser = chooser.copy()
+            chooser.observe(head)
+            if progress.n_seen == self.holdout:
+                progress = self._pipeline.open(progress, chooser.choose(self._key))
+        steps, noise = [], self._noise
+        for begin, piece in pieces(body):
+            step = self._pipeline.prepare(progress, noise, piece)
+            if step is None:
+                step = self._pipeline.prepare(progress, noise, self._mend(piece, held + begin, name))
+            assert step is not None  # noqa: S101 - mended values are finite
+            progress, noise = step.following, step.noise
+            steps.append(step)
+        if kept is not None and values.size:
+            self._record(kept, progress, chooser, as_floats(values))
         self._progress, self._chooser, self._noise, self._replay = progress, chooser, noise, None
-        return published if out is None else target
+        if out is None and len(steps) == 1 and steps[0].predictions is None:
+            return steps[0].totals
+        begin = 0
+        for step in steps:
+            self._pipeline.emit(step, target[begin : begin + step.count])
+            begin += step.count
+        return target
+
+    def _record(self, kept: StateFile, progress: Progress, chooser: Chooser, values: Floats) -> None:
+        """Write ahead: the position before and after a chunk, and the chunk's fingerprint."""
+        now = persistence.position(progress, chooser)
+        before = self._files.position_at(self.n_seen) or persistence.position(self._progress, self._chooser)
+        chunk = persistence.Replay.of(values, self._key)
+        self._files.write(kept, self._content(kept=True, now=now, before=before, chunk=chunk))
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One call at a time, in the process that owns the publisher.
+
+        Two threads, or a process and its fork, would give the same noise to different values.
+        """
+        if os.getpid() != self._process:
+            raise StateError(
+                f"a {type(self).__name__} used in a forked process: expected a publisher made in the process that "
+                "uses it (a fork would repeat its noise on other values)"
+            )
+        if not self._lock.acquire(blocking=False):
+            raise StateError(f"a {type(self).__name__} used by two threads at once: expected one call at a time")
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     def release(self, values: Any) -> Release:
         """Publish a whole array at once (a fresh publisher only).
@@ -283,22 +278,25 @@ class StreamPublisher(Keeping):
                 f"release() on a publisher that has seen {self.n_seen} values: expected a fresh one (use publish())"
             )
         column = as_column(values, "values")
-        if column.size <= self._holdout:
+        if column.size <= self.holdout:
+            hint = " (choose a smaller holdout)" if self.holdout > 1 else ""
             raise DataError(
-                f"values has {column.size} entries: expected more than the hold-out of {self._holdout}, "
-                "which is never published (choose a smaller holdout)"
+                f"values has {column.size} entries: expected more than the hold-out of {self.holdout}, "
+                f"which is never published{hint}"
             )
-        published = self._publish(column, None, "values")
+        with self._alone():
+            published = self._publish(column, None, "values")
+        published.flags.writeable = False
         assert self.threshold is not None  # noqa: S101 - the hold-out is complete
         return Release(
             values=published,
-            offset=self._holdout,
+            offset=self.holdout,
             threshold=self.threshold,
             guarantee=self.guarantee,
-            block=self._plan.block,
+            block=self.plan.block,
         )
 
-    def _target(self, out: Any, values: Floats, size: int) -> Floats:
+    def _target(self, out: Any, values: NDArray[Any], size: int) -> Floats:
         if out is None:
             return np.empty(size)
         usable = isinstance(out, np.ndarray) and out.dtype == np.float64 and out.ndim == 1
@@ -312,13 +310,100 @@ class StreamPublisher(Keeping):
     def _mend(self, values: Floats, before: int, name: str) -> Floats:
         """Zeros for NaN and infinity, or the error that names the first of them."""
         wrong = ~np.isfinite(values)
-        if self._nonfinite == "raise":
+        if self._composition.nonfinite == "raise":
             first = int(np.flatnonzero(wrong)[0])
             raise DataError(
                 f"{name}[{before + first}] = {values[first]}: expected finite values "
-                "(or construct the publisher with nonfinite='zero')"
+                "(nonfinite='zero' makes them count as 0)"
             )
         return np.where(wrong, 0.0, values)
+
+    # State files.
+
+    def save(self, path: str | os.PathLike[str], key: bytes | str | None = None) -> None:
+        """Write the publisher's state to a file, once.
+
+        Parameters
+        ----------
+        path : path
+            Replaced atomically; readable by the owner alone.  It must be new, or a file of this publisher.
+        key : 32 bytes or passphrase, optional
+            Encrypts and authenticates the file (AES-256-GCM).  Without it the file is in the clear: whoever
+            reads it has the noise (so with the outputs the data), the hold-out's histogram and the open block's
+            exact sum.
+
+        Raises
+        ------
+        StateError
+            If the file belongs to another publisher or cannot be written.
+
+        Notes
+        -----
+        What is published after the save is not in the file: going on from it with other values than those
+        published gives them the same noise and reveals the difference.  :meth:`keep` closes that gap.
+        """
+        file = StateFile(path, key)
+        with self._alone():
+            self._refuse_replay("save")
+            same = self._files.kept is not None and self._files.kept.real == file.real
+            self._files.write(file, self._content(kept=same))
+
+    def keep(self, path: str | os.PathLike[str], key: bytes | str | None = None) -> None:
+        """From now on, save the state before every :meth:`publish` returns (write-ahead).
+
+        Parameters, errors as for :meth:`save`.  A publisher loaded from a kept file keeps it already.  If a
+        write fails, ``publish`` raises and the chunk is not consumed.
+        """
+        file = StateFile(path, key)
+        with self._alone():
+            self._refuse_replay("keep")
+            self._files.write(file, self._content(kept=True))
+            self._files.kept = file
+
+    def _refuse_replay(self, call: str) -> None:
+        """A file without the recorded chunk would let altered values pass."""
+        if self._replay is not None:
+            raise StateError(f"{call}() on a publisher that waits for a replay: expected the recorded chunk first")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], key: bytes | str | None = None, *, replay: bool = False) -> Self:
+        """A publisher that continues exactly where a saved one stood; from a kept file, it keeps the file too.
+
+        Parameters
+        ----------
+        path, key
+            As given to :meth:`save` or :meth:`keep`.
+        replay : bool
+            False: continue after the last chunk recorded.  True: go back to the start of that chunk, because
+            its outputs were lost; the same values must then come again in one call, are checked against
+            their fingerprint, and give the same outputs.
+
+        Raises
+        ------
+        StateError
+            If the file is missing, cut short, altered, of another version or publisher, or the key is wrong.
+        """
+        file = StateFile(path, key)
+        content, header = persistence.read(file)
+        name = repr(os.fspath(path))
+        if content["class"] != cls.__name__ and cls is not StreamPublisher:
+            raise StateError(f"state file {name} holds a {content['class']}: expected a {cls.__name__}")
+        if replay and content["before"] is None:
+            raise StateError(f"state file {name} records no chunk to replay: expected replay=False")
+        publisher = object.__new__(cls)
+        with persistence.trusting(name):
+            secret = Key(bytes.fromhex(content["secret"]), simulated=content["simulated"])
+            publisher._begin(Composition.from_description(content["composition"]), secret)
+            saved = content["before" if replay else "now"]
+            publisher._progress = persistence.restore(saved, publisher._chooser, publisher._composition)
+            publisher._replay = persistence.Replay(**content["chunk"]) if replay else None
+            publisher._files = persistence.StateFiles(file, header, saved, kept=content["kept"])
+        return publisher
+
+    def _content(self, *, kept: bool, now: persistence.Position | None = None, **chunk: Any) -> dict[str, Any]:
+        """What a state file holds of this publisher."""
+        now = persistence.position(self._progress, self._chooser) if now is None else now
+        return persistence.content(type(self).__name__, self._composition, self._key, now, kept=kept, **chunk)
 
     # Copies: never the same noise twice.
 
@@ -334,16 +419,13 @@ class StreamPublisher(Keeping):
 
         Equal noise on different values would reveal their difference, so a copy never keeps the key.
         """
-        twin = object.__new__(type(self))
-        self._copies += 1
-        twin.__dict__.update(self.__dict__)
-        twin._key = self._key.derive("copy", self._copies) if self._key.simulated else Key.random()
-        twin._pipeline = replace(self._pipeline, key=twin._key)
-        twin._chooser = self._chooser.copy()
-        twin._noise = None
-        twin._copies = 0
-        twin._keeper = twin._loaded = twin._replay = None
-        return twin
+        with self._alone():
+            self._copies += 1
+            key = self._key.derive("copy", self._copies) if self._key.simulated else Key.random()
+            twin = object.__new__(type(self))
+            twin._begin(self._composition, key)
+            twin._progress, twin._chooser = self._progress, self._chooser.copy()
+            return twin
 
     def __reduce__(self) -> NoReturn:
         raise StateError(

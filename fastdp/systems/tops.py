@@ -22,11 +22,13 @@ class ToPS(StreamPublisher):
     epsilon : float
         Privacy loss for one value of the stream.
     bound : float
-        Public upper bound of a value, in units of the input.
+        Public upper bound of a value, in units of the input.  The threshold's rule has a constant in the same
+        units (``c``), which fits counts; for cents or watt-hours set it to about the mean excess of large values.
     holdout : int
         m: the first values, which choose the threshold and are never published.
     max_range : int
-        r: the longest query; a new tree of noise begins every r published values.
+        r: the longest query; a new tree of noise begins every r published values,
+        rounded up to whole blocks.
     fan_out : int
         b.
     prune : int or "optimal"

@@ -28,7 +28,7 @@ class Fixed:
 
     def __post_init__(self) -> None:
         """Check the parameter."""
-        validation.positive("theta", self.theta)
+        object.__setattr__(self, "theta", validation.positive("theta", self.theta))
 
     @property
     def uses_holdout(self) -> bool:

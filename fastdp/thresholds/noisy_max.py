@@ -48,7 +48,7 @@ class NoisyMax:
         Candidates are step, 2 step, ... and the bound.  By default 1 (the paper's), or a power of two
         that gives about 4,096 candidates where the bound is below 64 or above 2^20.
     fan_out : int
-        b of Eq. 6.  The paper's 16 also where the perturber's differs.
+        b of Eq. 6: the hierarchy's, as :class:`fastdp.ToPS` passes it; the paper's 16 by default.
 
     Notes
     -----
@@ -100,6 +100,7 @@ class NoisyMax:
         """Pure epsilon on the hold-out."""
         return Guarantee(
             epsilon=task.epsilon,
+            arithmetic="exact",
             derivation=(
                 f"noisy max over counts of {task.holdout} held-out values: monotone, sensitivity 1, "
                 f"discrete {self.noise} noise of scale 1 / epsilon: epsilon",

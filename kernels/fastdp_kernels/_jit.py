@@ -9,7 +9,9 @@ LLVM does make use of that.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numba
@@ -21,13 +23,31 @@ from numba.extending import intrinsic
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def _fingerprint_of_sources() -> str:
+    digest = hashlib.sha256()
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    return digest.hexdigest()
+
+
+_SOURCES = _fingerprint_of_sources()
+
+
 def kernel(function: F) -> F:
-    """Compile an entry point of the core; type checkers keep seeing the plain signature."""
-    return cast("F", numba.njit(nogil=True, cache=True, error_model="numpy")(function))
+    """Compile an entry point of the core; type checkers keep seeing the plain signature.
+
+    Numba's cache on disk looks at the kernel's own file only; a helper or constant that changed in another
+    one would go unnoticed.  So the cache's stamp is made of all kernel sources.
+    """
+    dispatcher = numba.njit(nogil=True, cache=True, error_model="numpy")(function)
+    cache_file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
+    if cache_file is not None and hasattr(cache_file, "_source_stamp"):
+        cache_file._source_stamp = _SOURCES
+    return cast("F", dispatcher)
 
 
 def inline(function: F) -> F:
-    """Compile a piece that kernels call; LLVM inlines it."""
+    """Compile a piece that kernels call; LLVM inlines it (Numba's own inlining, on its IR, is left out)."""
     return cast("F", numba.njit(nogil=True, error_model="numpy", inline="never")(function))
 
 

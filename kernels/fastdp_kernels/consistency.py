@@ -74,8 +74,8 @@ def make_consistent(nodes: np.ndarray, tops: int, fan_out: int, levels: int, wei
                 children = nodes[first : first + fan_out]
                 lack = minus(nodes[own_start + top * own_width + j], _sum(children))
                 share = lack // fan_out
-                extra = lack - share * fan_out
+                extra = minus(lack, np.int64(np.uint64(share) * np.uint64(fan_out)))
                 for child in range(children.size):
-                    children[child] = plus(children[child], share + np.int64(child < extra))
+                    children[child] = plus(children[child], plus(share, np.int64(child < extra)))
             own_start = child_start
             own_width = child_width

@@ -2,7 +2,7 @@
 
 A double-double is an unevaluated sum hi + lo of two doubles, about 106 bits.  Natural logarithm of m in
 [0.70, 1.42): divide by the nearest c = j / 128, then ln m = ln c + 2 atanh((m - c) / (m + c)) with
-|f| <= 2^-8.4 and the Taylor series to f^13.  The bound used, 2^-90 (y + scale), is at least 2^6 above
+|f| <= 2^-8.4 and the Taylor series to f^13.  The bound used, 2^-90 (y + scale), is at least 2^5 above
 the rounding error derived in docs/noise.md, section 4.
 
 Source of the elementary operations: Dekker 1971 (products), Knuth TAOCP 4.2.2 (sums).

@@ -18,7 +18,8 @@ import pyarrow as pa
 import pytest
 
 from fastdp.errors import DataError
-from fastdp.inputs import as_column
+from fastdp.inputs import as_column as any_column
+from fastdp.inputs import as_floats
 
 NUMPY_DTYPES = [np.dtype(code) for code in (*"bhilBHILefdg", *(">" + code for code in "hilHILefd"))]
 ARROW_TYPES = [
@@ -28,6 +29,11 @@ ARROW_TYPES = [
     "float64",
 ]
 Build = Callable[[np.ndarray], Any]
+
+
+def as_column(values: Any) -> np.ndarray:
+    """What kernels see of an input."""
+    return as_floats(any_column(values))
 
 
 class StreamOnly:
@@ -366,6 +372,7 @@ def test_one_layout_for_the_kernels(stream) -> None:
         assert column.dtype == np.dtype("=f8")
         assert column.flags.c_contiguous
         assert column.flags.aligned
+        assert not column.flags.writeable
 
 
 def test_the_callers_values_are_left_alone(make, stream) -> None:

@@ -100,7 +100,7 @@ def test_release_method(stream, value: Any) -> None:
 
 
 def test_unknown_options_are_named(stream) -> None:
-    with pytest.raises(TypeError, match="epsilom"):
+    with pytest.raises(ParameterError, match="epsilom = 3: expected an option of ToPS"):
         fastdp.release(stream, 1.0, 50, epsilom=3)
     with pytest.raises(TypeError, match="epsilom"):
         fastdp.ToPS(1.0, 50, epsilom=3)
@@ -221,12 +221,12 @@ def attempt(build: Callable[[], Any]) -> tuple[Any, str]:
 )
 def test_prune_below_the_levels(compose, stream, max_range: int, fan_out: int, height: int) -> None:
     options = {"max_range": max_range, "smoother": Recent()}
-    publisher = compose(perturber=Hierarchy(fan_out, height - 1), **options)
+    publisher = compose(perturber=Hierarchy(fan_out, prune=height - 1), **options)
     assert (publisher.plan.levels, publisher.plan.block) == (1, fan_out ** (height - 1))
     assert np.isfinite(publisher.publish(stream)).all()
     for prune in (height, height + 1, 1000):
         with pytest.raises(ParameterError, match=rf"^prune = {prune}: expected less than the {height} levels"):
-            compose(perturber=Hierarchy(fan_out, prune), **options)
+            compose(perturber=Hierarchy(fan_out, prune=prune), **options)
 
 
 def test_blocks_need_a_smoother(compose) -> None:
@@ -235,7 +235,7 @@ def test_blocks_need_a_smoother(compose) -> None:
         with pytest.raises(
             ParameterError, match=rf"^smoother = None: expected a smoother.*blocks of {4**prune} values"
         ):
-            compose(perturber=Hierarchy(4, prune), smoother=None)
+            compose(perturber=Hierarchy(4, prune=prune), smoother=None)
 
 
 def test_theta_within_the_bound(compose) -> None:
@@ -341,7 +341,7 @@ def test_extreme_c(make, stream, c: float) -> None:
 def test_every_max_range(compose, stream, max_range: int, fan_out: int) -> None:
     height = next(h for h in range(1, 20) if fan_out**h >= max_range)
     for prune in {0, height - 1}:
-        options = {"perturber": Hierarchy(fan_out, prune), "smoother": Recent(), "max_range": max_range}
+        options = {"perturber": Hierarchy(fan_out, prune=prune), "smoother": Recent(), "max_range": max_range}
         exact = compose(epsilon=1e9, **options).publish(stream)
         g = fan_out**prune
         closed = stream.size // g * g

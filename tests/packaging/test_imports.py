@@ -64,3 +64,18 @@ def test_readme_python_runs() -> None:
     assert blocks
     for block in blocks:
         run(block)
+
+
+def test_a_kernel_is_compiled_anew_when_any_kernel_file_changed() -> None:
+    """The cache's stamp covers all kernel sources, so a changed helper is never served stale."""
+    from fastdp_kernels import _jit, consistency, double_double, guarded_log, noisy_max, online_pass, ranges
+
+    for dispatcher in (
+        consistency.make_consistent,
+        double_double.draw_double_double,
+        guarded_log.draw_double,
+        noisy_max.choose_candidate,
+        online_pass.sum_blocks,
+        ranges.sum_ranges,
+    ):
+        assert dispatcher._cache._cache_file._source_stamp == _jit._SOURCES

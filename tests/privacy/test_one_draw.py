@@ -7,6 +7,7 @@ an adjacent one.  Textbook floating-point Laplace fails it with probability abou
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import fastdp
 from tests import stat
@@ -28,24 +29,64 @@ def release_constant(value: float, epsilon: float, resolution: float, seed: int)
     return publisher.publish(np.full(TRIALS, value))
 
 
-def test_no_output_betrays_its_input() -> None:
-    resolution = 2.0**-32
-    for value, adjacent in ((0.0, 1.0), (1.0, 0.0), (0.3, 0.7)):
+def residues(out: np.ndarray, resolution: float, modulus: int) -> np.ndarray:
+    """How often each residue of the released integers occurs."""
+    steps = (out / resolution).astype(np.int64)
+    assert np.array_equal(steps * resolution, out), "outputs are whole steps"
+    return np.bincount(np.mod(steps, modulus) * 64 // modulus, minlength=64)
+
+
+@pytest.mark.parametrize("modulus", [64, 2**20])
+def test_no_output_betrays_its_input(modulus: int) -> None:
+    """Low-order digits of outputs are uniform whatever the value: each output is possible under each input.
+
+    The scale is 2^32 steps, so a discrete Laplace variable modulo 2^20 is uniform to 2^-24.
+    """
+    resolution, uniform = 2.0**-32, np.full(64, 1 / 64)
+    for value in (0.0, 1.0, 0.3):
         out = release_constant(value, 1.0, resolution, stat.seed(21))
-        steps = out / resolution
-        # Every output is a whole number of steps, below 2^53: exactly what the adjacent input can give too.
-        assert np.array_equal(steps, np.rint(steps))
-        assert np.abs(steps).max() < 2.0**53
-        noise = steps - np.rint(adjacent / resolution)
-        assert np.array_equal((noise + np.rint(adjacent / resolution)) * resolution, out)
+        stat.accept(stat.chi_square_p(residues(out, resolution, modulus), uniform))
+    # Power: noise rounded to multiples of 64 steps leaves the value's digits bare.
+    floored = np.floor(out / (64 * resolution)) * 64 * resolution
+    stat.reject(stat.chi_square_p(residues(floored, resolution, 64), uniform))
 
 
-def test_the_one_draw_test_catches_floating_point_laplace() -> None:
+def test_floating_point_laplace_would_fail() -> None:
+    """The one-draw test on the textbook mechanism: outputs of 0 + noise that no 1 + noise can give."""
     generator = np.random.default_rng(stat.seed(22))
     out = 0.0 + generator.laplace(0.0, 1.0, TRIALS)
-    # Doubles y with fl(1 + y') = y for no y': (y - 1) + 1 misses y.
     impossible = (out - 1.0) + 1.0 != out
     assert impossible.mean() > 0.05
+
+
+def test_empirical_epsilon_of_a_tree_with_levels() -> None:
+    """Through two levels, consistency and block closing: the sum over one block, value 0 against theta."""
+
+    def first_block(value: float, epsilon: float, seed: int) -> np.ndarray:
+        publisher = fastdp.StreamPublisher(
+            threshold=fastdp.thresholds.Fixed(1.0),
+            perturber=fastdp.perturbers.Hierarchy(fan_out=4, prune=1),
+            smoother=fastdp.smoothers.Recent(),
+            epsilon=epsilon,
+            bound=1.0,
+            max_range=64,
+            resolution=2.0**-10,
+            seed=seed,
+        )
+        values = np.zeros((2**15, 64))
+        values[:, 2] = value
+        return publisher.publish(values.ravel()).reshape(-1, 64)[:, :4].sum(axis=1)
+
+    def bound(epsilon: float) -> float:
+        ones, zeros = first_block(1.0, epsilon, stat.seed(27)), first_block(0.0, epsilon, stat.seed(28))
+        return max(
+            stat.epsilon_lower_bound(int((ones >= t).sum()), int((zeros >= t).sum()), ones.size)
+            for t in (0.0, 1.0, 3.0, 6.0)
+        )
+
+    claimed = bound(1.0)
+    assert 0.3 < claimed < 1.0
+    assert bound(5.0) > 1.0, "noise a fifth of what the claim needs must be seen"
 
 
 def test_empirical_epsilon_stays_below_the_claim_and_sees_halved_noise() -> None:

@@ -75,13 +75,23 @@ def test_kept_state_is_written_before_outputs_leave(tmp_path: Path) -> None:
         replayed.publish(values[2500:3000])
     with pytest.raises(DataError, match="differs"):
         replayed.publish(values[2501:4001])
-    replayed.keep(path, KEY)
     again = replayed.publish(values[2500:4500])
     assert np.array_equal(again[:1500], lost)
     # They were delivered: continue behind it.
     rest = fastdp.ToPS.load(path, KEY)
     assert rest.n_seen == 4500
     assert np.array_equal(np.concatenate([*published, again, rest.publish(values[4500:])]), whole)
+
+
+def test_a_publisher_that_waits_for_a_replay_cannot_be_kept_elsewhere(tmp_path: Path) -> None:
+    publisher = make()
+    publisher.keep(tmp_path / "kept")
+    publisher.publish(stream()[:2000])
+    with pytest.raises(StateError, match="replay"):
+        fastdp.ToPS.load(tmp_path / "kept", replay=True).keep(tmp_path / "other")
+    with pytest.raises(StateError, match="replay"):
+        fastdp.ToPS.load(tmp_path / "kept", replay=True).save(tmp_path / "other")
+    assert not (tmp_path / "other").exists()
 
 
 def test_replay_within_the_holdout(tmp_path: Path) -> None:
@@ -103,7 +113,6 @@ def test_two_writers_and_stale_copies_are_noticed(tmp_path: Path) -> None:
     first.publish(stream()[:1500])
     stale = path.read_bytes()
     second = fastdp.ToPS.load(path)
-    second.keep(path)
     second.publish(stream()[1500:2000])
     before = first.n_seen
     with pytest.raises(StateError, match="another publisher"):
@@ -117,8 +126,56 @@ def test_two_writers_and_stale_copies_are_noticed(tmp_path: Path) -> None:
         second.publish(stream()[2000:2500])
     third = make()
     third.save(path)
-    with pytest.raises(StateError, match="exists"):
-        make().keep(path)
+    for write in (make().keep, make().save):
+        with pytest.raises(StateError, match="exists"):
+            write(path)
+
+
+def test_loading_a_kept_file_twice_cannot_reveal_a_difference(tmp_path: Path) -> None:
+    path, values = tmp_path / "kept", stream()
+    publisher = make(prune=0)
+    publisher.keep(path, KEY)
+    publisher.publish(values[:2000])
+    first, second = fastdp.ToPS.load(path, KEY), fastdp.ToPS.load(path, KEY)
+    first.publish(values[2000:2100])
+    altered = values[2000:2100].copy()
+    altered[50] += 2.0
+    with pytest.raises(StateError, match="another publisher"):
+        second.publish(altered)
+    assert second.n_seen == 2000
+
+
+def test_saving_beside_and_over_a_kept_file(tmp_path: Path) -> None:
+    values = stream()
+    whole = make().publish(values)
+    publisher = make()
+    publisher.keep(tmp_path / "kept")
+    parts = [publisher.publish(values[:1500])]
+    publisher.save(tmp_path / "beside", KEY)
+    publisher.save(tmp_path / "kept")
+    parts.append(publisher.publish(values[1500:2500]))
+    publisher.save(tmp_path / "beside", KEY)
+    assert fastdp.ToPS.load(tmp_path / "beside", KEY).n_seen == 2500
+    assert fastdp.ToPS.load(tmp_path / "kept").n_seen == 2500
+    parts.append(publisher.publish(values[2500:]))
+    assert np.array_equal(np.concatenate(parts), whole)
+
+
+def test_fingerprints_need_the_key() -> None:
+    from fastdp.randomness.key import Key
+    from fastdp.systems.persistence import Replay
+
+    values = stream(10)
+    assert Replay.of(values, Key.from_seed(1)) == Replay.of(values, Key.from_seed(1))
+    assert Replay.of(values, Key.from_seed(1)).digest != Replay.of(values, Key.from_seed(2)).digest
+
+
+def test_keeping_in_a_long_holdout_is_cheap(tmp_path: Path) -> None:
+    """The file holds the bins that are in use, not all of a million."""
+    publisher = make(bound=2**20, holdout=5000)
+    publisher.keep(tmp_path / "kept")
+    publisher.publish(stream()[:50])
+    assert (tmp_path / "kept").stat().st_size < 20_000
 
 
 def test_a_failed_write_consumes_nothing(tmp_path: Path) -> None:
@@ -167,6 +224,8 @@ def test_clear_errors(tmp_path: Path) -> None:
         fastdp.ToPS.load(path)
     path.unlink()
     make().save(path, KEY)
+    with pytest.raises(StateError, match="replay"):
+        fastdp.ToPS.load(path, KEY, replay=True)
     with pytest.raises(StateError, match="wrong key"):
         fastdp.ToPS.load(path, bytes(32))
     with pytest.raises(StateError, match="32 bytes"):
@@ -176,7 +235,7 @@ def test_clear_errors(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="32 bytes"):
         fastdp.ToPS.load(path, b"short")
     with pytest.raises(ParameterError, match="empty"):
-        make().save(path, "")
+        make().save(tmp_path / "other", "")
     with pytest.raises(StateError, match="no chunk to replay"):
         fastdp.ToPS.load(path, KEY, replay=True)
     raw = bytearray(path.read_bytes())
@@ -209,7 +268,121 @@ def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
     assert done.returncode == -9
     values = stream()
     whole = make().publish(values)
+    (tmp_path / "backup").write_bytes((tmp_path / "kept").read_bytes())
     assert np.array_equal(fastdp.ToPS.load(tmp_path / "kept").publish(values[3000:]), whole[2000:])
-    again = fastdp.ToPS.load(tmp_path / "kept", replay=True)
+    again = fastdp.ToPS.load(tmp_path / "backup", replay=True)
     assert again.n_seen == 1700
     assert np.array_equal(again.publish(values[1700:]), whole[700:])
+
+
+def test_a_restored_backup_is_noticed_whatever_its_generation(tmp_path: Path) -> None:
+    path, values = tmp_path / "kept", stream()
+    first = make()
+    first.keep(path)
+    first.publish(values[:1500])
+    backup = path.read_bytes()
+    first.publish(values[1500:1600])
+    path.write_bytes(backup)
+    fastdp.ToPS.load(path).publish(values[1500:1600] + 1.0)
+    with pytest.raises(StateError, match="not as this publisher left it"):
+        first.publish(values[1600:1700])
+
+
+def test_two_processes_on_one_file_never_both_publish(tmp_path: Path) -> None:
+    program = (
+        "import sys, numpy as np, fastdp\n"
+        "p = fastdp.ToPS.load(sys.argv[1])\n"
+        "sys.stdin.readline()\n"
+        "try:\n    p.publish(np.full(100, float(sys.argv[2]))); print('published')\n"
+        "except fastdp.errors.StateError: print('refused')\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": ":".join(p for p in sys.path if p)}
+    for trial in range(5):
+        path = tmp_path / f"kept{trial}"
+        publisher = make(seed=None)
+        publisher.keep(path)
+        publisher.publish(stream()[:1500])
+        children = [
+            subprocess.Popen(
+                [sys.executable, "-c", program, str(path), str(value)],
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for value in (0.0, 50.0)
+        ]
+        for child in children:
+            child.stdin.write("go\n")
+            child.stdin.flush()
+        said = sorted(child.communicate()[0].strip() for child in children)
+        assert said == ["published", "refused"]
+
+
+def test_a_file_keeps_its_protection(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    publisher = make()
+    publisher.save(path, KEY)
+    loaded = fastdp.ToPS.load(path, KEY)
+    for key in (None, "word"):
+        with pytest.raises(StateError, match="expected key = 32 bytes"):
+            loaded.save(path, key)
+        with pytest.raises(StateError, match="expected key = 32 bytes"):
+            loaded.keep(path, key)
+    loaded.keep(path, KEY)
+
+
+def test_links_stay_links(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    publisher = make()
+    publisher.keep(tmp_path / "link")
+    publisher.publish(stream()[:1200])
+    assert (tmp_path / "link").is_symlink()
+    assert fastdp.ToPS.load(tmp_path / "real").n_seen == 1200
+
+
+def test_damage_within_an_authentic_file_is_one_error(tmp_path: Path) -> None:
+    import json
+
+    from fastdp.statefile import StateFile
+
+    publisher = make(holdout=10)
+    publisher.publish(stream()[:50])
+    publisher.save(tmp_path / "s")
+    content = json.loads(StateFile(tmp_path / "s").read()[0])
+    for number, (place, value) in enumerate(
+        [
+            (("now", "blocks"), -5),
+            (("now", "theta_steps"), 10**15),
+            (("now", "filled"), 10**6),
+            (("now", "n_seen"), 3),
+            (("now", "counts"), "?"),
+            (("composition", "epsilon"), "many"),
+            (("composition", "perturber", "name"), "os"),
+            (("secret",), "zz"),
+            (("now",), None),
+        ]
+    ):
+        broken = json.loads(json.dumps(content))
+        inner = broken
+        for name in place[:-1]:
+            inner = inner[name]
+        inner[place[-1]] = value
+        path = tmp_path / f"broken{number}"
+        StateFile(path).write(json.dumps(broken).encode(), None)
+        with pytest.raises(StateError, match="damaged"):
+            fastdp.ToPS.load(path)
+
+
+def test_a_passphrase_costs_its_derivation_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fastdp import statefile
+
+    derivations = []
+    original = statefile.Scrypt
+    monkeypatch.setattr(statefile, "Scrypt", lambda **options: derivations.append(1) or original(**options))
+    publisher = make()
+    publisher.keep(tmp_path / "kept", "a passphrase")
+    for start in range(0, 2000, 200):
+        publisher.publish(stream()[start : start + 200])
+    assert len(derivations) == 1
+    assert fastdp.ToPS.load(tmp_path / "kept", "a passphrase").n_seen == 2000

@@ -206,18 +206,213 @@ def test_composition_adds_or_takes_the_largest() -> None:
         sequential(a, Guarantee(0.1, model="local"))
 
 
-def test_a_copy_gets_noise_of_its_own() -> None:
+@pytest.mark.parametrize("seed", [None, 5])
+def test_a_copy_gets_noise_of_its_own_from_the_next_value_on(seed: int | None) -> None:
     import copy
 
-    for seed in (None, 5):
-        publisher = make(seed=seed, prune=0)
-        publisher.publish(stream(800))
-        twin, second = copy.deepcopy(publisher), copy.copy(publisher)
-        zeros = np.zeros(300)
-        outputs = [p.publish(zeros) for p in (publisher, twin, second)]
-        assert not any(np.array_equal(a, b) for a, b in zip(outputs, outputs[1:] + outputs[:1], strict=True))
-        assert twin.threshold == publisher.threshold
-        assert twin.n_seen == publisher.n_seen
+    publisher = make(seed=seed, prune=0)
+    publisher.publish(stream(800))
+    twin, second = copy.deepcopy(publisher), copy.copy(publisher)
+    assert (twin.threshold, twin.n_seen) == (publisher.threshold, 800)
+    # Fewer values than the open tree still has: a cached tree would show in every one of them.
+    outputs = [p.publish(np.zeros(10)) for p in (publisher, twin, second)]
+    for a, b in zip(outputs, outputs[1:] + outputs[:1], strict=True):
+        assert not (a == b).any()
+
+
+def test_a_copy_within_the_holdout_counts_on_its_own() -> None:
+    import copy
+
+    publisher = make()
+    publisher.publish(np.full(100, 7.0))
+    twin = copy.copy(publisher)
+    twin.publish(np.full(100, 90.0))
+    assert publisher._chooser.counts.sum() == 100
+    assert twin._chooser.counts.sum() == 200
+
+
+def test_two_threads_cannot_share_a_publisher() -> None:
+    """The second call is refused, not given the same noise."""
+    import threading
+
+    from fastdp.errors import StateError
+    from fastdp.smoothers import Recent
+
+    entered, leave = threading.Event(), threading.Event()
+
+    class Slow(Recent):
+        def step(self, state, means):
+            entered.set()
+            leave.wait(10)
+            return super().step(state, means)
+
+    publisher = make(smoother=Slow())
+    worker = threading.Thread(target=publisher.publish, args=(stream(600),))
+    worker.start()
+    assert entered.wait(10)
+    with pytest.raises(StateError, match="two threads"):
+        publisher.publish(stream(600))
+    leave.set()
+    worker.join()
+    assert publisher.n_seen == 600
+
+
+def test_a_fork_cannot_use_its_parents_publisher() -> None:
+    import os
+
+    publisher = make()
+    child = os.fork()
+    if child == 0:
+        try:
+            publisher.publish([1.0])
+        except fastdp.errors.StateError:
+            os._exit(3)
+        os._exit(4)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    publisher.publish([1.0])
+
+
+class Interrupted(BaseException):
+    """Stands for KeyboardInterrupt, which may come between any two steps."""
+
+
+@pytest.mark.parametrize("prune", [0, 1])
+@pytest.mark.parametrize("where", ["leaf_noise", "emit"])
+def test_an_interrupt_shows_nothing_that_could_be_used_again(
+    monkeypatch: pytest.MonkeyPatch, prune: int, where: str
+) -> None:
+    """Before the position is recorded nothing is in ``out``; after it, the place in the stream is taken."""
+    from fastdp.perturbers import Hierarchy
+    from fastdp.systems.pipeline import Pipeline
+
+    values, whole = stream(1300), make(prune=prune).publish(stream(1300))
+    publisher = make(prune=prune)
+    publisher.publish(values[:300])
+    out = np.full(600, 123.0)
+    home = {"leaf_noise": Hierarchy, "emit": Pipeline}[where]
+    original = getattr(home, where)
+
+    def interrupt(*arguments, **options):
+        raise Interrupted
+
+    monkeypatch.setattr(home, where, interrupt)
+    with pytest.raises(Interrupted):
+        publisher.publish(values[300:900], out=out)
+    monkeypatch.setattr(home, where, original)
+    assert (out == 123.0).all()
+    assert publisher.n_seen == (300 if where == "leaf_noise" else 900)
+    rest = publisher.publish(values[publisher.n_seen :])
+    assert np.array_equal(rest, whole[publisher.n_seen - 300 - rest.size :])
+
+
+def test_an_interrupt_never_counts_a_held_out_value_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fastdp.thresholds import noisy_max
+
+    publisher = make()
+    observe = noisy_max._NoisyMaxChooser.observe
+
+    def interrupted(self, values):
+        observe(self, values)
+        raise Interrupted
+
+    for chunk in (np.full(100, 5.0), np.full(200, 5.0)):
+        monkeypatch.setattr(noisy_max._NoisyMaxChooser, "observe", interrupted)
+        with pytest.raises(Interrupted):
+            publisher.publish(chunk)
+        monkeypatch.setattr(noisy_max._NoisyMaxChooser, "observe", observe)
+        assert publisher._chooser.counts.sum() <= publisher.n_seen
+
+
+def test_a_smoother_sees_nothing_of_a_rejected_chunk() -> None:
+    from fastdp.smoothers import Recent
+
+    seen = []
+
+    class Watching(Recent):
+        def step(self, state, means):
+            seen.append(means.copy())
+            return super().step(state, means)
+
+    publisher = make(smoother=Watching())
+    publisher.publish(stream(300))
+    with pytest.raises(fastdp.errors.DataError):
+        publisher.publish([1.0, 2.0, 3.0, 4.0, 5.0, np.nan])
+    assert not seen
+
+
+@pytest.mark.parametrize("fan_out", [2, 3, 10, 16])
+@pytest.mark.parametrize("max_range", [1, 2, 15, 16, 17, 100, 256, 257, 1000, 100_000, 2**20])
+def test_shape_of_the_hierarchy(fan_out: int, max_range: int) -> None:
+    """h = ceil(log_b r), g = b^s, the fewest complete subtrees that cover r, and a new tree at r in whole blocks."""
+    import math
+
+    from fastdp.perturbers import Hierarchy
+
+    height = max(1, next(h for h in range(64) if fan_out**h >= max_range))
+    for prune in range(height):
+        plan = Hierarchy(fan_out, prune=prune).plan(1.0, max_range)
+        subtree = fan_out ** (height - 1)
+        tops = math.ceil(max_range / subtree)
+        assert (plan.height, plan.levels, plan.block, plan.tops) == (height, height - prune, fan_out**prune, tops)
+        assert plan.leaves * plan.block == tops * subtree
+        assert plan.tree_blocks == math.ceil(max_range / plan.block) <= plan.leaves
+        assert plan.nodes == sum(plan.leaves // fan_out**level for level in range(plan.levels))
+
+
+@pytest.mark.parametrize("fan_out", [2, 3, 16])
+@pytest.mark.parametrize("max_range", [17, 100, 257, 100_000, 2**20])
+def test_eq_7_uses_the_real_logarithm(fan_out: int, max_range: int) -> None:
+    import math
+
+    from fastdp.perturbers import Hierarchy
+
+    depth = math.log(max_range, fan_out)
+    height = next(h for h in range(64) if fan_out**h >= max_range)
+    for epsilon in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0):
+        errors = [
+            (fan_out - 1) * max(depth - s, 0.0) ** 3 * 2 / epsilon**2 + fan_out ** (2 * s) / 36 for s in range(height)
+        ]
+        assert Hierarchy(fan_out).plan(epsilon, max_range).pruned == errors.index(min(errors))
+
+
+@pytest.mark.parametrize("noise", ["laplace", "exponential"])
+def test_both_noises_of_the_threshold(noise: str) -> None:
+    values = np.maximum(stream(300), 0.0)
+    key, candidates = Key.from_seed(9), np.arange(1, 201)
+    scores = tops.threshold_scores(values.tolist(), candidates, 2**20, 60.0, 0.05, 256, 4)
+    draws = np.empty(200, np.int64)
+    scale = Fraction(2**20) / Fraction(0.05)
+    law = sampler.discrete_laplace_law(scale) if noise == "laplace" else sampler.geometric_law(scale)
+    sampler.fill(draws, law, key, StreamId(Purpose.THRESHOLD))
+    best = tops.argmax_first([s + int(z) for s, z in zip(scores, draws, strict=True)])
+    publisher = make(noise=noise, epsilon=0.05)
+    publisher.publish(values)
+    assert publisher.threshold == candidates[best]
+
+
+def test_grid_and_its_proof() -> None:
+    from fastdp.errors import ParameterError
+    from fastdp.grid import make_grid
+
+    assert make_grid(1657, None, 0.05, 2**20, 5, 16).resolution == 2.0**-22
+    assert make_grid(1.0, None, 0.5, 2**20, 5, 16).resolution == 2.0**-32
+    # Where noise would exceed 2^40 steps the grid is coarser.
+    coarse = make_grid(1000, None, 0.001, 2**20, 5, 16)
+    assert coarse.bound_steps * 5 / 0.001 <= 2**40 < 2 * coarse.bound_steps * 5 / 0.001 * 1.01
+    # Each limit of the overflow proof, just inside and just outside.
+    for inside, outside in (
+        ((2.0**50, 1.0, 1.0, 1, 1, 2), (2.0**50 + 1, 1.0, 1.0, 1, 1, 2)),
+        ((2.0**40, 1.0, 2.0**-14, 1, 1, 2), (2.0**40, 1.0, 2.0**-15, 1, 1, 2)),
+        ((2.0**40, 1.0, 2.0**-14, 1, 1, 2), (2.0**40, 1.0, 2.0**-17, 1, 1, 2)),
+        ((2.0**40, 1.0, 2.0**20, 2**21, 1, 2), (2.0**40, 1.0, 2.0**20, 2**22, 1, 2)),
+        ((2.0**40, 1.0, 2.0**-9, 2**20, 1, 16), (2.0**40, 1.0, 2.0**-11, 2**20, 1, 16)),
+        ((1.0, 1.0, 2.0**40, 1, 1, 2), (1.0, 1.0, 2.0**40 * 1.001, 1, 1, 2)),
+    ):
+        make_grid(*inside)
+        with pytest.raises(ParameterError, match=r"resolution = 1\.0"):
+            make_grid(*outside)
+    grid = make_grid(1.0, 0.6, 1.0, 1, 1, 2)
+    assert grid.snap(1.0) * grid.resolution <= 1.0
 
 
 def test_memory_of_an_endless_stream_is_one_tree() -> None:
