@@ -16,7 +16,7 @@ class Threshold:
     def setup(self, bound: int) -> None:
         self.values = item_counts(sizes.HOLDOUT)
         self.key = Key.random()
-        self.task = ThresholdTask(sizes.EPSILON, float(bound), sizes.HOLDOUT, sizes.MAX_RANGE)
+        self.task = ThresholdTask(sizes.EPSILON, float(bound), sizes.HOLDOUT, sizes.MAX_RANGE, 2.0**-20)
         self.chooser = NoisyMax().start(self.task)
         self.chooser.observe(self.values)
         self.chooser.choose(self.key)

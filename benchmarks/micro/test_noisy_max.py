@@ -18,7 +18,7 @@ pytestmark = pytest.mark.benchmark(group="noisy max: B = 41,270, m = 65,536")
 
 def test_fastdp(per_item: Any) -> None:
     values, key = item_counts(sizes.HOLDOUT), Key.random()
-    task = ThresholdTask(sizes.EPSILON, float(sizes.WIDE_BOUND), sizes.HOLDOUT, sizes.MAX_RANGE)
+    task = ThresholdTask(sizes.EPSILON, float(sizes.WIDE_BOUND), sizes.HOLDOUT, sizes.MAX_RANGE, 2.0**-20)
 
     def choose() -> float:
         chooser = NoisyMax().start(task)

@@ -102,7 +102,7 @@ def consistency(runs: int) -> None:
 def noisy_max(runs: int) -> None:
     values, key, generator = item_counts(sizes.HOLDOUT), Key.random(), np.random.default_rng(1)
     bound = sizes.WIDE_BOUND
-    task = ThresholdTask(sizes.EPSILON, float(bound), sizes.HOLDOUT, sizes.MAX_RANGE)
+    task = ThresholdTask(sizes.EPSILON, float(bound), sizes.HOLDOUT, sizes.MAX_RANGE, 2.0**-20)
     ready = NoisyMax().start(task)
     ready.observe(values)
 

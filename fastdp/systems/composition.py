@@ -83,7 +83,7 @@ class Composition:
     def task(self) -> ThresholdTask:
         """What the threshold is told."""
         assert self.holdout is not None  # noqa: S101 - settled on construction
-        return ThresholdTask(self.epsilon, self.bound, self.holdout, self.max_range)
+        return ThresholdTask(self.epsilon, self.bound, self.holdout, self.max_range, self.grid.resolution)
 
     def guarantee(self, *, simulated: bool) -> Guarantee:
         """Threshold and perturber see disjoint values: parallel composition (ToPS section 2.4)."""

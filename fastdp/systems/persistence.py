@@ -152,25 +152,24 @@ def trusting(name: str) -> Iterator[None]:
 
 def position(progress: Progress, chooser: Chooser) -> Position:
     """One position in the stream, with the hold-out's summary while it is still needed."""
-    counts = chooser.counts if progress.theta_steps == 0 else np.empty(0, np.int64)
-    filled = np.flatnonzero(counts)
-    pairs = np.stack([filled, counts[filled]]).astype("<i8").tobytes()
-    return {**dataclasses.asdict(progress), "counts": base64.b64encode(zlib.compress(pairs, 1)).decode()}
+    packed = chooser.pack() if progress.theta_steps == 0 else np.empty(0, np.int64)
+    text = base64.b64encode(zlib.compress(packed.astype("<i8").tobytes(), 1)).decode()
+    return {**dataclasses.asdict(progress), "holdout": text}
 
 
 def restore(saved: Position, chooser: Chooser, composition: Composition) -> Progress:
     """The progress saved, with the hold-out's summary put into a fresh chooser."""
     fields = dict(saved)
-    pairs = np.frombuffer(zlib.decompress(base64.b64decode(fields.pop("counts"))), "<i8").reshape(2, -1)
-    if pairs.size:
-        chooser.counts[pairs[0]] = pairs[1]
+    packed = np.frombuffer(zlib.decompress(base64.b64decode(fields.pop("holdout"))), "<i8").astype(np.int64)
+    if packed.size:
+        chooser.unpack(packed)
     fields["smoother"] = tuple(fields["smoother"])
     progress = Progress(**fields)
     opened = progress.theta_steps > 0
     if (
         not 0 <= progress.theta_steps <= composition.grid.bound_steps
         or not 0 <= progress.filled < composition.plan.block
-        or min(progress.n_seen, progress.blocks, pairs.min(initial=0)) < 0
+        or min(progress.n_seen, progress.blocks) < 0
         or opened != (progress.n_seen >= composition.task.holdout)
     ):
         raise ValueError("a position out of range")

@@ -26,16 +26,19 @@ class ThresholdTask:
         m, the number of values that are looked at and never published.
     max_range : int
         r, the longest query.
+    resolution : float
+        One step of the grid that values are rounded to, in units of the input.
     """
 
     epsilon: float
     bound: float
     holdout: int
     max_range: int
+    resolution: float
 
 
 class Chooser(Protocol):
-    """Collects the hold-out and chooses theta; holds a summary, never the values."""
+    """Collects the hold-out and chooses theta; holds no more than the choice needs."""
 
     def copy(self) -> Chooser:
         """An independent copy, so that a rejected chunk can be forgotten."""
@@ -49,9 +52,12 @@ class Chooser(Protocol):
         """Theta in units of the input, in (0, bound]."""
         ...
 
-    @property
-    def counts(self) -> NDArray[np.int64]:
-        """The summary, for a state file."""
+    def pack(self) -> NDArray[np.int64]:
+        """What has been collected, for a state file."""
+        ...
+
+    def unpack(self, packed: NDArray[np.int64]) -> None:
+        """Take over what :meth:`pack` gave; ValueError or IndexError if it does not fit."""
         ...
 
 

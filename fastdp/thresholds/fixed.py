@@ -62,6 +62,9 @@ class _FixedChooser:
         del key
         return self.theta
 
-    @property
-    def counts(self) -> NDArray[np.int64]:
+    def pack(self) -> NDArray[np.int64]:
         return np.empty(0, np.int64)
+
+    def unpack(self, packed: NDArray[np.int64]) -> None:
+        if packed.size:
+            raise ValueError("a fixed threshold holds no data")

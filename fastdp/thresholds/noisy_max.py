@@ -119,7 +119,19 @@ class _NoisyMaxChooser:
 
     @property
     def counts(self) -> NDArray[np.int64]:
+        """The histogram."""
         return self._counts
+
+    def pack(self) -> NDArray[np.int64]:
+        filled = np.flatnonzero(self._counts)
+        return np.concatenate([filled, self._counts[filled]])
+
+    def unpack(self, packed: NDArray[np.int64]) -> None:
+        bins, counts = packed.reshape(2, -1)
+        if min(bins.min(initial=0), counts.min(initial=0)) < 0:
+            raise ValueError("negative bins or counts")
+        self._counts[:] = 0
+        self._counts[bins] = counts
 
     def copy(self) -> _NoisyMaxChooser:
         return _NoisyMaxChooser(self._rule, self._task, self._step, self._counts.copy())

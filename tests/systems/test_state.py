@@ -356,7 +356,7 @@ def test_damage_within_an_authentic_file_is_one_error(tmp_path: Path) -> None:
             (("now", "theta_steps"), 10**15),
             (("now", "filled"), 10**6),
             (("now", "n_seen"), 3),
-            (("now", "counts"), "?"),
+            (("now", "holdout"), "?"),
             (("composition", "epsilon"), "many"),
             (("composition", "perturber", "name"), "os"),
             (("secret",), "zz"),
