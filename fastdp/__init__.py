@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from fastdp.privacy import Guarantee
     from fastdp.randomness.key import Key
     from fastdp.released import Release
+    from fastdp.systems.base import Base
     from fastdp.systems.one_call import release
     from fastdp.systems.stream_publisher import StreamPublisher
     from fastdp.systems.tops import ToPS
 
 _HOMES = {
+    "Base": "fastdp.systems.base",
     "Guarantee": "fastdp.privacy",
     "Key": "fastdp.randomness.key",
     "Release": "fastdp.released",
@@ -40,6 +42,7 @@ _MODULES = (
 )
 
 __all__ = [
+    "Base",
     "Guarantee",
     "Key",
     "Release",

@@ -16,6 +16,32 @@ PREFIX_BLOCK = 256
 
 
 @dataclass(frozen=True, eq=False)
+class ReleasedNodes:
+    """Noisy sums of all nodes of an inconsistent hierarchy.
+
+    Attributes
+    ----------
+    sums : float64[trees, nodes]
+        In units of the input, the leaf level first.  Nodes that were not complete when the stream ended are NaN;
+        no range needs them.
+    leaves, fan_out, levels, tree_values : int
+        Shape of a tree, and how many values each serves.
+    """
+
+    sums: NDArray[np.float64]
+    leaves: int
+    fan_out: int
+    levels: int
+    tree_values: int
+
+    def range_sum(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Answers from the fewest nodes that tile each range (ToPS section 3, the hierarchy approach)."""
+        out = np.empty(starts.size)
+        ranges.sum_nodes(self.sums, self.leaves, self.fan_out, self.levels, self.tree_values, starts, stops, out)
+        return out
+
+
+@dataclass(frozen=True, eq=False)
 class Release:
     """What a publisher released from a whole array.
 
@@ -32,6 +58,8 @@ class Release:
     block : int
         g: values under one noisy sum.  Within a block values are predictions, and the last one closes the
         account, so sums over whole blocks are the noisy sums.
+    nodes : ReleasedNodes or None
+        All released sums of an inconsistent hierarchy, from which ranges are then answered.
     """
 
     values: NDArray[np.float64]
@@ -39,6 +67,7 @@ class Release:
     threshold: float
     guarantee: Guarantee
     block: int = 1
+    nodes: ReleasedNodes | None = None
     _prefix: dict[int, NDArray[np.float64]] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
@@ -78,6 +107,8 @@ class Release:
             raise ParameterError(
                 f"starts[{k}] = {first[k]}, stops[{k}] = {last[k]}: expected 0 <= start <= stop <= {self.values.size}"
             )
+        if self.nodes is not None:
+            return self.nodes.range_sum(first, last)
         if retrospective and self.block > 1:
             return self._spread_before(last) - self._spread_before(first)
         out = np.empty(first.size)

@@ -1,5 +1,7 @@
 """Where a stream is perturbed: noise on integer sums, level by level."""
 
-from fastdp.perturbers.hierarchy import Hierarchy, HierarchyPlan
+from fastdp.perturbers.base import HierarchyPlan, Perturber
+from fastdp.perturbers.flat import Flat
+from fastdp.perturbers.hierarchy import Hierarchy
 
-__all__ = ["Hierarchy", "HierarchyPlan"]
+__all__ = ["Flat", "Hierarchy", "HierarchyPlan", "Perturber"]

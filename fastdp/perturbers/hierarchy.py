@@ -6,7 +6,7 @@ Source: ToPS section 3.4, section 3.5 (Eq. 7), Appendix C; readings in ``docs/to
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.errors import ParameterError
+from fastdp.perturbers.base import HierarchyPlan
 from fastdp.privacy import Guarantee
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
@@ -22,45 +23,6 @@ from fastdp.randomness.words import Purpose, StreamId
 from fastdp_kernels import consistency
 
 MOST_LEAVES = 2**28
-
-
-@dataclass(frozen=True)
-class HierarchyPlan:
-    """The public shape of a hierarchy, chosen without looking at data.
-
-    Attributes
-    ----------
-    fan_out : int
-        b.
-    height : int
-        h = ceil(log_b max_range): levels before pruning; the single root is not one of them.
-    pruned : int
-        s: the lowest levels that get no noise of their own.
-    levels : int
-        h - s released levels, each with epsilon / levels.
-    block : int
-        g = b^s values under one released leaf.
-    tops : int
-        Nodes on the highest released level.
-    leaves : int
-        Released leaves of one tree, tops * b^(levels - 1).
-    tree_blocks : int
-        Blocks published from one tree before the next begins: max_range values, rounded up to whole blocks.
-    """
-
-    fan_out: int
-    height: int
-    pruned: int
-    levels: int
-    block: int
-    tops: int
-    leaves: int
-    tree_blocks: int
-
-    @property
-    def nodes(self) -> int:
-        """Noise draws of one tree."""
-        return sum(self.leaves // self.fan_out**level for level in range(self.levels))
 
 
 def optimal_prune(epsilon: float, max_range: int, fan_out: int, height: int) -> int:
@@ -83,10 +45,17 @@ def optimal_prune(epsilon: float, max_range: int, fan_out: int, height: int) -> 
 class Hierarchy:
     """Noisy block sums from one tree of noise for every ``max_range`` published values, for ever.
 
+    ``Hierarchy()`` is ToPS's (H_16^c pruned); ``Hierarchy(2, consistent=False, prune=0)`` is the binary tree of
+    PAK and of Chan, Shi and Song (H_2).
+
     Parameters
     ----------
     fan_out : int
         b, from 2 to 1024; 16 is the best for random ranges (Qardaji et al. 2013).
+    consistent : bool
+        Make the noise consistent before data arrive (Appendix C), so that published values answer every range.
+        If not, every node keeps noise of its own and ranges are answered from the fewest nodes that tile them;
+        that needs prune = 0.
     prune : int or "optimal"
         s, the number of lowest levels without noise of their own; by default the minimiser of ToPS Eq. 7.
 
@@ -99,7 +68,8 @@ class Hierarchy:
     """
 
     fan_out: int = 16
-    prune: int | Literal["optimal"] = field(default="optimal", kw_only=True)
+    consistent: bool = True
+    prune: int | Literal["optimal"] = "optimal"
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -107,6 +77,17 @@ class Hierarchy:
         object.__setattr__(self, "fan_out", validation.integer("fan_out", self.fan_out, 2, 1024))
         if not (isinstance(self.prune, str) and self.prune == "optimal"):
             object.__setattr__(self, "prune", validation.integer("prune", self.prune, 0))
+        if not isinstance(self.consistent, bool):
+            raise ParameterError(f"consistent = {validation.shown(self.consistent)}: expected True or False")
+        if not self.consistent and self.prune != 0:
+            raise ParameterError(
+                f"prune = {self.prune!r}: expected 0, because without consistency no sum of nodes closes a block"
+            )
+
+    @property
+    def released_nodes(self) -> bool:
+        """Inner nodes are released as they are unless they were made consistent."""
+        return not self.consistent
 
     def plan(self, epsilon: float, max_range: int) -> HierarchyPlan:
         """The shape for this budget and this bound on the length of queries."""
@@ -152,44 +133,38 @@ class Hierarchy:
                 f"Laplace noise of scale theta * {plan.levels} / epsilon",
                 f"{plan.levels} levels of epsilon / {plan.levels} each: epsilon (sequential)",
                 "trees hold disjoint values: epsilon for the endless stream (parallel)",
-                "consistency and smoothing are functions of the noisy sums (post-processing)",
+                "consistency, smoothing and range answers are functions of the noisy sums (post-processing)",
             ),
         )
 
     def leaf_noise(
         self, plan: HierarchyPlan, theta_steps: int, epsilon: float, key: Key, tree: int
     ) -> NDArray[np.int64]:
-        """Consistent integer noise of the released leaves of one tree.
-
-        Parameters
-        ----------
-        plan : HierarchyPlan
-            The shape.
-        theta_steps : int
-            Sensitivity of every node, in grid steps.
-        epsilon : float
-            Budget of the whole hierarchy.
-        key : Key
-            The secret.
-        tree : int
-            Number of the tree in the stream; each has noise of its own.
-
-        Returns
-        -------
-        int64[leaves]
-            In grid steps.
-        """
-        law = sampler.discrete_laplace_law(Fraction(theta_steps * plan.levels) / Fraction(epsilon))
-        nodes: NDArray[np.int64] = np.empty(plan.nodes, np.int64)
-        start = 0
-        width = plan.leaves
-        for level in range(plan.levels):
-            sampler.fill(nodes[start : start + width], law, key, StreamId(Purpose.TREE, level + 1, tree))
-            start += width
-            width //= plan.fan_out
+        """Noise of the released leaves of one tree, consistent with that of all nodes or independent of it."""
+        if not self.consistent:
+            return self._draw(plan, theta_steps, epsilon, key, tree, levels=1)
+        nodes = self.node_noise(plan, theta_steps, epsilon, key, tree)
         if plan.levels > 1:
             consistency.make_consistent(nodes, plan.tops, plan.fan_out, plan.levels, consistency_weights(plan))
         return nodes[: plan.leaves]
+
+    def node_noise(
+        self, plan: HierarchyPlan, theta_steps: int, epsilon: float, key: Key, tree: int
+    ) -> NDArray[np.int64]:
+        """Independent noise of every node, the leaf level first."""
+        return self._draw(plan, theta_steps, epsilon, key, tree, levels=plan.levels)
+
+    def _draw(
+        self, plan: HierarchyPlan, theta_steps: int, epsilon: float, key: Key, tree: int, levels: int
+    ) -> NDArray[np.int64]:
+        law = sampler.discrete_laplace_law(Fraction(theta_steps * plan.levels) / Fraction(epsilon))
+        widths = plan.widths[:levels]
+        nodes: NDArray[np.int64] = np.empty(sum(widths), np.int64)
+        start = 0
+        for level, width in enumerate(widths):
+            sampler.fill(nodes[start : start + width], law, key, StreamId(Purpose.TREE, level + 1, tree))
+            start += width
+        return nodes
 
 
 def consistency_weights(plan: HierarchyPlan) -> NDArray[np.float64]:

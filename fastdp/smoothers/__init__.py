@@ -1,5 +1,8 @@
 """Where predictions are made: smoothers work on released block totals only (post-processing)."""
 
-from fastdp.smoothers.recent import Recent, Smoother
+from fastdp.smoothers.averages import Exponential, Mean, MovingAverage
+from fastdp.smoothers.base import Smoother, SmootherState
+from fastdp.smoothers.median import Median
+from fastdp.smoothers.recent import Recent
 
-__all__ = ["Recent", "Smoother"]
+__all__ = ["Exponential", "Mean", "Median", "MovingAverage", "Recent", "Smoother", "SmootherState"]

@@ -10,7 +10,7 @@ from typing import Any
 from fastdp import perturbers, smoothers, thresholds, validation
 from fastdp.errors import ParameterError, StateError
 from fastdp.grid import Grid, make_grid
-from fastdp.perturbers import Hierarchy, HierarchyPlan
+from fastdp.perturbers import HierarchyPlan, Perturber
 from fastdp.privacy import Guarantee, parallel
 from fastdp.smoothers import Smoother
 from fastdp.thresholds import Threshold, ThresholdTask
@@ -19,7 +19,10 @@ USUAL_HOLDOUT = 65_536
 
 #: Parts that a state file may name; loading a file never runs anything that the file brings along.
 _KNOWN_PARTS: dict[str, Any] = {
-    part.__name__: part for part in (thresholds.NoisyMax, thresholds.Fixed, perturbers.Hierarchy, smoothers.Recent)
+    name: getattr(module, name)
+    for module in (thresholds, perturbers, smoothers)
+    for name in module.__all__
+    if dataclasses.is_dataclass(getattr(module, name))
 }
 
 
@@ -34,7 +37,7 @@ class Composition:
     """
 
     threshold: Threshold
-    perturber: Hierarchy
+    perturber: Perturber
     smoother: Smoother | None
     epsilon: float
     bound: float
@@ -64,6 +67,11 @@ class Composition:
             raise ParameterError(
                 f"smoother = None: expected a smoother, because the perturber releases blocks of {self.plan.block} "
                 "values (or prune=0)"
+            )
+        if self.smoother is not None and self.perturber.released_nodes:
+            raise ParameterError(
+                f"smoother = {self.smoother!r}: expected None, because an inconsistent hierarchy answers ranges from "
+                "its nodes, and predictions would not enter"
             )
         object.__setattr__(self, "resolution", self.grid.resolution)
 

@@ -141,6 +141,14 @@ def read(file: StateFile) -> tuple[dict[str, Any], bytes]:
     return content, header
 
 
+def _pack(array: NDArray[Any], kind: str) -> str:
+    return base64.b64encode(zlib.compress(array.astype(kind).tobytes(), 1)).decode()
+
+
+def _unpack(text: str, kind: str) -> NDArray[Any]:
+    return np.frombuffer(zlib.decompress(base64.b64decode(text)), kind)
+
+
 @contextmanager
 def trusting(name: str) -> Iterator[None]:
     """Whatever is wrong within a file that passed its authentication is one clear error."""
@@ -153,17 +161,17 @@ def trusting(name: str) -> Iterator[None]:
 def position(progress: Progress, chooser: Chooser) -> Position:
     """One position in the stream, with the hold-out's summary while it is still needed."""
     packed = chooser.pack() if progress.theta_steps == 0 else np.empty(0, np.int64)
-    text = base64.b64encode(zlib.compress(packed.astype("<i8").tobytes(), 1)).decode()
-    return {**dataclasses.asdict(progress), "holdout": text}
+    fields = {field.name: getattr(progress, field.name) for field in dataclasses.fields(progress)}
+    return {**fields, "smoother": _pack(progress.smoother, "<f8"), "holdout": _pack(packed, "<i8")}
 
 
 def restore(saved: Position, chooser: Chooser, composition: Composition) -> Progress:
     """The progress saved, with the hold-out's summary put into a fresh chooser."""
     fields = dict(saved)
-    packed = np.frombuffer(zlib.decompress(base64.b64decode(fields.pop("holdout"))), "<i8").astype(np.int64)
+    packed = _unpack(fields.pop("holdout"), "<i8").astype(np.int64)
     if packed.size:
         chooser.unpack(packed)
-    fields["smoother"] = tuple(fields["smoother"])
+    fields["smoother"] = _unpack(fields["smoother"], "<f8").astype(np.float64)
     progress = Progress(**fields)
     opened = progress.theta_steps > 0
     if (

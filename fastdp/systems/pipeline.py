@@ -5,16 +5,16 @@ Source: ToPS Algorithm 1, lines 11 to 28, in the reading of ``docs/tops.md``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.grid import Grid
-from fastdp.perturbers import Hierarchy, HierarchyPlan
+from fastdp.perturbers import HierarchyPlan, Perturber
 from fastdp.randomness.key import Key
-from fastdp.smoothers import Smoother
-from fastdp.smoothers.recent import SmootherState
+from fastdp.released import ReleasedNodes
+from fastdp.smoothers import Smoother, SmootherState
 from fastdp_kernels import online_pass
 
 Floats = NDArray[np.float64]
@@ -40,7 +40,7 @@ class Progress:
         Their exact sum, in grid steps.  Secret.
     prediction : float
         What each value of the open block is published as.
-    smoother : tuple of float
+    smoother : float64[any]
         The smoother's own memory.
     """
 
@@ -50,7 +50,7 @@ class Progress:
     filled: int = 0
     open_sum: int = 0
     prediction: float = 0.0
-    smoother: SmootherState = ()
+    smoother: SmootherState = field(default_factory=lambda: np.empty(0))
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Pipeline:
 
     plan: HierarchyPlan
     grid: Grid
-    perturber: Hierarchy
+    perturber: Perturber
     smoother: Smoother | None
     epsilon: float
     key: Key
@@ -106,7 +106,7 @@ class Pipeline:
         """Begin to publish with this threshold; the first block predicts theta / 2 a value (Appendix D, u_0)."""
         steps = self.grid.snap(theta)
         first = steps * self.grid.resolution / 2.0
-        state = self.smoother.start(first) if self.smoother is not None else ()
+        state = self.smoother.start(first) if self.smoother is not None else np.empty(0)
         return replace(progress, theta_steps=steps, prediction=first, smoother=state)
 
     def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Prepared | None:
@@ -155,6 +155,32 @@ class Pipeline:
             out[:] = prepared.totals
         else:
             online_pass.emit_blocks(prepared.totals, prepared.predictions, self.plan.block, prepared.filled, out)
+
+    def released_nodes(self, theta_steps: int, values: Floats) -> ReleasedNodes:
+        """Noisy sums of all nodes over a whole published stream, from its first value on.
+
+        Only for perturbers that release nodes with noise of their own.  Leaves are the published values again.
+        """
+        plan = self.plan
+        trees = -(-values.size // plan.tree_blocks)
+        steps: NDArray[np.int64] = np.zeros(trees * plan.tree_blocks, np.int64)
+        online_pass.round_values(values, 1.0 / self.grid.resolution, float(theta_steps), steps[: values.size])
+        released = np.empty((trees, plan.nodes))
+        for tree in range(trees):
+            nodes = self.perturber.node_noise(plan, theta_steps, self.epsilon, self.key, tree)
+            sums: NDArray[np.int64] = np.zeros(plan.leaves, np.int64)
+            sums[: plan.tree_blocks] = steps[tree * plan.tree_blocks : (tree + 1) * plan.tree_blocks]
+            complete = min(values.size - tree * plan.tree_blocks, plan.tree_blocks)
+            start = 0
+            for level, width in enumerate(plan.widths):
+                if level:
+                    sums = sums.reshape(-1, plan.fan_out).sum(axis=1)
+                    complete //= plan.fan_out
+                out = released[tree, start : start + width]
+                online_pass.add_noise(sums, nodes[start : start + width], self.grid.resolution, out)
+                out[complete:] = np.nan
+                start += width
+        return ReleasedNodes(released, plan.leaves, plan.fan_out, plan.levels, plan.tree_blocks)
 
     def _add_noise(self, progress: Progress, noise: TreeNoise | None, sums: NDArray[np.int64]) -> TreeNoise | None:
         """Turn each closed block's sum into its released total, tree by tree, in the same memory.

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.inputs import as_column, as_floats, pieces
-from fastdp.perturbers import Hierarchy, HierarchyPlan
+from fastdp.perturbers import HierarchyPlan, Perturber
 from fastdp.privacy import Guarantee
 from fastdp.randomness.key import Key
-from fastdp.released import Release
+from fastdp.released import Release, ReleasedNodes
 from fastdp.smoothers import Smoother
 from fastdp.statefile import StateFile
 from fastdp.systems import persistence
@@ -38,7 +38,7 @@ class StreamPublisher:
     ----------
     threshold : Threshold
         Chooses theta from the first ``holdout`` values: a member of :mod:`fastdp.thresholds`.
-    perturber : Hierarchy
+    perturber : Perturber
         Adds noise to the rest, clipped to theta: a member of :mod:`fastdp.perturbers`.
     smoother : Smoother or None
         Predicts the values within a block: a member of :mod:`fastdp.smoothers`.  None only where the
@@ -71,7 +71,7 @@ class StreamPublisher:
         self,
         *,
         threshold: Threshold,
-        perturber: Hierarchy,
+        perturber: Perturber,
         smoother: Smoother | None = None,
         epsilon: float,
         bound: float,
@@ -294,7 +294,15 @@ class StreamPublisher:
             threshold=self.threshold,
             guarantee=self.guarantee,
             block=self.plan.block,
+            nodes=self._nodes(column),
         )
+
+    def _nodes(self, column: NDArray[Any]) -> ReleasedNodes | None:
+        if not self._composition.perturber.released_nodes:
+            return None
+        body = as_floats(column[self.holdout :])
+        finite = body if np.isfinite(body).all() else self._mend(body, self.holdout, "values")
+        return self._pipeline.released_nodes(self._progress.theta_steps, finite)
 
     def _target(self, out: Any, values: NDArray[Any], size: int) -> Floats:
         if out is None:

@@ -7,11 +7,17 @@ from typing import Literal
 from fastdp import validation
 from fastdp.perturbers import Hierarchy
 from fastdp.randomness.key import Key
-from fastdp.smoothers import Recent, Smoother
+from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent, Smoother
 from fastdp.systems.stream_publisher import StreamPublisher
 from fastdp.thresholds import NoisyMax
 
-SMOOTHERS = {"recent": Recent}
+SMOOTHERS: dict[str, type[Smoother]] = {
+    "recent": Recent,
+    "mean": Mean,
+    "median": Median,
+    "moving": MovingAverage,
+    "exponential": Exponential,
+}
 
 
 class ToPS(StreamPublisher):
@@ -33,8 +39,8 @@ class ToPS(StreamPublisher):
         b.
     prune : int or "optimal"
         s: blocks hold b^s values; by default the minimiser of Eq. 7.
-    smoother : "recent" or Smoother
-        What predicts the values within a block.
+    smoother : "recent", "mean", "median", "moving", "exponential" or Smoother
+        What predicts the values within a block; names stand for their default parameters.
     c : float
         Constant of Eq. 6, in units of a value; the paper's 60 fits item counts.
     noise : "laplace" or "exponential"
@@ -62,7 +68,7 @@ class ToPS(StreamPublisher):
         max_range: int = 2**20,
         fan_out: int = 16,
         prune: int | Literal["optimal"] = "optimal",
-        smoother: Literal["recent"] | Smoother = "recent",
+        smoother: str | Smoother = "recent",
         *,
         c: float = 60.0,
         noise: Literal["laplace", "exponential"] = "laplace",

@@ -1,6 +1,7 @@
-"""Sums over ranges of a published stream, from block prefix sums.
+"""Sums over ranges of a published stream: from block prefix sums, or from the fewest nodes of a hierarchy.
 
-n values, blocks of g; ``prefix[j]`` is the sum of the first j whole blocks.
+n values, blocks of g; ``prefix[j]`` is the sum of the first j whole blocks.  A forest of ``tops`` complete trees of
+fan-out b lies in one flat array, the leaf level first.
 """
 
 from __future__ import annotations
@@ -48,3 +49,65 @@ def sum_ranges(
     """Sum of values[start:stop] for each query: out is float64[q], starts and stops int64[q]."""
     for k in range(out.size):
         out[k] = _sum_before(values, prefix, block, stops[k]) - _sum_before(values, prefix, block, starts[k])
+
+
+@kernel
+def sum_nodes(
+    nodes: np.ndarray,
+    leaves: int,
+    fan_out: int,
+    levels: int,
+    tree_values: int,
+    starts: np.ndarray,
+    stops: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Answer each range from the fewest released nodes that tile it.
+
+    Parameters
+    ----------
+    nodes : float64[trees, nodes]
+        Released sums of every node, tree by tree.
+    leaves, fan_out, levels : int
+        Shape of a tree.
+    tree_values : int
+        Values that one tree serves before the next begins, at most ``leaves``.
+    starts, stops : int64[q]
+        Ranges [start, stop).
+    out : float64[q]
+        The answers.
+
+    Notes
+    -----
+    Going up from the leaves, what sticks out of whole parents on either side is taken node by node; the rest is
+    left to the parents.  A tiling with fewer nodes would have to cover those ends with a node that leaves the range.
+    """
+    for k in range(out.size):
+        total = 0.0
+        begin = starts[k]
+        while begin < stops[k]:
+            tree = begin // tree_values
+            end = min(stops[k], (tree + 1) * tree_values)
+            low = begin - tree * tree_values
+            high = end - tree * tree_values
+            start = 0
+            width = leaves
+            for level in range(levels):
+                if level == levels - 1:
+                    for j in range(low, high):
+                        total += nodes[tree, start + j]
+                    break
+                while low < high and low % fan_out != 0:
+                    total += nodes[tree, start + low]
+                    low += 1
+                while low < high and high % fan_out != 0:
+                    high -= 1
+                    total += nodes[tree, start + high]
+                if low >= high:
+                    break
+                low //= fan_out
+                high //= fan_out
+                start += width
+                width //= fan_out
+            begin = end
+        out[k] = total

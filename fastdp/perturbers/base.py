@@ -1,0 +1,99 @@
+"""What every perturber offers, and the public shape it works in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.privacy import Guarantee
+from fastdp.randomness.key import Key
+
+
+@dataclass(frozen=True)
+class HierarchyPlan:
+    """The public shape of a hierarchy, chosen without looking at data.
+
+    Attributes
+    ----------
+    fan_out : int
+        b.
+    height : int
+        h = ceil(log_b max_range): levels before pruning; the single root is not one of them.
+    pruned : int
+        s: the lowest levels that get no noise of their own.
+    levels : int
+        h - s released levels, each with epsilon / levels.
+    block : int
+        g = b^s values under one released leaf.
+    tops : int
+        Nodes on the highest released level.
+    leaves : int
+        Released leaves of one tree, tops * b^(levels - 1).
+    tree_blocks : int
+        Blocks published from one tree before the next begins: max_range values, rounded up to whole blocks.
+    """
+
+    fan_out: int
+    height: int
+    pruned: int
+    levels: int
+    block: int
+    tops: int
+    leaves: int
+    tree_blocks: int
+
+    @property
+    def widths(self) -> list[int]:
+        """Nodes of each released level, the leaves first."""
+        return [self.leaves // self.fan_out**level for level in range(self.levels)]
+
+    @property
+    def nodes(self) -> int:
+        """Noise draws of one tree."""
+        return sum(self.widths)
+
+
+class Perturber(Protocol):
+    """Gives block sums their noise, tree by tree."""
+
+    @property
+    def released_nodes(self) -> bool:
+        """Whether inner nodes are released with noise of their own, so that ranges are answered from them."""
+        ...
+
+    def plan(self, epsilon: float, max_range: int) -> HierarchyPlan:
+        """The shape for this budget and this bound on the length of queries."""
+        ...
+
+    def guarantee(self, plan: HierarchyPlan, epsilon: float) -> Guarantee:
+        """What the endless stream promises."""
+        ...
+
+    def leaf_noise(
+        self, plan: HierarchyPlan, theta_steps: int, epsilon: float, key: Key, tree: int
+    ) -> NDArray[np.int64]:
+        """Noise of the released leaves of one tree, in grid steps: int64[leaves].
+
+        Parameters
+        ----------
+        plan : HierarchyPlan
+            The shape.
+        theta_steps : int
+            Sensitivity of every node, in grid steps.
+        epsilon : float
+            Budget of the whole perturber.
+        key : Key
+            The secret.
+        tree : int
+            Number of the tree in the stream; each has noise of its own.
+        """
+        ...
+
+    def node_noise(
+        self, plan: HierarchyPlan, theta_steps: int, epsilon: float, key: Key, tree: int
+    ) -> NDArray[np.int64]:
+        """Independent noise of every node, before consistency: int64[nodes], the leaf level first."""
+        ...

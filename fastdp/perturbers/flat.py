@@ -1,0 +1,64 @@
+"""Flat: independent noise on every value, the baseline without a hierarchy (ToPS section 3, Appendix F)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.perturbers.base import HierarchyPlan
+from fastdp.privacy import Guarantee
+from fastdp.randomness import sampler
+from fastdp.randomness.key import Key
+from fastdp.randomness.words import Purpose, StreamId
+
+#: Noise is drawn for so many values at a time.
+BATCH = 2**16
+
+
+@dataclass(frozen=True)
+class Flat:
+    """Exact discrete Laplace noise of scale theta / epsilon on each value.
+
+    Notes
+    -----
+    Privacy: pure epsilon, each value is published once.  The error of a range grows with the root of its length.
+    """
+
+    @property
+    def released_nodes(self) -> bool:
+        """There is one level only."""
+        return False
+
+    def plan(self, epsilon: float, max_range: int) -> HierarchyPlan:
+        """One level, one value a block, noise in batches."""
+        del epsilon, max_range
+        return HierarchyPlan(
+            fan_out=2, height=1, pruned=0, levels=1, block=1, tops=BATCH, leaves=BATCH, tree_blocks=BATCH
+        )
+
+    def guarantee(self, plan: HierarchyPlan, epsilon: float) -> Guarantee:
+        """Pure epsilon: values are disjoint."""
+        del plan
+        return Guarantee(
+            epsilon=epsilon,
+            arithmetic="exact",
+            derivation=("each value gets discrete Laplace noise of scale theta / epsilon once: epsilon",),
+        )
+
+    def leaf_noise(
+        self, plan: HierarchyPlan, theta_steps: int, epsilon: float, key: Key, tree: int
+    ) -> NDArray[np.int64]:
+        """Noise of one batch of values."""
+        return self.node_noise(plan, theta_steps, epsilon, key, tree)
+
+    def node_noise(
+        self, plan: HierarchyPlan, theta_steps: int, epsilon: float, key: Key, tree: int
+    ) -> NDArray[np.int64]:
+        """The same: leaves are all the nodes there are."""
+        noise: NDArray[np.int64] = np.empty(plan.leaves, np.int64)
+        law = sampler.discrete_laplace_law(Fraction(theta_steps) / Fraction(epsilon))
+        sampler.fill(noise, law, key, StreamId(Purpose.TREE, 1, tree))
+        return noise
