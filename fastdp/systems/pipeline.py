@@ -15,7 +15,7 @@ from fastdp.perturbers import HierarchyPlan, Perturber
 from fastdp.randomness.key import Key
 from fastdp.released import ReleasedNodes
 from fastdp.smoothers import Smoother, SmootherState
-from fastdp_kernels import online_pass
+from fastdp_kernels import online_pass, ranges
 
 Floats = NDArray[np.float64]
 #: The number of a tree and the noise of its leaves; a cache, since the key determines it.
@@ -174,7 +174,8 @@ class Pipeline:
             start = 0
             for level, width in enumerate(plan.widths):
                 if level:
-                    sums = sums.reshape(-1, plan.fan_out).sum(axis=1)
+                    below, sums = sums, np.empty(width, np.int64)
+                    ranges.sum_children(below, plan.fan_out, sums)
                     complete //= plan.fan_out
                 out = released[tree, start : start + width]
                 online_pass.add_noise(sums, nodes[start : start + width], self.grid.resolution, out)
