@@ -11,16 +11,29 @@ from typing import TYPE_CHECKING, Any
 from fastdp._version import __version__
 
 if TYPE_CHECKING:
-    from fastdp import datasets, errors, metrics, perturbers, plots, randomness, smoothers, thresholds, workloads
+    from fastdp import (
+        analysis,
+        datasets,
+        errors,
+        metrics,
+        perturbers,
+        plots,
+        randomness,
+        smoothers,
+        thresholds,
+        workloads,
+    )
     from fastdp.privacy import Guarantee
     from fastdp.randomness.key import Key
     from fastdp.released import Release
     from fastdp.systems.base import Base
     from fastdp.systems.one_call import release
+    from fastdp.systems.pak import PAK
     from fastdp.systems.stream_publisher import StreamPublisher
     from fastdp.systems.tops import ToPS
 
 _HOMES = {
+    "PAK": "fastdp.systems.pak",
     "Base": "fastdp.systems.base",
     "Guarantee": "fastdp.privacy",
     "Key": "fastdp.randomness.key",
@@ -30,6 +43,7 @@ _HOMES = {
     "release": "fastdp.systems.one_call",
 }
 _MODULES = (
+    "analysis",
     "datasets",
     "errors",
     "metrics",
@@ -42,6 +56,7 @@ _MODULES = (
 )
 
 __all__ = [
+    "PAK",
     "Base",
     "Guarantee",
     "Key",
@@ -49,6 +64,7 @@ __all__ = [
     "StreamPublisher",
     "ToPS",
     "__version__",
+    "analysis",
     "datasets",
     "errors",
     "metrics",

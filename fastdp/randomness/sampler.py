@@ -79,7 +79,7 @@ def geometric_law(scale: Fraction | int) -> Law:
     return _law(Fraction(scale), True)
 
 
-def fill(out: NDArray[np.int64], law: Law, key: Key, stream: StreamId) -> None:
+def fill(out: NDArray[np.int64], law: Law, key: Key, stream: StreamId, start: int = 0) -> None:
     """Overwrite ``out`` with independent draws; draw i is a function of (key, stream, i) alone.
 
     Parameters
@@ -92,14 +92,16 @@ def fill(out: NDArray[np.int64], law: Law, key: Key, stream: StreamId) -> None:
         The secret.
     stream : StreamId
         Which stream of words; its refinement must be 0.
+    start : int
+        Position in the stream of the first draw.
     """
     size = min(CHUNK, out.size)
     words: NDArray[np.uint64] = np.empty(size, np.uint64)
     positions: NDArray[np.int64] = np.empty(size, np.int64)
     sign_bit = np.uint64(0 if law.one_sided else 1)
-    source = WordStream(key, stream)
+    source = WordStream(key, stream, start)
     two_words = law.scale > ONE_WORD_SCALE
-    second = WordStream(key, stream._replace(refinement=1)) if two_words else None
+    second = WordStream(key, stream._replace(refinement=1), start) if two_words else None
     further: NDArray[np.uint64] = np.empty(size, np.uint64) if two_words else _NO_WORDS
     for begin in range(0, out.size, CHUNK):
         part = out[begin : begin + CHUNK]
@@ -119,7 +121,7 @@ def fill(out: NDArray[np.int64], law: Law, key: Key, stream: StreamId) -> None:
             words, further, *law.scale_pair, *law.offset_pair, sign_bit, positions, waiting, part
         )
         for i in positions[:waiting].tolist():
-            part[i] = _settle(int(words[i]), law, key, stream, begin + i)
+            part[i] = _settle(int(words[i]), law, key, stream, start + begin + i)
 
 
 def _settle(word: int, law: Law, key: Key, stream: StreamId, position: int) -> int:

@@ -28,6 +28,8 @@ class Purpose(IntEnum):
 
     THRESHOLD = 1
     TREE = 2
+    COUNTER = 3
+    LAG = 4
     DRAWS = 255
 
 

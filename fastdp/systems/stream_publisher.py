@@ -6,9 +6,6 @@ Source: ToPS section 3.2 (the framework) and Algorithm 1 in the reading of ``doc
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NoReturn, Self
 
@@ -24,6 +21,7 @@ from fastdp.released import Release, ReleasedNodes
 from fastdp.smoothers import Smoother
 from fastdp.statefile import StateFile
 from fastdp.systems import persistence
+from fastdp.systems.alone import Alone
 from fastdp.systems.composition import Composition
 from fastdp.systems.pipeline import Pipeline, Progress, TreeNoise
 from fastdp.thresholds import Chooser, Threshold
@@ -31,7 +29,7 @@ from fastdp.thresholds import Chooser, Threshold
 Floats = NDArray[np.float64]
 
 
-class StreamPublisher:
+class StreamPublisher(Alone):
     """Publishes a stream of values online under event-level differential privacy.
 
     Parameters
@@ -89,6 +87,7 @@ class StreamPublisher:
 
     def _begin(self, composition: Composition, key: Key) -> None:
         """Take the starting position; loading a state file begins here too."""
+        Alone.__init__(self)
         self._composition = composition
         self._key = key
         self._pipeline = Pipeline(
@@ -98,8 +97,6 @@ class StreamPublisher:
         self._progress = Progress()
         self._noise: TreeNoise | None = None
         self._copies = 0
-        self._lock = threading.Lock()
-        self._process = os.getpid()
         self._files = persistence.StateFiles()
         self._replay: persistence.Replay | None = None
         if self.holdout == 0:
@@ -241,24 +238,6 @@ class StreamPublisher:
         before = self._files.position_at(self.n_seen) or persistence.position(self._progress, self._chooser)
         chunk = persistence.Replay.of(values, self._key)
         self._files.write(kept, self._content(kept=True, now=now, before=before, chunk=chunk))
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """One call at a time, in the process that owns the publisher.
-
-        Two threads, or a process and its fork, would give the same noise to different values.
-        """
-        if os.getpid() != self._process:
-            raise StateError(
-                f"a {type(self).__name__} used in a forked process: expected a publisher made in the process that "
-                "uses it (a fork would repeat its noise on other values)"
-            )
-        if not self._lock.acquire(blocking=False):
-            raise StateError(f"a {type(self).__name__} used by two threads at once: expected one call at a time")
-        try:
-            yield
-        finally:
-            self._lock.release()
 
     def release(self, values: Any) -> Release:
         """Publish a whole array at once (a fresh publisher only).

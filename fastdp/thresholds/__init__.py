@@ -3,5 +3,15 @@
 from fastdp.thresholds.base import Chooser, Threshold, ThresholdTask
 from fastdp.thresholds.fixed import Fixed
 from fastdp.thresholds.noisy_max import NoisyMax
+from fastdp.thresholds.quantile import PAKQuantile, SmoothQuantile, TruePercentile
 
-__all__ = ["Chooser", "Fixed", "NoisyMax", "Threshold", "ThresholdTask"]
+__all__ = [
+    "Chooser",
+    "Fixed",
+    "NoisyMax",
+    "PAKQuantile",
+    "SmoothQuantile",
+    "Threshold",
+    "ThresholdTask",
+    "TruePercentile",
+]

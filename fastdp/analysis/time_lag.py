@@ -1,0 +1,120 @@
+"""How many values to hold out for the threshold: the two criteria for m.
+
+Source: PAK section VI-B, Eq. 17 to 19 with the correction of :func:`spacing_smooth_sensitivity`.
+"""
+
+from __future__ import annotations
+
+import math
+
+from fastdp import validation
+from fastdp.analysis import _checks
+from fastdp.analysis.pak_bounds import LONGEST, underestimate_probability
+from fastdp.analysis.pak_noise import Noise, inverse_kappa, noise_quantile, noise_scale, smoothing
+from fastdp.errors import ParameterError
+
+
+def quantile_criterion(beta: float, p_max: float = 0.005, lambda_: float = 0.5) -> int:
+    """The first criterion: from which m on g(lambda, p_max, m) < beta.
+
+    Parameters
+    ----------
+    beta : float
+        Probability that the error bound fails, in (0, 1).
+    p_max : float
+        Share of values above the quantile, in (0, 1).
+    lambda_ : float
+        In (0, 1).
+
+    Returns
+    -------
+    int
+        The smallest m such that g < beta for it and every larger one; g has small steps up whenever
+        lambda p m reaches a whole number, so single smaller m may do.
+
+    Raises
+    ------
+    ParameterError
+        For a parameter outside its range, or an m above 2^62.
+    """
+    tail, share, factor = (
+        _checks.share("beta", beta),
+        _checks.share("p_max", p_max),
+        _checks.share("lambda_", lambda_),
+    )
+
+    def reaching(count: int) -> int:
+        """The smallest m whose sum in Eq. 5 ends at ``count``: where g is largest for that count."""
+        return max(1, math.ceil(count / (factor * share) * (1.0 - 1e-14)))
+
+    def works(count: int) -> bool:
+        return underestimate_probability(factor, share, reaching(count)) < tail
+
+    high = 1
+    while not works(high):
+        high *= 2
+        if reaching(high) > LONGEST:
+            raise ParameterError(f"beta = {beta!r}, p_max = {p_max!r}, lambda_ = {lambda_!r}: m would exceed 2^62")
+    low = high // 2  # the peaks of g fall with the count: those from high on all work, low does not
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if works(middle) else (middle, high)
+    # Below reaching(high) the sum of Eq. 5 ends at high - 1, and g falls with m.
+    first, last = reaching(high - 1) if high > 1 else 1, reaching(high)
+    while first < last:
+        middle = (first + last) // 2
+        good = underestimate_probability(factor, share, middle) < tail
+        first, last = (first, middle) if good else (middle + 1, last)
+    return last
+
+
+def sensitivity_criterion(
+    epsilon: float,
+    delta: float,
+    beta: float,
+    p_max: float = 0.005,
+    noise: Noise = "laplace",
+    *,
+    as_printed: bool = False,
+    share_of_bound: float = 0.1,
+) -> int:
+    """The second criterion: the m from which the threshold's noise is a tenth of B (Eq. 17 solved for m).
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Budget of the threshold: above 0, and in (0, 1).
+    beta : float
+        In (0, 1/2): the noise is measured at its quantile 1 - beta.
+    p_max : float
+        Share of values above the quantile, in (0, 1).
+    noise : {"laplace", "gaussian"}
+        The noise added to the quantile.
+    as_printed : bool
+        The paper's mixture: G^-1 of ``noise`` with the Gaussian's a, whatever the noise.
+    share_of_bound : float
+        Of B, in (0, 1]; the paper takes 1/10.
+
+    Returns
+    -------
+    int
+        kappa G^-1(1 - beta) / (share_of_bound e a b p_max ln(1 / p_max)), rounded up.
+
+    Raises
+    ------
+    ParameterError
+        For a parameter outside its range, and where Eq. 11 gives no kappa.
+    """
+    part = validation.real("share_of_bound", share_of_bound)
+    if not 0.0 < part <= 1.0:
+        raise ParameterError(f"share_of_bound = {share_of_bound!r}: expected a number above 0 and at most 1")
+    tail, smooth = _checks.share("p_max", p_max), smoothing(epsilon, delta)
+    offset = noise_quantile(_checks.share("beta", beta, 0.5), noise)
+    scale = noise_scale(epsilon, delta, "gaussian" if as_printed else noise)
+    inverse = inverse_kappa(scale, smooth, offset)
+    if inverse <= 0.0:
+        raise ParameterError(
+            f"epsilon = {epsilon!r}, delta = {delta!r}, beta = {beta!r}: 1 / kappa = {inverse:.4g} (Eq. 11), "
+            "expected a number above 0"
+        )
+    return math.ceil(offset / (inverse * part * math.e * scale * smooth * -tail * math.log(tail)))

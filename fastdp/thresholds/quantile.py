@@ -1,0 +1,287 @@
+"""S-P and S-PAK: a quantile of the hold-out, released with noise scaled to its smooth sensitivity.
+
+Source: PAK (NDSS 2019) section IV-C, Eq. 11 and 12; ToPS Appendix B.  Section 5.4 of ToPS compares both.
+
+Rank: of the m sorted values the quantile is the one of rank P = ceil(p m), clipped to [1, m], p taken as the
+decimal number that was written.  ToPS Appendix B only says "the rank"; PAK's sample definition (section IV) counts
+values strictly below, which is not a rank where values tie, while the formula for the smooth sensitivity is
+one for ranks.
+
+Privacy is stated for real arithmetic: quantile and sensitivity are exact integers on the grid and one rounding,
+but the scale of the noise depends on the data and the noise is a double.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp import validation
+from fastdp.errors import ParameterError
+from fastdp.privacy import Guarantee
+from fastdp.randomness.key import Key
+from fastdp.thresholds.base import ThresholdTask
+from fastdp.thresholds.smooth_noise import SmoothNoise, calibrate, decay_table
+from fastdp.thresholds.sorted_holdout import QuantileChooser, rank_of
+from fastdp_kernels import smooth_sensitivity
+
+#: Outside, the Cauchy-type inverse CDF leaves the range of doubles, or is flat over [-1, 1] to no purpose.
+LEAST_GAMMA, MOST_GAMMA = 1.125, 64.0
+#: The stretch of the noise needs ln(1/delta) >= 1 (``smooth_noise``).
+MOST_DELTA = 0.25
+
+
+@dataclass(frozen=True)
+class SmoothQuantile:
+    """S-P: theta = quantile + SS/a Z (ToPS Appendix B; PAK section IV-C, "Warm").
+
+    Parameters
+    ----------
+    p : float
+        Which quantile, a fraction in (0, 1); the paper's .995.
+    delta : float, optional
+        Probability that the privacy loss exceeds epsilon, in (0, 1/4]; by default 1 / n^2 with n = holdout +
+        max_range.  With Cauchy-type noise there is none: expected None or 0.
+    noise : "laplace", "gaussian" or "cauchy"
+        The law of Z; "cauchy" is pure epsilon, with heavy tails.
+    gamma : float
+        Cauchy-type noise only: density proportional to 1 / (1 + abs(z)^gamma), gamma from 1.125 to 64.
+    clip : bool
+        True: theta is clipped to [resolution, bound], public post-processing.  False: only below, which reproduces
+        published distributions of theta.
+
+    Notes
+    -----
+    Memory: the hold-out itself, m int64; sorted once, when theta is chosen.
+    Half of all draws lie below the quantile: see :class:`PAKQuantile`.
+    """
+
+    p: float = 0.995
+    delta: float | None = None
+    noise: Literal["laplace", "gaussian", "cauchy"] = "laplace"
+    gamma: float = 2.0
+    clip: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        object.__setattr__(self, "p", _fraction("p", self.p))
+        validation.choice("noise", self.noise, ("laplace", "gaussian", "cauchy"))
+        object.__setattr__(self, "gamma", validation.real("gamma", self.gamma))
+        if not LEAST_GAMMA <= self.gamma <= MOST_GAMMA:
+            raise ParameterError(f"gamma = {self.gamma!r}: expected a number from {LEAST_GAMMA} to {MOST_GAMMA}")
+        if self.noise == "cauchy":
+            if self.delta is not None and validation.real("delta", self.delta) != 0.0:
+                raise ParameterError(
+                    f"delta = {self.delta!r}: expected None or 0, because noise = 'cauchy' has no delta"
+                )
+        else:
+            object.__setattr__(self, "delta", _checked_delta(self.delta))
+        object.__setattr__(self, "clip", _checked_flag("clip", self.clip))
+
+    @property
+    def uses_holdout(self) -> bool:
+        """Yes."""
+        return True
+
+    def law(self, task: ThresholdTask) -> SmoothNoise:
+        """The noise with its constants a and b."""
+        return calibrate(self.noise, task.epsilon, _delta_of(self.delta, task), self.gamma)
+
+    def start(self, task: ThresholdTask) -> QuantileChooser:
+        """An empty collection."""
+        law = self.law(task)
+
+        def release(values: NDArray[np.int64], bound: int, key: Key) -> float:
+            rank, decay = rank_of(self.p, values.size), decay_table(law.b, values.size)
+            width = smooth_sensitivity.divide_pairs(values, bound, rank, decay) / law.a
+            return float(values[rank - 1]) + width * law.draw(key)
+
+        return QuantileChooser(task, release, self.clip)
+
+    def guarantee(self, task: ThresholdTask) -> Guarantee:
+        """(epsilon, delta) on the hold-out, for real arithmetic; delta = 0 with Cauchy-type noise."""
+        law = self.law(task)
+        delta = 0.0 if self.noise == "cauchy" else _delta_of(self.delta, task)
+        return Guarantee(
+            epsilon=task.epsilon,
+            delta=delta,
+            arithmetic="real",
+            derivation=(_says(self.p, task, law, delta, "smooth sensitivity"),),
+        )
+
+
+@dataclass(frozen=True)
+class PAKQuantile:
+    """S-PAK: theta = quantile + kappa SS/a (Z + G^-1(1 - beta)), seldom below the quantile (PAK Eq. 12).
+
+    G is the CDF of Z; kappa = (1 - (e^b - 1) G^-1(1 - beta)/a)^-1 (PAK Eq. 11) hides that the offset depends on the
+    data: kappa SS is a smooth upper bound of the sensitivity of quantile + offset.
+
+    Parameters
+    ----------
+    p : float
+        Which quantile, a fraction in (0, 1).  PAK's .99575 aims at the .995 quantile of the distribution, with
+        lambda = .85; its published code in fact ran .995.
+    beta : float
+        Probability that theta is below the quantile, in (0, 1/2).
+    delta, noise, clip
+        As for :class:`SmoothQuantile`; no Cauchy-type noise, whose kappa would be negative.
+
+    Notes
+    -----
+    Memory: the hold-out itself, m int64; sorted once, when theta is chosen.
+    """
+
+    p: float = 0.99575
+    beta: float = 0.3 * 0.02
+    delta: float | None = None
+    noise: Literal["laplace", "gaussian"] = "laplace"
+    clip: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        object.__setattr__(self, "p", _fraction("p", self.p))
+        beta = validation.positive("beta", self.beta)
+        if beta >= 0.5:
+            raise ParameterError(f"beta = {self.beta!r}: expected a number above 0 and below 1/2")
+        object.__setattr__(self, "beta", beta)
+        validation.choice("noise", self.noise, ("laplace", "gaussian"))
+        object.__setattr__(self, "delta", _checked_delta(self.delta))
+        object.__setattr__(self, "clip", _checked_flag("clip", self.clip))
+
+    @property
+    def uses_holdout(self) -> bool:
+        """Yes."""
+        return True
+
+    def law(self, task: ThresholdTask) -> SmoothNoise:
+        """The noise with its constants a and b."""
+        return calibrate(self.noise, task.epsilon, _delta_of(self.delta, task), 2.0)
+
+    def kappa(self, task: ThresholdTask) -> float:
+        """The factor of PAK Eq. 11.
+
+        Raises
+        ------
+        ParameterError
+            If it is not positive: the offset cannot be hidden.
+        """
+        law = self.law(task)
+        # Cut off where e^b ends: the rest is 0 or below all the same.
+        rest = 1.0 - math.expm1(min(law.b, 700.0)) * law.upper(self.beta) / law.a
+        if rest <= 0.0:
+            raise ParameterError(
+                f"beta = {self.beta!r}: kappa = 1 / {rest:.3g} is not positive; expected a larger beta, or a smaller "
+                f"epsilon or delta (epsilon = {task.epsilon!r}, delta = {_delta_of(self.delta, task):.3g})"
+            )
+        return 1.0 / rest
+
+    def start(self, task: ThresholdTask) -> QuantileChooser:
+        """An empty collection; refuses a kappa that is not positive."""
+        law, kappa = self.law(task), self.kappa(task)
+        offset = law.upper(self.beta)
+
+        def release(values: NDArray[np.int64], bound: int, key: Key) -> float:
+            rank, decay = rank_of(self.p, values.size), decay_table(law.b, values.size)
+            width = kappa * smooth_sensitivity.divide_pairs(values, bound, rank, decay) / law.a
+            return float(values[rank - 1]) + width * (law.draw(key) + offset)
+
+        return QuantileChooser(task, release, self.clip)
+
+    def guarantee(self, task: ThresholdTask) -> Guarantee:
+        """(epsilon, delta) on the hold-out, for real arithmetic."""
+        law, delta = self.law(task), _delta_of(self.delta, task)
+        scaled = f"{self.kappa(task):.6g} times smooth sensitivity, which hides the offset (PAK Eq. 11),"
+        return Guarantee(
+            epsilon=task.epsilon,
+            delta=delta,
+            arithmetic="real",
+            derivation=(_says(self.p, task, law, delta, scaled),),
+        )
+
+
+@dataclass(frozen=True)
+class TruePercentile:
+    """The quantile itself, NOT PRIVATE: for comparisons on public data only (ToPS section 5.4, Figure 6).
+
+    Parameters
+    ----------
+    p : float
+        Which quantile, a fraction in (0, 1); the paper's are .85, .90, .95, .995 and .999.
+
+    Notes
+    -----
+    Its guarantee has epsilon = inf, and so has that of any publisher that uses it.  Theta is clipped to
+    [resolution, bound].  Memory: the hold-out itself, m int64.
+    """
+
+    p: float
+
+    def __post_init__(self) -> None:
+        """Check the parameter."""
+        object.__setattr__(self, "p", _fraction("p", self.p))
+
+    @property
+    def uses_holdout(self) -> bool:
+        """Yes."""
+        return True
+
+    def start(self, task: ThresholdTask) -> QuantileChooser:
+        """An empty collection."""
+
+        def release(values: NDArray[np.int64], bound: int, key: Key) -> float:
+            del bound, key
+            return float(values[rank_of(self.p, values.size) - 1])
+
+        return QuantileChooser(task, release, clip=True)
+
+    def guarantee(self, task: ThresholdTask) -> Guarantee:
+        """None whatever: epsilon = inf."""
+        return Guarantee(
+            epsilon=math.inf,
+            arithmetic="exact",
+            derivation=(
+                f"NOT PRIVATE: the true {self.p:g} quantile of {task.holdout} held-out values without noise: "
+                "epsilon = inf",
+            ),
+        )
+
+
+def _says(p: float, task: ThresholdTask, law: SmoothNoise, delta: float, scaled: str) -> str:
+    """The line of derivation that all rules share."""
+    loss = f"epsilon, delta = {delta:.6g}" if delta else "pure epsilon"
+    return (
+        f"{p:g} quantile of {task.holdout} held-out values, {law.name} noise of {scaled} / a, a = {law.a:.6g}, "
+        f"b = {law.b:.6g} (stretch by e^b and shift by a take epsilon / 2 each): {loss}, for real arithmetic"
+    )
+
+
+def _delta_of(delta: float | None, task: ThresholdTask) -> float:
+    """1 / n^2 by default, n the hold-out and the longest query (ToPS Appendix B)."""
+    return 1.0 / float(task.holdout + task.max_range) ** 2 if delta is None else delta
+
+
+def _fraction(name: str, value: object) -> float:
+    number = validation.real(name, value)
+    if not 0.0 < number < 1.0:
+        raise ParameterError(f"{name} = {validation.shown(value)}: expected a fraction above 0 and below 1")
+    return number
+
+
+def _checked_delta(delta: object) -> float | None:
+    if delta is None:
+        return None
+    number = validation.positive("delta", delta)
+    if number > MOST_DELTA:
+        raise ParameterError(f"delta = {validation.shown(delta)}: expected a number above 0 and at most {MOST_DELTA}")
+    return number
+
+
+def _checked_flag(name: str, value: object) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise ParameterError(f"{name} = {validation.shown(value)}: expected True or False")
+    return bool(value)

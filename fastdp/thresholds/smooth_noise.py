@@ -1,0 +1,115 @@
+"""Noise scaled to smooth sensitivity: how wide, how smooth, how drawn, and why that is private.
+
+Source: ToPS Appendix A and PAK section IV-C (Laplace constants); Nissim, Raskhodnikova and Smith 2007, section 2
+(the framework: tolerate a shift by a and a stretch by e^b).
+
+A release is f(x) + S(x)/a Z.  For neighbours x, y: |f(x) - f(y)| <= S(y) and e^-b <= S(x)/S(y) <= e^b.  Stretch
+first: the densities h of Z and of e^s Z, |s| <= b, differ by a factor above e^(eps/2) only on a set of
+probability delta_1; then shift by at most a at the scale of y: factor above e^(eps/2) with delta_2.  In all
+(eps, delta_1 + e^(eps/2) delta_2).
+
+laplace (a = eps/2, b = eps/(2 L), L = ln(1/delta), as printed)
+    The shift is pure.  So is the stretch for s < 0, where ln(h(z) / (e^s h(e^s z))) = |z|(e^s - 1) - s <= b <= eps/2.
+    For s = b it exceeds eps/2 beyond |z| = q = (eps/2 + b)/(e^b - 1), and delta_1 = e^-q (1 - e^-b).  That is at
+    most delta for eps up to about 4 and more; where it is not, b = ln(1 + eps/(2 L)) is taken, for which q >= L.
+gaussian (l = ln(2/delta) + eps/2; b = ln(1 + eps/(2 l))/2; a = sqrt(2 l + eps) - sqrt(2 l))
+    Not as printed.  The papers' a = eps/sqrt(L), b = eps/(2 L) do not give delta: at eps = .05 and delta = 8e-13
+    neighbours that far apart have delta = 1.8e-7 (exact integral; ``tests/facade/test_quantile_thresholds.py``).
+    Here, for s = b, the stretch exceeds eps/2 where z^2 > (eps + 2 b) 2 l/eps >= 2 l, the shift where
+    z > eps/(2 a) - a/2 = sqrt(2 l); both have probability at most e^-l = delta/2 e^(-eps/2).  For s < 0 the
+    stretch is pure.  The noise is 2.9 times the printed one.
+cauchy (density proportional to 1/(1 + |z|^gamma); a = b = eps/(2 (gamma + 1)); delta = 0)
+    The logarithm of the density has slope at most gamma, and stretching changes it by at most max(1, gamma - 1) b.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.randomness.key import Key
+from fastdp.randomness.words import Purpose, StreamId, word_at
+
+#: Entries of a decay table below this count as 0 (``fastdp_kernels.smooth_sensitivity``).
+LEAST_DECAY = 2.0**-900
+
+
+def decay_table(b: float, holdout: int) -> NDArray[np.float64]:
+    """e^(-b k) for k = 0 .. holdout + 1, never increasing, as the smooth-sensitivity kernels require."""
+    # NumPy does not promise a monotone exp.
+    table: NDArray[np.float64] = np.minimum.accumulate(np.exp(-b * np.arange(holdout + 2)))
+    table[table < LEAST_DECAY] = 0.0
+    return table
+
+
+@dataclass(frozen=True)
+class SmoothNoise:
+    """A symmetric law Z with the constants that make f + S/a Z private; use :func:`calibrate`.
+
+    Attributes
+    ----------
+    name : str
+        "laplace", "gaussian" or "cauchy".
+    a : float
+        Tolerated shift, in units of Z's scale: noise is S/a Z.
+    b : float
+        Smoothing: the smooth sensitivity S changes by at most e^b between neighbours.
+    gamma : float
+        Exponent of the Cauchy-type density.
+    """
+
+    name: str
+    a: float
+    b: float
+    gamma: float
+
+    def magnitude(self, tail: float) -> float:
+        """The z >= 0 with P[|Z| >= z] = tail, 0 < tail < 1."""
+        if self.name == "laplace":
+            return -math.log(tail)
+        # scipy takes longer to load than fastdp, and no other threshold needs it.
+        from scipy import special
+
+        if self.name == "gaussian":
+            return float(-special.ndtri(0.5 * tail))
+        # y = |Z|^gamma / (1 + |Z|^gamma) follows Beta(1/gamma, 1 - 1/gamma); both y and 1 - y without cancellation.
+        low, high = 1.0 / self.gamma, 1.0 - 1.0 / self.gamma
+        y = float(special.betainccinv(low, high, tail))
+        rest = float(special.betaincinv(high, low, tail))
+        return math.exp((math.log(y) - math.log(rest)) / self.gamma) if y > 0.0 else 0.0
+
+    def upper(self, beta: float) -> float:
+        """G^-1(1 - beta): exceeded with probability beta, 0 < beta < 1/2."""
+        return self.magnitude(2.0 * beta)
+
+    def draw(self, key: Key) -> float:
+        """Z from one word: the lowest bit is the sign, the leading 53 the tail probability, by inverse CDF."""
+        word = word_at(key, StreamId(Purpose.THRESHOLD), 0)
+        magnitude = self.magnitude(((word >> 11) + 0.5) * 2.0**-53)
+        return -magnitude if word & 1 else magnitude
+
+
+def calibrate(name: str, epsilon: float, delta: float, gamma: float) -> SmoothNoise:
+    """The constants of the module's derivations; delta in (0, 1/4], of no effect for "cauchy"."""
+    if name == "cauchy":
+        width = epsilon / (2.0 * (gamma + 1.0))
+        return SmoothNoise(name, width, width, gamma)
+    if name == "gaussian":
+        l_half = math.log(2.0 / delta) + 0.5 * epsilon
+        # sqrt(2 l + eps) - sqrt(2 l) without cancellation.
+        a = epsilon / (math.sqrt(2.0 * l_half + epsilon) + math.sqrt(2.0 * l_half))
+        return SmoothNoise(name, a, 0.5 * math.log1p(epsilon / (2.0 * l_half)), gamma)
+    b = epsilon / (2.0 * math.log(1.0 / delta))
+    if laplace_stretch_delta(epsilon, b) > delta:
+        b = math.log1p(b)
+    return SmoothNoise(name, 0.5 * epsilon, b, gamma)
+
+
+def laplace_stretch_delta(epsilon: float, b: float) -> float:
+    """delta_1 of stretching Laplace noise by e^b beyond eps/2: e^-q (1 - e^-b), q = (eps/2 + b)/(e^b - 1)."""
+    if b > 700.0:
+        return 1.0
+    return math.exp(-(0.5 * epsilon + b) / math.expm1(b)) * -math.expm1(-b)

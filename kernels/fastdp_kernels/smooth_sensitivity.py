@@ -1,0 +1,191 @@
+"""Smooth sensitivity of a quantile: the quadratic scan of the papers, and an exact divide and conquer.
+
+Source: ToPS Appendix B (first formula); PAK section IV-C; Nissim, Raskhodnikova and Smith 2007, section 3.1.
+
+Letters: m sorted values, extended to W(i) = 0 for ranks i < 1, the value of rank i, and W(i) = bound for i > m;
+P the rank of the quantile; k changed values, of which u lie left and v right of P, u + v = k; i < j the ranks
+that a change moves between, so j = P + t and i = P + t - k - 1 in the paper's letters.
+
+What is computed
+    SS = max of (W(j) - W(i)) e^(-b k) over i <= P <= j, i < j, k = j - i - 1, with v = min(t, k) = j - P (or
+    j - P - 1 for i = P, where all k changes lie right) and u = k - v.  Both kernels, and the oracle, evaluate
+
+        ((W(j) - W(i)) * decay[v]) * decay[u],      decay[k] = e^(-b k),
+
+    in float64.  The weight is a product of two entries instead of one entry decay[u + v] because only so is
+    "the best j moves right with i" a theorem about the numbers of the machine: a table rounded entry by entry
+    is not log-concave, and for small b (where 10^9 pairs may agree within an ulp) no fast algorithm
+    could then promise the scan's last bit.
+
+Requirements (the facade's ``decay_table`` meets them): decay[0] = 1; entries never increase; entries below 2^-900
+are 0; decay[u] decay[v] is at most decay[u + v] (1 + 2^-40) where the latter is not 0.  0 <= values <= bound <=
+2^52, so that differences are exact in float64.
+
+Floor: a result below LEAST = 2^-800 steps counts as LEAST.  The larger of a smooth upper bound and a constant is a
+smooth upper bound, so privacy does not suffer, and no product that matters underflows.
+
+Why divide and conquer gives the scan's last bit
+    1. Rounding is monotone (x <= y implies fl(x) <= fl(y)).  So for a row i the largest value of the formula
+       is that of any j with the largest *exact* product (W(j) - W(i)) decay[j - P].
+    2. For i < i' < P and j < j', with R = decay: R(j') (W(j') - x) - R(j) (W(j) - x) = const + (R(j) - R(j')) x never
+       falls as x grows, because R(j) >= R(j').  So j' at least as good as j in row i is so in row i' (W(i') >= W(i)),
+       and j' better than j in row i' is so in row i.  Hence if j* is *any* exact argument of the maximum of a row,
+       every row below it (larger i) has one at j >= j*, every row above it one at j <= j*: ties included.
+    3. Products are compared exactly: rounded product first, its exact error (Dekker 1971) if those tie.
+    4. Row P (u = 0, v = j - P - 1, another table offset) is walked on its own.
+    5. What is left out cannot win, by 1.: of equal W(i) all but the largest i < P and of equal W(j) all but the
+       smallest j (the others have smaller weights), the positions i < 0 and j > m + 1 for the same reason, and
+       blocks [i, i'] x [j, j'] in which the formula at its largest entries, ((W(j') - W(i)) R(j)) decay[P - 1 - i'],
+       does not exceed a value already found.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastdp_kernels._jit import inline, kernel
+from fastdp_kernels.double_double import two_product
+
+LEAST = 2.0**-800
+#: Bounds the product of two entries of the table by the entry of their sum.
+SLACK = 1.0 + 2.0**-40
+#: Blocks that wait are at most one for each halving of the rows.
+DEEPEST = 64
+
+
+@inline
+def _at(values: np.ndarray, bound: int, rank: int) -> float:
+    """W(rank), as a float64 that is exact."""
+    if rank < 1:
+        return 0.0
+    if rank > values.size:
+        return np.float64(bound)
+    return np.float64(values[rank - 1])
+
+
+@kernel
+def scan_pairs(values: np.ndarray, bound: int, rank: int, decay: np.ndarray) -> float:
+    """Smooth sensitivity by the double loop of ToPS Appendix B: O(m^2), with the early stop.
+
+    Parameters
+    ----------
+    values : int64[m]
+        Sorted, in grid steps, in [0, bound].
+    bound : int
+        B in grid steps, at most 2^52.
+    rank : int
+        P, from 1 to m.
+    decay : float64[m + 2]
+        e^(-b k), as required by the module.
+
+    Returns
+    -------
+    float
+        In grid steps, at least LEAST.
+    """
+    best = LEAST
+    for k in range(values.size + 2):
+        # No later pair can exceed this: entries never increase and differences are at most the bound.
+        if np.float64(bound) * decay[k] * SLACK <= best:
+            break
+        for t in range(k + 2):
+            v = min(t, k)
+            difference = _at(values, bound, rank + t) - _at(values, bound, rank + t - k - 1)
+            best = max(best, difference * decay[v] * decay[k - v])
+    return best
+
+
+@inline
+def _best_column(x: float, tops: np.ndarray, weights: np.ndarray, first: int, last: int) -> int:
+    """The exact argument of the maximum of (tops[j] - x) * weights[j] over first <= j <= last."""
+    arg = first
+    top = (tops[first] - x) * weights[first]
+    for j in range(first + 1, last + 1):
+        product = (tops[j] - x) * weights[j]
+        if product >= top and (
+            product > top or two_product(tops[j] - x, weights[j])[1] > two_product(tops[arg] - x, weights[arg])[1]
+        ):
+            arg, top = j, product
+    return arg
+
+
+@kernel
+def divide_pairs(values: np.ndarray, bound: int, rank: int, decay: np.ndarray) -> float:
+    """Smooth sensitivity by divide and conquer: O(m log m), bit for bit :func:`scan_pairs`.
+
+    Parameters and result as :func:`scan_pairs`.
+    """
+    m = values.size
+    best = LEAST
+    middle = np.float64(values[rank - 1])
+    whole = np.float64(bound)
+    # Row P on its own, then column P: the pairs that touch the quantile itself, usually a good first bound.
+    for j in range(rank + 1, m + 2):
+        weight = decay[j - rank - 1]
+        if (whole - middle) * weight <= best:
+            break
+        best = max(best, (_at(values, bound, j) - middle) * weight)
+    for i in range(rank - 1, -1, -1):
+        weight = decay[rank - 1 - i]
+        if middle * weight <= best:
+            break
+        best = max(best, (middle - _at(values, bound, i)) * weight)
+
+    lows = np.empty(rank)
+    left = np.empty(rank)
+    rows = 0
+    for u in range(rank):
+        i = rank - 1 - u
+        # From here on to the left nothing can win.
+        if whole * decay[u] <= best:
+            break
+        low = _at(values, bound, i)
+        if (rows == 0 or low < lows[rows - 1]) and (whole - low) * decay[u] > best:
+            lows[rows] = low
+            left[rows] = decay[u]
+            rows += 1
+    tops = np.empty(m + 1 - rank)
+    right = np.empty(m + 1 - rank)
+    columns = 0
+    before: float = middle
+    for v in range(1, m + 2 - rank):
+        if whole * decay[v] <= best:
+            break
+        top = _at(values, bound, rank + v)
+        if top > before and top * decay[v] > best:
+            tops[columns] = top
+            right[columns] = decay[v]
+            columns += 1
+        before = top
+    if rows == 0 or columns == 0:
+        return best
+
+    # Rows are numbered from P - 1 leftwards, so the best column moves left as the row's number grows.
+    blocks = np.empty((DEEPEST, 4), np.int64)
+    blocks[0, 0], blocks[0, 1], blocks[0, 2], blocks[0, 3] = 0, rows - 1, 0, columns - 1
+    waiting = 1
+    while waiting > 0:
+        waiting -= 1
+        first, last, near, far = blocks[waiting, 0], blocks[waiting, 1], blocks[waiting, 2], blocks[waiting, 3]
+        if (tops[far] - lows[last]) * right[near] * left[first] <= best:
+            continue
+        row = (first + last) // 2
+        column = _best_column(lows[row], tops, right, near, far)
+        best = max(best, (tops[column] - lows[row]) * right[column] * left[row])
+        if row > first:
+            blocks[waiting, 0], blocks[waiting, 1], blocks[waiting, 2], blocks[waiting, 3] = (
+                first,
+                row - 1,
+                column,
+                far,
+            )
+            waiting += 1
+        if row < last:
+            blocks[waiting, 0], blocks[waiting, 1], blocks[waiting, 2], blocks[waiting, 3] = (
+                row + 1,
+                last,
+                near,
+                column,
+            )
+            waiting += 1
+    return best

@@ -1,0 +1,158 @@
+"""PAK whole: against the binary mechanism of the paper, any chunking, guarantee, levels, bad input."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fastdp
+from fastdp.errors import DataError, ParameterError
+from fastdp.randomness import sampler
+from fastdp.randomness.key import Key
+from fastdp.randomness.words import Purpose, StreamId
+from fastdp.thresholds import Fixed, NoisyMax
+from tests.oracles import binary_counter as oracle
+
+
+def stream(n: int) -> np.ndarray:
+    return np.floor(np.random.default_rng(101).gamma(2.0, 6.0, n) * 4) / 4
+
+
+def make(**options) -> fastdp.PAK:
+    settings = {"epsilon": 1.0, "delta": 1e-9, "bound": 100, "length": 700, "holdout": 200, "seed": 6}
+    return fastdp.PAK(**{**settings, **options})
+
+
+def node_noise(levels: int, theta_steps: int, epsilon: float, number: int, length: int):
+    law = sampler.discrete_laplace_law(Fraction(theta_steps * levels) / Fraction(epsilon))
+    draws = []
+    for height in range(levels):
+        draws.append(np.empty((length >> height) + 1, np.int64))
+        sampler.fill(draws[-1], law, Key.from_seed(6), StreamId(Purpose.COUNTER, height, number))
+    return lambda height, k: int(draws[height][k])
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 7, 8, 9, 63, 64, 65, 500])
+def test_the_tree_equals_the_papers(n: int) -> None:
+    values = stream(n)
+    publisher = make(threshold=Fixed(20.0), length=n)
+    out = publisher.publish(values)
+    per_unit = round(1 / publisher._grid.resolution)
+    steps = (np.minimum(values, 20.0) * per_unit).astype(np.int64).tolist()
+    levels = n.bit_length()
+    expected = oracle.running_sums(steps, node_noise(levels, 20 * per_unit, 1.0, 0, n))
+    assert out.tolist() == [e * publisher._grid.resolution for e in expected]
+    assert publisher.running_sum == out[-1]
+
+
+def test_levels_for_a_power_of_two() -> None:
+    """A value enters floor(log2 N) + 1 nodes; with log2 N the first of 8 values would cost 4/3 epsilon."""
+    for n, levels in ((7, 3), (8, 4), (9, 4), (2**20, 21)):
+        text = "\n".join(make(threshold=Fixed(20.0), length=n).guarantee.derivation)
+        assert f"at most {levels} nodes" in text
+        entered = max(sum(1 for j in range(n.bit_length()) if (i | ((1 << j) - 1)) + 1 <= n) for i in (0,))
+        assert entered == levels
+
+
+@given(cuts=st.lists(st.integers(0, 700), max_size=8), lag_sums=st.booleans())
+def test_any_chunking_gives_the_same_sums(cuts: list[int], lag_sums: bool) -> None:
+    values, options = stream(700), {"threshold": NoisyMax(), "lag_sums": lag_sums}
+    whole = make(**options).publish(values)
+    assert whole.size == (700 if lag_sums else 501)
+    publisher = make(**options)
+    parts = [publisher.publish(part) for part in np.split(values, sorted(cuts))]
+    assert np.array_equal(np.concatenate(parts), whole)
+
+
+def test_the_sum_of_the_holdout_comes_first() -> None:
+    values = stream(700)
+    errors = []
+    for seed in range(300):
+        publisher = make(threshold=NoisyMax(), seed=seed, share=0.8)
+        assert publisher.publish(values[:199]).size == 0
+        assert publisher.threshold is None
+        first = publisher.publish(values[199:200])
+        assert first.size == 1
+        errors.append((first[0] - np.minimum(values[:200], publisher.threshold).sum()) / publisher.threshold)
+    assert np.std(errors) == pytest.approx(np.sqrt(2) / 0.2, rel=0.25)
+
+
+def test_the_guarantee_adds_up() -> None:
+    guarantee = make(seed=None).guarantee
+    assert (guarantee.epsilon, guarantee.delta, guarantee.arithmetic) == (1.0, 1e-9, "real")
+    exact = make(seed=None, threshold=NoisyMax()).guarantee
+    assert (exact.epsilon, exact.delta, exact.arithmetic) == (1.0, 0.0, "exact")
+    assert make(seed=None, threshold=Fixed(1.0)).guarantee.epsilon == 1.0
+    assert make().guarantee.simulated
+    for epsilon in (0.1, 0.3, 0.7, 1.1):
+        for share in (0.1, 0.35, 0.85, 0.9):
+            assert make(epsilon=epsilon, share=share, threshold=NoisyMax()).guarantee.epsilon <= epsilon
+
+
+def test_clipping_at_r_tau() -> None:
+    plain, wide = make(threshold=NoisyMax()), make(threshold=NoisyMax(), tail_factor=1.5)
+    for publisher in (plain, wide):
+        publisher.publish(stream(700))
+    assert wide.threshold == pytest.approx(1.5 * plain.threshold)
+    capped = make(threshold=NoisyMax(), tail_factor=100.0)
+    capped.publish(stream(700))
+    assert capped.threshold == 100
+
+
+def test_it_beats_the_plain_binary_tree() -> None:
+    """The improvement factor of the paper: noise scaled to tau instead of B."""
+    values = stream(8192 + 2000)
+    truth = values.sum()
+
+    def error(**options) -> float:
+        runs = []
+        for seed in range(60):
+            publisher = make(bound=2000, length=values.size, seed=seed, **options)
+            runs.append(abs(publisher.publish(values)[-1] - truth))
+        return float(np.median(runs))
+
+    assert error(threshold=Fixed(2000.0)) > 5 * error(threshold=NoisyMax(), holdout=2000)
+
+
+def test_bad_input_changes_nothing() -> None:
+    values = stream(700)
+    whole = make(threshold=NoisyMax()).publish(values)
+    publisher = make(threshold=NoisyMax())
+    parts = [publisher.publish(values[:300])]
+    for wrong, words in (
+        ([1.0, np.nan], r"chunk\[1\] = nan"),
+        (values[:401], "at most 400"),
+        ("text", "chunk is a str"),
+    ):
+        with pytest.raises(DataError, match=words):
+            publisher.publish(wrong)
+    parts.append(publisher.publish(values[300:]))
+    assert np.array_equal(np.concatenate(parts), whole)
+    with pytest.raises(DataError, match="at most 0"):
+        publisher.publish([1.0])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("epsilon", 0),
+        ("delta", 1.0),
+        ("delta", -0.1),
+        ("bound", 0),
+        ("length", 0),
+        ("length", 2.5),
+        ("holdout", 700),
+        ("holdout", 0),
+        ("share", 1.0),
+        ("share", 0.0),
+        ("tail_factor", 0.9),
+        ("threshold", 5),
+    ],
+)
+def test_parameters_are_named(name: str, value: object) -> None:
+    with pytest.raises(ParameterError, match=name):
+        make(**{name: value})
