@@ -96,7 +96,7 @@ def scan_pairs(values: np.ndarray, bound: int, rank: int, decay: np.ndarray) -> 
 
 
 @inline
-def _best_column(x: float, tops: np.ndarray, weights: np.ndarray, first: int, last: int) -> int:
+def best_column(x: float, tops: np.ndarray, weights: np.ndarray, first: int, last: int) -> int:
     """The exact argument of the maximum of (tops[j] - x) * weights[j] over first <= j <= last."""
     arg = first
     top = (tops[first] - x) * weights[first]
@@ -170,7 +170,7 @@ def divide_pairs(values: np.ndarray, bound: int, rank: int, decay: np.ndarray) -
         if (tops[far] - lows[last]) * right[near] * left[first] <= best:
             continue
         row = (first + last) // 2
-        column = _best_column(lows[row], tops, right, near, far)
+        column = best_column(lows[row], tops, right, near, far)
         best = max(best, (tops[column] - lows[row]) * right[column] * left[row])
         if row > first:
             blocks[waiting, 0], blocks[waiting, 1], blocks[waiting, 2], blocks[waiting, 3] = (

@@ -354,6 +354,18 @@ def test_chunks_order_copies_and_packing_do_not_matter(rule: Any) -> None:
     assert whole.pack().max() == Grid(150.0, 2.0**-10).bound_steps
 
 
+def test_a_copy_is_independent() -> None:
+    first = TruePercentile(0.5).start(task(1.0, 2000))
+    first.observe(np.array([9.0, 5.0]))
+    second = first.copy()
+    first.observe(np.array([1.0]))
+    second.observe(np.array([7.0]))
+    assert first.pack().tolist() == [9, 5, 1]
+    assert first.choose(Key.from_seed(1)) == 5.0
+    assert second.pack().tolist() == [9, 5, 7]
+    assert second.choose(Key.from_seed(1)) == 7.0
+
+
 def test_packed_values_that_do_not_fit_are_refused() -> None:
     for packed in ([-1], [1658], [0] * 6):
         with pytest.raises(ValueError, match="hold-out"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -84,6 +85,22 @@ def test_pairs_that_nearly_all_tie_agree(b: float) -> None:
     for rank in (1, 399, 400, 401, 402, m):
         scan, divided = both(values, 2**50, rank, table(b, m))
         assert scan == divided
+
+
+def test_columns_are_compared_exactly() -> None:
+    """Products that round to the same double: the larger exact one counts, as the proof of the kernel needs."""
+    generator = np.random.default_rng(12)
+    ties = 0
+    for _ in range(2000):
+        # One step of the values is about one step of the weights, so that products lie within an ulp or two.
+        tops = 2.0**50 + np.arange(12.0)
+        weights = 1.0 - np.cumsum(generator.integers(6, 11, 12)) * 2.0**-53
+        x = float(generator.integers(0, 2**20))
+        products = (tops - x) * weights
+        exact = [(Fraction(top) - Fraction(x)) * Fraction(w) for top, w in zip(tops, weights, strict=True)]
+        assert exact[smooth_sensitivity.best_column(x, tops, weights, 0, 11)] == max(exact)
+        ties += exact[int(products.argmax())] != max(exact)
+    assert ties > 100
 
 
 def test_the_formula_is_the_definition() -> None:
