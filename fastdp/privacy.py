@@ -88,12 +88,14 @@ def parallel(*guarantees: Guarantee) -> Guarantee:
 
 def sequential(*guarantees: Guarantee) -> Guarantee:
     """Mechanisms on the same values: epsilons and deltas add up (ToPS section 2.4)."""
-    epsilon = sum((Fraction(g.epsilon) for g in guarantees), Fraction(0))
+    # An infinite epsilon (no privacy at all) stays infinite.
+    endless = any(math.isinf(g.epsilon) for g in guarantees)
+    epsilon = sum((Fraction(g.epsilon) for g in guarantees if not endless), Fraction(0))
     delta = sum((Fraction(g.delta) for g in guarantees), Fraction(0))
     whole = reduce(lambda a, b: _merge(a, b, 0.0, 0.0), guarantees)
     if len(guarantees) > 1:
         whole = replace(whole, derivation=(*whole.derivation, "the same values: the epsilons add up"))
-    return replace(whole, epsilon=_up(epsilon), delta=_up(delta))
+    return replace(whole, epsilon=math.inf if endless else _up(epsilon), delta=_up(delta))
 
 
 def _up(exact: Fraction) -> float:

@@ -202,6 +202,7 @@ def test_composition_adds_or_takes_the_largest() -> None:
     side = parallel(a, b)
     assert (side.epsilon, side.delta) == (0.2, 1e-9)
     assert parallel(a) == sequential(a) == a
+    assert sequential(a, Guarantee(float("inf"))).epsilon == float("inf")
     with pytest.raises(ValueError, match="compose"):
         sequential(a, Guarantee(0.1, model="local"))
 
