@@ -62,7 +62,8 @@ class StreamPublisher(Alone):
     Notes
     -----
     Privacy: what ``guarantee`` says, for one value of the stream (replace one value): pure epsilon and exact on this
-    machine with ``NoisyMax`` or ``Fixed``; the quantile thresholds add a delta or rest on real arithmetic.  Output does not depend on how the stream is cut into chunks.
+    machine with ``NoisyMax`` or ``Fixed``; the quantile thresholds add a delta or rest on real arithmetic.
+    Output does not depend on how the stream is cut into chunks.
     """
 
     def __init__(
