@@ -1,4 +1,4 @@
-"""``python -m benchmarks.show {speed,start,accuracy,variance,chisquare}``."""
+"""``python -m benchmarks.show {speed,start,accuracy,methods,variance,chisquare}``."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ TABLES = {
     "speed": "throughput and latency beside NumPy, OpenDP and np.copyto",
     "start": "import, first call and memory in fresh processes",
     "accuracy": "ToPS on real streams beside the published code",
+    "methods": "every method of ToPS section 5 on POS beside the published code",
     "variance": "noise variance of random ranges beside the paper's figure",
     "chisquare": "discrete Laplace draws against the exact law",
 }
