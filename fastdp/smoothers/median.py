@@ -21,7 +21,7 @@ class Median:
     Appendix D, item 3, misses the factor 1 / b^s; this is the median per value.  An exact running median would
     have to remember every block of an endless stream.  Here block means are counted in 16,384 bins over
     [-theta, 2 theta], so the prediction is off by at most theta / 10,000, far below the noise, and memory is
-    constant (128 KiB).
+    constant (128 KiB).  Means beyond these ends count as the ends.
     """
 
     def start(self, first: float) -> SmootherState:

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, NoReturn, Self
 
 from fastdp.errors import StateError
 
@@ -16,6 +17,21 @@ class Alone:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process = os.getpid()
+
+    def __copy__(self) -> Self:
+        raise self._no_copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        raise self._no_copy()
+
+    def __reduce__(self) -> NoReturn:
+        raise self._no_copy()
+
+    def _no_copy(self) -> StateError:
+        return StateError(
+            f"a {type(self).__name__} cannot be copied or pickled: its noise would meet other values; "
+            "expected a new one"
+        )
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

@@ -26,6 +26,7 @@ from fastdp.thresholds import Fixed, PAKQuantile, Threshold, ThresholdTask
 from fastdp_kernels import binary_counter, online_pass
 
 Floats = NDArray[np.float64]
+LEAST_EPSILON = 2.0**-60
 
 
 class PAK(Alone):
@@ -58,7 +59,8 @@ class PAK(Alone):
     Privacy: on the first m values epsilon_1 for tau and epsilon_2 for their sum (sequential), on the others epsilon
     through a binary tree (disjoint: parallel).  A value enters floor(log2 N) + 1 nodes of a tree of N values, so that
     is the number of levels that share the budget; with the printed log2 N the claim fails for N a power of two.  The
-    sums are exact integers; tau's noise is stated for real arithmetic, and the guarantee says so.
+    sums are exact integers; tau's noise is stated for real arithmetic, and the guarantee says so.  After an interrupt
+    compare ``n_seen``: a chunk that was consumed must not be sent again.
     """
 
     def __init__(
@@ -90,42 +92,54 @@ class PAK(Alone):
             raise ParameterError(f"share = {share!r}: expected a number below 1, the rest is for the sum")
         if self.tail_factor < 1.0:
             raise ParameterError(f"tail_factor = {tail_factor!r}: expected at least 1")
-        rule = PAKQuantile(delta=delta) if threshold is None else threshold
+        if threshold is None and self.delta == 0.0:
+            raise ParameterError(
+                f"delta = {delta!r}: expected a number above 0 for PAKQuantile, or another threshold, such as "
+                "SmoothQuantile(noise='cauchy')"
+            )
+        rule = PAKQuantile(delta=self.delta) if threshold is None else threshold
         validation.part("threshold", rule, "start", "fastdp.thresholds")
         self.holdout = validation.integer("holdout", holdout if rule.uses_holdout else 0, 0, self.length - 1)
         if rule.uses_holdout and self.holdout == 0:
             raise ParameterError(f"holdout = {holdout!r}: expected at least 1 and less than the length, {length}")
         self.lag_sums = bool(lag_sums)
         self._rule = rule
+        for_threshold = self.epsilon * self.share
+        self._epsilon_lag = _remainder(self.epsilon, for_threshold)
+        if min(for_threshold, self._epsilon_lag) < LEAST_EPSILON:
+            raise ParameterError(f"share = {share!r}: expected both parts of epsilon = {epsilon!r} above 2^-60")
         levels = max(self.length - self.holdout, self.holdout).bit_length()
-        self._epsilon_lag = _remainder(self.epsilon, self.epsilon * self.share)
-        self._grid = make_grid(self.bound, resolution, self._epsilon_lag, self.length, levels, 2)
+        least = self._epsilon_lag if self.holdout else self.epsilon
+        self._grid = make_grid(self.bound, resolution, least, self.length, levels, 2)
+        # The thinnest noise of all must be one that can be drawn, now and not at the end of the hold-out.
+        sampler.discrete_laplace_law(Fraction(1) / Fraction(self.epsilon))
         self._key = Key.choose(seed, key)
         self._task = ThresholdTask(
-            self.epsilon * self.share, self.bound, max(self.holdout, 1), self.length, self._grid.resolution
+            for_threshold, self.bound, max(self.holdout, 1), self.length, self._grid.resolution
         )
+        chosen = rule.guarantee(self._task)
+        if chosen is not None and chosen.delta > self.delta:
+            raise ParameterError(f"delta = {delta!r}: expected at least {chosen.delta!r}, which the threshold uses")
         self._chooser = rule.start(self._task)
-        self._lag: Floats = np.empty(self.holdout)
-        self._n_seen = 0
-        self._running: int | None = None
-        self._tree: _Tree | None = None
+        self._state = _State(lag=np.empty(self.holdout))
         if self.holdout == 0:
-            self._tree, _ = self._open()
+            self._state = _State(lag=np.empty(0), tree=self._open(np.empty(0))[0])
 
     @property
     def n_seen(self) -> int:
         """Values consumed, the hold-out included."""
-        return self._n_seen
+        return self._state.n_seen
 
     @property
     def threshold(self) -> float | None:
         """Values are clipped to this, r tau and at most the bound; None until the hold-out is complete."""
-        return None if self._tree is None else self._tree.theta_steps * self._grid.resolution
+        tree = self._state.tree
+        return None if tree is None else tree.theta_steps * self._grid.resolution
 
     @property
     def running_sum(self) -> float | None:
         """The running sum published last, in units of the input; None before any."""
-        return None if self._running is None else self._running * self._grid.resolution
+        return self._state.running
 
     @property
     def guarantee(self) -> Guarantee:
@@ -168,40 +182,46 @@ class PAK(Alone):
         """
         with self._alone():
             values = as_floats(as_column(chunk))
-            if self._n_seen + values.size > self.length:
+            state = self._state
+            if state.n_seen + values.size > self.length:
                 raise DataError(
-                    f"chunk has {values.size} values: expected at most {self.length - self._n_seen}, "
+                    f"chunk has {values.size} values: expected at most {self.length - state.n_seen}, "
                     f"the stream has {self.length}"
                 )
             if not np.isfinite(values).all():
                 first = int(np.flatnonzero(~np.isfinite(values))[0])
                 raise DataError(f"chunk[{first}] = {values[first]}: expected finite values")
-            held = min(values.size, max(0, self.holdout - self._n_seen))
+            held = min(values.size, max(0, self.holdout - state.n_seen))
             # Written again, not added to, if an interrupt makes the user repeat the chunk.
-            self._lag[self._n_seen : self._n_seen + held] = values[:held]
-            n_seen, tree = self._n_seen + values.size, self._tree
+            state.lag[state.n_seen : state.n_seen + held] = values[:held]
+            n_seen, tree, lag = state.n_seen + values.size, state.tree, state.lag
             parts = []
             if tree is None and n_seen >= self.holdout:
-                tree, sums = self._open()
+                tree, sums = self._open(lag)
                 parts.append(sums)
+                lag = np.empty(0)
             if tree is not None and values.size > held:
                 tree, sums = tree.count(self._steps(values[held:], tree.theta_steps))
                 parts.append(sums)
-            out = np.concatenate(parts) if parts else np.empty(0, np.int64)
-            running = int(out[-1]) if out.size else self._running
-            self._n_seen, self._tree, self._running = n_seen, tree, running
-            return np.multiply(out, self._grid.resolution, dtype=np.float64)
+            steps = np.concatenate(parts) if parts else np.empty(0, np.int64)
+            out = np.multiply(steps, self._grid.resolution, dtype=np.float64)
+            running = float(out[-1]) if out.size else state.running
+            # One assignment: an interrupt leaves the chunk consumed or not, never half of it.
+            self._state = _State(lag, n_seen, tree, running)
+            return out
 
-    def _open(self) -> tuple[_Tree, NDArray[np.int64]]:
+    def _open(self, lag: Floats) -> tuple[_Tree, NDArray[np.int64]]:
         """Choose tau, release the hold-out's sum (or sums), and plant the tree; changes nothing."""
         chooser = self._chooser.copy()
-        chooser.observe(self._lag)
+        chooser.observe(lag)
         tau = chooser.choose(self._key)
-        theta_steps = self._grid.snap(tau if isinstance(self._rule, Fixed) else tau * self.tail_factor)
+        wide = tau if isinstance(self._rule, Fixed) else tau * self.tail_factor
+        # Not min(): a threshold that is no number counts as the bound too.
+        theta_steps = self._grid.snap(wide if wide <= self.bound else self.bound)
         out: NDArray[np.int64] = np.empty(0, np.int64)
         base = 0
         if self.holdout:
-            steps, rest = self._steps(self._lag, theta_steps), self._epsilon_lag
+            steps, rest = self._steps(lag, theta_steps), self._epsilon_lag
             if self.lag_sums:
                 _, out = _Tree.plant(self._key, 1, self.holdout, theta_steps, rest, 0).count(steps)
             else:
@@ -217,6 +237,22 @@ class PAK(Alone):
         steps: NDArray[np.int64] = np.empty(values.size, np.int64)
         online_pass.round_values(values, 1.0 / self._grid.resolution, float(theta_steps), steps)
         return steps
+
+
+@dataclass(frozen=True)
+class _State:
+    """Where the publisher stands; replaced as a whole.
+
+    Attributes
+    ----------
+    lag : float64[m]
+        The hold-out as far as it has come; dropped once the threshold is chosen.
+    """
+
+    lag: Floats
+    n_seen: int = 0
+    tree: _Tree | None = None
+    running: float | None = None
 
 
 def _remainder(whole: float, part: float) -> float:

@@ -264,8 +264,11 @@ class StreamPublisher(Alone):
                 f"values has {column.size} entries: expected more than the hold-out of {self.holdout}, "
                 f"which is never published{hint}"
             )
+        # Nodes are summed after the values were published: both must see the same memory, whoever else writes to it.
+        column = column.copy() if self._composition.perturber.released_nodes else column
         with self._alone():
             published = self._publish(column, None, "values")
+            nodes = self._nodes(column)
         published.flags.writeable = False
         assert self.threshold is not None  # noqa: S101 - the hold-out is complete
         return Release(
@@ -274,7 +277,7 @@ class StreamPublisher(Alone):
             threshold=self.threshold,
             guarantee=self.guarantee,
             block=self.plan.block,
-            nodes=self._nodes(column),
+            nodes=nodes,
         )
 
     def _nodes(self, column: NDArray[Any]) -> ReleasedNodes | None:

@@ -74,6 +74,23 @@ def test_released_nodes_equal_the_oracle(fan_out: int, n: int) -> None:
         assert np.array_equal(ours[: part.size], leaves)
 
 
+def test_nodes_and_values_see_the_same_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller's array may change while it is released; the same noise must not meet both versions."""
+    from fastdp.systems.stream_publisher import StreamPublisher
+
+    values = stream(64)
+    original = StreamPublisher._publish
+
+    def publish_then_change(self, *arguments):
+        out = original(self, *arguments)
+        values[3] = 0.0 if values[3] else 9.0
+        return out
+
+    monkeypatch.setattr(StreamPublisher, "_publish", publish_then_change)
+    release = compose(Hierarchy(2, consistent=False, prune=0)).release(values)
+    assert np.array_equal(release.nodes.sums[0, :64], release.values)
+
+
 def test_answers_come_from_nodes_and_are_better_than_sums_of_leaves() -> None:
     values = stream(4096)
     prefix = np.concatenate([[0.0], np.cumsum(np.minimum(values, 20.0))])

@@ -118,6 +118,50 @@ def test_it_beats_the_plain_binary_tree() -> None:
     assert error(threshold=Fixed(2000.0)) > 5 * error(threshold=NoisyMax(), holdout=2000)
 
 
+def test_it_cannot_be_copied() -> None:
+    import copy
+    import pickle
+
+    publisher = make(threshold=NoisyMax(), seed=None)
+    publisher.publish(stream(300))
+    for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(fastdp.errors.StateError, match="cannot be copied"):
+            duplicate(publisher)
+
+
+def test_the_holdout_is_forgotten_and_delta_is_the_users() -> None:
+    publisher = make(threshold=NoisyMax())
+    publisher.publish(stream(300))
+    assert publisher._state.lag.size == 0
+    with pytest.raises(ParameterError, match=r"delta = 1e-12: expected at least"):
+        make(delta=1e-12, threshold=fastdp.thresholds.SmoothQuantile())
+    with pytest.raises(ParameterError, match=r"delta = 0.0.*cauchy"):
+        make(delta=0.0)
+    assert make(delta=0.0, threshold=fastdp.thresholds.SmoothQuantile(noise="cauchy")).guarantee.delta == 0.0
+
+
+def test_an_interrupt_leaves_the_chunk_consumed_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fastdp.systems import pak
+
+    values = stream(700)
+    whole = make(threshold=NoisyMax()).publish(values)
+    publisher = make(threshold=NoisyMax())
+    parts = [publisher.publish(values[:250])]
+    count = pak._Tree.count
+
+    def interrupted(self, steps):
+        count(self, steps)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pak._Tree, "count", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        publisher.publish(values[250:400])
+    monkeypatch.setattr(pak._Tree, "count", count)
+    assert publisher.n_seen == 250
+    parts.append(publisher.publish(values[250:]))
+    assert np.array_equal(np.concatenate(parts), whole)
+
+
 def test_bad_input_changes_nothing() -> None:
     values = stream(700)
     whole = make(threshold=NoisyMax()).publish(values)
@@ -150,6 +194,8 @@ def test_bad_input_changes_nothing() -> None:
         ("share", 1.0),
         ("share", 0.0),
         ("tail_factor", 0.9),
+        ("share", 5e-324),
+        ("share", 1e-306),
         ("threshold", 5),
     ],
 )
