@@ -52,7 +52,7 @@ class SmoothQuantile:
         Cauchy-type noise only: density proportional to 1 / (1 + abs(z)^gamma), gamma from 1.125 to 64.
     clip : bool
         True: theta is clipped to [resolution, bound], public post-processing.  False: only below, which reproduces
-        published distributions of theta.
+        published distributions of theta from the chooser; a publisher's grid still ends at the bound.
 
     Notes
     -----
