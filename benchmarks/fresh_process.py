@@ -57,12 +57,39 @@ for _ in range({chunks}):
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit - before)
 """
 
+SPATIAL_GROWTH = """
+import resource, sys
+from benchmarks.show.spatial_speed import Endless
+unit = 1 if sys.platform == "darwin" else 1024
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+endless = Endless()
+endless.run(500)
+before = peak()
+endless.run({steps})
+print(peak() - before)
+"""
+
+SPATIAL_PEAK = """
+import resource, sys, tracemalloc
+from benchmarks.show.spatial_speed import whole_run
+from fastdp.datasets import concentric_circles
+whole_run(concentric_circles(5_000, seed=0), 1.0, "simple", seed=0).sample()
+stream = concentric_circles(seed=0)
+traced = {traced}
+if traced:
+    tracemalloc.start()
+whole_run(stream, 1.0, "simple", seed=0, sampled=True)
+unit = 1 if sys.platform == "darwin" else 1024
+print(tracemalloc.get_traced_memory()[1] if traced else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
+"""
+
 
 def run(script: str, cache: Path | None = None) -> float:
     """The number that a script prints in a fresh interpreter, its kernels cached in ``cache``."""
     environment = dict(os.environ)
     homes = [importlib.util.find_spec(name) for name in ("fastdp", "fastdp_kernels")]
     paths = [str(Path(home.origin).parents[1]) for home in homes if home is not None and home.origin is not None]
+    paths.append(str(Path(__file__).resolve().parents[1]))
     environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     if cache is not None:
         environment[VARIABLE] = str(cache)
@@ -92,3 +119,13 @@ def first_call_seconds(cache: Path) -> float:
 def growth_bytes(chunks: int) -> float:
     """How far peak memory rises over ``chunks`` further chunks of 65,536 values, after two noise trees."""
     return run(GROWTH.format(chunks=chunks))
+
+
+def spatial_growth_bytes(steps: int) -> float:
+    """How far peak memory rises over so many further steps of PHDStream, after 500."""
+    return run(SPATIAL_GROWTH.format(steps=steps))
+
+
+def spatial_peak_bytes(*, traced: bool) -> float:
+    """Peak memory of a process that runs circles with deletion, every step sampled; or of what the run alone made."""
+    return run(SPATIAL_PEAK.format(traced=traced))

@@ -5,52 +5,74 @@ Names load on first use, so that ``import fastdp`` costs no more than this file 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from fastdp._lazy import lazy_names
 from fastdp._version import __version__
 
 if TYPE_CHECKING:
     from fastdp import (
         analysis,
+        auditing,
+        counters,
         datasets,
         errors,
+        experiments,
+        local,
         metrics,
         perturbers,
         plots,
+        plots_spatial,
         randomness,
+        renewals,
         smoothers,
+        spatial,
         thresholds,
         workloads,
     )
+    from fastdp.auditing.run import audit
     from fastdp.privacy import Guarantee
     from fastdp.randomness.key import Key
     from fastdp.released import Release
     from fastdp.systems.base import Base
     from fastdp.systems.one_call import release
     from fastdp.systems.pak import PAK
+    from fastdp.systems.phdstream import PHDStream
     from fastdp.systems.stream_publisher import StreamPublisher
+    from fastdp.systems.topl import ToPL
+    from fastdp.systems.topl_server import ToPLServer
     from fastdp.systems.tops import ToPS
 
 _HOMES = {
     "PAK": "fastdp.systems.pak",
+    "PHDStream": "fastdp.systems.phdstream",
     "Base": "fastdp.systems.base",
     "Guarantee": "fastdp.privacy",
     "Key": "fastdp.randomness.key",
     "Release": "fastdp.released",
     "StreamPublisher": "fastdp.systems.stream_publisher",
+    "ToPL": "fastdp.systems.topl",
+    "ToPLServer": "fastdp.systems.topl_server",
     "ToPS": "fastdp.systems.tops",
+    "audit": "fastdp.auditing.run",
     "release": "fastdp.systems.one_call",
 }
 _MODULES = (
     "analysis",
+    "auditing",
+    "counters",
     "datasets",
     "errors",
+    "experiments",
+    "local",
     "metrics",
     "perturbers",
     "plots",
+    "plots_spatial",
     "randomness",
+    "renewals",
     "smoothers",
+    "spatial",
     "thresholds",
     "workloads",
 )
@@ -60,35 +82,37 @@ __all__ = [
     "Base",
     "Guarantee",
     "Key",
+    "PHDStream",
     "Release",
     "StreamPublisher",
+    "ToPL",
+    "ToPLServer",
     "ToPS",
     "__version__",
     "analysis",
+    "audit",
+    "auditing",
+    "counters",
     "datasets",
     "errors",
+    "experiments",
+    "local",
     "metrics",
     "perturbers",
     "plots",
+    "plots_spatial",
     "randomness",
     "release",
+    "renewals",
     "smoothers",
+    "spatial",
     "thresholds",
     "workloads",
 ]
 
 
 if not TYPE_CHECKING:
-    # Hidden from type checkers, which would otherwise accept any misspelt name.
-    def __getattr__(name: str) -> Any:
-        if name in _HOMES:
-            value = getattr(importlib.import_module(_HOMES[name]), name)
-        elif name in _MODULES:
-            value = importlib.import_module(f"fastdp.{name}")
-        else:
-            raise AttributeError(f"module 'fastdp' has no attribute {name!r}")
-        globals()[name] = value
-        return value
+    __getattr__ = lazy_names(__name__, _HOMES, _MODULES)
 
 
 def __dir__() -> list[str]:

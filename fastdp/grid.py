@@ -7,8 +7,9 @@ public resolution.  Sensitivities are then whole numbers of steps.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 
 from fastdp import validation
 from fastdp.errors import ParameterError
@@ -36,19 +37,28 @@ class Grid:
         Public upper bound of a value, in units of the input.
     resolution : float
         One step, in units of the input.
+    ceiling_steps : int
+        The largest threshold, in steps, whose noise provably fits; at least the bound.
     """
 
     bound: float
     resolution: float
+    ceiling_steps: int = 0
 
-    @property
+    @cached_property
     def bound_steps(self) -> int:
         """The bound in whole steps, at least 1."""
         return max(1, math.floor(Fraction(self.bound) / Fraction(self.resolution)))
 
     def snap(self, theta: float) -> int:
-        """A threshold in steps: the nearest whole number, at least 1 and at most the bound."""
-        return min(self.bound_steps, max(1, round(Fraction(theta) / Fraction(self.resolution))))
+        """A threshold in steps: the nearest whole number, at least 1 and at most the bound.
+
+        A threshold above the bound (it only adds noise, and reproduces published figures) stays, up to the ceiling.
+        """
+        most = self.bound_steps if theta <= self.bound else max(self.bound_steps, self.ceiling_steps)
+        if theta >= most * self.resolution:
+            return most
+        return max(1, round(Fraction(theta) / Fraction(self.resolution)))
 
 
 def _about(number: Fraction | int) -> str:
@@ -59,12 +69,16 @@ def _about(number: Fraction | int) -> str:
         return f"2^{round(number).bit_length() - 1}"
 
 
+def _headroom(epsilon: float, levels: int, fan_out: int) -> Fraction:
+    """Noise of a range, in thresholds: a sum of at most 2 (b - 1) h nodes within HEADROOM scales each."""
+    return 2 * (fan_out - 1) * levels * HEADROOM * Fraction(levels) / Fraction(epsilon)
+
+
 def _shortfall(grid: Grid, epsilon: float, max_range: int, levels: int, fan_out: int) -> str | None:
     """Why the grid does not fit int64, or None if it provably does.
 
-    A range of max_range values sums to at most bound * max_range steps.  Its noise is a sum of at most
-    2 (b - 1) h nodes, each within HEADROOM scales but for a probability below e^-64; consistency only
-    averages such sums.
+    A range of max_range values sums to at most bound * max_range steps.  Its noise is as ``_headroom`` says but for a
+    probability below e^-64; consistency only averages such sums.
     """
     steps = grid.bound_steps
     scale = Fraction(steps * levels) / Fraction(epsilon)
@@ -74,10 +88,17 @@ def _shortfall(grid: Grid, epsilon: float, max_range: int, levels: int, fan_out:
         return f"bound / resolution = {_about(steps)} steps, at most 2^50 fit"
     if scale > MOST_SCALE:
         return f"noise of scale {_about(scale)} steps, at most 2^56 fit"
-    total = steps * max_range + 2 * (fan_out - 1) * levels * HEADROOM * scale
+    total = steps * (max_range + _headroom(epsilon, levels, fan_out))
     if total > MOST_TOTAL:
         return f"a range may sum to {_about(total)} steps, noise included, at most 2^62 fit"
     return None
+
+
+def _with_ceiling(grid: Grid, epsilon: float, max_range: int, levels: int, fan_out: int) -> Grid:
+    """Values stay within the bound, so only the noise of a threshold above it must still fit."""
+    by_scale = MOST_SCALE * Fraction(epsilon) / levels
+    by_total = (MOST_TOTAL - grid.bound_steps * max_range) / _headroom(epsilon, levels, fan_out)
+    return replace(grid, ceiling_steps=math.floor(min(by_scale, by_total)))
 
 
 def make_grid(
@@ -107,18 +128,18 @@ def make_grid(
                 f"resolution = {resolution!r}: {problem}; expected a coarser resolution "
                 f"(bound = {bound!r}, max_range = {max_range}, epsilon = {epsilon!r})"
             )
-        return grid
+        return _with_ceiling(grid, epsilon, max_range, levels, fan_out)
     step = 2.0 ** (math.frexp(bound)[1] - 1 - 32)
     coarsest: Grid | None = None
     while step <= bound:
         grid = Grid(bound, step)
         fits = _shortfall(grid, epsilon, max_range, levels, fan_out) is None
         if fits and grid.bound_steps * levels <= QUICK_SCALE * Fraction(epsilon):
-            return grid
+            return _with_ceiling(grid, epsilon, max_range, levels, fan_out)
         coarsest = grid if fits else coarsest
         step *= 2.0
     if coarsest is not None:
-        return coarsest
+        return _with_ceiling(coarsest, epsilon, max_range, levels, fan_out)
     raise ParameterError(
         f"epsilon = {epsilon!r}: with bound = {bound!r} and max_range = {max_range} no grid fits 64-bit "
         "integers; expected a larger epsilon or a smaller max_range"

@@ -8,6 +8,7 @@ Missing entries become NaN, which publishers reject or count as zero by their ``
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,11 @@ from fastdp.errors import DataError
 #: Values of other types are converted in pieces that stay in the cache (1 MiB of floats).
 PIECE = 2**17
 ACCEPTED = "a one-dimensional list, NumPy array, pandas or polars series, or Arrow array of real numbers"
+
+
+def is_number(value: Any) -> bool:
+    """Whether this is one real number rather than a column of them."""
+    return isinstance(value, (Real, np.bool_))
 
 
 def as_column(values: Any, name: str = "chunk") -> NDArray[Any]:

@@ -58,8 +58,9 @@ class Guarantee:
         return line + (", SIMULATED (seeded noise, not private)" if self.simulated else "")
 
     def of(self, part: str) -> Guarantee:
-        """The same guarantee with the part's name put before its derivation."""
-        return replace(self, derivation=tuple(f"{part}: {step}" for step in self.derivation))
+        """The same guarantee with the part's name, and what it costs, put before its derivation."""
+        cost = f"epsilon = {self.epsilon:g}" + (f", delta = {self.delta:g}" if self.delta else "")
+        return replace(self, derivation=tuple(f"{part} ({cost}): {step}" for step in self.derivation))
 
 
 def _merge(first: Guarantee, second: Guarantee, epsilon: float, delta: float) -> Guarantee:
@@ -95,10 +96,16 @@ def sequential(*guarantees: Guarantee) -> Guarantee:
     whole = reduce(lambda a, b: _merge(a, b, 0.0, 0.0), guarantees)
     if len(guarantees) > 1:
         whole = replace(whole, derivation=(*whole.derivation, "the same values: the epsilons add up"))
-    return replace(whole, epsilon=math.inf if endless else _up(epsilon), delta=_up(delta))
+    return replace(whole, epsilon=math.inf if endless else round_up(epsilon), delta=round_up(delta))
 
 
-def _up(exact: Fraction) -> float:
+def remainder(whole: float, part: float) -> float:
+    """What is left of a budget: the largest float that, added to ``part``, does not exceed ``whole``."""
+    rest = whole - part
+    return rest if Fraction(rest) + Fraction(part) <= Fraction(whole) else math.nextafter(rest, 0.0)
+
+
+def round_up(exact: Fraction) -> float:
     """The nearest float that does not understate the exact value."""
     nearest = float(exact)
     return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)

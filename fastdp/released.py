@@ -52,7 +52,7 @@ class Release:
     offset : int
         Index, in the input, of the first published value (the hold-out's length).
     threshold : float
-        Theta: values were clipped to [0, theta].
+        Theta: values were clipped to [0, theta]; where it was renewed, the last one.
     guarantee : Guarantee
         What the release promises.
     block : int
@@ -95,6 +95,17 @@ class Release:
         ParameterError
             If the indices are no whole numbers in order and in range, naming the first that is not.
         """
+        first, last = self._ranges(starts, stops)
+        if self.nodes is not None:
+            return self.nodes.range_sum(first, last)
+        if retrospective and self.block > 1:
+            return self._spread_before(last) - self._spread_before(first)
+        out = np.empty(first.size)
+        ranges.sum_ranges(self.values, self._block_prefix(PREFIX_BLOCK), PREFIX_BLOCK, first, last, out)
+        return out
+
+    def _ranges(self, starts: Any, stops: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Checked ranges, as two arrays of one length."""
         first, last = _as_indices("starts", starts), _as_indices("stops", stops)
         if first.size != last.size:
             if 1 not in (first.size, last.size):
@@ -107,13 +118,7 @@ class Release:
             raise ParameterError(
                 f"starts[{k}] = {first[k]}, stops[{k}] = {last[k]}: expected 0 <= start <= stop <= {self.values.size}"
             )
-        if self.nodes is not None:
-            return self.nodes.range_sum(first, last)
-        if retrospective and self.block > 1:
-            return self._spread_before(last) - self._spread_before(first)
-        out = np.empty(first.size)
-        ranges.sum_ranges(self.values, self._block_prefix(PREFIX_BLOCK), PREFIX_BLOCK, first, last, out)
-        return out
+        return first, last
 
     def _block_prefix(self, block: int) -> NDArray[np.float64]:
         prefix = self._prefix.get(block)

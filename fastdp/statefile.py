@@ -13,9 +13,11 @@ import hashlib
 import os
 import secrets
 import struct
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
+from importlib.util import find_spec
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
@@ -25,7 +27,8 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from fastdp.errors import ParameterError, StateError
 
 MAGIC = b"fastdp\x00s"
-VERSION = 1
+VERSION = 2
+LOCK_TRIES, LOCK_PAUSE = 600, 0.05
 # Magic, version, protection, generation, salt, nonce; all authenticated.
 _HEADER = struct.Struct(">8sHBQ16s12s")
 _CHECKSUM_BYTES = 32
@@ -37,6 +40,20 @@ class Protection(IntEnum):
     CHECKSUM = 0
     KEY = 1
     PASSPHRASE = 2
+
+
+def _lock(descriptor: int, shown: str) -> None:
+    """The folder's lock, in tries: an interrupted call of this very process may hold it until it is collected."""
+    import fcntl
+
+    for _ in range(LOCK_TRIES):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(LOCK_PAUSE)
+        else:
+            return
+    raise StateError(f"state file {shown!r}: its folder stayed locked for {LOCK_TRIES * LOCK_PAUSE:g} seconds")
 
 
 @dataclass(frozen=True)
@@ -85,9 +102,7 @@ class StateFile:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Between looking at the file and replacing it nobody else does (where the system has flock)."""
-        try:
-            import fcntl
-        except ImportError:
+        if find_spec("fcntl") is None:
             yield
             return
         path = Path(self.real)
@@ -96,7 +111,7 @@ class StateFile:
         except OSError as error:
             raise StateError(f"state file {str(path)!r} could not be written: {error.strerror or error}") from error
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            _lock(descriptor, str(path))
             yield
         finally:
             os.close(descriptor)

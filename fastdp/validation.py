@@ -58,6 +58,14 @@ def integer(name: str, value: object, low: int, high: int | None = None) -> int:
     return number
 
 
+def flag(name: str, value: object) -> bool:
+    """True or False."""
+    # Known without NumPy, whose bool_ counts too.
+    if not isinstance(value, bool) and type(value).__name__ not in ("bool_", "bool"):
+        raise ParameterError(f"{name} = {shown(value)}: expected True or False")
+    return bool(value)
+
+
 def part(name: str, value: object, method: str, module: str) -> None:
     """An object of the kind that a publisher is composed of, not its class."""
     if isinstance(value, type) or not hasattr(value, method):

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.show {speed,start,accuracy,methods,variance,chisquare}``."""
+"""``python -m benchmarks.show TABLE``."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ TABLES = {
     "start": "import, first call and memory in fresh processes",
     "accuracy": "ToPS on real streams beside the published code",
     "methods": "every method of ToPS section 5 on POS beside the published code",
+    "thresholds": "ways to choose theta under one hierarchy, on every real stream",
+    "local": "ToPL: error on real streams, EM, reports a second, exact ratios",
+    "spatial": "PHDStream: errors and totals beside the published code, exact losses, speed, growth, memory",
+    "figures": "ToPS Figures 2 to 10 and PHDStream's in kind, as pictures",
     "variance": "noise variance of random ranges beside the paper's figure",
     "chisquare": "discrete Laplace draws against the exact law",
 }

@@ -1,112 +1,160 @@
-"""Every method of ToPS section 5 on POS: error beside the published code's medians, and what a release costs."""
+"""Every method of ToPS section 5 on one stream: the paper's four metrics, beside the published code's MSE."""
 
 from __future__ import annotations
 
 import argparse
-import statistics
+import math
+from collections.abc import Iterator
 from pathlib import Path
-from time import perf_counter
 from typing import NamedTuple
 
-import numpy as np
-
-import fastdp
-from benchmarks import sizes
+from benchmarks.show import reference
+from benchmarks.show.reference import ratio, shown, shown_theta
 from benchmarks.show.report import table
-from benchmarks.streams import DATA, Floats, hold_out_and_extend
-from fastdp.metrics import mse
-from fastdp.perturbers import Flat, Hierarchy
-from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent
-from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile
-from fastdp.workloads import random_ranges
-
-
-class Method(NamedTuple):
-    """One row; ``truncated`` compares with the truth clipped at theta, as the paper's section 5.3 does."""
-
-    name: str
-    epsilon: float
-    parts: dict
-    truncated: bool = False
-    published: float | None = None
-
-
-H_2 = Hierarchy(2, consistent=False, prune=0)
-H_16 = Hierarchy(16, consistent=False, prune=0)
-H_16C = Hierarchy(16, prune=0)
-HAT = Hierarchy(16, prune=3)
-P95 = Fixed(21.0)
-SMOOTHERS = (
-    (Recent(), 1.45e7),
-    (Mean(), 1.25e7),
-    (Median(), 1.25e7),
-    (MovingAverage(8), None),
-    (Exponential(), None),
+from benchmarks.show.scenes import (
+    H_2,
+    H_16,
+    H_16C,
+    STREAMS,
+    Errors,
+    Method,
+    Scene,
+    hat,
+    medians,
+    published_prune,
+    repeat,
 )
+from benchmarks.streams import DATA
+from fastdp.perturbers import Flat
+from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent, Smoother
+from fastdp.thresholds import NoisyMax, PAKQuantile, TruePercentile
+
+EPSILONS = (0.01, 0.05, 0.1)
+#: Section 5.3 fixes theta at the 95th percentile of the hold-out, which is not private, and cuts the truth off there.
+P95 = TruePercentile(0.95)
+#: As fastdp publishes, and as the published code does, theta beyond B included.
+PAK_CLIPPED, PAK_PUBLISHED = PAKQuantile(p=0.995), PAKQuantile(p=0.995, clip=False)
 
 
-def methods() -> list[Method]:
-    """Reference medians are those of the design page and of the reference table beside the project."""
-    rows = [
-        Method("NM-E + H_2", epsilon, {"threshold": NoisyMax(), "perturber": H_2}, published=published)
-        for epsilon, published in ((0.01, 2.7e11), (0.05, 2.2e10), (0.1, 6.8e9))
+class Row(NamedTuple):
+    """A method, and its experiment and name in the reference."""
+
+    method: Method
+    experiment: str = ""
+    published: str = ""
+
+
+def smoothers() -> list[tuple[str, Smoother]]:
+    """The five of Appendix D, under their names in the reference."""
+    return [
+        ("Recent", Recent()),
+        ("Mean", Mean()),
+        ("Median", Median()),
+        ("Moving w=5", MovingAverage(5)),
+        ("Exp a=0.6", Exponential(0.6)),
     ]
-    for name, perturber, published in (
-        ("H_2, theta 21", H_2, 2.7e9),
-        ("H_16, theta 21", H_16, 5.7e8),
-        ("H_16^c, theta 21", H_16C, 1.9e8),
-        ("Flat, theta 21", Flat(), None),
-    ):
-        rows.append(Method(name, 0.05, {"threshold": P95, "perturber": perturber}, True, published))
-    for smoother, published in SMOOTHERS:
-        parts = {"threshold": P95, "perturber": HAT, "smoother": smoother}
-        rows.append(Method(f"H_16^c, prune 3, {smoother!r}, theta 21", 0.05, parts, True, published))
-    for epsilon in (0.01, 0.05, 0.1):
-        parts = {"threshold": PAKQuantile(), "perturber": HAT, "smoother": Recent()}
-        rows.append(Method("S-PAK (cut off at B) + H_16^c, prune 3", epsilon, parts))
-        rows.append(Method("S-PAK (cut off at B) + H_2", epsilon, {"threshold": PAKQuantile(), "perturber": H_2}))
+
+
+def end_to_end(epsilon: float) -> list[Row]:
+    """Both phases private, truth as it is."""
+    pruned, whole = hat(epsilon), "end_to_end"
+    rows = [
+        Row(Method("Base (zeros)"), whole, "Base"),
+        Row(Method("PAK: S-PAK + H_2", PAK_PUBLISHED, H_2), whole, "PAK"),
+        Row(Method("PAK, theta <= B", PAK_CLIPPED, H_2)),
+        Row(Method("S-PAK + pruned H_16^c", PAK_PUBLISHED, pruned, Recent()), whole, "S-PAK+hatH"),
+        Row(Method("S-PAK + pruned H_16^c, theta <= B", PAK_CLIPPED, pruned, Recent())),
+        Row(Method("NM-E + Flat", NoisyMax(), Flat())),
+        Row(Method("NM-E + H_2", NoisyMax(), H_2), whole, "NM-E+H_2"),
+        Row(Method("NM-E + H_16", NoisyMax(), H_16)),
+        Row(Method("NM-E + H_16^c", NoisyMax(), H_16C)),
+    ]
+    for name, smoother in smoothers():
+        published = (whole, "ToPS") if name == "Recent" else ()
+        rows.append(Row(Method(f"ToPS: NM-E + pruned H_16^c, {name}", NoisyMax(), pruned, smoother), *published))
     return rows
+
+
+def second_phase(epsilon: float) -> list[Row]:
+    """Theta at the 95th percentile, truth cut off there (section 5.3)."""
+    pruned, fixed = hat(epsilon), "range_p95"
+    rows = [
+        Row(Method("Base (zeros), truth cut off", P95, None, truncated=True), fixed, "Base"),
+        Row(Method("Flat", P95, Flat(), truncated=True)),
+        Row(Method("H_2", P95, H_2, truncated=True), fixed, "H_2"),
+        Row(Method("H_16", P95, H_16, truncated=True), fixed, "H_16"),
+        Row(Method("H_16^c", P95, H_16C, truncated=True), fixed, "H_16^c"),
+    ]
+    experiment = f"smoother_p95 g={16 ** published_prune(epsilon)}"
+    for name, smoother in smoothers():
+        rows.append(Row(Method(f"pruned H_16^c, {name}", P95, pruned, smoother, truncated=True), experiment, name))
+    return rows
+
+
+#: What, over what, and what the paper's text says of the ratio of their MSE.
+RATIOS = (
+    ("H_2", "H_16", "5"),
+    ("H_16", "H_16^c", "about 2"),
+    ("H_16^c", "pruned H_16^c, Recent", "10"),
+    ("pruned H_16^c, Recent", "pruned H_16^c, Mean", "below 1"),
+    ("NM-E + H_2", "ToPS: NM-E + pruned H_16^c, Recent", "-"),
+    ("PAK, theta <= B", "ToPS: NM-E + pruned H_16^c, Recent", "-"),
+    ("PAK: S-PAK + H_2", "ToPS: NM-E + pruned H_16^c, Recent", "10^7 to 10^11"),
+)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=int, default=20, help="releases of each kind (default 20)")
     parser.add_argument("--data", type=Path, default=DATA, help="folder of real streams (default ../shared/data)")
+    parser.add_argument("--stream", choices=list(STREAMS), default="POS", help="which (default POS)")
+    parser.add_argument("--epsilons", nargs="+", type=float, default=EPSILONS, help="budgets (default .01 .05 .1)")
+    reference.add_option(parser)
 
 
 def run(options: argparse.Namespace) -> None:
-    file = options.data / "pos_length.npz"
-    if not file.exists():
-        raise SystemExit(f"{file} is not there: the table needs the real stream POS (--data FOLDER)")
-    with np.load(file) as stored:
-        values = hold_out_and_extend(stored["values"].astype(np.float64), sizes.HOLDOUT, sizes.PUBLISHED)
-    lines = [_measure(method, values, options.runs) for method in methods()]
-    columns = ("method", "eps", "theta", "MSE", "published MSE", "ratio", "ms a release")
-    table(f"POS, 200 random ranges, medians of {options.runs} runs; n = r = 2^20, m = 65,536", columns, lines)
+    scene = Scene.load(options.data, options.stream)
+    published = reference.read(options.reference)
+    ratios = []
+    for epsilon in options.epsilons:
+        setting = f"eps = {epsilon:g}, pruned levels: {published_prune(epsilon)}; 200 random ranges, medians of"
+        setting += f" {options.runs} runs; n = r = 2^20, m = 65,536"
+        ours: dict[str, float] = {}
+        theirs: dict[str, float] = {}
+        for title, rows in (
+            (f"{scene.name}, both phases, {setting}", end_to_end(epsilon)),
+            (f"{scene.name}, theta = true 95th percentile (NOT PRIVATE), truth cut off, {setting}",
+             second_phase(epsilon)),
+        ):  # fmt: skip
+            lines = []
+            for row in rows:
+                measured = medians(repeat(scene, row.method, epsilon, options.runs))
+                known = published.get((scene.reference, row.experiment, row.published, epsilon))
+                lines.append(_line(row.method.name, measured, known))
+                ours[row.method.name] = measured.mse
+                if known is not None:
+                    theirs[row.method.name] = known.mse
+            table(title, _COLUMNS, lines)
+        ratios += list(_ratios(epsilon, ours, theirs))
+    table(f"{scene.name}: ratios of MSE", ("method", "over", "eps", "fastdp", "published code", "paper"), ratios)
 
 
-def _measure(method: Method, values: Floats, runs: int) -> tuple[str, ...]:
-    errors, thetas, times = [], [], []
-    truth = values[sizes.HOLDOUT :]
-    prefix = np.concatenate([[0.0], np.cumsum(np.minimum(truth, 21.0) if method.truncated else truth)])
-    for seed in range(runs):
-        publisher = fastdp.StreamPublisher(
-            **method.parts, epsilon=method.epsilon, bound=sizes.BOUND, holdout=sizes.HOLDOUT, seed=seed
-        )
-        begin = perf_counter()
-        release = publisher.release(values)
-        times.append(perf_counter() - begin)
-        starts, stops = random_ranges(sizes.PUBLISHED, sizes.QUERIES, sizes.MAX_RANGE, seed)
-        errors.append(mse(prefix[stops] - prefix[starts], release.range_sum(starts, stops)))
-        thetas.append(release.threshold)
-    error = statistics.median(errors)
-    published = "-" if method.published is None else f"{method.published:.3g}"
-    ratio = "-" if method.published is None else f"{error / method.published:.2f}"
-    return (
-        method.name,
-        f"{method.epsilon:g}",
-        f"{statistics.median(thetas):g}",
-        f"{error:.3g}",
-        published,
-        ratio,
-        f"{statistics.median(times) * 1e3:.1f}",
-    )
+_COLUMNS = ("method", "theta", "MSE", "MAE", "MMSE", "MMAE", "published MSE", "ratio", "ms a release")
+
+
+def _line(name: str, measured: Errors, known: reference.Published | None) -> list[str]:
+    errors = [shown(error) for error in (measured.mse, measured.mae, measured.mmse, measured.mmae)]
+    theirs = None if known is None else known.mse
+    milliseconds = f"{1e3 * measured.seconds:.1f}"
+    return [name, shown_theta(measured.theta), *errors, shown(theirs), ratio(measured.mse, theirs), milliseconds]
+
+
+def _ratios(epsilon: float, ours: dict[str, float], theirs: dict[str, float]) -> Iterator[list[str]]:
+    for worse, better, paper in RATIOS:
+        published = theirs[worse] / theirs[better] if {worse, better} <= theirs.keys() else None
+        yield [worse, better, f"{epsilon:g}", _factor(ours[worse] / ours[better]), _factor(published), paper]
+
+
+def _factor(factor: float | None) -> str:
+    if factor is None:
+        return "-"
+    return f"{factor:.2f}" if factor < 1000.0 else f"10^{math.log10(factor):.1f}"

@@ -27,12 +27,12 @@ def version(package: str) -> str:
         return "absent"
 
 
-def heading(arguments: Sequence[str]) -> None:
+def heading(arguments: Sequence[str], module: str = "benchmarks.show") -> None:
     """Where and how the numbers were made."""
     packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "numba", "opendp"))
     print(f"Machine: {cpu_model()}, {os.cpu_count()} cores, {platform.system()}; ", end="")
     print(f"Python {platform.python_version()}, {packages}")
-    print(f"Command: python -m benchmarks.show {shlex.join(arguments)}", flush=True)
+    print(f"Command: python -m {module} {shlex.join(arguments)}", flush=True)
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

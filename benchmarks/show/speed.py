@@ -11,15 +11,18 @@ import numpy as np
 
 import fastdp
 from benchmarks import sizes
+from benchmarks.pak_holdouts import HOLDOUTS
 from benchmarks.peers import numpy_tops, open_dp
 from benchmarks.show.report import table
 from benchmarks.streams import item_counts
 from benchmarks.timing import BURST, Timing, side_by_side, stay_on_one_core
 from benchmarks.tree import make_tree
+from fastdp.perturbers import Hierarchy
 from fastdp.randomness import Key, discrete_laplace
 from fastdp.randomness.words import Purpose, StreamId, WordStream
-from fastdp.thresholds import NoisyMax, ThresholdTask
+from fastdp.thresholds import Fixed, NoisyMax, ThresholdTask
 from fastdp.workloads import random_ranges
+from fastdp_kernels.smooth_sensitivity import divide_pairs, scan_pairs
 
 SCALES = {
     "1": 1.0,
@@ -45,8 +48,10 @@ def run(options: argparse.Namespace) -> None:
     sampler(options.runs)
     consistency(options.runs)
     noisy_max(options.runs)
+    smooth_sensitivity(options.runs)
     online_pass(options.runs)
     whole_release(options.runs)
+    other_releases(options.runs)
     latency(options.runs)
 
 
@@ -120,6 +125,21 @@ def noisy_max(runs: int) -> None:
     }
     rows = ([name, *milliseconds(timing)] for name, timing in side_by_side(tasks, runs).items())
     table(f"Noisy max, B = {bound:,}", ["task", "ms (median)", "ms (min)"], rows)
+
+
+def smooth_sensitivity(runs: int) -> None:
+    """The scan is timed once: its worst case takes seconds."""
+    rows = []
+    for name, make in HOLDOUTS.items():
+        task = make()
+        timing = side_by_side({"divide": lambda task=task: divide_pairs(*task)}, runs)["divide"]
+        values, bound, rank, decay = task
+        scan_pairs(values[:64], bound, min(rank, 64), decay[:66])
+        start = perf_counter()
+        scan_pairs(*task)
+        rows.append([name, *milliseconds(timing), f"{(perf_counter() - start) * 1e3:.1f}"])
+    columns = ["hold-out", "divide and conquer, ms (median)", "ms (min)", "the papers' scan, ms (one run)"]
+    table("Smooth sensitivity of a quantile of 65,536 values, to the last bit", columns, rows)
 
 
 def online_pass(runs: int) -> None:
@@ -214,6 +234,31 @@ def whole_release(runs: int) -> None:
         f"Whole release, n = 2^20 + 65,536, eps = {sizes.EPSILON}, B = {sizes.BOUND:,}; {max(runs, 50)} warm runs",
         ["task", "ms (median)", "ms (min)", "np.copyto times (medians)"],
         ([name, *milliseconds(timing), f"{timing.median / copy.median:.2f}"] for name, timing in timings.items()),
+    )
+
+
+def other_releases(runs: int) -> None:
+    """The papers' other methods, whole; a fresh key and all noise in each run."""
+    n = sizes.HOLDOUT + sizes.PUBLISHED
+    values, delta = item_counts(n), 1.0 / n**2
+    parts = {"threshold": NoisyMax(), "epsilon": sizes.EPSILON, "bound": sizes.BOUND, "holdout": sizes.HOLDOUT}
+    h_2, h_16 = Hierarchy(2, consistent=False, prune=0), Hierarchy(sizes.FAN_OUT, prune=0)
+
+    def pak(**options: Any) -> np.ndarray:
+        return fastdp.PAK(sizes.EPSILON, delta, sizes.BOUND, n, **options).publish(values)
+
+    tasks: dict[str, Callable[[], Any]] = {
+        "PAK: S-PAK, running sums": pak,
+        "PAK: S-PAK, moving averages of 1,000": lambda: pak(average=1000),
+        "plain binary tree over all values": lambda: pak(threshold=Fixed(float(sizes.BOUND))),
+        "NM-E + H_2": lambda: fastdp.StreamPublisher(perturber=h_2, **parts).release(values),
+        "NM-E + H_16^c": lambda: fastdp.StreamPublisher(perturber=h_16, **parts).release(values),
+    }
+    rows = ([name, *milliseconds(timing)] for name, timing in side_by_side(tasks, runs).items())
+    table(
+        f"Other whole releases, n = 2^20 + 65,536, eps = {sizes.EPSILON}, B = {sizes.BOUND:,}",
+        ["task", "ms (median)", "ms (min)"],
+        rows,
     )
 
 

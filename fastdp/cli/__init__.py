@@ -1,4 +1,4 @@
-"""The command line: ``fastdp release``, ``fastdp demo``.
+"""The command line: ``fastdp release``, ``fastdp synthesize``, ``fastdp demo``.
 
 Importing this package is cheap; each command imports what it needs when it runs, so ``--help`` is instant.
 """

@@ -1,10 +1,13 @@
-"""Every expected failure becomes one line on standard error and exit code 1."""
+"""Every expected failure becomes one line on standard error and exit code 1; a polite kill leaves nothing behind."""
 
 from __future__ import annotations
 
 import errno
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
 
 import click
 
@@ -31,3 +34,22 @@ def describe(error: OSError) -> str:
     """The operating system's complaint with the file's name, without its number."""
     reason = error.strerror or str(error)
     return f"{error.filename}: {reason}" if error.filename is not None else reason
+
+
+@contextmanager
+def terminated_cleanly() -> Iterator[None]:
+    """A polite kill unwinds like Ctrl-C, so that no temporary file stays behind."""
+
+    def leave(number: int, frame: FrameType | None) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    try:
+        before = signal.signal(signal.SIGTERM, leave)
+    except ValueError:
+        # Not the main thread (a program that embeds the command): its handlers are its own.
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

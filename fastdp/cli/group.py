@@ -5,13 +5,22 @@ from __future__ import annotations
 import click
 
 from fastdp._version import __version__
+from fastdp.cli.audit_command import audit
+from fastdp.cli.datasets_command import datasets
 from fastdp.cli.demo_command import demo
+from fastdp.cli.plot_command import plot
 from fastdp.cli.release_command import release
+from fastdp.cli.sweep_command import sweep
+from fastdp.cli.synthesize_command import synthesize
 
 EPILOG = """
 \b
 Example: the column "fare" of a file, no fare above 500, privacy loss 0.1 a trip
   fastdp release trips.csv --column fare -o private.csv --epsilon 0.1 --bound 500
+
+\b
+Example: synthetic pickups for every six hours, in a public box of longitudes and latitudes
+  fastdp synthesize pickups.csv.gz -o private --epsilon 1 --box -74.3 40.45 -73.65 40.95 --every 21600
 
 \b
 See it at work on made-up data, no file needed:
@@ -27,9 +36,10 @@ def main() -> None:
     """Publish data streams under differential privacy.
 
     fastdp reads a stream of numbers and writes a private stream: sums over ranges of it are close to the
-    true sums, yet it reveals next to nothing about any single value.
+    true sums, yet it reveals next to nothing about any single value. Points in a plane that come and go become
+    synthetic points that follow them.
     """
 
 
-main.add_command(release)
-main.add_command(demo)
+for command in (release, synthesize, demo, sweep, plot, datasets, audit):
+    main.add_command(command)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import signal
+import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from fastdp.cli.complaints import plain_errors
+from fastdp.cli.complaints import plain_errors, terminated_cleanly
+from fastdp.cli.options import check_secrets, force_option, key_file_option, quiet_option, seed_option
 
 if TYPE_CHECKING:
+    from fastdp.systems.topl import ToPL
     from fastdp.systems.tops import ToPS
 
-METHODS = ("tops",)
+METHODS = ("tops", "topl")
+#: Options of the hierarchy, which the local model does not have.
+TOPS_ONLY = ("fan_out", "prune", "resolution", "nonfinite")
 
 EPILOG = """
 \b
@@ -25,6 +27,7 @@ Examples
   fastdp release meter.npy -o private.npy --epsilon 0.1 --bound 10000
   fastdp release trips.parquet --column fare -o private.parquet --epsilon 0.1 --bound 500
   zcat log.gz | fastdp release - -o - --epsilon 0.05 --bound 2000 > private.csv
+  fastdp release meter.npy -o private.npy --method topl --epsilon 1 --bound 10000
 """
 
 
@@ -49,7 +52,14 @@ def _prune(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
     "Take it from what is known of the quantity, never from the data.",
 )
 @click.option("--column", metavar="C", help="Column: a name or a zero-based number. Needed where there are several.")
-@click.option("--method", type=click.Choice(METHODS), default="tops", show_default=True, help="The system.")
+@click.option(
+    "--method",
+    type=click.Choice(METHODS),
+    default="tops",
+    show_default=True,
+    help="The system: tops, where this computer is trusted with the values; or topl, a simulation of the local "
+    "model, where each value is hidden by a report of its own, with far more noise.",
+)
 @click.option(
     "--holdout",
     type=int,
@@ -67,7 +77,7 @@ def _prune(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
     help="Longest range of values whose sum will be asked for.",
 )
 @click.option(
-    "--fan-out", type=int, metavar="B", default=16, show_default=True, help="Children of a node of the tree."
+    "--fan-out", type=int, metavar="B", default=16, show_default=True, help="Children of a node of the tree (tops)."
 )
 @click.option(
     "--prune",
@@ -75,31 +85,20 @@ def _prune(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
     metavar="[S|optimal]",
     default="optimal",
     show_default=True,
-    help="Levels cut off at the tree's foot: noise comes once for B^S values.",
+    help="Levels cut off at the tree's foot: noise comes once for B^S values (tops).",
 )
 @click.option(
-    "--resolution", type=float, metavar="X", help="Step to which values are rounded.  [default: bound / 2^32]"
+    "--resolution", type=float, metavar="X", help="Step to which values are rounded (tops).  [default: bound / 2^32]"
 )
 @click.option(
     "--nonfinite",
     type=click.Choice(["raise", "zero"]),
     default="raise",
     show_default=True,
-    help="Missing values, NaN and infinity: stop with an error, or count as 0.",
+    help="Missing values, NaN and infinity: stop with an error, or count as 0 (tops).",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="For simulation only: reproducible noise, which anybody who guesses N can subtract. NOT PRIVATE.",
-)
-@click.option(
-    "--key-file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="A secret key of your own, 32 raw bytes or 64 hexadecimal digits in an owner-only file. "
-    "Never use a key for two streams, nor twice for a stream that has changed.  [default: a fresh random key]",
-)
+@seed_option
+@key_file_option
 @click.option(
     "--chunk-size",
     type=click.IntRange(min=1),
@@ -108,9 +107,11 @@ def _prune(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
     show_default=True,
     help="Values in memory at a time; the output does not depend on it.",
 )
-@click.option("--quiet", is_flag=True, help="No progress bar and no summary.")
-@click.option("--force", is_flag=True, help="Replace an existing output.")
+@quiet_option
+@force_option
+@click.pass_context
 def release(
+    ctx: click.Context,
     source: str,
     output: str,
     epsilon: float,
@@ -138,45 +139,65 @@ def release(
     The first M values choose a threshold and are not published; each later value is published as one private
     value. Values are read and written in chunks, in constant memory.
     """
-    del method  # there is one so far
-    if seed is not None and key_file is not None:
-        raise click.UsageError("--seed and --key-file exclude each other: simulation or release.")
-    with plain_errors(), _terminated_cleanly():
+    if method == "topl":
+        _refuse(ctx, TOPS_ONLY, method)
+    check_secrets(seed, key_file)
+    with plain_errors(), terminated_cleanly():
         from fastdp.cli.key_file import read_key
         from fastdp.cli.writers import check_suffix
 
         _keep_apart(source, output)
         check_suffix(output)
         key = None if key_file is None else read_key(key_file)
-        from fastdp.systems.tops import ToPS
+        publisher: ToPS | ToPL
+        if method == "topl":
+            from fastdp.systems.topl import ToPL
 
-        publisher = ToPS(
-            epsilon,
-            bound,
-            holdout,
-            max_range,
-            fan_out,
-            prune,
-            resolution=resolution,
-            nonfinite=nonfinite,
-            seed=seed,
-            key=key,
-        )
+            publisher = ToPL(epsilon, bound, holdout, max_range, seed=seed, key=key)
+        else:
+            from fastdp.systems.tops import ToPS
+
+            publisher = ToPS(
+                epsilon,
+                bound,
+                holdout,
+                max_range,
+                fan_out,
+                prune,
+                resolution=resolution,
+                nonfinite=nonfinite,
+                seed=seed,
+                key=key,
+            )
         begin = time.perf_counter()
         _publish(publisher, source, output, column, chunk_size, quiet=quiet, force=force)
         if not quiet:
             click.echo(_summary(publisher, output, time.perf_counter() - begin), err=True)
 
 
+def _refuse(ctx: click.Context, options: tuple[str, ...], method: str) -> None:
+    """Options that were given although the method has no use for them."""
+    for name in options:
+        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise click.UsageError(f"--{name.replace('_', '-')} does not apply to --method {method}.")
+
+
 def _publish(
-    publisher: ToPS, source: str, output: str, column: str | None, chunk_size: int, *, quiet: bool, force: bool
+    publisher: ToPS | ToPL,
+    source: str,
+    output: str,
+    column: str | None,
+    chunk_size: int,
+    *,
+    quiet: bool,
+    force: bool,
 ) -> None:
     import numpy as np
 
     from fastdp.cli.progress import watched
-    from fastdp.cli.readers import open_source
     from fastdp.cli.writers import open_target
     from fastdp.errors import DataError
+    from fastdp.files.readers import open_source
 
     with open_source(source, column, chunk_size) as opened, open_target(output, force=force) as write:
         for chunk in watched(opened, quiet=quiet):
@@ -188,7 +209,7 @@ def _publish(
                     raise
                 raise DataError(
                     f"{opened.name}: value {publisher.n_seen + bad[0] + 1:,} is missing, NaN or infinite; "
-                    "expected finite numbers (or --nonfinite zero, which counts such values as 0)"
+                    f"expected finite numbers{_way_out(publisher)}"
                 ) from None
             if published.size:
                 write(published)
@@ -201,6 +222,13 @@ def _publish(
             )
 
 
+def _way_out(publisher: ToPS | ToPL) -> str:
+    """What else can be done about values that are missing."""
+    from fastdp.systems.tops import ToPS
+
+    return " (or --nonfinite zero, which counts such values as 0)" if isinstance(publisher, ToPS) else ""
+
+
 def _keep_apart(source: str, output: str) -> None:
     from fastdp.errors import ParameterError
 
@@ -211,9 +239,15 @@ def _keep_apart(source: str, output: str) -> None:
         raise ParameterError(f"output {output}: is the input; expected another file")
 
 
-def _summary(publisher: ToPS, output: str, duration: float) -> str:
+def _summary(publisher: ToPS | ToPL, output: str, duration: float) -> str:
     from fastdp.cli.summary import as_table, rate, seconds, thousands
+    from fastdp.systems.topl import ToPL
 
+    if isinstance(publisher, ToPL):
+        error = math.sqrt(publisher.server.value_variance)
+        particulars = [("standard error", f"at most {error:.4g} for one value, times sqrt(n) for a sum of n values")]
+    else:
+        particulars = [("block length", thousands(publisher.plan.block)), ("resolution", f"{publisher.resolution:g}")]
     return as_table(
         (
             ("values read", thousands(publisher.n_seen)),
@@ -221,28 +255,8 @@ def _summary(publisher: ToPS, output: str, duration: float) -> str:
             ("published", thousands(publisher.n_published)),
             ("threshold", f"{publisher.threshold:g} (values above it were clipped to it)"),
             ("guarantee", str(publisher.guarantee)),
-            ("block length", thousands(publisher.plan.block)),
-            ("resolution", f"{publisher.resolution:g}"),
+            *particulars,
             ("time", f"{seconds(duration)}, {rate(publisher.n_seen, duration)}, reading and writing included"),
             ("output", "standard output" if output == "-" else output),
         )
     )
-
-
-@contextmanager
-def _terminated_cleanly() -> Iterator[None]:
-    """A polite kill unwinds like Ctrl-C, so that no temporary file stays behind."""
-
-    def leave(number: int, frame: FrameType | None) -> NoReturn:
-        raise SystemExit(128 + number)
-
-    try:
-        before = signal.signal(signal.SIGTERM, leave)
-    except ValueError:
-        # Not the main thread (a program that embeds the command): its handlers are its own.
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

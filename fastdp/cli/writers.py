@@ -15,8 +15,8 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.cli.atomic_file import atomic_file
 from fastdp.errors import ParameterError
+from fastdp.files.atomic_file import atomic_file
 
 Floats = NDArray[np.float64]
 Write = Callable[[Floats], None]
@@ -158,7 +158,7 @@ def _npz_file(file: BinaryIO) -> Iterator[Write]:
 
 @contextmanager
 def _parquet_file(file: BinaryIO) -> Iterator[Write]:
-    from fastdp.cli.parquet_reader import import_pyarrow
+    from fastdp.files.parquet_reader import import_pyarrow
 
     arrow = import_pyarrow()
     schema = arrow.schema([(HEADING, arrow.float64())])

@@ -1,5 +1,27 @@
-"""Streams to try fastdp on."""
+"""Streams to try fastdp on: made up, read from files of real data, and where real ones come from."""
 
+from fastdp.datasets.catalogue import CATALOGUE, Entry, fetch, parse
+from fastdp.datasets.circles import concentric_circles
+from fastdp.datasets.extension import extend_by_reflection, hold_out_and_extend
 from fastdp.datasets.generated import dns_like_day
+from fastdp.datasets.spatial_files import load_circles, load_gowalla, load_pickups
+from fastdp.datasets.spatial_stream import SpatialStream, cut_events
+from fastdp.datasets.table1 import TABLE1, table1
 
-__all__ = ["dns_like_day"]
+__all__ = [
+    "CATALOGUE",
+    "TABLE1",
+    "Entry",
+    "SpatialStream",
+    "concentric_circles",
+    "cut_events",
+    "dns_like_day",
+    "extend_by_reflection",
+    "fetch",
+    "hold_out_and_extend",
+    "load_circles",
+    "load_gowalla",
+    "load_pickups",
+    "parse",
+    "table1",
+]

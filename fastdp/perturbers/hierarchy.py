@@ -77,8 +77,7 @@ class Hierarchy:
         object.__setattr__(self, "fan_out", validation.integer("fan_out", self.fan_out, 2, 1024))
         if not (isinstance(self.prune, str) and self.prune == "optimal"):
             object.__setattr__(self, "prune", validation.integer("prune", self.prune, 0))
-        if not isinstance(self.consistent, bool):
-            raise ParameterError(f"consistent = {validation.shown(self.consistent)}: expected True or False")
+        object.__setattr__(self, "consistent", validation.flag("consistent", self.consistent))
         if not self.consistent and self.prune != 0:
             raise ParameterError(
                 f"prune = {self.prune!r}: expected 0, because without consistency no sum of nodes closes a block"

@@ -1,6 +1,30 @@
-"""Where the noise is made: keys, the AES key stream, and the exact samplers on top of it."""
+"""Where the noise is made: keys, the AES key stream, and the exact samplers on top of it.
 
-from fastdp.randomness.key import Key
-from fastdp.randomness.sampler import discrete_laplace, geometric
+Names load on first use: a client of the local model needs a key at most, neither the compiler nor the cipher.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastdp._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from fastdp.randomness.key import Key
+    from fastdp.randomness.sampler import discrete_laplace, geometric
+
+_HOMES = {
+    "Key": "fastdp.randomness.key",
+    "discrete_laplace": "fastdp.randomness.sampler",
+    "geometric": "fastdp.randomness.sampler",
+}
 
 __all__ = ["Key", "discrete_laplace", "geometric"]
+
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_names(__name__, _HOMES)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -30,6 +30,9 @@ class Purpose(IntEnum):
     TREE = 2
     COUNTER = 3
     LAG = 4
+    LOCAL = 5
+    SPLIT = 6
+    CELL = 7
     DRAWS = 255
 
 

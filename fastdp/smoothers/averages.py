@@ -9,6 +9,7 @@ import numpy as np
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.smoothers.base import Floats, SmootherState
+from fastdp_kernels import moving_window
 
 
 @dataclass(frozen=True)
@@ -20,9 +21,9 @@ class Mean:
     Appendix D, item 2, divides t + 1 terms (the guess u_0 among them) by t; this is the mean of the t blocks.
     """
 
-    def start(self, first: float) -> SmootherState:
+    def start(self, first: float, theta: float) -> SmootherState:
         """No block, sum 0."""
-        del first
+        del first, theta
         return np.zeros(2)
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
@@ -53,22 +54,19 @@ class MovingAverage:
         """Check the parameter."""
         object.__setattr__(self, "window", validation.integer("window", self.window, 1, 65_536))
 
-    def start(self, first: float) -> SmootherState:
-        """The guess is the first of the window."""
-        return np.array([first])
+    def start(self, first: float, theta: float) -> SmootherState:
+        """How many blocks, the running sum, then the ring; the guess is the first of the window."""
+        del theta
+        return self.step(np.zeros(self.window + 2), np.array([first]))[0]
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
-        """Each prediction sums its own window, so no rounding errors pile up on an endless stream."""
-        w = self.window
-        history = np.concatenate([state, means])
-        # Windows still growing are summed one by one, full ones from a view.
-        growing = [history[: i + 1].mean() for i in range(state.size, min(w, history.size))]
-        begin = max(state.size + len(growing) + 1 - w, 0)
-        if history.size - begin >= w:
-            full = np.lib.stride_tricks.sliding_window_view(history[begin:], w).mean(axis=1)
-        else:
-            full = np.empty(0)
-        return history[-w:].copy(), np.concatenate([np.array(growing), full])
+        """O(1) a block; sums never outlive two windows, so rounding errors do not pile up on an endless stream."""
+        if means.size == 0:
+            return state, means
+        following, out = state.copy(), np.empty(means.size)
+        following[0] += means.size
+        following[1] = moving_window.follow_window(following[2:], int(state[0]), float(state[1]), means, out)
+        return following, out
 
 
 @dataclass(frozen=True)
@@ -94,8 +92,9 @@ class Exponential:
             raise ParameterError(f"alpha = {self.alpha!r}: expected a number above 0 and at most 1")
         object.__setattr__(self, "alpha", alpha)
 
-    def start(self, first: float) -> SmootherState:
+    def start(self, first: float, theta: float) -> SmootherState:
         """The guess."""
+        del theta
         return np.array([first])
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:

@@ -19,8 +19,16 @@ class Smoother(Protocol):
     and cutting the blocks into several steps changes nothing.
     """
 
-    def start(self, first: float) -> SmootherState:
-        """State before any block; ``first`` is the prediction for the first block, u_0 / b^s in the paper."""
+    def start(self, first: float, theta: float) -> SmootherState:
+        """State before any block.
+
+        Parameters
+        ----------
+        first : float
+            The prediction for the first block, u_0 / b^s in the paper, in units of the input.
+        theta : float
+            The threshold: no value exceeds it.
+        """
         ...
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:

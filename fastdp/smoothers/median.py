@@ -24,13 +24,15 @@ class Median:
     constant (128 KiB).  Means beyond these ends count as the ends.
     """
 
-    def start(self, first: float) -> SmootherState:
-        """Lower end and width of the bins, then their counts; ``first`` is theta / 2."""
-        theta = 2.0 * first
+    def start(self, first: float, theta: float) -> SmootherState:
+        """Lower end and width of the bins, then their counts."""
+        del first
         return np.concatenate([[-theta, 3.0 * theta / BINS], np.zeros(BINS)])
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
         """Count the blocks and follow the median."""
+        if means.size == 0:
+            return state, means
         following = state.copy()
         out = np.empty(means.size)
         running_median.follow_median(following[2:], float(state[0]), float(state[1]), means, out)

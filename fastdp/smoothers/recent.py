@@ -13,9 +13,9 @@ from fastdp.smoothers.base import Floats, SmootherState
 class Recent:
     """Predicts the mean of the block before (the only causal reading of Appendix D, item 1)."""
 
-    def start(self, first: float) -> SmootherState:
+    def start(self, first: float, theta: float) -> SmootherState:
         """Nothing to remember."""
-        del first
+        del first, theta
         return np.empty(0)
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:

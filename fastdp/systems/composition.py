@@ -7,20 +7,22 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from fastdp import perturbers, smoothers, thresholds, validation
+from fastdp import perturbers, renewals, smoothers, thresholds, validation
 from fastdp.errors import ParameterError, StateError
 from fastdp.grid import Grid, make_grid
 from fastdp.perturbers import HierarchyPlan, Perturber
-from fastdp.privacy import Guarantee, parallel
+from fastdp.privacy import Guarantee, parallel, remainder, sequential
+from fastdp.renewals import Renewal
 from fastdp.smoothers import Smoother
 from fastdp.thresholds import Threshold, ThresholdTask
 
 USUAL_HOLDOUT = 65_536
+_ROLES = ("threshold", "perturber", "smoother", "renewal")
 
 #: Parts that a state file may name; loading a file never runs anything that the file brings along.
 _KNOWN_PARTS: dict[str, Any] = {
     name: getattr(module, name)
-    for module in (thresholds, perturbers, smoothers)
+    for module in (thresholds, perturbers, smoothers, renewals)
     for name in module.__all__
     if dataclasses.is_dataclass(getattr(module, name))
 }
@@ -45,6 +47,7 @@ class Composition:
     max_range: int
     resolution: float | None
     nonfinite: str
+    renewal: Renewal | None = None
 
     def __post_init__(self) -> None:
         """Check everything, so that nothing can fail once data flow."""
@@ -73,50 +76,105 @@ class Composition:
                 f"smoother = {self.smoother!r}: expected None, because an inconsistent hierarchy answers ranges from "
                 "its nodes, and predictions would not enter"
             )
+        if self.renewal is not None:
+            self._check_renewal(self.renewal)
         object.__setattr__(self, "resolution", self.grid.resolution)
+
+    def _check_renewal(self, renewal: Renewal) -> None:
+        validation.part("renewal", renewal, "trees", "fastdp.renewals")
+        if not self.threshold.uses_holdout:
+            raise ParameterError(
+                f"renewal = {renewal!r}: expected None, because {type(self.threshold).__name__} looks at no values"
+            )
+        if self.perturber.released_nodes:
+            raise ParameterError(
+                f"renewal = {renewal!r}: expected None, because the nodes of an inconsistent hierarchy are released "
+                "under one threshold"
+            )
+        # What a later hold-out could not choose with is refused now.
+        self.threshold.start(self.renewal_task)
+        self.threshold.guarantee(self.renewal_task)
+
+    @cached_property
+    def publish_epsilon(self) -> float:
+        """The perturber's budget: what a renewal from the same values leaves of epsilon."""
+        if self.renewal is None or not self.renewal.share:
+            return self.epsilon
+        rest = remainder(self.epsilon, self.epsilon * self.renewal.share)
+        if min(rest, self.epsilon * self.renewal.share) <= 0.0:
+            raise ParameterError(f"share = {self.renewal.share!r}: expected both parts of epsilon above 0")
+        return rest
 
     @cached_property
     def plan(self) -> HierarchyPlan:
         """Public shape of the hierarchy."""
-        return self.perturber.plan(self.epsilon, self.max_range)
+        return self.perturber.plan(self.publish_epsilon, self.max_range)
 
     @cached_property
     def grid(self) -> Grid:
         """The integers that values are rounded to."""
         return make_grid(
-            self.bound, self.resolution, self.epsilon, self.max_range, self.plan.levels, self.plan.fan_out
+            self.bound, self.resolution, self.publish_epsilon, self.max_range, self.plan.levels, self.plan.fan_out
         )
 
-    @property
+    @cached_property
     def task(self) -> ThresholdTask:
-        """What the threshold is told."""
+        """What the threshold is told, first."""
         assert self.holdout is not None  # noqa: S101 - settled on construction
-        return ThresholdTask(self.epsilon, self.bound, self.holdout, self.max_range, self.grid.resolution)
+        return ThresholdTask(
+            self.epsilon, self.bound, self.holdout, self.max_range, self.grid.resolution, self.publish_epsilon
+        )
+
+    @cached_property
+    def period(self) -> int | None:
+        """Values published under one threshold; None for ever."""
+        return None if self.renewal is None else self.renewal.trees * self.plan.tree_blocks * self.plan.block
+
+    @cached_property
+    def renewal_task(self) -> ThresholdTask:
+        """What the threshold is told each time it is renewed."""
+        assert self.renewal is not None  # noqa: S101 - asked for by renewals alone
+        assert self.period is not None  # noqa: S101
+        if self.renewal.share:
+            return replace(self.task, epsilon=self.epsilon * self.renewal.share, holdout=self.period)
+        wanted = self.task.holdout if self.renewal.holdout is None else self.renewal.holdout
+        block = self.plan.block
+        return replace(self.task, holdout=-(-wanted // block) * block)
 
     def guarantee(self, *, simulated: bool) -> Guarantee:
-        """Threshold and perturber see disjoint values: parallel composition (ToPS section 2.4)."""
+        """Threshold and perturber see disjoint values: parallel composition (ToPS section 2.4).
+
+        A renewal from published values shares their budget with the perturber: sequential composition.
+        """
         chosen = self.threshold.guarantee(self.task)
-        published = self.perturber.guarantee(self.plan, self.epsilon).of("perturber")
-        whole = published if chosen is None else parallel(chosen.of("threshold"), published)
+        whole = self.perturber.guarantee(self.plan, self.publish_epsilon).of("perturber")
+        if self.renewal is not None:
+            renewed = self.threshold.guarantee(self.renewal_task)
+            assert renewed is not None  # noqa: S101 - a threshold that looks at values costs something
+            renewed = renewed.of("renewed threshold, each from values of its own")
+            whole = sequential(renewed, whole) if self.renewal.share else parallel(renewed, whole)
+        if chosen is not None:
+            whole = parallel(chosen.of("threshold"), whole)
         return replace(whole, simulated=simulated or whole.simulated)
 
     def describe(self) -> dict[str, Any]:
         """Parts by name, and parameters, for a state file."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        for role in ("threshold", "perturber", "smoother"):
-            fields[role] = _describe_part(fields[role])
+        for role in _ROLES:
+            fields[role] = describe_part(fields[role])
         return fields
 
     @classmethod
     def from_description(cls, description: dict[str, Any]) -> Composition:
         """The composition that was described."""
         fields = dict(description)
-        for role in ("threshold", "perturber", "smoother"):
-            fields[role] = _build_part(fields[role])
+        for role in _ROLES:
+            fields[role] = build_part(fields[role])
         return cls(**fields)
 
 
-def _describe_part(part: Any) -> dict[str, Any] | None:
+def describe_part(part: Any) -> dict[str, Any] | None:
+    """A part by name with its parameters, for a state file."""
     if part is None:
         return None
     name = type(part).__name__
@@ -125,7 +183,8 @@ def _describe_part(part: Any) -> dict[str, Any] | None:
     return {"name": name, **dataclasses.asdict(part)}
 
 
-def _build_part(description: dict[str, Any] | None) -> Any:
+def build_part(description: dict[str, Any] | None) -> Any:
+    """The part that was described."""
     if description is None:
         return None
     parameters = dict(description)

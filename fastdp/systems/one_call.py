@@ -11,9 +11,11 @@ from fastdp.inputs import as_column
 from fastdp.randomness.key import Key
 from fastdp.released import Release
 from fastdp.systems.composition import USUAL_HOLDOUT
+from fastdp.systems.pak import PAK
+from fastdp.systems.topl import ToPL
 from fastdp.systems.tops import ToPS
 
-METHODS = {"tops": ToPS}
+METHODS: dict[str, type[ToPS | ToPL | PAK]] = {"tops": ToPS, "topl": ToPL, "pak": PAK}
 USUAL_RANGE = 2**20
 
 
@@ -37,16 +39,17 @@ def release(
         Privacy loss for one value of the stream.
     bound : float
         Public upper bound of a value, in units of the input.  It must not be computed from the data.
-    method : "tops"
-        The system.
+    method : "tops", "pak" or "topl"
+        The system: :class:`fastdp.ToPS`; :class:`fastdp.PAK`, whose values are the differences of its running sums;
+        or the local model, simulated (:class:`fastdp.ToPL`).
     seed : int or str, optional
         Simulation: reproducible noise, no privacy.
     key : Key or 32 bytes, optional
         A secret of your own; by default a fresh one from the operating system.
     **options
-        Passed to the system, :class:`fastdp.ToPS`.  By default ``holdout`` is 65,536 values or a quarter
-        of the stream, and ``max_range`` 2^20 values or the rest of it, whichever is less (the length of a
-        stream is public under replace-one adjacency).
+        Passed to the system.  By default ``holdout`` is 65,536 values or a quarter of the stream, and ``max_range``
+        2^20 values or the rest of it, whichever is less (the length n of a stream is public under replace-one
+        adjacency); for PAK ``length`` is n and ``delta`` 1 / n^2.
 
     Returns
     -------
@@ -67,6 +70,9 @@ def release(
                 f"{name} = {options[name]!r}: expected an option of {system.__name__}: {', '.join(accepted)}"
             )
     holdout = options.setdefault("holdout", max(1, min(USUAL_HOLDOUT, column.size // 4)))
-    if isinstance(holdout, int):
+    if system is PAK:
+        options.setdefault("length", max(1, column.size))
+        options.setdefault("delta", 1.0 / max(2, column.size) ** 2)
+    elif isinstance(holdout, int):
         options.setdefault("max_range", max(1, min(USUAL_RANGE, column.size - holdout)))
-    return system(epsilon, bound, seed=seed, key=key, **options).release(column)
+    return system(epsilon=epsilon, bound=bound, seed=seed, key=key, **options).release(column)

@@ -5,32 +5,35 @@ Readings and errata: ``docs/pak.md``.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp import validation
-from fastdp.errors import DataError, ParameterError
-from fastdp.grid import make_grid
+from fastdp.alone import exclusive
+from fastdp.errors import DataError, StateError
 from fastdp.inputs import as_column, as_floats
-from fastdp.privacy import Guarantee, parallel, sequential
+from fastdp.privacy import Guarantee
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
-from fastdp.systems.alone import Alone
-from fastdp.thresholds import Fixed, PAKQuantile, Threshold, ThresholdTask
-from fastdp_kernels import binary_counter, online_pass
+from fastdp.released import Release
+from fastdp.systems import persistence
+from fastdp.systems.durable import Durable
+from fastdp.systems.moving_average import averages
+from fastdp.systems.pak_plan import PAKPlan, usual_threshold
+from fastdp.systems.pak_state import PAKState
+from fastdp.systems.running_sum import RunningSum, Steps
+from fastdp.systems.whole import as_whole
+from fastdp.thresholds import Fixed, Threshold
+from fastdp_kernels import online_pass
 
 Floats = NDArray[np.float64]
-LEAST_EPSILON = 2.0**-60
 
 
-class PAK(Alone):
-    """Publishes the running sum of a stream of known length.
+class PAK(Durable):
+    """Publishes the running sum, or moving averages, of a stream of known length.
 
     Parameters
     ----------
@@ -51,6 +54,14 @@ class PAK(Alone):
     lag_sums : bool
         Publish the running sums of the first m values too, through a tree of their own, once tau is known
         (section III-C, last remark), instead of their sum alone.
+    clip : bool
+        True: r tau above the bound counts as the bound, public post-processing.  False keeps it as in the paper:
+        far more noise and not a value saved; to reproduce published figures only.  The threshold must then be one
+        with ``clip=False`` too, as the default is.
+    average : int, "all" or None
+        Publish averages in place of running sums: "all", the mean of all values so far (the paper's moving average,
+        section II-A); w, the mean of the last w values (and of all so far while the running sum of w values ago was
+        not published).
     resolution, seed, key
         As for :class:`fastdp.StreamPublisher`.
 
@@ -61,6 +72,13 @@ class PAK(Alone):
     is the number of levels that share the budget; with the printed log2 N the claim fails for N a power of two.  The
     sums are exact integers; tau's noise is stated for real arithmetic, and the guarantee says so.  After an interrupt
     compare ``n_seen``: a chunk that was consumed must not be sent again.
+
+    Averages are post-processing.  Of two running sums w values apart the nodes that both contain cancel, and so does
+    the noise of the first m values' sum: what is left are at most 2 floor(log2 N) + 1 nodes, in the mean over time
+    about log2 w + 2, each of variance 2 (r tau levels / epsilon)^2, so the average has that over w^2 (with
+    ``lag_sums`` and a window across the hold-out's end, the nodes of both trees).
+
+    Memory: the hold-out until tau is known, then levels + 1 integers and the last w running sums.
     """
 
     def __init__(
@@ -75,55 +93,59 @@ class PAK(Alone):
         tail_factor: float = 1.0,
         threshold: Threshold | None = None,
         lag_sums: bool = False,
+        clip: bool = True,
+        average: int | Literal["all"] | None = None,
         resolution: float | None = None,
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
-        super().__init__()
-        self.epsilon = validation.positive("epsilon", epsilon)
-        self.delta = validation.real("delta", delta)
-        if not 0.0 <= self.delta < 1.0:
-            raise ParameterError(f"delta = {delta!r}: expected a number in [0, 1)")
-        self.bound = validation.positive("bound", bound)
-        self.length = validation.integer("length", length, 1, 2**40)
-        self.share = validation.positive("share", share)
-        self.tail_factor = validation.positive("tail_factor", tail_factor)
-        if self.share >= 1.0:
-            raise ParameterError(f"share = {share!r}: expected a number below 1, the rest is for the sum")
-        if self.tail_factor < 1.0:
-            raise ParameterError(f"tail_factor = {tail_factor!r}: expected at least 1")
-        if threshold is None and self.delta == 0.0:
-            raise ParameterError(
-                f"delta = {delta!r}: expected a number above 0 for PAKQuantile, or another threshold, such as "
-                "SmoothQuantile(noise='cauchy')"
-            )
-        rule = PAKQuantile(delta=self.delta) if threshold is None else threshold
-        validation.part("threshold", rule, "start", "fastdp.thresholds")
-        self.holdout = validation.integer("holdout", holdout if rule.uses_holdout else 0, 0, self.length - 1)
-        if rule.uses_holdout and self.holdout == 0:
-            raise ParameterError(f"holdout = {holdout!r}: expected at least 1 and less than the length, {length}")
-        self.lag_sums = bool(lag_sums)
-        self._rule = rule
-        for_threshold = self.epsilon * self.share
-        self._epsilon_lag = _remainder(self.epsilon, for_threshold)
-        if min(for_threshold, self._epsilon_lag) < LEAST_EPSILON:
-            raise ParameterError(f"share = {share!r}: expected both parts of epsilon = {epsilon!r} above 2^-60")
-        levels = max(self.length - self.holdout, self.holdout).bit_length()
-        least = self._epsilon_lag if self.holdout else self.epsilon
-        self._grid = make_grid(self.bound, resolution, least, self.length, levels, 2)
-        # The thinnest noise of all must be one that can be drawn, now and not at the end of the hold-out.
-        sampler.discrete_laplace_law(Fraction(1) / Fraction(self.epsilon))
-        self._key = Key.choose(seed, key)
-        self._task = ThresholdTask(
-            for_threshold, self.bound, max(self.holdout, 1), self.length, self._grid.resolution
+        rule = usual_threshold(delta, clip) if threshold is None else threshold
+        plan = PAKPlan(
+            *(epsilon, delta, bound, length, holdout, share, tail_factor, rule),
+            *(lag_sums, clip, average, resolution),
         )
-        chosen = rule.guarantee(self._task)
-        if chosen is not None and chosen.delta > self.delta:
-            raise ParameterError(f"delta = {delta!r}: expected at least {chosen.delta!r}, which the threshold uses")
-        self._chooser = rule.start(self._task)
-        self._state = _State(lag=np.empty(self.holdout))
-        if self.holdout == 0:
-            self._state = _State(lag=np.empty(0), tree=self._open(np.empty(0))[0])
+        self._begin(plan, Key.choose(seed, key))
+
+    def _begin(self, plan: PAKPlan, key: Key) -> None:
+        """Take the starting position; loading a state file begins here too."""
+        Durable.__init__(self)
+        self._plan = plan
+        self._key = key
+        # Refuses what the threshold cannot do now, not at the end of the hold-out.
+        self._chooser = plan.threshold.start(plan.task)
+        self._state = PAKState(lag=np.empty(plan.holdout))
+        if plan.holdout == 0:
+            self._state = PAKState(lag=np.empty(0), tree=self._open(np.empty(0))[0])
+
+    @property
+    def epsilon(self) -> float:
+        """The privacy budget."""
+        return self._plan.epsilon
+
+    @property
+    def delta(self) -> float:
+        """The threshold's delta is at most this."""
+        return self._plan.delta
+
+    @property
+    def bound(self) -> float:
+        """Public upper bound of a value."""
+        return self._plan.bound
+
+    @property
+    def length(self) -> int:
+        """Values of the whole stream."""
+        return self._plan.length
+
+    @property
+    def holdout(self) -> int:
+        """Length of the hold-out."""
+        return self._plan.holdout
+
+    @property
+    def resolution(self) -> float:
+        """Grid step, in units of the input."""
+        return self._plan.grid.resolution
 
     @property
     def n_seen(self) -> int:
@@ -132,36 +154,23 @@ class PAK(Alone):
 
     @property
     def threshold(self) -> float | None:
-        """Values are clipped to this, r tau and at most the bound; None until the hold-out is complete."""
+        """r tau, which noise is scaled to and values are clipped to; None until the hold-out is complete."""
         tree = self._state.tree
-        return None if tree is None else tree.theta_steps * self._grid.resolution
+        return None if tree is None else tree.theta_steps * self.resolution
 
     @property
     def running_sum(self) -> float | None:
-        """The running sum published last, in units of the input; None before any."""
+        """The running sum released last, in units of the input; None before any."""
         return self._state.running
 
     @property
     def guarantee(self) -> Guarantee:
         """(epsilon, delta) for the whole stream, derived from the parts."""
-        levels = (self.length - self.holdout).bit_length()
-        whole = Guarantee(
-            epsilon=self.epsilon,
-            arithmetic="exact",
-            derivation=(f"binary tree over the other values: each enters at most {levels} nodes, epsilon in all",),
-        )
-        chosen = self._rule.guarantee(self._task)
-        if self.holdout and chosen is not None:
-            total = Guarantee(
-                epsilon=self._epsilon_lag,
-                arithmetic="exact",
-                derivation=("sum of the first values, noise of scale r tau / epsilon_2: epsilon_2",),
-            )
-            whole = parallel(sequential(chosen.of("threshold"), total), whole)
-        return replace(whole, simulated=self._key.simulated or whole.simulated)
+        return self._plan.guarantee(simulated=self._key.simulated)
 
+    @exclusive
     def publish(self, chunk: Any) -> Floats:
-        """Consume the next values; publish running sums.
+        """Consume the next values; publish running sums, or averages.
 
         Parameters
         ----------
@@ -171,139 +180,124 @@ class PAK(Alone):
         Returns
         -------
         float64[k]
-            The running sum of the stream after each value behind the hold-out, in units of the input.  The value that
-            completes the hold-out publishes the sum of the first m values, or all their running sums with
-            ``lag_sums``.
+            The running sum of the stream after each value behind the hold-out, in units of the input, or with
+            ``average`` the average in its place.  The value that completes the hold-out publishes the sum of the
+            first m values, or all their running sums with ``lag_sums``.
 
         Raises
         ------
         DataError
             For values that are no finite real numbers, or more than ``length`` of them; nothing is consumed then.
         """
-        with self._alone():
-            values = as_floats(as_column(chunk))
-            state = self._state
-            if state.n_seen + values.size > self.length:
-                raise DataError(
-                    f"chunk has {values.size} values: expected at most {self.length - state.n_seen}, "
-                    f"the stream has {self.length}"
-                )
-            if not np.isfinite(values).all():
-                first = int(np.flatnonzero(~np.isfinite(values))[0])
-                raise DataError(f"chunk[{first}] = {values[first]}: expected finite values")
-            held = min(values.size, max(0, self.holdout - state.n_seen))
-            # Written again, not added to, if an interrupt makes the user repeat the chunk.
-            state.lag[state.n_seen : state.n_seen + held] = values[:held]
-            n_seen, tree, lag = state.n_seen + values.size, state.tree, state.lag
-            parts = []
-            if tree is None and n_seen >= self.holdout:
-                tree, sums = self._open(lag)
-                parts.append(sums)
-                lag = np.empty(0)
-            if tree is not None and values.size > held:
-                tree, sums = tree.count(self._steps(values[held:], tree.theta_steps))
-                parts.append(sums)
-            steps = np.concatenate(parts) if parts else np.empty(0, np.int64)
-            out = np.multiply(steps, self._grid.resolution, dtype=np.float64)
-            running = float(out[-1]) if out.size else state.running
-            # One assignment: an interrupt leaves the chunk consumed or not, never half of it.
-            self._state = _State(lag, n_seen, tree, running)
-            return out
+        return self._publish(as_column(chunk))
 
-    def _open(self, lag: Floats) -> tuple[_Tree, NDArray[np.int64]]:
+    def _publish(self, column: NDArray[Any]) -> Floats:
+        values, state = as_floats(column), self._state
+        self._check_replay(values)
+        if state.n_seen + values.size > self.length:
+            raise DataError(
+                f"chunk has {values.size} values: expected at most {self.length - state.n_seen}, "
+                f"the stream has {self.length}"
+            )
+        if not np.isfinite(values).all():
+            first = int(np.flatnonzero(~np.isfinite(values))[0])
+            raise DataError(f"chunk[{first}] = {values[first]}: expected finite values")
+        following, out = self._following(state, values)
+        if self._files.kept is not None and values.size:
+            self._write_ahead(values, following.describe())
+        # One assignment: an interrupt leaves the chunk consumed or not, never half of it.
+        self._state, self._replay = following, None
+        return out
+
+    @exclusive
+    def release(self, values: Any) -> Release:
+        """Publish a whole array at once (a fresh publisher of plain running sums only).
+
+        Parameters
+        ----------
+        values : array-like
+            Longer than the hold-out, and at most ``length`` values.
+
+        Returns
+        -------
+        Release
+            Its values are the differences of neighbouring running sums, so its range sums are differences of two.
+        """
+        if self._plan.average is not None or self._plan.lag_sums:
+            raise StateError("release() needs plain running sums: expected average=None and lag_sums=False")
+        sums = self._publish(as_whole(values, self.n_seen, self.holdout))
+        steps = np.diff(sums) if self.holdout else np.diff(sums, prepend=0.0)
+        steps.flags.writeable = False
+        assert self.threshold is not None  # noqa: S101 - the hold-out is complete
+        return Release(steps, self.holdout, self.threshold, self.guarantee)
+
+    def _following(self, state: PAKState, values: Floats) -> tuple[PAKState, Floats]:
+        """Where these values lead to and what they publish; the publisher is not changed."""
+        held = min(values.size, max(0, self.holdout - state.n_seen))
+        # Written again, not added to, if an interrupt makes the user repeat the chunk.
+        state.lag[state.n_seen : state.n_seen + held] = values[:held]
+        n_seen, tree, lag = state.n_seen + values.size, state.tree, state.lag
+        parts: list[Steps] = []
+        if tree is None and n_seen >= self.holdout:
+            tree, sums = self._open(lag)
+            parts.append(sums)
+            lag = np.empty(0)
+        if tree is not None and values.size > held:
+            tree, sums = tree.count(self._steps(values[held:], tree.theta_steps))
+            parts.append(sums)
+        # No copy of what is alone.
+        steps = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int64), *parts])
+        out = np.multiply(steps, self.resolution, dtype=np.float64)
+        running, recent = float(out[-1]) if out.size else state.running, state.recent
+        if self._plan.average is not None:
+            window = None if self._plan.average == "all" else self._plan.average
+            out, recent = averages(steps, recent, n_seen, window, self.resolution)
+        return PAKState(lag, n_seen, tree, running, recent), out
+
+    def _open(self, lag: Floats) -> tuple[RunningSum, Steps]:
         """Choose tau, release the hold-out's sum (or sums), and plant the tree; changes nothing."""
+        plan = self._plan
         chooser = self._chooser.copy()
         chooser.observe(lag)
         tau = chooser.choose(self._key)
-        wide = tau if isinstance(self._rule, Fixed) else tau * self.tail_factor
-        # Not min(): a threshold that is no number counts as the bound too.
-        theta_steps = self._grid.snap(wide if wide <= self.bound else self.bound)
-        out: NDArray[np.int64] = np.empty(0, np.int64)
+        wide = tau if isinstance(plan.threshold, Fixed) else tau * plan.tail_factor
+        # Not min(): a threshold that is no number counts as the highest too.
+        theta_steps = plan.grid.snap(wide if wide <= plan.grid.bound else plan.grid.bound)
+        out: Steps = np.empty(0, np.int64)
         base = 0
         if self.holdout:
-            steps, rest = self._steps(lag, theta_steps), self._epsilon_lag
-            if self.lag_sums:
-                _, out = _Tree.plant(self._key, 1, self.holdout, theta_steps, rest, 0).count(steps)
+            steps, rest = self._steps(lag, theta_steps), plan.epsilon_lag
+            if plan.lag_sums:
+                _, out = RunningSum.plant(self._key, 1, self.holdout, theta_steps, rest, 0).count(steps)
             else:
                 out = np.empty(1, np.int64)
                 law = sampler.discrete_laplace_law(Fraction(theta_steps) / Fraction(rest))
                 sampler.fill(out, law, self._key, StreamId(Purpose.LAG))
                 out += steps.sum()
             base = int(out[-1])
-        tree = _Tree.plant(self._key, 0, self.length - self.holdout, theta_steps, self.epsilon, base)
-        return tree, out
+        return self._plant(theta_steps, base), out
 
-    def _steps(self, values: Floats, theta_steps: int) -> NDArray[np.int64]:
-        steps: NDArray[np.int64] = np.empty(values.size, np.int64)
-        online_pass.round_values(values, 1.0 / self._grid.resolution, float(theta_steps), steps)
+    def _plant(self, theta_steps: int, base: int) -> RunningSum:
+        """The tree of the values behind the hold-out."""
+        return RunningSum.plant(self._key, 0, self.length - self.holdout, theta_steps, self.epsilon, base)
+
+    def _steps(self, values: Floats, theta_steps: int) -> Steps:
+        steps: Steps = np.empty(values.size, np.int64)
+        top = float(min(theta_steps, self._plan.bound_steps))
+        online_pass.round_values(values, 1.0 / self.resolution, top, steps)
         return steps
 
+    # State files.
 
-@dataclass(frozen=True)
-class _State:
-    """Where the publisher stands; replaced as a whole.
+    @property
+    def _described(self) -> PAKPlan:
+        return self._plan
 
-    Attributes
-    ----------
-    lag : float64[m]
-        The hold-out as far as it has come; dropped once the threshold is chosen.
-    """
+    def _restart(self, description: dict[str, Any], key: Key) -> None:
+        self._begin(PAKPlan.from_description(description), key)
 
-    lag: Floats
-    n_seen: int = 0
-    tree: _Tree | None = None
-    running: float | None = None
+    def _position(self) -> persistence.Position:
+        return self._state.describe()
 
-
-def _remainder(whole: float, part: float) -> float:
-    """The largest float that, added to ``part``, does not exceed ``whole``."""
-    rest = whole - part
-    return rest if Fraction(rest) + Fraction(part) <= Fraction(whole) else math.nextafter(rest, 0.0)
-
-
-@dataclass(frozen=True)
-class _Tree:
-    """A binary counter over a known number of values, continuing from a base sum; a value, never changed.
-
-    Attributes
-    ----------
-    number : int
-        Which counter of the stream.
-    levels : int
-        floor(log2 N) + 1: the most nodes that one of N values enters.
-    above : int64[levels + 1]
-        Noise of the open nodes, summed from each height up.
-    """
-
-    key: Key
-    number: int
-    levels: int
-    theta_steps: int
-    law: sampler.Law
-    seen: int
-    total: int
-    above: NDArray[np.int64]
-
-    @classmethod
-    def plant(cls, key: Key, number: int, length: int, theta_steps: int, epsilon: float, base: int) -> _Tree:
-        """A counter before its first value."""
-        levels = length.bit_length()
-        law = sampler.discrete_laplace_law(Fraction(theta_steps * levels) / Fraction(epsilon))
-        return cls(key, number, levels, theta_steps, law, 0, base, np.zeros(levels + 1, np.int64))
-
-    def count(self, steps: NDArray[np.int64]) -> tuple[_Tree, NDArray[np.int64]]:
-        """The counter after these values, and the noisy running sum after each."""
-        after = self.seen + steps.size
-        firsts = [self.seen >> height for height in range(self.levels)]
-        counts = [(after >> height) - first for height, first in enumerate(firsts)]
-        noise: NDArray[np.int64] = np.empty(sum(counts), np.int64)
-        offsets: NDArray[np.int64] = np.empty(self.levels, np.int64)
-        begin = 0
-        for height, (first, size) in enumerate(zip(firsts, counts, strict=True)):
-            stream = StreamId(Purpose.COUNTER, height, self.number)
-            sampler.fill(noise[begin : begin + size], self.law, self.key, stream, first)
-            offsets[height] = begin - first
-            begin += size
-        above, out = self.above.copy(), np.empty(steps.size, np.int64)
-        total = binary_counter.count_on(steps, self.seen, np.int64(self.total), above, noise, offsets, out)
-        return replace(self, seen=after, total=int(total), above=above), out
+    def _resume(self, saved: persistence.Position) -> None:
+        self._state = PAKState.resume(saved, self._plan, self._plant)

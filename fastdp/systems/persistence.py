@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +25,6 @@ from numpy.typing import NDArray
 from fastdp.errors import DataError, StateError
 from fastdp.randomness.key import Key
 from fastdp.statefile import StateFile
-from fastdp.systems.composition import Composition
-from fastdp.systems.pipeline import Progress
-from fastdp.thresholds import Chooser
 
 #: A position in the stream as a state file holds it.
 Position = dict[str, Any]
@@ -100,17 +97,25 @@ class StateFiles:
                 raise StateError(f"state file {shown} is gone: expected the one this publisher wrote or came from")
             if found != known:
                 raise StateError(
-                    f"state file {shown} is not as this publisher left it: another publisher has written it, or a "
-                    "stale copy was put back"
+                    f"state file {shown} is not as this publisher left it: another publisher has written it, a stale "
+                    "copy was put back, or a write was interrupted (then load it again, it is complete)"
                 )
             self._headers[file.real] = file.write(json.dumps(content, separators=(",", ":")).encode(), known)
             self.last = content["now"]
             file.sync_folder()
 
 
+class Described(Protocol):
+    """The public side of a publisher."""
+
+    def describe(self) -> dict[str, Any]:
+        """Parts by name, and parameters."""
+        ...
+
+
 def content(
     name: str,
-    composition: Composition,
+    composition: Described,
     key: Key,
     now: Position,
     *,
@@ -141,12 +146,21 @@ def read(file: StateFile) -> tuple[dict[str, Any], bytes]:
     return content, header
 
 
-def _pack(array: NDArray[Any], kind: str) -> str:
+def pack(array: NDArray[Any], kind: str) -> str:
+    """An array as text, compressed; ``kind`` is the type that is written, such as "<f8"."""
     return base64.b64encode(zlib.compress(array.astype(kind).tobytes(), 1)).decode()
 
 
-def _unpack(text: str, kind: str) -> NDArray[Any]:
+def unpack(text: str, kind: str) -> NDArray[Any]:
+    """What :func:`pack` wrote; ValueError or zlib.error if it did not."""
     return np.frombuffer(zlib.decompress(base64.b64decode(text)), kind)
+
+
+def whole(number: object) -> int:
+    """A whole number of a state file; ValueError for anything else, such as 2.0."""
+    if type(number) is not int:
+        raise ValueError(f"{number!r} is no whole number")
+    return number
 
 
 @contextmanager
@@ -156,29 +170,3 @@ def trusting(name: str) -> Iterator[None]:
         yield
     except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError, zlib.error) as error:
         raise StateError(f"state file {name} is damaged: {error}") from error
-
-
-def position(progress: Progress, chooser: Chooser) -> Position:
-    """One position in the stream, with the hold-out's summary while it is still needed."""
-    packed = chooser.pack() if progress.theta_steps == 0 else np.empty(0, np.int64)
-    fields = {field.name: getattr(progress, field.name) for field in dataclasses.fields(progress)}
-    return {**fields, "smoother": _pack(progress.smoother, "<f8"), "holdout": _pack(packed, "<i8")}
-
-
-def restore(saved: Position, chooser: Chooser, composition: Composition) -> Progress:
-    """The progress saved, with the hold-out's summary put into a fresh chooser."""
-    fields = dict(saved)
-    packed = _unpack(fields.pop("holdout"), "<i8").astype(np.int64)
-    if packed.size:
-        chooser.unpack(packed)
-    fields["smoother"] = _unpack(fields["smoother"], "<f8").astype(np.float64)
-    progress = Progress(**fields)
-    opened = progress.theta_steps > 0
-    if (
-        not 0 <= progress.theta_steps <= composition.grid.bound_steps
-        or not 0 <= progress.filled < composition.plan.block
-        or min(progress.n_seen, progress.blocks) < 0
-        or opened != (progress.n_seen >= composition.task.holdout)
-    ):
-        raise ValueError("a position out of range")
-    return progress

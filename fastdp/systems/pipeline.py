@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.grid import Grid
+from fastdp.integers import exact_sum
 from fastdp.perturbers import HierarchyPlan, Perturber
 from fastdp.randomness.key import Key
 from fastdp.released import ReleasedNodes
@@ -30,6 +31,12 @@ class Progress:
     ----------
     n_seen : int
         Values consumed, the hold-out included.
+    cycle : int
+        Thresholds chosen so far.
+    held : int
+        Values withheld so far for the next threshold (:class:`fastdp.renewals.Withheld`).
+    released : int
+        Sum of what was released under the present threshold, in grid steps, where a renewal needs it.
     theta_steps : int
         The threshold in grid steps; 0 until it is chosen.
     blocks : int
@@ -45,6 +52,9 @@ class Progress:
     """
 
     n_seen: int = 0
+    cycle: int = 0
+    held: int = 0
+    released: int = 0
     theta_steps: int = 0
     blocks: int = 0
     filled: int = 0
@@ -91,8 +101,12 @@ class Pipeline:
         Shape of the hierarchy.
     grid : Grid
         Integers that values are rounded to.
-    perturber, smoother, epsilon, key
+    perturber, smoother, key
         As given to the publisher.
+    epsilon : float
+        The perturber's budget.
+    sums_releases : bool
+        Whether ``Progress.released`` is kept.
     """
 
     plan: HierarchyPlan
@@ -101,24 +115,31 @@ class Pipeline:
     smoother: Smoother | None
     epsilon: float
     key: Key
+    sums_releases: bool = False
 
     def open(self, progress: Progress, theta: float) -> Progress:
-        """Begin to publish with this threshold; the first block predicts theta / 2 a value (Appendix D, u_0)."""
+        """Begin to publish with this threshold.
+
+        The very first block predicts theta / 2 a value (Appendix D, u_0); after a renewal the last prediction stands,
+        as far as theta allows, and the smoother begins anew with it.
+        """
         steps = self.grid.snap(theta)
-        first = steps * self.grid.resolution / 2.0
-        state = self.smoother.start(first) if self.smoother is not None else np.empty(0)
-        return replace(progress, theta_steps=steps, prediction=first, smoother=state)
+        top = steps * self.grid.resolution
+        first = min(progress.prediction, top) if progress.cycle else top / 2.0
+        state = self.smoother.start(first, top) if self.smoother is not None else np.empty(0)
+        anew = replace(progress, cycle=progress.cycle + 1, held=0, released=0)
+        return replace(anew, theta_steps=steps, prediction=first, smoother=state)
 
     def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Prepared | None:
         """All that these values, behind the hold-out, lead to; None if one of them is NaN or infinite."""
-        per_unit, top = 1.0 / self.grid.resolution, float(progress.theta_steps)
+        per_unit, top = 1.0 / self.grid.resolution, float(min(progress.theta_steps, self.grid.bound_steps))
         n_seen, size = progress.n_seen + values.size, values.size
         if self.smoother is None or self.plan.block == 1:
             steps: NDArray[np.int64] = np.empty(size, np.int64)
             if online_pass.round_values(values, per_unit, top, steps):
                 return None
-            noise = self._add_noise(progress, noise, steps)
-            following = replace(progress, n_seen=n_seen, blocks=progress.blocks + size)
+            noise, released = self._add_noise(progress, noise, steps)
+            following = replace(progress, n_seen=n_seen, blocks=progress.blocks + size, released=released)
             return Prepared(following, noise, steps.view(np.float64), None, 0, size)
         block = self.plan.block
         closing, filled = divmod(progress.filled + size, block)
@@ -129,7 +150,7 @@ class Pipeline:
             return None
         sums[0] += progress.open_sum
         open_sum = int(sums[closing])
-        noise = self._add_noise(progress, noise, sums[:closing])
+        noise, released = self._add_noise(progress, noise, sums[:closing])
         # Means take the memory of the predictions: long chunks of short blocks stay lean.
         totals = sums[:closing].view(np.float64)
         predictions = np.empty(closing + 1)
@@ -138,9 +159,10 @@ class Pipeline:
         state, predicted = self.smoother.step(progress.smoother, means)
         if predicted is not means:
             means[:] = predicted
-        following = Progress(
+        following = replace(
+            progress,
             n_seen=n_seen,
-            theta_steps=progress.theta_steps,
+            released=released,
             blocks=progress.blocks + closing,
             filled=filled,
             open_sum=open_sum,
@@ -164,7 +186,8 @@ class Pipeline:
         plan = self.plan
         trees = -(-values.size // plan.tree_blocks)
         steps: NDArray[np.int64] = np.zeros(trees * plan.tree_blocks, np.int64)
-        online_pass.round_values(values, 1.0 / self.grid.resolution, float(theta_steps), steps[: values.size])
+        top = float(min(theta_steps, self.grid.bound_steps))
+        online_pass.round_values(values, 1.0 / self.grid.resolution, top, steps[: values.size])
         released = np.empty((trees, plan.nodes))
         for tree in range(trees):
             nodes = self.perturber.node_noise(plan, theta_steps, self.epsilon, self.key, tree)
@@ -183,19 +206,24 @@ class Pipeline:
                 start += width
         return ReleasedNodes(released, plan.leaves, plan.fan_out, plan.levels, plan.tree_blocks)
 
-    def _add_noise(self, progress: Progress, noise: TreeNoise | None, sums: NDArray[np.int64]) -> TreeNoise | None:
+    def _add_noise(
+        self, progress: Progress, noise: TreeNoise | None, sums: NDArray[np.int64]
+    ) -> tuple[TreeNoise | None, int]:
         """Turn each closed block's sum into its released total, tree by tree, in the same memory.
 
-        The last tree's noise stays for the next chunk.
+        The last tree's noise stays for the next chunk.  Also the sum of what the present threshold released.
         """
-        begin = 0
+        begin, released = 0, progress.released
         while begin < sums.size:
             tree, leaf = divmod(progress.blocks + begin, self.plan.tree_blocks)
             if noise is None or noise[0] != tree:
                 leaves = self.perturber.leaf_noise(self.plan, progress.theta_steps, self.epsilon, self.key, tree)
                 noise = (tree, leaves)
             count = min(sums.size - begin, self.plan.tree_blocks - leaf)
-            part = sums[begin : begin + count]
-            online_pass.add_noise(part, noise[1][leaf : leaf + count], self.grid.resolution, part.view(np.float64))
+            part, drawn = sums[begin : begin + count], noise[1][leaf : leaf + count]
+            if self.sums_releases:
+                # Of what is released, sums plus noise modulo 2^64: the sums alone would wrap at places of their own.
+                released += exact_sum(part + drawn)
+            online_pass.add_noise(part, drawn, self.grid.resolution, part.view(np.float64))
             begin += count
-        return noise
+        return noise, released

@@ -5,31 +5,33 @@ Source: ToPS section 3.2 (the framework) and Algorithm 1 in the reading of ``doc
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.alone import exclusive
 from fastdp.errors import DataError, ParameterError, StateError
-from fastdp.inputs import as_column, as_floats, pieces
+from fastdp.inputs import as_column, as_floats
 from fastdp.perturbers import HierarchyPlan, Perturber
 from fastdp.privacy import Guarantee
 from fastdp.randomness.key import Key
 from fastdp.released import Release, ReleasedNodes
+from fastdp.renewals import Renewal
 from fastdp.smoothers import Smoother
-from fastdp.statefile import StateFile
 from fastdp.systems import persistence
-from fastdp.systems.alone import Alone
 from fastdp.systems.composition import Composition
-from fastdp.systems.pipeline import Pipeline, Progress, TreeNoise
-from fastdp.thresholds import Chooser, Threshold
+from fastdp.systems.course import Course, position, restore
+from fastdp.systems.durable import Durable
+from fastdp.systems.pipeline import Prepared, Progress
+from fastdp.systems.whole import as_whole
+from fastdp.thresholds import Threshold
 
 Floats = NDArray[np.float64]
 
 
-class StreamPublisher(Alone):
+class StreamPublisher(Durable):
     """Publishes a stream of values online under event-level differential privacy.
 
     Parameters
@@ -54,6 +56,8 @@ class StreamPublisher(Alone):
         Grid step; by default the largest power of two not above bound * 2^-32.
     nonfinite : "raise" or "zero"
         NaN and infinity are refused, or count as 0.
+    renewal : Renewal, optional
+        Lets theta follow the stream: a member of :mod:`fastdp.renewals`.  By default it is chosen once.
     seed : int or str, optional
         Simulation: noise that anybody can reproduce; the guarantee then says ``simulated``.
     key : Key or 32 bytes, optional
@@ -78,32 +82,34 @@ class StreamPublisher(Alone):
         max_range: int = 2**20,
         resolution: float | None = None,
         nonfinite: str = "raise",
+        renewal: Renewal | None = None,
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
         composition = Composition(
-            threshold, perturber, smoother, epsilon, bound, holdout, max_range, resolution, nonfinite
+            threshold, perturber, smoother, epsilon, bound, holdout, max_range, resolution, nonfinite, renewal
         )
         self._begin(composition, Key.choose(seed, key))
 
     def _begin(self, composition: Composition, key: Key) -> None:
         """Take the starting position; loading a state file begins here too."""
-        Alone.__init__(self)
+        Durable.__init__(self)
         self._composition = composition
         self._key = key
-        self._pipeline = Pipeline(
-            composition.plan, composition.grid, composition.perturber, composition.smoother, composition.epsilon, key
-        )
-        self._chooser: Chooser = composition.threshold.start(composition.task)
-        self._progress = Progress()
-        self._noise: TreeNoise | None = None
+        self._course = Course(composition, key)
+        self._standing = self._course.begin()
         self._copies = 0
-        self._files = persistence.StateFiles()
-        self._replay: persistence.Replay | None = None
-        if self.holdout == 0:
-            self._progress = self._pipeline.open(self._progress, self._chooser.choose(key))
 
     # What the publisher is and where it stands.
+
+    @property
+    def _progress(self) -> Progress:
+        return self._standing.progress
+
+    @property
+    def composition(self) -> Composition:
+        """Parts and parameters."""
+        return self._composition
 
     @property
     def epsilon(self) -> float:
@@ -137,7 +143,7 @@ class StreamPublisher(Alone):
 
     @property
     def threshold(self) -> float | None:
-        """Theta in units of the input; None until the hold-out is complete."""
+        """The present theta in units of the input; None until the hold-out is complete."""
         steps = self._progress.theta_steps
         return steps * self.resolution if steps else None
 
@@ -164,6 +170,7 @@ class StreamPublisher(Alone):
 
     # Publishing.
 
+    @exclusive
     def publish(self, chunk: Any, *, out: Floats | None = None) -> Floats:
         """Consume the next values of the stream and publish one value for each after the hold-out.
 
@@ -186,8 +193,7 @@ class StreamPublisher(Alone):
             If the chunk is no column of real numbers, or holds NaN or infinity (with ``nonfinite="raise"``).
             The publisher is then as it was; the mended chunk continues the stream.
         """
-        with self._alone():
-            return self._publish(as_column(chunk), out)
+        return self._publish(as_column(chunk), out)
 
     def _publish(self, values: NDArray[Any], out: Floats | None, name: str = "chunk") -> Floats:
         """Prepare everything in private, record it, then let it leave.
@@ -197,49 +203,28 @@ class StreamPublisher(Alone):
         """
         kept = self._files.kept
         if self._replay is not None:
-            self._replay.check(as_floats(values), self._key)
-        held = min(values.size, max(0, self.holdout - self._progress.n_seen))
-        body = values[held:]
-        target = self._target(out, values, body.size)
-        progress, chooser = self._progress, self._chooser
-        head = as_floats(values[:held])
-        if held:
-            head = head if np.isfinite(head).all() else self._mend(head, 0, name)
-            progress = replace(progress, n_seen=progress.n_seen + held)
-            if progress.n_seen < self.holdout and kept is None:
-                self._progress = progress
-                chooser.observe(head)
-                return target
-            chooser = chooser.copy()
-            chooser.observe(head)
-            if progress.n_seen == self.holdout:
-                progress = self._pipeline.open(progress, chooser.choose(self._key))
-        steps, noise = [], self._noise
-        for begin, piece in pieces(body):
-            step = self._pipeline.prepare(progress, noise, piece)
-            if step is None:
-                step = self._pipeline.prepare(progress, noise, self._mend(piece, held + begin, name))
-            assert step is not None  # noqa: S101 - mended values are finite
-            progress, noise = step.following, step.noise
-            steps.append(step)
+            self._check_replay(as_floats(values))
+        target = self._target(out, values, values.size - min(values.size, max(0, self.holdout - self.n_seen)))
+        journey = self._course.follow(self._standing, values, lambda part, at: self._mend(part, at, name))
+        steps = journey.steps
         if kept is not None and values.size:
-            self._record(kept, progress, chooser, as_floats(values))
-        self._progress, self._chooser, self._noise, self._replay = progress, chooser, noise, None
-        if out is None and len(steps) == 1 and steps[0].predictions is None:
+            standing = journey.settled()
+            self._write_ahead(as_floats(values), position(standing))
+            self._standing = standing
+        else:
+            # Recorded first: whatever interrupts the chooser now, no value is counted twice.
+            self._standing = journey.standing
+            journey.observe()
+        self._replay = None
+        if out is None and len(steps) == 1 and isinstance(steps[0], Prepared) and steps[0].predictions is None:
             return steps[0].totals
         begin = 0
         for step in steps:
-            self._pipeline.emit(step, target[begin : begin + step.count])
+            self._course.emit(step, target[begin : begin + step.count])
             begin += step.count
         return target
 
-    def _record(self, kept: StateFile, progress: Progress, chooser: Chooser, values: Floats) -> None:
-        """Write ahead: the position before and after a chunk, and the chunk's fingerprint."""
-        now = persistence.position(progress, chooser)
-        before = self._files.position_at(self.n_seen) or persistence.position(self._progress, self._chooser)
-        chunk = persistence.Replay.of(values, self._key)
-        self._files.write(kept, self._content(kept=True, now=now, before=before, chunk=chunk))
-
+    @exclusive
     def release(self, values: Any) -> Release:
         """Publish a whole array at once (a fresh publisher only).
 
@@ -253,22 +238,11 @@ class StreamPublisher(Alone):
         Release
             Bit for bit what :meth:`publish` gives for any chunking.
         """
-        if self.n_seen:
-            raise StateError(
-                f"release() on a publisher that has seen {self.n_seen} values: expected a fresh one (use publish())"
-            )
-        column = as_column(values, "values")
-        if column.size <= self.holdout:
-            hint = " (choose a smaller holdout)" if self.holdout > 1 else ""
-            raise DataError(
-                f"values has {column.size} entries: expected more than the hold-out of {self.holdout}, "
-                f"which is never published{hint}"
-            )
-        # Nodes are summed after the values were published: both must see the same memory, whoever else writes to it.
+        column = as_whole(values, self.n_seen, self.holdout)
+        # Nodes are summed after the values were published: both must see the same memory, whoever else writes.
         column = column.copy() if self._composition.perturber.released_nodes else column
-        with self._alone():
-            published = self._publish(column, None, "values")
-            nodes = self._nodes(column)
+        published = self._publish(column, None, "values")
+        nodes = self._nodes(column)
         published.flags.writeable = False
         assert self.threshold is not None  # noqa: S101 - the hold-out is complete
         return Release(
@@ -285,7 +259,7 @@ class StreamPublisher(Alone):
             return None
         body = as_floats(column[self.holdout :])
         finite = body if np.isfinite(body).all() else self._mend(body, self.holdout, "values")
-        return self._pipeline.released_nodes(self._progress.theta_steps, finite)
+        return self._course.pipeline.released_nodes(self._progress.theta_steps, finite)
 
     def _target(self, out: Any, values: NDArray[Any], size: int) -> Floats:
         if out is None:
@@ -311,90 +285,23 @@ class StreamPublisher(Alone):
 
     # State files.
 
-    def save(self, path: str | os.PathLike[str], key: bytes | str | None = None) -> None:
-        """Write the publisher's state to a file, once.
-
-        Parameters
-        ----------
-        path : path
-            Replaced atomically; readable by the owner alone.  It must be new, or a file of this publisher.
-        key : 32 bytes or passphrase, optional
-            Encrypts and authenticates the file (AES-256-GCM).  Without it the file is in the clear: whoever
-            reads it has the noise (so with the outputs the data), the hold-out's histogram and the open block's
-            exact sum.
-
-        Raises
-        ------
-        StateError
-            If the file belongs to another publisher or cannot be written.
-
-        Notes
-        -----
-        What is published after the save is not in the file: going on from it with other values than those
-        published gives them the same noise and reveals the difference.  :meth:`keep` closes that gap.
-        """
-        file = StateFile(path, key)
-        with self._alone():
-            self._refuse_replay("save")
-            same = self._files.kept is not None and self._files.kept.real == file.real
-            self._files.write(file, self._content(kept=same))
-
-    def keep(self, path: str | os.PathLike[str], key: bytes | str | None = None) -> None:
-        """From now on, save the state before every :meth:`publish` returns (write-ahead).
-
-        Parameters, errors as for :meth:`save`.  A publisher loaded from a kept file keeps it already.  If a
-        write fails, ``publish`` raises and the chunk is not consumed.
-        """
-        file = StateFile(path, key)
-        with self._alone():
-            self._refuse_replay("keep")
-            self._files.write(file, self._content(kept=True))
-            self._files.kept = file
-
-    def _refuse_replay(self, call: str) -> None:
-        """A file without the recorded chunk would let altered values pass."""
-        if self._replay is not None:
-            raise StateError(f"{call}() on a publisher that waits for a replay: expected the recorded chunk first")
+    @property
+    def _described(self) -> Composition:
+        return self._composition
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], key: bytes | str | None = None, *, replay: bool = False) -> Self:
-        """A publisher that continues exactly where a saved one stood; from a kept file, it keeps the file too.
+    def _loads(cls, name: object) -> bool:
+        # The parts are in the file: a ToPS loads as what it is composed of, too.
+        return name == cls.__name__ or (cls is StreamPublisher and name != "PAK")
 
-        Parameters
-        ----------
-        path, key
-            As given to :meth:`save` or :meth:`keep`.
-        replay : bool
-            False: continue after the last chunk recorded.  True: go back to the start of that chunk, because
-            its outputs were lost; the same values must then come again in one call, are checked against
-            their fingerprint, and give the same outputs.
+    def _restart(self, description: dict[str, Any], key: Key) -> None:
+        self._begin(Composition.from_description(description), key)
 
-        Raises
-        ------
-        StateError
-            If the file is missing, cut short, altered, of another version or publisher, or the key is wrong.
-        """
-        file = StateFile(path, key)
-        content, header = persistence.read(file)
-        name = repr(os.fspath(path))
-        if content["class"] != cls.__name__ and cls is not StreamPublisher:
-            raise StateError(f"state file {name} holds a {content['class']}: expected a {cls.__name__}")
-        if replay and content["before"] is None:
-            raise StateError(f"state file {name} records no chunk to replay: expected replay=False")
-        publisher = object.__new__(cls)
-        with persistence.trusting(name):
-            secret = Key(bytes.fromhex(content["secret"]), simulated=content["simulated"])
-            publisher._begin(Composition.from_description(content["composition"]), secret)
-            saved = content["before" if replay else "now"]
-            publisher._progress = persistence.restore(saved, publisher._chooser, publisher._composition)
-            publisher._replay = persistence.Replay(**content["chunk"]) if replay else None
-            publisher._files = persistence.StateFiles(file, header, saved, kept=content["kept"])
-        return publisher
+    def _position(self) -> persistence.Position:
+        return position(self._standing)
 
-    def _content(self, *, kept: bool, now: persistence.Position | None = None, **chunk: Any) -> dict[str, Any]:
-        """What a state file holds of this publisher."""
-        now = persistence.position(self._progress, self._chooser) if now is None else now
-        return persistence.content(type(self).__name__, self._composition, self._key, now, kept=kept, **chunk)
+    def _resume(self, saved: persistence.Position) -> None:
+        self._standing = restore(saved, self._course)
 
     # Copies: never the same noise twice.
 
@@ -405,18 +312,20 @@ class StreamPublisher(Alone):
         del memo
         return self._rekeyed_copy()
 
+    @exclusive
     def _rekeyed_copy(self) -> Self:
         """An independent publisher at the same place with noise of its own.
 
         Equal noise on different values would reveal their difference, so a copy never keeps the key.
         """
-        with self._alone():
-            self._copies += 1
-            key = self._key.derive("copy", self._copies) if self._key.simulated else Key.random()
-            twin = object.__new__(type(self))
-            twin._begin(self._composition, key)
-            twin._progress, twin._chooser = self._progress, self._chooser.copy()
-            return twin
+        self._refuse_replay("copy")
+        self._copies += 1
+        key = self._key.derive("copy", self._copies) if self._key.simulated else Key.random()
+        twin = object.__new__(type(self))
+        twin._begin(self._composition, key)
+        # Not the noise: it belongs to the key.
+        twin._standing = replace(self._standing.forked(), noise=None)
+        return twin
 
     def __reduce__(self) -> NoReturn:
         raise StateError(

@@ -7,6 +7,7 @@ from typing import Literal
 from fastdp import validation
 from fastdp.perturbers import Hierarchy
 from fastdp.randomness.key import Key
+from fastdp.renewals import Renewal
 from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent, Smoother
 from fastdp.systems.stream_publisher import StreamPublisher
 from fastdp.thresholds import NoisyMax
@@ -45,7 +46,7 @@ class ToPS(StreamPublisher):
         Constant of Eq. 6, in units of a value; the paper's 60 fits item counts.
     noise : "laplace" or "exponential"
         Noise of the threshold's noisy max.
-    resolution, nonfinite, seed, key
+    resolution, nonfinite, renewal, seed, key
         As for :class:`StreamPublisher`.
 
     Notes
@@ -74,6 +75,7 @@ class ToPS(StreamPublisher):
         noise: Literal["laplace", "exponential"] = "laplace",
         resolution: float | None = None,
         nonfinite: str = "raise",
+        renewal: Renewal | None = None,
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
@@ -89,6 +91,7 @@ class ToPS(StreamPublisher):
             max_range=max_range,
             resolution=resolution,
             nonfinite=nonfinite,
+            renewal=renewal,
             seed=seed,
             key=key,
         )

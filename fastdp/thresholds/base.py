@@ -28,6 +28,8 @@ class ThresholdTask:
         r, the longest query.
     resolution : float
         One step of the grid that values are rounded to, in units of the input.
+    publish_epsilon : float, optional
+        Budget of the noise that theta is chosen for; by default epsilon too.
     """
 
     epsilon: float
@@ -35,6 +37,12 @@ class ThresholdTask:
     holdout: int
     max_range: int
     resolution: float
+    publish_epsilon: float | None = None
+
+    @property
+    def noise_epsilon(self) -> float:
+        """Budget of the noise on published values."""
+        return self.epsilon if self.publish_epsilon is None else self.publish_epsilon
 
 
 class Chooser(Protocol):

@@ -157,7 +157,10 @@ class _NoisyMaxChooser:
         # Only differences count, so the first candidate's term is taken off: a term that is cut off is then
         # one that cannot win.  In logarithms, so that no factor overflows.
         logs = (
-            math.log(3.0 * task.holdout) - math.log(self._rule.c) - math.log(task.max_range) - math.log(task.epsilon)
+            math.log(3.0 * task.holdout)
+            - math.log(self._rule.c)
+            - math.log(task.max_range)
+            - math.log(task.noise_epsilon)
         )
         logs += 0.5 * math.log(2.0 * (b - 1) * depth**3) + math.log(self.unit()) + math.log(task.bound)
         slope = math.exp(min(logs, 700.0))

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal
 
 import numpy as np
@@ -29,8 +30,10 @@ from fastdp.thresholds.smooth_noise import SmoothNoise, calibrate, decay_table
 from fastdp.thresholds.sorted_holdout import QuantileChooser, rank_of
 from fastdp_kernels import smooth_sensitivity
 
-#: Outside, the Cauchy-type inverse CDF leaves the range of doubles, or is flat over [-1, 1] to no purpose.
-LEAST_GAMMA, MOST_GAMMA = 1.125, 64.0
+#: Outside, the Cauchy-type inverse CDF leaves the range of doubles: far out below, near 0 above (|Z|^gamma).
+LEAST_GAMMA, MOST_GAMMA = 1.125, 16.0
+#: Theta is released in whole cells, bound / CELLS each or one grid step, which hides the spacing of floats.
+CELLS = 2**24
 #: The stretch of the noise needs ln(1/delta) >= 1 (``smooth_noise``).
 MOST_DELTA = 0.25
 
@@ -49,10 +52,10 @@ class SmoothQuantile:
     noise : "laplace", "gaussian" or "cauchy"
         The law of Z; "cauchy" is pure epsilon, with heavy tails.
     gamma : float
-        Cauchy-type noise only: density proportional to 1 / (1 + abs(z)^gamma), gamma from 1.125 to 64.
+        Cauchy-type noise only: density proportional to 1 / (1 + abs(z)^gamma), gamma from 1.125 to 16.
     clip : bool
         True: theta is clipped to [resolution, bound], public post-processing.  False: only below, which reproduces
-        published distributions of theta from the chooser; a publisher's grid still ends at the bound.
+        published distributions of theta and the noise that belongs to them; values still end at the bound.
 
     Notes
     -----
@@ -80,7 +83,7 @@ class SmoothQuantile:
                 )
         else:
             object.__setattr__(self, "delta", _checked_delta(self.delta))
-        object.__setattr__(self, "clip", _checked_flag("clip", self.clip))
+        object.__setattr__(self, "clip", validation.flag("clip", self.clip))
 
     @property
     def uses_holdout(self) -> bool:
@@ -98,7 +101,7 @@ class SmoothQuantile:
         def release(values: NDArray[np.int64], bound: int, key: Key) -> float:
             rank, decay = rank_of(self.p, values.size), decay_table(law.b, values.size)
             width = smooth_sensitivity.divide_pairs(values, bound, rank, decay) / law.a
-            return float(values[rank - 1]) + width * law.draw(key)
+            return _in_cells(int(values[rank - 1]), width * law.draw(key), bound)
 
         return QuantileChooser(task, release, self.clip)
 
@@ -110,6 +113,7 @@ class SmoothQuantile:
             epsilon=task.epsilon,
             delta=delta,
             arithmetic="real",
+            numeric_distance=_distance(self.clip, 1.0, law),
             derivation=(_says(self.p, task, law, delta, "smooth sensitivity"),),
         )
 
@@ -151,7 +155,7 @@ class PAKQuantile:
         object.__setattr__(self, "beta", beta)
         validation.choice("noise", self.noise, ("laplace", "gaussian"))
         object.__setattr__(self, "delta", _checked_delta(self.delta))
-        object.__setattr__(self, "clip", _checked_flag("clip", self.clip))
+        object.__setattr__(self, "clip", validation.flag("clip", self.clip))
 
     @property
     def uses_holdout(self) -> bool:
@@ -188,7 +192,7 @@ class PAKQuantile:
         def release(values: NDArray[np.int64], bound: int, key: Key) -> float:
             rank, decay = rank_of(self.p, values.size), decay_table(law.b, values.size)
             width = kappa * smooth_sensitivity.divide_pairs(values, bound, rank, decay) / law.a
-            return float(values[rank - 1]) + width * (law.draw(key) + offset)
+            return _in_cells(int(values[rank - 1]), width * (law.draw(key) + offset), bound)
 
         return QuantileChooser(task, release, self.clip)
 
@@ -200,6 +204,7 @@ class PAKQuantile:
             epsilon=task.epsilon,
             delta=delta,
             arithmetic="real",
+            numeric_distance=_distance(self.clip, self.kappa(task), law, law.upper(self.beta)),
             derivation=(_says(self.p, task, law, delta, scaled),),
         )
 
@@ -251,6 +256,17 @@ class TruePercentile:
         )
 
 
+def _in_cells(quantile: int, shift: float, bound: int) -> float:
+    """Quantile plus shift, added exactly, as the middle of its cell; all in grid steps.
+
+    Cells begin half a step below a whole number: no quantile lies on a border.
+    """
+    if not math.isfinite(shift):
+        return shift
+    cell = max(1, bound // CELLS)
+    return float(math.floor((quantile + Fraction(shift) + Fraction(1, 2)) / cell) * cell + cell // 2)
+
+
 def _says(p: float, task: ThresholdTask, law: SmoothNoise, delta: float, scaled: str) -> str:
     """The line of derivation that all rules share."""
     loss = f"epsilon, delta = {delta:.6g}" if delta else "pure epsilon"
@@ -258,6 +274,15 @@ def _says(p: float, task: ThresholdTask, law: SmoothNoise, delta: float, scaled:
         f"{p:g} quantile of {task.holdout} held-out values, {law.name} noise of {scaled} / a, a = {law.a:.6g}, "
         f"b = {law.b:.6g} (stretch by e^b and shift by a take epsilon / 2 each): {loss}, for real arithmetic"
     )
+
+
+def _distance(clip: bool, kappa: float, law: SmoothNoise, offset: float = 0.0) -> float:
+    """Without the clip the noise is kappa / a bounds wide, and its floats lie that much further apart."""
+    if clip:
+        return law.numeric_distance
+    # A Cauchy-type law is too wide for any bound.
+    wide = math.inf if law.name == "cauchy" else kappa / law.a * (1.0 + offset)
+    return min(1.0, law.numeric_distance * max(1.0, wide))
 
 
 def _delta_of(delta: float | None, task: ThresholdTask) -> float:
@@ -279,9 +304,3 @@ def _checked_delta(delta: object) -> float | None:
     if number > MOST_DELTA:
         raise ParameterError(f"delta = {validation.shown(delta)}: expected a number above 0 and at most {MOST_DELTA}")
     return number
-
-
-def _checked_flag(name: str, value: object) -> bool:
-    if not isinstance(value, (bool, np.bool_)):
-        raise ParameterError(f"{name} = {validation.shown(value)}: expected True or False")
-    return bool(value)

@@ -33,6 +33,8 @@ from numpy.typing import NDArray
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId, word_at
 
+#: Tails go down to 2^-960, an ordinary float whose noise is one too.
+MOST_TAIL_BITS = 959
 #: Entries of a decay table below this count as 0 (``fastdp_kernels.smooth_sensitivity``).
 LEAST_DECAY = 2.0**-900
 
@@ -67,7 +69,7 @@ class SmoothNoise:
     gamma: float
 
     def magnitude(self, tail: float) -> float:
-        """The z >= 0 with P[|Z| >= z] = tail, 0 < tail < 1."""
+        """The z >= 0 with P[|Z| >= z] = tail, 0 < tail <= 1."""
         if self.name == "laplace":
             return -math.log(tail)
         # scipy takes longer to load than fastdp, and no other threshold needs it.
@@ -85,10 +87,24 @@ class SmoothNoise:
         """G^-1(1 - beta): exceeded with probability beta, 0 < beta < 1/2."""
         return self.magnitude(2.0 * beta)
 
+    @property
+    def numeric_distance(self) -> float:
+        """Distance in total variation of a drawn and clipped theta from the law (``docs/pak.md``)."""
+        return {"laplace": 2.0**-25, "gaussian": 2.0**-22, "cauchy": 2.0**-16}[self.name]
+
     def draw(self, key: Key) -> float:
-        """Z from one word: the lowest bit is the sign, the leading 53 the tail probability, by inverse CDF."""
-        word = word_at(key, StreamId(Purpose.THRESHOLD), 0)
-        magnitude = self.magnitude(((word >> 11) + 0.5) * 2.0**-53)
+        """Z by inverse CDF: the lowest bit of a word is the sign, the others begin the tail probability.
+
+        Small tails take further words, so that every tail has 53 significant bits: with fixed ones the values of
+        theta far out would have gaps that differ between neighbours.
+        """
+        stream = StreamId(Purpose.THRESHOLD)
+        word = word_at(key, stream, 0)
+        leading, bits = word >> 1, 63
+        while leading < 2**53 and bits < MOST_TAIL_BITS:
+            leading = leading << 64 | word_at(key, stream._replace(refinement=bits // 64 + 1), 0)
+            bits += 64
+        magnitude = self.magnitude((2 * leading + 1) / 2 ** (bits + 1))
         return -magnitude if word & 1 else magnitude
 
 

@@ -1,4 +1,4 @@
-"""The hold-out of a quantile: collected as integers, sorted once."""
+"""The hold-out of a quantile or of local reports: collected as integers, sorted once if need be."""
 
 from __future__ import annotations
 
@@ -16,24 +16,26 @@ from fastdp_kernels import online_pass
 
 FIRST_ROOM = 1024
 
-#: From the sorted hold-out and the bound, both in grid steps, and a key: theta in grid steps, not clipped.
+#: From the hold-out (sorted unless the rule says otherwise) and the bound, both in grid steps, and a key: theta in
+#: grid steps, not clipped.
 ReleaseSorted = Callable[[NDArray[np.int64], int, Key], float]
 
 
 class QuantileChooser:
-    """The hold-out as whole grid steps (m int64), from which a rule releases theta once it is sorted."""
+    """The hold-out as whole grid steps (m int64), from which a rule releases theta: sorted, or as they came."""
 
-    def __init__(self, task: ThresholdTask, release: ReleaseSorted, clip: bool) -> None:
+    def __init__(self, task: ThresholdTask, release: ReleaseSorted, clip: bool, *, sort: bool = True) -> None:
         self._task = task
         self._release = release
         self._clip = clip
+        self._sort = sort
         self._top = Grid(task.bound, task.resolution).bound_steps
         self._steps: NDArray[np.int64] = np.empty(min(task.holdout, FIRST_ROOM), np.int64)
         self._count = 0
 
     def copy(self) -> QuantileChooser:
         """An independent copy."""
-        twin = QuantileChooser(self._task, self._release, self._clip)
+        twin = QuantileChooser(self._task, self._release, self._clip, sort=self._sort)
         twin._steps, twin._count = self._steps.copy(), self._count
         return twin
 
@@ -52,7 +54,8 @@ class QuantileChooser:
     def choose(self, key: Key) -> float:
         """Sort, release theta, clip it to [resolution, bound] or only from below."""
         values = self._steps[: self._count]
-        values.sort()
+        if self._sort:
+            values.sort()
         theta = self._release(values, self._top, key) * self._task.resolution
         theta = max(theta, self._task.resolution)
         return min(theta, self._task.bound) if self._clip else theta

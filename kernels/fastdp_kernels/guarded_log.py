@@ -15,7 +15,7 @@ import math
 
 import numpy as np
 
-from fastdp_kernels._jit import bits_of, double_of, kernel
+from fastdp_kernels._jit import bits_of, double_of, inline, kernel
 
 LN2 = math.log(2.0)
 # 1 / (2j + 1): the Taylor series of atanh(f) / f in f^2.
@@ -35,6 +35,25 @@ ERROR_WORD = 2.0
 #: Marks a draw that is not certain; no certain draw takes this value.
 DOUBTFUL = np.int64(-(2**63))
 BLOCK = 512
+
+
+@inline
+def log_of_mantissa(m: float) -> float:
+    """Natural logarithm of m in [sqrt(1/2), sqrt(2)), for loops that are to be vectorised."""
+    f = (m - 1.0) / (m + 1.0)
+    v = f * f
+    p = ((((C10 * v + C9) * v + C8) * v + C7) * v + C6) * v + C5
+    p = (((p * v + C4) * v + C3) * v + C2) * v + C1
+    g = 2.0 * f
+    return g + g * (v * p)
+
+
+@inline
+def natural_log(x: float) -> float:
+    """Natural logarithm of a normal positive number, to a few units in the last place of ln x or of ln 2."""
+    shifted = bits_of(x) + SHIFT
+    k = (shifted >> np.int64(52)) - np.int64(1023)
+    return np.float64(k) * LN2 + log_of_mantissa(double_of((shifted & MANTISSA) + LOWEST))
 
 
 @kernel
@@ -86,12 +105,7 @@ def draw_double(
             shifted = bits + SHIFT
             k = (shifted >> np.int64(52)) - np.int64(1023)
             m = double_of((shifted & MANTISSA) + LOWEST)
-            f = (m - 1.0) / (m + 1.0)
-            v = f * f
-            p = ((((C10 * v + C9) * v + C8) * v + C7) * v + C6) * v + C5
-            p = (((p * v + C4) * v + C3) * v + C2) * v + C1
-            g = 2.0 * f
-            y = scale * ((np.float64(np.int64(63) - k) * LN2 + offset) - (g + g * (v * p)))
+            y = scale * ((np.float64(np.int64(63) - k) * LN2 + offset) - log_of_mantissa(m))
             # 2^-floor(log2 x): the relative width of the interval that 63 bits leave open.
             width = double_of(RECIPROCAL - (bits & ~MANTISSA))
             error = error_scale + y * ERROR_VALUE + error_word * width

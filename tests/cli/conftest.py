@@ -37,6 +37,16 @@ def publish() -> Callable[..., np.ndarray]:
 
 
 @pytest.fixture(scope="session")
+def simulate() -> Callable[..., fastdp.ToPL]:
+    """The library's own simulation of the local model for the options that ``run`` passes."""
+
+    def simulate(**options: Any) -> fastdp.ToPL:
+        return fastdp.ToPL(**{**OPTIONS, **options})
+
+    return simulate
+
+
+@pytest.fixture(scope="session")
 def expected(values: np.ndarray, publish: Callable[..., np.ndarray]) -> np.ndarray:
     return publish(values)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fastdp.cli import progress
-from fastdp.cli.readers import open_source
+from fastdp.files.readers import open_source
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".npy", ".npz", ".parquet"])

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastdp.cli.readers import open_source
 from fastdp.errors import DataError
+from fastdp.files.readers import open_source
 
 TINY = (1, 2, 3, 1000)
 

@@ -473,3 +473,62 @@ def test_memory_is_constant(suffix, few, write_input, tmp_path):
 
     # The allocator's moods cost a few megabytes now and then, so the better of two runs counts.
     assert min(peak(few + 3_000_000) for _ in range(2)) - peak(few) < 12_000, "kibibytes"
+
+
+# The local model.
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".npy", ".parquet"])
+@pytest.mark.parametrize("chunk_size", [7, 65_536])
+def test_the_local_model_gives_what_the_library_gives(
+    suffix, chunk_size, write_input, run, read_output, values, simulate, tmp_path
+):
+    out = tmp_path / f"out{suffix}"
+    result = run(write_input(suffix, values), "-o", out, "--method", "topl", "--chunk-size", chunk_size)
+    assert result.exit_code == 0, result.output
+    simulation = simulate()
+    np.testing.assert_array_equal(read_output(out), simulation.publish(values), strict=True)
+    said = dict(line.split("  ", 1) for line in result.stderr.splitlines())
+    said = {name: text.strip() for name, text in said.items()}
+    assert said.pop("threshold").startswith(f"{simulation.threshold:g} ")
+    assert said.pop("guarantee") == str(simulation.guarantee)
+    assert "local model" in str(simulation.guarantee)
+    error = np.sqrt(simulation.server.value_variance)
+    assert said.pop("standard error").startswith(f"at most {error:.4g} for one value")
+    assert set(said) == {"values read", "held out", "published", "time", "output"}
+
+
+@pytest.mark.parametrize(
+    "option", ["--fan-out=16", "--prune=optimal", "--resolution=0.5", "--nonfinite=zero", "--nonfinite=raise"]
+)
+def test_the_local_model_refuses_options_of_the_hierarchy(option, write_input, run, values, tmp_path):
+    result = run(write_input(".npy", values), "-o", tmp_path / "out.npy", "--method", "topl", option)
+    assert result.exit_code == 2
+    assert f"{option.partition('=')[0]} does not apply to --method topl" in result.stderr
+    assert not (tmp_path / "out.npy").exists()
+
+
+def test_the_local_model_with_a_key_of_its_own(write_input, run, read_output, values, simulate, tmp_path):
+    key = tmp_path / "key"
+    key.write_bytes(b"k" * 32)
+    key.chmod(0o600)
+    result = run(write_input(".npy", values), "-o", tmp_path / "o.npy", "--method=topl", "--key-file", key, seed=None)
+    assert result.exit_code == 0, result.output
+    assert "SIMULATED" not in result.output
+    wanted = simulate(seed=None, key=b"k" * 32).publish(values)
+    np.testing.assert_array_equal(read_output(tmp_path / "o.npy"), wanted)
+
+
+def test_the_local_model_has_no_way_out_for_missing_values(refused, write_input, values):
+    stream = values.copy()
+    stream[4000] = np.nan
+    said = refused(write_input(".npy", stream), "--method", "topl", "--chunk-size", 500)
+    assert said.endswith("value 4,001 is missing, NaN or infinite; expected finite numbers")
+
+
+def test_the_local_model_within_the_holdout(refused, write_input, values):
+    assert "all within the hold-out of 1,000" in refused(write_input(".npy", values[:1000]), "--method", "topl")
+
+
+def test_the_local_model_has_limits_of_epsilon(refused, write_input, values):
+    assert "epsilon = 40.0: expected" in refused(write_input(".npy", values), "--method", "topl", "--epsilon", 40)

@@ -10,12 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastdp
-from fastdp.errors import DataError, ParameterError
+from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.thresholds import Fixed, NoisyMax
+from tests import stat
 from tests.oracles import binary_counter as oracle
+from tests.oracles import laws
 
 
 def stream(n: int) -> np.ndarray:
@@ -41,11 +43,11 @@ def test_the_tree_equals_the_papers(n: int) -> None:
     values = stream(n)
     publisher = make(threshold=Fixed(20.0), length=n)
     out = publisher.publish(values)
-    per_unit = round(1 / publisher._grid.resolution)
+    per_unit = round(1 / publisher.resolution)
     steps = (np.minimum(values, 20.0) * per_unit).astype(np.int64).tolist()
     levels = n.bit_length()
     expected = oracle.running_sums(steps, node_noise(levels, 20 * per_unit, 1.0, 0, n))
-    assert out.tolist() == [e * publisher._grid.resolution for e in expected]
+    assert out.tolist() == [e * publisher.resolution for e in expected]
     assert publisher.running_sum == out[-1]
 
 
@@ -141,22 +143,22 @@ def test_the_holdout_is_forgotten_and_delta_is_the_users() -> None:
 
 
 def test_an_interrupt_leaves_the_chunk_consumed_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fastdp.systems import pak
+    from fastdp.systems.running_sum import RunningSum
 
     values = stream(700)
     whole = make(threshold=NoisyMax()).publish(values)
     publisher = make(threshold=NoisyMax())
     parts = [publisher.publish(values[:250])]
-    count = pak._Tree.count
+    count = RunningSum.count
 
     def interrupted(self, steps):
         count(self, steps)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pak._Tree, "count", interrupted)
+    monkeypatch.setattr(RunningSum, "count", interrupted)
     with pytest.raises(KeyboardInterrupt):
         publisher.publish(values[250:400])
-    monkeypatch.setattr(pak._Tree, "count", count)
+    monkeypatch.setattr(RunningSum, "count", count)
     assert publisher.n_seen == 250
     parts.append(publisher.publish(values[250:]))
     assert np.array_equal(np.concatenate(parts), whole)
@@ -197,8 +199,103 @@ def test_bad_input_changes_nothing() -> None:
         ("share", 5e-324),
         ("share", 1e-306),
         ("threshold", 5),
+        ("lag_sums", "no"),
+        ("clip", 0),
     ],
 )
 def test_parameters_are_named(name: str, value: object) -> None:
     with pytest.raises(ParameterError, match=name):
         make(**{name: value})
+
+
+@pytest.mark.parametrize("resolution", [None, 0.25, 60.0, 100.0])
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 30.0, 1e3, 1e6])
+def test_the_law_holds_at_the_extremes(epsilon: float, resolution: float | None) -> None:
+    """Any epsilon, down to a grid of a single step: integer noise of just the scale that epsilon asks for."""
+    values = stream(100)
+    publisher = make(threshold=Fixed(100.0), length=100, epsilon=epsilon, resolution=resolution)
+    out = publisher.publish(values)
+    step = publisher.resolution
+    theta_steps = round(publisher.threshold / step)
+    assert theta_steps == max(1, int(100 / step))
+    steps = np.minimum(np.rint(values / step), theta_steps).astype(np.int64).tolist()
+    expected = oracle.running_sums(steps, node_noise(7, theta_steps, epsilon, 0, 100))
+    assert out.tolist() == [e * step for e in expected]
+    # The law of every node, exactly: seven levels share epsilon, and one value moves a node by at most theta.
+    law = publisher._state.tree.law
+    assert 7 * Fraction(theta_steps) / law.scale == Fraction(epsilon)
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 5.0])
+def test_noise_on_a_grid_of_one_step(epsilon: float) -> None:
+    """Resolution = bound: sums of bits, with discrete Laplace noise of scale levels / epsilon; not that of a real."""
+    scale, runs = 7 / epsilon, 4000
+    noise = np.array(
+        [make(threshold=Fixed(100.0), length=64, epsilon=epsilon, resolution=100.0, seed=seed).publish(np.zeros(1))[0]
+         for seed in range(runs)]
+    ) / 100.0  # fmt: skip
+    size = int(6 * scale) + 2
+    first = -size
+    cells = np.bincount(np.clip(noise.astype(np.int64) - first + 1, 0, 2 * size + 1), minlength=2 * size + 2)
+    edges = first + np.arange(2 * size + 1, dtype=np.float64)
+    stat.accept(stat.chi_square_p(cells, laws.laplace_cells(edges, scale)))
+    # One level too few would break the claim, and is seen.
+    stat.reject(stat.chi_square_p(cells, laws.laplace_cells(edges, 5 / epsilon)))
+
+
+@pytest.mark.parametrize("rule", [None, NoisyMax(), fastdp.thresholds.SmoothQuantile(noise="cauchy")])
+@pytest.mark.parametrize("resolution", [None, 100.0])
+@pytest.mark.parametrize("epsilon", [1e-3, 1e3, 1e6])
+def test_every_threshold_at_the_extremes(epsilon: float, resolution: float | None, rule: object) -> None:
+    publisher = make(threshold=rule, epsilon=epsilon, resolution=resolution)
+    out = publisher.publish(stream(700))
+    assert out.size == 501
+    assert np.isfinite(out).all()
+    assert publisher.resolution <= publisher.threshold <= 100
+    assert publisher.guarantee.epsilon <= epsilon
+    if epsilon == 1e6:
+        steps = np.minimum(np.rint(stream(700) / publisher.resolution) * publisher.resolution, publisher.threshold)
+        assert np.allclose(out, np.cumsum(steps)[199:], rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epsilon": 1e14, "resolution": 100.0}, "noise of scale"),
+        ({"epsilon": 1e14, "threshold": Fixed(100.0), "resolution": 100.0}, "noise of scale"),
+        ({"epsilon": 1e300}, r"expected a smaller epsilon.*the rest of epsilon = 1e\+300"),
+        ({"epsilon": 1e-16}, "epsilon = .*expected a larger epsilon"),
+        ({"epsilon": 1e-6, "resolution": 1e-8}, "resolution = 1e-08: noise of scale"),
+        ({"resolution": 101.0}, "resolution = 101.0: expected at most the bound"),
+        ({"delta": 0.02}, "kappa = .* is not positive"),
+    ],
+)
+def test_what_no_noise_can_do_is_refused_at_once(options: dict, message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        make(**options)
+
+
+def test_release_answers_ranges_from_running_sums() -> None:
+    values = np.random.default_rng(4).gamma(2.0, 8.0, 3000)
+    options = {"epsilon": 1.0, "delta": 1e-6, "bound": 200.0, "length": 3000, "holdout": 1000, "seed": 3}
+    sums = fastdp.PAK(**options).publish(values)
+    release = fastdp.PAK(**options).release(values)
+    assert release.offset == 1000
+    assert len(release) == 2000
+    starts, stops = np.array([0, 5, 100, 1999]), np.array([2000, 6, 1900, 1999])
+    assert release.range_sum(starts, stops) == pytest.approx(sums[stops] - sums[starts], abs=1e-6)
+    one = fastdp.release(values, 1.0, 200.0, method="pak", delta=1e-6, holdout=1000, seed=3)
+    assert np.array_equal(one.values, release.values)
+    assert one.guarantee == release.guarantee
+    assert fastdp.release(values, 1.0, 200.0, method="pak", seed=3).guarantee.delta == pytest.approx(1 / 3000**2)
+    plain = fastdp.PAK(**{**options, "threshold": fastdp.thresholds.Fixed(50.0)}).release(values)
+    assert plain.offset == 0
+    assert plain.range_sum(0, 3000)[0] == pytest.approx(values.clip(0, 50).sum(), rel=0.2)
+    with pytest.raises(StateError, match="average=None"):
+        fastdp.PAK(**options, average="all").release(values)
+    with pytest.raises(DataError, match="more than the hold-out"):
+        fastdp.PAK(**options).release(values[:1000])
+    publisher = fastdp.PAK(**options)
+    publisher.publish(values[:5])
+    with pytest.raises(StateError, match="has seen 5"):
+        publisher.release(values)

@@ -34,9 +34,9 @@ CASES = [
 )
 def test_equals_the_oracle_however_cut(smoother, naive, means: list[float], cuts: list[int]) -> None:
     first = 10.0
-    whole = smoother.step(smoother.start(first), np.array(means))[1]
+    whole = smoother.step(smoother.start(first, 2 * first), np.array(means))[1]
     assert whole == pytest.approx(naive(first, means), abs=1e-9)
-    state, parts = smoother.start(first), []
+    state, parts = smoother.start(first, 2 * first), []
     for part in np.split(np.array(means), sorted(cuts)):
         before = state.copy()
         following, predictions = smoother.step(state, part.copy())
@@ -49,10 +49,10 @@ def test_equals_the_oracle_however_cut(smoother, naive, means: list[float], cuts
 def test_median_is_near_the_exact_one() -> None:
     means = np.random.default_rng(81).laplace(9.0, 4.0, 3000)
     theta = 20.0
-    _, ours = Median().step(Median().start(theta / 2), means)
+    _, ours = Median().step(Median().start(theta / 2, theta), means)
     exact = np.array([np.median(means[: t + 1]) for t in range(means.size)])
     assert np.abs(ours - exact).max() <= 3 * theta / BINS
-    assert Median().start(theta / 2).nbytes < 200_000
+    assert Median().start(theta / 2, theta).nbytes < 200_000
 
 
 @pytest.mark.parametrize("name", ["recent", "mean", "median", "moving", "exponential"])

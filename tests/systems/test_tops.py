@@ -176,8 +176,8 @@ def test_the_guarantee_follows_from_the_parts() -> None:
     assert (guarantee.epsilon, guarantee.delta, guarantee.numeric_distance) == (0.5, 0.0, 0.0)
     assert (guarantee.adjacency, guarantee.model, guarantee.arithmetic) == ("replace one value", "central", "exact")
     text = "\n".join(guarantee.derivation)
-    assert "threshold: noisy max" in text
-    assert "perturber: " in text
+    assert "threshold (epsilon = 0.5): noisy max" in text
+    assert "perturber (epsilon = 0.5): " in text
     assert "disjoint values" in text
     fixed = fastdp.StreamPublisher(
         threshold=fastdp.thresholds.Fixed(20.0),
@@ -228,8 +228,8 @@ def test_a_copy_within_the_holdout_counts_on_its_own() -> None:
     publisher.publish(np.full(100, 7.0))
     twin = copy.copy(publisher)
     twin.publish(np.full(100, 90.0))
-    assert publisher._chooser.counts.sum() == 100
-    assert twin._chooser.counts.sum() == 200
+    assert publisher._standing.chooser.counts.sum() == 100
+    assert twin._standing.chooser.counts.sum() == 200
 
 
 def test_two_threads_cannot_share_a_publisher() -> None:
@@ -321,7 +321,7 @@ def test_an_interrupt_never_counts_a_held_out_value_twice(monkeypatch: pytest.Mo
         with pytest.raises(Interrupted):
             publisher.publish(chunk)
         monkeypatch.setattr(noisy_max._NoisyMaxChooser, "observe", observe)
-        assert publisher._chooser.counts.sum() <= publisher.n_seen
+        assert publisher._standing.chooser.counts.sum() <= publisher.n_seen
 
 
 def test_a_smoother_sees_nothing_of_a_rejected_chunk() -> None:

@@ -1,0 +1,64 @@
+"""One call at a time, in the process that owns the object."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar
+
+from fastdp.errors import StateError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S", bound="Alone")
+
+
+class Alone:
+    """Refuses two threads at once, and use after a fork: both would give the same noise to different values.
+
+    Every public method that draws noise or reads its place in the stream is :func:`exclusive`.
+    """
+
+    def __init__(self) -> None:
+        self._calls: set[object] = set()
+        self._process = os.getpid()
+
+    def __copy__(self) -> Self:
+        raise self._no_copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        raise self._no_copy()
+
+    def __reduce__(self) -> NoReturn:
+        raise self._no_copy()
+
+    def _no_copy(self) -> StateError:
+        return StateError(
+            f"a {type(self).__name__} cannot be copied or pickled: its noise would meet other values; "
+            "expected a new one"
+        )
+
+
+def exclusive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """A method of an :class:`Alone` that never runs twice at once."""
+
+    @functools.wraps(method)
+    def guarded(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        if os.getpid() != self._process:
+            raise StateError(
+                f"a {type(self).__name__} used in a forked process: expected a publisher made in the process that "
+                "uses it (a fork would repeat its noise on other values)"
+            )
+        call = object()
+        # Each of add and discard is one step of the interpreter, and a call that never came in is discarded too: an
+        # interrupt anywhere leaves nothing locked, which a lock and a context manager do not achieve.
+        try:
+            self._calls.add(call)
+            if len(self._calls) > 1:
+                raise StateError(f"a {type(self).__name__} used by two threads at once: expected one call at a time")
+            return method(self, *args, **kwargs)
+        finally:
+            self._calls.discard(call)
+
+    return guarded

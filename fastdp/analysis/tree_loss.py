@@ -1,0 +1,99 @@
+"""Exact privacy loss of a step's split decisions (PHDStream section 3.5; the proof is in ``docs/phdstream.md``).
+
+For evaluation, never for release: it looks at the secret scores.  A decision is whether score + noise exceeds the
+threshold; its probabilities are tails of the discrete Laplace law, in closed form.  One event moves the scores on the
+path from the root to the leaf that holds it, by one point each, and what all other decisions were has the same
+probability with and without it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.spatial.decomposition import Evidence, Visit
+from fastdp.spatial.plan import Plan
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TreeLoss:
+    """Log-likelihood ratios of one step's decisions, at every leaf of the tree that came out.
+
+    Attributes
+    ----------
+    more, fewer : float64[l]
+        ln P[these decisions] - ln P[these decisions, with the score one point higher, or lower, on the leaf's path].
+        ``fewer`` is NaN where no event is there to be left out.
+    """
+
+    more: Floats
+    fewer: Floats
+
+    @property
+    def worst(self) -> float:
+        """The largest absolute value."""
+        there = self.fewer[~np.isnan(self.fewer)]
+        return float(np.abs(np.concatenate([self.more, there])).max(initial=0.0))
+
+
+def log_above(excess: Integers, scale: float) -> Floats:
+    """ln P[noise > -excess] for discrete Laplace noise: a score that exceeds the threshold by ``excess``.
+
+    P[N >= k] is q^k / (1 + q) for k >= 1 and 1 - q^(1 - k) / (1 + q) for k <= 0, q = exp(-1 / scale).
+    """
+    least = 1.0 - excess.astype(np.float64)
+    one = np.log1p(np.exp(-1.0 / scale))
+    upper = -np.maximum(least, 1.0) / scale - one
+    lower = np.log1p(-np.exp((np.minimum(least, 0.0) - 1.0) / scale - one))
+    logs: Floats = np.where(least >= 1.0, upper, lower)
+    return logs
+
+
+def log_at_most(excess: Integers, scale: float) -> Floats:
+    """ln P[noise <= -excess], by symmetry P[noise >= excess]."""
+    return log_above(1 - excess, scale)
+
+
+def tree_step_loss(plan: Plan, visit: Visit, evidence: Evidence) -> TreeLoss:
+    """The loss of all split decisions of one step, for one more or one fewer event at any leaf.
+
+    Parameters
+    ----------
+    plan, visit, evidence
+        From :func:`fastdp.spatial.decomposition.take_step`.
+
+    Returns
+    -------
+    TreeLoss
+        For the repaired score an event is an addition.  For the paper's it is an addition or a removal, which lowers
+        the score instead: one event more may then be a point less.
+    """
+    floor = plan.threshold - plan.bias
+    scale = float(plan.split_law.scale)
+    split = visit.first >= 0
+    decided = (visit.depth < plan.max_depth) & (visit.measure > 0.0)
+
+    def log_probability(score: Integers) -> Floats:
+        excess = np.maximum(score, floor) - plan.threshold
+        logs = np.where(split, log_above(excess, scale), log_at_most(excess, scale))
+        return np.where(decided, logs, 0.0)
+
+    here = log_probability(evidence.score)
+    paths = [_along_paths(visit, here - log_probability(evidence.score + sign * plan.unit)) for sign in (1, -1)]
+    more, fewer = paths[0][visit.leaves], paths[1][visit.leaves]
+    if plan.repaired:
+        ends = evidence.ends[visit.leaves]
+        fewer = np.where(ends[:, 1] > ends[:, 0], fewer, np.nan)
+    return TreeLoss(more, fewer)
+
+
+def _along_paths(visit: Visit, losses: Floats) -> Floats:
+    sums = losses.copy()
+    for begin, end in zip(visit.starts[1:-1].tolist(), visit.starts[2:].tolist(), strict=True):
+        sums[begin:end] += sums[visit.parent[begin:end]]
+    return sums

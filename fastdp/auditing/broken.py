@@ -1,0 +1,111 @@
+"""Mechanisms that are broken on purpose.  FOR AUDITS ONLY: none of them is private as it claims.
+
+Each repeats an error of a paper, of a published code, or one that is easily made; an audit that does not catch them
+shows nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.auditing.mechanisms import BinaryTreeTrials, Count, HierarchyTrials, SplitTrials
+from fastdp.auditing.trials import TrialMechanism
+from fastdp.perturbers import Hierarchy
+from fastdp.privacy import Guarantee
+from fastdp.randomness.key import Key
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Misclaimed:
+    """A right mechanism under a wrong claim, which is what most errors of calibration come down to."""
+
+    mechanism: TrialMechanism
+    epsilon: float
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The wrong claim."""
+        return Guarantee(epsilon=self.epsilon)
+
+    def draw_trials(self, data: Any, trials: int, key: Key) -> NDArray[Any]:
+        """The mechanism's own."""
+        return self.mechanism.draw_trials(data, trials, key)
+
+
+def halved_noise(epsilon: float) -> Misclaimed:
+    """A count with noise of scale 1 / (2 epsilon)."""
+    return Misclaimed(Count(2.0 * epsilon), epsilon)
+
+
+def theta_missing(epsilon: float, perturber: Hierarchy, max_range: int) -> Misclaimed:
+    """A hierarchy whose noise has scale levels / epsilon for values up to theta steps."""
+    return Misclaimed(HierarchyTrials(perturber, epsilon, max_range, theta_steps=1), epsilon)
+
+
+def log2_levels(epsilon: float, length: int, theta_steps: int) -> Misclaimed:
+    """The binary counter as PAK and PHDStream print it: scale log2(T) / epsilon, T a power of two."""
+    printed = length.bit_length() - 1
+    return Misclaimed(BinaryTreeTrials(epsilon * (printed + 1) / printed, length, theta_steps), epsilon)
+
+
+def papers_score(epsilon: float, max_depth: int) -> Misclaimed:
+    """PHDStream's split decisions by the printed score, with the lambda that its Theorem 3.2 takes."""
+    return Misclaimed(SplitTrials(epsilon, max_depth, repaired=False), epsilon)
+
+
+@dataclass(frozen=True)
+class FloatingPointLaplace:
+    """The textbook: value + Laplace noise in doubles (Mironov 2012)."""
+
+    epsilon: float
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """True for real numbers, not for doubles."""
+        return Guarantee(epsilon=self.epsilon)
+
+    def draw_trials(self, data: float, trials: int, key: Key) -> Floats:
+        """Data: one value; sensitivity 1."""
+        generator = np.random.default_rng(int.from_bytes(key.reveal(), "big"))
+        return data + generator.laplace(0.0, 1.0 / self.epsilon, trials)
+
+
+@dataclass(frozen=True)
+class LeakingPiecewise:
+    """The piecewise mechanism with the error of the published code of ToPL.
+
+    One name stands for the domain's lower end and for the near interval's: the loop over users overwrites the first,
+    and the reports are scaled back with what the last user's value left there (``docs/topl.md``).
+    """
+
+    epsilon: float
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What each report would have, were the mechanism right."""
+        return Guarantee(epsilon=self.epsilon, model="local")
+
+    def draw_trials(self, data: Sequence[float], trials: int, key: Key) -> Floats:
+        """Data: the users' values, in [-1, 1]; outputs are all their reports."""
+        generator = np.random.default_rng(int.from_bytes(key.reveal(), "big"))
+        root = math.exp(self.epsilon / 2.0)
+        end = (root + 1.0) / (root - 1.0)
+        low, high = -1.0, 1.0
+        reports = np.empty((trials, len(data)))
+        for user, value in enumerate(data):
+            position = 2.0 * (value - low) / (high - low) - 1.0
+            low = (end + 1.0) / 2.0 * position - (end - 1.0) / 2.0
+            near = generator.random(trials) < root / (root + 1.0)
+            inside = low + (end - 1.0) * generator.random(trials)
+            # Outside: two pieces laid end to end, end + 1 long in all.
+            along = -end + (end + 1.0) * generator.random(trials)
+            reports[:, user] = np.where(near, inside, np.where(along < low, along, along + end - 1.0))
+        return low + (high - low) * (reports + 1.0) / 2.0

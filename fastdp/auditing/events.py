@@ -1,0 +1,146 @@
+"""Events on a feature, and the choice of the one that tells two inputs apart best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.auditing.bounds import epsilon_at_least
+from fastdp.auditing.features import Feature
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+#: A feature with at most so many values is discrete: sets of values are events too.
+MOST_VALUES = 4096
+#: Thresholds tried on a feature, geometrically denser towards both ends.
+THRESHOLDS = 96
+#: Added to counts of values before ratios are taken, so that values seen once do not come first.
+PRIOR = 2.0
+#: Values named in a report.
+NAMED = 4
+
+
+@dataclass(frozen=True)
+class Event:
+    """A set of outputs.
+
+    Attributes
+    ----------
+    feature : Feature
+        Of the output.
+    kind : str
+        ``"at least"`` or ``"at most"`` a threshold, or ``"among"`` a few values.
+    values : float64[c]
+        The threshold alone, or the values, ascending.
+    swapped : bool
+        Whether it is likelier on the adjacent input.
+    """
+
+    feature: Feature
+    kind: Literal["at least", "at most", "among"]
+    values: Floats
+    swapped: bool
+
+    def count(self, outputs: Floats) -> int:
+        """In how many rows (float64[n, k]) it holds."""
+        numbers = self.feature.of(outputs)
+        if self.kind == "at least":
+            return int(np.count_nonzero(numbers >= self.values[0]))
+        if self.kind == "at most":
+            return int(np.count_nonzero(numbers <= self.values[0]))
+        places = np.minimum(np.searchsorted(self.values, numbers), self.values.size - 1)
+        return int(np.count_nonzero(self.values[places] == numbers))
+
+    def __str__(self) -> str:
+        """For a report."""
+        if self.kind != "among":
+            return f"{self.feature.name} {'>=' if self.kind == 'at least' else '<='} {self.values[0]:.6g}"
+        if self.feature.discrete_only or self.values.size > NAMED:
+            return f"{self.feature.name} among {self.values.size} values"
+        return f"{self.feature.name} in {{{', '.join(f'{value:.6g}' for value in self.values)}}}"
+
+
+class _Candidates(NamedTuple):
+    """Events of one kind with their counts; ``thresholds`` or the ``order`` whose beginnings are the events."""
+
+    kind: Literal["at least", "at most", "among"]
+    values: Floats
+    hits: Integers
+    hits_adjacent: Integers
+
+
+def choose_event(
+    features: Sequence[Feature],
+    learned: tuple[Floats, Floats],
+    fresh: tuple[Floats, Floats],
+    alpha: float,
+    delta: float,
+) -> Event | None:
+    """The event with the highest lower bound on these trials, in either direction.
+
+    Parameters
+    ----------
+    features : sequence of Feature
+        Fixed before the fresh trials.
+    learned : pair of float64[n, k]
+        Outputs on either input that may have served to make the features: they order the values of discrete ones.
+    fresh : pair of float64[n, k]
+        Others, which choose; the bound must come from yet others.
+    alpha, delta : float
+        As for :func:`fastdp.auditing.bounds.epsilon_at_least`.
+
+    Returns
+    -------
+    Event or None
+        None if no event ever tells anything: every bound is -inf.
+    """
+    best, chosen = -np.inf, None
+    for feature in features:
+        here, there = (np.sort(feature.of(side)) for side in fresh)
+        for candidates in _candidates(feature, learned, here, there):
+            for swapped in (False, True):
+                counts = candidates.hits, candidates.hits_adjacent
+                first, second = counts[::-1] if swapped else counts
+                bounds = epsilon_at_least(first, second, here.size, alpha, delta)
+                if not bounds.size or bounds.max() <= best:
+                    continue
+                i = int(bounds.argmax())
+                best = float(bounds[i])
+                picked = candidates.values[: i + 1] if candidates.kind == "among" else candidates.values[i : i + 1]
+                chosen = Event(feature, candidates.kind, np.sort(picked), swapped)
+    return chosen
+
+
+def _candidates(
+    feature: Feature, learned: tuple[Floats, Floats], here: Floats, there: Floats
+) -> Iterator[_Candidates]:
+    before = [np.sort(feature.of(side)) for side in learned]
+    values = np.unique(np.concatenate(before))
+    if values.size <= MOST_VALUES:
+        likelier, rarer = (_occurrences(side, values) for side in before)
+        first, second = (_occurrences(side, values) for side in (here, there))
+        ratios = (likelier + PRIOR) / (rarer + PRIOR)
+        # Beginnings of the values in order of their ratio: what Neyman and Pearson would take.
+        for order in (np.argsort(-ratios, kind="stable"), np.argsort(ratios, kind="stable")):
+            yield _Candidates("among", values[order], np.cumsum(first[order]), np.cumsum(second[order]))
+    if feature.discrete_only:
+        return
+    tails = np.geomspace(10.0 / here.size, 0.5, THRESHOLDS // 2)
+    levels = np.concatenate([tails, 1.0 - tails])
+    thresholds = np.unique(np.concatenate([np.quantile(side, levels, method="nearest") for side in (here, there)]))
+    if values.size <= THRESHOLDS:
+        thresholds = values
+    below = [np.searchsorted(side, thresholds, side="left") for side in (here, there)]
+    yield _Candidates("at least", thresholds, here.size - below[0], there.size - below[1])
+    within = [np.searchsorted(side, thresholds, side="right") for side in (here, there)]
+    yield _Candidates("at most", thresholds, within[0], within[1])
+
+
+def _occurrences(ordered: Floats, values: Floats) -> Integers:
+    counts: Integers = np.searchsorted(ordered, values, side="right") - np.searchsorted(ordered, values, side="left")
+    return counts

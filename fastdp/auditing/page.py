@@ -1,0 +1,277 @@
+"""The page of audits: every mechanism of the package, exact where its law is finite, and the broken twins."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from fastdp import validation
+from fastdp._version import __version__
+from fastdp.auditing.broken import papers_score
+from fastdp.auditing.catalogue import Case, attack, audit_cases
+from fastdp.auditing.exact import ExactLoss, local_report_loss, noisy_max_loss, split_loss
+from fastdp.auditing.mechanisms import SplitTrials
+from fastdp.auditing.run import audit
+from fastdp.auditing.trials import draws_trials
+from fastdp.errors import ParameterError
+from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding
+from fastdp.randomness.key import Key
+
+#: Trials after which a broken twin is looked at, until it is caught.
+LOOKS = tuple(factor * 10**power for power in range(3, 10) for factor in (1, 3))
+WARM_TRIALS = 1000
+#: Trees whose exact log-ratios are taken.
+OUTCOMES = 20_000
+GROUPS = ("all", "shipped", "broken", "exact")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One audit on the page.
+
+    Attributes
+    ----------
+    name : str
+        Of the mechanism.
+    kind : str
+        ``"shipped"``, ``"broken"`` or ``"exact"``.
+    epsilon, delta : float
+        The claim.
+    found : float
+        Lower bound on epsilon, or the exact loss.
+    confidence : float
+        Of the bound; 1 for an exact one.
+    trials : int
+        Runs on each input, or ratios compared.  For a broken twin, how many it took.
+    seconds : float
+        Time of that audit alone, after compilation.
+    violated : bool
+        Whether what was found is above the claim.
+    expected : bool
+        Whether it should be.
+    """
+
+    name: str
+    kind: str
+    epsilon: float
+    delta: float
+    found: float
+    confidence: float
+    trials: int
+    seconds: float
+    violated: bool
+    expected: bool
+
+    @property
+    def as_it_should(self) -> bool:
+        """Shipped and not violated, or broken and caught."""
+        return self.violated == self.expected
+
+    @property
+    def verdict(self) -> str:
+        """In words."""
+        if self.expected:
+            return "caught" if self.violated else "NOT CAUGHT"
+        return "CLAIM VIOLATED" if self.violated else "consistent"
+
+
+def lines(name: str, most_trials: int | None, seed: int | str | None) -> Iterator[Line]:
+    """Audits, one after the other.
+
+    Parameters
+    ----------
+    name : str
+        A mechanism, or ``"all"``, ``"shipped"``, ``"broken"``, ``"exact"``.
+    most_trials : int, optional
+        At most so many runs on each input; by default each mechanism's usual number.
+    seed : int or str, optional
+        To repeat the page.
+
+    Raises
+    ------
+    ParameterError
+        For a name that is not in the catalogue; before any audit.
+    """
+    cases, exact = audit_cases(), _exact_losses(seed)
+    known = [*(case.name for case in cases), *exact]
+    if name not in GROUPS and name not in known:
+        raise ParameterError(
+            f"mechanism = {validation.shown(name)}: expected one of {', '.join(GROUPS)}, or {', '.join(known)}"
+        )
+    for case in cases:
+        kind = "broken" if case.broken else "shipped"
+        if name in ("all", kind, case.name):
+            yield _caught_after(case, most_trials, seed) if case.broken else _audited(case, most_trials, seed)
+    for label, (compute, expected) in exact.items():
+        if name in ("all", "exact", label):
+            begin = time.perf_counter()
+            loss = compute()
+            duration = time.perf_counter() - begin
+            yield Line(
+                *(label, "exact", loss.epsilon, 0.0, loss.worst, 1.0, loss.cases, duration, loss.violated, expected)
+            )
+
+
+def _audited(case: Case, most_trials: int | None, seed: int | str | None) -> Line:
+    _warm(case)
+    return _line(case, case.trials if most_trials is None else min(case.trials, most_trials), seed)
+
+
+def _caught_after(case: Case, most_trials: int | None, seed: int | str | None) -> Line:
+    """The first look that finds the violation, or the last one."""
+    _warm(case)
+    last = case.trials if most_trials is None else most_trials
+    for trials in (*(look for look in LOOKS if look < last), last):
+        line = _line(case, trials, seed)
+        if line.violated:
+            break
+    return line
+
+
+def _warm(case: Case) -> None:
+    """Compilation is not part of an audit's time."""
+    if draws_trials(case.mechanism):
+        audit(case.mechanism, case.x, case.x_adjacent, trials=WARM_TRIALS, events=case.events or "auto", seed=0)
+
+
+def _line(case: Case, trials: int, seed: int | str | None) -> Line:
+    result = audit(case.mechanism, case.x, case.x_adjacent, trials=trials, events=case.events or "auto", seed=seed)
+    assert result.epsilon is not None  # noqa: S101 - every mechanism of the catalogue has a guarantee
+    return Line(
+        case.name,
+        "broken" if case.broken else "shipped",
+        result.epsilon,
+        result.delta,
+        result.epsilon_lower,
+        result.confidence,
+        result.trials,
+        result.seconds,
+        result.violated,
+        case.broken,
+    )
+
+
+def _exact_losses(seed: int | str | None) -> dict[str, tuple[Callable[[], ExactLoss], bool]]:
+    """What is enumerated, and whether it should violate its claim."""
+    key = Key.choose(seed, None)
+    data = attack(12, 1.0)
+    split, paper = SplitTrials(1.0, 12), papers_score(1.0, 12).mechanism
+    assert isinstance(paper, SplitTrials)  # noqa: S101 - for the type checker
+    return {
+        **{
+            f"exact-local-{law.__name__.lower()}": (partial(local_report_loss, law(1.0)), False)
+            for law in (SquareWave, StochasticRounding, Piecewise, Hybrid)
+        },
+        "exact-noisy-max-laplace": (partial(noisy_max_loss, 1.0, one_sided=False), False),
+        "exact-noisy-max-exponential": (partial(noisy_max_loss, 1.0, one_sided=True), False),
+        "exact-phdstream-step": (partial(split_loss, split, data, OUTCOMES, key), False),
+        "exact-broken-noisy-max-halved": (partial(noisy_max_loss, 1.0, one_sided=False, noise_factor=0.5), True),
+        "exact-broken-papers-score": (partial(split_loss, paper, data, OUTCOMES, key), True),
+    }
+
+
+COLUMNS = ("mechanism", "claimed epsilon", "delta", "lower bound", "confidence", "trials", "seconds", "verdict")
+
+
+def cells(line: Line) -> tuple[str, ...]:
+    """A line as text, by :data:`COLUMNS`."""
+    return (
+        line.name,
+        f"{line.epsilon:g}",
+        f"{line.delta:g}",
+        f"{line.found:.4f}",
+        "exact" if line.kind == "exact" else f"{line.confidence:.10g}",
+        f"{line.trials:,}",
+        f"{line.seconds:.2f}",
+        line.verdict,
+    )
+
+
+def markdown(done: Sequence[Line], command: str) -> str:
+    """The whole page.
+
+    Parameters
+    ----------
+    done : sequence of Line
+        What was audited.
+    command : str
+        How.
+    """
+    sections = (
+        ("shipped", "Mechanisms of the package", SHIPPED),
+        ("exact", "Exact losses", EXACT),
+        ("broken", "Broken on purpose", BROKEN),
+    )
+    parts = [HEAD.format(command=command, machine=_machine(), version=__version__)]
+    for kind, title, text in sections:
+        chosen = [line for line in done if line.kind == kind]
+        if chosen:
+            rows = [COLUMNS, tuple("---" for _ in COLUMNS), *(cells(line) for line in chosen)]
+            table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+            parts.append(f"## {title}\n\n{text}\n\n{table}\n")
+    return "\n".join((*parts, TAIL))
+
+
+def _machine() -> str:
+    return f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+
+
+HEAD = """# Audits
+
+Made by `{command}` with fastdp {version} on {machine}. Do not edit: run the command again.
+
+An audit runs a mechanism on two adjacent inputs, looks for an event that tells them apart, and bounds epsilon from
+below by how often the event holds on either. It can refute a claim; it cannot prove one. The proofs are on the other
+pages; an audit looks for what they overlooked, in the code that runs.
+"""
+
+SHIPPED = """Inputs are chosen to hurt; trials are runs on each of the two. "Consistent" means that the lower bound
+is not above the claim. A bound far below it means that no event of the family comes near the worst one, or that the
+mechanism has a slack on this pair of inputs.
+
+What runs is the package's own code. `noisy-max`, `binary-tree` and `privtree` draw the noise of all runs at once and
+loop over the mechanism's kernel; `smooth-quantile` alone is a vectorised twin, which a test holds against the rule
+itself; `tops`, `pak` and `phdstream` make a fresh object for every run. Seconds are wall-clock, after compilation, on
+a machine that others use too."""
+
+EXACT = """Here probabilities are computed, not estimated. Local reports: ratios of integer weights. Noisy max: all
+winners, over all adjacent hold-outs of three values among five. PHDStream's step: exact log-ratios of the decisions
+at trees that came out, for one event more or less in any leaf. "Trials" are ratios that were compared."""
+
+BROKEN = """What an audit must catch. "Trials" is how many it took: looks at 1,000, 3,000, 10,000 and so on,
+each a fresh audit, until the claim was refuted."""
+
+TAIL = """## How to read a line, and how to audit your own code
+
+- **lower bound**: with the stated confidence the true epsilon (at the claim's delta) is not below it. The probability
+  is over the runs that were counted; others chose the event and learned what it is made of, so looking for the best
+  event costs no confidence. The interval is Clopper and Pearson's, which holds for any number of trials.
+- **consistent** does not mean private. Another pair of inputs may hurt more: that pair is yours to find.
+- **many audits**: each has its own chance of a false alarm, 1e-5 by default. A page of thirty has 3e-4.
+
+```python
+import fastdp
+
+
+def noisy_mean(data, generator):  # NumPy's generator; or call the parameter `seed` to get a whole number
+    return sum(data) / len(data) + generator.laplace(0.0, 1.0)
+
+
+print(fastdp.audit(noisy_mean, [0, 1], [1, 1], trials=100_000, epsilon=0.5))
+
+# A publisher: a fresh one for every run; the claim is its guarantee.
+mechanism = fastdp.auditing.Publishing(lambda seed: fastdp.ToPS(1.0, 4.0, holdout=4, max_range=16, seed=seed))
+print(fastdp.audit(mechanism, [1, 2, 3, 4, 4, 0], [1, 2, 3, 4, 0, 0], trials=5_000))
+```
+
+The first one is refuted although its noise is right for real numbers: floating-point noise betrays the exponent of
+what it was added to. Which events are tried: thresholds on each output, on its distance from the median, on running
+sums and on a linear discriminant; thresholds on a learned likelihood ratio; sets of values where there are few; the
+lowest set bit of floating-point outputs. `events=` adds functions of your own, such as a likelihood ratio that you
+know. A mechanism with a method `draw_trials(data, trials, key)` and a `guarantee` runs all trials at the speed of its
+arrays.
+"""

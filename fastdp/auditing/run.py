@@ -1,0 +1,211 @@
+"""``fastdp.audit``: an empirical lower bound on epsilon, with its confidence.
+
+Three sets of runs on each input.  The first learns features, the second chooses the event that tells the inputs apart
+best, the third counts how often it holds; only the third enters the bound, so nothing that was learned or chosen
+biases it.  Source of the interval: Clopper and Pearson 1934; of the design: Jagielski, Ullman and Oprea 2020.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from fastdp import validation
+from fastdp.auditing.bounds import epsilon_at_least
+from fastdp.auditing.events import Event, choose_event
+from fastdp.auditing.features import Statistic, make_features
+from fastdp.auditing.result import AuditResult
+from fastdp.auditing.trials import check_mechanism, runs
+from fastdp.errors import ParameterError
+from fastdp.privacy import Guarantee
+from fastdp.randomness.key import Key
+
+Floats = NDArray[np.float64]
+
+LEAST_TRIALS, MOST_TRIALS = 100, 10**12
+#: Most runs that learn features, and as many again that choose the event.
+MOST_LEARNING = 2**17
+#: Runs before a bar shows that something goes on: seconds.
+PATIENCE = 2.0
+
+
+def audit(
+    mechanism: Any,
+    x: Any,
+    x_adjacent: Any,
+    *,
+    trials: int = 100_000,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    events: str | Callable[[Floats], Floats] | Sequence[Callable[[Floats], Floats]] = "auto",
+    confidence: float = 0.99999,
+    seed: int | str | None = None,
+    progress: bool = True,
+) -> AuditResult:
+    """Run a mechanism on two adjacent inputs and bound its privacy loss from below.
+
+    Parameters
+    ----------
+    mechanism : callable
+        ``mechanism(data, generator)``, the generator NumPy's, or ``mechanism(data, seed)`` if its second parameter
+        has that name: a number or an array of numbers, as many in every run.  For publishers there is
+        :class:`fastdp.auditing.Publishing`.
+        An object with ``draw_trials`` (:class:`fastdp.auditing.TrialMechanism`) runs many trials in one call.
+    x, x_adjacent : any
+        Adjacent inputs.  That they are adjacent is up to the caller; so is a pair that hurts.
+    trials : int
+        Runs on each input, at least 100.  Half of them, at most 2^18, choose the event.
+    epsilon, delta : float, optional
+        The claim, by default that of ``mechanism.guarantee`` if it has one; delta is 0 if nobody says otherwise.
+    events : "auto", a callable, or a sequence of callables
+        A callable computes a number of each output, float64[n, k] to float64[n], such as a known log-likelihood
+        ratio; events on it are tried in addition to those of "auto": thresholds on outputs and on learned
+        directions, sets of values, the grain of floating-point numbers.
+    confidence : float
+        1 minus the probability that the bound is above the truth, in [0.5, 1).
+    seed : int or str, optional
+        To repeat an audit; fresh randomness by default.
+    progress : bool
+        Show a bar on a terminal if it takes long.
+
+    Returns
+    -------
+    AuditResult
+        The bound, the event, the verdict; ``print`` it.
+
+    Raises
+    ------
+    ParameterError
+        Naming the argument, its value and what is accepted.
+    DataError
+        If the mechanism gives no finite numbers, or not as many in every run.
+
+    Notes
+    -----
+    A bound above the claim refutes it, except with probability 1 - confidence.  A bound below proves nothing: another
+    pair of inputs, another event or more trials may give a higher one.
+    """
+    begin = time.perf_counter()
+    check_mechanism(mechanism)
+    runs_each = validation.integer("trials", trials, LEAST_TRIALS, MOST_TRIALS)
+    level = validation.real("confidence", confidence)
+    if not 0.5 <= level < 1.0:
+        raise ParameterError(f"confidence = {confidence!r}: expected a number of at least 0.5 and below 1")
+    claim, at = _claim(mechanism, epsilon, delta)
+    given = _statistics(events)
+    key = Key.choose(seed, None).derive("audit")
+    learning = min(runs_each // 4, MOST_LEARNING)
+    counted = runs_each - 2 * learning
+    with tqdm(
+        total=2 * runs_each, unit=" runs", delay=PATIENCE, disable=None if progress else True, leave=False
+    ) as bar:
+
+        def collect(purpose: str, count: int) -> tuple[Floats, Floats]:
+            both = []
+            for side, data in enumerate((x, x_adjacent)):
+                parts = []
+                for part in runs(mechanism, data, count, key.derive(purpose, side)):
+                    parts.append(part)
+                    bar.update(part.shape[0])
+                both.append(np.concatenate(parts))
+            if both[0].shape != both[1].shape:
+                raise ParameterError(
+                    f"x_adjacent: the mechanism gives {both[1].shape[1]} numbers on it and {both[0].shape[1]} on x; "
+                    "expected as many on both"
+                )
+            return both[0], both[1]
+
+        def count_hits(event: Event) -> list[int]:
+            hits = [0, 0]
+            for side, data in enumerate((x, x_adjacent)):
+                for part in runs(mechanism, data, counted, key.derive("count", side)):
+                    hits[side] += event.count(part)
+                    bar.update(part.shape[0])
+            return hits
+
+        learned = collect("learn", learning)
+        features = make_features(*learned, given)
+        event = choose_event(features, learned, collect("choose", learning), 1.0 - level, at)
+        del learned
+        if event is None:
+            # Every event has probability delta or less: a bound of 0, and no need to count anything.
+            return _result(0.0, claim, at, level, runs_each, None, counted, (0, 0), begin)
+        hits = count_hits(event)
+    first, second = reversed(hits) if event.swapped else hits
+    bound = epsilon_at_least(np.array([first]), np.array([second]), counted, 1.0 - level, at)
+    return _result(float(bound[0]), claim, at, level, runs_each, event, counted, (hits[0], hits[1]), begin)
+
+
+def _result(
+    bound: float,
+    claim: float | None,
+    delta: float,
+    level: float,
+    trials: int,
+    event: Event | None,
+    counted: int,
+    hits: tuple[int, int],
+    begin: float,
+) -> AuditResult:
+    return AuditResult(
+        epsilon_lower=max(0.0, bound),
+        epsilon=claim,
+        delta=delta,
+        confidence=level,
+        trials=trials,
+        event="none" if event is None else str(event),
+        swapped=event is not None and event.swapped,
+        counted=counted,
+        hits=hits[0],
+        hits_adjacent=hits[1],
+        seconds=time.perf_counter() - begin,
+    )
+
+
+def _claim(mechanism: Any, epsilon: float | None, delta: float | None) -> tuple[float | None, float]:
+    """What is claimed, from the arguments first."""
+    guarantee = getattr(mechanism, "guarantee", None)
+    if not isinstance(guarantee, Guarantee):
+        guarantee = None
+    claim = None if guarantee is None else guarantee.epsilon
+    if epsilon is not None:
+        claim = validation.real("epsilon", epsilon)
+        if claim < 0.0:
+            raise ParameterError(f"epsilon = {epsilon!r}: expected a number of at least 0")
+    if delta is None:
+        return claim, 0.0 if guarantee is None else guarantee.delta
+    at = validation.real("delta", delta)
+    if not 0.0 <= at < 1.0:
+        raise ParameterError(f"delta = {delta!r}: expected a number of at least 0 and below 1")
+    return claim, at
+
+
+def _statistics(
+    events: str | Callable[[Floats], Floats] | Sequence[Callable[[Floats], Floats]],
+) -> list[tuple[str, Statistic]]:
+    """The caller's statistics, checked at their first use, by name."""
+    if isinstance(events, str):
+        validation.choice("events", events, ("auto",))
+        return []
+    listed: list[Any] = list(events) if isinstance(events, Sequence) else [events]
+    if not listed or not all(callable(statistic) for statistic in listed):
+        raise ParameterError(f"events = {validation.shown(events)}: expected 'auto' or callables on outputs")
+    return [(getattr(f, "__name__", f"statistic {i}"), _checked(f)) for i, f in enumerate(listed)]
+
+
+def _checked(statistic: Callable[[Floats], Floats]) -> Statistic:
+    def numbers(outputs: Floats) -> Floats:
+        found = np.asarray(statistic(outputs))
+        if found.shape != (outputs.shape[0],) or found.dtype.kind not in "biuf":
+            raise ParameterError(
+                f"events: a callable gave shape {found.shape} and dtype {found.dtype} for {outputs.shape[0]} "
+                "outputs; expected one number for each"
+            )
+        return found.astype(np.float64)
+
+    return numbers

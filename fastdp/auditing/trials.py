@@ -1,0 +1,151 @@
+"""Many independent runs of a mechanism, whatever kind of callable it is."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp import validation
+from fastdp.errors import DataError, ParameterError
+from fastdp.privacy import Guarantee
+from fastdp.randomness.key import Key
+
+Floats = NDArray[np.float64]
+
+#: Runs that a mechanism of its own speed draws at once, and runs between two looks at the clock for others.
+BATCH, SLOW_BATCH = 2**17, 256
+#: Numbers of one output: runs that learn are all in memory at once.
+MOST_NUMBERS = 1024
+
+
+class TrialMechanism(Protocol):
+    """A mechanism that runs many trials at once."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What it claims; an audit that is told ``epsilon`` does without."""
+        ...
+
+    def draw_trials(self, data: Any, trials: int, key: Key) -> NDArray[Any]:
+        """Outputs of independent runs on the same data, [trials] or [trials, k]: fixed by the arguments."""
+        ...
+
+
+class Publishing:
+    """A publisher as a mechanism: every run makes a fresh one and publishes the data with it.
+
+    Parameters
+    ----------
+    factory : callable
+        ``factory(seed)`` gives a fresh publisher with that seed: ``lambda seed: fastdp.ToPS(..., seed=seed)``.
+    method : str
+        What is called with the data: ``"publish"`` or another method that returns numbers.
+    """
+
+    def __init__(self, factory: Callable[[int], Any], method: str = "publish") -> None:
+        if not callable(factory):
+            raise ParameterError(f"factory = {validation.shown(factory)}: expected a callable that takes a seed")
+        self._factory = factory
+        self._method = method
+        self.guarantee: Guarantee | None = getattr(factory(0), "guarantee", None)
+
+    def __call__(self, data: Any, seed: int) -> Any:
+        """One run."""
+        return getattr(self._factory(seed), self._method)(data)
+
+
+def runs(mechanism: Any, data: Any, trials: int, key: Key) -> Iterator[Floats]:
+    """Outputs of independent runs, batch after batch: float64[n, k], the same k throughout.
+
+    Raises
+    ------
+    DataError
+        If an output is no number, not a finite one, or not as long as the one before.
+    """
+    width: int | None = None
+    vectorised = draws_trials(mechanism)
+    size = BATCH if vectorised else SLOW_BATCH
+    for number, begin in enumerate(range(0, trials, size)):
+        count = min(size, trials - begin)
+        own = key.derive("batch", number)
+        rows = (
+            _as_rows(mechanism.draw_trials(data, count, own), count)
+            if vectorised
+            else _one_by_one(mechanism, data, count, own, width)
+        )
+        if width is not None and rows.shape[1] != width:
+            raise DataError(
+                f"mechanism gave {rows.shape[1]} numbers after {width}: expected as many in every run (pad them)"
+            )
+        width = rows.shape[1]
+        if width > MOST_NUMBERS:
+            raise DataError(
+                f"mechanism gave {width} numbers: expected at most {MOST_NUMBERS} (sum them up, or take a few)"
+            )
+        if not np.isfinite(rows).all():
+            raise DataError("mechanism gave NaN or infinity: expected finite numbers")
+        yield rows
+
+
+def draws_trials(mechanism: Any) -> bool:
+    """Whether it runs many trials at once."""
+    return callable(getattr(mechanism, "draw_trials", None))
+
+
+def check_mechanism(mechanism: Any) -> None:
+    """ParameterError unless it can be run."""
+    if isinstance(mechanism, type) or not (draws_trials(mechanism) or callable(mechanism)):
+        raise ParameterError(
+            f"mechanism = {validation.shown(mechanism)}: expected a callable that takes data and a generator "
+            "(or a seed), or a publisher's factory in fastdp.auditing.Publishing"
+        )
+
+
+def _one_by_one(mechanism: Callable[..., Any], data: Any, count: int, key: Key, width: int | None) -> Floats:
+    generator = np.random.default_rng(int.from_bytes(key.reveal(), "big"))
+    seeded = wants_seed(mechanism)
+    rows: list[Floats] = []
+    for _ in range(count):
+        output = mechanism(data, int(generator.integers(2**63)) if seeded else generator)
+        row = _as_row(output)
+        if width is not None and row.size != width:
+            raise DataError(
+                f"mechanism gave {row.size} numbers after {width}: expected as many in every run (pad them)"
+            )
+        width = row.size
+        rows.append(row)
+    return np.stack(rows)
+
+
+def wants_seed(mechanism: Callable[..., Any]) -> bool:
+    """Whether the second parameter is called ``seed``; otherwise it gets a generator."""
+    try:
+        names = list(inspect.signature(mechanism).parameters)
+    except (TypeError, ValueError):
+        return False
+    return len(names) > 1 and names[1] == "seed"
+
+
+def _as_row(output: Any) -> Floats:
+    try:
+        row = np.asarray(output)
+    except ValueError as error:
+        raise DataError(
+            f"mechanism gave {validation.shown(output)}: expected a number or an array ({error})"
+        ) from None
+    if row.dtype.kind not in "biuf" or row.size == 0:
+        raise DataError(f"mechanism gave {validation.shown(output)}: expected a number or a filled array of numbers")
+    return row.astype(np.float64).ravel()
+
+
+def _as_rows(outputs: NDArray[Any], count: int) -> Floats:
+    rows = np.asarray(outputs)
+    if rows.dtype.kind not in "biuf" or rows.ndim not in (1, 2) or rows.shape[0] != count or rows.size == 0:
+        raise DataError(
+            f"draw_trials gave shape {rows.shape} and dtype {rows.dtype}: expected numbers, {count} rows of them"
+        )
+    return rows.reshape(count, -1).astype(np.float64)

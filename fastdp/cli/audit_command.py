@@ -1,0 +1,76 @@
+"""``fastdp audit``: lower bounds on epsilon for every mechanism of the package, and twins that must be caught."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from fastdp.cli.complaints import plain_errors
+from fastdp.files.atomic_file import atomic_file
+
+WIDTHS = (30, 15, 6, 11, 10, 11, 7, 0)
+
+
+@click.command()
+@click.option(
+    "--mechanism",
+    metavar="NAME",
+    default="all",
+    show_default=True,
+    help="One mechanism, or: all, shipped, broken, exact.",
+)
+@click.option(
+    "--trials",
+    type=click.IntRange(min=100),
+    metavar="N",
+    help="At most so many runs on each input.  [default: each mechanism's usual number, up to 10,000,000]",
+)
+@click.option(
+    "-o", "--output", "page", type=click.Path(path_type=Path), metavar="PAGE", help="Write a Markdown page as well."
+)
+@click.option("--force", is_flag=True, help="Replace the page if it exists.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), metavar="N", help="To repeat an audit.  [default: fresh randomness]"
+)
+def audit(mechanism: str, trials: int | None, page: Path | None, force: bool, seed: int | None) -> None:
+    """Try to refute the guarantees of this package.
+
+    Runs mechanisms on adjacent inputs and bounds epsilon from below.  Mechanisms that are broken on purpose run too,
+    with fewer trials first, until they are caught.  The exit code is 1 if a claim is refuted or a broken twin is not.
+
+    To audit a mechanism of your own use fastdp.audit in Python.
+    """
+    with plain_errors():
+        run_audit(mechanism, trials, page, force=force, seed=seed)
+
+
+def run_audit(mechanism: str, trials: int | None, page: Path | None, *, force: bool, seed: int | None) -> None:
+    """The audits; parameters as on the command line."""
+    from fastdp.auditing.page import COLUMNS, Line, cells, lines, markdown
+
+    done: list[Line] = []
+    for line in lines(mechanism, trials, seed):
+        if not done:
+            click.echo(_aligned(COLUMNS))
+        done.append(line)
+        click.echo(_aligned(cells(line)))
+    if page is not None:
+        options = [
+            "" if mechanism == "all" else f" --mechanism {mechanism}",
+            "" if trials is None else f" --trials {trials}",
+            "" if seed is None else f" --seed {seed}",
+        ]
+        text = markdown(done, f"fastdp audit{''.join(options)} -o {page.name}")
+        with atomic_file(page, overwrite=force) as file:
+            file.write(text.encode())
+    wrong = [f"{line.name} ({line.verdict.lower()})" for line in done if not line.as_it_should]
+    if wrong:
+        raise click.ClickException(f"not as it should be: {', '.join(wrong)}")
+
+
+def _aligned(texts: tuple[str, ...]) -> str:
+    return "  ".join(
+        text.ljust(width) if place in (0, len(WIDTHS) - 1) else text.rjust(width)
+        for place, (text, width) in enumerate(zip(texts, WIDTHS, strict=True))
+    ).rstrip()

@@ -1,0 +1,124 @@
+"""``fastdp sweep``: run a specification, or say what it would take."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fastdp.cli.complaints import plain_errors
+
+if TYPE_CHECKING:
+    from fastdp.experiments import Specification
+
+
+@click.command()
+@click.argument("specification", type=click.Path(path_type=Path), metavar="SPEC.toml")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="The folder of results.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Where the data sets' files are.  [default: the specification's folder]",
+)
+@click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Workers, the cluster's too.")
+@click.option(
+    "--mode",
+    type=click.Choice(["threads", "processes"]),
+    default="processes",
+    show_default=True,
+    help="What workers are; threads share the data sets' memory, processes never wait for each other.",
+)
+@click.option("--scheduler", metavar="ADDRESS", help="Run on a Dask cluster: the address of its scheduler.")
+@click.option("--repetitions", type=click.IntRange(1), help="In place of the specification's.")
+@click.option("--dry-run", is_flag=True, help="Check, time a sample, and say what the sweep would take.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
+def sweep(
+    specification: Path,
+    output: Path | None,
+    data: Path | None,
+    workers: int,
+    mode: str,
+    scheduler: str | None,
+    repetitions: int | None,
+    dry_run: bool,
+    quiet: bool,
+) -> None:
+    """Run every cell of (data set, mechanism, epsilon, repetition) in SPEC.toml.
+
+    Interrupted at any point, the same command goes on where it was.  The results are the same for any number of
+    workers.  "fastdp plot DIR" draws them.
+    """
+    if output is None and not dry_run:
+        raise click.UsageError("Missing option '-o' / '--output' (or --dry-run).")
+    with plain_errors():
+        from dataclasses import replace
+
+        from fastdp.experiments import read_specification, run
+
+        found = read_specification(specification)
+        if repetitions is not None:
+            found = replace(found, repetitions=repetitions)
+        folder = specification.parent if data is None else data
+        if dry_run or output is None:
+            _say_estimate(found, folder, workers)
+            return
+        with _executor(scheduler) as executor:
+            run(
+                found,
+                output,
+                data=folder,
+                workers=workers,
+                mode=mode,
+                executor=executor,
+                progress=not quiet and sys.stderr.isatty(),
+            )
+        click.echo(_summary(output))
+
+
+def _say_estimate(specification: Specification, folder: Path, workers: int) -> None:
+    from fastdp.cli.summary import as_table, seconds, thousands
+    from fastdp.experiments import estimate
+
+    found = estimate(specification, folder)
+    rows = (
+        ("cells", thousands(found.cells)),
+        ("rows", thousands(found.rows)),
+        ("parts", thousands(found.parts)),
+        ("time", f"{seconds(found.seconds)} of one worker, {seconds(found.seconds / found.cells)} a cell"),
+        (f"with {workers}", f"{seconds(found.seconds / workers)} at best"),
+        ("size", f"at most {found.table_bytes / 1e6:,.1f} MB, and {found.most_bytes / 1e6:,.1f} MB on the way"),
+    )
+    click.echo(as_table(rows))
+
+
+@contextmanager
+def _executor(scheduler: str | None) -> Iterator[Executor | None]:
+    if scheduler is None:
+        yield None
+        return
+    from fastdp.experiments.cluster import dask_executor
+
+    with dask_executor(scheduler) as executor:
+        yield executor
+
+
+def _summary(folder: Path) -> str:
+    from fastdp.cli.summary import as_table, seconds, thousands
+    from fastdp.experiments import load, read_manifest
+
+    manifest, table = read_manifest(folder), load(folder)
+    failed = [error for error in table["error"] if isinstance(error, str)]
+    spent = sum(each["seconds"] for each in manifest["sessions"])
+    rows = [
+        ("cells", thousands(manifest["cells"])),
+        ("failed", thousands(len(failed)) + (f", the first: {failed[0]}" if failed else "")),
+        ("time", seconds(spent)),
+        ("results", f"{folder / 'results.parquet'}"),
+    ]
+    return as_table(rows)

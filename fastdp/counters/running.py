@@ -1,0 +1,144 @@
+"""Many private running sums at once, usable alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp import validation
+from fastdp.alone import Alone, exclusive
+from fastdp.counters.base import Counter, Integers, counter_guarantee, noise_scale
+from fastdp.errors import DataError
+from fastdp.inputs import as_column
+from fastdp.privacy import Guarantee
+from fastdp.randomness import sampler
+from fastdp.randomness.key import Key
+from fastdp.randomness.words import Purpose, StreamId
+
+#: Steps so far, the counters' rows, the sums as released last.
+State = tuple[int, Integers, Integers]
+#: Larger increments are refused: sums of a million of them still fit an int64.
+LARGEST = 2**40
+
+
+def as_increments(values: Any, size: int) -> Integers:
+    """Whole numbers of absolute value at most 2^40, int64[size]; DataError otherwise."""
+    column = as_column(np.atleast_1d(values) if np.isscalar(values) else values, "values")
+    if column.size != size:
+        raise DataError(f"values has {column.size} entries: expected {size}")
+    odd = ~(np.abs(column.astype(np.float64)) <= LARGEST) | (column != np.floor(column))
+    if odd.any():
+        i = int(np.flatnonzero(odd)[0])
+        raise DataError(f"values[{i}] = {column[i]}: expected whole numbers of absolute value at most 2^40")
+    increments: Integers = column.astype(np.int64)
+    return increments
+
+
+class RunningCounts(Alone):
+    """Running sums of integer streams, each released by a counter of its own.
+
+    Parameters
+    ----------
+    counter : Counter
+        How noise is laid: :class:`Simple`, :class:`Block` or :class:`BinaryTree`.
+    epsilon : float
+        Privacy loss of the whole sequence of releases for one value that changes by one.
+    size : int
+        How many running sums.
+    seed, key
+        As for a publisher.
+
+    Notes
+    -----
+    An event must enter one running sum, once; then all sums together cost epsilon (disjoint values).
+    """
+
+    def __init__(
+        self,
+        counter: Counter,
+        epsilon: float,
+        size: int = 1,
+        *,
+        seed: int | str | None = None,
+        key: Key | bytes | None = None,
+    ) -> None:
+        super().__init__()
+        validation.part("counter", counter, "step", "fastdp.counters")
+        self.counter = counter
+        self.epsilon = validation.positive("epsilon", epsilon)
+        self.size = validation.integer("size", size, 1, 2**30)
+        self._law = sampler.discrete_laplace_law(noise_scale(counter, Fraction(self.epsilon)))
+        self._key = Key.choose(seed, key)
+        self._state = self.start()
+
+    def start(self) -> State:
+        """The state before any step."""
+        return 0, np.zeros((self.size, self.counter.width), np.int64), np.zeros(self.size, np.int64)
+
+    @property
+    def n_steps(self) -> int:
+        """Steps so far."""
+        return self._state[0]
+
+    @property
+    def released(self) -> Integers:
+        """The sums as released last: int64[size], a copy."""
+        return self._state[2].copy()
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Epsilon for one event, over all releases."""
+        return replace(counter_guarantee(self.counter, self.epsilon), simulated=self._key.simulated)
+
+    @exclusive
+    def step(self, values: Any, active: NDArray[np.int64] | None = None) -> Integers:
+        """Count one more value in each active running sum.
+
+        Parameters
+        ----------
+        values : whole numbers, one for each active sum
+            The increments.
+        active : int64[k], distinct, optional
+            Which sums; by default all.
+
+        Returns
+        -------
+        int64[k]
+            The active sums, released.
+
+        Raises
+        ------
+        DataError
+            For values that are no whole numbers, or not as many as active sums; nothing is counted then.
+        """
+        self._state, out = self.following(self._state, values, active)
+        return out
+
+    def following(self, state: State, values: Any, active: NDArray[np.int64] | None = None) -> tuple[State, Integers]:
+        """The state after a step, and what the step releases; changes nothing."""
+        step, rows, released = state
+        chosen = self._as_chosen(active)
+        increments = as_increments(values, chosen.size)
+        noise: Integers = np.empty(chosen.size, np.int64)
+        sampler.fill(noise, self._law, self._key, StreamId(Purpose.CELL, number=step))
+        mine = rows[chosen]
+        error = self.counter.step(mine, noise)
+        rows, released = rows.copy(), released.copy()
+        rows[chosen] = mine
+        released[chosen] += increments + error
+        out: Integers = released[chosen]
+        return (step + 1, rows, released), out
+
+    def _as_chosen(self, active: Any) -> Integers:
+        if active is None:
+            return np.arange(self.size)
+        chosen = np.atleast_1d(np.asarray(active))
+        if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or np.unique(chosen).size != chosen.size:
+            raise DataError(f"active = {validation.shown(active)}: expected whole numbers, each once")
+        if chosen.size and not 0 <= chosen.min() <= chosen.max() < self.size:
+            raise DataError(f"active = {validation.shown(active)}: expected numbers of sums, 0 to {self.size - 1}")
+        return chosen.astype(np.int64)

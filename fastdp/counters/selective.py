@@ -1,0 +1,153 @@
+"""Online selective counting: a private selector says at each time which counter counts (PHDStream Algorithm 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp import validation
+from fastdp.alone import Alone, exclusive
+from fastdp.counters.base import Counter
+from fastdp.counters.running import RunningCounts, State, as_increments
+from fastdp.privacy import Guarantee, sequential
+from fastdp.randomness.key import Key
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Selected:
+    """One release of selective counting.
+
+    Attributes
+    ----------
+    counter : int
+        Index of the counter that was active.
+    counts : int64[k]
+        Its running sums after this time.
+    """
+
+    counter: int
+    counts: Integers
+
+
+class Selector(Protocol):
+    """Chooses the active counter, privately."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What its whole sequence of choices promises, whatever outputs it is shown (``event_guarantee``)."""
+        ...
+
+    def select(self, values: Integers, step: int, last: Selected | None) -> int:
+        """Index of the counter for this time.
+
+        Parameters
+        ----------
+        values : int64[d]
+            The input of this time.  Secret.
+        step : int
+            Number of this time, from 0; fresh noise for each.
+        last : Selected or None
+            The release before.
+        """
+        ...
+
+
+class SelectiveCounting(Alone):
+    """Algorithm 4: at each time the input goes to the one counter that the selector names.
+
+    Parameters
+    ----------
+    counters : sequence of Counter
+        Any counters, one for each choice.
+    selector : Selector
+        A private selector.
+    epsilon : float
+        epsilon_C: privacy loss of each counter for one event.
+    dimension : int
+        Numbers that come at each time; each counter counts them all, in as many running sums.
+    seed, key
+        As for a publisher.  Each counter gets a key of its own.
+
+    Notes
+    -----
+    Theorem 4.2: epsilon_M + epsilon_C.  One event changes the input at one time, by one in one number.  That time's
+    choice costs the selector's epsilon_M.  Given all choices, the event is in the input of one counter, at one of its
+    times; the counter's outputs at that time *and later* cost epsilon_C in all, since its noise is independent of the
+    choices and its other inputs are the same (the paper's proof stops at the time of the event).
+    """
+
+    def __init__(
+        self,
+        counters: Sequence[Counter],
+        selector: Selector,
+        epsilon: float,
+        *,
+        dimension: int = 1,
+        seed: int | str | None = None,
+        key: Key | bytes | None = None,
+    ) -> None:
+        super().__init__()
+        validation.integer("len(counters)", len(counters), 1)
+        validation.part("selector", selector, "select", "fastdp.counters")
+        own = Key.choose(seed, key)
+        self.selector = selector
+        self.dimension = validation.integer("dimension", dimension, 1, 2**30)
+        self._counts = [
+            RunningCounts(counter, epsilon, self.dimension, key=own.derive("counter", number))
+            for number, counter in enumerate(counters)
+        ]
+        # Everything in one assignment: an interrupt leaves a time counted or not.
+        self._state: tuple[int, Selected | None, tuple[State, ...]] = (
+            0,
+            None,
+            tuple(c.start() for c in self._counts),
+        )
+
+    @property
+    def n_steps(self) -> int:
+        """Times so far."""
+        return self._state[0]
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The selector's epsilon plus one counter's."""
+        own = self._counts[0].guarantee
+        worst = replace(own, derivation=tuple(line for c in self._counts for line in c.guarantee.derivation))
+        return sequential(self.selector.guarantee.of("selector"), worst.of("counters"))
+
+    @exclusive
+    def step(self, values: Any) -> Selected:
+        """Count the input of one more time.
+
+        Parameters
+        ----------
+        values : whole number, or int64[dimension]
+            The input.
+
+        Returns
+        -------
+        Selected
+            Which counter was active, and its sums.
+
+        Raises
+        ------
+        DataError
+            For values that are no whole numbers or of another dimension.
+        ParameterError
+            If the selector names a counter that does not exist; nothing is counted then.
+        """
+        increments = as_increments(values, self.dimension)
+        step, last, states = self._state
+        # Not the array that is counted: a selector might write to it.
+        choice = self.selector.select(increments.copy(), step, last)
+        chosen = validation.integer("the selector's choice", choice, 0, len(self._counts) - 1)
+        state, sums = self._counts[chosen].following(states[chosen], increments)
+        selected = Selected(chosen, sums)
+        self._state = (step + 1, selected, (*states[:chosen], state, *states[chosen + 1 :]))
+        return selected

@@ -1,0 +1,43 @@
+"""Simulation sweeps: many cells of (data set, mechanism, epsilon, repetition), resumable, and their pictures.
+
+Examples
+--------
+>>> import fastdp
+>>> specification = fastdp.experiments.from_table({
+...     "epsilons": [0.1, 1.0],
+...     "holdout": 1000,
+...     "max_range": 4096,
+...     "datasets": [{"name": "POS", "generator": "table1", "stream": "pos", "n": 5000}],
+...     "mechanisms": [{"name": "ToPS", "system": "tops", "prune": [0, 1]}],
+... })
+>>> len(specification.mechanisms)
+2
+"""
+
+from fastdp.experiments.estimate import Estimate, estimate
+from fastdp.experiments.mechanisms import SYSTEMS, Outcome, Setting, System
+from fastdp.experiments.queries import Workload
+from fastdp.experiments.results import load, read_manifest
+from fastdp.experiments.runner import run
+from fastdp.experiments.sources import GENERATORS, DataSet, Generator
+from fastdp.experiments.specification import Mechanism, Specification, from_table, read_specification
+
+__all__ = [
+    "GENERATORS",
+    "SYSTEMS",
+    "DataSet",
+    "Estimate",
+    "Generator",
+    "Mechanism",
+    "Outcome",
+    "Setting",
+    "Specification",
+    "System",
+    "Workload",
+    "estimate",
+    "from_table",
+    "load",
+    "read_manifest",
+    "read_specification",
+    "run",
+]

@@ -1,0 +1,111 @@
+"""A dry run: how many cells, how long, how large; from a measured sample."""
+
+from __future__ import annotations
+
+import io
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastdp.experiments.cells import Group, Part, Stretch, count_cells, groups, parts
+from fastdp.experiments.measure import columns
+from fastdp.experiments.runner import check_data
+from fastdp.experiments.specification import Specification
+from fastdp.experiments.work import run_part
+from fastdp.files.parquet_reader import import_pyarrow
+
+MOST_SAMPLES = 32
+#: Repetitions that are timed besides the first, which does what all share.
+_FURTHER = 3
+#: Bytes of a row that are no measured numbers, compressed, and of a part's header.
+_LABEL_BYTES, _PART_BYTES = 12, 12_000
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a sweep will take.
+
+    Attributes
+    ----------
+    cells, rows, parts : int
+        How many; rows if no cell fails.
+    seconds : float
+        Of one worker.
+    table_bytes, most_bytes : int
+        Size of the final table, and of all files at their most; at most, since numbers compress.
+    """
+
+    cells: int
+    rows: int
+    parts: int
+    seconds: float
+    table_bytes: int
+    most_bytes: int
+
+
+def estimate(specification: Specification, data: str | Path = ".") -> Estimate:
+    """Check a sweep and time some of its cells; nothing is written.
+
+    Parameters
+    ----------
+    specification : Specification
+        The sweep.
+    data : str or Path
+        Where the data sets' files are.
+
+    Raises
+    ------
+    ParameterError, DataError
+        As :func:`fastdp.experiments.run` would.
+    """
+    base = Path(data).absolute()
+    check_data(specification, base)
+    runs = specification.repetitions
+    part_count = sum(1 for _ in parts(specification))
+    cells = count_cells(specification)
+    # Every stretch of a group prepares anew.
+    stretches = min(runs, max(1, math.ceil(part_count * runs / cells)))
+    seconds = rows = 0.0
+    for group, weight in _sample(specification):
+        _time(specification, group, 1, base)
+        first, found = _time(specification, group, 1, base)
+        several, _ = _time(specification, group, 1 + _FURTHER, base)
+        run = max(several - first, 0.0) / _FURTHER
+        seconds += weight * (stretches * max(first - run, 0.0) + runs * run)
+        rows += weight * runs * found
+    per_row = 8 * (len(columns(specification.metrics)) + 1) + _LABEL_BYTES
+    table = math.ceil(rows * per_row)
+    return Estimate(
+        cells=cells,
+        rows=round(rows),
+        parts=part_count,
+        seconds=seconds,
+        table_bytes=table,
+        most_bytes=2 * table + part_count * _PART_BYTES,
+    )
+
+
+def _sample(specification: Specification) -> list[tuple[Group, float]]:
+    """For each mechanism on each data set the group of its middle budget, and how many groups it stands for.
+
+    Of too many, some spread evenly.
+    """
+    alike: dict[tuple[str, str], list[Group]] = {}
+    for group in groups(specification):
+        alike.setdefault((group.data_set.name, group.mechanism.name), []).append(group)
+    found = [(same[len(same) // 2], float(len(same))) for same in alike.values()]
+    if len(found) <= MOST_SAMPLES:
+        return found
+    chosen = [found[(2 * k + 1) * len(found) // (2 * MOST_SAMPLES)] for k in range(MOST_SAMPLES)]
+    scale = sum(weight for _, weight in found) / sum(weight for _, weight in chosen)
+    return [(group, weight * scale) for group, weight in chosen]
+
+
+def _time(specification: Specification, group: Group, runs: int, data: Path) -> tuple[float, int]:
+    """Seconds and rows of some repetitions."""
+    begin = time.perf_counter()
+    content = run_part(specification, Part((Stretch(group, 0, runs),)), data)
+    seconds = time.perf_counter() - begin
+    rows: int = import_pyarrow().parquet.ParquetFile(io.BytesIO(content)).metadata.num_rows
+    return seconds, rows

@@ -1,0 +1,216 @@
+"""Runs a sweep: parts in any order, by any number of workers, with the same result.
+
+Tasks are pure functions of the specification, so it does not matter who does one, when, or how often.  The runner
+alone writes files; a part that is there is not run again.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tqdm import tqdm
+
+from fastdp import validation
+from fastdp.errors import StateError
+from fastdp.experiments.cells import Part, parts
+from fastdp.experiments.folder import SweepFolder, now
+from fastdp.experiments.results import merge_parts
+from fastdp.experiments.scene import load_scene
+from fastdp.experiments.specification import Specification
+from fastdp.experiments.work import run_part
+from fastdp.files.parquet_reader import import_pyarrow
+
+MODES = ("threads", "processes")
+#: Tasks that wait for each worker, so that none is idle and memory stays small.
+AHEAD = 3
+#: How often workers that die are replaced.
+PATIENCE = 3
+
+
+def check_data(specification: Specification, folder: Path) -> dict[str, dict[str, object]]:
+    """Load every data set and build every mechanism once; length and digest of each data set.
+
+    Raises
+    ------
+    ParameterError, DataError
+        Naming what cannot run.
+    """
+    data: dict[str, dict[str, object]] = {}
+    published = {}
+    for data_set in specification.datasets:
+        scene = load_scene(data_set, folder)
+        published[data_set.name] = scene.body.size
+        data[data_set.name] = {"values": scene.values.size, "sha256": scene.digest}
+    specification.check(published)
+    return data
+
+
+def run(
+    specification: Specification,
+    output: str | Path,
+    *,
+    data: str | Path = ".",
+    workers: int = 1,
+    mode: str = "threads",
+    executor: Executor | None = None,
+    progress: bool = False,
+) -> Path:
+    """Run a sweep, or what is left of it.
+
+    Parameters
+    ----------
+    specification : Specification
+        What to run.
+    output : str or Path
+        The folder of results; made if absent.  One that an interrupted run of the same sweep left is completed.
+    data : str or Path
+        Where the data sets' files are, for those without an absolute path; workers must see it too.
+    workers : int
+        Parts that run at once; with an executor, how many workers it is expected to have.
+    mode : "threads" or "processes"
+        Threads share the data, and kernels run side by side; processes pay where small cells keep Python busy.
+    executor : concurrent.futures.Executor, optional
+        Runs the parts in place of workers of its own, Dask's for example; it is not shut down.
+    progress : bool
+        A bar with the time left, on standard error.
+
+    Returns
+    -------
+    Path
+        The folder, for :func:`fastdp.experiments.load`.  ``results.parquet`` in it is byte for byte the same for any
+        number and kind of workers, interrupted or not.
+
+    Raises
+    ------
+    ParameterError, DataError, StateError
+        Before anything runs, naming what cannot run; StateError if workers die again and again.
+    """
+    workers = validation.integer("workers", workers, 1, 4096)
+    validation.choice("mode", mode, MODES)
+    import_pyarrow()
+    base = Path(data).absolute()
+    found = check_data(specification, base)
+    job = _Job(specification, base, {name: str(each["sha256"]) for name, each in found.items()})
+    folder = SweepFolder(Path(output), specification, found)
+    with folder.alone():
+        if not folder.finished:
+            named = [(part.name(specification), part) for part in parts(specification)]
+            done = folder.done()
+            waiting = [(name, part) for name, part in named if name not in done]
+            if waiting:
+                begin, started = time.perf_counter(), now()
+                with tqdm(
+                    total=sum(part.cells for _, part in named),
+                    initial=sum(part.cells for name, part in named if name in done),
+                    unit=" cells",
+                    file=sys.stderr,
+                    disable=not progress,
+                ) as bar:
+
+                    def store(name: str, part: Part, content: bytes) -> None:
+                        folder.write_part(name, content)
+                        bar.update(part.cells)
+
+                    _run_all(job, waiting, workers, mode, executor, store)
+                folder.note_session(
+                    {
+                        "started": started,
+                        "seconds": round(time.perf_counter() - begin, 3),
+                        "cells": sum(part.cells for _, part in waiting),
+                        "workers": workers if executor is None else None,
+                        "mode": mode if executor is None else type(executor).__name__,
+                    }
+                )
+            merge_parts(folder.path, [name for name, _ in named])
+        folder.finish()
+    return folder.path
+
+
+Named = list[tuple[str, Part]]
+Store = Callable[[str, Part, bytes], None]
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What all tasks of a sweep share."""
+
+    specification: Specification
+    data: Path
+    digests: dict[str, str]
+
+    def arguments(self, part: Part) -> tuple[Specification, Part, Path, str]:
+        """What a task needs to know: a sweep may have ten thousand mechanisms, and a part brings its own."""
+        first = part.stretches[0].group
+        slim = replace(self.specification, datasets=(first.data_set,), mechanisms=(first.mechanism,))
+        return slim, part, self.data, self.digests[first.data_set.name]
+
+
+def _run_all(job: _Job, waiting: Named, workers: int, mode: str, executor: Executor | None, store: Store) -> None:
+    if executor is None and mode == "threads" and workers == 1:
+        for name, part in waiting:
+            store(name, part, run_part(*job.arguments(part)))
+        return
+    left = dict(waiting)
+
+    def keep(name: str, part: Part, content: bytes) -> None:
+        store(name, part, content)
+        del left[name]
+
+    for _ in range(PATIENCE):
+        try:
+            with _pool(workers, mode, executor) as pool:
+                _spread(job, list(left.items()), pool, AHEAD * workers, keep)
+        except BrokenProcessPool:
+            # What the dead worker had in hand is run again; the other parts are kept.
+            if executor is not None:
+                raise StateError("the executor's workers died: expected ones that live; run again to go on") from None
+            continue
+        return
+    raise StateError(f"workers died {PATIENCE} times (out of memory?): expected ones that live; run again to go on")
+
+
+@contextmanager
+def _pool(workers: int, mode: str, executor: Executor | None) -> Iterator[Executor]:
+    """The executor given, or one of our own that ends with the sweep."""
+    if executor is not None:
+        yield executor
+        return
+    pool: Executor
+    if mode == "threads":
+        pool = ThreadPoolExecutor(workers)
+    else:
+        # Not forked: a fork of a process with threads may hang.
+        pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+    try:
+        yield pool
+    finally:
+        # An interrupt does not wait for parts that nobody will read.
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _spread(job: _Job, waiting: Named, pool: Executor, ahead: int, store: Store) -> None:
+    """Keep the pool busy with a few parts more than it has workers."""
+    queue = iter(waiting)
+    running: dict[Future[bytes], tuple[str, Part]] = {}
+    try:
+        while True:
+            for name, part in queue:
+                running[pool.submit(run_part, *job.arguments(part))] = (name, part)
+                if len(running) >= ahead:
+                    break
+            if not running:
+                return
+            finished, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in finished:
+                store(*running.pop(future), future.result())
+    finally:
+        for future in running:
+            future.cancel()

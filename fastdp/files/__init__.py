@@ -1,0 +1,1 @@
+"""Files of values, read in chunks, and files that appear complete or not at all."""

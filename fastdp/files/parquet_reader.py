@@ -1,0 +1,65 @@
+"""Values from one column of a Parquet file, batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fastdp.errors import DataError
+from fastdp.files.columns import pick_column
+from fastdp.files.readers import Chunks, Source
+from fastdp.inputs import as_column, as_floats
+
+#: Bytes of a column read ahead; without it a row group's whole column is loaded at once.
+BUFFER = 2**20
+
+
+def import_pyarrow() -> Any:
+    """The package that reads and writes Parquet.
+
+    Raises
+    ------
+    DataError
+        Saying how to get it.
+    """
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise DataError("Parquet files need pyarrow, which is not installed: pip install 'fastdp[parquet]'") from None
+    return pyarrow
+
+
+def open_parquet(path: Path, column: str | None, chunk_size: int) -> Iterator[Source]:
+    """Open one column of a Parquet file; nulls become NaN."""
+    arrow = import_pyarrow()
+    try:
+        table = arrow.parquet.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False)
+    except (arrow.ArrowException, OSError) as error:
+        raise DataError(f"{path}: not a readable Parquet file ({_first_line(error)})") from error
+    with table:
+        schema = table.schema_arrow
+        names = list(schema.names)
+        if not names:
+            raise DataError(f"{path}: holds no column")
+        name = names[pick_column(column, names, len(names), str(path))]
+        if names.count(name) > 1:
+            raise DataError(f"{path}: several columns are named {name!r}; expected different names")
+        kind = schema.field(name).type
+        types = arrow.types
+        if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_null(kind)):
+            raise DataError(f"{path}, column {name!r}: holds {kind} entries; expected real numbers")
+        yield Source(str(path), _batches(arrow, table, name, chunk_size, path), table.metadata.num_rows)
+
+
+def _batches(arrow: Any, table: Any, name: str, chunk_size: int, path: Path) -> Chunks:
+    try:
+        for batch in table.iter_batches(batch_size=chunk_size, columns=[name], use_threads=False):
+            yield as_floats(as_column(batch.column(0)))
+    except (arrow.ArrowException, OSError) as error:
+        raise DataError(f"{path}: the file is damaged or incomplete ({_first_line(error)})") from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

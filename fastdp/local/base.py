@@ -1,0 +1,330 @@
+"""What the mechanisms of the local model share: a domain on an integer grid, reports, and estimates.
+
+A value is clipped to [low, high] and rounded to one of STEPS + 1 grid steps; a law in integers (``laws.py``)
+turns the step and one random word into one report.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp import inputs, validation
+from fastdp.errors import DataError, ParameterError
+from fastdp.local import client_words, laws
+from fastdp.local.laws import Law
+from fastdp.privacy import Guarantee
+
+if TYPE_CHECKING:
+    from fastdp.randomness.key import Key
+
+LEAST_EPSILON, MOST_EPSILON = 1e-6, 32.0
+#: Widths whose squares, times the largest variance, are ordinary floats.
+LEAST_WIDTH, MOST_WIDTH = 1e-140, 1e140
+#: Up to so many values plain Python is quick enough, and a client loads no compiler.
+FEW = 64
+
+
+def local_epsilon(name: str, value: object) -> float:
+    """An epsilon that mechanisms of the local model accept."""
+    epsilon = validation.positive(name, value)
+    if not LEAST_EPSILON <= epsilon <= MOST_EPSILON:
+        raise ParameterError(
+            f"{name} = {value!r}: expected a number of at least {LEAST_EPSILON:g} and at most {MOST_EPSILON:g}"
+        )
+    return epsilon
+
+
+@dataclass(frozen=True)
+class Mechanism(ABC):
+    """One value in, one private report out.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy loss of one report, in [1e-6, 32].
+    low, high : float
+        The public domain, in units of the input; values outside are clipped.  high - low in [1e-140, 1e140].
+
+    Attributes
+    ----------
+    law : Law
+        The law of a report, in integers, over the grid steps 0..STEPS.
+
+    Raises
+    ------
+    ParameterError
+        Naming the argument, its value and what is accepted.
+    """
+
+    #: D: the grid has STEPS + 1 points.
+    STEPS: ClassVar[int] = 2**20
+    #: Words of values and words of thresholds never meet: the level of their streams.
+    WORDS: ClassVar[int] = 0
+
+    epsilon: float
+    low: float = -1.0
+    high: float = 1.0
+    law: Law = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Check the parameters and compute the law."""
+        epsilon = local_epsilon("epsilon", self.epsilon)
+        low, high = validation.real("low", self.low), validation.real("high", self.high)
+        if not LEAST_WIDTH <= high - low <= MOST_WIDTH:
+            raise ParameterError(
+                f"high = {self.high!r}: expected a number above low = {self.low!r}, "
+                f"by at least {LEAST_WIDTH:g} and at most {MOST_WIDTH:g}"
+            )
+        for name, value in (("epsilon", epsilon), ("low", low), ("high", high), ("law", self._make_law(epsilon))):
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    @abstractmethod
+    def _make_law(cls, epsilon: float) -> Law: ...
+
+    @property
+    @abstractmethod
+    def _step_of_proof(self) -> str:
+        """Why the law is epsilon-DP, in one line."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Pure epsilon-DP of one report in the local model, proved for the integers that the machine computes.
+
+        It presumes words that nobody else knows: with ``seed`` a report is a simulation and protects nothing.
+        """
+        return Guarantee(
+            epsilon=self.epsilon,
+            model="local",
+            arithmetic="exact",
+            derivation=(
+                f"{type(self).__name__}: {self._step_of_proof}",
+                "one report a value: each depends on its own value and on one random word of its own",
+            ),
+        )
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of possible reports: 0, ..., n_outputs - 1."""
+        return self.law.outputs
+
+    @property
+    def total_weight(self) -> int:
+        """Number of words; P[report | x] = weight(x, report) / total_weight."""
+        return self.law.total
+
+    def weight(self, x: int, output: int) -> int:
+        """How many random words turn grid step x into this report (both whole numbers)."""
+        x = validation.integer("x", x, 0, self.STEPS)
+        return self.law.weight(x, validation.integer("output", output, 0, self.n_outputs - 1))
+
+    @overload
+    def steps_of(self, values: float) -> int: ...
+    @overload
+    def steps_of(self, values: Any) -> NDArray[np.int32]: ...
+    def steps_of(self, values: Any) -> int | NDArray[np.int32]:
+        """Grid steps x = rint((v - low) STEPS / (high - low)) after clipping; errors as :meth:`perturb`."""
+        if inputs.is_number(values):
+            return self._step(values, "values")
+        column = inputs.as_column(values, "values")
+        if column.size <= FEW:
+            return np.array(self._few_steps(column), np.int32)
+        out: NDArray[np.int32] = np.empty(column.size, np.int32)
+        for begin, piece in inputs.pieces(column):
+            self._snap(piece, begin, out[begin : begin + piece.size])
+        return out
+
+    @overload
+    def perturb(
+        self,
+        values: float,
+        *,
+        seed: int | str | None = None,
+        key: Key | bytes | None = None,
+        stream: int = 0,
+        start: int | None = None,
+    ) -> int: ...
+    @overload
+    def perturb(
+        self,
+        values: Any,
+        *,
+        seed: int | str | None = None,
+        key: Key | bytes | None = None,
+        stream: int = 0,
+        start: int | None = None,
+    ) -> NDArray[np.int32]: ...
+    def perturb(
+        self,
+        values: Any,
+        *,
+        seed: int | str | None = None,
+        key: Key | bytes | None = None,
+        stream: int = 0,
+        start: int | None = None,
+    ) -> int | NDArray[np.int32]:
+        """A private report of each value; the client's side.
+
+        Parameters
+        ----------
+        values : number, or one column of numbers (list, NumPy, pandas, polars, Arrow)
+            In units of the input; clipped to [low, high] and rounded to the grid.
+        seed : int or str, optional
+            For simulations: reproducible, and not private.
+        key : Key or 32 bytes, optional
+            The client's own secret.  By default words are fresh from the operating system (a fresh key for more than
+            64 values).
+        stream : int
+            With a key: the number of the stream, below 2^40.
+        start : int, optional
+            Report i uses word start + i of the stream.  A key of your own needs it: use each word once, because two
+            reports by one word are not independent, and together they do not have this guarantee.
+
+        Returns
+        -------
+        int or int32[n]
+            Reports in 0..n_outputs - 1, the same whether values come one by one or in arrays.
+
+        Raises
+        ------
+        DataError
+            If a value is NaN or infinite (the message names its index), or this is no column of real numbers.
+        ParameterError
+            If seed, key, stream or start are not accepted.
+        """
+        source = client_words.Source(seed, key, self.WORDS, stream, start)
+        if inputs.is_number(values):
+            x = self._step(values, "values")
+            return self.law.report(source.few(1)[0], x)
+        column = inputs.as_column(values, "values")
+        if column.size <= FEW:
+            steps = self._few_steps(column)
+            words = source.few(column.size)
+            return np.array([self.law.report(word, x) for word, x in zip(words, steps, strict=True)], np.int32)
+        return self._perturb_column(column, source)
+
+    def _perturb_column(self, column: NDArray[Any], source: client_words.Source) -> NDArray[np.int32]:
+        """Block by block, so that words and steps stay in the cache."""
+        out: NDArray[np.int32] = np.empty(column.size, np.int32)
+        begin = 0
+        steps: NDArray[np.int32] | None = None
+        for words in source.blocks(column.size):
+            steps = np.empty(words.size, np.int32) if steps is None else steps[: words.size]
+            self._snap(inputs.as_floats(column[begin : begin + words.size]), begin, steps)
+            self.law.fill(words, steps, out[begin : begin + words.size])
+            begin += words.size
+        return out
+
+    @property
+    def _steps_per_unit(self) -> float:
+        return self.STEPS / (self.high - self.low)
+
+    def _step(self, value: Any, name: str) -> int:
+        """One value in plain Python, the same arithmetic as the kernel's."""
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number):
+            raise DataError(f"{name} = {validation.shown(value)}: expected a finite number")
+        return round(min(max((number - self.low) * self._steps_per_unit, 0.0), float(self.STEPS)))
+
+    def _few_steps(self, column: NDArray[Any]) -> list[int]:
+        floats = inputs.as_floats(column).tolist()
+        return [self._step(value, f"values[{i}]") for i, value in enumerate(floats)]
+
+    def _snap(self, floats: NDArray[np.float64], begin: int, out: NDArray[np.int32]) -> None:
+        from fastdp_kernels import local_reports
+
+        if local_reports.snap_values(floats, self.low, self._steps_per_unit, self.STEPS, out):
+            first = int(np.flatnonzero(~np.isfinite(floats))[0])
+            raise DataError(f"values[{begin + first}] = {float(floats[first])!r}: expected finite numbers")
+
+    def check_reports(self, reports: Any) -> NDArray[np.int32] | NDArray[np.int64]:
+        """Reports as whole numbers in 0..n_outputs - 1, or a DataError: they come from clients whom nobody checks."""
+        column = inputs.as_column(reports, "reports")
+        if column.size and column.dtype.kind not in "iub":
+            raise DataError(f"reports holds {column.dtype} entries: expected whole numbers")
+        if column.size and not 0 <= column.min() <= column.max() < self.n_outputs:
+            i = int(np.flatnonzero((column < 0) | (column >= self.n_outputs))[0])
+            raise DataError(f"reports[{i}] = {column[i]}: expected whole numbers in 0..{self.n_outputs - 1}")
+        # Reports as perturb() gave them stay as they are.
+        if column.dtype == np.int32:
+            return np.ascontiguousarray(column, np.int32)
+        return np.ascontiguousarray(column, np.int64)
+
+
+@dataclass(frozen=True)
+class MeanMechanism(Mechanism):
+    """A mechanism whose every report gives an unbiased estimate of its value."""
+
+    @overload
+    def estimate(self, reports: int) -> float: ...
+    @overload
+    def estimate(self, reports: Any) -> NDArray[np.float64]: ...
+    def estimate(self, reports: Any) -> float | NDArray[np.float64]:
+        """Unbiased estimates of the clipped values; the server's side.
+
+        Parameters
+        ----------
+        reports : whole number, or one column of them
+            From :meth:`perturb` of the same epsilon, low and high.
+
+        Returns
+        -------
+        float or float64[n]
+            One estimate a report, in units of the input; add them up for sums.  Unbiased for the value's grid
+            point, which is within (high - low) / 2^21 of the value.
+
+        Raises
+        ------
+        DataError
+            If a report is no whole number in 0..n_outputs - 1; the message names its index.
+        """
+        single = inputs.is_number(reports)
+        checked = self.check_reports([reports] if single else reports)
+        estimates = self._estimator(checked)
+        return float(estimates[0]) if single else estimates
+
+    @cached_property
+    def _estimator(self) -> laws.Estimator:
+        return laws.estimator(self.law.terms(), self.low, Fraction(self.high - self.low) / self.STEPS)
+
+    @overload
+    def variance(self, values: float) -> float: ...
+    @overload
+    def variance(self, values: Any) -> NDArray[np.float64]: ...
+    def variance(self, values: Any) -> float | NDArray[np.float64]:
+        """Variance of one report's estimate at each value, in units of the input squared.
+
+        Computed from the integer law itself, so it holds where the paper's formulas (for real numbers) do not:
+        a coarse window at large epsilon.  Errors as :meth:`perturb`.
+        """
+        constant, slope, curvature = self._quadratic()
+        position = 2.0 * np.asarray(self.steps_of(values), np.float64) / self.STEPS - 1.0
+        variances = constant + position * (slope + curvature * position)
+        return float(variances) if inputs.is_number(values) else variances
+
+    @cached_property
+    def worst_variance(self) -> float:
+        """The largest variance over the domain, in units of the input squared."""
+        constant, slope, curvature = self._quadratic()
+        positions = [-1.0, 1.0]
+        if curvature < 0.0:
+            positions.append(min(max(-slope / (2.0 * curvature), -1.0), 1.0))
+        return max(constant + t * (slope + curvature * t) for t in positions)
+
+    def _quadratic(self) -> tuple[float, float, float]:
+        """Coefficients of the variance in t = (v - centre) / half width, from three exact values."""
+        unit = Fraction(self.high - self.low) / self.STEPS
+        ends = (Fraction(0), Fraction(self.STEPS, 2), Fraction(self.STEPS))
+        left, middle, right = (self.law.variance_at(x) * unit**2 for x in ends)
+        return float(middle), float((right - left) / 2), float((left + right) / 2 - middle)

@@ -1,0 +1,216 @@
+"""The server's side: mergeable integer statistics of reports.
+
+A collector holds whole numbers only and adds them up, so collecting on many machines and merging in any order gives
+the same as collecting on one.  Reports come from clients whom nobody checks: what is malformed or out of range is
+counted and left out, and collecting goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp import inputs, validation
+from fastdp.errors import DataError, ParameterError
+from fastdp.local.base import Mechanism
+from fastdp.local.encoding import mechanism_named, split
+
+MAGIC = b"fdpC"
+VERSION = 1
+#: zlib makes no more of a byte than this.
+MOST_INFLATION = 1032
+#: Magic, version, bytes of the description.
+_HEADER = struct.Struct("<4sBI")
+#: In one cell or slot: sums of reports, below 2^22 each, stay below 2^62.
+MOST_REPORTS = 2**40
+
+
+@dataclass
+class Refused:
+    """What a collector has left out.
+
+    Attributes
+    ----------
+    reports : int
+        Reports that no client with the announced mechanism can have made.
+    messages : int
+        Messages that are malformed, or of another mechanism, epsilon or domain.
+    """
+
+    reports: int = 0
+    messages: int = 0
+
+
+class Collector(ABC):
+    """What both kinds of collectors share.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        What the clients were told to use.
+    """
+
+    #: Names of the public parameters besides the mechanism, for the file.
+    PARAMETERS: ClassVar[tuple[str, ...]]
+    slots: int = 1
+
+    def __init__(self, mechanism: Mechanism, totals: NDArray[np.int64]) -> None:
+        self.mechanism = mechanism
+        self.totals = totals
+        self.refused = Refused()
+
+    @property
+    @abstractmethod
+    def n_reports(self) -> int:
+        """Reports collected."""
+
+    @abstractmethod
+    def _check_totals(self) -> None:
+        """ParameterError unless reports can have made the totals."""
+
+    @abstractmethod
+    def _count(self, reports: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
+        """Add reports that are in range."""
+
+    def add(self, reports: Any, slot: Any = 0) -> int:
+        """Collect reports of the announced mechanism.
+
+        Parameters
+        ----------
+        reports : whole number, or one column of them
+            Those out of range are counted in ``refused.reports`` and left out.
+        slot : int or int[n]
+            Where they belong, in 0..slots - 1: one for all, or one a report.
+
+        Returns
+        -------
+        int
+            How many were collected.
+        """
+        column = inputs.as_column([reports] if inputs.is_number(reports) else reports, "reports")
+        if column.dtype.kind == "b":
+            raise DataError("reports holds bool entries: expected whole numbers")
+        slots = np.asarray(slot)
+        if slots.dtype.kind not in "iu" or slots.shape not in ((), column.shape):
+            raise ParameterError(f"slot = {validation.shown(slot)}: expected a whole number, or one for each report")
+        wrong = (slots < 0) | (slots >= self.slots)
+        if wrong.any():
+            raise ParameterError(f"slot = {slots[wrong][0]}: expected 0 to {self.slots - 1}")
+        good = (column >= 0) & (column < self.mechanism.n_outputs)
+        if column.dtype.kind == "f":
+            # Numbers too long for 64 bits came as floats; so did NaN, which compares as False.
+            good &= column == np.floor(column)
+        slots = np.broadcast_to(slots, column.shape)[good].astype(np.int64)
+        self._count(column[good].astype(np.int64), slots)
+        count = int(np.count_nonzero(good))
+        self.refused.reports += column.size - count
+        return count
+
+    def receive(self, data: bytes | bytearray | memoryview, slot: int = 0, *, most_reports: int | None = None) -> int:
+        """Collect the messages of a buffer (:func:`fastdp.local.encode`), one after the other.
+
+        A message that is malformed counts once in ``refused.messages``, and with it the rest of the buffer, whose
+        messages have no known beginning; one of another mechanism, epsilon or domain counts once and is skipped.
+
+        Parameters
+        ----------
+        data : bytes
+            The buffer.
+        slot : int
+            Where its reports belong.
+        most_reports : int, optional
+            A message with more reports is refused too: 1 where every message comes from one user.
+
+        Returns
+        -------
+        int
+            How many reports were collected.
+        """
+        collected = 0
+        for reports in split(data, self.mechanism):
+            if reports is None or (most_reports is not None and reports.size > most_reports):
+                self.refused.messages += 1
+            else:
+                collected += self.add(reports, slot)
+        return collected
+
+    def merge(self, *others: Self) -> Self:
+        """A collector that has collected what this one and the others have; none of them changes.
+
+        Raises
+        ------
+        ParameterError
+            If another one collects something else.
+        """
+        whole = type(self)(self.mechanism, **self._parameters())  # type: ignore[arg-type]
+        for part in (self, *others):
+            if type(part) is not type(self) or part._described() != self._described():
+                raise ParameterError(f"others holds {part!r}: expected collectors like {self!r}")
+            whole.totals += part.totals
+            whole.refused.reports += part.refused.reports
+            whole.refused.messages += part.refused.messages
+        whole._check_totals()
+        return whole
+
+    def to_bytes(self) -> bytes:
+        """Everything, for another machine.  Not secret: reports are private by themselves."""
+        refused = {"reports": self.refused.reports, "messages": self.refused.messages}
+        text = json.dumps({**self._described(), "refused": refused}).encode()
+        body = _HEADER.pack(MAGIC, VERSION, len(text)) + text + zlib.compress(self.totals.astype("<i8").tobytes(), 1)
+        return body + struct.pack("<I", zlib.crc32(body))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """The collector that was written.
+
+        Raises
+        ------
+        DataError
+            If the bytes are cut short, altered, of another version, or of another kind of collector.
+        """
+        if len(data) < _HEADER.size + 4 or struct.unpack("<I", data[-4:])[0] != zlib.crc32(data[:-4]):
+            raise DataError("collector: cut short or altered (its checksum does not match)")
+        magic, version, size = _HEADER.unpack_from(data)
+        if magic != MAGIC or version != VERSION:
+            raise DataError(f"collector: {magic!r} of format {version}, expected {MAGIC!r} of format {VERSION}")
+        try:
+            described = json.loads(data[_HEADER.size : _HEADER.size + size])
+            if described.pop("collector") != cls.__name__:
+                raise ValueError(f"no {cls.__name__}")
+            refused = Refused(**described.pop("refused"))
+            if not all(type(number) is int and number >= 0 for number in (refused.reports, refused.messages)):
+                raise ValueError("refused is no pair of counts")
+            mechanism = mechanism_named(**described.pop("mechanism"))
+            # Before anything is allocated: compressed numbers take no less than this.
+            if described.get("slots", 1) > 2 * MOST_INFLATION * len(data):
+                raise ValueError("more slots than the bytes can hold")
+            whole = cls(mechanism, **described)
+            unpacker = zlib.decompressobj()
+            raw = unpacker.decompress(data[_HEADER.size + size : -4], whole.totals.nbytes + 1)
+            if len(raw) != whole.totals.nbytes or not unpacker.eof or unpacker.unused_data:
+                raise ValueError("totals of another size")
+            whole.totals[...] = np.frombuffer(raw, "<i8").reshape(whole.totals.shape)
+            whole._check_totals()
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError, MemoryError, zlib.error) as error:
+            raise DataError(f"collector: damaged ({error})") from None
+        whole.refused = refused
+        return whole
+
+    def _parameters(self) -> dict[str, int]:
+        return {name: getattr(self, name) for name in self.PARAMETERS}
+
+    def _described(self) -> dict[str, Any]:
+        m = self.mechanism
+        named = {"name": type(m).__name__, "epsilon": m.epsilon, "low": m.low, "high": m.high}
+        return {"collector": type(self).__name__, "mechanism": named, **self._parameters()}
+
+    def __repr__(self) -> str:
+        parameters = ", ".join(f"{name}={value}" for name, value in self._parameters().items())
+        return f"{type(self).__name__}({self.mechanism!r}, {parameters}, n_reports={self.n_reports})"

@@ -1,0 +1,204 @@
+"""The server's side of the square wave: the distribution of the values behind the reports.
+
+Source: ToPS section 4.1 and Appendix E.1; Li et al. 2020 (EM, EMS and their stopping rules).  All of this comes
+after the reports were made private, so it costs no privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp import validation
+from fastdp.errors import DataError, ParameterError
+from fastdp.local.laws import WindowLaw
+from fastdp.local.transition import cell_edges, transition
+
+Floats = NDArray[np.float64]
+
+METHODS = ("em", "ems")
+#: Stopping rule of the published code: gain of one step in log-likelihood; EM multiplies it by e^epsilon.
+TOLERANCE = 1e-3
+MAX_ITERATIONS = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class Distribution:
+    """An estimated distribution on [low, high]: a histogram, uniform within its bins.
+
+    Attributes
+    ----------
+    frequencies : float64[bins]
+        Shares of bins of equal width, with sum 1; read-only.
+    low, high : float
+        The domain, in units of the input.
+    method : str
+        ``"em"`` or ``"ems"``, or what was done to the estimate afterwards.
+    iterations : int
+        EM steps.
+    converged : bool
+        Whether the last step gained less than the tolerance.
+    log_likelihood : float
+        Sum over output cells of reports times the natural logarithm of the cell's probability.
+    n_reports : int
+        Reports behind the estimate.
+    """
+
+    frequencies: Floats
+    low: float
+    high: float
+    method: str
+    iterations: int
+    converged: bool
+    log_likelihood: float
+    n_reports: int
+
+    @property
+    def edges(self) -> Floats:
+        """float64[bins + 1]: edges of the bins, in units of the input."""
+        return np.linspace(self.low, self.high, self.frequencies.size + 1)
+
+    def mean(self) -> float:
+        """Mean, in units of the input."""
+        edges = self.edges
+        return float(self.frequencies @ (edges[:-1] + edges[1:])) / 2.0
+
+    def quantile(self, q: float) -> float:
+        """The smallest v, in units of the input, with a share of at least q at or below it.
+
+        Parameters
+        ----------
+        q : float
+            In [0, 1].
+        """
+        share = validation.real("q", q)
+        if not 0.0 <= share <= 1.0:
+            raise ParameterError(f"q = {validation.shown(q)}: expected a share from 0 to 1")
+        below = np.cumsum(self.frequencies)
+        share *= float(below[-1])
+        i = int(np.searchsorted(below, share))
+        within = (share - (float(below[i - 1]) if i else 0.0)) / max(float(self.frequencies[i]), math.ulp(0.0))
+        edges = self.edges
+        return float(edges[i] + min(max(within, 0.0), 1.0) * (edges[i + 1] - edges[i]))
+
+    def tail(self, theta: Any) -> Any:
+        """Share above theta.
+
+        Parameters
+        ----------
+        theta : float or float64[n]
+            In units of the input.
+
+        Returns
+        -------
+        float or float64[n]
+        """
+        return np.interp(theta, self.edges, self._tails())[()]
+
+    def excess(self, theta: Any) -> Any:
+        """Mean of max(v - theta, 0), in units of the input; parameters and result as :meth:`tail`."""
+        edges, tails = self.edges, self._tails()
+        areas = np.append(np.cumsum(((tails[:-1] + tails[1:]) * np.diff(edges) / 2.0)[::-1])[::-1], 0.0)
+        at = np.asarray(theta, np.float64)
+        i = np.clip(np.searchsorted(edges, at, "right"), 1, self.frequencies.size)
+        rest = np.clip(edges[i] - at, 0.0, edges[i] - edges[i - 1])
+        below = np.maximum(self.low - at, 0.0) * tails[0]
+        return (areas[i] + rest * (tails[i] + self.tail(at)) / 2.0 + below)[()]
+
+    def _tails(self) -> Floats:
+        """Share above each edge, small ones without cancellation."""
+        return np.append(np.cumsum(self.frequencies[::-1])[::-1], 0.0)
+
+
+def estimate(
+    law: WindowLaw,
+    epsilon: float,
+    output_counts: Any,
+    *,
+    bins: int = 1024,
+    method: str = "em",
+    low: float = 0.0,
+    high: float = 1.0,
+    accelerate: bool = True,
+    max_iterations: int = MAX_ITERATIONS,
+    tolerance: float | None = None,
+) -> Distribution:
+    """Estimate the distribution of the values from the reports' counts.
+
+    Parameters
+    ----------
+    law : WindowLaw
+        The clients' law, of M outputs.
+    epsilon : float
+        The reports' epsilon; here it only sets EM's usual tolerance.
+    output_counts : int[M], or int[cells] with fewer cells than M
+        How often each output was reported.  M counts are added up, exactly, to as many cells as there are bins; fewer
+        are taken as cells themselves: cell k holds the outputs j with floor(j cells / M) = k.
+    bins : int
+        Bins of the estimate, from 1 to D.
+    method : "em" or "ems"
+        Maximum likelihood, or with binomial smoothing (1, 2, 1) / 4 after each step.
+    low, high : float
+        What grid steps 0 and D stand for, in units of the input.
+    accelerate : bool
+        SQUAREM for EM: far fewer steps.  EMS has no likelihood to guard and is never accelerated.  The stopping rule
+        ends both iterations before the maximum, at different estimates: the plain one is the published code's.
+    max_iterations : int
+        Most EM steps.
+    tolerance : float, optional
+        Stop when a step gains less log-likelihood; by default 1e-3 e^epsilon for EM and 1e-3 for EMS.
+
+    Returns
+    -------
+    Distribution
+        With its iterations and whether they converged.
+
+    Raises
+    ------
+    DataError
+        If there are no reports, or the counts are not counts.
+    ParameterError
+        If another argument is not accepted.
+    """
+    cells = validation.integer("bins", bins, 1, law.steps)
+    validation.choice("method", method, METHODS)
+    steps = validation.integer("max_iterations", max_iterations, 1, 2**40)
+    left, right = validation.real("low", low), validation.real("high", high)
+    if not left < right:
+        raise ParameterError(f"high = {validation.shown(high)}: expected a number above low, {left!r}")
+    budget = validation.positive("epsilon", epsilon)
+    usual = TOLERANCE * (math.exp(min(budget, 700.0)) if method == "em" else 1.0)
+    least = usual if tolerance is None else validation.positive("tolerance", tolerance)
+    counts = _checked_counts(output_counts, law.outputs)
+    if counts.size == law.outputs:
+        counts = np.add.reduceat(counts, cell_edges(law, cells)[:-1])
+
+    from fastdp_kernels import square_wave_em
+
+    reports = transition(law, cells, counts)
+    frequencies = np.full(cells, 1.0 / cells)
+    if accelerate and method == "em":
+        done = square_wave_em.iterate_accelerated(reports, least, steps, frequencies)
+    else:
+        done = square_wave_em.iterate_plain(reports, method == "ems", least, steps, frequencies)
+    frequencies.flags.writeable = False
+    iterations, converged, likelihood = done
+    return Distribution(frequencies, left, right, method, iterations, converged, likelihood, int(counts.sum()))
+
+
+def _checked_counts(output_counts: Any, outputs: int) -> NDArray[np.int64]:
+    accepted = f"one count, a whole number of at least 0, for each of {outputs} outputs (or of fewer cells)"
+    array = np.asarray(output_counts)
+    if array.ndim != 1 or array.dtype.kind not in "iu" or not 0 < array.size <= outputs:
+        raise DataError(f"output_counts of shape {array.shape} and type {array.dtype}: expected {accepted}")
+    counts = array.astype(np.int64)
+    if counts.min() < 0:
+        first = int(np.flatnonzero(counts < 0)[0])
+        raise DataError(f"output_counts[{first}] = {array[first]}: expected {accepted}")
+    if not counts.any():
+        raise DataError("output_counts holds no report at all: expected at least one")
+    return counts

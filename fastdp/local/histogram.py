@@ -1,0 +1,64 @@
+"""Counts of square-wave reports, from which the server estimates a distribution."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp import validation
+from fastdp.errors import ParameterError
+from fastdp.local.collectors import MOST_REPORTS, Collector
+from fastdp.local.square_wave import SquareWave
+
+if TYPE_CHECKING:
+    from fastdp.local.distribution import Distribution
+
+
+class HistogramCollector(Collector):
+    """Counts square-wave reports in the cells from which the distribution is estimated.
+
+    Parameters
+    ----------
+    mechanism : SquareWave
+        What the clients were told to use.
+    bins : int
+        Output cells, and bins of the estimate.
+    """
+
+    PARAMETERS = ("bins",)
+    mechanism: SquareWave
+
+    def __init__(self, mechanism: SquareWave, bins: int = 1024) -> None:
+        if not isinstance(mechanism, SquareWave):
+            raise ParameterError(f"mechanism = {validation.shown(mechanism)}: expected a fastdp.local.SquareWave")
+        self.bins = validation.integer("bins", bins, 1, mechanism.STEPS)
+        super().__init__(mechanism, np.zeros(self.bins, np.int64))
+
+    @property
+    def n_reports(self) -> int:
+        """Reports collected."""
+        return int(self.totals.sum())
+
+    def _check_totals(self) -> None:
+        if self.totals.min() < 0 or self.totals.max() > MOST_REPORTS:
+            raise ParameterError(f"totals of a collector: expected counts from 0 to {MOST_REPORTS}")
+
+    def _count(self, reports: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
+        del slots
+        # Cell k holds the outputs j with floor(j bins / M) = k, as the estimate's matrix has it.
+        cells = reports * self.bins // self.mechanism.n_outputs
+        self.totals += np.bincount(cells, minlength=self.bins)
+
+    def estimate(self, method: str = "em", **options: Any) -> Distribution:
+        """The distribution of the values behind the reports; as :meth:`SquareWave.estimate`.
+
+        Parameters
+        ----------
+        method : "em" or "ems"
+            Without or with smoothing.
+        **options
+            ``accelerate``, ``max_iterations``, ``tolerance`` of :func:`fastdp.local.distribution.estimate`.
+        """
+        return self.mechanism.estimate_counts(self.totals, bins=self.bins, method=method, **options)

@@ -1,0 +1,94 @@
+"""Sums of reports of means, slot by slot, with their standard error."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp import validation
+from fastdp.errors import ParameterError
+from fastdp.integers import exact_sum
+from fastdp.local.base import MeanMechanism
+from fastdp.local.collectors import MOST_REPORTS, Collector
+
+MOST_SLOTS = 2**30
+
+
+class SumCollector(Collector):
+    """Adds up reports of means, slot by slot: sums over ranges of slots with their standard error.
+
+    Parameters
+    ----------
+    mechanism : StochasticRounding, Piecewise or Hybrid
+        What the clients were told to use.
+    slots : int
+        For example hours, or places: each report is counted in one.
+    """
+
+    PARAMETERS = ("slots",)
+    mechanism: MeanMechanism
+
+    def __init__(self, mechanism: MeanMechanism, slots: int = 1) -> None:
+        if not isinstance(mechanism, MeanMechanism):
+            raise ParameterError(
+                f"mechanism = {validation.shown(mechanism)}: expected StochasticRounding, Piecewise or Hybrid"
+            )
+        self.slots = validation.integer("slots", slots, 1, MOST_SLOTS)
+        self._terms = mechanism.law.terms()
+        # Of each slot and term: how many reports, and their sum.
+        super().__init__(mechanism, np.zeros((self.slots, len(self._terms), 2), np.int64))
+
+    @property
+    def n_reports(self) -> int:
+        """Reports collected."""
+        return int(self.totals[:, :, 0].sum())
+
+    def _count(self, reports: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
+        for k, term in enumerate(self._terms):
+            mine = (reports >= term.first) & (reports < term.last)
+            np.add.at(self.totals[:, k, 0], slots[mine], 1)
+            np.add.at(self.totals[:, k, 1], slots[mine], reports[mine])
+
+    def _check_totals(self) -> None:
+        counts, sums = self.totals[:, :, 0], self.totals[:, :, 1]
+        first = np.array([term.first for term in self._terms])
+        last = np.array([term.last - 1 for term in self._terms])
+        # At most 2^40 reports of less than 2^22: products and sums fit int64.
+        if counts.min() < 0 or counts.max() > MOST_REPORTS or (sums < first * counts).any():
+            raise ParameterError(
+                f"totals of a collector: expected counts from 0 to {MOST_REPORTS}, and sums that fit"
+            )
+        if (sums > last * counts).any():
+            raise ParameterError("totals of a collector: expected sums that fit the counts")
+
+    def sum(self, start: int = 0, stop: int | None = None) -> float:
+        """Unbiased estimate of the sum of the clipped values in the slots [start, stop), in units of the input."""
+        totals = self._between(start, stop)
+        m = self.mechanism
+        steps = Fraction(0)
+        for term, (count, total) in zip(self._terms, totals, strict=True):
+            steps += term.offset * count + term.gain * (total - term.first * count)
+        unit = Fraction(m.high - m.low) / m.STEPS
+        return float(Fraction(m.low) * _count_of(totals) + unit * steps)
+
+    def standard_error(self, start: int = 0, stop: int | None = None) -> float:
+        """Standard error of :meth:`sum`, at most: every value may be the one with the largest variance."""
+        return math.sqrt(_count_of(self._between(start, stop)) * self.mechanism.worst_variance)
+
+    def mean(self, start: int = 0, stop: int | None = None) -> float:
+        """Unbiased estimate of the mean of the clipped values; NaN without reports."""
+        count = _count_of(self._between(start, stop))
+        return self.sum(start, stop) / count if count else math.nan
+
+    def _between(self, start: int, stop: int | None) -> list[tuple[int, int]]:
+        """Number and sum of the reports of each term, exactly."""
+        first = validation.integer("start", start, 0, self.slots)
+        last = validation.integer("stop", self.slots if stop is None else stop, first, self.slots)
+        return [(count, total) for count, total in exact_sum(self.totals[first:last])]
+
+
+def _count_of(totals: list[tuple[int, int]]) -> int:
+    return sum(count for count, _ in totals)

@@ -1,0 +1,117 @@
+"""Points and boxes as users give them, checked once and brought into one layout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastdp.errors import DataError, ParameterError
+from fastdp.validation import shown
+
+#: More points in one batch would not fit the integers of a split test.
+MOST_POINTS = 2**38
+
+
+def as_points(values: Any, name: str, dim: int | None = None) -> NDArray[np.float64]:
+    """Points as float64[n, d], C-contiguous; shared with the caller where possible.
+
+    Parameters
+    ----------
+    values : array-like[n, d] or None
+        Real numbers, a row for each point; in one dimension a plain column too.  None and an empty list are no
+        points, if ``dim`` is given.
+    name : str
+        The argument's name, for messages.
+    dim : int, optional
+        The number of coordinates that is asked for.
+
+    Raises
+    ------
+    DataError
+        If this is no table of finite real numbers with that many columns.
+    """
+    accepted = f"finite real numbers, one row of {'d' if dim is None else dim} coordinates for each point"
+    if values is None and dim is not None:
+        return np.empty((0, dim))
+    if isinstance(values, np.ma.MaskedArray) and values.dtype.kind in "biuf":
+        values = np.ma.filled(values.astype(np.float64), np.nan)
+    try:
+        array = np.asarray(values)
+    except Exception as error:  # whatever a foreign __array__ raises
+        raise DataError(f"{name} = {shown(values)}, no array ({error}): expected {accepted}") from None
+    if array.size == 0 and dim is not None and (array.ndim == 1 or array.shape in ((0, dim), (0, 0))):
+        return np.empty((0, dim))
+    if array.ndim == 1 and dim == 1:
+        array = array[:, np.newaxis]
+    if array.ndim != 2 or array.shape[1] == 0 or (dim is not None and array.shape[1] != dim):
+        raise DataError(f"{name} has shape {array.shape}: expected {accepted}")
+    if array.shape[0] > MOST_POINTS:
+        raise DataError(f"{name} has {array.shape[0]} rows: expected at most 2^38 at a time")
+    if array.dtype.kind == "O":
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError):
+            raise DataError(f"{name} holds objects that are no numbers: expected {accepted}") from None
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"{name} holds {array.dtype} entries: expected {accepted}")
+    with np.errstate(over="ignore"):
+        points: NDArray[np.float64] = np.require(array, np.float64, ("C", "A"))
+    finite = np.isfinite(points).all(axis=1)
+    if not finite.all():
+        k = int(np.flatnonzero(~finite)[0])
+        raise DataError(f"{name}[{k}] = {shown(points[k].tolist())}: expected {accepted}")
+    return points
+
+
+def as_corners(lower: ArrayLike, upper: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Corners of one box with an extent along each axis, as two float64[d].
+
+    Raises
+    ------
+    ParameterError
+        If they are not finite, not of one length, or not lower < upper.
+    """
+    low, high = _reals(lower, "lower"), _reals(upper, "upper")
+    if low.ndim != 1 or low.size == 0 or low.shape != high.shape:
+        raise ParameterError(f"lower, upper have shapes {low.shape}, {high.shape}: expected d coordinates each")
+    if not (np.isfinite(low).all() and np.isfinite(high).all() and np.isfinite(high - low).all()):
+        raise ParameterError(f"lower, upper = {low.tolist()}, {high.tolist()}: expected finite numbers")
+    if not np.all(low < high):
+        raise ParameterError(f"lower, upper = {low.tolist()}, {high.tolist()}: expected lower < upper on each axis")
+    return low, high
+
+
+def as_boxes(
+    lower: ArrayLike, upper: ArrayLike, dim: int, *, finite: bool = False
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Corners of many boxes, float64[q, d] each; lower <= upper, infinite unless ``finite``.
+
+    Raises
+    ------
+    ParameterError
+        If they are not numbers, not of one shape [q, d], or not lower <= upper.
+    """
+    low, high = _reals(lower, "lower"), _reals(upper, "upper")
+    if low.ndim != 2 or low.shape != high.shape or low.shape[1] != dim:
+        raise ParameterError(f"lower, upper have shapes {low.shape}, {high.shape}: expected [q, {dim}] each")
+    wrong = ~(low <= high)
+    if finite:
+        wrong |= ~(np.isfinite(low) & np.isfinite(high))
+    if wrong.any():
+        k = int(np.flatnonzero(wrong.any(axis=1))[0])
+        kind = "finite lower <= upper" if finite else "lower <= upper"
+        raise ParameterError(f"box {k} is from {low[k].tolist()} to {high[k].tolist()}: expected {kind}")
+    return low, high
+
+
+def _reals(values: ArrayLike, name: str) -> NDArray[np.float64]:
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise ParameterError(f"{name} = {shown(values)}: expected an array of real numbers") from None
+    if array.dtype.kind not in "iuf":
+        raise ParameterError(f"{name} holds {array.dtype} entries: expected real numbers")
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(array, dtype=np.float64)

@@ -1,0 +1,343 @@
+"""One private step on a tree of cells: split decisions, noisy counts, and the tree that the next step begins with.
+
+PrivTree is one such step on an empty tree; PHDStream is one after the other.  The step is a pure function of
+(resident tree, batch, step number, key).  Readings and proof: ``docs/phdstream.md``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.errors import ParameterError
+from fastdp.randomness import sampler
+from fastdp.randomness.key import Key
+from fastdp.randomness.words import Purpose, StreamId
+from fastdp.spatial.domain import Floats
+from fastdp.spatial.plan import Plan
+from fastdp_kernels import cell_codes, privtree, tree_maps
+
+Integers = NDArray[np.int64]
+#: Room for so many visited nodes at least.
+LEAST_CAPACITY = 64
+
+
+@dataclass(frozen=True)
+class Residents:
+    """The tree that lives between two steps: released numbers only, but for the counters' noise.
+
+    Attributes
+    ----------
+    first : int64[r]
+        First child, -1 for none; node 0 is the root.
+    released : int64[r]
+        Sum of all counter increments at the node and below it.
+    split_at : int64[r]
+        Last step that split the node, -1 if none did.
+    measure : float64[r]
+        Measure of the domain inside the cell.
+    state : int64[r, width]
+        The nodes' counters.
+    """
+
+    first: Integers
+    released: Integers
+    split_at: Integers
+    measure: Floats
+    state: Integers
+
+
+def root_only(plan: Plan) -> Residents:
+    """The tree before any step."""
+    whole = np.ones(1) if plan.uniform else measures(plan, np.zeros(1, np.int64), 0)
+    if not (np.isfinite(whole).all() and whole[0] > 0.0):
+        raise ParameterError(f"domain has measure {whole[0]}: expected a finite measure above 0")
+    none = np.full(1, -1, np.int64)
+    return Residents(none, np.zeros(1, np.int64), none, whole, np.zeros((1, plan.counter.width), np.int64))
+
+
+@dataclass(frozen=True)
+class Visit:
+    """The tree T(t) of one step, breadth first; arrays as in ``fastdp_kernels.privtree``.
+
+    Attributes
+    ----------
+    starts : int64[max_depth + 2]
+        First node of each depth.
+    parent, first, code, origin : int64[v]
+        Parent, first child (-1 for a leaf), path code, node of the resident tree before the step (-1 if new).
+    released, measure, held, projected : v entries
+        After the step: released counts, measures, G and s+.
+    leaves : int64[l]
+        The leaves with a measure above 0.
+    """
+
+    starts: Integers
+    parent: Integers
+    first: Integers
+    code: Integers
+    origin: Integers
+    released: Integers
+    measure: Floats
+    held: Floats
+    projected: Floats
+    leaves: Integers
+
+    @property
+    def depth(self) -> Integers:
+        """Depth of each node: int64[v]."""
+        depths: Integers = np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
+        return depths
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the decisions of a step were made from.  Secret: for the analysis of privacy losses, never kept.
+
+    Attributes
+    ----------
+    score : int64[v]
+        The score of each visited node, in units of 1 / K, before the floor.
+    ends : int64[v, 4]
+        Ranges of the sorted additions and removals that lie in the node.
+    """
+
+    score: Integers
+    ends: Integers
+
+
+def cells(plan: Plan, codes: Integers, depths: Integers) -> tuple[Floats, Floats]:
+    """Bounds of cells, lower and upper float64[n, d]."""
+    lower = np.empty((codes.size, plan.domain.dim))
+    upper = np.empty_like(lower)
+    corners = plan.domain.lower, plan.domain.upper
+    cell_codes.decode_cells(codes, depths, *corners, plan.fan_out, lower, upper)
+    return lower, upper
+
+
+def tree_cells(plan: Plan, visit: Visit) -> tuple[Floats, Floats]:
+    """Bounds of all visited nodes, lower and upper float64[v, d]."""
+    size, dim = visit.first.size, plan.domain.dim
+    lower, upper = np.empty((size, dim)), np.empty((size, dim))
+    index: Integers = np.empty((size, dim), np.int64)
+    corners = plan.domain.lower, plan.domain.upper
+    cell_codes.decode_tree(visit.starts, visit.parent, visit.first, *corners, plan.fan_out, index, lower, upper)
+    return lower, upper
+
+
+def measures(plan: Plan, codes: Integers, depth: int) -> Floats:
+    """Measures of the domain inside cells of one depth: float64[n]."""
+    found = np.ascontiguousarray(plan.domain.measure(*cells(plan, codes, np.full(codes.size, depth))), np.float64)
+    if not (np.isfinite(found).all() and (found >= 0.0).all()):
+        raise ParameterError(f"domain = {plan.domain!r}: expected finite measures of at least 0 for its cells")
+    return found
+
+
+def encode(plan: Plan, points: Floats) -> Integers:
+    """Codes of the greatest depth, ascending: int64[n]."""
+    codes: Integers = np.empty(points.shape[0], np.int64)
+    cell_codes.encode_points(points, plan.domain.lower, plan.domain.upper, plan.fan_out, plan.max_depth, codes)
+    codes.sort()
+    return codes
+
+
+def take_step(
+    plan: Plan, residents: Residents, added: Integers, removed: Integers, step: int, key: Key, expected: int = 0
+) -> tuple[Residents, Visit, Evidence]:
+    """Algorithm 7 for one batch; changes nothing.
+
+    Parameters
+    ----------
+    plan : Plan
+        What is fixed.
+    residents : Residents
+        The tree after the step before.
+    added, removed : int64[n], int64[m]
+        Codes from :func:`encode`.
+    step : int
+        Number of the step; noise is a function of (key, step, place in the breadth-first order).
+    key : Key
+        The secret.
+    expected : int
+        About how many nodes will be visited; a wrong guess costs time only.
+    """
+    capacity = max(expected + expected // 2, LEAST_CAPACITY)
+    visit, evidence = _grow(plan, residents, added, removed, step, key, capacity)
+    leaves: Integers = np.empty(visit.first.size, np.int64)
+    net: Integers = np.empty_like(leaves)
+    count = privtree.collect_leaves(visit.first, visit.measure, evidence.ends, leaves, net)
+    leaves, net = leaves[:count], net[:count]
+    if not plan.uniform:
+        _route_strays(plan, visit, evidence, leaves, net)
+    origin = visit.origin[leaves]
+    rows: Integers = np.zeros((count, plan.counter.width), np.int64)
+    if plan.counter.width:
+        rows[origin >= 0] = residents.state[origin[origin >= 0]]
+    noise: Integers = np.empty(count, np.int64)
+    sampler.fill(noise, plan.cell_law, key, StreamId(Purpose.CELL, number=step))
+    increments = net + plan.counter.step(rows, noise)
+    if plan.counter.settles:
+        residents = _settle(plan, residents, visit, leaves, step, key)
+    tree_maps.project_counts(
+        leaves,
+        increments,
+        plan.fan_out,
+        np.empty_like(visit.first),
+        visit.first,
+        visit.released,
+        visit.measure,
+        visit.held,
+        visit.projected,
+    )
+    visit = replace(visit, leaves=leaves)
+    return _renew(plan, residents, visit, rows, step), visit, evidence
+
+
+def _grow(
+    plan: Plan, residents: Residents, added: Integers, removed: Integers, step: int, key: Key, capacity: int
+) -> tuple[Visit, Evidence]:
+    noise: Integers = np.empty(capacity, np.int64)
+    sampler.fill(noise, plan.split_law, key, StreamId(Purpose.SPLIT, number=step))
+    numbers: list[Integers] = [np.empty(capacity, np.int64) for _ in range(6)]
+    old, parent, first, code, released, score = numbers
+    ends: Integers = np.empty((capacity, 4), np.int64)
+    measure, held, projected = np.empty(capacity), np.empty(capacity), np.empty(capacity)
+    old[0], parent[0], code[0], released[0] = 0, -1, 0, residents.released[0]
+    ends[0] = 0, added.size, 0, removed.size
+    measure[0] = residents.measure[0]
+    starts: Integers = np.zeros(plan.max_depth + 2, np.int64)
+    starts[1:] = 1
+    size, level, stride = 1, 0, plan.max_depth + 1 if plan.uniform else 1
+    while level <= plan.max_depth and starts[level + 1] > starts[level]:
+        if not plan.uniform:
+            part = slice(starts[level], starts[level + 1])
+            fresh = old[part] < 0
+            if fresh.any():
+                found = measure[part]
+                found[fresh] = measures(plan, code[part][fresh], level)
+        size = privtree.descend(
+            level,
+            level + stride,
+            plan.fan_out,
+            plan.max_depth,
+            plan.unit,
+            plan.bias,
+            plan.threshold,
+            plan.repaired,
+            plan.uniform,
+            added,
+            removed,
+            noise,
+            residents.first,
+            residents.released,
+            residents.measure,
+            starts,
+            old,
+            parent,
+            first,
+            code,
+            ends,
+            released,
+            measure,
+            held,
+            projected,
+            score,
+        )
+        if size < 0:
+            # The same words again, and more: the decisions so far come out the same.
+            return _grow(plan, residents, added, removed, step, key, 4 * capacity)
+        level += stride
+    starts[level + 1 :] = size
+    visit = Visit(
+        starts,
+        parent[:size],
+        first[:size],
+        code[:size],
+        old[:size],
+        released[:size],
+        measure[:size],
+        held[:size],
+        projected[:size],
+        np.empty(0, np.int64),
+    )
+    return visit, Evidence(score[:size], ends[:size])
+
+
+def _route_strays(plan: Plan, visit: Visit, evidence: Evidence, leaves: Integers, net: Integers) -> None:
+    """Count what lies in a leaf without any of the domain in a leaf of its nearest sibling that has some.
+
+    Such a point lies on the domain's border, or within a network's tolerance of it.  Where it is counted follows from
+    the released tree and the point alone, so an event still enters one counter.
+    """
+    strays = (evidence.ends[:, 1] - evidence.ends[:, 0]) - (evidence.ends[:, 3] - evidence.ends[:, 2])
+    barren = (visit.first < 0) & (visit.measure <= 0.0) & (strays != 0)
+    for node in np.flatnonzero(barren).tolist():
+        begin, at = int(visit.first[visit.parent[node]]), node
+        while begin >= 0:
+            family = np.flatnonzero(visit.measure[begin : begin + plan.fan_out] > 0.0) + begin
+            at = int(family[np.abs(family - at).argmin()])
+            begin = int(visit.first[at])
+        net[np.searchsorted(leaves, at)] += strays[node]
+
+
+def _settle(plan: Plan, residents: Residents, visit: Visit, leaves: Integers, step: int, key: Key) -> Residents:
+    """Counters with open noise at nodes that are no leaves now take it back (``docs/phdstream.md``)."""
+    left = residents.state[:, 0] > 0
+    origin = visit.origin[leaves]
+    left[origin[origin >= 0]] = False
+    settled = np.flatnonzero(left)
+    noise: Integers = np.empty(settled.size, np.int64)
+    sampler.fill(noise, plan.cell_law, key, StreamId(Purpose.CELL, level=1, number=step))
+    state, released = residents.state.copy(), residents.released.copy()
+    rows = state[settled]
+    increments = plan.counter.settle(rows, noise)
+    state[settled] = rows
+    tree_maps.settle_residents(
+        settled,
+        increments,
+        plan.fan_out,
+        np.empty_like(released),
+        residents.first,
+        released,
+        visit.origin,
+        visit.released,
+    )
+    return replace(residents, state=state, released=released)
+
+
+def _renew(plan: Plan, residents: Residents, visit: Visit, rows: Integers, step: int) -> Residents:
+    most = residents.first.size + visit.first.size
+    numbers: list[Integers] = [np.empty(most, np.int64) for _ in range(5)]
+    first, released, split_at, origin, seen = numbers
+    measure = np.empty(most)
+    count = tree_maps.renew_residents(
+        step,
+        plan.retention,
+        plan.fan_out,
+        residents.first,
+        residents.released,
+        residents.split_at,
+        residents.measure,
+        visit.first,
+        visit.origin,
+        visit.released,
+        visit.measure,
+        first,
+        released,
+        split_at,
+        measure,
+        origin,
+        seen,
+    )
+    origin, seen = origin[:count], seen[:count]
+    state: Integers = np.zeros((count, plan.counter.width), np.int64)
+    if plan.counter.width:
+        state[origin >= 0] = residents.state[origin[origin >= 0]]
+        place: Integers = np.full(visit.first.size, -1, np.int64)
+        place[seen[seen >= 0]] = np.flatnonzero(seen >= 0)
+        state[place[visit.leaves]] = rows
+    return Residents(
+        first[:count].copy(), released[:count].copy(), split_at[:count].copy(), measure[:count].copy(), state
+    )

@@ -1,0 +1,128 @@
+"""Cells and points as files that map programs read: GeoJSON, and GeoParquet with the extra ``geo``.
+
+A released tree's cells and its synthetic points are private releases; they may be written and shown.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastdp.errors import ParameterError
+from fastdp.spatial.checks import as_boxes, as_points
+from fastdp.spatial.geometry import load
+
+_KINDS = {".geojson": "json", ".json": "json", ".parquet": "parquet", ".geoparquet": "parquet"}
+
+
+def write_cells(
+    path: str | Path,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    counts: ArrayLike,
+    *,
+    columns: Mapping[str, ArrayLike] | None = None,
+    crs: str | None = None,
+) -> None:
+    """Write cells as rectangles with their counts.
+
+    Parameters
+    ----------
+    path : str or Path
+        Ends in .geojson or .json (GeoJSON), .parquet or .geoparquet (GeoParquet).
+    lower, upper : array-like[n, 2]
+        Corners of the cells; x = longitude, y = latitude on a map.
+    counts : array-like[n]
+        Written as the column ``count``.
+    columns : mapping of str to array-like[n], optional
+        More columns, such as depths.
+    crs : str, optional
+        Coordinate reference system for GeoParquet, such as "OGC:CRS84" for longitude and latitude.  GeoJSON has no
+        other than that one (RFC 7946).
+
+    Raises
+    ------
+    ParameterError
+        If the suffix or a column's length is not as said.
+    ImportError
+        If GeoParquet is asked for and geopandas is not installed.
+    """
+    low, high = as_boxes(lower, upper, 2, finite=True)
+    table = _columns({"count": counts, **(columns or {})}, low.shape[0])
+    if _kind(path) == "json":
+        # Counterclockwise and closed (RFC 7946 section 3.1.6).
+        rings = np.stack(
+            [low, np.c_[high[:, 0], low[:, 1]], high, np.c_[low[:, 0], high[:, 1]], low], axis=1
+        ).tolist()
+        _write_json(path, [{"type": "Polygon", "coordinates": [ring]} for ring in rings], table)
+    else:
+        _write_parquet(path, load("shapely").box(*low.T, *high.T), table, crs)
+
+
+def write_points(
+    path: str | Path,
+    points: ArrayLike,
+    *,
+    columns: Mapping[str, ArrayLike] | None = None,
+    crs: str | None = None,
+) -> None:
+    """Write points.
+
+    Parameters
+    ----------
+    path : str or Path
+        As for :func:`write_cells`.
+    points : array-like[n, 2]
+        x = longitude, y = latitude on a map.
+    columns : mapping of str to array-like[n], optional
+        Columns, such as the step.
+    crs : str, optional
+        As for :func:`write_cells`.
+
+    Raises
+    ------
+    ParameterError, ImportError
+        As for :func:`write_cells`.
+    """
+    places = as_points(points, "points", 2)
+    table = _columns(columns or {}, places.shape[0])
+    if _kind(path) == "json":
+        _write_json(path, [{"type": "Point", "coordinates": place} for place in places.tolist()], table)
+    else:
+        _write_parquet(path, load("shapely").points(places), table, crs)
+
+
+def _kind(path: str | Path) -> str:
+    suffix = Path(path).suffix.lower()
+    if suffix not in _KINDS:
+        raise ParameterError(f"path = {str(path)!r}: expected a suffix among {', '.join(_KINDS)}")
+    return _KINDS[suffix]
+
+
+def _columns(columns: Mapping[str, ArrayLike], rows: int) -> dict[str, NDArray[Any]]:
+    table = {name: np.asarray(column) for name, column in columns.items()}
+    for name, column in table.items():
+        if column.shape != (rows,):
+            raise ParameterError(f"column {name!r} has shape {column.shape}: expected ({rows},)")
+        if column.dtype.kind == "f" and not np.isfinite(column).all():
+            raise ParameterError(f"column {name!r} has numbers that are not finite: expected finite numbers")
+    return table
+
+
+def _write_json(path: str | Path, shapes: list[dict[str, Any]], table: dict[str, NDArray[Any]]) -> None:
+    columns = {name: column.tolist() for name, column in table.items()}
+    features = [
+        {"type": "Feature", "geometry": shape, "properties": {name: column[i] for name, column in columns.items()}}
+        for i, shape in enumerate(shapes)
+    ]
+    text = json.dumps({"type": "FeatureCollection", "features": features}, allow_nan=False)
+    Path(path).write_text(text + "\n", encoding="utf-8")
+
+
+def _write_parquet(path: str | Path, shapes: Any, table: dict[str, NDArray[Any]], crs: str | None) -> None:
+    load("geopandas").GeoDataFrame(table, geometry=shapes, crs=crs).to_parquet(path)

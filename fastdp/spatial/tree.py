@@ -1,0 +1,149 @@
+"""What a step releases: cells with counts, from which points are drawn and boxes are counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.errors import DataError
+from fastdp.randomness.key import Key
+from fastdp.spatial.box import Box
+from fastdp.spatial.checks import as_points
+from fastdp.spatial.decomposition import Visit, tree_cells
+from fastdp.spatial.domain import Domain, Floats
+from fastdp.spatial.plan import Plan
+from fastdp_kernels import cell_sampling, tree_queries
+
+
+class ReleasedTree:
+    """A private decomposition: disjoint cells that cover the domain, each with a count.
+
+    All of it is released, so that whatever is computed from it costs no privacy.
+
+    Attributes
+    ----------
+    lower, upper : float64[n, d]
+        The cells (leaves of the tree), in the units of the points.
+    counts : float64[n]
+        Their counts, 0 or more; they sum to :attr:`total`.
+    depths : int64[n]
+        How often each cell was cut.
+    """
+
+    def __init__(self, plan: Plan, visit: Visit) -> None:
+        self._fan_out = plan.fan_out
+        self._domain = plan.domain
+        self._first = visit.first
+        self._counts = visit.projected
+        self._leaves = visit.leaves
+        self._lower, self._upper = tree_cells(plan, visit)
+        self.lower, self.upper = self._lower[self._leaves], self._upper[self._leaves]
+        self.counts: Floats = self._counts[self._leaves]
+        self.depths: NDArray[np.int64] = visit.depth[self._leaves]
+        for array in (self.lower, self.upper, self.counts, self.depths):
+            array.flags.writeable = False
+
+    @property
+    def domain(self) -> Domain:
+        """The region that the cells cover."""
+        return self._domain
+
+    @property
+    def n_leaves(self) -> int:
+        """Cells."""
+        return self.counts.size
+
+    @property
+    def total(self) -> float:
+        """Estimated number of points in the domain."""
+        return float(self._counts[0])
+
+    def __repr__(self) -> str:
+        return f"ReleasedTree({self.n_leaves} cells, total {self.total:g})"
+
+    def sample(self, generator: np.random.Generator | int | None = None) -> Floats:
+        """Synthetic points, uniform in the domain's part of each cell (Eq. 5).
+
+        Parameters
+        ----------
+        generator : numpy Generator or seed, optional
+            Source of randomness; no secret, the cells and counts are released anyway.
+
+        Returns
+        -------
+        float64[N, d]
+            Points, cell by cell.  Each count is rounded up with the probability of its fraction, so that N is
+            unbiased for :attr:`total`; the paper's ceiling adds half a point a cell.
+        """
+        source = np.random.default_rng(generator)
+        counts: NDArray[np.int64] = np.empty(self.n_leaves, np.int64)
+        cell_sampling.round_counts(self.counts, source.random(self.n_leaves), counts)
+        return self._domain.sample(self.lower, self.upper, counts, source)
+
+    def count(self, lower: Any, upper: Any) -> Any:
+        """Counts of boxes, straight from the tree: the expectation of the number of sampled points.
+
+        Cells are half-open, so on a network a road along a box's upper side is not in the box.
+
+        Parameters
+        ----------
+        lower, upper : array-like, d numbers or q rows of d
+            Corners of one box, or of many.  Parts outside the domain count nothing.
+
+        Returns
+        -------
+        float, or float64[q]
+
+        Raises
+        ------
+        DataError
+            For corners that are not finite, not of d coordinates, or not equally many.
+        """
+        dim = self._domain.dim
+        one = np.ndim(lower) == 0 or (np.ndim(lower) == 1 and dim > 1)
+        low = as_points(np.reshape(lower, (1, -1)) if one else lower, "lower", dim)
+        high = as_points(np.reshape(upper, (1, -1)) if one else upper, "upper", dim)
+        if low.shape != high.shape:
+            raise DataError(f"upper has {high.shape[0]} rows: expected as many as lower, {low.shape[0]}")
+        if (low > high).any():
+            k = int(np.flatnonzero((low > high).any(axis=1))[0])
+            raise DataError(f"box {k} is from {low[k].tolist()} to {high[k].tolist()}: expected lower <= upper")
+        out = np.empty(low.shape[0])
+        self._answer(low, high, out)
+        return float(out[0]) if one else out
+
+    def _answer(self, low: Floats, high: Floats, out: Floats) -> None:
+        by_volume = isinstance(self._domain, Box)
+        stack: NDArray[np.int64] = np.empty(self._first.size + 1, np.int64)
+        room = 0
+        while True:
+            query: NDArray[np.int64] = np.empty(room, np.int64)
+            leaf: NDArray[np.int64] = np.empty(room, np.int64)
+            listed = tree_queries.count_boxes(
+                self._fan_out,
+                self._first,
+                self._counts,
+                self._lower,
+                self._upper,
+                low,
+                high,
+                by_volume,
+                stack,
+                query,
+                leaf,
+                out,
+            )
+            if listed <= room:
+                break
+            room = listed
+        if room:
+            corners = np.maximum(low[query], self._lower[leaf]), np.minimum(high[query], self._upper[leaf])
+            inside = self._domain.measure(*corners) / self._domain.measure(self._lower[leaf], self._upper[leaf])
+            out += np.bincount(query, self._counts[leaf] * inside, minlength=out.size)
+
+
+def sampling_generator(key: Key, step: int) -> np.random.Generator:
+    """The generator of a step's synthetic points: a function of the key and the step."""
+    return np.random.Generator(np.random.SFC64(int.from_bytes(key.derive("synthetic points", step).reveal(), "big")))

@@ -1,0 +1,283 @@
+"""The course of a publisher: which values choose a threshold, which are published under it, and what follows.
+
+Source: ToPS section 3.2 (hold-out, then stream) and section 7 (thresholds that are renewed).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.inputs import as_floats, pieces
+from fastdp.randomness.key import Key
+from fastdp.systems import persistence
+from fastdp.systems.composition import Composition
+from fastdp.systems.pipeline import Pipeline, Prepared, Progress, TreeNoise
+from fastdp.thresholds import Chooser
+
+Floats = NDArray[np.float64]
+#: Finite values in place of those given at a position of the chunk, or an error.
+Mend = Callable[[Floats, int], Floats]
+
+
+class Stage(Enum):
+    """What the next value is used for."""
+
+    HOLDOUT = auto()
+    PUBLISH = auto()
+    WITHHOLD = auto()
+
+
+@dataclass(frozen=True)
+class Imputed:
+    """What leaves in the place of withheld values: a constant made of released values."""
+
+    value: float
+    count: int
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a publisher stands; replaced as a whole.
+
+    Attributes
+    ----------
+    progress : Progress
+        The numbers.
+    chooser : Chooser or None
+        Collects values for the next threshold, if there will be one.
+    noise : (int, int64[leaves]) or None
+        The tree in use; a cache.
+    """
+
+    progress: Progress
+    chooser: Chooser | None
+    noise: TreeNoise | None = None
+
+    def forked(self) -> Standing:
+        """The same place, with a chooser of its own."""
+        return replace(self, chooser=None if self.chooser is None else self.chooser.copy())
+
+
+@dataclass
+class Journey:
+    """What further values lead to, before anything leaves or is remembered.
+
+    Attributes
+    ----------
+    standing : Standing
+        Where they lead; its chooser has yet to see ``pending``.
+    pending : list of float64 arrays
+        Values for that chooser.  It is not copied for them, which would cost a pass over the hold-out a chunk.
+    steps : list of Prepared or Imputed
+        What will leave, in order.
+    """
+
+    standing: Standing
+    pending: list[Floats] = field(default_factory=list)
+    steps: list[Prepared | Imputed] = field(default_factory=list)
+
+    def observe(self) -> None:
+        """Show the chooser what is pending, in place."""
+        for values in self.pending:
+            assert self.standing.chooser is not None  # noqa: S101 - only a stage with a chooser leaves any
+            self.standing.chooser.observe(values)
+        self.pending.clear()
+
+    def settled(self) -> Standing:
+        """The standing with a chooser of its own that has seen everything."""
+        if self.pending:
+            self.standing = self.standing.forked()
+            self.observe()
+        return self.standing
+
+
+@dataclass(frozen=True)
+class Course:
+    """Pure functions of the public composition and the key.
+
+    Attributes
+    ----------
+    composition, key
+        As given to the publisher.
+    """
+
+    composition: Composition
+    key: Key
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        """The parts between clipped values and published ones."""
+        c = self.composition
+        withholds = c.renewal is not None and not c.renewal.share
+        return Pipeline(c.plan, c.grid, c.perturber, c.smoother, c.publish_epsilon, self.key, withholds)
+
+    def begin(self) -> Standing:
+        """Before the first value."""
+        standing = Standing(Progress(), self.composition.threshold.start(self.composition.task))
+        if self.composition.task.holdout:
+            return standing
+        return self._choose(Journey(standing)).standing
+
+    def chooser_for(self, progress: Progress) -> Chooser | None:
+        """An empty chooser for the threshold that comes after this progress."""
+        if progress.theta_steps == 0:
+            return self.composition.threshold.start(self.composition.task)
+        if self.composition.renewal is None:
+            return None
+        return self.composition.threshold.start(self.composition.renewal_task)
+
+    def stage(self, progress: Progress) -> tuple[Stage, int]:
+        """What the next value is used for, and how many values will be."""
+        c = self.composition
+        if progress.theta_steps == 0:
+            return Stage.HOLDOUT, c.task.holdout - progress.n_seen
+        if c.period is None:
+            return Stage.PUBLISH, sys.maxsize
+        left = progress.cycle * c.period - (progress.blocks * c.plan.block + progress.filled)
+        if left:
+            return Stage.PUBLISH, left
+        return Stage.WITHHOLD, c.renewal_task.holdout - progress.held
+
+    def follow(self, standing: Standing, values: NDArray[Any], mend: Mend) -> Journey:
+        """Where these values lead.
+
+        Parameters
+        ----------
+        standing : Standing
+            Where the publisher stands; not changed.
+        values : any real dtype [n]
+            The chunk.
+        mend : callable
+            Called with values that are not all finite, and their position in the chunk.
+        """
+        journey, pipeline = Journey(standing), self.pipeline
+        refines = self.composition.renewal is not None and self.composition.renewal.share > 0.0
+        at = 0
+        while at < values.size:
+            stage, room = self.stage(journey.standing.progress)
+            part = values[at : at + room]
+            if stage is Stage.PUBLISH:
+                for begin, floats in pieces(part):
+                    finite = self._publish(journey, pipeline, floats, at + begin, mend)
+                    if refines:
+                        journey.pending.append(finite)
+                complete = refines and part.size == room
+            else:
+                self._withhold(journey, as_floats(part), at, mend)
+                complete = part.size == room
+            if complete:
+                journey = self._choose(journey)
+            at += part.size
+        return journey
+
+    def emit(self, step: Prepared | Imputed, out: Floats) -> None:
+        """Write what leaves into ``out``."""
+        if isinstance(step, Imputed):
+            out[:] = step.value
+        else:
+            self.pipeline.emit(step, out)
+
+    def _publish(self, journey: Journey, pipeline: Pipeline, floats: Floats, at: int, mend: Mend) -> Floats:
+        standing = journey.standing
+        step = pipeline.prepare(standing.progress, standing.noise, floats)
+        if step is None:
+            floats = mend(floats, at)
+            step = pipeline.prepare(standing.progress, standing.noise, floats)
+        assert step is not None  # noqa: S101 - mended values are finite
+        journey.standing = replace(standing, progress=step.following, noise=step.noise)
+        journey.steps.append(step)
+        return floats
+
+    def _withhold(self, journey: Journey, floats: Floats, at: int, mend: Mend) -> None:
+        """Values of a hold-out; of a later one, something is published in their place."""
+        progress = journey.standing.progress
+        journey.pending.append(floats if np.isfinite(floats).all() else mend(floats, at))
+        following = replace(progress, n_seen=progress.n_seen + floats.size)
+        if progress.theta_steps:
+            period = self.composition.period
+            assert period is not None  # noqa: S101 - only renewals withhold later
+            resolution = self.composition.grid.resolution
+            mean = progress.released / period * resolution
+            value = min(max(mean, 0.0), progress.theta_steps * resolution)
+            journey.steps.append(Imputed(value, floats.size))
+            following = replace(following, held=progress.held + floats.size)
+        journey.standing = replace(journey.standing, progress=following)
+
+    def _choose(self, journey: Journey) -> Journey:
+        """The journey goes on under the threshold that its values choose."""
+        settled = journey.settled()
+        assert settled.chooser is not None  # noqa: S101 - a stage that ends in a choice has one
+        cycle = settled.progress.cycle
+        theta = settled.chooser.choose(self.key.derive("threshold", cycle) if cycle else self.key)
+        progress = self.pipeline.open(settled.progress, theta)
+        return Journey(Standing(progress, self.chooser_for(progress), settled.noise), [], journey.steps)
+
+
+def position(standing: Standing) -> persistence.Position:
+    """A standing as a state file holds it, with the summary of the values held for the next threshold."""
+    progress, chooser = standing.progress, standing.chooser
+    packed = np.empty(0, np.int64) if chooser is None else chooser.pack()
+    fields = {field.name: getattr(progress, field.name) for field in dataclasses.fields(progress)}
+    return {
+        **fields,
+        "smoother": persistence.pack(progress.smoother, "<f8"),
+        "holdout": persistence.pack(packed, "<i8"),
+    }
+
+
+def restore(saved: persistence.Position, course: Course) -> Standing:
+    """The place saved, with the summary of the values held put into a fresh chooser."""
+    fields = dict(saved)
+    packed = persistence.unpack(fields.pop("holdout"), "<i8").astype(np.int64)
+    fields["smoother"] = persistence.unpack(fields["smoother"], "<f8").astype(np.float64)
+    progress = Progress(**fields)
+    if not (_is_typed(progress) and _is_place(progress, course)):
+        raise ValueError("a position out of range")
+    chooser = course.chooser_for(progress)
+    if packed.size:
+        if chooser is None:
+            raise ValueError("values held for no threshold")
+        chooser.unpack(packed)
+    return Standing(progress, chooser)
+
+
+def _is_typed(progress: Progress) -> bool:
+    """Whether the numbers are whole where they must be, and not negative."""
+    counts = (progress.n_seen, progress.cycle, progress.held, progress.blocks, progress.filled, progress.theta_steps)
+    whole = all(type(number) is int for number in (*counts, progress.released, progress.open_sum))
+    return whole and min(counts) >= 0 and type(progress.prediction) is float and math.isfinite(progress.prediction)
+
+
+def _is_place(progress: Progress, course: Course) -> bool:
+    """Whether a stream can have got there."""
+    c, published = course.composition, progress.blocks * course.composition.plan.block + progress.filled
+    if progress.theta_steps == 0:
+        others = (published, progress.cycle, progress.held, progress.released, progress.open_sum)
+        return progress.n_seen < c.task.holdout and not any(others) and progress.smoother.size == 0
+    later = 0 if c.renewal is None or c.renewal.share else c.renewal_task.holdout
+    if progress.n_seen != c.task.holdout + published + (progress.cycle - 1) * later + progress.held:
+        return False
+    if c.period is None:
+        on_course = progress.cycle == 1 and progress.held == 0
+    else:
+        left = progress.cycle * c.period - published
+        between = left == 0 and progress.held < later
+        on_course = progress.cycle >= 1 and (between or (0 < left <= c.period and progress.held == 0))
+    fresh = course.pipeline.open(Progress(), 1.0)
+    return (
+        on_course
+        and progress.theta_steps <= max(c.grid.bound_steps, c.grid.ceiling_steps)
+        and progress.filled < c.plan.block
+        and 0 <= progress.open_sum <= progress.filled * c.grid.bound_steps
+        and progress.smoother.size == fresh.smoother.size
+    )

@@ -1,0 +1,213 @@
+"""ToPL: streams in the local model (CCS 2021, section 4), users and server simulated in one process.
+
+Each user sends one report about one value.  The first m reports, square waves, give the threshold; every later user
+clips at it and reports through the hybrid mechanism.  Range sums add up reports.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp import validation
+from fastdp.alone import Alone, exclusive
+from fastdp.errors import DataError
+from fastdp.inputs import as_column, as_floats
+from fastdp.privacy import Guarantee
+from fastdp.randomness.key import Key
+from fastdp.released import Release
+from fastdp.systems.composition import USUAL_HOLDOUT
+from fastdp.systems.topl_server import ToPLServer
+from fastdp.systems.whole import as_whole
+from fastdp.thresholds import Fixed, SquareWave
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LocalRelease(Release):
+    """A stream of unbiased estimates, one a user.
+
+    Attributes
+    ----------
+    value_variance : float
+        Largest variance of one estimate around the value clipped at theta, in units of the input squared.
+    """
+
+    value_variance: float = math.nan
+
+    def standard_error(self, starts: Any, stops: Any) -> Floats:
+        """Standard error of :meth:`range_sum` around the sum of clipped values, at most.
+
+        Reports are independent, so it is the root of (stop - start) times the largest variance.  What clipping at
+        theta takes away comes on top, and nobody knows it.
+
+        Parameters
+        ----------
+        starts, stops
+            As for :meth:`range_sum`.
+
+        Returns
+        -------
+        float64[q]
+            In units of the input.
+        """
+        first, last = self._ranges(starts, stops)
+        errors: Floats = np.sqrt((last - first) * self.value_variance)
+        return errors
+
+
+class ToPL(Alone):
+    """Simulates users and server in one process, with the numbers that the two roles give apart.
+
+    Parameters
+    ----------
+    epsilon, bound, holdout, max_range, threshold, threshold_epsilon, publish_epsilon
+        As for :class:`ToPLServer`.
+    nonfinite : "raise" or "zero"
+        NaN and infinity are refused, or count as 0.
+    seed, key
+        Where the users' random words come from: user i takes word i.  By default a fresh secret key.
+
+    Notes
+    -----
+    Whoever runs this sees the true values, so it is for experiments, or for a curator who wants the local model's
+    guarantee for what leaves.  Output does not depend on how the stream is cut into chunks.
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> simulation = fastdp.ToPL(epsilon=1.0, bound=100, holdout=1000, max_range=4096, seed=1)
+    >>> simulation.publish(np.full(1500, 20.0)).size
+    500
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        bound: float,
+        holdout: int = USUAL_HOLDOUT,
+        max_range: int = 2**20,
+        *,
+        threshold: SquareWave | Fixed | None = None,
+        threshold_epsilon: float | None = None,
+        publish_epsilon: float | None = None,
+        nonfinite: str = "raise",
+        seed: int | str | None = None,
+        key: Key | bytes | None = None,
+    ) -> None:
+        super().__init__()
+        self._server = ToPLServer(
+            epsilon,
+            bound,
+            holdout,
+            max_range,
+            threshold=threshold,
+            threshold_epsilon=threshold_epsilon,
+            publish_epsilon=publish_epsilon,
+        )
+        self._key = Key.choose(seed, key)
+        self.nonfinite = validation.choice("nonfinite", nonfinite, ("raise", "zero"))
+        self._n_held = self._n_published = 0
+
+    @property
+    def server(self) -> ToPLServer:
+        """The server that collects and publishes."""
+        return self._server
+
+    @property
+    def threshold(self) -> float | None:
+        """Theta in units of the input; None until the hold-out is complete."""
+        return self._server.threshold
+
+    @property
+    def holdout(self) -> int:
+        """Users before the threshold."""
+        return self._server.holdout
+
+    @property
+    def n_seen(self) -> int:
+        """Values consumed, the hold-out included."""
+        return self._n_held + self._n_published
+
+    @property
+    def n_published(self) -> int:
+        """Values published."""
+        return self._n_published
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Of both groups of users; ``simulated`` with a seed."""
+        return replace(self._server.guarantee, simulated=self._key.simulated)
+
+    @exclusive
+    def publish(self, chunk: Any) -> Floats:
+        """Consume the next values, one a user; publish one estimate for each after the hold-out.
+
+        Parameters
+        ----------
+        chunk : array-like
+            Any number of values, in units of the input.
+
+        Returns
+        -------
+        float64[n]
+            Unbiased estimates of the values clipped to [0, theta].
+
+        Raises
+        ------
+        DataError
+            If the chunk is no column of real numbers, or holds NaN or infinity (with ``nonfinite="raise"``);
+            nothing is consumed then.
+        """
+        return self._publish(as_column(chunk), "chunk")
+
+    def _publish(self, values: NDArray[Any], name: str) -> Floats:
+        finite = np.isfinite(as_floats(values))
+        if not finite.all():
+            if self.nonfinite == "raise":
+                first = int(np.flatnonzero(~finite)[0])
+                raise DataError(f"{name}[{first}] = {values[first]}: expected finite values (or nonfinite='zero')")
+            values = np.where(finite, values, 0.0)
+        # After an interrupt m reports may be in without a theta.
+        self._server.choose()
+        held = 0 if self.threshold is not None else min(values.size, self.holdout - self._server.n_collected)
+        if held:
+            client = self._server.announcement.mechanism
+            # The place first: whatever interrupts the rest, no word is used for two values.
+            start, self._n_held = self._n_held, self._n_held + held
+            self._server.collect(client.perturb(values[:held], key=self._key, start=start))
+        if held == values.size:
+            return np.empty(0)
+        client = self._server.announcement.mechanism
+        start, self._n_published = self._n_published, self._n_published + values.size - held
+        return self._server.publish(client.perturb(values[held:], key=self._key, start=start))
+
+    @exclusive
+    def release(self, values: Any) -> LocalRelease:
+        """Publish a whole array at once (a fresh simulation only).
+
+        Parameters
+        ----------
+        values : array-like
+            Longer than the hold-out.
+
+        Returns
+        -------
+        LocalRelease
+            Bit for bit what :meth:`publish` gives for any chunking.
+        """
+        column = as_whole(values, self.n_seen, self.holdout)
+        published = self._publish(column, "values")
+        published.flags.writeable = False
+        assert self.threshold is not None  # noqa: S101 - the hold-out is complete
+        return LocalRelease(
+            published, self.holdout, self.threshold, self.guarantee, value_variance=self._server.value_variance
+        )
+
+
+__all__ = ["LocalRelease", "ToPL"]

@@ -1,0 +1,26 @@
+"""Checks of ``release``: a whole array at once, from a publisher that has seen nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import NDArray
+
+from fastdp.errors import DataError, StateError
+from fastdp.inputs import as_column
+
+
+def as_whole(values: Any, n_seen: int, holdout: int) -> NDArray[Any]:
+    """The values as a column, longer than the hold-out; StateError if values came before, else DataError."""
+    if n_seen:
+        raise StateError(
+            f"release() on a publisher that has seen {n_seen} values: expected a fresh one (use publish())"
+        )
+    column = as_column(values, "values")
+    if column.size <= holdout:
+        hint = " (choose a smaller holdout)" if holdout > 1 else ""
+        raise DataError(
+            f"values has {column.size} entries: expected more than the hold-out of {holdout}, "
+            f"which is never published{hint}"
+        )
+    return column

@@ -1,0 +1,128 @@
+"""Theta from square-wave reports of the hold-out: ToPL's threshold optimiser.
+
+Source: ToPS section 4.1, Eq. 8.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp import local, validation
+from fastdp.errors import ParameterError
+from fastdp.local.base import LEAST_WIDTH, local_epsilon
+from fastdp.privacy import Guarantee
+from fastdp.randomness.key import Key
+from fastdp.thresholds.base import ThresholdTask
+from fastdp.thresholds.local_objective import OBJECTIVES, best_threshold, prune_tail
+from fastdp.thresholds.sorted_holdout import QuantileChooser
+
+MOST_BINS = 2**16
+
+
+@dataclass(frozen=True)
+class SquareWave:
+    """Every hold-out value becomes one square-wave report; theta is chosen from their estimated distribution.
+
+    Parameters
+    ----------
+    report_epsilon : float, optional
+        Privacy loss of a report; by default the task's epsilon.
+    objective : "corrected" or "paper"
+        See :func:`fastdp.thresholds.local_objective.range_errors`.
+    method : "sw-w", "sw" or "percentile"
+        EM with its tail pruned; EMS as a black box; the quantile of EMS instead of the objective.
+    percentile : float
+        For ``method="percentile"``: a fraction, above 0 and below 1.
+    publish_epsilon : float, optional
+        Budget of the hybrid reports that theta clips, in the objective; by default the task's.
+    bins : int
+        Bins of the estimate, and candidates for theta, on [0, bound].
+    accelerate : bool
+        SQUAREM for EM: in a tenth of the time nearer to the maximum of the likelihood, where the estimate falls apart
+        into peaks and SW-W finds the tail's end too early (``docs/topl.md``).  False stops where the published code
+        does.
+
+    Notes
+    -----
+    Privacy: each report alone is epsilon-DP, exactly; theta is computed from reports only.
+    """
+
+    report_epsilon: float | None = None
+    objective: Literal["corrected", "paper"] = "corrected"
+    method: Literal["sw-w", "sw", "percentile"] = "sw-w"
+    percentile: float = 0.995
+    publish_epsilon: float | None = None
+    bins: int = 1024
+    accelerate: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        for name in ("report_epsilon", "publish_epsilon"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, local_epsilon(name, getattr(self, name)))
+        validation.choice("objective", self.objective, OBJECTIVES)
+        validation.choice("method", self.method, ("sw-w", "sw", "percentile"))
+        object.__setattr__(self, "percentile", validation.real("percentile", self.percentile))
+        if not 0.0 < self.percentile < 1.0:
+            raise ParameterError(f"percentile = {self.percentile!r}: expected a fraction above 0 and below 1")
+        object.__setattr__(self, "bins", validation.integer("bins", self.bins, 1, MOST_BINS))
+        object.__setattr__(self, "accelerate", validation.flag("accelerate", self.accelerate))
+
+    @property
+    def uses_holdout(self) -> bool:
+        """Yes."""
+        return True
+
+    def start(self, task: ThresholdTask) -> QuantileChooser:
+        """An empty collection."""
+        client = self.client(task)
+
+        def release(values: NDArray[np.int64], bound: int, key: Key) -> float:
+            del bound
+            reports = client.perturb(values * task.resolution, key=key, start=0)
+            counts = np.bincount(reports, minlength=client.law.outputs)
+            return self.choose_from(self.estimate(client, counts), task) / task.resolution
+
+        return QuantileChooser(task, release, clip=True, sort=False)
+
+    def client(self, task: ThresholdTask) -> local.SquareWave:
+        """The users' side, on [0, bound]; refuses now what theta could not be chosen with later."""
+        local_epsilon("publish_epsilon", self._noise_epsilon(task))
+        if task.bound < 2.0 * LEAST_WIDTH * local.SquareWave.STEPS:
+            raise ParameterError(f"bound = {task.bound!r}: expected at least {2 * LEAST_WIDTH * 2**20:.2g}")
+        return local.SquareWave(self._report_epsilon(task), low=0.0, high=task.bound)
+
+    def estimate(self, client: local.SquareWave, counts: NDArray[np.int64]) -> local.Distribution:
+        """The server's side: the distribution behind the counts of reports (int64[outputs], or of cells)."""
+        method = "em" if self.method == "sw-w" else "ems"
+        found = client.estimate_counts(counts, self.bins, method, accelerate=self.accelerate)
+        return prune_tail(found) if self.method == "sw-w" else found
+
+    def choose_from(self, distribution: local.Distribution, task: ThresholdTask) -> float:
+        """Theta, in units of the input, at most the bound and at least one step of the clients' grid."""
+        if self.method == "percentile":
+            theta = distribution.quantile(self.percentile)
+        else:
+            theta = best_threshold(distribution, task.max_range, self._noise_epsilon(task), self.objective)
+        return min(max(theta, task.bound / local.SquareWave.STEPS), task.bound)
+
+    def guarantee(self, task: ThresholdTask) -> Guarantee:
+        """Pure epsilon, exact: the reports are."""
+        return Guarantee(
+            epsilon=self._report_epsilon(task),
+            arithmetic="exact",
+            derivation=(
+                f"one exact square-wave report of each of {task.holdout} held-out values, by itself epsilon-DP "
+                "(local model); theta is computed from the reports: epsilon",
+            ),
+        )
+
+    def _noise_epsilon(self, task: ThresholdTask) -> float:
+        return task.noise_epsilon if self.publish_epsilon is None else self.publish_epsilon
+
+    def _report_epsilon(self, task: ThresholdTask) -> float:
+        return task.epsilon if self.report_epsilon is None else self.report_epsilon

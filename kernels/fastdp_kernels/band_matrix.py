@@ -1,0 +1,183 @@
+"""Matrices of a band between two partitions of a line, exact and applied in time O(rows + columns).
+
+Source: the square wave mechanism of Li et al. 2020 (ToPS Appendix E.1): an input t is likely to be reported as any
+y with 0 <= y - t < width, so the probability that an input of one interval is reported in another is, up to a
+constant, the share of the rectangle "row interval x column interval" that lies in the band.
+
+Letters: a row is an interval [y0, y1) of one partition, a column an interval [t0, t1) of the other, all edges whole
+numbers of one unit.  The entry is the share (0 to 1) of pairs (y, t), both uniform, with low <= y - t < high.
+
+How a row looks
+    In a row the share is 1 on consecutive columns, the core, and between 0 and 1 on a few columns on either side,
+    the flanks.  The core's sum is a difference of prefix sums; flanks are sums of explicit products.  The transpose
+    is the same kind of matrix, with rows and columns exchanged and the band [1 - high, 1 - low), which for intervals
+    is (-high, -low].
+
+Accuracy
+    An entry of a flank is a sum of at most three positive areas whose sides are exact integers: its relative error
+    is a few 2^-53.  Prefix sums carry their rounding errors as a second double, so a core's sum is right to a
+    relative 2^-52 plus 2^-100 of the whole sum: no cancellation, even where the core holds a vanishing share.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastdp_kernels._jit import inline, kernel
+from fastdp_kernels.double_double import two_sum
+
+#: Rows of ``Band.places``.
+LEFT, CORE, RIGHT, STOP = 0, 1, 2, 3
+
+
+class Band(NamedTuple):
+    """A band matrix of n rows.
+
+    Attributes
+    ----------
+    places : int64[4, n]
+        First column of the left flank's window, first of the core, end of the core, first of the right window.
+    left : float64[left width, n]
+        Entries of the left flank's window, column by column; unused ones are 0.
+    right : float64[right width, n]
+        The same for the right flank.
+    """
+
+    places: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+
+
+@kernel
+def lay_out_band(rows: np.ndarray, columns: np.ndarray, low: int, high: int, out: np.ndarray) -> tuple[int, int]:
+    """Find core and flanks of every row.
+
+    Parameters
+    ----------
+    rows : int64[n + 1]
+        Edges of the row intervals, strictly increasing.
+    columns : int64[c + 1]
+        Edges of the column intervals, strictly increasing.
+    low, high : int
+        The band low <= y - t < high, not empty.
+    out : int64[4, n]
+        First column that is not 0, first of the core, end of the core, end of the columns that are not 0.  A row
+        without a core has an empty one at the end, so that its entries are all in the left flank.
+
+    Returns
+    -------
+    tuple of int
+        Columns of the widest left and of the widest right flank.
+    """
+    c = columns.size - 1
+    first, core, core_end, end = 0, 0, 0, 0
+    left, right = 0, 0
+    for k in range(rows.size - 1):
+        # All four places move right with the row.
+        while first < c and columns[first + 1] + high <= rows[k]:
+            first += 1
+        while core < c and columns[core] + high < rows[k + 1]:
+            core += 1
+        while core_end < c and columns[core_end + 1] + low <= rows[k]:
+            core_end += 1
+        while end < c and columns[end] + low < rows[k + 1]:
+            end += 1
+        whole = core < core_end
+        out[LEFT, k] = first
+        out[CORE, k] = core if whole else end
+        out[RIGHT, k] = core_end if whole else end
+        out[STOP, k] = end
+        left = max(left, out[CORE, k] - first)
+        right = max(right, end - out[RIGHT, k])
+    return left, right
+
+
+@inline
+def share_of_band(y0: int, y1: int, t0: int, t1: int, low: int, high: int) -> float:
+    """Share of the rectangle [y0, y1) x [t0, t1) with low <= y - t < high, in (0, 1].
+
+    For a fixed t the y's in the band are an interval whose length rises with slope 1, stays and falls with slope 1.
+    """
+    rise = y0 - high
+    fall = y1 - low
+    tallest = min(y1 - y0, high - low)
+    flat, falling = rise + tallest, fall - tallest
+    area = 0.0
+    # Trapezoids: length in t, times the sum of the two heights; twice the area.
+    begin, stop = max(t0, rise), min(t1, flat)
+    if begin < stop:
+        area += np.float64(stop - begin) * np.float64((begin - rise) + (stop - rise))
+    begin, stop = max(t0, flat), min(t1, falling)
+    if begin < stop:
+        area += np.float64(stop - begin) * np.float64(2 * tallest)
+    begin, stop = max(t0, falling), min(t1, fall)
+    if begin < stop:
+        area += np.float64(stop - begin) * np.float64((fall - begin) + (fall - stop))
+    return area / (2.0 * np.float64(y1 - y0) * np.float64(t1 - t0))
+
+
+@kernel
+def fill_band(rows: np.ndarray, columns: np.ndarray, low: int, high: int, out: Band) -> None:
+    """Compute the entries of the flanks and turn their places into windows of equal width.
+
+    Parameters
+    ----------
+    rows, columns, low, high
+        As for :func:`lay_out_band`.
+    out : Band
+        ``places`` as :func:`lay_out_band` left them, ``left`` and ``right`` of the widths that it returned.
+    """
+    c = columns.size - 1
+    for k in range(rows.size - 1):
+        for side in range(2):
+            entries = out.left if side == 0 else out.right
+            first = out.places[LEFT, k] if side == 0 else out.places[RIGHT, k]
+            end = out.places[CORE, k] if side == 0 else out.places[STOP, k]
+            # A window must not reach beyond the last column.
+            window = min(first, c - entries.shape[0])
+            for j in range(entries.shape[0]):
+                i = window + j
+                entries[j, k] = 0.0
+                if first <= i < end:
+                    entries[j, k] = share_of_band(rows[k], rows[k + 1], columns[i], columns[i + 1], low, high)
+            out.places[LEFT if side == 0 else STOP, k] = window
+
+
+@inline
+def apply_band(band: Band, x: np.ndarray, sums: np.ndarray, out: np.ndarray) -> None:
+    """Product with a vector.
+
+    Parameters
+    ----------
+    band : Band
+        n rows.
+    x : float64[c]
+        Not negative.
+    sums : float64[2, c + 1]
+        Scratch: prefix sums and what their rounding lost.
+    out : float64[n]
+        The product.
+    """
+    high, lost = 0.0, 0.0
+    sums[0, 0], sums[1, 0] = 0.0, 0.0
+    for i in range(x.size):
+        high, error = two_sum(high, x[i])
+        lost += error
+        sums[0, i + 1], sums[1, i + 1] = high, lost
+    for k in range(out.size):
+        begin, end = band.places[CORE, k], band.places[RIGHT, k]
+        out[k] = (sums[0, end] - sums[0, begin]) + (sums[1, end] - sums[1, begin])
+    for j in range(band.left.shape[0]):
+        for k in range(out.size):
+            out[k] += band.left[j, k] * x[band.places[LEFT, k] + j]
+    for j in range(band.right.shape[0]):
+        for k in range(out.size):
+            out[k] += band.right[j, k] * x[band.places[STOP, k] + j]
+
+
+@kernel
+def multiply_band(band: Band, x: np.ndarray, out: np.ndarray) -> None:
+    """Product with a vector; parameters as :func:`apply_band`, whose scratch it brings along."""
+    apply_band(band, x, np.empty((2, x.size + 1)), out)

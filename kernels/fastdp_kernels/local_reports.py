@@ -1,0 +1,275 @@
+"""Reports of the local model from random words: window, bit and hybrid laws (ToPL Appendix E, in integers).
+
+A value is a grid step x in 0..D.  One uniform 64-bit word gives one report; the weights are numbers of words,
+so every ratio of probabilities is a ratio of integers.  ``fastdp.local.laws`` makes the weights.
+
+Window law, outputs 0..M-1, M = D + N: the N outputs x..x+N-1 are near and have ``near_weight`` words each, the
+D others ``far_weight``.  Words in order: near, far, and a left-over that is dealt out evenly whatever x is.
+Bit law: 1 for W(x) = low_weight + floor(rise x / D) words.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastdp_kernels._jit import inline, kernel
+
+LARGEST = np.finfo(np.float64).max
+ELEVEN = np.uint64(11)
+#: Less than 1 by more than four roundings.
+ROUNDED_DOWN = 1.0 - 2.0**-50
+#: Steps and reports of a block stay in the first-level cache between the two passes.
+BLOCK = 2048
+
+
+@kernel
+def snap_values(values: np.ndarray, low: float, steps_per_unit: float, steps: int, out: np.ndarray) -> int:
+    """Clip to the domain and round to the grid: rint((v - low) steps_per_unit), in 0..steps.
+
+    Parameters
+    ----------
+    values : float64[n]
+        In units of the input.
+    low : float
+        Lower end of the domain.
+    steps_per_unit : float
+        steps / (high - low).
+    steps : int
+        D.
+    out : int32[n]
+        The grid steps; 0 for NaN.
+
+    Returns
+    -------
+    int
+        How many values are NaN or infinite.
+    """
+    strange = 0
+    last = np.float64(steps)
+    for i in range(values.size):
+        t = (values[i] - low) * steps_per_unit
+        t = t if t > 0.0 else 0.0
+        t = t if t < last else last
+        out[i] = np.int32(np.rint(t))
+        strange += not (abs(values[i]) <= LARGEST)
+    return strange
+
+
+@inline
+def _reciprocal(weight: np.uint64) -> float:
+    return 2048.0 / np.float64(weight) * ROUNDED_DOWN
+
+
+@inline
+def _window_report(
+    word: np.uint64,
+    x: int,
+    near: int,
+    near_weight: np.uint64,
+    far_weight: np.uint64,
+    near_words: np.uint64,
+    near_reciprocal: float,
+    far_reciprocal: float,
+) -> int:
+    """The output of a near or far word, without branches.
+
+    t // weight by a product: k = t >> 11 is exact as a double, and c = k * reciprocal carries four roundings of at
+    most 2^-53 each (weight, 2048 / weight, its product with 1 - 2^-50, the last product), 2^-51 in all, which the
+    factor 1 - 2^-50 outweighs.  So c <= t / weight, and c > t / weight - 2^11 / weight - 2^-49 t / weight.  With
+    weight >= 2^12 and quotients below 2^22 that is above t / weight - 1: floor(c) is the quotient or one less, and
+    the remainder tells which.
+    """
+    is_near = word < near_words
+    t = word if is_near else word - near_words
+    weight = near_weight if is_near else far_weight
+    reciprocal = near_reciprocal if is_near else far_reciprocal
+    quotient = int(np.float64(np.int64(t >> ELEVEN)) * reciprocal)
+    quotient += int(t - np.uint64(quotient) * weight >= weight)
+    return quotient + (x if is_near else (0 if quotient < x else near))
+
+
+@inline
+def _bit_report(
+    word: np.uint64, x: int, low_weight: np.uint64, rise_whole: np.uint64, rise_rest: np.uint64, shift: np.uint64
+) -> int:
+    # rise = rise_whole D + rise_rest, so that no product exceeds 64 bits.
+    step = np.uint64(x)
+    return int(word < low_weight + rise_whole * step + ((rise_rest * step) >> shift))
+
+
+@kernel
+def draw_window(
+    words: np.ndarray,
+    steps: np.ndarray,
+    near: int,
+    near_weight: np.uint64,
+    far_weight: np.uint64,
+    near_words: np.uint64,
+    far_words: np.uint64,
+    outputs: int,
+    out: np.ndarray,
+) -> None:
+    """Reports of the window law.
+
+    Parameters
+    ----------
+    words : uint64[n]
+        Uniform words below the law's total.
+    steps : int32[n]
+        x, in 0..D.
+    near : int
+        N.
+    near_weight, far_weight : uint64
+        Words of a near and of a far output, at least 2^12; quotients stay below 2^22.
+    near_words, far_words : uint64
+        N near_weight and D far_weight.
+    outputs : int
+        M.
+    out : int32[n]
+        The reports, in 0..M-1.
+    """
+    near_reciprocal = _reciprocal(near_weight)
+    far_reciprocal = _reciprocal(far_weight)
+    for begin in range(0, words.size, BLOCK):
+        # Slices, so that the compiler sees indices from zero and vectorises.
+        block_words = words[begin : begin + BLOCK]
+        block_steps = steps[begin : begin + BLOCK]
+        block_out = out[begin : begin + BLOCK]
+        left_over = 0
+        for i in range(block_words.size):
+            word = block_words[i]
+            block_out[i] = _window_report(
+                word,
+                int(block_steps[i]),
+                near,
+                near_weight,
+                far_weight,
+                near_words,
+                near_reciprocal,
+                far_reciprocal,
+            )
+            left_over += (word >= near_words) & (word - near_words >= far_words)
+        if left_over:
+            for i in range(block_words.size):
+                word = block_words[i]
+                if word >= near_words and word - near_words >= far_words:
+                    block_out[i] = np.int64((word - near_words - far_words) % np.uint64(outputs))
+
+
+@kernel
+def draw_bit(
+    words: np.ndarray,
+    steps: np.ndarray,
+    low_weight: np.uint64,
+    rise_whole: np.uint64,
+    rise_rest: np.uint64,
+    shift: np.uint64,
+    out: np.ndarray,
+) -> None:
+    """Reports of the bit law.
+
+    Parameters
+    ----------
+    words : uint64[n]
+        Uniform words below the law's total.
+    steps : int32[n]
+        x, in 0..D, D = 2^shift.
+    low_weight : uint64
+        Words of output 1 at x = 0.
+    rise_whole, rise_rest : uint64
+        Quotient and remainder by D of how much the weight of output 1 grows from x = 0 to x = D.
+    shift : uint64
+        log2 D, at most 31.
+    out : int32[n]
+        The reports, 0 or 1.
+    """
+    for i in range(words.size):
+        out[i] = _bit_report(words[i], int(steps[i]), low_weight, rise_whole, rise_rest, shift)
+
+
+@kernel
+def draw_hybrid(
+    words: np.ndarray,
+    steps: np.ndarray,
+    window_total: np.uint64,
+    near: int,
+    near_weight: np.uint64,
+    far_weight: np.uint64,
+    near_words: np.uint64,
+    far_words: np.uint64,
+    outputs: int,
+    low_weight: np.uint64,
+    rise_whole: np.uint64,
+    rise_rest: np.uint64,
+    shift: np.uint64,
+    out: np.ndarray,
+) -> None:
+    """Reports of the mixture: words below ``window_total`` by the window law, the others by the bit law.
+
+    Parameters
+    ----------
+    words : uint64[n]
+        Uniform 64-bit words.
+    steps : int32[n]
+        x, in 0..D.
+    window_total : uint64
+        Words of the window law.
+    near, near_weight, far_weight, near_words, far_words, outputs
+        As in :func:`draw_window`.
+    low_weight, rise_whole, rise_rest, shift
+        As in :func:`draw_bit`, of a law over 2^64 - window_total words.
+    out : int32[n]
+        Window outputs 0..M-1; M and M + 1 are the bits 0 and 1.
+    """
+    near_reciprocal = _reciprocal(near_weight)
+    far_reciprocal = _reciprocal(far_weight)
+    assigned = near_words + far_words
+    for begin in range(0, words.size, BLOCK):
+        block_words = words[begin : begin + BLOCK]
+        block_steps = steps[begin : begin + BLOCK]
+        block_out = out[begin : begin + BLOCK]
+        left_over = 0
+        for i in range(block_words.size):
+            word = block_words[i]
+            x = int(block_steps[i])
+            from_window = _window_report(
+                word, x, near, near_weight, far_weight, near_words, near_reciprocal, far_reciprocal
+            )
+            from_bit = outputs + _bit_report(word - window_total, x, low_weight, rise_whole, rise_rest, shift)
+            block_out[i] = from_window if word < window_total else from_bit
+            left_over += (word >= assigned) & (word < window_total)
+        if left_over:
+            for i in range(block_words.size):
+                word = block_words[i]
+                if assigned <= word < window_total:
+                    block_out[i] = np.int64((word - assigned) % np.uint64(outputs))
+
+
+@kernel
+def estimate_reports(
+    reports: np.ndarray,
+    border: int,
+    offset: float,
+    gain: float,
+    later_offset: float,
+    later_gain: float,
+    out: np.ndarray,
+) -> None:
+    """Affine estimates, with other coefficients for reports from ``border`` on.
+
+    Parameters
+    ----------
+    reports : int32[n] or int64[n]
+        In range.
+    border : int
+        First report of the second law.
+    offset, gain, later_offset, later_gain : float
+        Estimate = offset + gain * report; from the border on, later_offset + later_gain * (report - border).
+    out : float64[n]
+        The estimates.
+    """
+    for i in range(reports.size):
+        report = np.int64(reports[i])
+        first = report < border
+        place = np.float64(report if first else report - border)
+        out[i] = (offset if first else later_offset) + (gain if first else later_gain) * place

@@ -1,0 +1,237 @@
+"""Maximum likelihood for square-wave reports: EM, EMS and EM accelerated by SQUAREM.
+
+Source: Li et al. 2020 as ToPS section 4.1 and Appendix E.1 use it; EMS: the same with a smoothing of the estimate by
+(1, 2, 1) / 4 after each step; SQUAREM: Varadhan and Roland 2008, scheme S3.
+
+Letters: theta_i the share of input bin i (d bins), n_k the reports in output cell k, p_k its probability,
+
+    p_k = flat_k sum(theta) + peak_k (F theta)_k,      L = sum of n_k log p_k  (natural logarithm),
+    EM:  theta_i <- theta_i (sum_k flat_k n_k / p_k + (F' (peak n / p))_i), divided by its sum,
+
+F the band matrix of :mod:`fastdp_kernels.band_matrix`, F' its transpose.  Everything is positive: no step cancels.
+
+Stopping: when a plain step from one estimate to the next gains less than ``tolerance`` in L (in absolute value for
+EMS, whose L may fall).  The accelerated iteration measures the same gain, of its plain steps.
+
+Acceleration: from theta0 two steps lead to theta1 and theta2; with r = theta1 - theta0, v = (theta2 - theta1) - r the
+extrapolation is theta0 + 2 s r + s^2 v, s = |r| / |v|; s = 1 gives theta2.  It is taken only if its L is at least
+that of theta1; otherwise s goes half the way to 1, and in the end theta2 is taken.  EM never lowers L, hence that of
+the estimates never falls.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastdp_kernels._jit import inline, kernel
+from fastdp_kernels.band_matrix import Band, apply_band
+from fastdp_kernels.guarded_log import natural_log
+
+#: An extrapolated share is at least this part of the plain step's: it stays positive.
+LEAST_PART = 0.1
+#: An extrapolation this short gains little over the plain step.
+SHORTEST = 1.5
+#: Shares below this become 0: they change nothing, and subnormal numbers are slow.
+LEAST_SHARE = 2.0**-900
+
+
+class Reports(NamedTuple):
+    """Reports with the matrix that made them.
+
+    Attributes
+    ----------
+    counts : float64[cells]
+        n_k.
+    flat, peak : float64[cells]
+        Probability of cell k that every input has, and what an input whose whole window covers the cell has on top.
+    forward : Band
+        F, cells by bins.
+    backward : Band
+        F', bins by cells.
+    """
+
+    counts: np.ndarray
+    flat: np.ndarray
+    peak: np.ndarray
+    forward: Band
+    backward: Band
+
+
+class Scratch(NamedTuple):
+    """Memory of the iteration: p, then n log p or n / p (both cells), and prefix sums."""
+
+    chances: np.ndarray
+    terms: np.ndarray
+    sums: np.ndarray
+
+
+@inline
+def _sum(x: np.ndarray) -> float:
+    """Sum in four chains, which need not wait for each other."""
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    fours = x.size // 4
+    for i in range(fours):
+        a += x[4 * i]
+        b += x[4 * i + 1]
+        c += x[4 * i + 2]
+        d += x[4 * i + 3]
+    for i in range(4 * fours, x.size):
+        a += x[i]
+    return (a + b) + (c + d)
+
+
+@inline
+def _predict(theta: np.ndarray, reports: Reports, scratch: Scratch) -> float:
+    """Probabilities of the cells, and the log-likelihood."""
+    p, terms = scratch.chances, scratch.terms
+    apply_band(reports.forward, theta, scratch.sums, p)
+    whole = _sum(theta)
+    for k in range(p.size):
+        p[k] = reports.flat[k] * whole + reports.peak[k] * p[k]
+    for k in range(p.size):
+        terms[k] = reports.counts[k] * natural_log(p[k])
+    return _sum(terms)
+
+
+@inline
+def _update(theta: np.ndarray, reports: Reports, scratch: Scratch, out: np.ndarray) -> None:
+    """One EM step from theta, whose probabilities :func:`_predict` has left; they are used up."""
+    p, terms = scratch.chances, scratch.terms
+    for k in range(terms.size):
+        p[k] = reports.counts[k] / p[k]
+        terms[k] = reports.flat[k] * p[k]
+    shared = _sum(terms)
+    for k in range(terms.size):
+        terms[k] = reports.peak[k] * p[k]
+    apply_band(reports.backward, terms, scratch.sums, out)
+    for i in range(out.size):
+        out[i] = theta[i] * (out[i] + shared)
+    scale = 1.0 / _sum(out)
+    for i in range(out.size):
+        share = out[i] * scale
+        out[i] = share if share > LEAST_SHARE else 0.0
+
+
+@inline
+def _smooth(theta: np.ndarray) -> None:
+    """(1, 2, 1) / 4, at the ends (2, 1) / 3, then divided by the sum, as the published square-wave code does."""
+    before, whole = 0.0, 0.0
+    for i in range(theta.size):
+        here = theta[i]
+        after = theta[i + 1] if i + 1 < theta.size else 0.0
+        weight = 4.0 - (1.0 if i == 0 else 0.0) - (1.0 if i + 1 == theta.size else 0.0)
+        theta[i] = (before + 2.0 * here + after) / weight
+        whole += theta[i]
+        before = here
+    for i in range(theta.size):
+        theta[i] /= whole
+
+
+@inline
+def _full_length(theta: np.ndarray, once: np.ndarray, twice: np.ndarray) -> float:
+    """s of scheme S3, at least 1."""
+    rr, vv = 0.0, 0.0
+    for i in range(theta.size):
+        r = once[i] - theta[i]
+        v = (twice[i] - once[i]) - r
+        rr += r * r
+        vv += v * v
+    return max(1.0, np.sqrt(rr / vv)) if vv > 0.0 else 1.0
+
+
+@inline
+def _extrapolate(theta: np.ndarray, once: np.ndarray, twice: np.ndarray, s: float, out: np.ndarray) -> None:
+    """The extrapolation of length s, kept positive, divided by its sum."""
+    whole = 0.0
+    for i in range(theta.size):
+        r = once[i] - theta[i]
+        v = (twice[i] - once[i]) - r
+        out[i] = max(theta[i] + 2.0 * s * r + s * s * v, LEAST_PART * twice[i])
+        whole += out[i]
+    for i in range(theta.size):
+        out[i] /= whole
+
+
+@inline
+def _scratch_for(theta: np.ndarray, reports: Reports) -> Scratch:
+    cells = reports.counts.size
+    return Scratch(np.empty(cells), np.empty(cells), np.empty((2, max(cells, theta.size) + 1)))
+
+
+@kernel
+def iterate_plain(
+    reports: Reports, smooth: bool, tolerance: float, max_iterations: int, out: np.ndarray
+) -> tuple[int, bool, float]:
+    """EM or EMS from the estimate in ``out``.
+
+    Parameters
+    ----------
+    reports : Reports
+        Counts and matrix.
+    smooth : bool
+        EMS instead of EM.
+    tolerance : float
+        Stop when a step gains less than this in log-likelihood.
+    max_iterations : int
+        Most steps, at least 1.
+    out : float64[d]
+        Starting point, positive with sum 1; overwritten by the estimate.
+
+    Returns
+    -------
+    tuple of (int, bool, float)
+        Steps, whether the last one gained less than the tolerance, log-likelihood of the estimate.
+    """
+    scratch = _scratch_for(out, reports)
+    following = np.empty(out.size)
+    likelihood = _predict(out, reports, scratch)
+    for step in range(1, max_iterations + 1):
+        _update(out, reports, scratch, following)
+        if smooth:
+            _smooth(following)
+        out[:] = following
+        reached = _predict(out, reports, scratch)
+        gain, likelihood = reached - likelihood, reached
+        if (abs(gain) if smooth else gain) < tolerance:
+            return step, True, likelihood
+    return max_iterations, False, likelihood
+
+
+@kernel
+def iterate_accelerated(
+    reports: Reports, tolerance: float, max_iterations: int, out: np.ndarray
+) -> tuple[int, bool, float]:
+    """EM with SQUAREM from the estimate in ``out``; parameters and result as :func:`iterate_plain`.
+
+    The log-likelihood is never below that of the starting point, nor does it fall from one extrapolation to the next.
+    """
+    scratch = _scratch_for(out, reports)
+    once, twice, further = np.empty(out.size), np.empty(out.size), np.empty(out.size)
+    likelihood = _predict(out, reports, scratch)
+    steps = 0
+    while True:
+        _update(out, reports, scratch, once)
+        steps += 1
+        reached = _predict(once, reports, scratch)
+        converged = reached - likelihood < tolerance
+        if converged or steps >= max_iterations:
+            out[:] = once
+            return steps, converged, reached
+        _update(once, reports, scratch, twice)
+        steps += 1
+        s = _full_length(out, once, twice)
+        taken = False
+        while s >= SHORTEST and not taken:
+            _extrapolate(out, once, twice, s, further)
+            likelihood = _predict(further, reports, scratch)
+            taken = likelihood >= reached
+            s = (s + 1.0) / 2.0
+        if taken:
+            out[:] = further
+        else:
+            out[:] = twice
+            likelihood = _predict(out, reports, scratch)
+        if steps >= max_iterations:
+            return steps, False, likelihood

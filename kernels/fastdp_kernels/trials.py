@@ -1,0 +1,147 @@
+"""Many independent trials at once, for the audit: each row goes through a mechanism's own kernel.
+
+Nothing of a mechanism is repeated here.  Letters: n trials.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastdp_kernels._jit import kernel
+from fastdp_kernels.binary_counter import count_on
+from fastdp_kernels.noisy_max import choose_candidate
+from fastdp_kernels.privtree import descend
+
+
+@kernel
+def choose_candidates(
+    counts: np.ndarray, unit: int, penalties: np.ndarray, noise: np.ndarray, out: np.ndarray
+) -> None:
+    """:func:`fastdp_kernels.noisy_max.choose_candidate` for each row of noise.
+
+    Parameters
+    ----------
+    counts, unit, penalties
+        As there.
+    noise : int64[n, J]
+        One row a trial.
+    out : int64[n]
+        The winners, from 1 to J.
+    """
+    for i in range(noise.shape[0]):
+        out[i] = choose_candidate(counts, unit, penalties, noise[i])
+
+
+@kernel
+def count_streams(steps: np.ndarray, levels: int, noise: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
+    """:func:`fastdp_kernels.binary_counter.count_on` from its beginning, for each row of noise.
+
+    Parameters
+    ----------
+    steps : int64[t]
+        The stream, the same in every trial.
+    levels : int
+        Heights of the tree.
+    noise : int64[n, nodes]
+        One row a trial, laid out by ``offsets``.
+    offsets : int64[levels]
+        As there.
+    out : int64[n, t]
+        Noisy running sums.
+    """
+    above = np.zeros(levels + 1, np.int64)
+    for i in range(noise.shape[0]):
+        above[:] = 0
+        count_on(steps, 0, np.int64(0), above, noise[i], offsets, out[i])
+
+
+@kernel
+def split_trees(
+    depth: int,
+    fan_out: int,
+    unit: int,
+    bias: int,
+    threshold: int,
+    repaired: bool,
+    added: np.ndarray,
+    removed: np.ndarray,
+    target: int,
+    noise: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """:func:`fastdp_kernels.privtree.descend` on an empty resident tree, for each row of noise.
+
+    Parameters
+    ----------
+    depth, fan_out, unit, bias, threshold, repaired, added, removed
+        As there; cells have equal measures.
+    target : int
+        A code of the greatest depth.
+    noise : int64[n, capacity]
+        One row a trial, one draw for each node that may be visited.
+    out : int64[n, 2]
+        Depth of the leaf that holds ``target``, and how many nodes the tree has: functions of the decisions alone.
+        (-1, -1) if the capacity is too small.
+    """
+    capacity = noise.shape[1]
+    old_first = np.full(1, -1, np.int64)
+    old_released = np.zeros(1, np.int64)
+    old_measure = np.ones(1)
+    starts = np.zeros(depth + 2, np.int64)
+    numbers = np.zeros((6, capacity), np.int64)
+    ends = np.zeros((capacity, 4), np.int64)
+    reals = np.zeros((3, capacity))
+    for i in range(noise.shape[0]):
+        starts[0] = 0
+        starts[1:] = 1
+        numbers[0, 0] = 0
+        numbers[1, 0] = -1
+        numbers[3, 0] = 0
+        numbers[4, 0] = 0
+        ends[0, 0] = 0
+        ends[0, 1] = added.size
+        ends[0, 2] = 0
+        ends[0, 3] = removed.size
+        reals[0, 0] = 1.0
+        size = descend(
+            0,
+            depth + 1,
+            fan_out,
+            depth,
+            unit,
+            bias,
+            threshold,
+            repaired,
+            True,
+            added,
+            removed,
+            noise[i],
+            old_first,
+            old_released,
+            old_measure,
+            starts,
+            numbers[0],
+            numbers[1],
+            numbers[2],
+            numbers[3],
+            ends,
+            numbers[4],
+            reals[0],
+            reals[1],
+            reals[2],
+            numbers[5],
+        )
+        out[i, 0] = -1
+        out[i, 1] = size
+        if size < 0:
+            continue
+        width = np.int64(1)
+        for _ in range(depth):
+            width *= fan_out
+        node = np.int64(0)
+        level = 0
+        while numbers[2, node] >= 0:
+            width //= fan_out
+            node = numbers[2, node] + (target // width) % fan_out
+            level += 1
+        out[i, 0] = level

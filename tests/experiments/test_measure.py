@@ -1,0 +1,223 @@
+"""Errors and their parts against the definition, one value at a time; runs against publishers used by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fastdp
+from fastdp import experiments, metrics
+from fastdp.errors import DataError
+from fastdp.experiments.cells import groups, parts, query_seed
+from fastdp.experiments.measure import columns, measure, split_errors
+from fastdp.experiments.mechanisms import SYSTEMS, Outcome
+from fastdp.experiments.queries import Workload
+from fastdp.experiments.scene import load_scene
+from fastdp.experiments.work import run_part
+from fastdp.randomness.key import Key
+from fastdp.smoothers import Mean, MovingAverage, Recent
+from tests.oracles.sweep import split_error
+
+PREDICT = {
+    "recent": (Recent(), lambda means: means[-1]),
+    "mean": (Mean(), lambda means: sum(means) / len(means)),
+    "moving": (MovingAverage(3), lambda means: sum([10.0, *means][-3:]) / len([10.0, *means][-3:])),
+}
+
+
+@pytest.fixture
+def scene(small):
+    data_set = experiments.from_table(small).datasets[1]
+    return load_scene(data_set, Path())
+
+
+@pytest.mark.parametrize("name", list(PREDICT))
+def test_parts_are_as_defined_and_sum_to_the_error(scene, name) -> None:
+    smoother, predict = PREDICT[name]
+    publisher = fastdp.StreamPublisher(
+        threshold=fastdp.thresholds.Fixed(20.0), perturber=fastdp.perturbers.Hierarchy(16, prune=1),
+        smoother=smoother, epsilon=0.7, bound=1657, max_range=2048, seed=1,
+    )  # fmt: skip
+    release = publisher.release(scene.body)
+    assert scene.body.size % release.block, "the last block must be open"
+    starts = np.array([0, 0, 5, 16, 17, 100, 2490, 2495, 0])
+    stops = np.array([1, 16, 9, 32, 31, 2300, 2499, 2500, 2500])
+    outcome = Outcome(release.range_sum, release.threshold, release.block, smoother)
+    errors = release.range_sum(starts, stops) - (scene.prefix[stops] - scene.prefix[starts])
+    split = split_errors(scene, scene.clipped(20.0), outcome, starts, stops, errors)
+    np.testing.assert_allclose(split.noise + split.truncation + split.smoothing, errors, rtol=1e-12, atol=1e-9)
+    for k, (start, stop) in enumerate(zip(starts, stops, strict=True)):
+        want = split_error(scene.body.tolist(), release.values, 20.0, 16, predict, start, stop)
+        found = (split.noise[k], split.truncation[k], split.smoothing[k])
+        np.testing.assert_allclose(found, want, rtol=1e-9, atol=1e-6)
+    assert np.any(split.smoothing != 0.0)
+    assert split.smoothing[1] == split.smoothing[3] == 0.0, "whole blocks are not smoothed"
+
+
+def test_clipped_prefixes_are_those_of_clipped_values(scene) -> None:
+    ends = np.arange(scene.body.size + 1)
+    for theta in (0.0, 0.5, 7.0, 21.5, 1e9):
+        naive = np.concatenate([[0.0], np.cumsum(np.clip(scene.body, 0.0, theta))])
+        np.testing.assert_allclose(scene.prefix[ends] - scene.clipped(theta).before(ends), naive, atol=1e-6)
+
+
+def test_rows_are_the_metrics_of_their_queries(small, scene) -> None:
+    found = experiments.from_table(small)
+    queries = found.workloads[0].draw(scene.body.size, 2048, 9)
+    release = fastdp.ToPS(0.5, 1657, 500, 2048, seed=2).release(scene.values)
+    outcome = Outcome(release.range_sum, release.threshold, release.block, Recent())
+    names = columns(found.metrics)
+    rows = {label: (count, dict(zip(names, row, strict=True))) for label, count, row in
+            measure(found, scene, queries, outcome)}  # fmt: skip
+    lengths = queries.stops - queries.starts
+    for label, which in (
+        ("all", lengths > 0),
+        ("[1, 10)", lengths < 10),
+        ("[10, 1000)", (lengths >= 10) & (lengths < 1000)),
+        ("[1000, ...)", lengths >= 1000),
+    ):
+        if not which.any():
+            assert label not in rows
+            continue
+        starts, stops = queries.starts[which], queries.stops[which]
+        truth = np.array([scene.body[a:b].sum() for a, b in zip(starts, stops, strict=True)])
+        answers = release.range_sum(starts, stops)
+        count, row = rows[label]
+        assert count == which.sum()
+        assert row["mse"] == pytest.approx(metrics.mse(truth, answers))
+        assert row["mae"] == pytest.approx(metrics.mae(truth, answers))
+        assert row["mmse"] == pytest.approx(metrics.mmse(truth, answers, stops - starts))
+        assert row["mmae"] == pytest.approx(metrics.mmae(truth, answers, stops - starts))
+        assert row["relative_error"] == pytest.approx(metrics.relative_error(truth, answers, 1.0))
+        total = row["noise_mean"] + row["truncation_mean"] + row["smoothing_mean"]
+        assert total == pytest.approx(row["answer"] - row["truth"])
+    assert set(rows) >= {"all", "[1000, ...)"}
+
+
+def test_clipped_truth_leaves_no_truncation(small, scene) -> None:
+    small["truth"] = "clipped"
+    found = experiments.from_table(small)
+    queries = Workload("w", count=40).draw(scene.body.size, 2048, 9)
+    release = fastdp.ToPS(0.5, 1657, 500, 2048, seed=2).release(scene.values)
+    outcome = Outcome(release.range_sum, release.threshold, release.block, Recent())
+    ((_, _, row),) = measure(found, scene, queries, outcome)
+    by_name = dict(zip(columns(found.metrics), row, strict=True))
+    clipped = np.minimum(scene.body, release.threshold)
+    truth = np.array([clipped[a:b].sum() for a, b in zip(queries.starts, queries.stops, strict=True)])
+    assert by_name["truncation_mse"] == 0.0
+    assert by_name["mse"] == pytest.approx(metrics.mse(truth, release.range_sum(queries.starts, queries.stops)))
+
+
+def test_a_timeline_covers_the_stream_once() -> None:
+    queries = Workload("t", "timeline", 7).draw(100, 10, 0)
+    assert queries.starts[0] == 0
+    assert queries.stops[-1] == 100
+    np.testing.assert_array_equal(queries.starts[1:], queries.stops[:-1])
+    assert [label for label, _ in queries.groups] == [str(k) for k in range(7)]
+
+
+def test_queries_are_shared_by_mechanisms_and_new_in_each_repetition(small) -> None:
+    found = experiments.from_table(small)
+    root, first, second = Key.from_seed(3), *found.datasets
+    free, fixed = Workload("w"), Workload("w", fixed=True)
+    seeds = {query_seed(root, free, each, k) for each in (first, second) for k in range(3)}
+    assert len(seeds) == 6
+    assert query_seed(root, fixed, first, 0) == query_seed(root, fixed, first, 5)
+    assert query_seed(root, free, first, 1) == query_seed(root, Workload("renamed"), first, 1)
+
+
+def test_a_cell_is_what_the_publisher_releases_under_its_key(small, scene) -> None:
+    """Hold-outs are shown to the threshold once for all repetitions; nothing may change by that."""
+    found = experiments.from_table(small)
+    root = Key.from_seed(found.seed)
+    starts, stops = np.array([0, 3, 700]), np.array([2500, 900, 701])
+    seen = set()
+    for group in groups(found):
+        if group.data_set != scene.data_set:
+            continue
+        setting = found.setting(group.data_set, scene.body.size, group.epsilon)
+        run = SYSTEMS[group.mechanism.system].prepare(group.mechanism.parameters, setting, scene.values)
+        for repetition in (4, 0, 1):
+            key = group.key(root, repetition)
+            outcome = run(key)
+            common = {"epsilon": group.epsilon, "bound": 1657.0, "holdout": 500, "key": key}
+            ranged = {**common, "max_range": 2048}
+            publishers = {
+                "ToPS, prune=0": (fastdp.ToPS, {**ranged, "prune": 0}),
+                "ToPS, prune=1": (fastdp.ToPS, {**ranged, "prune": 1}),
+                "ToPL": (fastdp.ToPL, ranged),
+                "running": (fastdp.PAK, {**common, "delta": 1.0 / 3000**2, "length": 3000}),
+                "Base": (fastdp.Base, {"holdout": 500}),
+            }
+            if group.mechanism.name in publishers:
+                kind, arguments = publishers[group.mechanism.name]
+                release = kind(**arguments).release(scene.values)
+                np.testing.assert_array_equal(outcome.answer(starts, stops), release.range_sum(starts, stops))
+                assert outcome.theta == release.threshold
+                seen.add(group.mechanism.name)
+    assert len(seen) == 5
+
+
+def test_a_threshold_without_clip_may_exceed_the_bound_and_budgets_may_differ(scene) -> None:
+    """S-PAK as published: the noise grows with theta beyond the bound."""
+    setting = experiments.Setting(1657.0, 500, scene.body.size, 2048, 0.05)
+    parameters = {
+        "threshold": {"part": "PAKQuantile", "p": 0.995, "clip": False},
+        "perturber": {"part": "Flat"},
+        "publish_epsilon": 2.0,
+    }
+    outcome = SYSTEMS["publisher"].prepare(parameters, setting, scene.values)(Key.from_seed(1))
+    assert outcome.theta > 1657.0
+    ones = np.arange(scene.body.size)
+    noise = outcome.answer(ones, ones + 1) - scene.body
+    assert np.std(noise) == pytest.approx(np.sqrt(2.0) * outcome.theta / 2.0, rel=0.1)
+
+
+def test_renewed_thresholds_have_no_parts(small, scene) -> None:
+    small["mechanisms"] = [
+        {
+            "name": "renewed",
+            "system": "tops",
+            "renewal": {"part": "Withheld", "trees": 1},
+        }
+    ]
+    small["max_range"] = 256
+    found = experiments.from_table(small)
+    setting = found.setting(found.datasets[1], scene.body.size, 1.0)
+    parameters = found.mechanisms[0].parameters
+    outcome = SYSTEMS["tops"].prepare(parameters, setting, scene.values)(Key.from_seed(1))
+    queries = Workload("w", count=9).draw(scene.body.size, 256, 1)
+    ((_, _, row),) = measure(found, scene, queries, outcome)
+    by_name = dict(zip(columns(found.metrics), row, strict=True))
+    assert np.isnan(by_name["noise_mse"])
+    assert by_name["mse"] > 0.0
+
+
+def test_the_threshold_sees_the_hold_out_and_nothing_else(small) -> None:
+    values = np.concatenate([np.full(500, 3.0), np.full(500, 90.0)])
+    setting = experiments.Setting(100.0, 500, 500, 2048, 1.0)
+    parameters = {"threshold": {"part": "TruePercentile", "p": 0.999}, "perturber": {"part": "Flat"}}
+    run = SYSTEMS["publisher"].prepare(parameters, setting, values)
+    assert run(Key.from_seed(1)).theta == pytest.approx(3.0)
+    values[0] = 7.0
+    parameters["threshold"]["p"] = 1.0 - 1e-9
+    assert SYSTEMS["publisher"].prepare(parameters, setting, values)(Key.from_seed(1)).theta == pytest.approx(7.0)
+
+
+def test_a_length_class_begins_with_its_first_length() -> None:
+    queries = Workload("w", count=60, classes=(2, 3)).draw(4, 3, 1)
+    lengths = queries.stops - queries.starts
+    members = dict(queries.groups)
+    for length, label in ((1, "[1, 2)"), (2, "[2, 3)"), (3, "[3, ...)")):
+        np.testing.assert_array_equal(members[label], np.flatnonzero(lengths == length))
+
+
+def test_a_worker_with_other_values_refuses(small) -> None:
+    found = experiments.from_table(small)
+    part = next(parts(found))
+    scene = load_scene(part.stretches[0].group.data_set, Path())
+    assert run_part(found, part, Path(), scene.digest) == run_part(found, part, Path())
+    with pytest.raises(DataError, match="a worker has other values"):
+        run_part(found, part, Path(), "0" * 32)

@@ -1,0 +1,144 @@
+"""Results as others read them, and the pictures drawn from them alone."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+
+import numpy as np
+import pytest
+
+from fastdp import experiments
+from fastdp.errors import DataError, FastDPError
+from fastdp.experiments.figures import draw_all, quartiles, ticks_of
+
+
+@pytest.fixture
+def finished(small, tmp_path):
+    return experiments.run(experiments.from_table(small), tmp_path / "out")
+
+
+def test_one_row_for_each_cell_and_group_of_queries(finished) -> None:
+    table = experiments.load(finished)
+    assert table["cell"].is_monotonic_increasing
+    assert table["cell"].nunique() == 120
+    assert not table["error"].notna().any()
+    timeline = table[table["workload"] == "timeline"]
+    assert (timeline.groupby("cell")["group"].agg(list).map(tuple) == ("0", "1", "2", "3")).all()
+    every = table[table["group"] == "all"]
+    assert len(every) == 120
+    assert (every["queries"] == 50).all()
+    classes = table[(table["workload"] == "random_ranges") & (table["group"] != "all")]
+    assert (classes.groupby("cell")["queries"].sum() == 50).all()
+    total = table["noise_mean"] + table["truncation_mean"] + table["smoothing_mean"]
+    np.testing.assert_allclose(total, table["answer"] - table["truth"], rtol=1e-9, atol=1e-6)
+    base = every[every["mechanism"] == "Base"]
+    assert (base["threshold"] == 0.0).all()
+    assert (base["mse"] == base["truncation_mse"]).all()
+    assert (base["noise_mse"] == 0.0).all()
+
+
+def test_every_repetition_has_noise_of_its_own(finished) -> None:
+    table = experiments.load(finished)
+    noisy = table[(table["group"] == "all") & (table["mechanism"] != "Base")]
+    assert noisy["noise_mse"].nunique() == len(noisy)
+
+
+def test_pandas_polars_and_duckdb_read_the_file_without_us(finished) -> None:
+    path = finished / "results.parquet"
+    want = experiments.load(finished)
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    pandas.testing.assert_frame_equal(pandas.read_parquet(path), want)
+    np.testing.assert_array_equal(polars.read_parquet(path)["mse"].to_numpy(), want["mse"])
+    duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed")
+    sql = f"select mechanism, avg(mse) from '{path}' group by mechanism order by mechanism"  # noqa: S608
+    means = want.groupby("mechanism")["mse"].mean().sort_index()
+    found = duckdb.sql(sql).fetchall()
+    assert [name for name, _ in found] == list(means.index)
+    np.testing.assert_allclose([mean for _, mean in found], means)
+
+
+def test_without_pandas_a_dict_of_arrays(finished, monkeypatch) -> None:
+    want = experiments.load(finished)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    found = experiments.load(finished)
+    assert isinstance(found, dict)
+    assert list(found) == list(want.columns)
+    np.testing.assert_array_equal(found["mae"], want["mae"])
+    assert found["mechanism"].tolist() == want["mechanism"].tolist()
+
+
+def test_the_manifest_says_what_was_run(finished, small) -> None:
+    manifest = experiments.read_manifest(finished)
+    assert manifest["seed"] == small["seed"]
+    assert manifest["cells"] == 120
+    assert {"fastdp", "python", "numpy", "numba", "pyarrow"} <= set(manifest["versions"])
+    assert set(manifest["machine"]) == {"platform", "processor", "cpus"}
+    assert [each["name"] for each in manifest["specification"]["datasets"]] == ["POS, order=iid", "POS, order=bursty"]
+    assert manifest["specification"]["mechanisms"][0]["parameters"] == {"prune": 0}
+    assert len(manifest["data"]["POS, order=iid"]["sha256"]) == 32
+    assert manifest["sessions"][0]["cells"] == 120
+
+
+def test_folders_that_hold_no_sweep(tmp_path, finished) -> None:
+    with pytest.raises(DataError, match=r"no manifest\.json there"):
+        experiments.load(tmp_path)
+    (finished / "results.parquet").unlink()
+    with pytest.raises(DataError, match="no results yet"):
+        experiments.load(finished)
+    (finished / "manifest.json").write_text("{")
+    with pytest.raises(DataError, match="not readable"):
+        experiments.load(finished)
+
+
+def test_pictures_of_everything(small, tmp_path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    small["datasets"][0]["order"] = "iid"
+    small["mechanisms"] = [small["mechanisms"][0], small["mechanisms"][-1]]
+    finished = experiments.run(experiments.from_table(small), tmp_path / "out")
+    # From result files alone.
+    moved = tmp_path / "moved"
+    shutil.move(finished, moved)
+    drawn = draw_all(moved, tmp_path / "pictures")
+    names = {path.name for path in drawn}
+    kinds = ("mse", "mae", "mmse", "mmae", "relative_error", "parts", "threshold", "stream_timeline")
+    assert names == {f"{kind}.{suffix}" for kind in kinds for suffix in ("png", "svg")}
+    for path in drawn:
+        content = path.read_bytes()
+        assert content.startswith(b"\x89PNG") if path.suffix == ".png" else b"</svg>" in content
+    some = draw_all(moved, tmp_path / "some", metrics=["mae"], group="[1000, ...)", formats=["png"])
+    assert {path.name for path in some} == {"mae.png", "parts.png", "threshold.png", "stream_timeline.png"}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"metrics": ["rmse"]}, "metric = 'rmse': expected one of 'mse'"),
+        ({"formats": ["pdf"]}, "format = 'pdf': expected one of 'png', 'svg'"),
+    ],
+)
+def test_pictures_that_cannot_be_drawn(finished, tmp_path, options, said) -> None:
+    with pytest.raises(FastDPError, match=said):
+        draw_all(finished, tmp_path / "pictures", **options)
+    assert not (tmp_path / "pictures").exists()
+
+
+def test_a_group_that_is_not_there_is_refused(small, tmp_path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    del small["workloads"][1]
+    folder = experiments.run(experiments.from_table(small), tmp_path / "out")
+    with pytest.raises(DataError, match=r"group = 'short': expected one of 'all', '\["):
+        draw_all(folder, tmp_path / "pictures", group="short")
+
+
+def test_quartiles_leave_out_what_is_missing() -> None:
+    x, spread = quartiles(np.array([1.0, 2.0, 1.0, 1.0]), np.array([3.0, np.nan, 1.0, 2.0]))
+    assert x.tolist() == [1.0]
+    np.testing.assert_allclose(spread[:, 0], [1.5, 2.0, 2.5])
+    assert quartiles(np.array([1.0]), np.array([np.nan]))[1].shape == (3, 0)
+
+
+def test_ticks_do_not_touch() -> None:
+    assert ticks_of({0.01, 0.02, 0.03, 0.05, 0.07, 0.1}) == [0.01, 0.02, 0.05, 0.1]
+    assert ticks_of({0.3, 0.4, 0.7}) == [0.3, 0.7]
+    assert ticks_of(set()) == []

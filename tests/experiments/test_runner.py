@@ -1,0 +1,246 @@
+"""The same bytes whoever runs a sweep, however often it is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fastdp import experiments
+from fastdp.errors import DataError, FastDPError, StateError
+from fastdp.experiments import mechanisms, runner
+from fastdp.experiments.folder import SweepFolder
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def undisturbed(small, tmp_path, digest) -> str:
+    """Digest of the table of one worker without interruption."""
+    return digest(experiments.run(experiments.from_table(small), tmp_path / "undisturbed"))
+
+
+@pytest.mark.parametrize(("workers", "mode"), [(2, "threads"), (4, "threads"), (1, "processes"), (3, "processes")])
+def test_any_number_of_workers_gives_the_same_bytes(small, tmp_path, digest, undisturbed, workers, mode) -> None:
+    found = experiments.from_table(small)
+    folder = experiments.run(found, tmp_path / "out", workers=workers, mode=mode)
+    assert digest(folder) == undisturbed
+    assert sorted(each.name for each in folder.iterdir() if not each.name.startswith(".")) == [
+        "manifest.json",
+        "parts",
+        "results.parquet",
+    ]
+    assert not list((folder / "parts").iterdir())
+
+
+def test_any_executor_in_any_order(small, tmp_path, digest, undisturbed) -> None:
+    found = experiments.from_table(small)
+    with ThreadPoolExecutor(3) as pool:
+        folder = experiments.run(found, tmp_path / "out", executor=pool)
+        assert pool.submit(int).result() == 0, "it is the caller's to shut down"
+    assert digest(folder) == undisturbed
+    assert experiments.read_manifest(folder)["sessions"][0]["mode"] == "ThreadPoolExecutor"
+
+
+def test_another_seed_gives_other_bytes(small, tmp_path, digest, undisturbed) -> None:
+    small["seed"] = 4
+    assert digest(experiments.run(experiments.from_table(small), tmp_path / "out")) != undisturbed
+
+
+def _command(path: Path, output: Path, *further: str) -> list[str]:
+    return [sys.executable, "-m", "fastdp", "sweep", str(path), "-o", str(output), "--quiet", *further]
+
+
+def test_killed_three_times_at_random_points(small, tmp_path, digest, toml) -> None:
+    """SIGKILL to the whole group of processes, whenever it happens to hit; then the command again."""
+    small["repetitions"], small["part_cells"] = 30, 5
+    specification = tmp_path / "spec.toml"
+    specification.write_text(toml(small))
+    whole = experiments.run(experiments.read_specification(specification), tmp_path / "whole")
+    output = tmp_path / "out"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "kernels")))}
+    generator = np.random.default_rng(5)
+    seen = []
+    for k in range(3):
+        process = subprocess.Popen(
+            _command(specification, output, "--workers", "2", "--mode", ("threads", "processes", "threads")[k]),
+            env=environment,
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
+        )
+        # Some more parts than before, so that the kill hits a run under way.
+        target = (seen[-1] if seen else 0) + int(generator.integers(1, 25))
+        while _parts(output) < target and process.poll() is None:
+            time.sleep(float(generator.uniform(0.001, 0.01)))
+        assert process.poll() is None, "the sweep ended before it was killed"
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        seen.append(_parts(output))
+    assert 0 < seen[0] < seen[1] < seen[2]
+    assert not (output / "results.parquet").exists()
+    assert json.loads((output / "manifest.json").read_text())["finished"] is None
+    partial = experiments.load(output)
+    assert 0 < partial["cell"].nunique() < 720
+    subprocess.run(_command(specification, output), env=environment, check=True, stdout=subprocess.DEVNULL)
+    assert digest(output) == digest(whole)
+    manifest = experiments.read_manifest(output)
+    assert manifest["finished"]
+    assert manifest["sessions"][0]["cells"] == 720 - partial["cell"].nunique(), "nothing was done twice"
+
+
+def _parts(folder: Path) -> int:
+    return len(list((folder / "parts").glob("*.parquet")))
+
+
+def test_killed_between_the_table_and_the_end(small, tmp_path, digest, undisturbed, monkeypatch) -> None:
+    found = experiments.from_table(small)
+
+    def die(self) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SweepFolder, "finish", die)
+        with pytest.raises(KeyboardInterrupt):
+            experiments.run(found, tmp_path / "out")
+    monkeypatch.setattr(runner, "run_part", None)
+    folder = experiments.run(found, tmp_path / "out")
+    assert digest(folder) == undisturbed
+    assert experiments.read_manifest(folder)["finished"]
+    experiments.run(found, folder)
+
+
+def test_half_written_files_are_removed(small, tmp_path, digest, undisturbed) -> None:
+    out = tmp_path / "out"
+    (out / "parts").mkdir(parents=True)
+    found = experiments.from_table(small)
+    SweepFolder(tmp_path / "other", found, runner.check_data(found, Path()))
+    (tmp_path / "other" / "parts" / ".x.parquet.0.tmp").write_bytes(b"half")
+    folder = experiments.run(found, tmp_path / "other")
+    assert digest(folder) == undisturbed
+    assert not list((folder / "parts").iterdir())
+    with pytest.raises(DataError, match="holds parts: expected an empty folder"):
+        experiments.run(found, out)
+
+
+def test_a_folder_holds_one_sweep_of_the_same_data(small, tmp_path) -> None:
+    path = tmp_path / "in.npy"
+    np.save(path, np.arange(900.0))
+    small["datasets"] = [{"name": "mine", "file": "in.npy", "bound": 900}]
+    found = experiments.from_table(small)
+    folder = experiments.run(found, tmp_path / "out", data=tmp_path)
+    small["epsilons"] = [0.3]
+    with pytest.raises(DataError, match="holds another sweep"):
+        experiments.run(experiments.from_table(small), folder, data=tmp_path)
+    np.save(path, np.arange(900.0)[::-1])
+    with pytest.raises(DataError, match="the data sets have changed"):
+        experiments.run(found, folder, data=tmp_path)
+
+
+def test_one_runner_at_a_time(small, tmp_path) -> None:
+    pytest.importorskip("fcntl", reason="files cannot be locked here")
+    found = experiments.from_table(small)
+    folder = SweepFolder(tmp_path / "out", found, runner.check_data(found, Path()))
+    with folder.alone(), pytest.raises(StateError, match="another sweep writes to this folder"):
+        experiments.run(found, tmp_path / "out")
+
+
+class Moody:
+    """Fails in some repetitions, which it recognises by the hold-out being what it is and a count."""
+
+    accepted = ("always",)
+
+    def check(self, parameters, setting) -> None:
+        """All is well."""
+
+    def prepare(self, parameters, setting, values):
+        if parameters.get("always"):
+            raise MemoryError("too large")
+        base = mechanisms.SYSTEMS["base"].prepare({}, setting, values)
+
+        def run(key):
+            if key.reveal()[0] % 2:
+                raise ZeroDivisionError("odd key")
+            return base(key)
+
+        return run
+
+
+def test_a_failing_cell_is_recorded_and_the_rest_goes_on(small, tmp_path, monkeypatch, digest) -> None:
+    monkeypatch.setitem(mechanisms.SYSTEMS, "moody", Moody())
+    small["mechanisms"] = [
+        {"name": "moody", "system": "moody"},
+        {"name": "never", "system": "moody", "always": True},
+        {"name": "ToPS", "system": "tops"},
+    ]
+    found = experiments.from_table(small)
+    folder = experiments.run(found, tmp_path / "out")
+    assert digest(folder) == digest(experiments.run(found, tmp_path / "again", workers=3))
+    table = experiments.load(folder)
+    assert sorted(table["cell"].unique()) == list(range(60))
+    failed = table[table["error"].notna()]
+    assert (failed["queries"] == 0).all()
+    assert failed["mse"].isna().all()
+    assert set(failed[failed["mechanism"] == "never"]["error"]) == {"MemoryError: too large"}
+    assert len(failed[failed["mechanism"] == "never"]) == 20
+    assert set(failed[failed["mechanism"] == "moody"]["error"]) == {"ZeroDivisionError: odd key"}
+    assert 0 < len(failed[failed["mechanism"] == "moody"]) < 20
+    assert not (failed["mechanism"] == "ToPS").any()
+
+
+def _die_once(*arguments):
+    marker = Path(os.environ["FASTDP_TEST_MARKER"])
+    if not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return ORIGINAL(*arguments)
+
+
+ORIGINAL = runner.run_part
+
+
+def test_a_worker_process_that_dies_is_replaced(small, tmp_path, digest, undisturbed, monkeypatch) -> None:
+    """The spawned workers import this file, so the task must be found in it by name."""
+    monkeypatch.setenv("FASTDP_TEST_MARKER", str(tmp_path / "marker"))
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    import test_runner  # type: ignore[import-not-found]
+
+    monkeypatch.setattr(runner, "run_part", test_runner._die_once)
+    folder = experiments.run(experiments.from_table(small), tmp_path / "out", workers=2, mode="processes")
+    assert (tmp_path / "marker").exists()
+    assert digest(folder) == undisturbed
+
+
+def test_workers_that_die_for_ever_end_the_sweep(small, tmp_path, monkeypatch) -> None:
+    def break_pool(*_) -> None:
+        raise runner.BrokenProcessPool("dead")
+
+    monkeypatch.setattr(runner, "_spread", break_pool)
+    with pytest.raises(StateError, match="workers died 3 times"):
+        experiments.run(experiments.from_table(small), tmp_path / "out", workers=2)
+
+
+@pytest.mark.parametrize(("option", "value"), [("workers", 0), ("mode", "fibres")])
+def test_options_are_checked(small, tmp_path, option, value) -> None:
+    with pytest.raises(FastDPError, match=f"{option} = "):
+        experiments.run(experiments.from_table(small), tmp_path / "out", **{option: value})
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_estimate_counts_cells_and_rows(small, tmp_path) -> None:
+    found = experiments.from_table(small)
+    guess = experiments.estimate(found)
+    folder = experiments.run(found, tmp_path / "out")
+    rows = len(experiments.load(folder))
+    assert guess.cells == 120
+    assert guess.parts == 18
+    assert guess.rows == pytest.approx(rows, rel=0.05)
+    assert guess.seconds > 0.0
+    assert (folder / "results.parquet").stat().st_size < guess.table_bytes + 20_000

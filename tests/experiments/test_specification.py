@@ -1,0 +1,181 @@
+"""What is wrong with a specification is said before anything runs, by the name of its key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fastdp import experiments
+from fastdp.errors import DataError, FastDPError
+from fastdp.experiments.cells import count_cells, groups, parts
+from fastdp.experiments.runner import check_data
+
+PAPER = Path(__file__).parents[2] / "benchmarks" / "paper"
+
+
+def complaint(tables) -> str:
+    with pytest.raises(FastDPError) as found:
+        check_data(experiments.from_table(tables), Path())
+    return str(found.value)
+
+
+def put(tables, path, value) -> None:
+    *way, last = path
+    for step in way:
+        tables = tables[step]
+    tables[last] = value
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (("reps",), 3, "reps = 3: unknown key; expected one of name, seed, repetitions"),
+        (("repetitions",), 0, "repetitions = 0: expected a whole number of at least 1"),
+        (("seed",), "x", "seed = 'x': expected a whole number"),
+        (("epsilons",), [], "epsilons = []: expected a list, not empty"),
+        (("epsilons",), 0.1, "epsilons = 0.1: expected a list"),
+        (("epsilons",), [0.1, -1], "epsilons[1] = -1: expected a number above 0"),
+        (("epsilons",), [1, 1.0], "epsilons = [1, 1.0]: expected no entry twice"),
+        (("metrics",), ["mse", "rmse"], "metrics[1] = 'rmse': expected one of 'mse'"),
+        (("truth",), "cut", "truth = 'cut': expected one of 'raw', 'clipped'"),
+        (("relative_floor",), 0, "relative_floor = 0: expected a number above 0"),
+        (("datasets",), [], "datasets = []: expected [[datasets]] tables"),
+        (("datasets", 0), 3, "datasets[0] = 3: expected a table"),
+        (("datasets", 0, "stream"), "dsn", "datasets[0].stream = 'dsn': expected one of 'dns'"),
+        (("datasets", 0, "generator"), "dns", "datasets[0].generator = 'dns': expected one of 'table1'"),
+        (("datasets", 0, "sigma"), 2, "datasets[0].sigma = 2: unknown key; expected one of name"),
+        (("datasets", 0, "file"), "a.npy", "datasets[0] has generator, file: expected one of"),
+        (("datasets", 0, "order"), [], "datasets[0].order = []: expected a value"),
+        (("datasets", 0, "n"), 400, "holdout = 500: expected less than the 400 values"),
+        (("datasets", 0, "bound"), -3, "datasets[0].bound = -3: expected a number above 0"),
+        (("mechanisms", 0, "system"), "top", "mechanisms[0].system = 'top': expected one of 'tops'"),
+        (("mechanisms", 0, "prune"), 9, "mechanisms[0].prune = 9: expected less than the 3 levels"),
+        (("mechanisms", 0, "prune"), [0, -1], "mechanisms[0].prune = -1: expected a whole number"),
+        (("mechanisms", 0, "pruned"), 1, "mechanisms[0].pruned = 1: unknown key; expected one of name, system"),
+        (("mechanisms", 0, "smoother"), "last", "mechanisms[0].smoother = 'last': expected one of 'recent'"),
+        (("mechanisms", 0, "epsilons"), [0], "mechanisms[0].epsilons[0] = 0: expected a number above 0"),
+        (
+            ("mechanisms", 1, "threshold", "part"),
+            "NM",
+            "mechanisms[1].threshold.part = 'NM': expected one of 'Fixed'",
+        ),
+        (("mechanisms", 1, "threshold", "p"), 2.0, "mechanisms[1].threshold.p = 2.0: expected a fraction"),
+        (("mechanisms", 1, "threshold", "q"), 2.0, "mechanisms[1].threshold.q = 2.0: unknown key; expected p, beta"),
+        (("mechanisms", 1, "perturber"), 7, "mechanisms[1].perturber = 7: expected an object from"),
+        (("mechanisms", 1, "publish_epsilon"), 0, "mechanisms[1].publish_epsilon = 0: expected a number above 0"),
+        (("mechanisms", 2, "name"), "PAK", "mechanisms: expected different names, there are 2 of ('PAK', 0.1)"),
+        (("mechanisms", 3, "delta"), 2.0, "mechanisms[3].delta"),
+        (("workloads", 0, "count"), 0, "workloads[0].count = 0: expected a whole number of at least 1"),
+        (("workloads", 0, "classes"), [100, 10], "workloads[0].classes = [100, 10]: expected rising lengths"),
+        (
+            ("workloads", 1, "fixed"),
+            True,
+            "workloads[1].fixed = True: unknown key; expected one of name, kind, count",
+        ),
+    ],
+)
+def test_wrong_values_are_named_by_their_key(small, path, value, said) -> None:
+    put(small, path, value)
+    assert complaint(small).startswith(said)
+
+
+def test_missing_keys(small) -> None:
+    del small["epsilons"]
+    assert complaint(small) == "epsilons is missing: expected a value for it"
+    small["epsilons"] = [1.0]
+    del small["mechanisms"][1]["threshold"]
+    assert complaint(small) == "mechanisms[1].threshold is missing: expected a table with its part"
+    small["mechanisms"][1]["threshold"] = {"p": 0.9}
+    assert complaint(small).startswith("mechanisms[1].threshold.part = None: expected one of")
+
+
+def test_files_that_are_missing_or_need_a_column(small, tmp_path) -> None:
+    small["datasets"] = [{"name": "mine", "file": "no.npy"}]
+    assert complaint(small) == "datasets[0].bound is missing: expected a value for it"
+    small["datasets"][0]["bound"] = 3
+    assert "no.npy: no such file" in complaint(small)
+    np.savez(tmp_path / "two.npz", a=np.ones(900), b=np.ones(900))
+    small["datasets"][0]["file"] = str(tmp_path / "two.npz")
+    assert "expected --column" in complaint(small)
+    small["datasets"][0]["column"] = "b"
+    assert check_data(experiments.from_table(small), Path())["mine"]["values"] == 900
+    np.save(tmp_path / "nan.npy", np.full(900, np.nan))
+    small["datasets"][0] = {"name": "mine", "file": str(tmp_path / "nan.npy"), "bound": 3}
+    assert complaint(small) == "mine holds NaN or infinity: expected finite values"
+
+
+def test_a_download_that_is_not_there_says_how_to_get_it(small, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("FASTDP_DATA", str(tmp_path))
+    small["datasets"] = [{"name": "clicks", "download": "kosarak"}]
+    assert complaint(small).endswith("run: fastdp datasets --download kosarak")
+
+
+def test_no_toml(tmp_path) -> None:
+    (tmp_path / "bad.toml").write_text("a = \n")
+    with pytest.raises(DataError, match=r"bad\.toml: not readable as TOML"):
+        experiments.read_specification(tmp_path / "bad.toml")
+
+
+def test_lists_expand_to_a_grid(small) -> None:
+    small["mechanisms"] = [
+        {
+            "name": "grid",
+            "system": "publisher",
+            "threshold": {"part": "NoisyMax", "c": [20.0, 60.0]},
+            "perturber": {"part": "Hierarchy", "prune": [0, 1, 2]},
+            "smoother": [{"part": "Recent"}, {"part": "MovingAverage", "window": 3}],
+        }
+    ]
+    found = experiments.from_table(small)
+    assert [each.name for each in found.datasets] == ["POS, order=iid", "POS, order=bursty"]
+    assert len(found.mechanisms) == 12
+    assert found.mechanisms[1].name == ("grid, threshold.c=20.0, perturber.prune=0, smoother=MovingAverage/3")
+    assert found.mechanisms[-1].parameters == {
+        "threshold": {"part": "NoisyMax", "c": 60.0},
+        "perturber": {"part": "Hierarchy", "prune": 2},
+        "smoother": {"part": "MovingAverage", "window": 3},
+    }
+    assert count_cells(found) == 2 * 12 * 2 * 5
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 1000])
+def test_parts_hold_every_cell_once_in_order(small, size) -> None:
+    small["part_cells"] = size
+    found = experiments.from_table(small)
+    cells = [
+        stretch.group.begin + k
+        for part in parts(found)
+        for stretch in part.stretches
+        for k in range(stretch.first, stretch.last)
+    ]
+    assert cells == list(range(count_cells(found)))
+    assert all(part.cells <= size for part in parts(found))
+    names = [part.name(found) for part in parts(found)]
+    assert len(set(names)) == len(names)
+
+
+def test_keys_depend_on_seed_and_cell_alone(small) -> None:
+    from fastdp.randomness.key import Key
+
+    root = Key.from_seed(3)
+    found = {(g.mechanism.name, g.data_set.name, g.epsilon): g for g in groups(experiments.from_table(small))}
+    small["mechanisms"] = [{"name": "renamed", "system": "tops", "prune": 1}, small["mechanisms"][1]]
+    small["datasets"][0]["order"] = ["bursty"]
+    small["datasets"][0]["name"] = "other"
+    small["epsilons"] = [1]
+    moved = {g.mechanism.name: g for g in groups(experiments.from_table(small))}
+    old = found["ToPS, prune=1", "POS, order=bursty", 1.0]
+    assert moved["renamed"].key(root, 2) == old.key(root, 2)
+    every = {g.key(root, k) for g in found.values() for k in range(3)} | {old.key(Key.from_seed(4), 0)}
+    assert len(every) == 3 * len(found) + 1
+
+
+def test_the_papers_specifications_are_accepted() -> None:
+    files = sorted(PAPER.glob("*.toml"))
+    assert len(files) >= 10
+    for path in files:
+        found = experiments.read_specification(path)
+        published = {each.name: each.published or 2**20 for each in found.datasets}
+        found.check(published)

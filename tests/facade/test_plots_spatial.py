@@ -1,0 +1,85 @@
+"""Pictures of spatial streams are drawn without a screen, show what they are given, and refuse what does not fit."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from fastdp.datasets import concentric_circles
+from fastdp.errors import ParameterError
+from fastdp.plots_spatial import MOST_DRAWN, counters_compared, errors_over_time, points_and_cells
+
+pytest.importorskip("matplotlib")
+
+LOW = np.stack(np.meshgrid(np.arange(-1.25, 1.25, 0.5), np.arange(-1.25, 1.25, 0.5)), -1).reshape(-1, 2)
+
+
+def test_points_and_cells(tmp_path) -> None:
+    before = "matplotlib.pyplot" in sys.modules
+    stream = concentric_circles(4000, seed=1)
+    true = [stream.present(t) for t in (0, 5)]
+    figure = points_and_cells(
+        {"true": true, "synthetic": [true[1], np.empty((0, 2))]},
+        tmp_path / "p.png",
+        cells={"synthetic": [(LOW, LOW + 0.5), (LOW[:1], LOW[:1] + 0.5)]},
+        columns=["start", "later"],
+        box=(stream.lower, stream.upper),
+    )
+    assert (tmp_path / "p.png").stat().st_size > 20_000
+    assert len(figure.axes) == 4
+    assert np.array_equal(figure.axes[0].collections[0].get_offsets(), true[0])
+    # 25 cells and 36 nodes of the lattice have 60 sides; one cell has 4.
+    assert [len(ax.collections) for ax in figure.axes] == [1, 1, 2, 2]
+    assert [len(ax.collections[1].get_segments()) for ax in figure.axes[2:]] == [60, 4]
+    assert figure.axes[0].get_xlim() == (-1.25, 1.25)
+    assert ("matplotlib.pyplot" in sys.modules) == before, "pyplot would open a window manager"
+
+
+def test_many_points_are_thinned() -> None:
+    points = np.random.default_rng(1).random((3 * MOST_DRAWN + 1, 2))
+    figure = points_and_cells({"true": [points]})
+    assert MOST_DRAWN / 2 < len(figure.axes[0].collections[0].get_offsets()) <= MOST_DRAWN
+
+
+def test_errors_over_time(tmp_path) -> None:
+    times = np.arange(0, 150, 10)
+    runs = 0.3 + 0.05 * np.random.default_rng(2).random((5, 15))
+    figure = errors_over_time(times, {"PHDStream": runs, "Baseline 1": runs[0] / 2}, tmp_path / "e.svg", title="t")
+    first, second = figure.axes[0].lines
+    np.testing.assert_allclose(first.get_ydata(), runs.mean(axis=0))
+    np.testing.assert_allclose(second.get_ydata(), runs[0] / 2)
+    assert len(figure.axes[0].collections) == 1
+    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["PHDStream", "Baseline 1"]
+    assert figure.axes[0].get_ylim()[0] == 0.0
+    assert errors_over_time(times, {"a": runs}, logarithmic=True).axes[0].get_yscale() == "log"
+    assert errors_over_time([3], {"a": [1.0]}).axes
+
+
+def test_counters_compared() -> None:
+    said = {"simple": [[1.0, 4.0], [3.0, 0.0]], "block": [[2.0, 2.0]]}
+    lines = counters_compared([1.0, 2.0], said).axes[0].lines
+    assert lines[0].get_ydata().tolist() == [1.0, 2.0]
+    assert lines[1].get_ydata().tolist() == [1.0, 0.0]
+    assert lines[0].get_xdata().tolist() == [1.0, 2.0]
+
+
+def test_what_does_not_fit_is_named(tmp_path) -> None:
+    cloud = np.zeros((3, 2))
+    with pytest.raises(ParameterError, match="rows"):
+        points_and_cells({})
+    with pytest.raises(ParameterError, match="rows"):
+        points_and_cells({"true": [cloud, cloud], "synthetic": [cloud]})
+    with pytest.raises(ParameterError, match="cells"):
+        points_and_cells({"true": [cloud]}, cells={"other": [(LOW, LOW)]})
+    with pytest.raises(ParameterError, match="columns"):
+        points_and_cells({"true": [cloud]}, columns=["a", "b"])
+    with pytest.raises(ParameterError, match="suffix"):
+        points_and_cells({"true": [cloud]}, tmp_path / "p.nothing")
+    with pytest.raises(ParameterError, match="errors"):
+        errors_over_time([1, 2], {})
+    with pytest.raises(ParameterError, match="'a'"):
+        errors_over_time([1, 2], {"a": [1.0]})
+    with pytest.raises(ParameterError, match="'a'"):
+        counters_compared([1, 2], {"a": [1.0]})

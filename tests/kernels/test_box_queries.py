@@ -1,0 +1,145 @@
+"""Counts in boxes equal brute force: points exactly, cells up to rounding; borders, any dimension, empty, huge."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastdp.errors import DataError, ParameterError
+from fastdp.spatial import CellIndex, PointIndex
+from fastdp.spatial.box_index import LEAF
+from fastdp_kernels import box_queries
+from tests.oracles import boxes
+
+SIZES = [0, 1, 2, LEAF - 1, LEAF, 2 * LEAF - 1, 2 * LEAF, 2 * LEAF + 1, 97, 512]
+
+
+def random_corners(generator: np.random.Generator, count: int, dim: int, grid: int) -> tuple[np.ndarray, np.ndarray]:
+    """Boxes with corners on a grid, so that many points and cells touch a border; some are flat or infinite."""
+    corners = np.sort(generator.integers(-1, grid + 2, (2, count, dim)) / grid, axis=0)
+    corners[0][generator.random((count, dim)) < 0.05] = -np.inf
+    corners[1][generator.random((count, dim)) < 0.05] = np.inf
+    return corners[0], corners[1]
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 5])
+@pytest.mark.parametrize("n", SIZES)
+def test_points_equal_brute_force(n: int, dim: int) -> None:
+    generator = np.random.default_rng(100 * n + dim)
+    for grid in (4, 64, 2**40):
+        points = generator.integers(0, grid + 1, (n, dim)) / grid
+        lower, upper = random_corners(generator, 60, dim, grid)
+        counts = PointIndex(points).count(lower, upper)
+        assert counts.dtype == np.int64
+        assert counts.tolist() == boxes.count_points(points.tolist(), lower.tolist(), upper.tolist())
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("n", [1, 2, 64, 1000])
+def test_the_tree_halves_its_nodes(n: int, dim: int) -> None:
+    """Each node's items are parted by a plane across their widest axis, which is what makes counting fast."""
+    generator = np.random.default_rng(n)
+    for keys in (
+        generator.random((n, dim)),
+        generator.integers(0, 3, (n, dim)) / 1.0,
+        np.arange(n * dim * 1.0)[::-1],
+    ):
+        given_keys = np.ascontiguousarray(keys.reshape(n, dim))
+        levels = max(0, n.bit_length() - 3)
+        items, order = given_keys.copy(), np.arange(n)
+        box_queries.sort_into_tree(items, levels, order)
+        assert sorted(order.tolist()) == list(range(n))
+        assert np.array_equal(given_keys[order], items)
+        for level in range(levels):
+            for k in range(2**level):
+                low, middle, high = (((2 * k + side) * n) >> (level + 1) for side in range(3))
+                axis = np.argmax(np.ptp(items[low:high], axis=0))
+                assert items[low:middle, axis].max() <= items[middle:high, axis].min()
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("depth", [0, 1, 4, 9])
+def test_cells_equal_brute_force(depth: int, dim: int) -> None:
+    generator = np.random.default_rng(10 * depth + dim)
+    cells = boxes.bisection([0.0] * dim, [1.0] * dim, depth, generator)
+    low, high = (np.array([cell[side] for cell in cells]) for side in (0, 1))
+    counts = generator.integers(-3, 1000, len(cells)) / 8
+    index = CellIndex(low, high, counts)
+    assert index.total == pytest.approx(counts.sum(), abs=1e-9)
+    for grid in (4, 97):
+        lower, upper = random_corners(generator, 40, dim, grid)
+        expected = boxes.count_cells(low.tolist(), high.tolist(), counts.tolist(), lower.tolist(), upper.tolist())
+        np.testing.assert_allclose(index.count(lower, upper), expected, rtol=1e-12, atol=1e-9)
+
+
+def test_a_cell_without_extent_is_in_or_out() -> None:
+    low, high = np.array([[0.5, 0.0], [2.0, 2.0]]), np.array([[0.5, 1.0], [2.0, 2.0]])
+    index = CellIndex(low, high, [8.0, 4.0])
+    lower = np.array([[0.5, 0.25], [0.0, 0.0], [0.6, 0.0], [2.0, 2.0], [2.1, 2.0]])
+    upper = np.array([[0.5, 0.50], [0.5, 1.0], [1.0, 1.0], [2.0, 2.0], [3.0, 3.0]])
+    assert index.count(lower, upper).tolist() == [2.0, 8.0, 0.0, 4.0, 0.0]
+
+
+def test_borders_belong_to_a_box() -> None:
+    index = PointIndex([[0.0, 0.0], [1.0, 1.0], [1.0, 0.5]])
+    whole, flat = ([[0.0, 0.0]], [[1.0, 1.0]]), ([[1.0, 0.5]], [[1.0, 1.0]])
+    assert index.count(*whole).tolist() == [3]
+    assert index.count(*flat).tolist() == [2]
+    above = np.nextafter(0.0, 1.0)
+    assert index.count([[above, 0.0]], [[1.0, 1.0]]).tolist() == [2]
+    assert index.count([[0.0, 0.0]], [[1.0, np.nextafter(1.0, 0.0)]]).tolist() == [2]
+
+
+def test_equal_points_and_huge_coordinates() -> None:
+    same = np.full((1000, 2), 3.5)
+    assert PointIndex(same).count([[3.5, 3.5], [3.6, 0.0]], [[3.5, 3.5], [9.0, 9.0]]).tolist() == [1000, 0]
+    far = np.array([[-1e308], [1e308], [0.0]] * 20)
+    assert PointIndex(far).count([[-np.inf], [0.0], [1e307]], [[np.inf], [1e307], [1e308]]).tolist() == [60, 20, 20]
+    cells = CellIndex([[-1e300], [5e299]], [[5e299], [1e308]], [3.0, 7.0])
+    assert cells.count([[-np.inf], [-1e300]], [[np.inf], [-2.5e299]]).tolist() == [10.0, 1.5]
+
+
+@given(st.lists(st.tuples(st.floats(-4, 4), st.floats(-4, 4)), max_size=80), st.integers(0, 2**32 - 1))
+def test_halves_add_up(rows: list[tuple[float, float]], seed: int) -> None:
+    """A box, cut at a place where no point lies, holds what its two parts hold."""
+    points = np.array(rows, dtype=np.float64).reshape(-1, 2)
+    cut = np.random.default_rng(seed).normal()
+    index = PointIndex(points)
+    left, right, whole = index.count([[-5, -5], [cut, -5], [-5, -5]], [[cut, 3], [5, 3], [5, 3]])
+    assert left + right - np.sum((points[:, 0] == cut) & (points[:, 1] <= 3)) == whole
+
+
+def test_the_callers_arrays_stay_as_they_are() -> None:
+    points = np.random.default_rng(4).random((500, 2))
+    before = points.copy()
+    index = PointIndex(points)
+    assert np.array_equal(points, before)
+    points[:] = 9.0
+    assert index.count([[0.0, 0.0]], [[1.0, 1.0]]).tolist() == [500]
+
+
+def test_no_boxes_and_no_cells() -> None:
+    empty = np.empty((0, 2))
+    assert PointIndex([[1.0, 2.0]]).count(empty, empty).shape == (0,)
+    assert CellIndex(empty, empty, []).count([[0.0, 0.0]], [[1.0, 1.0]]).tolist() == [0.0]
+
+
+@pytest.mark.parametrize("points", [[1.0, 2.0], [[np.nan, 1.0]], [["a", "b"]], [[1.0], [1.0, 2.0]], [[]], None])
+def test_bad_points_are_named(points: object) -> None:
+    with pytest.raises(DataError, match="points"):
+        PointIndex(points)  # type: ignore[arg-type]
+
+
+def test_bad_boxes_and_counts_are_named() -> None:
+    index = PointIndex([[1.0, 2.0]])
+    for lower, upper in [([0.0, 0.0], [1.0, 1.0]), ([[2.0, 0.0]], [[1.0, 1.0]]), ([[np.nan, 0.0]], [[1.0, 1.0]])]:
+        with pytest.raises(ParameterError, match=r"lower|box 0"):
+            index.count(lower, upper)
+    with pytest.raises(ParameterError, match="counts"):
+        CellIndex([[0.0]], [[1.0]], [1.0, 2.0])
+    with pytest.raises(ParameterError, match="counts"):
+        CellIndex([[0.0]], [[1.0]], [np.nan])
+    with pytest.raises(ParameterError, match="box 0"):
+        CellIndex([[0.0]], [[np.inf]], [1.0])

@@ -1,0 +1,259 @@
+"""Square-wave EM: the matrix against exact integration, iterations against dense ones, the likelihood's ascent."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from fastdp.local.transition import cell_edges, transition
+from fastdp_kernels import band_matrix, square_wave_em
+from tests.oracles import square_wave_em as oracle
+
+EPSILONS = [0.1, 0.2, 1.0, 2.0, 4.0, 8.0, 20.0, 32.0]
+SHAPES = [(1, 1), (1, 7), (7, 1), (2, 3), (16, 16), (64, 64), (64, 17), (17, 64), (100, 333), (333, 100)]
+
+
+def reports_for(law: oracle.WindowLaw, bins: int, counts: np.ndarray) -> square_wave_em.Reports:
+    return transition(law, bins, np.ascontiguousarray(counts, np.int64))
+
+
+def dense_of(reports: square_wave_em.Reports, bins: int) -> np.ndarray:
+    """The kernel's matrix, column by column."""
+    cells = reports.counts.size
+    shares = np.empty((cells, bins))
+    for i in range(bins):
+        column = np.empty(cells)
+        band_matrix.multiply_band(reports.forward, np.eye(bins)[i], column)
+        shares[:, i] = column
+    return reports.flat[:, None] + reports.peak[:, None] * shares
+
+
+def counts_of(law: oracle.WindowLaw, cells: int, n: int = 65_536, seed: int = 5) -> np.ndarray:
+    """Reports of a skewed distribution with a spike."""
+    generator = np.random.default_rng(seed)
+    values = np.minimum(generator.gamma(1.5, 0.05, n), 1.0)
+    values[: n // 4] = 0.3
+    x = np.rint(values * law.steps).astype(np.int64)
+    return np.bincount(oracle.cells_of(law, oracle.report(law, x, generator), cells), minlength=cells)
+
+
+# The matrix.
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize(("bins", "cells"), SHAPES)
+def test_matrix_is_the_exact_integral(epsilon: float, bins: int, cells: int) -> None:
+    law = oracle.square_wave_law(epsilon)
+    reports = reports_for(law, bins, np.ones(cells))
+    dense = dense_of(reports, bins)
+    expected = oracle.matrix(law, bins, cells)
+    assert np.abs(dense - expected).max() < 1e-12
+    # Much more: every entry is right to a few units in the last place.
+    np.testing.assert_allclose(dense, expected, rtol=4e-15, atol=0)
+    np.testing.assert_allclose(dense.sum(axis=0), 1.0, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 8.0])
+def test_matrix_of_the_usual_size(epsilon: float) -> None:
+    law = oracle.square_wave_law(epsilon)
+    dense = dense_of(reports_for(law, 1024, np.ones(1024)), 1024)
+    np.testing.assert_allclose(dense, oracle.matrix(law, 1024, 1024), rtol=4e-15, atol=0)
+    np.testing.assert_allclose(dense.sum(axis=0), 1.0, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("near", [1, 2, 3, 5, 40, 63, 64, 65, 200])
+def test_any_window_on_a_small_grid_in_fractions(near: int) -> None:
+    """Bands narrower than a bin, wider than the domain, and cells of one output."""
+    law = oracle.window_law(1.5, near, steps=64)
+    for bins, cells in ((1, 1), (5, 7), (64, law.outputs), (13, 40), (7, 64)):
+        exact = oracle.exact_matrix(law, bins, min(cells, law.outputs))
+        assert all(sum(column) == 1 for column in zip(*exact, strict=True))
+        dense = dense_of(reports_for(law, bins, np.ones(len(exact))), bins)
+        for row, expected in zip(dense, exact, strict=True):
+            assert all(
+                abs(Fraction(entry) / e - 1) < Fraction(1, 2**48) for entry, e in zip(row, expected, strict=True)
+            )
+        np.testing.assert_allclose(oracle.matrix(law, bins, len(exact)), np.array(exact, float), rtol=1e-14)
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 2.0])
+def test_matrix_is_that_of_the_clients_law(epsilon: float) -> None:
+    """Weights of whole inputs of a bin, added up over cells: apart by the rounding of inputs only."""
+    law = oracle.square_wave_law(epsilon, steps=2**9)
+    bins, cells = 8, 12
+    expected = np.zeros((cells, bins))
+    for x in range(law.steps):
+        for j in range(law.outputs):
+            expected[j * cells // law.outputs, x * bins // law.steps] += law.weight(x, j) / law.total
+    expected /= law.steps // bins
+    one_output = (law.near_weight - law.far_weight) / law.total
+    assert np.abs(dense_of(reports_for(law, bins, np.ones(cells)), bins) - expected).max() < one_output
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize(("bins", "cells"), SHAPES)
+def test_backward_is_the_transpose(epsilon: float, bins: int, cells: int) -> None:
+    reports = reports_for(oracle.square_wave_law(epsilon), bins, np.ones(cells))
+    generator = np.random.default_rng(bins + cells)
+    x, y = generator.random(bins), generator.random(cells)
+    forward, backward = np.empty(cells), np.empty(bins)
+    band_matrix.multiply_band(reports.forward, x, forward)
+    band_matrix.multiply_band(reports.backward, y, backward)
+    assert float(y @ forward) == pytest.approx(float(x @ backward), rel=1e-13)
+
+
+def test_core_sums_do_not_cancel() -> None:
+    """A core that holds 1e-25 of the mass, after bins that hold all of it."""
+    law = oracle.square_wave_law(8.0)
+    reports = reports_for(law, 1024, np.ones(1024))
+    shares = (dense_of(reports, 1024) - reports.flat[:, None]) / reports.peak[:, None]
+    x = np.where(np.arange(1024) < 500, 1.0 / 500.0, 1e-25 * (1.0 + np.arange(1024) % 7))
+    product = np.empty(1024)
+    band_matrix.multiply_band(reports.forward, x, product)
+    beyond = shares[:, :500].max(axis=1) < 1e-9
+    assert beyond.sum() > 300
+    expected = np.array([math.fsum(row) for row in np.where(shares < 1e-9, 0.0, shares) * x])
+    np.testing.assert_allclose(product[beyond], expected[beyond], rtol=1e-5)
+    assert (product[beyond] > 0.0).sum() > 300
+
+
+def test_cells_are_those_of_the_outputs() -> None:
+    law = oracle.window_law(1.0, 37, steps=64)
+    for cells in (1, 7, 64, 100, 101):
+        edges = cell_edges(law, cells)
+        members = oracle.cells_of(law, np.arange(law.outputs), cells)
+        assert (np.diff(edges) == np.bincount(members, minlength=cells)).all()
+
+
+# The iteration.
+
+
+def run(
+    reports: square_wave_em.Reports, bins: int, steps: int, *, smooth: bool = False, tolerance: float = -math.inf
+) -> tuple[np.ndarray, int, bool, float]:
+    theta = np.full(bins, 1.0 / bins)
+    return theta, *square_wave_em.iterate_plain(reports, smooth, tolerance, steps, theta)
+
+
+def run_accelerated(
+    reports: square_wave_em.Reports, bins: int, steps: int, tolerance: float = -math.inf
+) -> tuple[np.ndarray, int, bool, float]:
+    theta = np.full(bins, 1.0 / bins)
+    return theta, *square_wave_em.iterate_accelerated(reports, tolerance, steps, theta)
+
+
+@pytest.mark.parametrize("smooth", [False, True])
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 2.0, 8.0])
+@pytest.mark.parametrize(("bins", "cells", "steps"), [(64, 64, 400), (64, 50, 200), (256, 256, 60), (1024, 1024, 15)])
+def test_the_distribution_is_that_of_the_dense_iteration(
+    smooth: bool, epsilon: float, bins: int, cells: int, steps: int
+) -> None:
+    law = oracle.square_wave_law(epsilon)
+    counts = counts_of(law, cells)
+    reports, dense = reports_for(law, bins, counts), oracle.matrix(law, bins, cells)
+    *_, expected = oracle.estimates(dense, counts, steps, smooth)
+    theta, taken, converged, likelihood = run(reports, bins, steps, smooth=smooth)
+    assert (taken, converged) == (steps, False)
+    assert np.abs(theta - expected).max() < 1e-9
+    assert likelihood == pytest.approx(oracle.log_likelihood(dense, counts, expected), rel=1e-12)
+    # Power: one step more is further away.
+    *_, further = oracle.estimates(dense, counts, steps + 1, smooth)
+    assert np.abs(theta - further).max() > 1e-9 or smooth
+
+
+def test_a_band_narrower_than_a_bin() -> None:
+    law = oracle.square_wave_law(12.0)
+    bins = 64
+    assert law.near < law.steps // bins
+    counts = counts_of(law, bins)
+    *_, expected = oracle.estimates(oracle.matrix(law, bins, bins), counts, 100)
+    assert np.abs(run(reports_for(law, bins, counts), bins, 100)[0] - expected).max() < 1e-9
+
+
+@pytest.mark.parametrize("smooth", [False, True])
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 2.0])
+def test_the_stopping_rule_is_the_published_one(smooth: bool, epsilon: float) -> None:
+    law, bins = oracle.square_wave_law(epsilon), 64
+    counts = counts_of(law, bins)
+    tolerance = 1e-3 * (1.0 if smooth else math.exp(epsilon))
+    expected, steps, stopped, likelihood = oracle.iterate(
+        oracle.matrix(law, bins, bins), counts, tolerance, 5000, smooth
+    )
+    theta, taken, converged, reached = run(
+        reports_for(law, bins, counts), bins, 5000, smooth=smooth, tolerance=tolerance
+    )
+    assert stopped
+    assert (taken, converged) == (steps, True)
+    assert np.abs(theta - expected).max() < 1e-9
+    assert reached == pytest.approx(likelihood, rel=1e-12)
+
+
+def test_empty_cells_and_a_single_report() -> None:
+    law, bins = oracle.square_wave_law(1.0), 32
+    counts = np.zeros(bins, np.int64)
+    counts[11] = 1
+    dense = oracle.matrix(law, bins, bins)
+    *_, expected = oracle.estimates(dense, counts, 500)
+    theta, *_, likelihood = run(reports_for(law, bins, counts), bins, 500)
+    assert np.abs(theta - expected).max() < 1e-9
+    assert likelihood == pytest.approx(float(np.log(dense[11].max())), abs=1e-3)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 2.0, 8.0])
+@pytest.mark.parametrize("bins", [16, 64, 256])
+def test_the_likelihood_never_falls(epsilon: float, bins: int) -> None:
+    """Of plain steps one by one; of the accelerated iteration at every number of steps, of its own matrix too."""
+    law = oracle.square_wave_law(epsilon)
+    counts = counts_of(law, bins)
+    reports, dense = reports_for(law, bins, counts), oracle.matrix(law, bins, bins)
+    for iterate in (run, run_accelerated):
+        before = oracle.log_likelihood(dense, counts, np.full(bins, 1.0 / bins))
+        for steps in range(1, 80):
+            theta, taken, converged, likelihood = iterate(reports, bins, steps)
+            now = oracle.log_likelihood(dense, counts, theta)
+            assert (taken, converged) == (steps, False)
+            assert likelihood == pytest.approx(now, rel=1e-12)
+            assert theta.min() >= 0.0
+            assert theta.sum() == pytest.approx(1.0, abs=1e-12)
+            # An odd number of steps ends on a plain one, whose estimate precedes an extrapolation.
+            assert now > before - 1e-9 * abs(before)
+            before = now
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 2.0])
+def test_acceleration_gets_as_far_in_fewer_steps(epsilon: float) -> None:
+    law, bins = oracle.square_wave_law(epsilon), 1024
+    reports = reports_for(law, bins, counts_of(law, bins))
+    tolerance = 1e-3 * math.exp(epsilon)
+    _, steps, converged, likelihood = run(reports, bins, 10_000, tolerance=tolerance)
+    _, quick, stopped, reached = run_accelerated(reports, bins, 10_000, tolerance)
+    assert converged
+    assert stopped
+    assert quick < steps / 5
+    # Both stop on the slope, not at the top: a factor of e or less in the likelihood of all 65,536 reports.
+    assert reached > likelihood - 1.0
+
+
+def test_both_iterations_have_the_same_maximum() -> None:
+    """Few bins and many reports: a single maximum, which both reach."""
+    law, bins = oracle.square_wave_law(3.0), 8
+    reports = reports_for(law, bins, counts_of(law, bins, n=2**20))
+    plain = run(reports, bins, 100_000, tolerance=1e-9)
+    quick = run_accelerated(reports, bins, 100_000, 1e-9)
+    assert np.abs(plain[0] - quick[0]).max() < 1e-4
+    assert quick[1] < plain[1]
+
+
+def test_vanishing_shares_become_zero() -> None:
+    """Not subnormal, which would slow every later step."""
+    law, bins = oracle.square_wave_law(8.0), 256
+    counts = np.zeros(bins, np.int64)
+    counts[20] = 10**6
+    reports, theta = reports_for(law, bins, counts), np.full(bins, 1.0 / bins)
+    for _ in range(400):
+        square_wave_em.iterate_plain(reports, False, -math.inf, 1, theta)
+        assert not ((theta > 0.0) & (theta < 2.0**-900)).any()
+    assert (theta == 0.0).any()

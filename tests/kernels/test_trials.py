@@ -1,0 +1,80 @@
+"""Many trials at once are the mechanisms' own kernels, row by row."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from fastdp.auditing.catalogue import attack
+from fastdp.auditing.mechanisms import SplitTrials, draw_noise
+from fastdp.counters.simple import Simple
+from fastdp.randomness import sampler
+from fastdp.randomness.key import Key
+from fastdp.randomness.words import Purpose, StreamId
+from fastdp.spatial import Box, decomposition
+from fastdp.spatial.plan import make_plan
+from fastdp_kernels import noisy_max, trials
+from tests.oracles import binary_counter
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7])
+def test_every_row_has_its_own_winner(rows: int) -> None:
+    noise = np.random.default_rng(1).integers(-20, 20, (rows, 5))
+    counts, penalties = np.array([1, 2, 0, 0, 3, 1]), np.array([0, 1, 4, 5, 9])
+    out = np.empty(rows, np.int64)
+    trials.choose_candidates(counts, 4, penalties, noise, out)
+    assert out.tolist() == [noisy_max.choose_candidate(counts, 4, penalties, row) for row in noise]
+
+
+@pytest.mark.parametrize("length", [1, 4, 7])
+def test_every_row_is_a_running_sum_of_its_own(length: int) -> None:
+    generator = np.random.default_rng(2)
+    levels, steps = length.bit_length(), generator.integers(0, 9, length)
+    nodes = [length >> height for height in range(levels)]
+    noise = generator.integers(-50, 50, (6, sum(nodes)))
+    offsets = np.cumsum([0, *nodes[:-1]])
+    out = np.empty((6, length), np.int64)
+    trials.count_streams(steps, levels, noise, offsets, out)
+    for row, sums in zip(noise, out, strict=True):
+        by_height = np.split(row, offsets[1:])
+        expected = binary_counter.running_sums(steps.tolist(), lambda height, k, own=by_height: own[height][k])
+        assert sums.tolist() == expected
+
+
+@pytest.mark.parametrize("repaired", [True, False])
+def test_every_row_is_the_tree_of_one_step(repaired: bool) -> None:
+    """The same words through ``decomposition.take_step``: the same leaf around the target, as many nodes."""
+    half, depth = Fraction(1), 6
+    plan = make_plan(Box(0, 1), 2, depth, half, half, Simple(), threshold=0.0, repaired=repaired)
+    added, removed = (decomposition.encode(plan, points.reshape(-1, 1)) for points in attack(depth, 1.0))
+    target = decomposition.encode(plan, np.array([[0.3]]))[0]
+    keys = [Key.from_seed(seed) for seed in range(40)]
+    noise = np.empty((len(keys), 2 ** (depth + 1)), np.int64)
+    for key, row in zip(keys, noise, strict=True):
+        sampler.fill(row, plan.split_law, key, StreamId(Purpose.SPLIT))
+    out = np.empty((len(keys), 2), np.int64)
+    constants = plan.max_depth, plan.fan_out, plan.unit, plan.bias, plan.threshold, plan.repaired
+    trials.split_trees(*constants, added, removed, target, noise, out)
+    for key, (leaf_depth, size) in zip(keys, out, strict=True):
+        _, visit, _ = decomposition.take_step(plan, decomposition.root_only(plan), added, removed, 0, key)
+        holds = [
+            int(visit.depth[i]) for i in visit.leaves if visit.code[i] == target >> (depth - int(visit.depth[i]))
+        ]
+        assert (holds, visit.first.size) == ([leaf_depth], size)
+    assert len(np.unique(out[:, 1])) > 3
+
+
+def test_trees_without_room_go_on_behind_the_same_words() -> None:
+    """No tree is drawn anew because it was large: that would change the law."""
+    mechanism, data, key = SplitTrials(1.0, 8), attack(8, 0.2), Key.from_seed(5)
+    plan, columns = mechanism.plan, 4 * 9
+    codes = [decomposition.encode(plan, points.reshape(-1, 1)) for points in data]
+    constants = plan.max_depth, plan.fan_out, plan.unit, plan.bias, plan.threshold, plan.repaired
+    blocks = [draw_noise(plan.split_law, 300, columns << max(k - 1, 0), key, level=k) for k in range(5)]
+    out = np.empty((300, 2), np.int64)
+    trials.split_trees(*constants, *codes, 0, blocks[0], out)
+    assert {tuple(row) for row in out[out[:, 0] < 0].tolist()} == {(-1, -1)}, "some lack room, and say so"
+    trials.split_trees(*constants, *codes, 0, np.concatenate(blocks, axis=1), out)
+    assert np.array_equal(mechanism.draw_trials(data, 300, key), out)

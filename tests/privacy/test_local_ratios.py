@@ -1,0 +1,124 @@
+"""Local model: exact ratios of report weights over every pair of inputs, against e^epsilon in 200 digits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from fractions import Fraction
+
+import mpmath
+import pytest
+
+from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding
+from fastdp.local.laws import WORDS, Law, MixtureLaw, WindowLaw, bit_law, window_law
+from tests.oracles import local
+
+TIGHT = mpmath.mpf(2) ** -40
+SMALL_EPSILONS = [1e-6, 0.01, 0.3, 0.7, 1.0, 2.0, 5.0, 8.0, 32.0]
+
+
+def square(epsilon: float, steps: int) -> Law:
+    return window_law(epsilon, local.window_length_square(epsilon, steps), steps)
+
+
+def piecewise(epsilon: float, steps: int) -> Law:
+    return window_law(epsilon, local.window_length_piecewise(epsilon, steps), steps)
+
+
+def hybrid(epsilon: float, steps: int) -> Law:
+    first = local.Mixture(epsilon, steps).first
+    window = window_law(epsilon, local.window_length_piecewise(epsilon, steps), steps, first)
+    return MixtureLaw(window, bit_law(epsilon, steps, WORDS - first))
+
+
+MAKERS: list[Callable[[float, int], Law]] = [square, piecewise, bit_law, hybrid]
+
+
+def largest_ratio(law: Law, inputs: Iterable[int], outputs: Iterable[int]) -> Fraction:
+    """Over every pair of inputs and every output."""
+    inputs = list(inputs)
+    worst = Fraction(1)
+    for output in outputs:
+        weights = [law.weight(x, output) for x in inputs]
+        worst = max(worst, Fraction(max(weights), min(weights)))
+    return worst
+
+
+def excess(ratio: Fraction, epsilon: float) -> mpmath.mpf:
+    """ratio / e^epsilon - 1."""
+    with mpmath.workdps(200):
+        return mpmath.mpf(ratio.numerator) / ratio.denominator / mpmath.exp(mpmath.mpf(epsilon)) - 1
+
+
+@pytest.mark.parametrize("epsilon", SMALL_EPSILONS)
+@pytest.mark.parametrize("steps", [16, 64])
+@pytest.mark.parametrize("make", MAKERS)
+def test_no_ratio_exceeds_e_to_the_epsilon_on_small_grids(make, steps: int, epsilon: float) -> None:
+    law = make(epsilon, steps)
+    inputs, outputs = range(steps + 1), range(law.outputs)
+    for x in inputs:
+        assert sum(law.weight(x, output) for output in outputs) == law.total == WORDS
+    over = excess(largest_ratio(law, inputs, outputs), epsilon)
+    assert over <= 0
+    assert over > -TIGHT or epsilon > 8.0
+
+
+def border_outputs(window: WindowLaw, inputs: Iterable[int]) -> set[int]:
+    """Outputs on either side of every place where a weight changes."""
+    places = {0, window.outputs, window.left_over % window.outputs}
+    for x in inputs:
+        places |= {x, x + window.near}
+    return {place + by for place in places for by in (-1, 0)} & set(range(window.outputs))
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 0.05, 0.61, 0.62, 1.0, 2.0, 6.0, 20.0, 32.0])
+@pytest.mark.parametrize("mechanism", [SquareWave, StochasticRounding, Piecewise, Hybrid])
+def test_no_ratio_exceeds_e_to_the_epsilon_on_the_real_grid(mechanism, epsilon: float) -> None:
+    """A weight takes four values at most (near or far, with or without one more left-over word): all appear here."""
+    client = mechanism(epsilon)
+    steps = client.STEPS
+    inputs = [0, 1, steps // 3, steps // 2, steps - 1, steps]
+    law = client.law
+    window = law.window if isinstance(law, MixtureLaw) else law
+    outputs = border_outputs(window, inputs) if isinstance(window, WindowLaw) else set()
+    outputs |= {client.n_outputs - 2, client.n_outputs - 1}
+    over = excess(largest_ratio(law, inputs, outputs), epsilon)
+    assert over <= 0
+    # At large epsilon far weights are small numbers, and the law keeps a little below its budget.
+    assert over > -(TIGHT if epsilon <= 2.0 else 2.0**-16)
+    assert client.total_weight == WORDS
+    if isinstance(law, WindowLaw):
+        near, far = law.near_weight * law.near, law.far_weight * law.steps
+        assert near + far + law.left_over == WORDS
+        assert law.far_weight == local.Window(epsilon, law.near, steps).b
+
+
+def test_the_rule_for_weights_leaves_no_room() -> None:
+    """One more far word would not fit; one more near word would not either, or break the ratio."""
+    for epsilon in (0.01, 1.0, 4.0):
+        for steps in (16, 2**20):
+            law = piecewise(epsilon, steps)
+            assert isinstance(law, WindowLaw)
+            assert local.Window(epsilon, law.near, steps).used(law.far_weight + 1) > law.total
+            full = law.left_over < law.near
+            assert excess(Fraction(law.near_weight, law.far_weight), epsilon) <= 0
+            assert full or excess(Fraction(law.near_weight + 1, law.far_weight), epsilon) > 0
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 5.0])
+@pytest.mark.parametrize("steps", [16, 64])
+def test_broken_laws_are_caught(steps: int, epsilon: float) -> None:
+    """Weights wrong by one in 2^38 words break the claim."""
+    both_epsilon = max(epsilon, 0.7)
+    window, bit, both = square(epsilon, steps), bit_law(epsilon, steps), hybrid(both_epsilon, steps)
+    assert isinstance(window, WindowLaw)
+    assert isinstance(both, MixtureLaw)
+    little = 2**64 >> 38
+    broken: list[tuple[Law, float]] = [
+        (replace(window, near_weight=window.near_weight + little, total=WORDS + little * window.near), epsilon),
+        (replace(window, far_weight=window.far_weight - little, total=WORDS - little * steps), epsilon),
+        (replace(bit, high_weight=bit.high_weight + little, low_weight=bit.low_weight - little), epsilon),
+        (replace(both, bit=replace(both.bit, high_weight=both.bit.high_weight + little)), both_epsilon),
+    ]
+    for law, claimed in broken:
+        assert excess(largest_ratio(law, range(steps + 1), range(law.outputs)), claimed) > 0

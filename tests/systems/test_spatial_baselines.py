@@ -1,0 +1,109 @@
+"""The baselines of PHDStream: what they release, and what they promise."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from fastdp.counters import BinaryTree, Block, Simple
+from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.randomness import sampler
+from fastdp.randomness.key import Key
+from fastdp.randomness.words import Purpose, StreamId
+from fastdp.spatial import Box, PrivTree
+from fastdp.systems.spatial_baselines import FixedTree, OfflineOnBatch, OfflineOnStream
+
+SQUARE = Box([0.0, 0.0], [1.0, 1.0])
+ALL = [OfflineOnStream, OfflineOnBatch, FixedTree]
+
+
+def points(n: int, seed: int) -> np.ndarray:
+    return np.clip(np.random.default_rng(seed).exponential(0.1, (n, 2)), 0, 1)
+
+
+@pytest.mark.parametrize("baseline", ALL)
+def test_the_first_step_is_privtree(baseline) -> None:
+    batch = points(1000, 1)
+    stream = baseline(SQUARE, 1.0, seed=2)
+    with pytest.raises(StateError, match="no tree yet"):
+        _ = stream.tree
+    assert stream.total == 0.0
+    sample = stream.step(batch)
+    tree = PrivTree(SQUARE, 1.0, seed=2).fit(batch)
+    scale = 1000 / tree.total if baseline is OfflineOnBatch else 1.0
+    assert np.allclose(stream.tree.counts, tree.counts * scale)
+    assert abs(len(sample) - stream.total) < 6 * math.sqrt(stream.tree.n_leaves)
+    assert stream.count([0, 0], [1, 1]) == pytest.approx(stream.total)
+
+
+def test_baseline_1_sees_the_points_present() -> None:
+    stream = OfflineOnStream(SQUARE, 1.0, seed=3)
+    first, second = points(2000, 1), points(1500, 2)
+    stream.advance(first)
+    stream.advance(second, first)
+    # Additions and removals cancel cell by cell: the same tree as from the points that are left.
+    alone = OfflineOnStream(SQUARE, 1.0, seed=3)
+    alone.advance(None)
+    alone.advance(second)
+    assert np.array_equal(stream.tree.counts, alone.tree.counts)
+    assert stream.total == pytest.approx(1500, abs=250)
+    assert stream.guarantee.epsilon == math.inf
+    assert "NOT private" in stream.guarantee.derivation[0]
+
+
+def test_baseline_2_scales_the_batch() -> None:
+    stream = OfflineOnBatch(SQUARE, 1.0, seed=4)
+    stream.advance(points(2000, 1))
+    stream.advance(points(500, 2), points(100, 3))
+    assert stream.total == pytest.approx(2400)
+    assert stream.guarantee.epsilon == 1.0
+    assert any("public" in line for line in stream.guarantee.derivation)
+    stream.advance(None, points(5000, 1))
+    assert stream.total == 0.0
+
+
+@pytest.mark.parametrize("counter", [None, Block(2), BinaryTree(8)])
+def test_baseline_3_counts_in_fixed_cells(counter) -> None:
+    stream = FixedTree(SQUARE, 0.8, counter, seed=5, max_depth=7)
+    stream.advance(points(1500, 1))
+    tree = stream.tree
+    exact = stream._state.visit.released[stream._state.visit.leaves].copy()
+    rule = Simple() if counter is None else counter
+    state = np.zeros((tree.n_leaves, rule.width), np.int64)
+    for step in range(1, 6):
+        added, removed = points(300, 10 + step), points(200, 20 + step)
+        stream.advance(added, removed)
+        noise = np.empty(tree.n_leaves, np.int64)
+        law = sampler.discrete_laplace_law(stream._law.scale)
+        sampler.fill(noise, law, Key.from_seed(5), StreamId(Purpose.CELL, number=step))
+        exact += rule.step(state, noise)
+        for sign, batch in ((1, added), (-1, removed)):
+            last = tree.upper == 1.0
+            held = [
+                np.count_nonzero(((batch >= low) & ((batch < high) | top)).all(axis=1))
+                for low, high, top in zip(tree.lower, tree.upper, last, strict=True)
+            ]
+            assert sum(held) == len(batch)
+            exact += sign * np.array(held)
+        assert np.array_equal(stream.tree.lower, tree.lower)
+        visit = stream._state.visit
+        assert np.array_equal(visit.released[visit.leaves], exact)
+        assert stream.total == max(exact.sum(), 0)
+    assert stream.guarantee.epsilon == 0.8
+    assert stream.guarantee.simulated
+
+
+@pytest.mark.parametrize("baseline", ALL)
+def test_bad_input_changes_nothing(baseline) -> None:
+    one, other = baseline(SQUARE, 1.0, seed=6), baseline(SQUARE, 1.0, seed=6)
+    for stream in (one, other):
+        stream.advance(points(300, 1))
+    with pytest.raises(DataError, match="1 of 2 points outside"):
+        one.step([[0.5, 0.5], [2.0, 0.5]])
+    assert one.n_steps == 1
+    assert np.array_equal(one.step(points(50, 2)), other.step(points(50, 2)))
+    for name, value in (("epsilon", 0), ("fan_out", 1), ("max_depth", -1), ("outside", "no"), ("domain", None)):
+        with pytest.raises(ParameterError, match=name):
+            baseline(**{"domain": SQUARE, "epsilon": 1.0, name: value})
