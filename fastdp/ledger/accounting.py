@@ -25,8 +25,8 @@ ELEMENTS: tuple[Kind, ...] = (
     ("one event (one addition or one removal)", "add or remove one event"),
     ("one point", "add or remove one point"),
 )
-#: Beyond, e^epsilon times any delta worth a name is above 1.
-MOST_EXPONENT = 10_000
+#: Beyond, e^epsilon times any float above 0 is above 1, and a delta of 1 is the most there is.
+MOST_EXPONENT = 1000
 #: Limits and epsilons are written in decimals and held as floats.  Decimals that add up to no more than the limit are
 #: never refused for their rounding, u = 2^-53 each: (1 + u) / (1 - u) < 1 + 2^-51.
 ROUNDING = 1 + Fraction(1, 2**51)
@@ -117,7 +117,8 @@ def _cost(entry: Entry, kind: Kind) -> _Cost:
     epsilon, delta = Fraction(entry.guarantee.epsilon), Fraction(entry.guarantee.delta)
     if (entry.guarantee.unit, entry.guarantee.adjacency) != kind:
         # Group privacy for two elements: P1 <= e^eps P2 + delta <= e^(2 eps) P3 + (e^eps + 1) delta.
-        epsilon, delta = 2 * epsilon, delta * (1 + _exp_above(epsilon)) if delta else delta
+        grown = min(Fraction(1), delta * (1 + _exp_above(epsilon))) if delta else delta
+        epsilon, delta = 2 * epsilon, grown
     return _Cost(entry, epsilon, delta)
 
 
@@ -227,10 +228,13 @@ def left(limit: Budget, spent: Loss, met: Loss) -> Budget:
 def _rest(limit: float, met: Fraction | float) -> float:
     if math.isinf(limit):
         return limit
-    if math.isinf(met):
+    if met >= limit:
         return 0.0
-    return max(0.0, -round_up(Fraction(met) - Fraction(limit)))
+    return -round_up(Fraction(met) - Fraction(limit))
 
 
 def _up(amount: Fraction | float) -> float:
-    return amount if isinstance(amount, float) else round_up(amount)
+    try:
+        return amount if isinstance(amount, float) else round_up(amount)
+    except OverflowError:
+        return math.inf

@@ -137,8 +137,10 @@ def described(publisher: object) -> dict[str, Any]:
     if plan is not None:
         parameters = plan.describe()
     else:
+        # A simulation of the local model keeps the parameters with its server.
+        homes = (publisher, getattr(publisher, "server", None))
         names = [name for name in inspect.signature(type(publisher)).parameters if name not in _UNSAID]
-        found = {name: getattr(publisher, name) for name in names if hasattr(publisher, name)}
+        found = {name: getattr(home, name) for home in reversed(homes) for name in names if hasattr(home, name)}
         parameters = {name: _plain(value) for name, value in found.items() if not callable(value)}
     return {"class": type(publisher).__name__, "parameters": parameters}
 
