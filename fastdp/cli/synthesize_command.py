@@ -56,7 +56,13 @@ Examples
     help="Events in a batch, in the file's order. Which batch an event is in counts as public: the guarantee is for "
     "one event of a batch, while all others stay in theirs.",
 )
-@click.option("--every", type=float, metavar="SECONDS", help="Length of time of a batch, in the unit of the times.")
+@click.option(
+    "--every",
+    type=float,
+    metavar="SECONDS",
+    help="Length of time of a batch, in the unit of the times; batches begin at its whole multiples. The first and "
+    "the last batch that hold events count as public.",
+)
 @click.option(
     "--initial",
     type=float,
@@ -205,8 +211,11 @@ def _bounds(
         raise DataError(f"{source}: empty, holds no points")
     # Only the cuts are asked for, to which it does not matter what the events do.
     inside = np.clip(events.points, box.lower, box.upper)
+    # Periods begin at whole multiples: counted from the first event, that one would move all borders.
+    origin = None if every is None else 0.0
+    corners = box.lower, box.upper
     stream = cut_events(
-        source, box.lower, box.upper, inside, times=events.times, batch=batch, period=every, initial=initial
+        source, *corners, inside, times=events.times, batch=batch, period=every, origin=origin, initial=initial
     )
     cuts: NDArray[np.int64] = stream.cuts if stream.cuts[0] == 0 else np.append(0, stream.cuts)
     return cuts

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fastdp.cli import main
+from fastdp.errors import ParameterError
 from fastdp.ledger import Ledger
 
 
@@ -108,14 +109,14 @@ def test_points_spend_too(account, budget: Path, tmp_path: Path) -> None:
     assert "for one event (one addition or one removal) (add or remove one event)" in account("spent").output
     # What was written before a failure stays written.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fastdp.cli.point_files.PointFolder.write", _full)
+        patch.setattr("fastdp.cli.point_files.PointFolder.write", _refuse)
         failed = synthesize("fourth", "--limit", "2")
     assert failed.exit_code == 1
     assert account("verify").output.endswith("Reserved and never committed, so counted as spent: 5\n")
 
 
-def _full(*_: Any) -> None:
-    raise OSError(28, "No space left on device")
+def _refuse(*_: Any) -> None:
+    raise ParameterError("output batch_000.csv: exists already")
 
 
 def test_a_key_of_ones_own(run, account, complaint, write_input, values, budget: Path, tmp_path: Path) -> None:

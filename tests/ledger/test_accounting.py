@@ -56,6 +56,8 @@ def test_what_is_left_can_be_spent_and_no_more(drawn, limit: float, asked) -> No
     if not spent.within(most):
         assert rest == 0.0
         return
+    met = total(entries, "s", Region(*where)).epsilon
+    assert Fraction(rest) + min(met, Fraction(limit)) <= Fraction(limit)
     assert total([*entries, entry(rest, *where)], "s").within(most)
     more = rest + limit * 2.0**-40
     assert not total([*entries, entry(more, *where)], "s").within(most)
