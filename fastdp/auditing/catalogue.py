@@ -210,7 +210,7 @@ def broken_twins() -> list[Case]:
         Case(
             "broken-recounted",
             SpatialTrials(lambda seed: broken.RecountingPHDStream(Box(0, 1), 1.0, max_depth=0, period=1, seed=seed)),
-            *late_event(12),
+            *late_event(10),
             2_000,
             True,
             events=(repeated_counts,),

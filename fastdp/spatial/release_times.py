@@ -6,7 +6,8 @@ missing on average.  ``docs/phdstream.md`` ("Counts alone") says how p is chosen
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -73,13 +74,14 @@ class Growth:
     elapsed: int
 
 
+@cache
 def periods(most: int) -> Integers:
     """The periods that are considered, 1 to ``most``, in steps of a fifth or so."""
     grid: Integers = np.unique(np.rint(np.geomspace(1, most, 2 + int(6 * np.log(most)))).astype(np.int64))
     return grid
 
 
-def following_pace(pace: Pace, growth: Growth, total: float, n_steps: int, noise: float, most: int) -> Pace:
+def following_pace(pace: Pace, growth: Growth, total: float, n_steps: int, noise: float, most: int | None) -> Pace:
     """The pace after a count.
 
     Parameters
@@ -94,8 +96,8 @@ def following_pace(pace: Pace, growth: Growth, total: float, n_steps: int, noise
         Steps so far.
     noise : float
         Variance of one count's noise.
-    most : int
-        Longest period.
+    most : int, optional
+        Longest period; None for one that stays.
 
     Notes
     -----
@@ -106,6 +108,9 @@ def following_pace(pace: Pace, growth: Growth, total: float, n_steps: int, noise
     products = WEIGHT_MEMORY * pace.products + per_step * float(moved @ found)
     squares = WEIGHT_MEMORY * pace.squares + per_step * float(moved @ moved)
     weight = min(max(products / squares, 0.0), 1.0) if squares > 0.0 else 0.0
+    pace = replace(pace, weight=weight, products=products, squares=squares)
+    if most is None:
+        return pace
     surprise = per_step * (found - weight * moved) ** 2
     relative = 1.0 / np.maximum(growth.estimate, max(FLOOR * total, 1.0))
     relative /= relative.sum()
@@ -116,4 +121,4 @@ def following_pace(pace: Pace, growth: Growth, total: float, n_steps: int, noise
         costs = PERIOD_MEMORY * pace.costs + (1.0 - PERIOD_MEMORY) * costs
     wanted = float(grid[costs.argmin()])
     period = min(max(wanted, growth.elapsed / LARGEST_FACTOR), growth.elapsed * LARGEST_FACTOR)
-    return Pace(min(max(round(period), 1), most), weight, products, squares, costs)
+    return replace(pace, period=min(max(round(period), 1), most), costs=costs)

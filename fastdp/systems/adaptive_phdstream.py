@@ -165,9 +165,8 @@ class AdaptivePHDStream(SpatialPublisher):
         come, gone = (np.sort(np.concatenate(chunks)) for chunks in waiting)
         grown, growth = counts_alone.count(plan, state.grown, come, gone, now - 1, elapsed, self._key)
         total = float(state.grown.visit.projected[0])
-        pace = following_pace(state.pace, growth, total, now, plan.noise, self.max_period)
-        if self.period is not None:
-            pace = replace(pace, period=self.period)
+        most = self.max_period if self.period is None else None
+        pace = following_pace(state.pace, growth, total, now, plan.noise, most)
         return _State(now, grown.visit, grown, pace, now)
 
 
