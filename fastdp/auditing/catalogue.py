@@ -85,7 +85,8 @@ def attack(depth: int, epsilon: float) -> tuple[Floats, Floats]:
 
 def late_event(batches: int) -> tuple[list[list[float]], list[list[float]]]:
     """Streams on [0, 1], the second with one addition more, after the first batch."""
-    first, rest = [0.1] * 40, [[] for _ in range(batches - 2)]
+    first = [0.1] * 40
+    rest: list[list[float]] = [[] for _ in range(batches - 2)]
     return [first, [], *rest], [first, [0.1], *rest]
 
 

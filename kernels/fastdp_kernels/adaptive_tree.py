@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels._jit import inline, kernel
-from fastdp_kernels.privtree import before
+from fastdp_kernels.privtree import append_parts
 from fastdp_kernels.tree_maps import add_up
 
 
@@ -109,19 +109,9 @@ def regrow(
             if following + fan_out > old.size:
                 return -1
             first[i] = following
-            a = ends[i, 0]
-            r = ends[i, 2]
+            append_parts(i, following, fan_out, width, added, removed, parent, code, ends)
             for j in range(fan_out):
                 c = following + j
-                parent[c] = i
-                code[c] = code[i] * fan_out + j
-                last = j == fan_out - 1
-                ends[c, 0] = a
-                a = ends[i, 1] if last else before(added, a, ends[i, 1], (code[c] + 1) * width)
-                ends[c, 1] = a
-                ends[c, 2] = r
-                r = ends[i, 3] if last else before(removed, r, ends[i, 3], (code[c] + 1) * width)
-                ends[c, 3] = r
                 old[c] = kept + j if kept >= 0 else -1
                 released[c] = 0
                 weight[c] = 0
