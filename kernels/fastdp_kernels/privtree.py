@@ -44,7 +44,7 @@ def append_parts(
     code: np.ndarray,
     ends: np.ndarray,
 ) -> None:
-    """Parent, code and ranges of events of a node's children: ``following`` is the first, each has ``width`` codes."""
+    """Parent, code and ranges of events of all children of a node, from ``following`` on, of ``width`` codes each."""
     a = ends[node, 0]
     r = ends[node, 2]
     for j in range(fan_out):
