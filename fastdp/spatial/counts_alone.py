@@ -21,6 +21,8 @@ from fastdp_kernels import adaptive_tree, privtree
 
 #: A cell is cut while its estimate exceeds so many standard deviations of its noise; the second if it was before.
 SPLIT, KEEP = 4.0, 2.0
+#: Less noise counts as so much, in points: nothing is to be seen within two points.
+LEAST_DEVIATION = 0.5
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,7 @@ def _regrow(
     starts: Integers = np.zeros(cells.max_depth + 2, np.int64)
     starts[1:] = 1
     size = 1
-    deviation = float(np.sqrt(plan.noise))
+    deviation = max(float(np.sqrt(plan.noise)), LEAST_DEVIATION)
     for level, stop in walk_down(cells, starts, old, code, measure):
         size = adaptive_tree.regrow(
             level,

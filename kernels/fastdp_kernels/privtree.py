@@ -37,7 +37,7 @@ def append_parts(
     node: int,
     following: int,
     fan_out: int,
-    width: int,
+    width: np.int64,
     added: np.ndarray,
     removed: np.ndarray,
     parent: np.ndarray,

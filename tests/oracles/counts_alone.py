@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-SPLIT, KEEP = 4.0, 2.0
+SPLIT, KEEP, LEAST_DEVIATION = 4.0, 2.0, 0.5
 FIRST_PERIOD, FACTOR = 8, 1.5
 HORIZON_PART, LEAST_HORIZON = 0.25, 50
 WEIGHT_MEMORY, PERIOD_MEMORY = 0.9, 0.5
@@ -114,7 +114,8 @@ class Follower:
         while level:
             below = []
             for path in level:
-                least = (KEEP if path in self.inner else SPLIT) * math.sqrt(self.noise * max(self.variance[path], 1))
+                variance = max(self.noise, LEAST_DEVIATION**2) * max(self.variance[path], 1)
+                least = (KEEP if path in self.inner else SPLIT) * math.sqrt(variance)
                 if len(path) == self.first.max_depth or self.estimate[path] <= least:
                     continue
                 inner.add(path)

@@ -31,6 +31,7 @@ def make(domain=SQUARE, epsilon: float = 1.0, **options) -> AdaptivePHDStream:
 
 CASES = [
     (1, 2, 6, {}),
+    (2, 2, 7, {"epsilon": 4.0, "period": 1}),
     (2, 2, 6, {"period": 1}),
     (2, 2, 6, {"period": 3, "shrink": False}),
     (2, 3, 4, {"max_period": 4}),
@@ -43,7 +44,7 @@ CASES = [
 @pytest.mark.parametrize(("dim", "fan_out", "max_depth", "options"), CASES)
 def test_equals_the_naive_version(dim: int, fan_out: int, max_depth: int, options: dict) -> None:
     domain = Box([0.0] * dim, [1.0] * dim)
-    stream = make(domain, 2.0, fan_out=fan_out, max_depth=max_depth, **options)
+    stream = make(domain, **{"epsilon": 2.0, "fan_out": fan_out, "max_depth": max_depth, **options})
     plan, counting = stream._plan, stream._counting
     first = first_oracle.Stream(
         domain.lower,
@@ -224,7 +225,7 @@ def test_the_guarantee_is_epsilon_once() -> None:
 
 
 def test_the_noise_is_that_of_the_key_step_and_place() -> None:
-    stream = make(period=2, max_depth=0)
+    stream = make(epsilon=0.02, period=2, max_depth=0)
     for _ in range(3):
         stream.advance(None)
     drawn = []
@@ -351,6 +352,15 @@ def test_forecasts_repeat_what_repeats() -> None:
 def test_parameters_are_named(name: str, value: object) -> None:
     with pytest.raises(ParameterError, match=name):
         AdaptivePHDStream(**{"domain": SQUARE, "epsilon": 1.0, name: value})
+
+
+def test_cells_do_not_pile_up_where_there_is_next_to_no_noise() -> None:
+    """What a cell's count was shared out to is not cut again for ever: at most so many cells as points, and paths."""
+    stream = make(epsilon=60.0, period=1, max_depth=20)
+    for added, removed in batches(6, 2, 1):
+        stream.advance(added, removed)
+    assert stream.total > 200
+    assert stream.tree.n_leaves < 20 * stream.total
 
 
 def test_extreme_epsilons_do_not_break_it() -> None:
