@@ -17,3 +17,7 @@ class DataError(FastDPError, ValueError):
 
 class StateError(FastDPError, RuntimeError):
     """The object, or the state file, is not in a condition that allows this call."""
+
+
+class AccuracyWarning(UserWarning):
+    """What was asked for is as private as it says, but public numbers show that it will be inaccurate."""
