@@ -34,7 +34,8 @@ def score_unit(task: ThresholdTask, counts: int = 1) -> int:
     """One count in the integers that scores are made of, a power of two, for scores that add up several counts."""
     room = math.floor(Fraction(MOST_NOISE) * Fraction(task.epsilon) / counts)
     if room < 1:
-        raise ParameterError(f"epsilon = {task.epsilon!r}: expected at least {counts} * 2^-44 for noisy max")
+        least = (counts - 1).bit_length() - 44
+        raise ParameterError(f"epsilon = {task.epsilon!r}: expected at least 2^{least} for noisy max")
     if task.epsilon > MOST_EPSILON:
         raise ParameterError(f"epsilon = {task.epsilon!r}: expected at most 2^40")
     # Scores, up to the unit times the counts of m values, stay below 2^61 too.

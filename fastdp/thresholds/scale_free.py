@@ -72,10 +72,11 @@ class ScaleFree:
     by a smaller one moves all up.  So the score is monotone with sensitivity 1 and the proof of
     :mod:`fastdp.thresholds.noisy_choice` holds without a factor 2.
 
-    Accuracy: the expected squared error of a random range is K theta^2 / epsilon^2 + (r^2 / 6) E[(v - theta)+]^2, which
-    is least where p e / theta = p*^2, p the share above theta and e the mean excess.  The second count tells tails
-    apart: where they are light it is near 0, so that more values than k may lie above theta, where they are heavy
-    fewer, as the optimum wants.
+    Accuracy: the expected squared error of a random range is K theta^2 / epsilon^2 + (r^2 / 6) E[(v - theta)+]^2,
+    which is least where p e / theta = p*^2, p the share above theta and e = E[(v - theta)+].  The second count tells
+    tails apart: where they are light it is near 0, so that more values than k may lie above theta, where they are
+    heavy fewer, as the optimum wants.  If k epsilon < 1, one count alone is held against 1.5 k, with slope 3 /
+    (k epsilon).
 
     Equivariance: values, bound and resolution multiplied by one factor give theta multiplied by it, exactly.
 
@@ -112,7 +113,7 @@ class ScaleFree:
             enough = factor * task.max_range / math.sqrt(6.0 * _constant(task))
             warnings.warn(
                 f"holdout = {task.holdout}: about {chooser.resolved:.2g} noise scales of values lie above the best "
-                f"threshold, and the choice will be rough; expected a hold-out of at least {math.ceil(enough)} values "
+                f"threshold, so the choice will be rough; expected a hold-out of {math.ceil(enough)} values or more "
                 f"(or a shorter max_range, now {task.max_range})",
                 AccuracyWarning,
                 stacklevel=2,
@@ -152,7 +153,8 @@ def _nearest(candidates: NDArray[np.int64]) -> NDArray[np.intp]:
     """Which candidate is nearest to 1.5 times each candidate; the lower of two."""
     # Everything doubled twice, so that middles and 1.5 times are whole.
     middles = 2 * (candidates[1:] + candidates[:-1])
-    return np.searchsorted(middles, candidates * (4 * REACH.numerator // REACH.denominator))
+    nearest: NDArray[np.intp] = np.searchsorted(middles, candidates * (4 * REACH.numerator // REACH.denominator))
+    return nearest
 
 
 class _ScaleFreeChooser(CountedHoldout):
@@ -187,7 +189,7 @@ class _ScaleFreeChooser(CountedHoldout):
         noisy = (FEW_NOISE_SLOPE if few else NOISE_SLOPE) / self._task.epsilon
         slope = 2.0 * self.unit * max(LEAST_SLOPE * self.expected, noisy)
         penalties = np.minimum(slope * np.log(self.candidates / self.candidates[0]), MOST_PENALTY)
-        beyond = np.maximum(self.unit * (above + second) - round(target), 0)
+        beyond: NDArray[np.int64] = np.maximum(self.unit * (above + second) - round(target), 0)
         return -beyond - np.rint(penalties).astype(np.int64)
 
     def choose(self, key: Key) -> float:
