@@ -190,7 +190,8 @@ class _ScaleFreeChooser(CountedHoldout):
         slope = 2.0 * self.unit * max(LEAST_SLOPE * self.expected, noisy)
         penalties = np.minimum(slope * np.log(self.candidates / self.candidates[0]), MOST_PENALTY)
         beyond: NDArray[np.int64] = np.maximum(self.unit * (above + second) - round(target), 0)
-        return -beyond - np.rint(penalties).astype(np.int64)
+        scores: NDArray[np.int64] = -beyond - np.rint(penalties).astype(np.int64)
+        return scores
 
     def choose(self, key: Key) -> float:
         """The candidate with the largest noisy score, the lowest of several, in units of the input."""

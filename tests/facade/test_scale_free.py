@@ -1,4 +1,4 @@
-"""ScaleFree: scores against the oracle, exact privacy, equivariance, accuracy, and what it says of short hold-outs."""
+"""ScaleFree: scores against the oracle, exact privacy, equivariance, accuracy, short hold-outs."""
 
 from __future__ import annotations
 
