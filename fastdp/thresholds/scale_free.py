@@ -197,5 +197,6 @@ class _ScaleFreeChooser(CountedHoldout):
         """The candidate with the largest noisy score, the lowest of several, in units of the input."""
         scores = self.scores()
         noise = draw_noise(self._rule.noise, 2 * self.unit, self._task.epsilon, scores.size, key)
-        best = int(np.argmax(scores + noise))
+        # From the bound down: a finer grid adds candidates at the lower end and leaves the others their noise.
+        best = int(np.argmax(scores + noise[::-1]))
         return min(float(self.candidates[best]) * self._task.resolution, self._task.bound)
