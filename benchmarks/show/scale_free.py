@@ -115,8 +115,8 @@ def run(options: argparse.Namespace) -> None:
             rows.append(_line(case, epsilon, options, ratios))
     found = np.array(ratios)
     table(
-        f"Expected MSE of random ranges (n = r = 2^20) over the best theta's, medians of {options.draws} draws; H_16^c "
-        f"pruned by Eq. 7, m = {options.holdout:,} (web clicks 14,900); {perf_counter() - start:.0f} s",
+        f"Expected MSE of random ranges (n = r = 2^20) over the best theta's, medians of {options.draws} draws; "
+        f"H_16^c pruned by Eq. 7, m = {options.holdout:,} (web clicks 14,900); {perf_counter() - start:.0f} s",
         ["stream", "eps", "k eps", "best theta", "hold-out's best (NOT PRIVATE)", "ScaleFree: theta", "ratio",
          "9th decile", f"ratio x {options.factor:g}", "NM-E c = 60: ratio", f"ratio x {options.factor:g}", "misses"],
         rows,

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.errors import ParameterError
+from fastdp.privacy import Guarantee
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
@@ -54,6 +55,18 @@ def draw_noise(kind: NoiseKind, sensitivity: int, epsilon: float, candidates: in
     noise: NDArray[np.int64] = np.empty(candidates, np.int64)
     sampler.fill(noise, noise_law(kind, sensitivity, epsilon), key, StreamId(Purpose.THRESHOLD))
     return noise
+
+
+def exact_guarantee(task: ThresholdTask, kind: NoiseKind, scored: str) -> Guarantee:
+    """Pure epsilon on the hold-out; ``scored`` says what of its values the scores are."""
+    return Guarantee(
+        epsilon=task.epsilon,
+        arithmetic="exact",
+        derivation=(
+            f"noisy max over {scored.format(task.holdout)}: monotone, sensitivity 1, "
+            f"discrete {kind} noise of scale 1 / epsilon: epsilon",
+        ),
+    )
 
 
 class CountedHoldout:

@@ -22,6 +22,7 @@ from fastdp.thresholds.noisy_choice import (
     CountedHoldout,
     NoiseKind,
     draw_noise,
+    exact_guarantee,
     score_unit,
 )
 from fastdp_kernels import noisy_max
@@ -96,14 +97,7 @@ class NoisyMax:
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:
         """Pure epsilon on the hold-out."""
-        return Guarantee(
-            epsilon=task.epsilon,
-            arithmetic="exact",
-            derivation=(
-                f"noisy max over counts of {task.holdout} held-out values: monotone, sensitivity 1, "
-                f"discrete {self.noise} noise of scale 1 / epsilon: epsilon",
-            ),
-        )
+        return exact_guarantee(task, self.noise, "counts of {} held-out values")
 
 
 class _NoisyMaxChooser(CountedHoldout):

@@ -25,6 +25,7 @@ from fastdp.thresholds.noisy_choice import (
     CountedHoldout,
     NoiseKind,
     draw_noise,
+    exact_guarantee,
     score_unit,
 )
 from fastdp_kernels import online_pass
@@ -122,14 +123,7 @@ class ScaleFree:
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:
         """Pure epsilon on the hold-out."""
-        return Guarantee(
-            epsilon=task.epsilon,
-            arithmetic="exact",
-            derivation=(
-                f"noisy max over pairs of counts of {task.holdout} held-out values, cut off at a public number: "
-                f"monotone, sensitivity 1, discrete {self.noise} noise of scale 1 / epsilon: epsilon",
-            ),
-        )
+        return exact_guarantee(task, self.noise, "pairs of counts of {} held-out values, cut off at a public number")
 
 
 def _constant(task: ThresholdTask) -> float:
