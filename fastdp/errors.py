@@ -21,3 +21,7 @@ class StateError(FastDPError, RuntimeError):
 
 class BudgetError(StateError):
     """A release would cost more than a ledger's limit leaves; nothing was released or recorded."""
+
+
+class AccuracyWarning(UserWarning):
+    """What was asked for is as private as it says, but public numbers show that it will be inaccurate."""

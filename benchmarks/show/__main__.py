@@ -14,6 +14,7 @@ TABLES = {
     "accuracy": "ToPS on real streams beside the published code",
     "methods": "every method of ToPS section 5 on POS beside the published code",
     "thresholds": "ways to choose theta under one hierarchy, on every real stream",
+    "scale_free": "the threshold without units beside the best theta and NM-E, on every stream",
     "local": "ToPL: error on real streams, EM, reports a second, exact ratios",
     "spatial": "PHDStream: errors and totals beside the published code, exact losses, speed, growth, memory",
     "figures": "ToPS Figures 2 to 10 and PHDStream's in kind, as pictures",

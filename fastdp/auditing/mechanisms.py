@@ -30,6 +30,7 @@ from fastdp.systems.spatial_publisher import SpatialPublisher
 from fastdp.systems.stream_publisher import StreamPublisher
 from fastdp.thresholds import NoisyMax, SmoothQuantile
 from fastdp.thresholds.base import ThresholdTask
+from fastdp.thresholds.noisy_choice import noise_law
 from fastdp.thresholds.quantile import CELLS
 from fastdp.thresholds.smooth_noise import decay_table
 from fastdp.thresholds.sorted_holdout import rank_of
@@ -84,9 +85,7 @@ class NoisyMaxTrials:
         """Data: the hold-out."""
         chooser = self.rule.start(self.task)
         chooser.observe(np.asarray(data, np.float64))
-        scale = Fraction(chooser.unit()) / Fraction(self.task.epsilon)
-        two_sided = self.rule.noise == "laplace"
-        law = sampler.discrete_laplace_law(scale) if two_sided else sampler.geometric_law(scale)
+        law = noise_law(self.rule.noise, chooser.unit(), self.task.epsilon)
         noise = draw_noise(law, trials_, chooser.counts.size - 1, key)
         out: Integers = np.empty(trials_, np.int64)
         trials.choose_candidates(chooser.counts, chooser.unit(), chooser.penalties(), noise, out)

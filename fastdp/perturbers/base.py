@@ -72,6 +72,10 @@ class Perturber(Protocol):
         """What the endless stream promises."""
         ...
 
+    def noise_constant(self, plan: HierarchyPlan, max_range: int) -> float:
+        """K: a random range of up to ``max_range`` values has noise of variance K theta^2 / epsilon^2."""
+        ...
+
     def leaf_noise(
         self, plan: HierarchyPlan, theta_steps: int, epsilon: float, key: Key, tree: int
     ) -> NDArray[np.int64]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.perturbers.base import HierarchyPlan
+from fastdp.perturbers.range_variance import independent_constant
 from fastdp.privacy import Guarantee
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
@@ -47,6 +48,11 @@ class Flat:
             arithmetic="exact",
             derivation=("each value gets discrete Laplace noise of scale theta / epsilon once: epsilon",),
         )
+
+    def noise_constant(self, plan: HierarchyPlan, max_range: int) -> float:
+        """K = 2 (r + 2) / 3: twice the mean length of a range."""
+        del plan
+        return independent_constant(max_range)
 
     def leaf_noise(
         self, plan: HierarchyPlan, theta_steps: int, epsilon: float, key: Key, tree: int

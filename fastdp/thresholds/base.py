@@ -30,6 +30,9 @@ class ThresholdTask:
         One step of the grid that values are rounded to, in units of the input.
     publish_epsilon : float, optional
         Budget of the noise that theta is chosen for; by default epsilon too.
+    noise_constant : float, optional
+        K: a random range of up to r values has noise of variance K (theta / publish_epsilon)^2; what publishes says
+        so (:meth:`fastdp.perturbers.Perturber.noise_constant`).
     """
 
     epsilon: float
@@ -38,6 +41,7 @@ class ThresholdTask:
     max_range: int
     resolution: float
     publish_epsilon: float | None = None
+    noise_constant: float | None = None
 
     @property
     def noise_epsilon(self) -> float:
