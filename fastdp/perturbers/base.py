@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,3 +97,64 @@ class Perturber(Protocol):
     ) -> NDArray[np.int64]:
         """Independent noise of every node, before consistency: int64[nodes], the leaf level first."""
         ...
+
+
+@runtime_checkable
+class RowPerturber(Protocol):
+    """A perturber that can make the noise of many streams in one call; others are asked stream by stream."""
+
+    def noise_rows(
+        self,
+        plan: HierarchyPlan,
+        theta_steps: NDArray[np.int64],
+        epsilon: float,
+        key: Key,
+        streams: NDArray[np.int64],
+        trees: NDArray[np.int64],
+        needed: int,
+        *,
+        nodes: bool = False,
+    ) -> NDArray[np.int64]:
+        """Noise of one tree of each stream, each what ``leaf_noise`` gives under ``key.of_stream(number)``.
+
+        Parameters
+        ----------
+        plan, epsilon
+            As for :meth:`Perturber.leaf_noise`.
+        theta_steps : int64[n]
+            Sensitivity in each row.
+        key : Key
+            The secret of all streams.
+        streams, trees : int64[n]
+            The stream's number and the tree's in that stream, for each row.
+        needed : int
+            How many leaves will be used.
+        nodes : bool
+            The independent noise of all nodes (``node_noise``) in place of that of the leaves.
+
+        Returns
+        -------
+        int64[n, w]
+            The leaves first; what follows the leaves asked for is of no use unless ``nodes``.  C-contiguous.
+        """
+        ...
+
+
+def rows_of(
+    perturber: Perturber,
+    plan: HierarchyPlan,
+    theta_steps: NDArray[np.int64],
+    epsilon: float,
+    key: Key,
+    streams: NDArray[np.int64],
+    trees: NDArray[np.int64],
+    needed: int,
+    *,
+    nodes: bool = False,
+) -> NDArray[np.int64]:
+    """:meth:`RowPerturber.noise_rows` of any perturber."""
+    if isinstance(perturber, RowPerturber):
+        return perturber.noise_rows(plan, theta_steps, epsilon, key, streams, trees, needed, nodes=nodes)
+    draw = perturber.node_noise if nodes else perturber.leaf_noise
+    rows = zip(theta_steps.tolist(), streams.tolist(), trees.tolist(), strict=True)
+    return np.stack([draw(plan, steps, epsilon, key.of_stream(stream), tree) for steps, stream, tree in rows])

@@ -12,6 +12,7 @@ from fastdp.perturbers.base import HierarchyPlan
 from fastdp.privacy import Guarantee
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
+from fastdp.randomness.row_words import RowWords
 from fastdp.randomness.words import Purpose, StreamId
 
 #: Noise is drawn for so many values at a time.
@@ -59,6 +60,26 @@ class Flat:
     ) -> NDArray[np.int64]:
         """The same: leaves are all the nodes there are."""
         noise: NDArray[np.int64] = np.empty(plan.leaves, np.int64)
-        law = sampler.discrete_laplace_law(Fraction(theta_steps) / Fraction(epsilon))
-        sampler.fill(noise, law, key, StreamId(Purpose.TREE, 1, tree))
+        sampler.fill(noise, _law(theta_steps, epsilon), key, StreamId(Purpose.TREE, 1, tree))
         return noise
+
+    def noise_rows(
+        self,
+        plan: HierarchyPlan,
+        theta_steps: NDArray[np.int64],
+        epsilon: float,
+        key: Key,
+        streams: NDArray[np.int64],
+        trees: NDArray[np.int64],
+        needed: int,
+        *,
+        nodes: bool = False,
+    ) -> NDArray[np.int64]:
+        """Noise of the first values of a batch, for many streams at once."""
+        del plan, nodes
+        words = RowWords(key, [(StreamId(Purpose.TREE, 1), needed)])
+        return sampler.draw_rows(words, theta_steps, lambda steps: _law(steps, epsilon), streams, trees)
+
+
+def _law(theta_steps: int, epsilon: float) -> sampler.Law:
+    return sampler.discrete_laplace_law(Fraction(theta_steps) / Fraction(epsilon))

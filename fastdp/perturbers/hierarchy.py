@@ -19,6 +19,7 @@ from fastdp.perturbers.base import HierarchyPlan
 from fastdp.privacy import Guarantee
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
+from fastdp.randomness.row_words import RowWords
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp_kernels import consistency
 
@@ -156,7 +157,7 @@ class Hierarchy:
     def _draw(
         self, plan: HierarchyPlan, theta_steps: int, epsilon: float, key: Key, tree: int, levels: int
     ) -> NDArray[np.int64]:
-        law = sampler.discrete_laplace_law(Fraction(theta_steps * plan.levels) / Fraction(epsilon))
+        law = _law(plan, theta_steps, epsilon)
         widths = plan.widths[:levels]
         nodes: NDArray[np.int64] = np.empty(sum(widths), np.int64)
         start = 0
@@ -164,6 +165,30 @@ class Hierarchy:
             sampler.fill(nodes[start : start + width], law, key, StreamId(Purpose.TREE, level + 1, tree))
             start += width
         return nodes
+
+    def noise_rows(
+        self,
+        plan: HierarchyPlan,
+        theta_steps: NDArray[np.int64],
+        epsilon: float,
+        key: Key,
+        streams: NDArray[np.int64],
+        trees: NDArray[np.int64],
+        needed: int,
+        *,
+        nodes: bool = False,
+    ) -> NDArray[np.int64]:
+        """Noise of one tree of each of many streams; whole trees where leaves depend on all nodes."""
+        widths = plan.widths if self.consistent or nodes else [needed]
+        words = RowWords(key, [(StreamId(Purpose.TREE, level + 1), width) for level, width in enumerate(widths)])
+        rows = sampler.draw_rows(words, theta_steps, lambda steps: _law(plan, steps, epsilon), streams, trees)
+        if self.consistent and not nodes and plan.levels > 1:
+            consistency.make_rows_consistent(rows, plan.tops, plan.fan_out, plan.levels, consistency_weights(plan))
+        return rows
+
+
+def _law(plan: HierarchyPlan, theta_steps: int, epsilon: float) -> sampler.Law:
+    return sampler.discrete_laplace_law(Fraction(theta_steps * plan.levels) / Fraction(epsilon))
 
 
 def consistency_weights(plan: HierarchyPlan) -> NDArray[np.float64]:

@@ -18,6 +18,7 @@ from fastdp.errors import ParameterError
 from fastdp.privacy import Guarantee
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
+from fastdp.randomness.row_words import RowWords
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.thresholds.base import ThresholdTask
 from fastdp_kernels import noisy_max
@@ -168,12 +169,45 @@ class _NoisyMaxChooser:
         penalties: NDArray[np.float64] = np.minimum(slope * (parts - parts[0]), MOST_PENALTY)
         return np.rint(penalties).astype(np.int64)
 
-    def choose(self, key: Key) -> float:
-        unit = self.unit()
-        scale = Fraction(unit) / Fraction(self._task.epsilon)
+    def _law(self) -> sampler.Law:
+        scale = Fraction(self.unit()) / Fraction(self._task.epsilon)
         two_sided = self._rule.noise == "laplace"
-        law = sampler.discrete_laplace_law(scale) if two_sided else sampler.geometric_law(scale)
+        return sampler.discrete_laplace_law(scale) if two_sided else sampler.geometric_law(scale)
+
+    def choose(self, key: Key) -> float:
         noise: NDArray[np.int64] = np.empty(self._counts.size - 1, np.int64)
-        sampler.fill(noise, law, key, StreamId(Purpose.THRESHOLD))
-        best = noisy_max.choose_candidate(self._counts, unit, self.penalties(), noise)
+        sampler.fill(noise, self._law(), key, StreamId(Purpose.THRESHOLD))
+        best = noisy_max.choose_candidate(self._counts, self.unit(), self.penalties(), noise)
         return min(best * self._step, self._task.bound)
+
+    @property
+    def row_words(self) -> int:
+        """Numbers that a row of :meth:`choose_rows` takes."""
+        return 4 * self._counts.size
+
+    def histograms(self, values: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Histograms of many hold-outs that begin at ``starts``, finite: int64[n, candidates + 1]."""
+        rows: NDArray[np.int64] = np.zeros((starts.size, self._counts.size), np.int64)
+        noisy_max.bin_rows(values, starts, self._task.holdout, self._step, rows)
+        return rows
+
+    def choose_rows(
+        self, histograms: NDArray[np.int64], key: Key, streams: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Theta of many streams, each what :meth:`choose` gives under ``key.of_stream(number)``.
+
+        Parameters
+        ----------
+        histograms : int64[n, candidates + 1] or int64[1, candidates + 1]
+            Of each hold-out, or of the one that all share.
+        key : Key
+            The secret of all streams.
+        streams : int64[n]
+            Their numbers.
+        """
+        words = RowWords(key, [(StreamId(Purpose.THRESHOLD), self._counts.size - 1)])
+        none = np.zeros(streams.size, np.int64)
+        noise = sampler.draw_rows(words, none, lambda _: self._law(), streams, none)
+        best: NDArray[np.int64] = np.empty(streams.size, np.int64)
+        noisy_max.choose_rows(histograms, self.unit(), self.penalties(), noise, best)
+        return np.minimum(best * self._step, self._task.bound)
