@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from fastdp.privacy import Guarantee
     from fastdp.randomness.key import Key
     from fastdp.released import Release
+    from fastdp.released_many import ReleasedMany
     from fastdp.systems.base import Base
+    from fastdp.systems.many import release_many
     from fastdp.systems.one_call import release
     from fastdp.systems.pak import PAK
     from fastdp.systems.phdstream import PHDStream
@@ -50,12 +52,14 @@ _HOMES = {
     "Guarantee": "fastdp.privacy",
     "Key": "fastdp.randomness.key",
     "Release": "fastdp.released",
+    "ReleasedMany": "fastdp.released_many",
     "StreamPublisher": "fastdp.systems.stream_publisher",
     "ToPL": "fastdp.systems.topl",
     "ToPLServer": "fastdp.systems.topl_server",
     "ToPS": "fastdp.systems.tops",
     "audit": "fastdp.auditing.run",
     "release": "fastdp.systems.one_call",
+    "release_many": "fastdp.systems.many",
 }
 _MODULES = (
     "analysis",
@@ -84,6 +88,7 @@ __all__ = [
     "Key",
     "PHDStream",
     "Release",
+    "ReleasedMany",
     "StreamPublisher",
     "ToPL",
     "ToPLServer",
@@ -103,6 +108,7 @@ __all__ = [
     "plots_spatial",
     "randomness",
     "release",
+    "release_many",
     "renewals",
     "smoothers",
     "spatial",

@@ -63,7 +63,7 @@ class RowWords:
         words: NDArray[np.uint64] = np.empty(counters.size + _TAIL_WORDS, np.uint64)
         # The counters are all different, so this is counter mode written out.
         cipher = Cipher(algorithms.AES(self.key.reveal()), modes.ECB())  # noqa: S305
-        cipher.encryptor().update_into(memoryview(counters).cast("B"), memoryview(words).cast("B"))
+        cipher.encryptor().update_into(memoryview(counters.data).cast("B"), memoryview(words.data).cast("B"))
         rows = words[: counters.size].reshape(n, 2 * blocks)
         if not np.little_endian:
             rows.byteswap(inplace=True)

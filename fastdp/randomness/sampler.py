@@ -165,9 +165,7 @@ def fill_rows(
     flat, drawn = raw.reshape(-1), out.reshape(-1)
     if len(laws) == 1:
         law = laws[0]
-        waiting = guarded_log.draw_double(
-            flat, law.scale_pair[0], law.offset_pair[0], sign_bit, drawn, positions
-        )
+        waiting = guarded_log.draw_double(flat, law.scale_pair[0], law.offset_pair[0], sign_bit, drawn, positions)
     else:
         scales = np.array([law.scale_pair[0] for law in laws])[which]
         offsets = np.array([law.offset_pair[0] for law in laws])[which]
@@ -175,8 +173,10 @@ def fill_rows(
     if not waiting:
         return
     owners = which[positions[:waiting] // words.width]
+    k: int
     for k in np.unique(owners).tolist():
-        law, mine = laws[k], positions[:waiting][owners == k]
+        law = laws[k]
+        mine = positions[:waiting][owners == k]
         left = double_double.draw_double_double(
             flat, _NO_WORDS, *law.scale_pair, *law.offset_pair, sign_bit, mine, mine.size, drawn
         )

@@ -182,32 +182,21 @@ class _NoisyMaxChooser:
 
     @property
     def row_words(self) -> int:
-        """Numbers that a row of :meth:`choose_rows` takes."""
-        return 4 * self._counts.size
+        """One draw a candidate."""
+        return self._counts.size
 
     def histograms(self, values: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Histograms of many hold-outs that begin at ``starts``, finite: int64[n, candidates + 1]."""
+        """Histograms of many hold-outs."""
         rows: NDArray[np.int64] = np.zeros((starts.size, self._counts.size), np.int64)
         noisy_max.bin_rows(values, starts, self._task.holdout, self._step, rows)
         return rows
 
-    def choose_rows(
-        self, histograms: NDArray[np.int64], key: Key, streams: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
-        """Theta of many streams, each what :meth:`choose` gives under ``key.of_stream(number)``.
-
-        Parameters
-        ----------
-        histograms : int64[n, candidates + 1] or int64[1, candidates + 1]
-            Of each hold-out, or of the one that all share.
-        key : Key
-            The secret of all streams.
-        streams : int64[n]
-            Their numbers.
-        """
+    def choose_rows(self, histograms: NDArray[np.int64], key: Key, streams: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Theta of many streams."""
         words = RowWords(key, [(StreamId(Purpose.THRESHOLD), self._counts.size - 1)])
         none = np.zeros(streams.size, np.int64)
         noise = sampler.draw_rows(words, none, lambda _: self._law(), streams, none)
         best: NDArray[np.int64] = np.empty(streams.size, np.int64)
         noisy_max.choose_rows(histograms, self.unit(), self.penalties(), noise, best)
-        return np.minimum(best * self._step, self._task.bound)
+        thetas: NDArray[np.float64] = np.minimum(best * self._step, self._task.bound)
+        return thetas

@@ -9,7 +9,9 @@ from fastdp_kernels.ranges import prefix_blocks, sum_before
 
 
 @kernel
-def prefix_streams(values: np.ndarray, borders: np.ndarray, block: int, places: np.ndarray, prefix: np.ndarray) -> None:
+def prefix_streams(
+    values: np.ndarray, borders: np.ndarray, block: int, places: np.ndarray, prefix: np.ndarray
+) -> None:
     """Block prefix sums of each stream: those of stream i fill prefix[places[i]:places[i + 1]]."""
     for i in range(borders.size - 1):
         prefix_blocks(values[borders[i] : borders[i + 1]], block, prefix[places[i] : places[i + 1]])

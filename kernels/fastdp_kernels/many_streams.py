@@ -10,9 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels._jit import kernel
-from fastdp_kernels.online_pass import add_noise, emit_blocks, round_values, sum_blocks
+from fastdp_kernels.online_pass import add_noise, emit_blocks, finite_flag, round_values, sum_blocks
 from fastdp_kernels.ranges import sum_children
-from fastdp_kernels.running_median import follow_median
 
 
 @kernel
@@ -20,11 +19,10 @@ def first_nonfinite(values: np.ndarray, starts: np.ndarray, counts: np.ndarray) 
     """The first row with a NaN or infinite value, or -1."""
     for row in range(starts.size):
         part = values[starts[row] : starts[row] + counts[row]]
-        total = 0.0
+        flags = np.int64(0)
         for i in range(part.size):
-            # Zero for finite values, else NaN, which stays.
-            total += part[i] * 0.0
-        if total != 0.0:
+            flags |= finite_flag(part[i])
+        if flags < 0:
             return row
     return -1
 
@@ -103,11 +101,9 @@ def close_rows(
     """
     size = np.float64(block)
     for row in range(closed.size):
-        tree = 0
-        for begin in range(0, closed[row], tree_blocks):
+        for tree, begin in enumerate(range(0, closed[row], tree_blocks)):
             end = min(closed[row], begin + tree_blocks)
             add_noise(sums[which[row], begin:end], noise[row, tree], resolution, totals[row, begin:end])
-            tree += 1
         totals[row, closed[row] :] = 0.0
         for j in range(totals.shape[1]):
             predictions[row, 1 + j] = totals[row, j] / size
@@ -168,11 +164,9 @@ def publish_values(
         if round_values(part, steps_per_unit, tops[row], own):
             return row
         target = out[out_starts[row] : out_starts[row] + counts[row]]
-        tree = 0
-        for begin in range(0, counts[row], tree_blocks):
+        for tree, begin in enumerate(range(0, counts[row], tree_blocks)):
             end = min(counts[row], begin + tree_blocks)
             add_noise(own[begin:end], noise[row, tree], resolution, target[begin:end])
-            tree += 1
     return -1
 
 
@@ -209,8 +203,7 @@ def release_nodes(
         Receives the trees, those of row i from ``out_trees[i]`` on; nodes that are not complete are NaN.
     """
     for row in range(starts.size):
-        tree = 0
-        for begin in range(0, counts[row], tree_blocks):
+        for tree, begin in enumerate(range(0, counts[row], tree_blocks)):
             complete = min(counts[row] - begin, tree_blocks)
             own = scratch[0]
             part = values[starts[row] + begin : starts[row] + begin + complete]
@@ -229,4 +222,3 @@ def release_nodes(
                 target[first + complete : first + width] = np.nan
                 first += width
                 width //= fan_out
-            tree += 1

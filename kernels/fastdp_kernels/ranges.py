@@ -34,6 +34,7 @@ def prefix_blocks(values: np.ndarray, block: int, prefix: np.ndarray) -> None:
 
 @inline
 def sum_before(values: np.ndarray, prefix: np.ndarray, block: int, stop: int) -> float:
+    """Sum of values[:stop]."""
     j = stop // block
     total: float = prefix[j]
     rest = 0.0
