@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.errors import DataError, ParameterError
+from fastdp.grid import Grid
 from fastdp.inputs import as_column, as_floats
 from fastdp.perturbers import Hierarchy, Perturber
 from fastdp.privacy import Guarantee
@@ -31,7 +33,6 @@ from fastdp_kernels import many_streams
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 T = TypeVar("T")
-MOST_THREADS = 1024
 
 
 def release_many(
@@ -123,7 +124,7 @@ def release_many(
     perturber = Hierarchy() if perturber is None else perturber
     if threshold is None:
         threshold = NoisyMax(fan_out=getattr(perturber, "fan_out", 16))
-    threads = validation.integer("threads", threads, 1, MOST_THREADS)
+    threads = validation.threads(threads)
     rows = as_rows(streams, offsets)
     shortest, longest = (int(rows.lengths.min()), int(rows.lengths.max())) if rows.size else (1, 1)
     if holdout is None:
@@ -155,10 +156,15 @@ def concurrently(threads: int, work: Callable[[T], object], slabs: Iterable[T]) 
             work(slab)
         return
     with ThreadPoolExecutor(threads) as executor:
-        futures = [executor.submit(work, slab) for slab in slabs]
+        waiting: deque[Future[object]] = deque()
         try:
-            for future in futures:
-                future.result()
+            for slab in slabs:
+                waiting.append(executor.submit(work, slab))
+                # Slabs may bring memory along, so few are made before their turn.
+                if len(waiting) > 2 * threads:
+                    waiting.popleft().result()
+            while waiting:
+                waiting.popleft().result()
         except BaseException:
             executor.shutdown(wait=True, cancel_futures=True)
             raise
@@ -226,8 +232,7 @@ class _Many:
             if not looks:
                 return
             thetas = choose_thetas(first, task.holdout, values, starts, key, self.ids[which])
-            distinct, place = np.unique(thetas, return_inverse=True)
-            steps[which] = np.array([grid.snap(theta) for theta in distinct.tolist()], np.int64)[place]
+            steps[which] = snapped(grid, thetas)
 
         if task.holdout:
             words = first.row_words if isinstance(first, RowChooser) else 1
@@ -271,6 +276,13 @@ def choose_thetas(
         one.observe(values[start : start + holdout])
         thetas[row] = one.choose(key.of_stream(number))
     return thetas
+
+
+def snapped(grid: Grid, thetas: Floats) -> Indices:
+    """Thresholds in grid steps; few are distinct."""
+    distinct, place = np.unique(thetas, return_inverse=True)
+    steps: Indices = np.array([grid.snap(theta) for theta in distinct.tolist()], np.int64)
+    return steps[place]
 
 
 def borders_of(counts: Indices) -> Indices:
