@@ -100,6 +100,19 @@ class ReleasedMany:
         ParameterError
             If the indices are no whole numbers in order and in range, naming the first that is not.
         """
+        whose, first, last = self.queries(streams, starts, stops)
+        if self.nodes is not None:
+            before = self.tree_borders[whose] * self.nodes.tree_values
+            return self.nodes.range_sum(before + first, before + last)
+        out = np.empty(whose.size)
+        places, prefix = self._prefix
+        many_ranges.sum_stream_ranges(
+            self.values, self.borders, prefix, places, PREFIX_BLOCK, whose, first, last, out
+        )
+        return out
+
+    def queries(self, streams: Any, starts: Any, stops: Any) -> tuple[Indices, Indices, Indices]:
+        """Checked queries of :meth:`range_sum`, three arrays of one length; ParameterError as there."""
         columns = [
             as_indices(name, given) for name, given in (("streams", streams), ("starts", starts), ("stops", stops))
         ]
@@ -121,15 +134,7 @@ class ReleasedMany:
             raise ParameterError(
                 f"starts[{k}] = {first[k]}, stops[{k}] = {last[k]}: expected 0 <= start <= stop <= {lengths[k]}"
             )
-        if self.nodes is not None:
-            before = self.tree_borders[whose] * self.nodes.tree_values
-            return self.nodes.range_sum(before + first, before + last)
-        out = np.empty(whose.size)
-        places, prefix = self._prefix
-        many_ranges.sum_stream_ranges(
-            self.values, self.borders, prefix, places, PREFIX_BLOCK, whose, first, last, out
-        )
-        return out
+        return whose, first, last
 
     @cached_property
     def _prefix(self) -> tuple[Indices, Floats]:

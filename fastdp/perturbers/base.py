@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -153,8 +153,11 @@ def rows_of(
     nodes: bool = False,
 ) -> NDArray[np.int64]:
     """:meth:`RowPerturber.noise_rows` of any perturber."""
-    if isinstance(perturber, RowPerturber):
-        return perturber.noise_rows(plan, theta_steps, epsilon, key, streams, trees, needed, nodes=nodes)
+    # By name: isinstance with a protocol costs more than a short row.
+    if hasattr(perturber, "noise_rows"):
+        return cast("RowPerturber", perturber).noise_rows(
+            plan, theta_steps, epsilon, key, streams, trees, needed, nodes=nodes
+        )
     draw = perturber.node_noise if nodes else perturber.leaf_noise
     rows = zip(theta_steps.tolist(), streams.tolist(), trees.tolist(), strict=True)
     return np.stack([draw(plan, steps, epsilon, key.of_stream(stream), tree) for steps, stream, tree in rows])

@@ -7,6 +7,7 @@ stream costs no cipher of its own.  The words are those of :class:`~fastdp.rando
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -35,14 +36,17 @@ class RowWords:
         self.key = key
         self.pieces = tuple(pieces)
         self.width = sum(count for _, count in pieces)
-        blocks = [-(-count // 2) for _, count in pieces]
-        highs = [np.full(size, stream.pack(), np.uint64) for (stream, _), size in zip(pieces, blocks, strict=True)]
-        self._high = _big_endian(np.concatenate(highs))
-        self._low = _big_endian(np.concatenate([np.arange(size, dtype=np.uint64) for size in blocks]))
+
+    @cached_property
+    def _layout(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64], Indices | None]:
+        """Counters of a row, but for the stream's number: stream ids, block numbers, and the words that are used."""
+        blocks = [-(-count // 2) for _, count in self.pieces]
+        counted = list(zip(self.pieces, blocks, strict=True))
+        high = np.concatenate([np.full(size, stream.pack(), np.uint64) for (stream, _), size in counted])
+        low = np.concatenate([np.arange(size, dtype=np.uint64) for size in blocks])
         # The second word of a piece's last block is not used where its count is odd.
-        used = [np.arange(2 * size) < count for (_, count), size in zip(pieces, blocks, strict=True)]
-        columns = np.flatnonzero(np.concatenate(used))
-        self._columns = None if columns.size == 2 * sum(blocks) else columns
+        columns = np.flatnonzero(np.concatenate([np.arange(2 * size) < count for (_, count), size in counted]))
+        return _big_endian(high), _big_endian(low), None if columns.size == 2 * low.size else columns
 
     def fill(self, streams: Indices, numbers: Indices) -> NDArray[np.uint64]:
         """The words: uint64[n, width].
@@ -54,12 +58,13 @@ class RowWords:
         numbers : int64[n]
             The number in each row's stream ids.
         """
-        n, blocks = streams.size, self._low.size
+        high, low, columns = self._layout
+        n, blocks = streams.size, low.size
         counters: NDArray[np.uint64] = np.empty((n, blocks, 2), np.uint64)
         members = _big_endian((streams.astype(np.uint64) + np.uint64(1)) << np.uint64(BLOCK_BITS))
         # Bytes are joined, so the machine's own order of bytes does not matter.
-        np.bitwise_or(self._high, _big_endian(numbers.astype(np.uint64))[:, None], out=counters[:, :, 0])
-        np.bitwise_or(self._low, members[:, None], out=counters[:, :, 1])
+        np.bitwise_or(high, _big_endian(numbers.astype(np.uint64))[:, None], out=counters[:, :, 0])
+        np.bitwise_or(low, members[:, None], out=counters[:, :, 1])
         words: NDArray[np.uint64] = np.empty(counters.size + _TAIL_WORDS, np.uint64)
         # The counters are all different, so this is counter mode written out.
         cipher = Cipher(algorithms.AES(self.key.reveal()), modes.ECB())  # noqa: S305
@@ -67,7 +72,7 @@ class RowWords:
         rows = words[: counters.size].reshape(n, 2 * blocks)
         if not np.little_endian:
             rows.byteswap(inplace=True)
-        return rows if self._columns is None else rows[:, self._columns]
+        return rows if columns is None else rows[:, columns]
 
     def locate(self, column: int) -> tuple[StreamId, int]:
         """The stream id, its number 0, and the position in it that a column holds."""

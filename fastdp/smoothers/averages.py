@@ -78,7 +78,9 @@ class MovingAverage:
         del thetas
         out = np.empty(means.shape)
         if out.size:
-            moving_window.follow_windows(firsts, means, np.empty(self.window), np.empty(means.shape[1]), out)
+            moving_window.follow_windows(
+                firsts, np.ascontiguousarray(means), np.empty(self.window), np.empty(means.shape[1]), out
+            )
         return out
 
 

@@ -43,7 +43,7 @@ class Median:
         del firsts
         out = np.empty(means.shape)
         if out.size:
-            running_median.follow_medians(
-                -thetas, 3.0 * thetas / BINS, means, np.empty(BINS), np.empty(means.shape[1]), out
-            )
+            dense, counts = np.ascontiguousarray(means), np.empty(BINS)
+            widths, scratch = 3.0 * thetas / BINS, np.empty(means.shape[1])
+            running_median.follow_medians(-thetas, widths, dense, counts, scratch, out)
         return out

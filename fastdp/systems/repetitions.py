@@ -16,7 +16,7 @@ from tqdm import tqdm
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.randomness.key import MOST_STREAMS, Key
-from fastdp.released import ReleasedNodes, as_indices
+from fastdp.released import ReleasedNodes
 from fastdp.released_many import ReleasedMany
 from fastdp.systems.composition import Composition
 from fastdp.systems.many import borders_of, concurrently, snapped
@@ -127,16 +127,16 @@ class Repeater:
             self._each(values, steps, lambda which, sums: fill(which, sums, releases, which))
             releases.values.flags.writeable = False
             return Repetitions(thetas, None, releases)
-        starts, stops = (as_indices(name, given) for name, given in zip(("starts", "stops"), queries, strict=True))
-        room(1).range_sum(0, starts, stops)  # refuses queries that no repetition can answer
-        width = max(starts.size, stops.size)
+        _, starts, stops = room(1).queries(0, *queries)
+        width = starts.size
         answers = np.empty((size, width))
 
         def answer(which: Indices, sums: Sums | None) -> None:
             rows = np.arange(which.size)
             scratch = room(rows.size)
             fill(which, sums, scratch, rows)
-            firsts, lasts = (np.tile(np.broadcast_to(each, width), rows.size) for each in (starts, stops))
+            scratch.values.flags.writeable = False  # as releases are: kernels are compiled for that alone
+            firsts, lasts = np.tile(starts, rows.size), np.tile(stops, rows.size)
             answers[which] = scratch.range_sum(np.repeat(rows, width), firsts, lasts).reshape(-1, width)
 
         self._each(values, steps, answer)

@@ -61,7 +61,7 @@ def sum_rows(
         count = counts[row]
         part = values[starts[row] : starts[row] + count]
         touched = (count + block - 1) // block
-        if sum_blocks(part, steps_per_unit, tops[row], block, 0, sums[row, :touched]):
+        if sum_blocks(part, steps_per_unit, tops[row], block, np.int64(0), sums[row, :touched]):
             return row
     return -1
 
@@ -123,7 +123,7 @@ def emit_rows(
     for row in range(starts.size):
         k = closed[row]
         target = out[starts[row] : starts[row] + counts[row]]
-        emit_blocks(totals[row, :k], predictions[row, : k + 1], block, 0, target)
+        emit_blocks(totals[row, :k], predictions[row, : k + 1], block, np.int64(0), target)
 
 
 @kernel
