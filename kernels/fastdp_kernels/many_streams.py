@@ -2,7 +2,8 @@
 
 n streams (rows) lie in one flat array, row i from ``starts[i]`` on, ``counts[i]`` values long; what is kept for each
 block lies in rectangles as wide as the longest row needs.  Every row gets exactly what the kernel for one stream,
-which is called here, gives.  T trees of noise a row, W >= ``tree_blocks`` integers each, the leaves first.
+which is called here, gives (with ``int(np.int64(0))``: for the constant 0 Numba would compile it anew).  A row has T
+trees of noise, W >= ``tree_blocks`` integers each, the leaves first.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def sum_rows(
         count = counts[row]
         part = values[starts[row] : starts[row] + count]
         touched = (count + block - 1) // block
-        if sum_blocks(part, steps_per_unit, tops[row], block, np.int64(0), sums[row, :touched]):
+        if sum_blocks(part, steps_per_unit, tops[row], block, int(np.int64(0)), sums[row, :touched]):
             return row
     return -1
 
@@ -123,7 +124,7 @@ def emit_rows(
     for row in range(starts.size):
         k = closed[row]
         target = out[starts[row] : starts[row] + counts[row]]
-        emit_blocks(totals[row, :k], predictions[row, : k + 1], block, np.int64(0), target)
+        emit_blocks(totals[row, :k], predictions[row, : k + 1], block, int(np.int64(0)), target)
 
 
 @kernel

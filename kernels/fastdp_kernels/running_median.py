@@ -42,7 +42,7 @@ def follow_median(counts: np.ndarray, low: float, width: float, means: np.ndarra
     total = 0.0
     for j in range(bins):
         total += counts[j]
-    at = np.int64(0)
+    at = 0
     below = 0.0
     for i in range(means.size):
         place = (means[i] - low) / width
