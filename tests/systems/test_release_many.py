@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import fastdp
 from fastdp.errors import DataError, ParameterError
 from fastdp.perturbers import Flat, Hierarchy
 from fastdp.perturbers.base import RowPerturber
+from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent
 from fastdp.smoothers.base import RowSmoother
@@ -132,6 +134,23 @@ def test_doubtful_draws_are_settled_as_for_one_stream() -> None:
     many = fastdp.release_many(streams, EPSILON, BOUND, key=key, **parts)
     assert np.unique(many.thresholds).size > 2
     assert_same(many, streams, key, **parts)
+
+
+def test_draws_of_the_last_stage_are_those_of_one_stream(monkeypatch) -> None:
+    """A second stage that settles nothing leaves all doubtful draws to exact arithmetic and further words."""
+    idle = SimpleNamespace(draw_double_double=lambda *arguments: arguments[-2])
+    monkeypatch.setattr(sampler, "double_double", idle)
+    drawn = []
+    monkeypatch.setattr(sampler, "_settle", lambda *of, settle=sampler._settle: drawn.append(of) or settle(*of))
+    streams, key = [np.full(200, 40.0 + i) for i in range(50)], Key.from_seed(4)
+    parts = {"perturber": Hierarchy(3, prune=0), "smoother": None, "resolution": BOUND / 2**38, "holdout": 20}
+    parts |= {"threshold": NoisyMax(), "max_range": 15}
+    many = fastdp.release_many(streams, EPSILON, BOUND, key=key, ids=np.arange(50) * 11, **parts)
+    # Word, law, key, stream id and position: all that a draw, and further words for it, depend on.
+    together, drawn[:] = set(drawn), []
+    assert_same(many, streams, key, **parts)
+    assert set(drawn) == together
+    assert len({(of[2], of[3]) for of in together}) > 4
 
 
 def inputs() -> dict[str, tuple[Any, Any, list[np.ndarray]]]:
