@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.perturbers.base import HierarchyPlan
+from fastdp.perturbers.base import HierarchyPlan, TreeRows
 from fastdp.privacy import Guarantee
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
@@ -63,22 +63,12 @@ class Flat:
         sampler.fill(noise, _law(theta_steps, epsilon), key, StreamId(Purpose.TREE, 1, tree))
         return noise
 
-    def noise_rows(
-        self,
-        plan: HierarchyPlan,
-        theta_steps: NDArray[np.int64],
-        epsilon: float,
-        key: Key,
-        streams: NDArray[np.int64],
-        trees: NDArray[np.int64],
-        needed: int,
-        *,
-        nodes: bool = False,
-    ) -> NDArray[np.int64]:
+    def noise_rows(self, rows: TreeRows) -> NDArray[np.int64]:
         """Noise of the first values of a batch, for many streams at once."""
-        del plan, nodes
-        words = RowWords(key, [(StreamId(Purpose.TREE, 1), needed)])
-        return sampler.draw_rows(words, theta_steps, lambda steps: _law(steps, epsilon), streams, trees)
+        words = RowWords(rows.key, [(StreamId(Purpose.TREE, 1), rows.needed)])
+        return sampler.draw_rows(
+            words, rows.theta_steps, lambda steps: _law(steps, rows.epsilon), rows.streams, rows.trees
+        )
 
 
 def _law(theta_steps: int, epsilon: float) -> sampler.Law:

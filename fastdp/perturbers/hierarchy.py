@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.errors import ParameterError
-from fastdp.perturbers.base import HierarchyPlan
+from fastdp.perturbers.base import HierarchyPlan, TreeRows
 from fastdp.privacy import Guarantee
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
@@ -166,25 +166,17 @@ class Hierarchy:
             start += width
         return nodes
 
-    def noise_rows(
-        self,
-        plan: HierarchyPlan,
-        theta_steps: NDArray[np.int64],
-        epsilon: float,
-        key: Key,
-        streams: NDArray[np.int64],
-        trees: NDArray[np.int64],
-        needed: int,
-        *,
-        nodes: bool = False,
-    ) -> NDArray[np.int64]:
+    def noise_rows(self, rows: TreeRows) -> NDArray[np.int64]:
         """Noise of one tree of each of many streams; whole trees where leaves depend on all nodes."""
-        widths = plan.widths if self.consistent or nodes else [needed]
-        words = RowWords(key, [(StreamId(Purpose.TREE, level + 1), width) for level, width in enumerate(widths)])
-        rows = sampler.draw_rows(words, theta_steps, lambda steps: _law(plan, steps, epsilon), streams, trees)
-        if self.consistent and not nodes and plan.levels > 1:
-            consistency.make_rows_consistent(rows, plan.tops, plan.fan_out, plan.levels, consistency_weights(plan))
-        return rows
+        plan, whole = rows.plan, self.consistent or rows.nodes
+        widths = plan.widths if whole else [rows.needed]
+        words = RowWords(rows.key, [(StreamId(Purpose.TREE, level + 1), width) for level, width in enumerate(widths)])
+        noise = sampler.draw_rows(
+            words, rows.theta_steps, lambda steps: _law(plan, steps, rows.epsilon), rows.streams, rows.trees
+        )
+        if self.consistent and not rows.nodes and plan.levels > 1:
+            consistency.make_rows_consistent(noise, plan.tops, plan.fan_out, plan.levels, consistency_weights(plan))
+        return noise
 
 
 def _law(plan: HierarchyPlan, theta_steps: int, epsilon: float) -> sampler.Law:

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.perturbers.base import rows_of
+from fastdp.perturbers.base import TreeRows, noise_of_rows
 from fastdp.randomness.key import Key
 from fastdp.smoothers.base import predict_rows
 from fastdp.systems.composition import Composition
@@ -156,18 +156,17 @@ class RowPipeline:
         if trees == 0:
             return np.empty((n, 0, 0), np.int64)
         needed = min(int(closed.max()), c.plan.tree_blocks)
-        rows = rows_of(
-            c.perturber,
+        rows = TreeRows(
             c.plan,
-            np.repeat(slab.steps, trees),
             c.publish_epsilon,
             self.key,
-            np.repeat(slab.streams, trees),
-            np.tile(np.arange(trees), n),
-            needed,
+            theta_steps=np.repeat(slab.steps, trees),
+            streams=np.repeat(slab.streams, trees),
+            trees=np.tile(np.arange(trees), n),
+            needed=needed,
             nodes=nodes,
         )
-        return rows.reshape(n, trees, -1)
+        return noise_of_rows(c.perturber, rows).reshape(n, trees, -1)
 
     def release_nodes(self, slab: Slab, out: Floats, out_trees: Indices) -> None:
         """Noisy sums of all nodes, row i's trees from ``out[out_trees[i]]`` on; values are finite."""
