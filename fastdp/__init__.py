@@ -36,8 +36,10 @@ if TYPE_CHECKING:
     from fastdp.privacy import Guarantee
     from fastdp.randomness.key import Key
     from fastdp.released import Release
+    from fastdp.released_many import ReleasedMany
     from fastdp.systems.adaptive_phdstream import AdaptivePHDStream
     from fastdp.systems.base import Base
+    from fastdp.systems.many import release_many
     from fastdp.systems.one_call import release
     from fastdp.systems.pak import PAK
     from fastdp.systems.phdstream import PHDStream
@@ -55,12 +57,14 @@ _HOMES = {
     "Key": "fastdp.randomness.key",
     "Ledger": "fastdp.ledger.ledger",
     "Release": "fastdp.released",
+    "ReleasedMany": "fastdp.released_many",
     "StreamPublisher": "fastdp.systems.stream_publisher",
     "ToPL": "fastdp.systems.topl",
     "ToPLServer": "fastdp.systems.topl_server",
     "ToPS": "fastdp.systems.tops",
     "audit": "fastdp.auditing.run",
     "release": "fastdp.systems.one_call",
+    "release_many": "fastdp.systems.many",
 }
 _MODULES = (
     "analysis",
@@ -92,6 +96,7 @@ __all__ = [
     "Ledger",
     "PHDStream",
     "Release",
+    "ReleasedMany",
     "StreamPublisher",
     "ToPL",
     "ToPLServer",
@@ -112,6 +117,7 @@ __all__ = [
     "plots_spatial",
     "randomness",
     "release",
+    "release_many",
     "renewals",
     "smoothers",
     "spatial",

@@ -10,6 +10,7 @@ from benchmarks.show import report
 
 TABLES = {
     "speed": "throughput and latency beside NumPy, OpenDP and np.copyto",
+    "batch": "many short streams in one call, many repetitions of one release",
     "start": "import, first call and memory in fresh processes",
     "accuracy": "ToPS on real streams beside the published code",
     "methods": "every method of ToPS section 5 on POS beside the published code",

@@ -14,7 +14,10 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.privacy import Guarantee
+from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
+from fastdp.randomness.row_words import RowWords
+from fastdp.randomness.words import Purpose, StreamId
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.noisy_choice import (
     MOST_PENALTY,
@@ -23,6 +26,7 @@ from fastdp.thresholds.noisy_choice import (
     NoiseKind,
     draw_noise,
     exact_guarantee,
+    noise_law,
     score_unit,
 )
 from fastdp_kernels import noisy_max
@@ -139,3 +143,25 @@ class _NoisyMaxChooser(CountedHoldout):
         noise = draw_noise(self._rule.noise, unit, self._task.epsilon, self._counts.size - 1, key)
         best = noisy_max.choose_candidate(self._counts, unit, self.penalties(), noise)
         return min(best * self._step, self._task.bound)
+
+    @property
+    def row_words(self) -> int:
+        """One draw a candidate."""
+        return self._counts.size
+
+    def histograms(self, values: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Histograms of many hold-outs."""
+        rows: NDArray[np.int64] = np.zeros((starts.size, self._counts.size), np.int64)
+        noisy_max.bin_rows(values, starts, self._task.holdout, self._step, rows)
+        return rows
+
+    def choose_rows(self, histograms: NDArray[np.int64], key: Key, streams: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Theta of many streams."""
+        words = RowWords(key, [(StreamId(Purpose.THRESHOLD), self._counts.size - 1)])
+        none = np.zeros(streams.size, np.int64)
+        law = noise_law(self._rule.noise, self.unit(), self._task.epsilon)
+        noise = sampler.draw_rows(words, none, lambda _: law, streams, none)
+        best: NDArray[np.int64] = np.empty(streams.size, np.int64)
+        noisy_max.choose_rows(histograms, self.unit(), self.penalties(), noise, best)
+        thetas: NDArray[np.float64] = np.minimum(best * self._step, self._task.bound)
+        return thetas
