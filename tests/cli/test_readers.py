@@ -166,7 +166,7 @@ def test_text_that_is_none(text):
     with pytest.raises(DataError, match="not a gzip file"):
         read(text("1\n2\n", "in.csv.gz"))
     whole = gzip.compress(b"1.25\n" * 100_000)
-    with pytest.raises(DataError, match="damaged or incomplete"):
+    with pytest.raises(DataError, match="damaged"):
         read(text(whole[: len(whole) // 2], "cut.csv.gz"))
 
 
