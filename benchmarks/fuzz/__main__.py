@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import subprocess
 import sys
@@ -17,6 +18,8 @@ choose_folder()
 from benchmarks.fuzz.targets import TARGETS  # noqa: E402 - numba reads its environment when it is imported
 from benchmarks.show.report import heading, table  # noqa: E402
 
+#: Where files cost no disk, if there is such a place.
+MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
 #: Megabytes: a reader that takes more of a small file is a finding of libFuzzer's own.
 MEMORY = 3000
 #: Seconds for one input.
@@ -38,7 +41,9 @@ def main() -> int:
     findings.mkdir(parents=True, exist_ok=True)
     corpora = options.corpus or Path(tempfile.mkdtemp(prefix="fastdp-corpus-"))
     heading(sys.argv[1:], "benchmarks.fuzz")
-    rows = [run(name, options, findings, corpora / name) for name in options.targets or TARGETS]
+    with tempfile.TemporaryDirectory(dir=MEMORY_FOLDER if MEMORY_FOLDER.is_dir() else None) as scratch:
+        os.environ["TMPDIR"] = tempfile.tempdir = scratch
+        rows = [run(name, options, findings, corpora / name) for name in options.targets or TARGETS]
     table(
         f"{options.seconds} s a target; findings in {findings}",
         ["target", "executions", "a second", "edges covered", "inputs kept", "peak MB", "findings"],

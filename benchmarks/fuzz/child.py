@@ -32,7 +32,7 @@ def place(error: BaseException) -> str:
 def main() -> None:
     name, folder = sys.argv[1], Path(sys.argv[2])
     with atheris.instrument_imports(include=GUIDES):
-        from benchmarks.fuzz.targets import TARGETS, LawBroken
+        from benchmarks.fuzz.targets import TARGETS, LawBrokenError
     target = TARGETS[name]
     known: set[str] = set()
 
@@ -41,7 +41,7 @@ def main() -> None:
             target.run(data)
         except Exception as error:
             # What a message quotes differs from input to input.
-            where = f"law: {error}".partition(": ")[2][:40] if isinstance(error, LawBroken) else place(error)
+            where = f"law: {error}".partition(": ")[2][:40] if isinstance(error, LawBrokenError) else place(error)
             if where in known:
                 return
             known.add(where)

@@ -52,25 +52,24 @@ class Target:
     seeds: Callable[[], list[bytes]]
 
 
-class LawBroken(AssertionError):
+class LawBrokenError(AssertionError):
     """The reader gave an answer, and it is wrong."""
 
 
 @lru_cache(maxsize=1)
 def scratch() -> Path:
-    """A folder in memory, where there is one."""
-    memory = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
-    return Path(tempfile.mkdtemp(prefix="fastdp-fuzz-", dir=memory if memory.is_dir() else None))
+    """A folder of one's own, where TMPDIR says."""
+    return Path(tempfile.mkdtemp(prefix="fastdp-fuzz-"))
 
 
 @contextlib.contextmanager
 def clean_ends() -> Iterator[None]:
-    """Errors for users pass if they are one line; Python's own text about an operating system's error is short too."""
+    """Errors for users pass if they are one line."""
     try:
         yield
     except CLEAN as error:
         if "\n" in str(error):
-            raise LawBroken(f"a message of several lines: {error!r}") from error
+            raise LawBrokenError(f"a message of several lines: {error!r}") from error
 
 
 def _values(path: str, column: str | None, chunk_size: int) -> list[float] | None:
@@ -79,7 +78,7 @@ def _values(path: str, column: str | None, chunk_size: int) -> list[float] | Non
         chunks = list(source.chunks)
         for chunk in chunks:
             if chunk.dtype != np.float64 or chunk.ndim != 1 or not chunk.size:
-                raise LawBroken(f"a chunk of {chunk.dtype}{chunk.shape}")
+                raise LawBrokenError(f"a chunk of {chunk.dtype}{chunk.shape}")
         return [value for chunk in chunks for value in chunk.view(np.int64).tolist()]
     return None
 
@@ -94,7 +93,7 @@ def _read_both_ways(path: str, column: str | None, rewind: Callable[[], None] = 
     whole = _values(path, column, 4096)
     rewind()
     if _values(path, column, 3) != whole:
-        raise LawBroken("the values depend on the chunks")
+        raise LawBrokenError("the values depend on the chunks")
 
 
 def _file_reader(suffix: str) -> Callable[[bytes], None]:
@@ -133,8 +132,8 @@ TEXTS = [
 def _arrays() -> list[bytes]:
     named = np.zeros(3, [("x", "<f4"), ("y", ">i8")])
     made: list[np.ndarray] = [
-        np.arange(5.0), np.arange(6).reshape(3, 2), np.asfortranarray(np.ones((3, 2))), named, np.array([True, False]),
-        np.array(["a"]), np.zeros((2, 0)), np.array(3.0),
+        np.arange(5.0), np.arange(6).reshape(3, 2), np.asfortranarray(np.ones((3, 2))), named,
+        np.array([True, False]), np.array(["a"]), np.zeros((2, 0)), np.array(3.0),
     ]  # fmt: skip
     texts = []
     for array in made:
@@ -180,9 +179,9 @@ def _events(data: bytes) -> None:
         n = len(events.points)
         shapes_fit = events.points.shape == (n, 2) and events.additions.shape == (n,)
         if not shapes_fit or not np.isfinite(events.points).all():
-            raise LawBroken("points that are no points")
+            raise LawBrokenError("points that are no points")
         if events.times is not None and (events.times.shape != (n,) or (np.diff(events.times) < 0).any()):
-            raise LawBroken("times that are no times")
+            raise LawBrokenError("times that are no times")
 
 
 def _event_seeds() -> list[bytes]:
@@ -218,16 +217,16 @@ def _reports(data: bytes) -> None:
     with contextlib.suppress(DataError):
         message = encoding.decode(buffer)
         if message.mechanism is not None and message.size > len(buffer):
-            raise LawBroken("a message longer than its buffer")
+            raise LawBrokenError("a message longer than its buffer")
     mechanism = _mechanisms()[data[0] >> 1 & 3]
     collector = _collector(mechanism)
     before = collector.n_reports
     if collector.receive(buffer) != collector.n_reports - before:
-        raise LawBroken("reports counted and reports collected differ")
+        raise LawBrokenError("reports counted and reports collected differ")
     with contextlib.suppress(DataError):
         again = type(collector).from_bytes(buffer)
         if again.n_reports < 0 or type(again).from_bytes(again.to_bytes()).n_reports != again.n_reports:
-            raise LawBroken("a collector that does not survive its own bytes")
+            raise LawBrokenError("a collector that does not survive its own bytes")
 
 
 def _collector(mechanism: Mechanism) -> local.HistogramCollector | local.SumCollector:
@@ -267,20 +266,19 @@ def _states(data: bytes) -> None:
                         publisher.publish(np.ones(3))
                     publisher.save(path, key)
                     if kind.load(path, key).n_seen != publisher.n_seen:
-                        raise LawBroken("a state that does not survive its own file")
+                        raise LawBrokenError("a state that does not survive its own file")
 
 
 def _state_seeds() -> list[bytes]:
     publishers = [
         fastdp.ToPS(0.5, 200.0, 20, 64, seed=1),
         fastdp.ToPS(0.5, 200.0, 20, 64, prune=0, seed=1),
-        fastdp.PAK(0.5, 1e-6, 200.0, 4096, 20, seed=1),
+        fastdp.PAK(0.5, 1e-6, 200.0, 4096, holdout=20, seed=1),
     ]
     texts = []
-    for publisher in publishers:
+    for number, publisher in enumerate(publishers):
         for count in (10, 50):
-            path = scratch() / "seed"
-            path.unlink(missing_ok=True)
+            path = scratch() / f"seed-{number}-{count}"
             publisher.keep(path)
             publisher.publish(np.arange(float(count)))
             texts += [b"\x01" + StateFile(path).read()[0], b"\x00" + path.read_bytes()]
@@ -307,7 +305,7 @@ def _keys(data: bytes) -> None:
     path.write_bytes(data)
     with clean_ends():
         if not isinstance(read_key(path), Key):
-            raise LawBroken("a key that is no key")
+            raise LawBrokenError("a key that is no key")
 
 
 TARGETS = {

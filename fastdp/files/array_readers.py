@@ -15,7 +15,16 @@ from fastdp.files.readers import Chunks, Source
 from fastdp.inputs import as_column, as_floats
 
 #: What NumPy and the archive's reader raise on damaged files; headers are parsed as Python literals.
-DAMAGE = (ValueError, EOFError, SyntaxError, TokenError, OverflowError, MemoryError, NotImplementedError, RuntimeError)
+DAMAGE = (
+    ValueError,
+    EOFError,
+    SyntaxError,
+    TokenError,
+    OverflowError,
+    MemoryError,
+    NotImplementedError,
+    RuntimeError,
+)
 
 
 def open_npy(path: Path, column: str | None, chunk_size: int) -> Source:
