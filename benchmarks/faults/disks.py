@@ -113,8 +113,8 @@ def unlimited_file() -> None:
 def become_nobody() -> None:
     """Permissions mean nothing to root."""
     if os.geteuid() == 0:
-        os.setegid(NOBODY)
-        os.seteuid(NOBODY)
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
 
 
 def contents(place: Path) -> dict[str, bytes]:

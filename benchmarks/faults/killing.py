@@ -134,7 +134,7 @@ class _Folder:
 
 
 def _conclude(trial: Trial, struck: int, score: Score) -> None:
-    exposed = [path.name for path in _parts(trial.folder) if path.stat().st_mode & 0o077]
+    exposed = [path.name for path in _parts(trial.folder) if path.stat().st_mode & 0o077 and path.stat().st_size]
     whole = trial.finish()
     different = sum(
         differences(seen, whole[: len(seen)]) if trial.subject.streams else differences(seen, whole)

@@ -50,22 +50,20 @@ def atomic_file(target: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
     final = Path(os.path.realpath(target))
     _refuse(target, final, overwrite=overwrite)
     _remove_leftovers(final)
-    temporary, file = _open_beside(final)
+    temporary, file, permissions = _open_beside(final)
     try:
         with file:
-            # Not mkstemp: the output should have the permissions that the user's umask gives, in the end.
-            permissions = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            temporary.chmod(permissions & stat.S_IRWXU)
             yield file
             file.flush()
             os.fsync(file.fileno())
             # Somebody may have written the target meanwhile.
             _refuse(target, final, overwrite=overwrite)
-            temporary.chmod(permissions)
             if os.name == "nt":
                 # An open file cannot be renamed there.
                 file.close()
             temporary.replace(final)
+            # Not before: whoever is killed in between leaves a whole release that the next run may repeat.
+            final.chmod(permissions)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename is None and error.errno in NO_ROOM:
@@ -73,16 +71,24 @@ def atomic_file(target: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
         raise
 
 
-def _open_beside(final: Path) -> tuple[Path, BinaryIO]:
-    """A new file of which others can see that it is in use."""
+def _open_beside(final: Path) -> tuple[Path, BinaryIO, int]:
+    """A new file for its owner, of which others can see that it is in use; and the permissions it shall have."""
     while True:
         temporary = final.with_name(f".{final.name}.{secrets.token_hex(TOKEN_BYTES)}.tmp")
-        file = cast("BinaryIO", temporary.open("x+b"))
+        # What the user's umask gives can only be seen; nobody who opens this one gets at the one that is filled.
+        with temporary.open("xb") as probe:
+            permissions = stat.S_IMODE(os.fstat(probe.fileno()).st_mode)
+        temporary.unlink()
+        file = cast("BinaryIO", open(temporary, "x+b", opener=_for_owner))
         _lock(file, wait=True)
         if os.fstat(file.fileno()).st_nlink:
-            return temporary, file
+            return temporary, file, permissions
         # Taken for a leftover between its creation and its lock.
         file.close()
+
+
+def _for_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _lock(file: BinaryIO, *, wait: bool) -> bool:
