@@ -79,7 +79,7 @@ def _open_beside(final: Path) -> tuple[Path, BinaryIO, int]:
         with temporary.open("xb") as probe:
             permissions = stat.S_IMODE(os.fstat(probe.fileno()).st_mode)
         temporary.unlink()
-        file = cast("BinaryIO", open(temporary, "x+b", opener=_for_owner))
+        file = cast("BinaryIO", open(temporary, "x+b", opener=_for_owner))  # noqa: SIM115 - the caller closes it
         _lock(file, wait=True)
         if os.fstat(file.fileno()).st_nlink:
             return temporary, file, permissions
