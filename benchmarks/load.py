@@ -156,7 +156,17 @@ def main() -> int:
     courses = {name: one_publisher(maker(), int(options.values)) for name, maker in makers.items()}
     table(
         f"One publisher, chunks of {CHUNK:,} (epsilon {sizes.EPSILON}, bound {sizes.BOUND}, max_range 2^20)",
-        ["system", "values", "s", "M values/s", "first tenth", "last tenth", "resident MiB: first tenth", "last", "most"],
+        [
+            "system",
+            "values",
+            "s",
+            "M values/s",
+            "first tenth",
+            "last tenth",
+            "resident MiB: first tenth",
+            "last",
+            "most",
+        ],
         (one_row(name, course) for name, course in courses.items()),
     )
     if options.picture:
@@ -165,7 +175,8 @@ def main() -> int:
     few = max(1, options.publishers // 10)
     table(
         f"Publishers side by side, turns of {TURN:,} values; KiB a publisher, above the memory before them",
-        ["system", "publishers", "values", "M values/s", "one alone", "KiB: made", "in the hold-out", "publishing", "at the end"],
+        ["system", "publishers", "values", "M values/s", "one alone", "KiB: made", "in the hold-out", "publishing",
+         "at the end"],
         [many_publishers("optimal", options.publishers, options.rounds), many_publishers(0, few, options.rounds)],
     )  # fmt: skip
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
 import json
 import os
@@ -99,14 +98,11 @@ def run(
         os.close(reading)
         _be_child(work, at_event, counting, writing, log)
     os.close(writing)
-    if after is not None:
-        time.sleep(after)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
     with os.fdopen(reading, "rb") as pipe:
-        if not select.select([pipe], [], [], PATIENCE)[0]:
-            # Where it stands goes to the log.
-            os.kill(child, signal.SIGABRT)
+        # The pipe has something to say when the child has an answer or has ended.
+        if not select.select([pipe], [], [], PATIENCE if after is None else after)[0]:
+            # Of a child that hangs, where it stands goes to the log.
+            os.kill(child, signal.SIGABRT if after is None else signal.SIGKILL)
         said = pipe.read()
     status = os.waitpid(child, 0)[1]
     seconds = time.perf_counter() - start

@@ -66,9 +66,14 @@ def atomic_file(target: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
             final.chmod(permissions)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename is None and error.errno in NO_ROOM:
-            error.filename = os.fspath(target)
+        name_target(error, os.fspath(target))
         raise
+
+
+def name_target(error: BaseException, target: str) -> None:
+    """Say where there was no room for a write, if the error does not say it itself."""
+    if isinstance(error, OSError) and error.filename is None and error.errno in NO_ROOM:
+        error.filename = target
 
 
 def _open_beside(final: Path) -> tuple[Path, BinaryIO, int]:
