@@ -9,6 +9,7 @@ only damage is noticed.  Source: the project's noise design, section 8; NIST SP 
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import os
 import secrets
@@ -30,6 +31,7 @@ VERSION = 2
 # Magic, version, protection, generation, salt, nonce; all authenticated.
 _HEADER = struct.Struct(">8sHBQ16s12s")
 _CHECKSUM_BYTES = 32
+_TOKEN_BYTES = 6
 
 
 class Protection(IntEnum):
@@ -99,6 +101,10 @@ class StateFile:
                 raise StateError(
                     f"state file {str(path)!r}: its folder stayed locked for {durable.LOCK_SECONDS:g} seconds"
                 )
+            # Whoever writes such a file holds the lock, so its writer was killed; it holds secrets.
+            for leftover in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 2 * _TOKEN_BYTES}"):
+                with contextlib.suppress(OSError):
+                    leftover.unlink()
             yield
         finally:
             os.close(descriptor)
@@ -117,7 +123,7 @@ class StateFile:
         else:
             sealed = AESGCM(self._secret(salt)).encrypt(nonce, payload, header)
         path = Path(self.real)
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(_TOKEN_BYTES)}")
         try:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "wb") as file:

@@ -19,7 +19,7 @@ from fastdp.cli.progress import watched
 from fastdp.datasets.delimited import parse_times
 from fastdp.errors import DataError
 from fastdp.files.columns import is_index, pick_column
-from fastdp.files.parquet_reader import import_pyarrow
+from fastdp.files.parquet_reader import damage_named, import_pyarrow
 from fastdp.files.readers import STDIN, TEXT, open_source
 from fastdp.files.text_reader import DELIMITERS
 
@@ -82,17 +82,21 @@ def read_events(path: str, columns: dict[str, str | None], *, timed: bool, sort:
     """
     names = _names(path)
     places = [_column(path, names, kind, columns[kind]) for kind in ("x", "y")]
-    points = np.stack([_numbers(path, column, quiet=quiet) for column in places], axis=1)
+    read = {column: _numbers(path, column, quiet=quiet) for column in places}
+    _check_rows(path, read)
+    points = np.stack([read[column] for column in places], axis=1)
     wanted = columns["event"] is not None or _usual(names, "event") is not None
     additions = np.ones(len(points), bool)
     if wanted:
         column = _column(path, names, "event", columns["event"])
         additions = _signs(path, column, _numbers(path, column, quiet=quiet))
+        _check_rows(path, read | {column: additions})
     labels = [names[int(c)] if is_index(c) and c not in names and names else c for c in places]
     if not timed:
         return Events(points, additions, None, (labels[0], labels[1]))
     column = _column(path, names, "time", columns["time"])
     times = _times(path, column, quiet=quiet)
+    _check_rows(path, read | {column: times})
     if sort:
         order = np.argsort(times, kind="stable")
         points, additions, times = points[order], additions[order], times[order]
@@ -103,6 +107,13 @@ def read_events(path: str, columns: dict[str, str | None], *, timed: bool, sort:
             "of time, or --sort"
         )
     return Events(points, additions, times, (labels[0], labels[1]))
+
+
+def _check_rows(path: str, read: dict[str, Any]) -> None:
+    """A first row of which some cells are numbers is a heading to one column and an event to another."""
+    if len({len(column) for column in read.values()}) > 1:
+        found = ", ".join(f"{len(values):,} in column {column!r}" for column, values in read.items())
+        raise DataError(f"{path}: rows differ, {found}; expected a first row of names, or numbers in every column")
 
 
 def _names(path: str) -> list[str]:
@@ -117,10 +128,8 @@ def _names(path: str) -> list[str]:
     name = file.name.lower()
     if name.endswith(PARQUET):
         arrow = import_pyarrow()
-        try:
+        with damage_named(file):
             return list(arrow.parquet.read_schema(file).names)
-        except (arrow.ArrowException, OSError) as error:
-            raise DataError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0]})") from error
     if not name.endswith(TEXT):
         raise DataError(f"{path}: unknown kind of file; expected .csv, .csv.gz, .txt, .txt.gz or .parquet")
     try:
@@ -217,8 +226,7 @@ def _times(path: str, column: str, *, quiet: bool) -> NDArray[np.float64]:
 
 def _parquet_moments(path: str, column: str) -> NDArray[np.float64] | None:
     arrow: Any = import_pyarrow()
-    table = arrow.parquet.ParquetFile(path)
-    with table:
+    with damage_named(Path(path)), arrow.parquet.ParquetFile(path) as table:
         schema = table.schema_arrow
         name = column if column in schema.names else schema.names[int(column)]
         if not arrow.types.is_timestamp(schema.field(name).type):

@@ -21,6 +21,14 @@ key_file_option = click.option(
     help="A secret key of your own, 32 raw bytes or 64 hexadecimal digits in an owner-only file. "
     "Never use a key for two streams, nor twice for a stream that has changed.  [default: a fresh random key]",
 )
+state_option = click.option(
+    "--state",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Remembers the noise, so that the same command can be run again on the same input after a crash and "
+    "publishes the same values, never other noise for them. Encrypted under the key of --key-file, if there is one; "
+    "without, whoever reads it can subtract the noise.",
+)
 quiet_option = click.option("--quiet", is_flag=True, help="No progress bar and no summary.")
 force_option = click.option("--force", is_flag=True, help="Replace an existing output.")
 ledger_key_option = click.option(

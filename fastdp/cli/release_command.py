@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +13,29 @@ from click.core import ParameterSource
 
 from fastdp.cli.budget import Spending
 from fastdp.cli.complaints import plain_errors, terminated_cleanly
-from fastdp.cli.options import check_secrets, force_option, key_file_option, ledger_options, quiet_option, seed_option
+from fastdp.cli.options import (
+    check_secrets,
+    force_option,
+    key_file_option,
+    ledger_options,
+    quiet_option,
+    seed_option,
+    state_option,
+)
 
 if TYPE_CHECKING:
+    from fastdp.cli.resumption import Resumption
+    from fastdp.randomness.key import Key
     from fastdp.systems.topl import ToPL
     from fastdp.systems.tops import ToPS
 
 METHODS = ("tops", "topl")
 #: Options of the hierarchy, which the local model does not have.
 TOPS_ONLY = ("fan_out", "prune", "resolution", "nonfinite")
+#: Options that say which reservation pays for it.
+RESERVED = ("ledger", "stream", "part")
+#: Options on which the output depends, besides the values and the key.
+SETTINGS = ("method", "epsilon", "bound", "holdout", "max_range", *TOPS_ONLY)
 
 EPILOG = """
 \b
@@ -28,6 +43,7 @@ Examples
   fastdp release meter.npy -o private.npy --epsilon 0.1 --bound 10000
   fastdp release trips.parquet --column fare -o private.parquet --epsilon 0.1 --bound 500
   zcat log.gz | fastdp release - -o - --epsilon 0.05 --bound 2000 > private.csv
+  fastdp release log.csv -o - --state log.state --epsilon 0.05 --bound 2000 > private.csv
   fastdp release meter.npy -o private.npy --method topl --epsilon 1 --bound 10000
   fastdp release meter.npy -o private.npy --epsilon 0.1 --bound 10000 --ledger budget --stream meter --limit 1
 """
@@ -101,6 +117,7 @@ def _prune(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
 )
 @seed_option
 @key_file_option
+@state_option
 @click.option(
     "--chunk-size",
     type=click.IntRange(min=1),
@@ -130,6 +147,7 @@ def release(
     nonfinite: str,
     seed: int | None,
     key_file: Path | None,
+    state: Path | None,
     chunk_size: int,
     quiet: bool,
     force: bool,
@@ -139,7 +157,8 @@ def release(
 
     IN is a .csv, .csv.gz, .txt, .parquet, .npy or .npz file, or - for lines on standard input. Text may
     have a heading. OUT is a .csv, .csv.gz, .npy, .npz or .parquet file, or - for standard output; it appears
-    only when everything went well.
+    only when everything went well. With --state a command that was killed can be run again: it starts over, and
+    no value gets a second noise, not even on standard output.
 
     The first M values choose a threshold and are not published; each later value is published as one private
     value. Values are read and written in chunks, in constant memory.
@@ -153,8 +172,15 @@ def release(
         from fastdp.cli.writers import check_suffix
 
         _keep_apart(source, output)
+        if state is not None:
+            _keep_apart(source, str(state), "state file")
+            _keep_apart(str(state), output, other="the state file")
         check_suffix(output)
         key = None if key_file is None else read_key(key_file)
+        resumption: Resumption | None = None
+        if state is not None:
+            resumption = _resume(ctx, state, seed, key)
+            seed, key = None, resumption.key
         publisher: ToPS | ToPL
         if method == "topl":
             from fastdp.systems.topl import ToPL
@@ -176,9 +202,12 @@ def release(
                 key=key,
             )
         begin = time.perf_counter()
-        # A file appears at the very end or not at all; standard output may have had a part of it.
-        with spending.reserved(publisher, source, refundable=output != "-"):
-            _publish(publisher, source, output, column, chunk_size, quiet=quiet, force=force)
+        # A file appears at the very end or not at all; standard output, or an earlier run, may have had a part of it.
+        # A release that goes on was reserved when it began.
+        resumed = resumption is not None and resumption.resumed
+        refundable = output != "-" and resumption is None
+        with nullcontext() if resumed else spending.reserved(publisher, source, refundable=refundable):
+            _publish(publisher, source, output, column, chunk_size, resumption, quiet=quiet, force=force)
         if not quiet:
             said = spending.summary(publisher)
             click.echo(_summary(publisher, output, time.perf_counter() - begin, said), err=True)
@@ -191,12 +220,25 @@ def _refuse(ctx: click.Context, options: tuple[str, ...], method: str) -> None:
             raise click.UsageError(f"--{name.replace('_', '-')} does not apply to --method {method}.")
 
 
+def _resume(ctx: click.Context, state: Path, seed: int | None, key: Key | None) -> Resumption:
+    from fastdp._version import __version__
+    from fastdp.cli.resumption import Resumption
+    from fastdp.randomness.key import Key
+
+    # Another version may draw other noise from the same key.
+    settings = {"fastdp": __version__, **{name: ctx.params[name] for name in SETTINGS}}
+    # A release that was reserved in a ledger goes on under that reservation, and under no other.
+    settings |= {name: None if ctx.params[name] is None else str(ctx.params[name]) for name in RESERVED}
+    return Resumption(state, settings, key if seed is None else Key.from_seed(seed))
+
+
 def _publish(
     publisher: ToPS | ToPL,
     source: str,
     output: str,
     column: str | None,
     chunk_size: int,
+    resumption: Resumption | None,
     *,
     quiet: bool,
     force: bool,
@@ -204,12 +246,21 @@ def _publish(
     import numpy as np
 
     from fastdp.cli.progress import watched
-    from fastdp.cli.writers import open_target
+    from fastdp.cli.resumption import Withheld
+    from fastdp.cli.writers import STDOUT, open_target
     from fastdp.errors import DataError
     from fastdp.files.readers import open_source
 
-    with open_source(source, column, chunk_size) as opened, open_target(output, force=force) as write:
+    with ExitStack() as stack:
+        opened = stack.enter_context(open_source(source, column, chunk_size))
+        write = stack.enter_context(open_target(output, force=force))
+        if resumption is not None and output == STDOUT:
+            write = stack.enter_context(Withheld(resumption, write)).write
+        if resumption is not None:
+            resumption.begin()
         for chunk in watched(opened, quiet=quiet):
+            if resumption is not None:
+                resumption.follow(chunk)
             try:
                 published = publisher.publish(chunk)
             except DataError:
@@ -229,6 +280,8 @@ def _publish(
                 f"{opened.name}: {publisher.n_seen:,} values came, all within the hold-out of "
                 f"{publisher.holdout:,}, so nothing can be published; expected more values, or a smaller --holdout"
             )
+        if resumption is not None:
+            resumption.finish()
 
 
 def _way_out(publisher: ToPS | ToPL) -> str:
@@ -238,14 +291,14 @@ def _way_out(publisher: ToPS | ToPL) -> str:
     return " (or --nonfinite zero, which counts such values as 0)" if isinstance(publisher, ToPS) else ""
 
 
-def _keep_apart(source: str, output: str) -> None:
+def _keep_apart(source: str, output: str, what: str = "output", other: str = "the input") -> None:
     from fastdp.errors import ParameterError
 
     if "-" in (source, output):
         return
     into, out = Path(source), Path(output)
     if into.resolve() == out.resolve() or (into.exists() and out.exists() and into.samefile(out)):
-        raise ParameterError(f"output {output}: is the input; expected another file")
+        raise ParameterError(f"{what} {output}: is {other}; expected another file")
 
 
 def _summary(publisher: ToPS | ToPL, output: str, duration: float, spent: list[tuple[str, str]]) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.errors import ParameterError
-from fastdp.files.atomic_file import atomic_file
+from fastdp.files.atomic_file import atomic_file, name_target
 
 Floats = NDArray[np.float64]
 Write = Callable[[Floats], None]
@@ -53,9 +53,13 @@ def open_target(path: str, *, force: bool) -> Iterator[Write]:
     """
     if path == STDOUT:
         stream = sys.stdout.buffer
-        with _csv_file(stream) as write:
-            yield write
-        stream.flush()
+        try:
+            with _csv_file(stream) as write:
+                yield write
+            stream.flush()
+        except OSError as error:
+            name_target(error, "standard output")
+            raise
         return
     kind = _kind(path)
     with atomic_file(Path(path), overwrite=force) as file, kind(file) as write:

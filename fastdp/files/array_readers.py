@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -13,6 +14,18 @@ from fastdp.files.columns import pick_column
 from fastdp.files.readers import Chunks, Source
 from fastdp.inputs import as_column, as_floats
 
+#: What NumPy and the archive's reader raise on damaged files; headers are parsed as Python literals.
+DAMAGE = (
+    ValueError,
+    EOFError,
+    SyntaxError,
+    TokenError,
+    OverflowError,
+    MemoryError,
+    NotImplementedError,
+    RuntimeError,
+)
+
 
 def open_npy(path: Path, column: str | None, chunk_size: int) -> Source:
     """Open an .npy file of one row of numbers, of several columns, or of named fields.
@@ -21,7 +34,7 @@ def open_npy(path: Path, column: str | None, chunk_size: int) -> Source:
     """
     try:
         whole = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
+    except DAMAGE as error:
         raise DataError(f"{path}: not a readable .npy file ({_reason(error)})") from error
     if not isinstance(whole, np.ndarray):
         raise DataError(f"{path}: not a readable .npy file (it is an archive; expected the suffix .npz)")
@@ -46,11 +59,8 @@ def _locate(whole: NDArray[Any], column: str | None, path: Path) -> tuple[str | 
 
 def _reason(error: Exception) -> str:
     """NumPy takes any foreign file for pickled objects and advises to unpickle it, which would be unsafe."""
-    return (
-        "not in NumPy's format, or pickled objects"
-        if "pickle" in str(error) or "Python objects" in str(error)
-        else str(error)
-    )
+    said = str(error).partition("\n")[0]
+    return "not in NumPy's format, or pickled objects" if "pickle" in said or "Python objects" in said else said
 
 
 def _check(array: NDArray[Any], where: str) -> None:
@@ -96,7 +106,7 @@ def open_npz(path: Path, column: str | None, chunk_size: int) -> Source:
 def _read_member(file: BinaryIO, column: str | None, path: Path) -> tuple[NDArray[Any], str]:
     try:
         archive = np.load(file, allow_pickle=False)
-    except (ValueError, EOFError) as error:
+    except DAMAGE as error:
         raise DataError(f"{path}: not a readable .npz file ({_reason(error)})") from error
     if isinstance(archive, np.ndarray):
         raise DataError(f"{path}: not a readable .npz file (it is a single array; expected the suffix .npy)")
@@ -108,7 +118,7 @@ def _read_member(file: BinaryIO, column: str | None, path: Path) -> tuple[NDArra
         where = f"{path}, array {name!r}"
         try:
             array = archive[name]
-        except ValueError as error:
+        except DAMAGE as error:
             raise DataError(f"{where}: not readable ({_reason(error)})") from error
     if not isinstance(array, np.ndarray):
         raise DataError(f"{where}: not a NumPy array")

@@ -1,15 +1,28 @@
-"""A file that appears complete or not at all."""
+"""A file that appears complete or not at all.
+
+Until then only its owner can read it: a process killed without warning leaves a part of a release behind, and a
+second run may draw other noise for the same values.  The next run for the same target removes such parts.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import glob
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from fastdp.errors import ParameterError
+
+TOKEN_BYTES = 8
+#: Errors that only a write can meet; the operating system does not say in which file.
+NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
 @contextmanager
@@ -36,20 +49,72 @@ def atomic_file(target: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
     # A link stays a link: the file it points to is replaced.
     final = Path(os.path.realpath(target))
     _refuse(target, final, overwrite=overwrite)
-    temporary = final.with_name(f".{final.name}.{secrets.token_hex(8)}.tmp")
+    _remove_leftovers(final)
+    temporary, file, permissions = _open_beside(final)
     try:
-        # Not mkstemp: its files are owner-only, and the output should have the permissions the user's
-        # umask gives.
-        with temporary.open("x+b") as file:
+        with file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        # Somebody may have written the target meanwhile.
-        _refuse(target, final, overwrite=overwrite)
-        temporary.replace(final)
-    except BaseException:
+            # Somebody may have written the target meanwhile.
+            _refuse(target, final, overwrite=overwrite)
+            if os.name == "nt":
+                # An open file cannot be renamed there.
+                file.close()
+            temporary.replace(final)
+            # Not before: whoever is killed in between leaves a whole release that the next run may repeat.
+            final.chmod(permissions)
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        name_target(error, os.fspath(target))
         raise
+
+
+def name_target(error: BaseException, target: str) -> None:
+    """Say where there was no room for a write, if the error does not say it itself."""
+    if isinstance(error, OSError) and error.filename is None and error.errno in NO_ROOM:
+        error.filename = target
+
+
+def _open_beside(final: Path) -> tuple[Path, BinaryIO, int]:
+    """A new file for its owner, of which others can see that it is in use; and the permissions it shall have."""
+    while True:
+        temporary = final.with_name(f".{final.name}.{secrets.token_hex(TOKEN_BYTES)}.tmp")
+        # What the user's umask gives can only be seen; nobody who opens this one gets at the one that is filled.
+        with temporary.open("xb") as probe:
+            permissions = stat.S_IMODE(os.fstat(probe.fileno()).st_mode)
+        temporary.unlink()
+        file = cast("BinaryIO", open(temporary, "x+b", opener=_for_owner))  # noqa: SIM115 - the caller closes it
+        _lock(file, wait=True)
+        if os.fstat(file.fileno()).st_nlink:
+            return temporary, file, permissions
+        # Taken for a leftover between its creation and its lock.
+        file.close()
+
+
+def _for_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _lock(file: BinaryIO, *, wait: bool) -> bool:
+    """Whether the file is held from now on; False where somebody else does, or there are no such locks."""
+    if find_spec("fcntl") is None:
+        return False
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _remove_leftovers(final: Path) -> None:
+    """Parts whose writers were killed: nobody holds their locks."""
+    for path in final.parent.glob(f".{glob.escape(final.name)}.{'[0-9a-f]' * 2 * TOKEN_BYTES}.tmp"):
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            if _lock(file, wait=False):
+                path.unlink()
 
 
 def _refuse(target: Path, final: Path, *, overwrite: bool) -> None:

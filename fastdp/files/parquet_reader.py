@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +32,26 @@ def import_pyarrow() -> Any:
     return pyarrow
 
 
+@contextmanager
+def damage_named(path: Path) -> Iterator[None]:
+    """Whatever Arrow raises on a damaged file, names that are no text included, is one line that names the file."""
+    arrow = import_pyarrow()
+    try:
+        yield
+    except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise DataError(f"{path}: not a readable Parquet file, or damaged ({reason})") from error
+
+
 def open_parquet(path: Path, column: str | None, chunk_size: int) -> Iterator[Source]:
     """Open one column of a Parquet file; nulls become NaN."""
     arrow = import_pyarrow()
-    try:
+    with damage_named(path):
         table = arrow.parquet.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False)
-    except (arrow.ArrowException, OSError) as error:
-        raise DataError(f"{path}: not a readable Parquet file ({_first_line(error)})") from error
     with table:
         schema = table.schema_arrow
-        names = list(schema.names)
+        with damage_named(path):
+            names = list(schema.names)
         if not names:
             raise DataError(f"{path}: holds no column")
         name = names[pick_column(column, names, len(names), str(path))]
@@ -50,16 +61,14 @@ def open_parquet(path: Path, column: str | None, chunk_size: int) -> Iterator[So
         types = arrow.types
         if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_null(kind)):
             raise DataError(f"{path}, column {name!r}: holds {kind} entries; expected real numbers")
-        yield Source(str(path), _batches(arrow, table, name, chunk_size, path), table.metadata.num_rows)
+        yield Source(str(path), _batches(table, name, chunk_size, path), table.metadata.num_rows)
 
 
-def _batches(arrow: Any, table: Any, name: str, chunk_size: int, path: Path) -> Chunks:
-    try:
-        for batch in table.iter_batches(batch_size=chunk_size, columns=[name], use_threads=False):
-            yield as_floats(as_column(batch.column(0)))
-    except (arrow.ArrowException, OSError) as error:
-        raise DataError(f"{path}: the file is damaged or incomplete ({_first_line(error)})") from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
+def _batches(table: Any, name: str, chunk_size: int, path: Path) -> Chunks:
+    batches = iter(table.iter_batches(batch_size=chunk_size, columns=[name], use_threads=False))
+    while True:
+        with damage_named(path):
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield as_floats(as_column(batch.column(0)))

@@ -177,3 +177,15 @@ def test_a_process_of_its_own(command, write_input, values, budget: Path, tmp_pa
     )
     assert again.returncode == 1
     assert again.stderr.startswith(b"Error: stream 'meter': epsilon = 0.5 more would pass")
+
+
+def test_a_release_that_goes_on_is_paid_once(run, account, complaint, write_input, values, budget, tmp_path) -> None:
+    source, told = write_input(".npy", values), ("--ledger", budget, "--stream", "meter", "--limit", 0.5)
+    again = (source, "-o", tmp_path / "out.npy", "--state", tmp_path / "state", "--force", *told)
+    assert run(*again, seed=None).exit_code == 0
+    first = (tmp_path / "out.npy").read_bytes()
+    assert run(*again, seed=None).exit_code == 0
+    assert (tmp_path / "out.npy").read_bytes() == first
+    assert "'meter': epsilon = 0.5 for" in account("spent").output
+    other = [*again[:-6], "--ledger", budget, "--stream", "other", "--limit", 0.5]
+    assert "stream = 'meter', now 'other'" in complaint(run(*other, seed=None))

@@ -260,9 +260,9 @@ def test_npz_damaged(tmp_path, text):
     np.savez(tmp_path / "in.npz", np.zeros(1000))
     content = bytearray((tmp_path / "in.npz").read_bytes())
     content[500] ^= 1
-    with pytest.raises(DataError, match="damaged"):
+    with pytest.raises(DataError, match="damaged or incomplete"):
         read(text(bytes(content), "in.npz"))
-    with pytest.raises(DataError, match="damaged"):
+    with pytest.raises(DataError, match="damaged or incomplete"):
         read(text(bytes(content[:3000]), "in.npz"))
 
 
@@ -318,3 +318,41 @@ def test_totals_for_the_progress_bar(write_input, values):
             before = source.position()
             assert sum(chunk.size for chunk in source.chunks) == values.size
             assert (before, source.position()) == (0, source.total)
+
+
+def _npy(header: bytes) -> bytes:
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+
+
+@pytest.mark.parametrize("header", [b"(\n", b"{'descr': ',f8'}\n", b"\xff\n", b"{", b"[" * 100])
+def test_headers_that_numpy_cannot_parse(header, text):
+    """Found by fuzzing: NumPy parses headers as Python, and lets Python's own errors through."""
+    with pytest.raises(DataError, match=r"not a readable \.npy file"):
+        read(text(_npy(header), "in.npy"))
+    with pytest.raises(DataError, match=r"not a readable \.npz file"):
+        read(text(_npy(header), "in.npz"))
+
+
+def test_archives_of_another_kind(tmp_path):
+    """Found by fuzzing: members of a later format, or encrypted."""
+    path = tmp_path / "in.npz"
+    np.savez(path, x=np.arange(3.0))
+    raw = path.read_bytes()
+    entry = raw.index(b"PK\x01\x02")
+    for place, value in ((entry + 6, 255), (entry + 8, 1)):
+        damaged = bytearray(raw)
+        damaged[place] = value
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"not (a )?readable"):
+            read(path)
+
+
+def test_a_column_whose_name_is_no_text(tmp_path):
+    """Found by fuzzing: Arrow decodes names when they are looked at."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "in.parquet"
+    # Without the copy of the schema that Arrow itself writes.
+    pq.write_table(pa.table({"items": [1.0]}), path, store_schema=False)
+    path.write_bytes(path.read_bytes().replace(b"items", b"\xf9tems"))
+    with pytest.raises(DataError, match="not a readable Parquet file, or damaged"):
+        read(path)

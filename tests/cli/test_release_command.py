@@ -374,7 +374,8 @@ def test_a_disk_that_fails(write_input, run, complaint, values, monkeypatch, tmp
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", fsync)
-    assert complaint(run(write_input(".npy", values), "-o", tmp_path / "out.npy")) == "No space left on device"
+    out = tmp_path / "out.npy"
+    assert complaint(run(write_input(".npy", values), "-o", out)) == f"{out}: No space left on device"
     assert [path.name for path in tmp_path.iterdir()] == ["in.npy"]
 
 

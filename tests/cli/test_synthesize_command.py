@@ -321,6 +321,7 @@ def test_times_that_are_none(write_events, synthesize, complaint):
         ("in.csv.gz", b"lon,lat\n", "not a gzip file"),
         ("in.parquet", b"lon,lat\n", "not a readable Parquet file"),
         ("in.csv", b"lon,lat\n", "empty, holds no points"),
+        ("in.parquet", b"PAR1\0\0\0\0PAR1", "not a readable Parquet file, or damaged"),
         ("in.csv", b"1,2\n3,4\n", "has no heading: expected 'x' or 'lon'"),
         ("-", None, "expected a file"),
         ("nowhere.csv", None, "no such file"),
@@ -332,6 +333,27 @@ def test_bad_files(name, content, said, synthesize, complaint, tmp_path):
         (tmp_path / name).write_bytes(content)
     assert said in complaint(synthesize(name if name == "-" else tmp_path / name))
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("content", ["1,2,2014-04-01T00:11:00\n3,4,2014-04-01T00:12:00\n", "1,y,2\n3,4,5\n"])
+def test_a_row_that_is_a_heading_to_one_column_only(content, synthesize, complaint, tmp_path):
+    """Found by fuzzing: columns of different lengths."""
+    (tmp_path / "in.csv").write_text(content)
+    columns = ("--x", 0, "--y", 1, "--time", 2, "--every", 60)
+    said = complaint(synthesize(tmp_path / "in.csv", *columns, batch=None))
+    assert "rows differ" in said
+    assert "expected a first row of names, or numbers in every column" in said
+
+
+def test_a_damaged_page_of_moments(synthesize, complaint, tmp_path):
+    """Found by fuzzing: Arrow's error came through in several lines."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    moments = np.array(["2014-04-01T00:11:00", "2014-04-02"], "datetime64[us]")
+    path = tmp_path / "in.parquet"
+    pq.write_table(pa.table({"time": moments, "lon": [1.0, 2.0], "lat": [3.0, 4.0]}), path)
+    raw = path.read_bytes()
+    path.write_bytes(raw[:4] + bytes(24) + raw[28:])
+    assert "not a readable Parquet file, or damaged" in complaint(synthesize(path, "--every", 60, batch=None))
 
 
 def test_outputs_that_cannot_be(write_events, synthesize, complaint, tmp_path):

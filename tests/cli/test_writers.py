@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import io
+import os
+import stat
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fastdp.cli import writers
 from fastdp.cli.writers import as_lines, open_target
+from fastdp.files.atomic_file import atomic_file
 
 ODD = np.array([0.1, 0.1, 1 / 3, -0.0, 0.0, 0.0, 1e300, 5e-324, 5e-324, 123456789.125, -7.0])
 
@@ -100,3 +104,48 @@ def test_parquet_row_groups_do_not_follow_the_chunks(tmp_path, monkeypatch):
             write(part)
     data = parquet.read_metadata(tmp_path / "o.parquet")
     assert [data.row_group(k).num_rows for k in range(data.num_row_groups)] == [1000, 1000, 500]
+
+
+def test_a_part_is_for_its_owner_and_the_next_run_removes_it(tmp_path: Path) -> None:
+    """A killed run leaves a part of a release behind, and another run may draw other noise."""
+    target = tmp_path / "out[1].csv"
+    mask = os.umask(0o022)
+    try:
+        with atomic_file(target, overwrite=False) as file:
+            file.write(b"half")
+            file.flush()
+            (part,) = tmp_path.iterdir()
+            assert stat.S_IMODE(part.stat().st_mode) == 0o600
+            leftover = part.with_name(part.name[: -len("0.tmp")] + ("1.tmp" if part.name[-5] != "1" else "2.tmp"))
+            leftover.write_bytes(b"of a run that was killed")
+            bystander = tmp_path / ".out[1].csv.mine.tmp"
+            bystander.touch()
+            # Another run at the same time takes the dead one's part away, and not this one's.
+            with atomic_file(target, overwrite=True) as other:
+                other.write(b"other")
+            assert part.exists()
+            assert not leftover.exists()
+            target.unlink()
+        assert stat.S_IMODE(target.stat().st_mode) == 0o644
+    finally:
+        os.umask(mask)
+    assert target.read_bytes() == b"half"
+    assert sorted(tmp_path.iterdir()) == sorted([bystander, target])
+
+
+def test_a_file_taken_for_a_leftover_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fastdp.files import atomic_file as module
+
+    original, taken = module._lock, []
+
+    def lock(file, *, wait: bool) -> bool:
+        if not taken:
+            taken.append(Path(file.name))
+            taken[0].unlink()
+        return original(file, wait=wait)
+
+    monkeypatch.setattr(module, "_lock", lock)
+    with atomic_file(tmp_path / "out", overwrite=False) as file:
+        file.write(b"whole")
+        assert Path(file.name) != taken[0]
+    assert (tmp_path / "out").read_bytes() == b"whole"

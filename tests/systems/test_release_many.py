@@ -44,7 +44,7 @@ class OwnPerturber:
     def __init__(self, inner: Hierarchy) -> None:
         self._inner = inner
         self.released_nodes = inner.released_nodes
-        self.plan, self.guarantee = inner.plan, inner.guarantee
+        self.plan, self.guarantee, self.noise_constant = inner.plan, inner.guarantee, inner.noise_constant
         self.leaf_noise, self.node_noise = inner.leaf_noise, inner.node_noise
 
 

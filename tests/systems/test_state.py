@@ -391,3 +391,15 @@ def test_a_passphrase_costs_its_derivation_once(tmp_path: Path, monkeypatch: pyt
         publisher.publish(stream()[start : start + 200])
     assert len(derivations) == 1
     assert fastdp.ToPS.load(tmp_path / "kept", "a passphrase").n_seen == 2000
+
+
+def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
+    """It holds secrets, and a position that was never taken."""
+    publisher = make()
+    publisher.keep(tmp_path / "kept")
+    leftover, bystander = tmp_path / ".kept.0123456789ab", tmp_path / ".kept.mine"
+    leftover.write_bytes(b"half a state")
+    bystander.touch()
+    publisher.publish(stream()[:1500])
+    assert not leftover.exists()
+    assert bystander.exists()

@@ -1,0 +1,1 @@
+"""What survives: processes killed without warning, full disks, forbidden folders: ``python -m benchmarks.faults``."""

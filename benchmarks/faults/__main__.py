@@ -1,0 +1,85 @@
+"""``python -m benchmarks.faults [--kills 200] [--seed S]``: exit code 0 if nothing was lost, doubled or altered."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.kernel_cache import choose_folder
+
+choose_folder()
+# Children are forked: the fewer threads, the better.
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
+from benchmarks.faults import disks  # noqa: E402 - numba reads its environment when it is imported
+from benchmarks.faults.killing import Score, judge  # noqa: E402
+from benchmarks.faults.subjects import SUBJECTS, TWINS, Subject  # noqa: E402
+from benchmarks.show.report import heading, table  # noqa: E402
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.faults", description=__doc__)
+    parser.add_argument("--kills", type=int, default=200, help="kills in all, at least (default 200)")
+    parser.add_argument("--values", type=int, default=60_000, help="length of each stream (default 60,000)")
+    parser.add_argument("--seed", type=int, default=1, help="of the moments (default 1)")
+    options = parser.parse_args()
+    heading(sys.argv[1:], "benchmarks.faults")
+    start = time.perf_counter()
+    warm(options.values)
+    share = -(-options.kills // len(SUBJECTS))
+    scores = [judge(subject, options.values, share, options.seed + k) for k, subject in enumerate(SUBJECTS)]
+    twins = [judge(twin, options.values, max(share, 4), options.seed) for twin in TWINS]
+    kills, survived = sum(score.kills for score in scores), sum(score.survived for score in scores)
+    columns = [
+        "who",
+        "kills at random",
+        "kills at calls (of places)",
+        "survived",
+        "bytes compared",
+        "different",
+        "notes",
+    ]
+    table(
+        f"SIGKILL and restart: {survived} of {kills} kills survived, {sum(s.different for s in scores)} bytes "
+        f"different; {time.perf_counter() - start:.0f} s",
+        columns,
+        [row(subject, score) for subject, score in zip(SUBJECTS, scores, strict=True)],
+    )
+    table(
+        "Broken twins, which must be caught",
+        columns,
+        [row(subject, score) for subject, score in zip(TWINS, twins, strict=True)],
+    )
+    faults = [fault() for fault in disks.FAULTS]
+    table("Other faults", ["fault", "who", "said", "before it", "afterwards"], [fault.row() for fault in faults])
+    good = survived == kills and all(twin.different for twin in twins) and all(fault.good for fault in faults)
+    print("All survived; every twin caught." if good else "FAILED: see above.")
+    return 0 if good else 1
+
+
+def row(subject: Subject, score: Score) -> list[str]:
+    notes = "; ".join(sorted(set(score.notes or ())))
+    struck = [f"{score.at_random}", f"{score.at_steps} (of {score.events:,})", f"{score.survived} of {score.kills}"]
+    return [subject.name, *struck, f"{score.compared:,}", f"{score.different:,}", notes or "-"]
+
+
+def warm(n: int) -> None:
+    """Kernels and modules in this process, which all children inherit."""
+    here = Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        # Not those who write to standard output, which is this process's own; nor Parquet, whose threads would not
+        # survive a fork.
+        for number, subject in enumerate(s for s in SUBJECTS if ".parquet" not in s.name and " -o - " not in s.name):
+            place = Path(folder) / str(number)
+            place.mkdir()
+            subject.prepare(place, n)
+            subject.run(place)
+        os.chdir(here)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,164 @@
+"""Kills subjects and starts them again, and compares all that was ever visible with an undisturbed run."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from benchmarks.faults import processes
+from benchmarks.faults.subjects import Subject
+
+#: Kills of one run at most, before it is left to end.
+MOST_KILLS = 3
+#: Files that an ended run leaves: inputs, outputs, state; no parts.
+LEFT = {"in.csv", "in.npy", "in.parquet", "key", "out", "out.csv", "out.npy", "out.parquet", "state", "kept"}
+
+
+@dataclass
+class Score:
+    """What came of it.
+
+    Attributes
+    ----------
+    at_random, at_steps : int
+        Kills that struck, at a random moment and at a system call.
+    survived : int
+        Of these, kills after which everything was as in an undisturbed run.
+    events : int
+        Places for kills at system calls in one run, before and after each.
+    compared, different : int
+        Bytes.
+    notes : list of str
+        What went wrong otherwise.
+    """
+
+    at_random: int = 0
+    at_steps: int = 0
+    survived: int = 0
+    events: int = 0
+    compared: int = 0
+    different: int = 0
+    notes: list[str] | None = None
+
+    @property
+    def kills(self) -> int:
+        return self.at_random + self.at_steps
+
+    def note(self, text: str) -> None:
+        self.notes = [*(self.notes or ()), text]
+
+
+@dataclass
+class Trial:
+    """One folder from its first start to its end."""
+
+    subject: Subject
+    folder: Path
+    n: int
+
+    def __post_init__(self) -> None:
+        self.subject.prepare(self.folder, self.n)
+        self.seen: list[bytes] = []
+
+    def start(self, **how: float | int | bool) -> processes.End:
+        end = processes.run(partial(self.subject.run, self.folder), log=self.folder / "log", **how)  # type: ignore[arg-type]
+        visible = self.subject.published(self.folder)
+        if visible is not None:
+            self.seen.append(visible)
+        return end
+
+    def finish(self) -> bytes:
+        """Run to the end; the log holds why if that fails."""
+        end = self.start()
+        said = (self.folder / "log").read_text()
+        if end.code:
+            raise RuntimeError(f"{self.subject.name}: a restart failed: {said[-2000:]}")
+        (self.folder / "log").unlink()
+        return self.seen[-1]
+
+
+def differences(one: bytes, two: bytes) -> int:
+    """Bytes that differ, those missing included."""
+    return sum(a != b for a, b in zip(one, two, strict=False)) + abs(len(one) - len(two)) if one != two else 0
+
+
+def judge(subject: Subject, n: int, kills: int, seed: int) -> Score:
+    """Half of the kills at random moments of the whole run, half at system calls."""
+    chance = random.Random(seed)
+    score = Score()
+    with _trial(subject, n) as trial:
+        trial.finish()
+    with _trial(subject, n) as trial:
+        span = trial.start().seconds
+    with _trial(subject, n) as trial:
+        score.events = int(trial.start(counting=True).answer)
+    while score.at_random < kills // 2:
+        delays = [chance.uniform(0.0, 1.05 * span) for _ in range(MOST_KILLS)]
+        with _trial(subject, n) as trial:
+            ends = [trial.start(after=delay) for delay in delays]
+            struck = sum(end.killed for end in ends)
+            score.at_random += struck
+            # The first span may have been measured in a busy moment.
+            span = min([span, *(end.seconds for end in ends[:1] if not end.killed)])
+            _conclude(trial, struck, score)
+    # Spread evenly, from a random beginning: opening, writing, syncing and renaming each get their share.
+    wanted = kills - score.at_random
+    begin = chance.random()
+    for number in range(max(wanted, 0)):
+        with _trial(subject, n) as trial:
+            event = int((number + begin) * score.events / wanted)
+            struck = trial.start(at_event=min(event, score.events - 1)).killed
+            score.at_steps += struck
+            _conclude(trial, struck, score)
+    return score
+
+
+def _trial(subject: Subject, n: int) -> _Folder:
+    return _Folder(subject, n)
+
+
+class _Folder:
+    """A trial in a folder that goes away."""
+
+    def __init__(self, subject: Subject, n: int) -> None:
+        self._subject, self._n = subject, n
+
+    def __enter__(self) -> Trial:
+        self._path = Path(tempfile.mkdtemp(prefix="fastdp-faults-"))
+        return Trial(self._subject, self._path, self._n)
+
+    def __exit__(self, *error: object) -> None:
+        shutil.rmtree(self._path)
+
+
+def _conclude(trial: Trial, struck: int, score: Score) -> None:
+    exposed = [path.name for path in _parts(trial.folder) if path.stat().st_mode & 0o077 and path.stat().st_size]
+    whole = trial.finish()
+    different = sum(
+        differences(seen, whole[: len(seen)]) if trial.subject.streams else differences(seen, whole)
+        for seen in trial.seen
+    )
+    # Another folder, never disturbed, with the same secrets: what the noise is, nobody else can know.
+    with _Folder(trial.subject, trial.n) as twin:
+        for name in ("state", "key"):
+            if (trial.folder / name).exists():
+                shutil.copy(trial.folder / name, twin.folder / name)
+        undisturbed = twin.finish()
+    different += differences(whole, undisturbed)
+    score.compared += sum(map(len, trial.seen)) + len(undisturbed)
+    score.different += different
+    parts = [path.name for path in _parts(trial.folder)]
+    for wrong, what in ((exposed, "parts that others can read"), (parts, "parts left")):
+        if wrong:
+            score.note(f"{what}: {', '.join(wrong)}")
+    if not (different or exposed or parts):
+        score.survived += struck
+
+
+def _parts(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.iterdir() if path.name not in LEFT | {"log"})
