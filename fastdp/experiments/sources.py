@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.datasets import CATALOGUE, TABLE1, catalogue, dns_like_day, hold_out_and_extend, table1
 from fastdp.datasets.generated import DNS_BOUND
-from fastdp.errors import DataError, ParameterError
+from fastdp.errors import DataError
+from fastdp.experiments.spatial_sources import KINDS, SPATIAL_GENERATORS
 from fastdp.experiments.tables import TableReader, placed
 from fastdp.files.readers import open_source
 from fastdp.inputs import as_floats
 
 Floats = NDArray[np.float64]
-KINDS = ("generator", "file", "download")
 _CHUNK = 2**18
 
 
@@ -152,12 +152,9 @@ def read_data_set(table: Mapping[str, Any], place: str, name: str, holdout: int,
         Where the table has none of its own.
     """
     reader = TableReader(table, place)
-    kinds = [kind for kind in KINDS if kind in reader]
-    if len(kinds) != 1:
-        raise ParameterError(f"{place} has {', '.join(kinds) or 'no source'}: expected one of {', '.join(KINDS)}")
-    kind = kinds[0]
+    kind = reader.one_of(KINDS)
     if kind == "generator":
-        source = reader.choice(kind, tuple(GENERATORS))
+        source = reader.choice(kind, (*GENERATORS, *SPATIAL_GENERATORS))
         generator = GENERATORS[source]
         reader.refuse_others((*(key for key in _KEYS if key != "column"), *generator.accepted))
         parameters = {key: table[key] for key in generator.accepted if key in table}

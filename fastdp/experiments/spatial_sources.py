@@ -1,0 +1,182 @@
+"""The spatial data sets of a sweep: points that come and go; made up by name, from a file, or downloaded before."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fastdp.datasets import (
+    SpatialStream,
+    catalogue,
+    concentric_circles,
+    load_circles,
+    load_gowalla,
+    load_pickups,
+    made_up_check_ins,
+    made_up_pickups,
+)
+from fastdp.datasets.spatial_files import CIRCLES, EARTH, NEW_YORK
+from fastdp.errors import DataError, ParameterError
+from fastdp.experiments.tables import TableReader, placed
+
+Corners = tuple[tuple[float, float], tuple[float, float]]
+Make = Callable[..., SpatialStream]
+#: Made-up streams by the name that a specification calls them, and their box; add to it what else is to run.
+SPATIAL_GENERATORS: dict[str, tuple[Make, Corners]] = {
+    "circles": (concentric_circles, CIRCLES),
+    "pickups": (made_up_pickups, NEW_YORK),
+    "check_ins": (made_up_check_ins, EARTH),
+}
+#: Kinds of files by name: what reads them, and the box unless the table has one.
+FORMATS: dict[str, tuple[Make, Corners]] = {
+    "circles": (load_circles, CIRCLES),
+    "pickups": (load_pickups, NEW_YORK),
+    "gowalla": (load_gowalla, EARTH),
+}
+KINDS = ("generator", "file", "download")
+DOWNLOADS = ("gowalla",)
+SIDES = ("left", "bottom", "right", "top")
+#: What is drawn at random follows from this, unless the table says otherwise.
+_SEED = 7
+
+
+@dataclass(frozen=True)
+class SpatialDataSet:
+    """A stream of points to publish.
+
+    Attributes
+    ----------
+    name : str
+        The label in results.
+    kind : "generator", "file" or "download"
+        Where it comes from.
+    source : str
+        The generator's name, the file's path, or the catalogue's name.
+    format : str
+        Of the file; empty for what is made up.
+    box : two (float, float)
+        Lower and upper corner of the public domain.
+    start : int
+        Batches that the initial set takes in: the paper's initialisation time t0.
+    parameters : mapping
+        Of the generator or loader.
+    place : str
+        Where it stands in TOML, for messages.
+    """
+
+    name: str
+    kind: str
+    source: str
+    format: str
+    box: Corners
+    start: int = 0
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    place: str = field(default="datasets", compare=False)
+
+    def describe(self) -> dict[str, Any]:
+        """Everything but the label, for keys and hashes."""
+        return {name: value for name, value in self.table().items() if name != "name"}
+
+    def table(self) -> dict[str, Any]:
+        """All fields, as plain values."""
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "place"}
+        return {**fields, "box": [list(corner) for corner in self.box], "parameters": dict(self.parameters)}
+
+    def load(self, folder: Path) -> SpatialStream:
+        """The events.
+
+        Parameters
+        ----------
+        folder : Path
+            Where files are sought that have no absolute path.
+
+        Raises
+        ------
+        ParameterError, DataError
+            If a parameter or the file is wrong, or nothing is left after ``start``.
+        """
+        if self.kind != "generator" and not self._path(folder).exists():
+            hint = f"; run: fastdp datasets --download {self.source}" if self.kind == "download" else ""
+            raise DataError(f"{self.name}: no such file, {self._path(folder)}{hint}")
+        try:
+            if self.kind == "generator":
+                stream = SPATIAL_GENERATORS[self.source][0](**self.parameters)
+            else:
+                stream = FORMATS[self.format][0](self._path(folder), box=self.box, **self.parameters)
+        except ParameterError as error:
+            raise ParameterError(f"{self.place}.{error}") from None
+        if self.start > stream.n_steps:
+            raise ParameterError(
+                f"{self.place}.start = {self.start}: expected at most the {stream.n_steps} batches of {self.name}"
+            )
+        return stream.starting_at(self.start)
+
+    def stamp(self, folder: Path) -> tuple[int, ...]:
+        """Changes when the file does: time and size; empty for what is made up, or absent."""
+        if self.kind == "generator":
+            return ()
+        try:
+            found = self._path(folder).stat()
+        except OSError:
+            return ()
+        return found.st_mtime_ns, found.st_size
+
+    def _path(self, folder: Path) -> Path:
+        return catalogue.path_of(self.source) if self.kind == "download" else folder / self.source
+
+
+def is_spatial(table: object) -> bool:
+    """Whether a ``[[datasets]]`` table is one of points rather than of values."""
+    if not isinstance(table, Mapping):
+        return False
+    made = table.get("generator")
+    downloaded = table.get("download") in DOWNLOADS and "column" not in table
+    return "format" in table or downloaded or (isinstance(made, str) and made in SPATIAL_GENERATORS)
+
+
+def read_spatial_data_set(table: Mapping[str, Any], place: str, name: str) -> SpatialDataSet:
+    """A data set from its table, every list already expanded.
+
+    Parameters
+    ----------
+    table : mapping
+        A ``[[datasets]]`` table.
+    place : str
+        Where it stands.
+    name : str
+        Its label.
+    """
+    reader = TableReader(table, place)
+    kind = reader.one_of(KINDS)
+    own = ["name", kind, "start"]
+    file_format = ""
+    if kind == "generator":
+        source = reader.choice(kind, tuple(SPATIAL_GENERATORS))
+        make, box = SPATIAL_GENERATORS[source]
+    else:
+        source = reader.choice(kind, DOWNLOADS) if kind == "download" else reader.text(kind)
+        file_format = source if kind == "download" else reader.choice("format", tuple(FORMATS))
+        make, box = FORMATS[file_format]
+        own += ["box", "format"] if kind == "file" else ["box"]
+    accepted = [key for key in inspect.signature(make).parameters if key not in ("path", "box")]
+    reader.refuse_others((*own, *accepted))
+    parameters = {key: table[key] for key in accepted if key in table}
+    if "seed" in accepted:
+        parameters["seed"] = reader.integer("seed", _SEED)
+    if "box" in reader:
+        box = read_box(reader.get("box"), reader.at("box"))
+    return SpatialDataSet(name, kind, source, file_format, box, reader.integer("start", 0), parameters, place)
+
+
+def read_box(table: object, place: str) -> Corners:
+    """Corners from a table with the numbers left, bottom, right and top."""
+    from fastdp.spatial import Box
+
+    reader = TableReader(table, place, SIDES)
+    left, bottom, right, top = (reader.real(side) for side in SIDES)
+    with placed(place):
+        Box((left, bottom), (right, top))
+    return (left, bottom), (right, top)
