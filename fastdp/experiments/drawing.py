@@ -146,7 +146,8 @@ def ticks_of(budgets: set[float]) -> list[float]:
 
 def legend(figure: Any, handles: dict[str, Any]) -> None:
     """One legend for all panels, below."""
-    columns = max(1, min(len(handles), 6))
+    widest = 0.55 + 0.085 * max((len(name) for name in handles), default=0)
+    columns = max(1, min(len(handles), 6, int(figure.get_figwidth() / widest)))
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns, frameon=False)
 
 

@@ -15,8 +15,8 @@ from fastdp.errors import DataError
 from fastdp.experiments.drawing import NAMES, Table, errors_against_epsilon, grid, legend, looks, quartiles
 
 Rows = NDArray[np.bool_]
-MOST_COLUMNS, MOST_MAPS = 4, 7
-_MAP_WIDTH = 2.7
+MOST_COLUMNS, MOST_MAPS = 4, 5
+_MAP_WIDTH = 2.3
 
 
 def draw(table: Table, metrics: Sequence[str], group: str) -> list[tuple[str, Any]]:
@@ -102,7 +102,6 @@ def _over_time(table: Table, rows: Rows, values: Any, said: str, *, logarithmic:
             ax.tick_params(axis="y", which="both", labelsize=8)
         elif not logarithmic:
             ax.axhline(1.0, color="#222222", linewidth=0.8)
-            ax.set_ylim(bottom=0.0)
     for ax in axes[-1]:
         ax.set_xlabel("batch", fontsize=9)
     for ax in axes[:, 0]:
@@ -136,9 +135,9 @@ def _map(table: Table, rows: Rows, data_set: str, workload: dict[str, Any]) -> A
     ]
     described = next(each for each in table.manifest["specification"]["datasets"] if each["name"] == data_set)
     low, high = workload["box"] or described["box"]
-    height = _MAP_WIDTH * float(np.clip((high[1] - low[1]) / (high[0] - low[0]), 0.4, 1.6))
+    shape = float(np.clip((high[1] - low[1]) / (high[0] - low[0]), 0.4, 1.6))
     title = f"{table.manifest['name']}: {data_set}"
-    figure, axes = grid(len(pairs) + 1, len(times), title, width=_MAP_WIDTH, height=height, sharex="col")
+    figure, axes = grid(len(pairs) + 1, len(times), title, width=_MAP_WIDTH, height=_MAP_WIDTH * shape, sharex="col")
     first = rows & (table["mechanism"] == pairs[0][0]) & (table["epsilon"] == pairs[0][1])
     norm = LogNorm(1.0, max(2.0, float(table["truth"][rows].max())), clip=False)
     shown = [("true", "truth", first)]
@@ -155,8 +154,9 @@ def _map(table: Table, rows: Rows, data_set: str, workload: dict[str, Any]) -> A
                 picture = ax.imshow(image, origin="lower", norm=norm, cmap="viridis_r", aspect="auto",
                                     extent=(low[0], high[0], low[1], high[1]), interpolation="nearest")  # fmt: skip
             ax.set(xticks=[], yticks=[])
+            ax.set_box_aspect(shape)
             ax.grid(visible=False)
-            if line is axes[0] or said == "true":
+            if line is axes[0]:
                 ax.set_title(f"batch {time:g}", fontsize=9)
-    figure.colorbar(picture, ax=axes, label="points in a box", shrink=0.6)
+    figure.colorbar(picture, ax=axes, label="points in a box", shrink=0.6, aspect=40)
     return figure
