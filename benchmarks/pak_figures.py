@@ -81,7 +81,7 @@ def draw_improvement(streams: list[Stream], lag: int, runs: int, path: Path) -> 
         (panels[1], "m (epsilon = 1)", tuple(map(float, LAGS)), lambda m: (int(m), 1.0)),
     )
     for axes, label, points, setting in curves:
-        for stream, colour in zip(streams, colours, strict=True):
+        for stream, colour in zip(streams, colours, strict=False):
             # A hold-out leaves something to publish.
             there = [point for point in points if setting(point)[0] < stream.values.size]
             found = [pak_runs.measure(stream, *setting(point), runs) for point in there]

@@ -117,6 +117,7 @@ ITEMS: dict[str, Item] = {
     "phd_figure_10": Item(f"{_OVER_TIME}, check-ins, small boxes", "phd_figure_10", "small"),
     "phd_figure_11": Item(f"{_OVER_TIME}, check-ins with deletion, small boxes", "phd_figure_11", "small"),
     "phd_figure_12": Item(f"{_OVER_TIME}, pickups, small boxes", "phd_figure_12", "small"),
+    "phd_figure_13": Item(f"{_OVER_TIME}, pickups on a network of streets, small boxes", "phd_figure_13", "small"),
     "phd_figure_14": Item(f"{_OVER_TIME}, circles, small boxes", "phd_figure_14", "small"),
     "phd_figure_15": Item(f"{_OVER_TIME}, circles with deletion, small boxes", "phd_figure_15", "small"),
     "phd_figure_16": Item(f"{_OVER_TIME}, check-ins, medium boxes", "phd_figure_10", "medium"),

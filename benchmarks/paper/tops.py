@@ -66,18 +66,18 @@ def figure_1(output: Path, runs: int) -> list[Path]:
                         width=7.5, height=4.2)  # fmt: skip
     ax, handles = axes[0, 0], {}
     lines = (
-        ("Eq. 6, what noisy max minimises", approximated, COLOURS[0], "-", 2.0),
+        ("Eq. 6 (noisy max)", approximated, COLOURS[0], "-", 2.0),
         ("its noise", noise, COLOURS[0], ":", 1.2),
         ("its bias", bias, COLOURS[0], "--", 1.2),
-        ("Eq. 4, root", squared, COLOURS[1], "-", 1.6),
-        (f"measured, root of the MSE, median of {runs} runs", measured, TRUTH, "-", 1.6),
+        ("Eq. 4", squared, COLOURS[1], "-", 1.6),
+        (f"measured, {runs} runs", measured, TRUTH, "-", 1.6),
     )
     for name, heights, colour, dash, width in lines:
         (handles[name],) = ax.plot(theta, heights, color=colour, linestyle=dash, linewidth=width)
     for heights, colour in ((approximated, COLOURS[0]), (squared, COLOURS[1]), (measured, TRUTH)):
         k = int(np.argmin(heights))
         ax.plot(theta[k], heights[k], marker="o", color=colour, markersize=7)
-    ax.set(xscale="log", yscale="log", xlabel=r"$\theta$", ylabel="error of a range")
+    ax.set(xscale="log", yscale="log", xlabel=r"$\theta$", ylabel="root mean square error")
     ax.set_ylim(bottom=0.2 * measured.min(), top=3.0 * max(squared.max(), approximated.max()))
     ax.set_xticks([10, 20, 50, 100, 200, 500], ["10", "20", "50", "100", "200", "500"])
     legend(figure, handles)

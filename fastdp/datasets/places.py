@@ -8,12 +8,15 @@ from numpy.typing import ArrayLike, NDArray
 from fastdp import validation
 from fastdp.datasets.spatial_files import DAY, EARTH, NEW_YORK, with_removals
 from fastdp.datasets.spatial_stream import SpatialStream, cut_events
+from fastdp.spatial import Network
+from fastdp.spatial.geometry import load
 
 Floats = NDArray[np.float64]
 #: Where Manhattan is, its axis, and standard deviations along and across it, in degrees.
 _CENTRE, _AXIS, _ALONG, _ACROSS = (-73.975, 40.755), (0.42, 0.907), 0.05, 0.012
 #: Part of the pickups in the other boroughs, and their standard deviation in degrees.
 _OUTER, _WIDE = 0.15, 0.07
+_AVENUES, _STREETS = 12, 100
 _SPOTS, _SPOT_WIDTH = 400, 0.0015
 _CITIES, _CITY_WIDTH = 600, 0.15
 #: Centre, standard deviation (longitude, latitude) and weight of where check-in cities lie.
@@ -116,6 +119,29 @@ def made_up_check_ins(
         moments, points, cancels = with_removals(moments, points, validation.positive("lifetime", lifetime))
         name = "made-up check-ins with deletion"
     return cut_events(name, *EARTH, points, cancels=cancels, times=moments, period=period, initial=initial)
+
+
+def made_up_streets() -> Network:
+    """Streets like those of a long island in New York: avenues, and streets at right angles to them.
+
+    Returns
+    -------
+    fastdp.spatial.Network
+        In degrees; the busy places of :func:`made_up_pickups` lie on it.
+
+    Raises
+    ------
+    ImportError
+        If shapely is not installed.
+    """
+    shapely = load("shapely")
+
+    centre, axis = np.array(_CENTRE), np.array(_AXIS)
+    across = np.array([axis[1], -axis[0]])
+    length, width = 2.0 * _ALONG, 1.5 * _ACROSS
+    avenues = [(x * across - length * axis, x * across + length * axis) for x in np.linspace(-width, width, _AVENUES)]
+    streets = [(y * axis - width * across, y * axis + width * across) for y in np.linspace(-length, length, _STREETS)]
+    return Network(shapely.MultiLineString([centre + np.array(ends) for ends in avenues + streets]), geographic=True)
 
 
 def _generator(seed: int | None) -> np.random.Generator:

@@ -121,7 +121,7 @@ def load_scene(data_set: DataSet | SpatialDataSet, folder: Path) -> AnyScene:
     with _SCENES_LOCK:
         if key not in _SCENES:
             if isinstance(data_set, SpatialDataSet):
-                _SCENES[key] = SpatialScene(data_set, data_set.load(folder))
+                _SCENES[key] = SpatialScene(data_set, *data_set.load(folder))
             else:
                 _SCENES[key] = Scene(data_set, data_set.load(folder))
             _SCENES[key].prepare()

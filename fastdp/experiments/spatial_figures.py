@@ -6,6 +6,7 @@ Source of the groups: PHDStream Figures 1 and 10 to 19 (error over time, by data
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -75,8 +76,6 @@ def _errors(table: Table, rows: Rows, metrics: Sequence[str], group: str, label:
 
 def _over_time(table: Table, rows: Rows, values: Any, said: str, *, logarithmic: bool = True) -> Any:
     """Median and middle half over repetitions: a panel for each data set and budget, a curve a mechanism."""
-    from matplotlib.ticker import FuncFormatter
-
     data_sets, mechanisms = table.names("dataset", rows), table.names("mechanism", rows)
     epsilons = np.unique(table["epsilon"][rows]).tolist()
     columns = len(epsilons) if len(epsilons) > 1 else _columns(data_sets)
@@ -97,9 +96,7 @@ def _over_time(table: Table, rows: Rows, values: Any, said: str, *, logarithmic:
         ax.set_title(rf"{data_set}, $\epsilon$ = {epsilon:g}", fontsize=9)
         if logarithmic and any(np.any(np.asarray(line.get_ydata()) > 0.0) for line in ax.lines):
             ax.set_yscale("log")
-            for axis_format in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
-                axis_format(FuncFormatter(lambda y, _: f"{y:.2g}" if f"{y:.1e}"[0] in "125" else ""))
-            ax.tick_params(axis="y", which="both", labelsize=8)
+            _label_logarithmic(ax)
         elif not logarithmic:
             ax.axhline(1.0, color="#222222", linewidth=0.8)
     for ax in axes[-1]:
@@ -108,6 +105,17 @@ def _over_time(table: Table, rows: Rows, values: Any, said: str, *, logarithmic:
         ax.set_ylabel(said.partition(",")[0], fontsize=9)
     legend(figure, handles)
     return figure
+
+
+def _label_logarithmic(ax: Any) -> None:
+    """Ticks with numbers, the more of them the shorter the axis."""
+    from matplotlib.ticker import FuncFormatter
+
+    bottom, top = ax.get_ylim()
+    leading = "123456789" if top < 4.0 * bottom else "1235" if top < 30.0 * bottom else "1"
+    for axis_format in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
+        axis_format(FuncFormatter(lambda y, _: f"{y:.2g}" if f"{y:.1e}"[0] in leading else ""))
+    ax.tick_params(axis="y", which="both", labelsize=8)
 
 
 def _columns(data_sets: list[str]) -> int:
@@ -133,19 +141,20 @@ def _map(table: Table, rows: Rows, data_set: str, workload: dict[str, Any]) -> A
     pairs = list(dict.fromkeys(zip(table["mechanism"][rows].tolist(), table["epsilon"][rows].tolist(), strict=True)))[
         :MOST_MAPS
     ]
-    described = next(each for each in table.manifest["specification"]["datasets"] if each["name"] == data_set)
-    low, high = workload["box"] or described["box"]
+    low, high = workload["box"] or table.manifest["data"][data_set]["box"]
     shape = float(np.clip((high[1] - low[1]) / (high[0] - low[0]), 0.4, 1.6))
     title = f"{table.manifest['name']}: {data_set}"
-    figure, axes = grid(len(pairs) + 1, len(times), title, width=_MAP_WIDTH, height=_MAP_WIDTH * shape, sharex="col")
+    figure, axes = grid(
+        len(pairs) + 1, len(times), title, width=1.3 * _MAP_WIDTH, height=_MAP_WIDTH * shape, sharex="col"
+    )
     first = rows & (table["mechanism"] == pairs[0][0]) & (table["epsilon"] == pairs[0][1])
     norm = LogNorm(1.0, max(2.0, float(table["truth"][rows].max())), clip=False)
     shown = [("true", "truth", first)]
     for name, epsilon in pairs:
         which = rows & (table["mechanism"] == name) & (table["epsilon"] == epsilon)
-        shown.append((f"{name}\n$\\epsilon$ = {epsilon:g}", "answer", which))
+        shown.append((f"{fill(name, 18)}\n$\\epsilon$ = {epsilon:g}", "answer", which))
     for line, (said, column, which) in zip(axes, shown, strict=True):
-        line[0].set_ylabel(said, fontsize=9)
+        line[0].set_ylabel(said, fontsize=8)
         for ax, time in zip(line, times, strict=True):
             counts = table[column][which & (table["time"] == time)]
             side = round(counts.size**0.5)
@@ -156,7 +165,7 @@ def _map(table: Table, rows: Rows, data_set: str, workload: dict[str, Any]) -> A
             ax.set(xticks=[], yticks=[])
             ax.set_box_aspect(shape)
             ax.grid(visible=False)
-            if line is axes[0]:
+            if column == "truth":
                 ax.set_title(f"batch {time:g}", fontsize=9)
     figure.colorbar(picture, ax=axes, label="points in a box", shrink=0.6, aspect=40)
     return figure

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from fastdp import validation
 from fastdp.experiments.mechanisms import build_parts, parameter_names
 from fastdp.randomness.key import Key
-from fastdp.spatial import Box, Domain
+from fastdp.spatial import Domain
 from fastdp.systems import FixedTree, OfflineOnBatch, OfflineOnStream, PHDStream
 from fastdp.systems.phdstream import COUNTERS
 
@@ -90,8 +90,3 @@ SPATIAL_SYSTEMS: dict[str, SpatialSystem] = {
     "offline_on_batch": SpatialSystem(OfflineOnBatch, _OFFLINE),
     "fixed_tree": SpatialSystem(FixedTree, (*_OFFLINE, "counter")),
 }
-
-
-def setting_of(box: tuple[tuple[float, float], tuple[float, float]], epsilon: float) -> SpatialSetting:
-    """The setting of a cell on a data set with this box."""
-    return SpatialSetting(Box(*box), epsilon)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from fastdp.datasets import SpatialStream
 from fastdp.experiments.boxes import BoxWorkload
 from fastdp.experiments.kept import Kept
-from fastdp.experiments.spatial_sources import SpatialDataSet
-from fastdp.spatial import BoxQueries, PointIndex
+from fastdp.experiments.spatial_sources import Corners, SpatialDataSet
+from fastdp.spatial import BoxQueries, Domain, PointIndex
 
 Floats = NDArray[np.float64]
 #: Asked boxes with their true counts at all times: one or two megabytes each for the paper's.
@@ -50,10 +50,16 @@ class SpatialScene:
         What it was loaded from.
     stream : SpatialStream
         The events.
+    domain : Domain
+        Where they are.
+    domain_digest : str
+        Of what it was made from.
     """
 
     data_set: SpatialDataSet
     stream: SpatialStream
+    domain: Domain
+    domain_digest: str
     _asked: Kept[Asked] = field(default_factory=lambda: Kept(MOST_ASKED), repr=False)
 
     @property
@@ -62,14 +68,25 @@ class SpatialScene:
         return self.stream.n_steps
 
     @property
+    def box(self) -> Corners:
+        """The domain's bounding box."""
+        low, high = self.domain.lower.tolist(), self.domain.upper.tolist()
+        return (low[0], low[1]), (high[0], high[1])
+
+    @property
     def facts(self) -> dict[str, Any]:
         """Length and digest, for the manifest."""
-        return {"events": len(self.stream.points), "batches": self.stream.n_steps, "sha256": self.digest}
+        return {
+            "events": len(self.stream.points),
+            "batches": self.stream.n_steps,
+            "box": [list(corner) for corner in self.box],
+            "sha256": self.digest,
+        }
 
     @cached_property
     def digest(self) -> str:
         """A short name for exactly these events."""
-        found = hashlib.sha256()
+        found = hashlib.sha256(self.domain_digest.encode())
         for array in (self.stream.points, self.stream.cancels, self.stream.cuts):
             found.update(np.ascontiguousarray(array).data)
         return found.hexdigest()[:32]
@@ -83,7 +100,7 @@ class SpatialScene:
         return self._asked.get((workload, seed), lambda: self._ask(workload, seed))
 
     def _ask(self, workload: BoxWorkload, seed: int) -> Asked:
-        boxes, looks = workload.draw(self.data_set.box, seed), workload.looks(self.stream.n_steps)
+        boxes, looks = workload.draw(self.box, seed), workload.looks(self.stream.n_steps)
         counts = []
         for t in looks:
             index = PointIndex(self.stream.present(t))

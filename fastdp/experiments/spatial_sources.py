@@ -20,7 +20,9 @@ from fastdp.datasets import (
 )
 from fastdp.datasets.spatial_files import CIRCLES, EARTH, NEW_YORK
 from fastdp.errors import DataError, ParameterError
+from fastdp.experiments.domains import confined, load_domain
 from fastdp.experiments.tables import TableReader, placed
+from fastdp.spatial import Box, Domain
 
 Corners = tuple[tuple[float, float], tuple[float, float]]
 Make = Callable[..., SpatialStream]
@@ -58,7 +60,9 @@ class SpatialDataSet:
     format : str
         Of the file; empty for what is made up.
     box : two (float, float)
-        Lower and upper corner of the public domain.
+        Lower and upper corner of the public domain, or of what is read if there is another domain.
+    domain : str
+        A name of ``DOMAINS``, a GeoJSON file, or empty: the box.
     start : int
         Batches that the initial set takes in: the paper's initialisation time t0.
     parameters : mapping
@@ -72,6 +76,7 @@ class SpatialDataSet:
     source: str
     format: str
     box: Corners
+    domain: str = ""
     start: int = 0
     parameters: Mapping[str, Any] = field(default_factory=dict)
     place: str = field(default="datasets", compare=False)
@@ -85,8 +90,8 @@ class SpatialDataSet:
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "place"}
         return {**fields, "box": [list(corner) for corner in self.box], "parameters": dict(self.parameters)}
 
-    def load(self, folder: Path) -> SpatialStream:
-        """The events.
+    def load(self, folder: Path) -> tuple[SpatialStream, Domain, str]:
+        """The events, the domain that they are in, and the domain's digest.
 
         Parameters
         ----------
@@ -112,17 +117,18 @@ class SpatialDataSet:
             raise ParameterError(
                 f"{self.place}.start = {self.start}: expected at most the {stream.n_steps} batches of {self.name}"
             )
-        return stream.starting_at(self.start)
+        stream = stream.starting_at(self.start)
+        if not self.domain:
+            return stream, Box(*self.box), ""
+        domain, digest = load_domain(self.domain, folder)
+        return confined(stream, domain), domain, digest
 
     def stamp(self, folder: Path) -> tuple[int, ...]:
-        """Changes when the file does: time and size; empty for what is made up, or absent."""
-        if self.kind == "generator":
-            return ()
-        try:
-            found = self._path(folder).stat()
-        except OSError:
-            return ()
-        return found.st_mtime_ns, found.st_size
+        """Changes when a file does: time and size; empty for what is made up, or absent."""
+        paths = [] if self.kind == "generator" else [self._path(folder)]
+        paths += [folder / self.domain] if self.domain else []
+        found = [path.stat() for path in paths if path.exists()]
+        return tuple(number for each in found for number in (each.st_mtime_ns, each.st_size))
 
     def _path(self, folder: Path) -> Path:
         return catalogue.path_of(self.source) if self.kind == "download" else folder / self.source
@@ -151,7 +157,7 @@ def read_spatial_data_set(table: Mapping[str, Any], place: str, name: str) -> Sp
     """
     reader = TableReader(table, place)
     kind = reader.one_of(KINDS)
-    own = ["name", kind, "start"]
+    own = ["name", kind, "start", "domain"]
     file_format = ""
     if kind == "generator":
         source = reader.choice(kind, tuple(SPATIAL_GENERATORS))
@@ -168,13 +174,12 @@ def read_spatial_data_set(table: Mapping[str, Any], place: str, name: str) -> Sp
         parameters["seed"] = reader.integer("seed", _SEED)
     if "box" in reader:
         box = read_box(reader.get("box"), reader.at("box"))
-    return SpatialDataSet(name, kind, source, file_format, box, reader.integer("start", 0), parameters, place)
+    domain = reader.text("domain") if "domain" in reader else ""
+    return SpatialDataSet(name, kind, source, file_format, box, domain, reader.integer("start", 0), parameters, place)
 
 
 def read_box(table: object, place: str) -> Corners:
     """Corners from a table with the numbers left, bottom, right and top."""
-    from fastdp.spatial import Box
-
     reader = TableReader(table, place, SIDES)
     left, bottom, right, top = (reader.real(side) for side in SIDES)
     with placed(place):

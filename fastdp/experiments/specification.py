@@ -18,9 +18,10 @@ from fastdp.experiments.grid import expand
 from fastdp.experiments.mechanisms import SYSTEMS, Setting
 from fastdp.experiments.queries import Workload, read_workload
 from fastdp.experiments.sources import DataSet, read_data_set
-from fastdp.experiments.spatial_mechanisms import SPATIAL_SYSTEMS, setting_of
+from fastdp.experiments.spatial_mechanisms import SPATIAL_SYSTEMS, SpatialSetting
 from fastdp.experiments.spatial_sources import SpatialDataSet, is_spatial, read_spatial_data_set
 from fastdp.experiments.tables import TableReader, placed
+from fastdp.spatial import Box
 from fastdp.spatial.queries import FLOOR
 
 METRICS = ("mse", "mae", "mmse", "mmae", "relative_error", "parts")
@@ -162,7 +163,8 @@ class Specification:
 
     def _check(self, mechanism: Mechanism, data_set: AnyDataSet, published: int, epsilon: float) -> None:
         if isinstance(data_set, SpatialDataSet):
-            SPATIAL_SYSTEMS[mechanism.system].check(mechanism.parameters, setting_of(data_set.box, epsilon))
+            # Of the domain nothing but its dimension decides what can run.
+            SPATIAL_SYSTEMS[mechanism.system].check(mechanism.parameters, SpatialSetting(Box(*data_set.box), epsilon))
         else:
             setting = self.setting(data_set, published, epsilon)
             SYSTEMS[mechanism.system].check(mechanism.parameters, setting)

@@ -14,7 +14,7 @@ from fastdp.experiments.mechanisms import SYSTEMS, Outcome
 from fastdp.experiments.queries import Queries, Workload
 from fastdp.experiments.results import Rows, pack_rows
 from fastdp.experiments.scene import AnyScene, Scene, load_scene
-from fastdp.experiments.spatial_mechanisms import SPATIAL_SYSTEMS, setting_of
+from fastdp.experiments.spatial_mechanisms import SPATIAL_SYSTEMS, SpatialSetting
 from fastdp.experiments.spatial_scene import SpatialScene
 from fastdp.experiments.specification import Specification
 from fastdp.randomness.key import Key
@@ -103,7 +103,7 @@ def _spatial_task(
     specification: Specification, root: Key, scene: SpatialScene, group: Group
 ) -> Callable[[int], Found]:
     system, data_set = SPATIAL_SYSTEMS[group.mechanism.system], scene.data_set
-    setting = setting_of(data_set.box, group.epsilon)
+    setting = SpatialSetting(scene.domain, group.epsilon)
 
     def task(repetition: int) -> Found:
         publisher = system.build(group.mechanism.parameters, setting, group.key(root, repetition))

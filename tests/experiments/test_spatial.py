@@ -19,6 +19,7 @@ from fastdp.experiments.cells import groups, query_seed
 from fastdp.experiments.drawing import Table
 from fastdp.experiments.figures import draw_all
 from fastdp.experiments.runner import check_data
+from fastdp.experiments.scene import load_scene
 from fastdp.randomness.key import Key
 from fastdp.spatial import Box
 
@@ -153,6 +154,45 @@ def test_files_are_read_by_the_loaders(spatial, tmp_path) -> None:
     assert complaint(spatial, tmp_path / "no").startswith("rides: no such file")
     del spatial["datasets"][0]["period"]
     assert complaint(spatial, tmp_path).startswith("datasets[0].batch, period = None, None: expected exactly one")
+
+
+def test_domains_that_are_no_box(spatial, tmp_path, digest) -> None:
+    """Pickups on made-up streets, and circles on land that is read from GeoJSON."""
+    pytest.importorskip("shapely", reason="the extra 'geo' (shapely) is not installed")
+    land = '{"type": "Polygon", "coordinates": [[[-1.2, -1.2], [1.2, -1.2], [0.3, 1.1], [-1.2, -1.2]]]}'
+    (tmp_path / "land.geojson").write_text(land)
+    circles = {**spatial["datasets"][0], "name": "land", "domain": "land.geojson", "deletion": True}
+    spatial["datasets"] = [
+        circles,
+        {"name": "streets", "generator": "pickups", "n_points": 500, "days": 2, "domain": "streets", "start": 4},
+    ]
+    spatial["repetitions"], spatial["epsilons"] = 1, [1.0]
+    del spatial["workloads"][1]
+    found = experiments.from_table(spatial)
+    data = check_data(found, tmp_path)
+    on_land, on_streets = (load_scene(each, tmp_path) for each in found.datasets)
+    assert data["land"]["box"] == ((-1.2, -1.2), (1.2, 1.1))
+    for scene, events in ((on_land, 900), (on_streets, 500)):
+        points = scene.stream.points
+        assert scene.domain.contains(points).all()
+        assert 0.3 * events < len(points) < 0.95 * events
+        removals = scene.stream.cancels >= 0
+        np.testing.assert_array_equal(points[removals], points[scene.stream.cancels[removals]])
+        assert scene.stream.cuts[-1] == len(points)
+    # By hand: what is present is what was present and lies inside.
+    stream = concentric_circles(600, batch=90, deletion=True, seed=7)
+    for t in (0, 4, 9):
+        want = stream.present(t)
+        np.testing.assert_array_equal(on_land.stream.present(t), want[on_land.domain.contains(want)])
+    folder = experiments.run(found, tmp_path / "out", data=tmp_path)
+    assert not experiments.load(folder)["error"].notna().any()
+    (tmp_path / "land.geojson").write_text(land.replace("0.3, 1.1", "0.2, 1.1"))
+    with pytest.raises(FastDPError, match="the data sets have changed"):
+        experiments.run(found, folder, data=tmp_path)
+    (tmp_path / "land.geojson").write_text("{")
+    assert complaint(spatial, tmp_path).startswith("domain land.geojson: not readable as GeoJSON")
+    circles["domain"] = "sea.geojson"
+    assert complaint(spatial, tmp_path).startswith("domain sea.geojson: no such file")
 
 
 def test_a_download(spatial, tmp_path, monkeypatch) -> None:
