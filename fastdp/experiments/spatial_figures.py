@@ -138,9 +138,9 @@ def _map(table: Table, rows: Rows, data_set: str, workload: dict[str, Any]) -> A
     from matplotlib.colors import LogNorm
 
     times = np.unique(table["time"][rows]).tolist()
-    pairs = list(dict.fromkeys(zip(table["mechanism"][rows].tolist(), table["epsilon"][rows].tolist(), strict=True)))[
-        :MOST_MAPS
-    ]
+    pairs = list(dict.fromkeys(zip(table["mechanism"][rows].tolist(), table["epsilon"][rows].tolist(), strict=True)))
+    # One budget of every mechanism comes first.
+    pairs = sorted(pairs, key=lambda pair: pair[1])[:MOST_MAPS]
     low, high = workload["box"] or table.manifest["data"][data_set]["box"]
     shape = float(np.clip((high[1] - low[1]) / (high[0] - low[0]), 0.4, 1.6))
     title = f"{table.manifest['name']}: {data_set}"

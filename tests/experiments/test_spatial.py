@@ -156,7 +156,7 @@ def test_files_are_read_by_the_loaders(spatial, tmp_path) -> None:
     assert complaint(spatial, tmp_path).startswith("datasets[0].batch, period = None, None: expected exactly one")
 
 
-def test_domains_that_are_no_box(spatial, tmp_path, digest) -> None:
+def test_domains_that_are_no_box(spatial, tmp_path) -> None:
     """Pickups on made-up streets, and circles on land that is read from GeoJSON."""
     pytest.importorskip("shapely", reason="the extra 'geo' (shapely) is not installed")
     land = '{"type": "Polygon", "coordinates": [[[-1.2, -1.2], [1.2, -1.2], [0.3, 1.1], [-1.2, -1.2]]]}'
@@ -171,7 +171,7 @@ def test_domains_that_are_no_box(spatial, tmp_path, digest) -> None:
     found = experiments.from_table(spatial)
     data = check_data(found, tmp_path)
     on_land, on_streets = (load_scene(each, tmp_path) for each in found.datasets)
-    assert data["land"]["box"] == ((-1.2, -1.2), (1.2, 1.1))
+    assert data["land"]["box"] == [[-1.2, -1.2], [1.2, 1.1]]
     for scene, events in ((on_land, 900), (on_streets, 500)):
         points = scene.stream.points
         assert scene.domain.contains(points).all()
