@@ -10,7 +10,6 @@ from typing import Any
 
 from fastdp.datasets import (
     SpatialStream,
-    catalogue,
     concentric_circles,
     load_circles,
     load_gowalla,
@@ -20,7 +19,8 @@ from fastdp.datasets import (
 )
 from fastdp.datasets.spatial_files import CIRCLES, EARTH, NEW_YORK
 from fastdp.errors import DataError, ParameterError
-from fastdp.experiments.domains import confined, load_domain
+from fastdp.experiments.domains import DOMAINS, confined, load_domain
+from fastdp.experiments.origin import KINDS, Origin
 from fastdp.experiments.tables import TableReader, placed
 from fastdp.spatial import Box, Domain
 
@@ -38,7 +38,6 @@ FORMATS: dict[str, tuple[Make, Corners]] = {
     "pickups": (load_pickups, NEW_YORK),
     "gowalla": (load_gowalla, EARTH),
 }
-KINDS = ("generator", "file", "download")
 DOWNLOADS = ("gowalla",)
 SIDES = ("left", "bottom", "right", "top")
 #: What is drawn at random follows from this, unless the table says otherwise.
@@ -46,17 +45,13 @@ _SEED = 7
 
 
 @dataclass(frozen=True)
-class SpatialDataSet:
+class SpatialDataSet(Origin):
     """A stream of points to publish.
 
     Attributes
     ----------
-    name : str
-        The label in results.
-    kind : "generator", "file" or "download"
-        Where it comes from.
-    source : str
-        The generator's name, the file's path, or the catalogue's name.
+    name, kind, source : str
+        As every :class:`Origin` has them.
     format : str
         Of the file; empty for what is made up.
     box : two (float, float)
@@ -71,9 +66,6 @@ class SpatialDataSet:
         Where it stands in TOML, for messages.
     """
 
-    name: str
-    kind: str
-    source: str
     format: str
     box: Corners
     domain: str = ""
@@ -81,14 +73,14 @@ class SpatialDataSet:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     place: str = field(default="datasets", compare=False)
 
-    def describe(self) -> dict[str, Any]:
-        """Everything but the label, for keys and hashes."""
-        return {name: value for name, value in self.table().items() if name != "name"}
-
     def table(self) -> dict[str, Any]:
         """All fields, as plain values."""
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "place"}
-        return {**fields, "box": [list(corner) for corner in self.box], "parameters": dict(self.parameters)}
+        return {**super().table(), "box": [list(corner) for corner in self.box]}
+
+    def files(self, folder: Path) -> list[Path]:
+        """The points' and the domain's."""
+        own = self.domain and self.domain not in DOMAINS
+        return [*super().files(folder), *([folder / self.domain] if own else [])]
 
     def load(self, folder: Path) -> tuple[SpatialStream, Domain, str]:
         """The events, the domain that they are in, and the domain's digest.
@@ -103,14 +95,15 @@ class SpatialDataSet:
         ParameterError, DataError
             If a parameter or the file is wrong, or nothing is left after ``start``.
         """
-        if self.kind != "generator" and not self._path(folder).exists():
+        path = next(iter(super().files(folder)), None)
+        if path is not None and not path.exists():
             hint = f"; run: fastdp datasets --download {self.source}" if self.kind == "download" else ""
-            raise DataError(f"{self.name}: no such file, {self._path(folder)}{hint}")
+            raise DataError(f"{self.name}: no such file, {path}{hint}")
         try:
-            if self.kind == "generator":
+            if path is None:
                 stream = SPATIAL_GENERATORS[self.source][0](**self.parameters)
             else:
-                stream = FORMATS[self.format][0](self._path(folder), box=self.box, **self.parameters)
+                stream = FORMATS[self.format][0](path, box=self.box, **self.parameters)
         except ParameterError as error:
             raise ParameterError(f"{self.place}.{error}") from None
         if self.start > stream.n_steps:
@@ -122,16 +115,6 @@ class SpatialDataSet:
             return stream, Box(*self.box), ""
         domain, digest = load_domain(self.domain, folder)
         return confined(stream, domain), domain, digest
-
-    def stamp(self, folder: Path) -> tuple[int, ...]:
-        """Changes when a file does: time and size; empty for what is made up, or absent."""
-        paths = [] if self.kind == "generator" else [self._path(folder)]
-        paths += [folder / self.domain] if self.domain else []
-        found = [path.stat() for path in paths if path.exists()]
-        return tuple(number for each in found for number in (each.st_mtime_ns, each.st_size))
-
-    def _path(self, folder: Path) -> Path:
-        return catalogue.path_of(self.source) if self.kind == "download" else folder / self.source
 
 
 def is_spatial(table: object) -> bool:
