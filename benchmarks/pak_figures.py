@@ -103,6 +103,8 @@ def draw_improvement(streams: list[Stream], lag: int, runs: int, path: Path) -> 
         axes.set_yticks([], minor=True)
     panels[0].set_ylabel("improvement factor")
     panels[1].sharey(panels[0])
+    highest = max(float(np.max(line.get_ydata())) for axes in panels for line in axes.lines)
+    panels[0].set_ylim(0.9, 1.1 * max(20.0, highest))
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, fontsize=8, loc="outside right center")
     _write(figure, path)
