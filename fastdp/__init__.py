@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         datasets,
         errors,
         experiments,
+        ledger,
         local,
         metrics,
         perturbers,
@@ -31,10 +32,14 @@ if TYPE_CHECKING:
         workloads,
     )
     from fastdp.auditing.run import audit
+    from fastdp.ledger.ledger import Ledger
     from fastdp.privacy import Guarantee
     from fastdp.randomness.key import Key
     from fastdp.released import Release
+    from fastdp.released_many import ReleasedMany
+    from fastdp.systems.adaptive_phdstream import AdaptivePHDStream
     from fastdp.systems.base import Base
+    from fastdp.systems.many import release_many
     from fastdp.systems.one_call import release
     from fastdp.systems.pak import PAK
     from fastdp.systems.phdstream import PHDStream
@@ -45,17 +50,21 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "PAK": "fastdp.systems.pak",
+    "AdaptivePHDStream": "fastdp.systems.adaptive_phdstream",
     "PHDStream": "fastdp.systems.phdstream",
     "Base": "fastdp.systems.base",
     "Guarantee": "fastdp.privacy",
     "Key": "fastdp.randomness.key",
+    "Ledger": "fastdp.ledger.ledger",
     "Release": "fastdp.released",
+    "ReleasedMany": "fastdp.released_many",
     "StreamPublisher": "fastdp.systems.stream_publisher",
     "ToPL": "fastdp.systems.topl",
     "ToPLServer": "fastdp.systems.topl_server",
     "ToPS": "fastdp.systems.tops",
     "audit": "fastdp.auditing.run",
     "release": "fastdp.systems.one_call",
+    "release_many": "fastdp.systems.many",
 }
 _MODULES = (
     "analysis",
@@ -64,6 +73,7 @@ _MODULES = (
     "datasets",
     "errors",
     "experiments",
+    "ledger",
     "local",
     "metrics",
     "perturbers",
@@ -79,11 +89,14 @@ _MODULES = (
 
 __all__ = [
     "PAK",
+    "AdaptivePHDStream",
     "Base",
     "Guarantee",
     "Key",
+    "Ledger",
     "PHDStream",
     "Release",
+    "ReleasedMany",
     "StreamPublisher",
     "ToPL",
     "ToPLServer",
@@ -96,6 +109,7 @@ __all__ = [
     "datasets",
     "errors",
     "experiments",
+    "ledger",
     "local",
     "metrics",
     "perturbers",
@@ -103,6 +117,7 @@ __all__ = [
     "plots_spatial",
     "randomness",
     "release",
+    "release_many",
     "renewals",
     "smoothers",
     "spatial",

@@ -106,7 +106,7 @@ class Release:
 
     def _ranges(self, starts: Any, stops: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Checked ranges, as two arrays of one length."""
-        first, last = _as_indices("starts", starts), _as_indices("stops", stops)
+        first, last = as_indices("starts", starts), as_indices("stops", stops)
         if first.size != last.size:
             if 1 not in (first.size, last.size):
                 raise ParameterError(f"stops has {last.size} entries: expected {first.size}, as starts has")
@@ -140,7 +140,8 @@ class Release:
         return sums
 
 
-def _as_indices(name: str, values: Any) -> NDArray[np.int64]:
+def as_indices(name: str, values: Any) -> NDArray[np.int64]:
+    """One row of whole numbers: int64[q], contiguous; ParameterError for anything else."""
     try:
         array = np.atleast_1d(np.asarray(values))
     except ValueError as error:

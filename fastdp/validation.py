@@ -10,6 +10,7 @@ from numbers import Real
 from fastdp.errors import ParameterError
 
 LONGEST_SHOWN = 80
+MOST_THREADS = 1024
 
 
 def shown(value: object) -> str:
@@ -78,3 +79,8 @@ def choice(name: str, value: object, accepted: Sequence[str]) -> str:
         listed = ", ".join(repr(option) for option in accepted)
         raise ParameterError(f"{name} = {shown(value)}: expected one of {listed}")
     return value
+
+
+def threads(value: object) -> int:
+    """A number of threads."""
+    return integer("threads", value, 1, MOST_THREADS)

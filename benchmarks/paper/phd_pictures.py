@@ -19,7 +19,7 @@ from fastdp.datasets import (
 from fastdp.datasets.spatial_files import DAY
 from fastdp.plots_spatial import counters_compared, points_and_cells
 from fastdp.spatial import Box
-from fastdp.systems import PHDStream
+from fastdp.systems import AdaptivePHDStream, PHDStream
 
 EPSILON, DEPTH = 0.5, 20
 #: Activations, and simultaneous running sums that the mean is over.
@@ -91,21 +91,26 @@ def _points(
     stream: SpatialStream, times: tuple[int, ...], window: tuple[tuple[float, float], ...] | None, path: Path
 ) -> None:
     domain = Box(stream.lower, stream.upper)
-    systems = {epsilon: PHDStream(domain, epsilon, max_depth=DEPTH, seed=1) for epsilon in (0.5, 2.0)}
+    kinds = {"": PHDStream, ", adaptive": AdaptivePHDStream}
+    systems = {
+        f"ε = {epsilon:g}{name}": kind(domain, epsilon, max_depth=DEPTH, seed=1)
+        for epsilon in (0.5, 2.0)
+        for name, kind in kinds.items()
+    }
     rows = {"true": [stream.present(t) for t in times]}
-    clouds = {epsilon: [] for epsilon in systems}
-    cells = {epsilon: [] for epsilon in systems}
+    clouds = {label: [] for label in systems}
+    cells = {label: [] for label in systems}
     for t, (added, removed) in enumerate([(stream.initial, None), *stream.batches]):
-        for epsilon, system in systems.items():
+        for label, system in systems.items():
             system.advance(added, removed)
             if t in times:
-                clouds[epsilon].append(system.sample())
-                cells[epsilon].append((system.tree.lower, system.tree.upper))
+                clouds[label].append(system.sample())
+                cells[label].append((system.tree.lower, system.tree.upper))
     grid = {}
-    for epsilon in systems:
+    for label in systems:
         # Cells hide the points of dense places, so the points are shown without them too.
-        rows[f"ε = {epsilon:g}"] = clouds[epsilon]
-        rows[f"ε = {epsilon:g}, cells"] = clouds[epsilon]
-        grid[f"ε = {epsilon:g}, cells"] = cells[epsilon]
+        rows[label] = clouds[label]
+        rows[f"{label}, cells"] = clouds[label]
+        grid[f"{label}, cells"] = cells[label]
     box = window if window is not None else (stream.lower, stream.upper)
     points_and_cells(rows, path, cells=grid, columns=[f"after batch {t}" for t in times], box=box)

@@ -10,10 +10,12 @@ from benchmarks.show import report
 
 TABLES = {
     "speed": "throughput and latency beside NumPy, OpenDP and np.copyto",
+    "batch": "many short streams in one call, many repetitions of one release",
     "start": "import, first call and memory in fresh processes",
     "accuracy": "ToPS on real streams beside the published code",
     "methods": "every method of ToPS section 5 on POS beside the published code",
     "thresholds": "ways to choose theta under one hierarchy, on every real stream",
+    "scale_free": "the threshold without units beside the best theta and NM-E, on every stream",
     "local": "ToPL: error on real streams, EM, reports a second, exact ratios",
     "spatial": "PHDStream: errors and totals beside the published code, exact losses, speed, growth, memory",
     "figures": "ToPS Figures 3, 4, 5, 7 and 8 beside the published code, as pictures",

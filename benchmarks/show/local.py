@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks.show import local_accuracy, local_ratios, local_speed, reference
+from benchmarks.show import local_accuracy, local_ratios, local_scales, local_speed, reference
 from benchmarks.streams import DATA
 from benchmarks.timing import BURST, stay_on_one_core
 
-PARTS = ("accuracy", "em", "reports", "server", "ratios")
+PARTS = ("accuracy", "scales", "em", "reports", "server", "ratios")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +32,8 @@ def run(options: argparse.Namespace) -> None:
         published = local_accuracy.tidy(reference.read(options.reference))
         for name in options.streams:
             local_accuracy.show(name, options.data, options.runs, options.epsilons, published)
+    if "scales" in options.only:
+        local_scales.show(options.data, options.epsilons, options.runs)
     if "em" in options.only:
         local_speed.estimates(options.timed, peers=not options.no_peers)
         local_speed.growth(options.timed)

@@ -25,11 +25,12 @@ from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId, WordStream
 from fastdp.spatial import Box, decomposition
 from fastdp.spatial.plan import Plan, make_plan
-from fastdp.systems.phdstream import PHDStream
 from fastdp.systems.running_sum import RunningSum
+from fastdp.systems.spatial_publisher import SpatialPublisher
 from fastdp.systems.stream_publisher import StreamPublisher
 from fastdp.thresholds import NoisyMax, SmoothQuantile
 from fastdp.thresholds.base import ThresholdTask
+from fastdp.thresholds.noisy_choice import noise_law
 from fastdp.thresholds.quantile import CELLS
 from fastdp.thresholds.smooth_noise import decay_table
 from fastdp.thresholds.sorted_holdout import rank_of
@@ -84,9 +85,7 @@ class NoisyMaxTrials:
         """Data: the hold-out."""
         chooser = self.rule.start(self.task)
         chooser.observe(np.asarray(data, np.float64))
-        scale = Fraction(chooser.unit()) / Fraction(self.task.epsilon)
-        two_sided = self.rule.noise == "laplace"
-        law = sampler.discrete_laplace_law(scale) if two_sided else sampler.geometric_law(scale)
+        law = noise_law(self.rule.noise, chooser.unit(), self.task.epsilon)
         noise = draw_noise(law, trials_, chooser.counts.size - 1, key)
         out: Integers = np.empty(trials_, np.int64)
         trials.choose_candidates(chooser.counts, chooser.unit(), chooser.penalties(), noise, out)
@@ -298,23 +297,25 @@ class PublisherTrials:
 
 
 @dataclass(frozen=True)
-class PHDStreamTrials:
-    """A whole PHDStream on [0, 1] a trial; outputs are the counts of four intervals after each batch."""
+class SpatialTrials:
+    """A whole stream of points on [0, 1] a trial; outputs are the counts of four intervals after each batch.
 
-    epsilon: float
-    max_depth: int
+    Parameters
+    ----------
+    make : callable
+        From a seed to a publisher of points.
+    """
+
+    make: Callable[[int], SpatialPublisher]
 
     @property
     def guarantee(self) -> Guarantee:
         """The stream's."""
-        return self._make(0).guarantee
-
-    def _make(self, seed: int) -> PHDStream:
-        return PHDStream(Box(0, 1), self.epsilon, max_depth=self.max_depth, seed=seed)
+        return self.make(0).guarantee
 
     def __call__(self, data: Sequence[Any], seed: int) -> Floats:
         """Data: batches of additions."""
-        stream = self._make(seed)
+        stream = self.make(seed)
         lower = np.arange(4.0).reshape(-1, 1) / 4.0
         counts = []
         for batch in data:

@@ -191,7 +191,10 @@ class _Composed:
             raise ParameterError(
                 f"renewal = {composition.renewal!r}: expected no threshold_epsilon or publish_epsilon besides it"
             )
-        return composition, replace(composition.task, epsilon=first, publish_epsilon=second), second
+        part, r = composition.perturber, setting.max_range
+        constant = part.noise_constant(part.plan(second, r), r)
+        task = replace(composition.task, epsilon=first, publish_epsilon=second, noise_constant=constant)
+        return composition, task, second
 
     def prepare(self, parameters: Parameters, setting: Setting, values: Floats) -> Run:
         """Show the hold-out to the threshold, once for all runs."""

@@ -10,7 +10,7 @@ from fastdp import validation
 from fastdp.experiments.mechanisms import build_parts, parameter_names
 from fastdp.randomness.key import Key
 from fastdp.spatial import Domain
-from fastdp.systems import FixedTree, OfflineOnBatch, OfflineOnStream, PHDStream
+from fastdp.systems import AdaptivePHDStream, FixedTree, OfflineOnBatch, OfflineOnStream, PHDStream
 from fastdp.systems.phdstream import COUNTERS
 
 
@@ -86,6 +86,7 @@ _OFFLINE = parameter_names(OfflineOnStream)
 #: Systems by the name that a specification calls them; add to it what else a sweep is to run.
 SPATIAL_SYSTEMS: dict[str, SpatialSystem] = {
     "phdstream": SpatialSystem(PHDStream, parameter_names(PHDStream)),
+    "adaptive_phdstream": SpatialSystem(AdaptivePHDStream, parameter_names(AdaptivePHDStream)),
     "offline_on_stream": SpatialSystem(OfflineOnStream, _OFFLINE, merges=True),
     "offline_on_batch": SpatialSystem(OfflineOnBatch, _OFFLINE),
     "fixed_tree": SpatialSystem(FixedTree, (*_OFFLINE, "counter")),

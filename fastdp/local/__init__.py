@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fastdp.local.encoding import decode, encode
     from fastdp.local.histogram import HistogramCollector
     from fastdp.local.hybrid import Hybrid
+    from fastdp.local.log_square_wave import LogSquareWave
     from fastdp.local.piecewise import Piecewise
     from fastdp.local.square_wave import SquareWave
     from fastdp.local.stochastic_rounding import StochasticRounding
@@ -27,6 +28,7 @@ _HOMES = {
     "Distribution": "fastdp.local.distribution",
     "HistogramCollector": "fastdp.local.histogram",
     "Hybrid": "fastdp.local.hybrid",
+    "LogSquareWave": "fastdp.local.log_square_wave",
     "Piecewise": "fastdp.local.piecewise",
     "SquareWave": "fastdp.local.square_wave",
     "StochasticRounding": "fastdp.local.stochastic_rounding",
@@ -41,6 +43,7 @@ __all__ = [
     "Distribution",
     "HistogramCollector",
     "Hybrid",
+    "LogSquareWave",
     "Piecewise",
     "SquareWave",
     "StochasticRounding",

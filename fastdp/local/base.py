@@ -228,13 +228,17 @@ class Mechanism(ABC):
         return self.STEPS / (self.high - self.low)
 
     def _step(self, value: Any, name: str) -> int:
-        """One value in plain Python, the same arithmetic as the kernel's."""
+        """The grid step of one value."""
         try:
             number = float(value)
         except OverflowError:
             number = math.inf
         if not math.isfinite(number):
             raise DataError(f"{name} = {validation.shown(value)}: expected a finite number")
+        return self._place(number)
+
+    def _place(self, number: float) -> int:
+        """One finite number in plain Python, the same arithmetic as for arrays."""
         return round(min(max((number - self.low) * self._steps_per_unit, 0.0), float(self.STEPS)))
 
     def _few_steps(self, column: NDArray[Any]) -> list[int]:
@@ -242,11 +246,15 @@ class Mechanism(ABC):
         return [self._step(value, f"values[{i}]") for i, value in enumerate(floats)]
 
     def _snap(self, floats: NDArray[np.float64], begin: int, out: NDArray[np.int32]) -> None:
-        from fastdp_kernels import local_reports
-
-        if local_reports.snap_values(floats, self.low, self._steps_per_unit, self.STEPS, out):
+        if self._place_all(floats, out):
             first = int(np.flatnonzero(~np.isfinite(floats))[0])
             raise DataError(f"values[{begin + first}] = {float(floats[first])!r}: expected finite numbers")
+
+    def _place_all(self, floats: NDArray[np.float64], out: NDArray[np.int32]) -> bool:
+        """Grid steps of an array; whether a number is not finite."""
+        from fastdp_kernels import local_reports
+
+        return bool(local_reports.snap_values(floats, self.low, self._steps_per_unit, self.STEPS, out))
 
     def check_reports(self, reports: Any) -> NDArray[np.int32] | NDArray[np.int64]:
         """Reports as whole numbers in 0..n_outputs - 1, or a DataError: they come from clients whom nobody checks."""

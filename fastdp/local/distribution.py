@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.errors import DataError, ParameterError
+from fastdp.local import octaves
 from fastdp.local.laws import WindowLaw
 from fastdp.local.transition import cell_edges, transition
 
@@ -33,7 +34,7 @@ class Distribution:
     Attributes
     ----------
     frequencies : float64[bins]
-        Shares of bins of equal width, with sum 1; read-only.
+        Shares of bins of equal width on the scale, with sum 1; read-only.
     low, high : float
         The domain, in units of the input.
     method : str
@@ -46,6 +47,9 @@ class Distribution:
         Sum over output cells of reports times the natural logarithm of the cell's probability.
     n_reports : int
         Reports behind the estimate.
+    scale : "linear" or "logarithmic"
+        Where bins have equal width: in units of the input, or in octaves of v / low
+        (:mod:`fastdp.local.octaves`).
     """
 
     frequencies: Floats
@@ -56,11 +60,20 @@ class Distribution:
     converged: bool
     log_likelihood: float
     n_reports: int
+    scale: str = "linear"
 
     @property
     def edges(self) -> Floats:
         """float64[bins + 1]: edges of the bins, in units of the input."""
-        return np.linspace(self.low, self.high, self.frequencies.size + 1)
+        return self.divide(self.frequencies.size)
+
+    def divide(self, parts: int) -> Floats:
+        """float64[parts + 1]: [low, high] divided evenly on the scale, in units of the input."""
+        if self.scale == "linear":
+            return np.linspace(self.low, self.high, parts + 1)
+        edges = self.low * octaves.ratios(np.linspace(0.0, octaves.position(self.high / self.low), parts + 1))
+        edges[-1] = self.high
+        return edges
 
     def mean(self) -> float:
         """Mean, in units of the input."""

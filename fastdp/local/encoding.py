@@ -29,7 +29,7 @@ VERSION = 1
 _HEADER = struct.Struct("<4sBBBdddI")
 _CHECKSUM = struct.Struct("<I")
 #: Never renumber: devices in the field send these.
-KINDS = {1: "SquareWave", 2: "StochasticRounding", 3: "Piecewise", 4: "Hybrid"}
+KINDS = {1: "SquareWave", 2: "StochasticRounding", 3: "Piecewise", 4: "Hybrid", 5: "LogSquareWave"}
 MOST_REPORTS = 2**24
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +72,10 @@ class Perturber(Protocol):
         """What the endless stream promises."""
         ...
 
+    def noise_constant(self, plan: HierarchyPlan, max_range: int) -> float:
+        """K: a random range of up to ``max_range`` values has noise of variance K theta^2 / epsilon^2."""
+        ...
+
     def leaf_noise(
         self, plan: HierarchyPlan, theta_steps: int, epsilon: float, key: Key, tree: int
     ) -> NDArray[np.int64]:
@@ -97,3 +101,58 @@ class Perturber(Protocol):
     ) -> NDArray[np.int64]:
         """Independent noise of every node, before consistency: int64[nodes], the leaf level first."""
         ...
+
+
+@dataclass(frozen=True)
+class TreeRows:
+    """What the noise of one tree of each of many streams depends on.
+
+    Attributes
+    ----------
+    plan, epsilon
+        As for :meth:`Perturber.leaf_noise`.
+    key : Key
+        The secret of all streams.
+    theta_steps, streams, trees : int64[n]
+        Sensitivity, number of the stream, and number of the tree in it, for each row.
+    needed : int
+        How many leaves will be used.
+    nodes : bool
+        Whether it is the independent noise of all nodes (``node_noise``) in place of that of the leaves.
+    """
+
+    plan: HierarchyPlan
+    epsilon: float
+    key: Key
+    theta_steps: NDArray[np.int64]
+    streams: NDArray[np.int64]
+    trees: NDArray[np.int64]
+    needed: int
+    nodes: bool = False
+
+
+@runtime_checkable
+class RowPerturber(Protocol):
+    """A perturber that can make the noise of many streams in one call; others are asked stream by stream."""
+
+    def noise_rows(self, rows: TreeRows) -> NDArray[np.int64]:
+        """Noise for many streams, each what ``leaf_noise`` gives under ``key.of_stream(number)``.
+
+        Returns
+        -------
+        int64[n, w]
+            The leaves first; what follows the leaves asked for is of no use unless ``nodes``.  C-contiguous.
+        """
+        ...
+
+
+def noise_of_rows(perturber: Perturber, rows: TreeRows) -> NDArray[np.int64]:
+    """:meth:`RowPerturber.noise_rows` of any perturber."""
+    # By name: isinstance with a protocol costs more than a short row.
+    if hasattr(perturber, "noise_rows"):
+        return cast("RowPerturber", perturber).noise_rows(rows)
+    draw = perturber.node_noise if rows.nodes else perturber.leaf_noise
+    each = zip(rows.theta_steps.tolist(), rows.streams.tolist(), rows.trees.tolist(), strict=True)
+    return np.stack(
+        [draw(rows.plan, steps, rows.epsilon, rows.key.of_stream(stream), tree) for steps, stream, tree in each]
+    )

@@ -8,10 +8,12 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.perturbers.base import HierarchyPlan
+from fastdp.perturbers.base import HierarchyPlan, TreeRows
+from fastdp.perturbers.range_variance import independent_constant
 from fastdp.privacy import Guarantee
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
+from fastdp.randomness.row_words import RowWords
 from fastdp.randomness.words import Purpose, StreamId
 
 #: Noise is drawn for so many values at a time.
@@ -48,6 +50,11 @@ class Flat:
             derivation=("each value gets discrete Laplace noise of scale theta / epsilon once: epsilon",),
         )
 
+    def noise_constant(self, plan: HierarchyPlan, max_range: int) -> float:
+        """K = 2 (r + 2) / 3: twice the mean length of a range."""
+        del plan
+        return independent_constant(max_range)
+
     def leaf_noise(
         self, plan: HierarchyPlan, theta_steps: int, epsilon: float, key: Key, tree: int
     ) -> NDArray[np.int64]:
@@ -59,6 +66,16 @@ class Flat:
     ) -> NDArray[np.int64]:
         """The same: leaves are all the nodes there are."""
         noise: NDArray[np.int64] = np.empty(plan.leaves, np.int64)
-        law = sampler.discrete_laplace_law(Fraction(theta_steps) / Fraction(epsilon))
-        sampler.fill(noise, law, key, StreamId(Purpose.TREE, 1, tree))
+        sampler.fill(noise, _law(theta_steps, epsilon), key, StreamId(Purpose.TREE, 1, tree))
         return noise
+
+    def noise_rows(self, rows: TreeRows) -> NDArray[np.int64]:
+        """Noise of the first values of a batch, for many streams at once."""
+        words = RowWords(rows.key, [(StreamId(Purpose.TREE, 1), rows.needed)])
+        return sampler.draw_rows(
+            words, rows.theta_steps, lambda steps: _law(steps, rows.epsilon), rows.streams, rows.trees
+        )
+
+
+def _law(theta_steps: int, epsilon: float) -> sampler.Law:
+    return sampler.discrete_laplace_law(Fraction(theta_steps) / Fraction(epsilon))

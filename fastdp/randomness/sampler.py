@@ -7,6 +7,7 @@ draws are the same on every machine.  ``docs/noise.md`` has the proofs.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
@@ -19,6 +20,7 @@ from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.randomness import exact
 from fastdp.randomness.key import Key
+from fastdp.randomness.row_words import RowWords
 from fastdp.randomness.words import CHUNK, Purpose, StreamId, WordStream, word_at
 from fastdp_kernels import double_double, guarded_log
 
@@ -27,6 +29,8 @@ MOST_SCALE = Fraction(2**56)
 #: Above this scale doubles settle too few draws to be worth a pass; two words a draw are used at once.
 ONE_WORD_SCALE = Fraction(2**40)
 WORD_BITS = 63
+#: Rows of more draws than this gain nothing from being drawn together.
+LONG_ROW = 4 * CHUNK
 _NO_WORDS: NDArray[np.uint64] = np.empty(0, np.uint64)
 
 
@@ -122,6 +126,79 @@ def fill(out: NDArray[np.int64], law: Law, key: Key, stream: StreamId, start: in
         )
         for i in positions[:waiting].tolist():
             part[i] = _settle(int(words[i]), law, key, stream, start + begin + i)
+
+
+def fill_rows(
+    out: NDArray[np.int64],
+    laws: Sequence[Law],
+    which: NDArray[np.int64],
+    words: RowWords,
+    streams: NDArray[np.int64],
+    numbers: NDArray[np.int64],
+) -> None:
+    """Overwrite the rows of ``out`` with draws for many streams, each those that :func:`fill` gives for its key.
+
+    Parameters
+    ----------
+    out : int64[n, width], C-contiguous
+        Receives the draws.
+    laws : sequence of Law
+        Distinct laws, one-sided all or none.
+    which : int64[n]
+        The law of each row.
+    words : RowWords
+        The pieces of word streams that a row is drawn from.
+    streams, numbers : int64[n]
+        As :meth:`RowWords.fill` takes them.
+    """
+    if words.width > LONG_ROW or max(law.scale for law in laws) > ONE_WORD_SCALE:
+        for row, (stream, number) in enumerate(zip(streams.tolist(), numbers.tolist(), strict=True)):
+            begin = 0
+            for piece, count in words.pieces:
+                part = out[row, begin : begin + count]
+                fill(part, laws[which[row]], words.key.of_stream(stream), piece._replace(number=number))
+                begin += count
+        return
+    raw = words.fill(streams, numbers)
+    sign_bit = np.uint64(0 if laws[0].one_sided else 1)
+    positions: NDArray[np.int64] = np.empty(out.size, np.int64)
+    flat, drawn = raw.reshape(-1), out.reshape(-1)
+    if len(laws) == 1:
+        law = laws[0]
+        waiting = guarded_log.draw_double(flat, law.scale_pair[0], law.offset_pair[0], sign_bit, drawn, positions)
+    else:
+        scales = np.array([law.scale_pair[0] for law in laws])[which]
+        offsets = np.array([law.offset_pair[0] for law in laws])[which]
+        waiting = guarded_log.draw_rows(raw, scales, offsets, sign_bit, out, positions)
+    if not waiting:
+        return
+    owners = which[positions[:waiting] // words.width]
+    k: int
+    for k in np.unique(owners).tolist():
+        law = laws[k]
+        mine = positions[:waiting][owners == k]
+        left = double_double.draw_double_double(
+            flat, _NO_WORDS, *law.scale_pair, *law.offset_pair, sign_bit, mine, mine.size, drawn
+        )
+        for i in mine[:left].tolist():
+            row, column = divmod(i, words.width)
+            stream, position = words.locate(column)
+            own = words.key.of_stream(int(streams[row]))
+            drawn[i] = _settle(int(flat[i]), law, own, stream._replace(number=int(numbers[row])), position)
+
+
+def draw_rows(
+    words: RowWords,
+    scales: NDArray[np.int64],
+    law_of: Callable[[int], Law],
+    streams: NDArray[np.int64],
+    numbers: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Draws for many streams, int64[n, words.width], the law of row i being ``law_of(scales[i])``."""
+    rows: NDArray[np.int64] = np.empty((streams.size, words.width), np.int64)
+    distinct, which = np.unique(scales, return_inverse=True)
+    fill_rows(rows, [law_of(each) for each in distinct.tolist()], which, words, streams, numbers)
+    return rows
 
 
 def _settle(word: int, law: Law, key: Key, stream: StreamId, position: int) -> int:

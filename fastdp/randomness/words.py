@@ -2,7 +2,8 @@
 
 Noise is a pure function of (key, stream id, position): the same whatever the chunking, the threads or
 the scheduler, and the same again after a crash.  The 128-bit counter block is the stream id (64 bits)
-followed by the block number, so two ids never share a block below 2^65 words.
+followed by the stream's number among many (32 bits, 0 for a key without one) and the block number, so two ids
+never share a block below 2^33 words.
 
 Source: NIST SP 800-38A section 6.5 (CTR mode); the project's noise design, section 1.
 """
@@ -20,6 +21,8 @@ from fastdp.randomness.key import Key
 
 #: Words produced at a time: 256 KiB stay in the second-level cache.
 CHUNK = 32_768
+#: Bits of a block's number below the number of a stream among many.
+BLOCK_BITS = 32
 _ZEROS = memoryview(bytes(8 * CHUNK))
 
 
@@ -78,7 +81,9 @@ class WordStream:
 
     def __init__(self, key: Key, stream: StreamId, start: int = 0) -> None:
         block, odd = divmod(start, 2)
-        counter = (stream.pack() << 64 | block).to_bytes(16, "big")
+        if key.member and block >> BLOCK_BITS:
+            raise OverflowError(f"position {start} of a numbered stream: beyond 2^{BLOCK_BITS + 1} words")
+        counter = (stream.pack() << 64 | key.member << BLOCK_BITS | block).to_bytes(16, "big")
         cipher = Cipher(algorithms.AES(key.reveal()), modes.CTR(counter))
         self._encryptor: CipherContext = cipher.encryptor()
         if odd:

@@ -32,6 +32,11 @@ class Mean:
         sums = np.cumsum(np.concatenate([state[1:], means]))
         return np.array([state[0] + means.size, sums[-1]]), sums[1:] / counts
 
+    def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
+        """Running means of many streams, added up in the same order."""
+        del firsts, thetas
+        return np.cumsum(means, axis=1) / np.arange(1.0, means.shape[1] + 1.0)
+
 
 @dataclass(frozen=True)
 class MovingAverage:
@@ -67,6 +72,16 @@ class MovingAverage:
         following[0] += means.size
         following[1] = moving_window.follow_window(following[2:], int(state[0]), float(state[1]), means, out)
         return following, out
+
+    def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
+        """The same for many streams."""
+        del thetas
+        out = np.empty(means.shape)
+        if out.size:
+            moving_window.follow_windows(
+                firsts, np.ascontiguousarray(means), np.empty(self.window), np.empty(means.shape[1]), out
+            )
+        return out
 
 
 @dataclass(frozen=True)
@@ -106,3 +121,14 @@ class Exponential:
         keep = 1.0 - self.alpha
         predictions, _ = lfilter([self.alpha], [1.0, -keep], means, zi=keep * state)
         return predictions[-1:].copy(), predictions
+
+    def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
+        """The same for many streams."""
+        del thetas
+        if means.shape[1] == 0:
+            return means
+        from scipy.signal import lfilter
+
+        keep = 1.0 - self.alpha
+        predictions: Floats = lfilter([self.alpha], [1.0, -keep], means, axis=1, zi=keep * firsts[:, None])[0]
+        return predictions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,3 +49,36 @@ class Smoother(Protocol):
             What the values of the block after each of these are predicted to be.
         """
         ...
+
+
+@runtime_checkable
+class RowSmoother(Protocol):
+    """A smoother that can predict for many streams in one call; others are asked stream by stream."""
+
+    def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
+        """Predictions of many streams from their beginning, each what ``start`` and ``step`` give for its row.
+
+        Parameters
+        ----------
+        firsts, thetas : float64[n]
+            What ``start`` is told, for each stream.
+        means : float64[n, k]
+            Released means of each stream's first k blocks; need not be contiguous.
+
+        Returns
+        -------
+        float64[n, k]
+            Predictions after each block (``means`` itself if they are equal).
+        """
+        ...
+
+
+def predict_rows(smoother: Smoother, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
+    """:meth:`RowSmoother.step_rows` of any smoother."""
+    # By name: isinstance with a protocol costs more than a short row.
+    if hasattr(smoother, "step_rows"):
+        return cast("RowSmoother", smoother).step_rows(firsts, thetas, means)
+    rows = [np.ascontiguousarray(row) for row in means]
+    starts = zip(firsts.tolist(), thetas.tolist(), rows, strict=True)
+    predictions = [smoother.step(smoother.start(first, theta), row)[1] for first, theta, row in starts]
+    return np.array(predictions).reshape(means.shape)

@@ -37,3 +37,13 @@ class Median:
         out = np.empty(means.size)
         running_median.follow_median(following[2:], float(state[0]), float(state[1]), means, out)
         return following, out
+
+    def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
+        """The same for many streams; the bins are cleared for each."""
+        del firsts
+        out = np.empty(means.shape)
+        if out.size:
+            dense, counts = np.ascontiguousarray(means), np.empty(BINS)
+            widths, scratch = 3.0 * thetas / BINS, np.empty(means.shape[1])
+            running_median.follow_medians(-thetas, widths, dense, counts, scratch, out)
+        return out

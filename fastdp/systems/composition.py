@@ -122,7 +122,13 @@ class Composition:
         """What the threshold is told, first."""
         assert self.holdout is not None  # noqa: S101 - settled on construction
         return ThresholdTask(
-            self.epsilon, self.bound, self.holdout, self.max_range, self.grid.resolution, self.publish_epsilon
+            self.epsilon,
+            self.bound,
+            self.holdout,
+            self.max_range,
+            self.grid.resolution,
+            self.publish_epsilon,
+            self.perturber.noise_constant(self.plan, self.max_range),
         )
 
     @cached_property

@@ -121,7 +121,9 @@ class Durable(Alone):
             raise StateError(f"state file {name} records no chunk to replay: expected replay=False")
         publisher = object.__new__(cls)
         with persistence.trusting(name):
-            secret = Key(bytes.fromhex(content["secret"]), simulated=content["simulated"])
+            # Files from before streams had numbers name none.
+            member = persistence.whole(content.get("member", 0))
+            secret = Key(bytes.fromhex(content["secret"]), simulated=content["simulated"], member=member)
             publisher._restart(content["composition"], secret)
             saved = content["before" if replay else "now"]
             publisher._resume(saved)

@@ -258,7 +258,7 @@ class PAK(Durable):
         """Choose tau, release the hold-out's sum (or sums), and plant the tree; changes nothing."""
         plan = self._plan
         chooser = self._chooser.copy()
-        chooser.observe(lag)
+        chooser.observe(as_floats(lag))
         tau = chooser.choose(self._key)
         wide = tau if isinstance(plan.threshold, Fixed) else tau * plan.tail_factor
         # Not min(): a threshold that is no number counts as the highest too.
@@ -284,7 +284,7 @@ class PAK(Durable):
     def _steps(self, values: Floats, theta_steps: int) -> Steps:
         steps: Steps = np.empty(values.size, np.int64)
         top = float(min(theta_steps, self._plan.bound_steps))
-        online_pass.round_values(values, 1.0 / self.resolution, top, steps)
+        online_pass.round_values(as_floats(values), 1.0 / self.resolution, top, steps)
         return steps
 
     # State files.

@@ -128,6 +128,7 @@ def content(
         "class": name,
         "composition": composition.describe(),
         "secret": key.reveal().hex(),
+        "member": key.member,
         "simulated": key.simulated,
         "kept": kept,
         "now": now,

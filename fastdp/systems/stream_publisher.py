@@ -6,7 +6,7 @@ Source: ToPS section 3.2 (the framework) and Algorithm 1 in the reading of ``doc
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,9 @@ from fastdp.systems.durable import Durable
 from fastdp.systems.pipeline import Prepared, Progress
 from fastdp.systems.whole import as_whole
 from fastdp.thresholds import Threshold
+
+if TYPE_CHECKING:
+    from fastdp.systems.repetitions import Repetitions
 
 Floats = NDArray[np.float64]
 
@@ -253,6 +256,54 @@ class StreamPublisher(Durable):
             block=self.plan.block,
             nodes=nodes,
         )
+
+    @exclusive
+    def repeat(
+        self,
+        values: Any,
+        repetitions: int,
+        *,
+        queries: tuple[Any, Any] | None = None,
+        first: int = 0,
+        threads: int = 1,
+        progress: bool = False,
+    ) -> Repetitions:
+        """Release the same array many times, to simulate; what is not noise is done once for all (a seed only).
+
+        Parameters
+        ----------
+        values : array-like
+            Longer than the hold-out.
+        repetitions : int
+            How many, at least 1.
+        queries : (starts, stops), optional
+            Ranges [start, stop) as :meth:`Release.range_sum` takes them; then only their answers are kept.
+            Without queries all published values are: 8 bytes a value and repetition.
+        first : int
+            Number of the first repetition, to go on where a call before ended.
+        threads : int
+            How many work at once; the output does not depend on it.
+        progress : bool
+            Whether a bar shows on standard error.
+
+        Returns
+        -------
+        Repetitions
+            Repetition k is bit for bit what a publisher with the same parameters and
+            ``key=Key.from_seed(seed).of_stream(k)`` releases.
+
+        Raises
+        ------
+        ParameterError
+            Also if the publisher has no seed: repetitions of a real release would each cost epsilon again; and
+            if it renews its threshold.
+        """
+        from fastdp.systems.repetitions import Repeater
+
+        repeater = Repeater.checked(self._composition, self._key, repetitions, first, threads, progress)
+        floats = as_floats(as_whole(values, self.n_seen, self.holdout))
+        finite = floats if np.isfinite(floats).all() else self._mend(floats, 0, "values")
+        return repeater.run(as_floats(finite), queries)
 
     def _nodes(self, column: NDArray[Any]) -> ReleasedNodes | None:
         if not self._composition.perturber.released_nodes:

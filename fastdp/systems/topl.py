@@ -93,7 +93,7 @@ class ToPL(Alone):
         holdout: int = USUAL_HOLDOUT,
         max_range: int = 2**20,
         *,
-        threshold: SquareWave | Fixed | None = None,
+        threshold: SquareWave | Fixed | str | None = None,
         threshold_epsilon: float | None = None,
         publish_epsilon: float | None = None,
         nonfinite: str = "raise",

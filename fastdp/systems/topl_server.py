@@ -22,6 +22,7 @@ from fastdp.privacy import Guarantee, parallel
 from fastdp.systems.composition import USUAL_HOLDOUT
 from fastdp.thresholds import Fixed, ThresholdTask
 from fastdp.thresholds import SquareWave as SquareWaveRule
+from fastdp.thresholds.square_wave import SCALES
 
 Floats = NDArray[np.float64]
 
@@ -39,9 +40,10 @@ class ToPLServer:
         m: the first users, whose reports choose the threshold.
     max_range : int
         r: the longest range that the threshold is chosen for.
-    threshold : SquareWave or Fixed, optional
+    threshold : SquareWave, Fixed, "linear" or "logarithmic", optional
         The threshold optimiser, from :mod:`fastdp.thresholds`; by default ``SquareWave()``, the paper's SW-W with
-        the corrected objective.  ``Fixed(theta)`` is public and needs no hold-out.
+        the corrected objective.  A name stands for ``SquareWave(scale=name)``: "logarithmic" where values lie far
+        below the bound.  ``Fixed(theta)`` is public and needs no hold-out.
     threshold_epsilon, publish_epsilon : float, optional
         Budgets of the users before and after the threshold, where they differ from ``epsilon``.
 
@@ -58,7 +60,7 @@ class ToPLServer:
         holdout: int = USUAL_HOLDOUT,
         max_range: int = 2**20,
         *,
-        threshold: SquareWaveRule | Fixed | None = None,
+        threshold: SquareWaveRule | Fixed | str | None = None,
         threshold_epsilon: float | None = None,
         publish_epsilon: float | None = None,
     ) -> None:
@@ -66,10 +68,13 @@ class ToPLServer:
         self.bound = validation.positive("bound", bound)
         self.max_range = validation.integer("max_range", max_range, 1, 2**40)
         rule = SquareWaveRule() if threshold is None else threshold
+        if isinstance(rule, str):
+            validation.choice("threshold", rule, SCALES)
+            rule = SquareWaveRule(scale="logarithmic" if rule == "logarithmic" else "linear")
         if not isinstance(rule, (SquareWaveRule, Fixed)):
             raise ParameterError(
-                f"threshold = {validation.shown(rule)}: expected thresholds.SquareWave(...) or "
-                "thresholds.Fixed(theta); the others need the values themselves"
+                f"threshold = {validation.shown(rule)}: expected 'linear', 'logarithmic', "
+                "thresholds.SquareWave(...) or thresholds.Fixed(theta); the others need the values themselves"
             )
         self.holdout = validation.integer("holdout", holdout, 1, 2**50) if rule.uses_holdout else 0
         if isinstance(rule, SquareWaveRule) and None not in (rule.report_epsilon, threshold_epsilon):
@@ -94,7 +99,7 @@ class ToPLServer:
             self._hybrid = Hybrid(later, 0.0, rule.start(self._task).theta)
         else:
             self._rule = rule
-            self._collector = HistogramCollector(rule.client(self._task), rule.bins)
+            self._collector = HistogramCollector(rule.client(self._task), rule.n_bins)
 
     @property
     def announcement(self) -> Announcement:

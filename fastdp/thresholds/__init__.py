@@ -4,6 +4,7 @@ from fastdp.thresholds.base import Chooser, Threshold, ThresholdTask
 from fastdp.thresholds.fixed import Fixed
 from fastdp.thresholds.noisy_max import NoisyMax
 from fastdp.thresholds.quantile import PAKQuantile, SmoothQuantile, TruePercentile
+from fastdp.thresholds.scale_free import ScaleFree
 from fastdp.thresholds.square_wave import SquareWave
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "Fixed",
     "NoisyMax",
     "PAKQuantile",
+    "ScaleFree",
     "SmoothQuantile",
     "SquareWave",
     "Threshold",

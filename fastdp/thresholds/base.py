@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,9 @@ class ThresholdTask:
         One step of the grid that values are rounded to, in units of the input.
     publish_epsilon : float, optional
         Budget of the noise that theta is chosen for; by default epsilon too.
+    noise_constant : float, optional
+        K: a random range of up to r values has noise of variance K (theta / publish_epsilon)^2; what publishes says
+        so (:meth:`fastdp.perturbers.Perturber.noise_constant`).
     """
 
     epsilon: float
@@ -38,6 +41,7 @@ class ThresholdTask:
     max_range: int
     resolution: float
     publish_epsilon: float | None = None
+    noise_constant: float | None = None
 
     @property
     def noise_epsilon(self) -> float:
@@ -66,6 +70,39 @@ class Chooser(Protocol):
 
     def unpack(self, packed: NDArray[np.int64]) -> None:
         """Take over what :meth:`pack` gave; ValueError or IndexError if it does not fit."""
+        ...
+
+
+@runtime_checkable
+class RowChooser(Protocol):
+    """A chooser that can choose for many streams in one call; others are asked stream by stream."""
+
+    @property
+    def row_words(self) -> int:
+        """Draws in a row of :meth:`choose_rows`."""
+        ...
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """What has been observed, as a histogram."""
+        ...
+
+    def histograms(self, values: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Histograms of many hold-outs that begin at ``starts``, finite: int64[n, bins]."""
+        ...
+
+    def choose_rows(self, histograms: NDArray[np.int64], key: Key, streams: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Theta of many streams, each what ``choose`` gives under ``key.of_stream(number)``: float64[n].
+
+        Parameters
+        ----------
+        histograms : int64[n, bins] or int64[1, bins]
+            Of each hold-out, or of the one that all share.
+        key : Key
+            The secret of all streams.
+        streams : int64[n]
+            Their numbers.
+        """
         ...
 
 

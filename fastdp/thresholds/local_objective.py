@@ -15,6 +15,8 @@ from fastdp.local import Distribution, Hybrid
 Floats = NDArray[np.float64]
 
 OBJECTIVES = ("corrected", "paper")
+#: Candidates in a bin of a logarithmic scale, whose bins are wide.
+LOG_PARTS = 8
 #: SW-W: so many estimates in a row below this share end the distribution; of 1,024 bins, or in proportion of more.
 RUN = 5
 SMALL_SHARE = 1e-4
@@ -40,10 +42,12 @@ def range_errors(
 
     Returns
     -------
-    tuple of float64[bins]
-        Candidates, the upper edges of the bins; their errors, in units of the input squared.
+    tuple of float64[candidates]
+        Candidates, the upper edges of the bins (on a logarithmic scale of eighths of them); their errors, in units of
+        the input squared.
     """
-    candidates = distribution.edges[1:]
+    parts = 1 if distribution.scale == "linear" else LOG_PARTS
+    candidates = distribution.divide(parts * distribution.frequencies.size)[1:]
     half, share = (2.0, 6.0) if objective == "corrected" else (1.0, 24.0)
     r = float(max_range)
     noise = r / 3.0 * Hybrid(publish_epsilon).worst_variance * (candidates / half) ** 2

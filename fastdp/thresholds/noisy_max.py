@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +16,19 @@ from fastdp.errors import ParameterError
 from fastdp.privacy import Guarantee
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
+from fastdp.randomness.row_words import RowWords
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.thresholds.base import ThresholdTask
+from fastdp.thresholds.noisy_choice import (
+    MOST_PENALTY,
+    NOISE_KINDS,
+    CountedHoldout,
+    NoiseKind,
+    draw_noise,
+    exact_guarantee,
+    noise_law,
+    score_unit,
+)
 from fastdp_kernels import noisy_max
 
 MOST_CANDIDATES = 2**22
@@ -27,10 +36,6 @@ MOST_CANDIDATES = 2**22
 USUAL_CANDIDATES = 2**12
 FEWEST_WHOLE = 64
 MOST_WHOLE = 2**20
-#: K / epsilon stays below this, so that scores and noise are far from the ends of int64.
-MOST_NOISE = 2**44
-MOST_PENALTY = 2.0**61
-MOST_EPSILON = 2.0**40
 
 
 @dataclass(frozen=True)
@@ -53,20 +58,18 @@ class NoisyMax:
     Notes
     -----
     Privacy: replacing a value moves all counts #{v <= theta} by at most 1 in one direction.  Scores are
-    K times integers, noise has scale K / epsilon and a survival function S with
-    S(k + K) >= e^-epsilon S(k); fixing the other candidates' noise gives e^epsilon both ways.  Ties go to
-    the lowest index, a rule that does not depend on data.
+    K times integers, noise has scale K / epsilon; the proof is in :mod:`fastdp.thresholds.noisy_choice`.
     """
 
     c: float = 60.0
-    noise: Literal["laplace", "exponential"] = "laplace"
+    noise: NoiseKind = "laplace"
     step: float | None = None
     fan_out: int = 16
 
     def __post_init__(self) -> None:
         """Check the parameters."""
         object.__setattr__(self, "c", validation.positive("c", self.c))
-        validation.choice("noise", self.noise, ("laplace", "exponential"))
+        validation.choice("noise", self.noise, NOISE_KINDS)
         object.__setattr__(self, "fan_out", validation.integer("fan_out", self.fan_out, 2, 1024))
         if self.step is not None:
             object.__setattr__(self, "step", validation.positive("step", self.step))
@@ -98,57 +101,24 @@ class NoisyMax:
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:
         """Pure epsilon on the hold-out."""
-        return Guarantee(
-            epsilon=task.epsilon,
-            arithmetic="exact",
-            derivation=(
-                f"noisy max over counts of {task.holdout} held-out values: monotone, sensitivity 1, "
-                f"discrete {self.noise} noise of scale 1 / epsilon: epsilon",
-            ),
-        )
+        return exact_guarantee(task, self.noise, "counts of {} held-out values")
 
 
-class _NoisyMaxChooser:
-    """A histogram of the hold-out; bin j counts values in ((j - 1) step, j step]."""
+class _NoisyMaxChooser(CountedHoldout):
+    """Bin j counts values in ((j - 1) step, j step]."""
 
     def __init__(self, rule: NoisyMax, task: ThresholdTask, step: float, counts: NDArray[np.int64]) -> None:
+        super().__init__(counts)
         self._rule = rule
         self._task = task
         self._step = step
-        self._counts = counts
-
-    @property
-    def counts(self) -> NDArray[np.int64]:
-        """The histogram."""
-        return self._counts
-
-    def pack(self) -> NDArray[np.int64]:
-        filled = np.flatnonzero(self._counts)
-        return np.concatenate([filled, self._counts[filled]])
-
-    def unpack(self, packed: NDArray[np.int64]) -> None:
-        bins, counts = packed.reshape(2, -1)
-        if min(bins.min(initial=0), counts.min(initial=0)) < 0:
-            raise ValueError("negative bins or counts")
-        self._counts[:] = 0
-        self._counts[bins] = counts
-
-    def copy(self) -> _NoisyMaxChooser:
-        return _NoisyMaxChooser(self._rule, self._task, self._step, self._counts.copy())
 
     def observe(self, values: NDArray[np.float64]) -> None:
         noisy_max.bin_values(values, self._step, self._counts)
 
     def unit(self) -> int:
         """K: one count in the integers that scores are made of."""
-        room = math.floor(Fraction(MOST_NOISE) * Fraction(self._task.epsilon))
-        if room < 1:
-            raise ParameterError(f"epsilon = {self._task.epsilon!r}: expected at least 2^-44 for noisy max")
-        # Scores, K times up to m, stay below 2^61 too.
-        largest = 2**61 // self._task.holdout
-        if self._task.epsilon > MOST_EPSILON:
-            raise ParameterError(f"epsilon = {self._task.epsilon!r}: expected at most 2^40")
-        return int(min(2**20, 2 ** (room.bit_length() - 1), 2 ** (largest.bit_length() - 1)))
+        return score_unit(self._task)
 
     def penalties(self) -> NDArray[np.int64]:
         """K times the public term of Eq. 6, of each candidate; rounded, and cut off far below overflow."""
@@ -170,10 +140,28 @@ class _NoisyMaxChooser:
 
     def choose(self, key: Key) -> float:
         unit = self.unit()
-        scale = Fraction(unit) / Fraction(self._task.epsilon)
-        two_sided = self._rule.noise == "laplace"
-        law = sampler.discrete_laplace_law(scale) if two_sided else sampler.geometric_law(scale)
-        noise: NDArray[np.int64] = np.empty(self._counts.size - 1, np.int64)
-        sampler.fill(noise, law, key, StreamId(Purpose.THRESHOLD))
+        noise = draw_noise(self._rule.noise, unit, self._task.epsilon, self._counts.size - 1, key)
         best = noisy_max.choose_candidate(self._counts, unit, self.penalties(), noise)
         return min(best * self._step, self._task.bound)
+
+    @property
+    def row_words(self) -> int:
+        """One draw a candidate."""
+        return self._counts.size
+
+    def histograms(self, values: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Histograms of many hold-outs."""
+        rows: NDArray[np.int64] = np.zeros((starts.size, self._counts.size), np.int64)
+        noisy_max.bin_rows(values, starts, self._task.holdout, self._step, rows)
+        return rows
+
+    def choose_rows(self, histograms: NDArray[np.int64], key: Key, streams: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Theta of many streams."""
+        words = RowWords(key, [(StreamId(Purpose.THRESHOLD), self._counts.size - 1)])
+        none = np.zeros(streams.size, np.int64)
+        law = noise_law(self._rule.noise, self.unit(), self._task.epsilon)
+        noise = sampler.draw_rows(words, none, lambda _: law, streams, none)
+        best: NDArray[np.int64] = np.empty(streams.size, np.int64)
+        noisy_max.choose_rows(histograms, self.unit(), self.penalties(), noise, best)
+        thetas: NDArray[np.float64] = np.minimum(best * self._step, self._task.bound)
+        return thetas

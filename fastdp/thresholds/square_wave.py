@@ -16,10 +16,13 @@ from fastdp.errors import ParameterError
 from fastdp.local.base import LEAST_WIDTH, local_epsilon
 from fastdp.privacy import Guarantee
 from fastdp.randomness.key import Key
+from fastdp.thresholds import log_estimate
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.local_objective import OBJECTIVES, best_threshold, prune_tail
 from fastdp.thresholds.sorted_holdout import QuantileChooser
 
+SCALES = ("linear", "logarithmic")
+USUAL_BINS = 1024
 MOST_BINS = 2**16
 
 
@@ -39,16 +42,23 @@ class SquareWave:
         For ``method="percentile"``: a fraction, above 0 and below 1.
     publish_epsilon : float, optional
         Budget of the hybrid reports that theta clips, in the objective; by default the task's.
-    bins : int
-        Bins of the estimate, and candidates for theta, on [0, bound].
+    bins : int, optional
+        Bins of the estimate on [0, bound]; by default 1,024, or 56 on the logarithmic scale.  Their upper edges are
+        the candidates for theta (on the logarithmic scale 8 a bin).
     accelerate : bool
         SQUAREM for EM: in a tenth of the time nearer to the maximum of the likelihood, where the estimate falls apart
         into peaks and SW-W finds the tail's end too early (``docs/topl.md``).  False stops where the published code
-        does.
+        does.  The logarithmic scale is always accelerated.
+    scale : "linear" or "logarithmic"
+        Linear as in the paper.  Logarithmic: users report through :class:`fastdp.local.LogSquareWave` on
+        [bound / 2^14, bound], and theta comes from the mean of resampled estimates, cut where the tail's share is
+        noise (:mod:`fastdp.thresholds.log_estimate`) instead of at a gap; only with ``method="sw-w"``.  Far nearer to
+        the best threshold wherever values lie far below the bound (``docs/topl.md``).
 
     Notes
     -----
-    Privacy: each report alone is epsilon-DP, exactly; theta is computed from reports only.
+    Privacy: each report alone is epsilon-DP, exactly; theta is computed from reports only.  The logarithmic map comes
+    before the grid of the reports' law, which holds for any two grid steps, whatever values they stand for.
     """
 
     report_epsilon: float | None = None
@@ -56,8 +66,9 @@ class SquareWave:
     method: Literal["sw-w", "sw", "percentile"] = "sw-w"
     percentile: float = 0.995
     publish_epsilon: float | None = None
-    bins: int = 1024
+    bins: int | None = None
     accelerate: bool = False
+    scale: Literal["linear", "logarithmic"] = "linear"
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -69,13 +80,29 @@ class SquareWave:
         object.__setattr__(self, "percentile", validation.real("percentile", self.percentile))
         if not 0.0 < self.percentile < 1.0:
             raise ParameterError(f"percentile = {self.percentile!r}: expected a fraction above 0 and below 1")
-        object.__setattr__(self, "bins", validation.integer("bins", self.bins, 1, MOST_BINS))
+        validation.choice("scale", self.scale, SCALES)
+        if self.logarithmic and self.method != "sw-w":
+            raise ParameterError(f"method = {self.method!r}: expected 'sw-w' with scale = 'logarithmic'")
+        if self.bins is not None:
+            object.__setattr__(self, "bins", validation.integer("bins", self.bins, 1, MOST_BINS))
         object.__setattr__(self, "accelerate", validation.flag("accelerate", self.accelerate))
 
     @property
     def uses_holdout(self) -> bool:
         """Yes."""
         return True
+
+    @property
+    def logarithmic(self) -> bool:
+        """Whether the scale is."""
+        return self.scale == "logarithmic"
+
+    @property
+    def n_bins(self) -> int:
+        """Bins of the estimate."""
+        if self.bins is not None:
+            return self.bins
+        return log_estimate.OCTAVES * log_estimate.BINS_PER_OCTAVE if self.logarithmic else USUAL_BINS
 
     def start(self, task: ThresholdTask) -> QuantileChooser:
         """An empty collection."""
@@ -94,12 +121,17 @@ class SquareWave:
         local_epsilon("publish_epsilon", self._noise_epsilon(task))
         if task.bound < 2.0 * LEAST_WIDTH * local.SquareWave.STEPS:
             raise ParameterError(f"bound = {task.bound!r}: expected at least {2 * LEAST_WIDTH * 2**20:.2g}")
+        if self.logarithmic:
+            low = task.bound / 2.0**log_estimate.OCTAVES
+            return local.LogSquareWave(self._report_epsilon(task), low=low, high=task.bound)
         return local.SquareWave(self._report_epsilon(task), low=0.0, high=task.bound)
 
     def estimate(self, client: local.SquareWave, counts: NDArray[np.int64]) -> local.Distribution:
         """The server's side: the distribution behind the counts of reports (int64[outputs], or of cells)."""
+        if isinstance(client, local.LogSquareWave):
+            return log_estimate.cut_tail(log_estimate.mean_estimate(client, counts, self.n_bins), client.law)
         method = "em" if self.method == "sw-w" else "ems"
-        found = client.estimate_counts(counts, self.bins, method, accelerate=self.accelerate)
+        found = client.estimate_counts(counts, self.n_bins, method, accelerate=self.accelerate)
         return prune_tail(found) if self.method == "sw-w" else found
 
     def choose_from(self, distribution: local.Distribution, task: ThresholdTask) -> float:

@@ -10,6 +10,7 @@ LLVM does make use of that.
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -39,11 +40,48 @@ def kernel(function: F) -> F:
     Numba's cache on disk looks at the kernel's own file only; a helper or constant that changed in another
     one would go unnoticed.  So the cache's stamp is made of all kernel sources.
     """
-    dispatcher = numba.njit(nogil=True, cache=True, error_model="numpy")(function)
-    cache_file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
+    dispatcher: Any = numba.njit(nogil=True, error_model="numpy")(function)
+    try:
+        dispatcher.enable_caching()
+    except RuntimeError as error:
+        # Neither NUMBA_CACHE_DIR, nor __pycache__ beside the sources, nor the user's cache can be written.
+        _warn_of_cache(str(error))
+        return cast("F", dispatcher)
+    cache = dispatcher._cache
+    cache_file = getattr(cache, "_cache_file", None)
     if cache_file is not None and hasattr(cache_file, "_source_stamp"):
         cache_file._source_stamp = _SOURCES
+    cache.load_overload = _forgiving(cache.load_overload)
+    cache.save_overload = _forgiving(cache.save_overload)
     return cast("F", dispatcher)
+
+
+def _forgiving(access: Callable[..., Any]) -> Callable[..., Any]:
+    """A cache that fills up, or is taken away, must not stop a publisher: it compiles for itself."""
+
+    def attempt(*arguments: Any) -> Any:
+        try:
+            return access(*arguments)
+        except OSError as error:
+            _warn_of_cache(str(error))
+            return None
+
+    return attempt
+
+
+_warned: list[str] = []
+
+
+def _warn_of_cache(reason: str) -> None:
+    """Say once in a process that it will compile for itself."""
+    if not _warned:
+        _warned.append(reason)
+        warnings.warn(
+            f"compiled kernels cannot be kept ({reason}): every process compiles them anew, which takes seconds; "
+            "expected NUMBA_CACHE_DIR to name a folder that can be written",
+            RuntimeWarning,
+            stacklevel=4,
+        )
 
 
 def inline(function: F) -> F:

@@ -79,3 +79,10 @@ def make_consistent(nodes: np.ndarray, tops: int, fan_out: int, levels: int, wei
                     children[child] = plus(children[child], plus(share, np.int64(child < extra)))
             own_start = child_start
             own_width = child_width
+
+
+@kernel
+def make_rows_consistent(nodes: np.ndarray, tops: int, fan_out: int, levels: int, weights: np.ndarray) -> None:
+    """:func:`make_consistent` for each row of int64[n, nodes]."""
+    for row in range(nodes.shape[0]):
+        make_consistent(nodes[row], tops, fan_out, levels, weights)

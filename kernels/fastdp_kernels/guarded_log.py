@@ -120,3 +120,37 @@ def draw_double(
                     doubtful[found] = begin + i
                     found += 1
     return found
+
+
+@kernel
+def draw_rows(
+    words: np.ndarray,
+    scales: np.ndarray,
+    offsets: np.ndarray,
+    sign_bit: np.uint64,
+    out: np.ndarray,
+    doubtful: np.ndarray,
+) -> int:
+    """First stage of the sampler with a law for each row.
+
+    Parameters
+    ----------
+    words : uint64[n, w]
+        One word a draw.
+    scales, offsets : float64[n]
+        Constants of each row's law, as :func:`draw_double` takes them.
+    sign_bit : uint64
+        1 if the lowest bit of a word is the sign, 0 for one-sided noise.
+    out : int64[n, w]
+        The draws; ``DOUBTFUL`` where not certain.
+    doubtful : int64[n * w]
+        Its first ``return value`` entries become the doubtful positions in the flat array, ascending.
+    """
+    found = 0
+    width = words.shape[1]
+    for row in range(words.shape[0]):
+        more = draw_double(words[row], scales[row], offsets[row], sign_bit, out[row], doubtful[found:])
+        for k in range(found, found + more):
+            doubtful[k] += row * width
+        found += more
+    return found

@@ -48,3 +48,16 @@ def follow_window(ring: np.ndarray, count: int, running: float, means: np.ndarra
             place = 0
             running = 0.0
     return running
+
+
+@kernel
+def follow_windows(
+    firsts: np.ndarray, means: np.ndarray, ring: np.ndarray, scratch: np.ndarray, out: np.ndarray
+) -> None:
+    """Moving averages of each row of ``means`` (float64[n, k]), after its own first guess (float64[n])."""
+    for row in range(firsts.size):
+        ring[:] = 0.0
+        # Not the constants, for which Numba would compile it anew.
+        running = follow_window(ring, int(np.int64(0)), 0.0, firsts[row : row + 1], scratch[:1])
+        scratch[:] = means[row]
+        follow_window(ring, int(np.int64(1)), running, scratch, out[row])

@@ -62,3 +62,20 @@ def choose_candidate(counts: np.ndarray, unit: int, penalties: np.ndarray, noise
             best = j + 1
             best_score = score
     return best
+
+
+@kernel
+def bin_rows(values: np.ndarray, starts: np.ndarray, count: int, step: float, histograms: np.ndarray) -> None:
+    """Add the first ``count`` values of each row to its histogram (int64[n, J + 1]; values are finite)."""
+    for row in range(starts.size):
+        bin_values(values[starts[row] : starts[row] + count], step, histograms[row])
+
+
+@kernel
+def choose_rows(
+    histograms: np.ndarray, unit: int, penalties: np.ndarray, noise: np.ndarray, best: np.ndarray
+) -> None:
+    """The winning candidate of each row: histograms int64[n or 1, J + 1], noise int64[n, J], best int64[n]."""
+    shared = histograms.shape[0] == 1
+    for row in range(best.size):
+        best[row] = choose_candidate(histograms[0 if shared else row], unit, penalties, noise[row])

@@ -31,7 +31,7 @@ def _step_bits(v: float, steps_per_unit: float, top: float) -> np.int64:
 
 
 @inline
-def _finite_flag(v: float) -> np.int64:
+def finite_flag(v: float) -> np.int64:
     """Negative just for NaN and infinity, whose exponents are all ones."""
     return plus(bits_of(v) & WITHOUT_SIGN, EXPONENT_ONE)
 
@@ -42,7 +42,7 @@ def _sum_part(values: np.ndarray, steps_per_unit: float, top: float) -> tuple[np
     total = np.int64(0)
     flags = np.int64(0)
     for i in range(values.size):
-        flags |= _finite_flag(values[i])
+        flags |= finite_flag(values[i])
         total = plus(total, _step_bits(values[i], steps_per_unit, top))
     return minus(total, np.int64(np.uint64(ROUNDER_BITS) * np.uint64(values.size))), flags
 
@@ -86,7 +86,7 @@ def sum_blocks(
     for j in range(whole):
         total = np.int64(0)
         for i in range(block):
-            flags |= _finite_flag(rows[j, i])
+            flags |= finite_flag(rows[j, i])
             total = plus(total, _step_bits(rows[j, i], steps_per_unit, top))
         sums[1 + j] = minus(total, excess)
     if end < n:
@@ -100,7 +100,7 @@ def round_values(values: np.ndarray, steps_per_unit: float, top: float, steps: n
     """Clip to [0, top] steps and round to the grid: :func:`sum_blocks` for blocks of one value."""
     flags = np.int64(0)
     for i in range(values.size):
-        flags |= _finite_flag(values[i])
+        flags |= finite_flag(values[i])
         steps[i] = _step_bits(values[i], steps_per_unit, top) - ROUNDER_BITS
     return bool(flags < 0)
 

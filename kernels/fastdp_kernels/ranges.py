@@ -33,7 +33,8 @@ def prefix_blocks(values: np.ndarray, block: int, prefix: np.ndarray) -> None:
 
 
 @inline
-def _sum_before(values: np.ndarray, prefix: np.ndarray, block: int, stop: int) -> float:
+def sum_before(values: np.ndarray, prefix: np.ndarray, block: int, stop: int) -> float:
+    """Sum of values[:stop]."""
     j = stop // block
     total: float = prefix[j]
     rest = 0.0
@@ -48,7 +49,7 @@ def sum_ranges(
 ) -> None:
     """Sum of values[start:stop] for each query: out is float64[q], starts and stops int64[q]."""
     for k in range(out.size):
-        out[k] = _sum_before(values, prefix, block, stops[k]) - _sum_before(values, prefix, block, starts[k])
+        out[k] = sum_before(values, prefix, block, stops[k]) - sum_before(values, prefix, block, starts[k])
 
 
 @kernel

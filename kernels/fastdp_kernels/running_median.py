@@ -58,3 +58,14 @@ def follow_median(counts: np.ndarray, low: float, width: float, means: np.ndarra
         at, below = _bin_of_rank(counts, np.floor((total - 1.0) / 2.0), at, below)
         upper, _ = _bin_of_rank(counts, np.floor(total / 2.0), at, below)
         out[i] = low + 0.5 * width * (np.float64(at) + np.float64(upper) + 1.0)
+
+
+@kernel
+def follow_medians(
+    lows: np.ndarray, widths: np.ndarray, means: np.ndarray, counts: np.ndarray, scratch: np.ndarray, out: np.ndarray
+) -> None:
+    """Running medians of each row of ``means`` (float64[n, k]); bins as ``follow_median`` has them, for each row."""
+    for row in range(lows.size):
+        counts[:] = 0.0
+        scratch[:] = means[row]
+        follow_median(counts, lows[row], widths[row], scratch, out[row])

@@ -34,6 +34,7 @@ SPATIAL: dict[str, Any] = {
     ],
     "mechanisms": [
         {"name": "PHDStream", "system": "phdstream", "counter": ["simple", {"part": "Block", "size": 4}]},
+        {"name": "adaptive", "system": "adaptive_phdstream"},
         {"name": "Baseline 1", "system": "offline_on_stream"},
         {"name": "Baseline 2", "system": "offline_on_batch", "max_depth": 10},
         {"name": "Baseline 3", "system": "fixed_tree", "counter": "block"},
@@ -48,7 +49,7 @@ SPATIAL: dict[str, Any] = {
 
 @pytest.fixture
 def spatial() -> dict[str, Any]:
-    """Tables of a sweep of 60 cells, all systems."""
+    """Tables of a sweep of 72 cells, all systems."""
     return copy.deepcopy(SPATIAL)
 
 
@@ -83,7 +84,7 @@ def complaint(tables, folder: Path = Path()) -> str:
             "mechanisms[0].counter.part = 'Selected': expected one of 'BinaryTree', 'Block'",
         ),
         (("mechanisms", 0, "counter"), {"part": "Block", "size": 0}, "mechanisms[0].counter.size = 0: expected"),
-        (("mechanisms", 1, "counter"), "simple", "mechanisms[1].counter = 'simple': unknown key; expected one of"),
+        (("mechanisms", 2, "counter"), "simple", "mechanisms[2].counter = 'simple': unknown key; expected one of"),
         (("workloads", 0, "kind"), "timeline", "workloads[0].kind = 'timeline': expected one of 'boxes', 'map'"),
         (("workloads", 0, "times"), 1, "workloads[0].times = 1: expected a whole number of at least 2"),
         (("workloads", 0, "times"), [3, 1], "workloads[0].times = [3, 1]: expected rising numbers"),
@@ -249,7 +250,7 @@ def test_numbers_are_those_of_the_publisher_under_the_cell_s_key(finished) -> No
 
 def test_maps_are_of_the_first_repetition(finished) -> None:
     table = experiments.load(finished)
-    assert table["cell"].nunique() == 60
+    assert table["cell"].nunique() == 72
     maps = table[table["workload"] == "map"]
     assert set(maps["repetition"]) == {0}
     assert (maps.groupby("cell")["group"].nunique() == 36).all()
@@ -281,13 +282,13 @@ def test_an_interrupted_sweep_goes_on(spatial, tmp_path, digest, finished, monke
         experiments.run(found, tmp_path / "out")
     folder = experiments.run(found, tmp_path / "out")
     assert digest(folder) == digest(finished)
-    assert len(done) == 1 + 60 // 5, "nothing was done twice"
+    assert len(done) == 1 + 2 * -(-36 // 5), "nothing was done twice"
 
 
 def test_boxes_of_their_own_in_each_repetition(spatial, tmp_path) -> None:
     spatial["workloads"] = [{"kind": "boxes", "times": 2, "count": 20, "fixed": False, "placement": "clipped"}]
     spatial["datasets"][0]["deletion"] = False
-    spatial["mechanisms"] = spatial["mechanisms"][1:3]
+    spatial["mechanisms"] = spatial["mechanisms"][2:4]
     table = experiments.load(experiments.run(experiments.from_table(spatial), tmp_path / "out"))
     truths = table.groupby(["repetition", "time", "group"])["truth"].nunique()
     assert (truths == 1).all(), "all mechanisms are asked the same"
@@ -299,7 +300,7 @@ def test_a_failing_cell_is_recorded(spatial, tmp_path, monkeypatch) -> None:
         raise ZeroDivisionError("no")
 
     monkeypatch.setitem(experiments.SPATIAL_SYSTEMS, "broken", experiments.SpatialSystem(fail, ()))
-    spatial["mechanisms"] = [{"name": "broken", "system": "broken"}, spatial["mechanisms"][1]]
+    spatial["mechanisms"] = [{"name": "broken", "system": "broken"}, spatial["mechanisms"][2]]
     found = experiments.from_table(spatial)
     monkeypatch.setattr(experiments.SpatialSystem, "check", lambda *_: None)
     table = experiments.load(experiments.run(found, tmp_path / "out"))
@@ -311,8 +312,8 @@ def test_a_failing_cell_is_recorded(spatial, tmp_path, monkeypatch) -> None:
 
 def test_an_estimate(spatial, finished) -> None:
     guess = experiments.estimate(experiments.from_table(spatial))
-    assert guess.cells == 60
-    assert guess.rows > 60
+    assert guess.cells == 72
+    assert guess.rows > 72
     assert guess.table_bytes > (finished / "results.parquet").stat().st_size / 2
 
 

@@ -11,15 +11,16 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from fastdp.errors import ParameterError, StateError
 from fastdp.randomness.key import Key
+from fastdp.randomness.row_words import RowWords
 from fastdp.randomness.words import CHUNK, Purpose, StreamId, WordStream, word_at
 
 
-def block_cipher_words(key: Key, stream: StreamId, count: int) -> list[int]:
+def block_cipher_words(key: Key, stream: StreamId, count: int, member: int = 0) -> list[int]:
     """The same words from the bare block cipher, one counter block at a time."""
     encryptor = Cipher(algorithms.AES(key.reveal()), modes.ECB()).encryptor()  # noqa: S305 - the bare cipher is the oracle
     words: list[int] = []
     for block in range(-(-count // 2)):
-        raw = encryptor.update((stream.pack() << 64 | block).to_bytes(16, "big"))
+        raw = encryptor.update((stream.pack() << 64 | member << 32 | block).to_bytes(16, "big"))
         words += [int.from_bytes(raw[:8], "little"), int.from_bytes(raw[8:], "little")]
     return words[:count]
 
@@ -54,6 +55,34 @@ def test_any_position_any_piece(start: int) -> None:
     assert word_at(key, stream, 7) == whole[7]
 
 
+@pytest.mark.parametrize("number", [0, 1, 77, 2**32 - 2])
+def test_words_of_numbered_streams(number: int) -> None:
+    key, stream = Key.from_seed(1), StreamId(Purpose.TREE, 3, 12345, 1)
+    words = np.empty(1001, np.uint64)
+    WordStream(key.of_stream(number), stream).fill(words)
+    assert words.tolist() == block_cipher_words(key, stream, 1001, number + 1)
+    assert word_at(key.of_stream(number), stream, 1000) == words[1000]
+    with pytest.raises(OverflowError, match="numbered stream"):
+        WordStream(key.of_stream(number), stream, 2**33)
+
+
+@pytest.mark.parametrize("counts", [[4], [1], [5, 1, 2], [64, 7, 3]])
+def test_rows_of_words_are_those_of_each_stream(counts: list[int]) -> None:
+    key = Key.from_seed(2)
+    pieces = [(StreamId(Purpose.TREE, level), count) for level, count in enumerate(counts)]
+    rows = RowWords(key, pieces)
+    streams, numbers = np.array([0, 9, 2**32 - 2]), np.array([2**40 - 1, 0, 5])
+    words = rows.fill(streams, numbers)
+    assert words.shape == (3, rows.width)
+    for row, stream, number in zip(words.tolist(), streams.tolist(), numbers.tolist(), strict=True):
+        ids = [(piece._replace(number=number), count) for piece, count in pieces]
+        assert row == [word for piece in ids for word in block_cipher_words(key, *piece, stream + 1)]
+    located = [rows.locate(column) for column in range(rows.width)]
+    assert located == [(piece, place) for piece, count in pieces for place in range(count)]
+    with pytest.raises(IndexError):
+        rows.locate(rows.width)
+
+
 def test_stream_ids_are_distinct_and_bounded() -> None:
     ids = [
         StreamId(purpose, level, number, refinement).pack()
@@ -85,6 +114,15 @@ def test_keys() -> None:
     for wrong in (-1, 1.5, None, True):
         with pytest.raises(ParameterError, match="seed"):
             Key.from_seed(wrong)  # type: ignore[arg-type]
+    numbered = [Key.from_seed(1).of_stream(number) for number in (0, 1)]
+    assert len({Key.from_seed(1), *numbered}) == len({str(key) for key in (Key.from_seed(1), *numbered)}) == 3
+    assert len({key.derive("a") for key in (Key.from_seed(1), *numbered)}) == 3
+    assert all(key.simulated and key.derive("a").member == 0 for key in numbered)
+    with pytest.raises(ParameterError, match="no stream number yet"):
+        numbered[0].of_stream(0)
+    for outside in (-1, 2**32 - 1, 0.0):
+        with pytest.raises(ParameterError, match=r"^number = "):
+            Key.from_seed(1).of_stream(outside)  # type: ignore[arg-type]
     with pytest.raises(StateError, match="pickled"):
         pickle.dumps(Key.from_seed(1))
     with pytest.raises(StateError, match="pickled"):

@@ -12,6 +12,7 @@ from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp_kernels import noisy_max
 from tests import stat
+from tests.oracles import scale_free as oracle
 
 UNIT, EPSILON, CANDIDATES = 4, 0.7, 4
 PENALTIES = np.array([0, 1, 3, 6], np.int64)
@@ -19,33 +20,9 @@ PENALTIES = np.array([0, 1, 3, 6], np.int64)
 REACH = int(60 * UNIT / EPSILON)
 
 
-def point_masses(noise: str, scale: float) -> tuple[np.ndarray, np.ndarray]:
-    k = np.arange(-REACH, REACH + 1)
-    q = np.exp(-1 / scale)
-    if noise == "laplace":
-        return k, (1 - q) / (1 + q) * q ** np.abs(k)
-    return k, np.where(k >= 0, (1 - q) * q ** np.maximum(k, 0), 0.0)
-
-
 def winner_probabilities(holdout: tuple[int, ...], noise: str, scale: float) -> np.ndarray:
-    """P[candidate j wins], by summing over its own noise and the others' distribution functions."""
     counts = np.bincount(holdout, minlength=CANDIDATES + 1)
-    scores = UNIT * np.cumsum(counts)[1:] - PENALTIES
-    k, mass = point_masses(noise, scale)
-    below = np.concatenate([[0.0], np.cumsum(mass)])  # below[i] = P[noise < k_i]
-
-    def cdf_strict(values: np.ndarray) -> np.ndarray:
-        return below[np.clip(values + REACH, 0, below.size - 1)]
-
-    out = []
-    for j in range(CANDIDATES):
-        others = np.ones(k.size)
-        for i in range(CANDIDATES):
-            if i != j:
-                # An earlier candidate must stay strictly below, a later one at most level.
-                others *= cdf_strict(k + scores[j] - scores[i] + (i > j))
-        out.append(float((mass * others).sum()))
-    return np.array(out)
+    return oracle.winner_probabilities(UNIT * np.cumsum(counts)[1:] - PENALTIES, noise, scale, REACH)
 
 
 @pytest.mark.parametrize("noise", ["laplace", "exponential"])

@@ -53,6 +53,11 @@ def test_a_real_key_survives(tmp_path: Path) -> None:
     assert not loaded.guarantee.simulated
     rest = stream()[3000:]
     assert np.array_equal(loaded.publish(rest), publisher.publish(rest))
+    # A stream among many stays that stream: its noise must not become another one's.
+    numbered = make(seed=None, key=fastdp.Key.random().of_stream(7))
+    numbered.publish(stream()[:3000])
+    numbered.save(tmp_path / "t", KEY)
+    assert np.array_equal(fastdp.ToPS.load(tmp_path / "t", KEY).publish(rest), numbered.publish(rest))
     raw = (tmp_path / "s").read_bytes()
     assert publisher._key.reveal().hex().encode() not in raw
 

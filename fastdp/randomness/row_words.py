@@ -1,0 +1,88 @@
+"""Random words of many numbered streams in one call of the cipher.
+
+Counter mode encrypts counters; here the counters of many streams are written out and encrypted at once, so that a
+stream costs no cipher of its own.  The words are those of :class:`~fastdp.randomness.words.WordStream`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
+
+from fastdp.randomness.key import Key
+from fastdp.randomness.words import BLOCK_BITS, StreamId
+
+Indices = NDArray[np.int64]
+#: The cipher wants this much room behind its output, though it fills whole blocks only.
+_TAIL_WORDS = 2
+
+
+class RowWords:
+    """The leading words of the same few stream ids, for many streams: a row each.
+
+    Parameters
+    ----------
+    key : Key
+        The secret of all streams; without a stream number.
+    pieces : sequence of (StreamId, int)
+        Each id, its number 0, and how many of its words a row has; a row is one piece after another.
+    """
+
+    def __init__(self, key: Key, pieces: Sequence[tuple[StreamId, int]]) -> None:
+        self.key = key
+        self.pieces = tuple(pieces)
+        self.width = sum(count for _, count in pieces)
+
+    @cached_property
+    def _layout(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64], Indices | None]:
+        """Counters of a row, but for the stream's number: stream ids, block numbers, and the words that are used."""
+        blocks = [-(-count // 2) for _, count in self.pieces]
+        counted = list(zip(self.pieces, blocks, strict=True))
+        high = np.concatenate([np.full(size, stream.pack(), np.uint64) for (stream, _), size in counted])
+        low = np.concatenate([np.arange(size, dtype=np.uint64) for size in blocks])
+        # The second word of a piece's last block is not used where its count is odd.
+        columns = np.flatnonzero(np.concatenate([np.arange(2 * size) < count for (_, count), size in counted]))
+        return _big_endian(high), _big_endian(low), None if columns.size == 2 * low.size else columns
+
+    def fill(self, streams: Indices, numbers: Indices) -> NDArray[np.uint64]:
+        """The words: uint64[n, width].
+
+        Parameters
+        ----------
+        streams : int64[n]
+            Numbers of the streams, as :meth:`Key.of_stream` takes them.
+        numbers : int64[n]
+            The number in each row's stream ids.
+        """
+        high, low, columns = self._layout
+        n, blocks = streams.size, low.size
+        counters: NDArray[np.uint64] = np.empty((n, blocks, 2), np.uint64)
+        members = _big_endian((streams.astype(np.uint64) + np.uint64(1)) << np.uint64(BLOCK_BITS))
+        # Bytes are joined, so the machine's own order of bytes does not matter.
+        np.bitwise_or(high, _big_endian(numbers.astype(np.uint64))[:, None], out=counters[:, :, 0])
+        np.bitwise_or(low, members[:, None], out=counters[:, :, 1])
+        words: NDArray[np.uint64] = np.empty(counters.size + _TAIL_WORDS, np.uint64)
+        # The counters are all different, so this is counter mode written out.
+        cipher = Cipher(algorithms.AES(self.key.reveal()), modes.ECB())  # noqa: S305
+        cipher.encryptor().update_into(memoryview(counters.data).cast("B"), memoryview(words.data).cast("B"))
+        rows = words[: counters.size].reshape(n, 2 * blocks)
+        if not np.little_endian:
+            rows.byteswap(inplace=True)
+        return rows if columns is None else rows[:, columns]
+
+    def locate(self, column: int) -> tuple[StreamId, int]:
+        """The stream id, its number 0, and the position in it that a column holds."""
+        for stream, count in self.pieces:
+            if column < count:
+                return stream, column
+            column -= count
+        raise IndexError(column)
+
+
+def _big_endian(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Numbers whose bytes, in memory, are in the cipher's order."""
+    return numbers.astype(">u8").view(np.uint64)

@@ -1,0 +1,101 @@
+"""What the noisy-max rules share: the integers that scores are made of, their noise, and a histogram to score.
+
+Privacy of every rule built on this: replacing one value moves all scores in one direction and by at most the
+sensitivity s (an integer).  Discrete noise of scale s / epsilon, one- or two-sided, has a survival function S with
+S(k + s) >= e^-epsilon S(k) for every whole k; fixing the other candidates' noise gives e^epsilon both ways, without a
+factor of 2.  Ties go to the lowest index, a rule that does not depend on data.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.errors import ParameterError
+from fastdp.privacy import Guarantee
+from fastdp.randomness import sampler
+from fastdp.randomness.key import Key
+from fastdp.randomness.words import Purpose, StreamId
+from fastdp.thresholds.base import ThresholdTask
+
+NoiseKind = Literal["laplace", "exponential"]
+NOISE_KINDS = ("laplace", "exponential")
+#: The noise's scale stays below this, so that scores and noise are far from the ends of int64.
+MOST_NOISE = 2**44
+MOST_SCORE = 2**61
+MOST_PENALTY = float(MOST_SCORE)
+MOST_EPSILON = 2.0**40
+
+
+def score_unit(task: ThresholdTask, counts: int = 1) -> int:
+    """One count in the integers that scores are made of, a power of two, for scores that add up several counts."""
+    room = math.floor(Fraction(MOST_NOISE) * Fraction(task.epsilon) / counts)
+    if room < 1:
+        least = (counts - 1).bit_length() - 44
+        raise ParameterError(f"epsilon = {task.epsilon!r}: expected at least 2^{least} for noisy max")
+    if task.epsilon > MOST_EPSILON:
+        raise ParameterError(f"epsilon = {task.epsilon!r}: expected at most 2^40")
+    # Scores, up to the unit times the counts of m values, stay below 2^61 too.
+    largest = MOST_SCORE // (counts * task.holdout)
+    return int(min(2**20, 2 ** (room.bit_length() - 1), 2 ** (largest.bit_length() - 1)))
+
+
+def noise_law(kind: NoiseKind, sensitivity: int, epsilon: float) -> sampler.Law:
+    """The law of one candidate's noise."""
+    scale = Fraction(sensitivity) / Fraction(epsilon)
+    return sampler.discrete_laplace_law(scale) if kind == "laplace" else sampler.geometric_law(scale)
+
+
+def draw_noise(kind: NoiseKind, sensitivity: int, epsilon: float, candidates: int, key: Key) -> NDArray[np.int64]:
+    """Independent noise of all candidates: int64[candidates]."""
+    noise: NDArray[np.int64] = np.empty(candidates, np.int64)
+    sampler.fill(noise, noise_law(kind, sensitivity, epsilon), key, StreamId(Purpose.THRESHOLD))
+    return noise
+
+
+def exact_guarantee(task: ThresholdTask, kind: NoiseKind, scored: str) -> Guarantee:
+    """Pure epsilon on the hold-out; ``scored`` says what of its values the scores are."""
+    return Guarantee(
+        epsilon=task.epsilon,
+        arithmetic="exact",
+        derivation=(
+            f"noisy max over {scored.format(task.holdout)}: monotone, sensitivity 1, "
+            f"discrete {kind} noise of scale 1 / epsilon: epsilon",
+        ),
+    )
+
+
+class CountedHoldout:
+    """A histogram of the hold-out; the hold-out itself is not kept."""
+
+    def __init__(self, counts: NDArray[np.int64]) -> None:
+        self._counts = counts
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """The histogram."""
+        return self._counts
+
+    def copy(self) -> Self:
+        """An independent copy: what else there is never changes."""
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        twin._counts = self._counts.copy()
+        return twin
+
+    def pack(self) -> NDArray[np.int64]:
+        """Bins that hold values, then how many they hold."""
+        filled = np.flatnonzero(self._counts)
+        return np.concatenate([filled, self._counts[filled]])
+
+    def unpack(self, packed: NDArray[np.int64]) -> None:
+        """Take over what :meth:`pack` gave."""
+        bins, counts = packed.reshape(2, -1)
+        if min(bins.min(initial=0), counts.min(initial=0)) < 0:
+            raise ValueError("negative bins or counts")
+        self._counts[:] = 0
+        self._counts[bins] = counts

@@ -1,0 +1,196 @@
+"""A threshold without units: the noise of the hierarchy in use says how many values may lie above theta.
+
+Source: ours, in place of ToPS Eq. 6, whose constant c has the unit of a value; derivation in ``docs/tops.md``.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp import validation
+from fastdp.errors import AccuracyWarning, ParameterError
+from fastdp.grid import Grid
+from fastdp.privacy import Guarantee
+from fastdp.randomness.key import Key
+from fastdp.thresholds.base import ThresholdTask
+from fastdp.thresholds.noisy_choice import (
+    MOST_PENALTY,
+    NOISE_KINDS,
+    CountedHoldout,
+    NoiseKind,
+    draw_noise,
+    exact_guarantee,
+    score_unit,
+)
+from fastdp_kernels import online_pass
+
+#: Neighbouring candidates: three of them make a factor of 1.5, which is where the second count is taken.
+PER_REACH = 3
+REACH = Fraction(3, 2)
+#: Expected ranks above theta, in units of the noise: below FEWEST one count and a warning; ENOUGH are recommended.
+FEWEST = 1.0
+ENOUGH = 2.0
+#: A candidate loses as much by being e times larger as SLOPE values above it, or as SLOPE noise scales.
+LEAST_SLOPE = 1.0
+NOISE_SLOPE = 4.0
+#: With few ranks: one count instead of two, the target higher, the slope lower.
+FEW_TARGET = 1.5
+FEW_NOISE_SLOPE = 3.0
+
+
+@dataclass(frozen=True)
+class ScaleFree:
+    """Theta at which about m p* values lie above it, p* the share that the noise in use is worth; by noisy max.
+
+    With k = m p*, p* = sqrt(6 K) / (r epsilon), candidate theta has the score
+
+        -max(0, (#{v > theta} + #{v > 1.5 theta}) / 2 - k) - max(1, 4 / (k epsilon)) k ln(theta).
+
+    Candidates are bound / 1.5^(i / 3), as whole numbers of grid steps.  K is the noise constant of the perturber in
+    use, r the longest range, and the epsilon in p* the budget of its noise; the one in the slope is the hold-out's.
+
+    Parameters
+    ----------
+    noise : "exponential" or "laplace"
+        One-sided or two-sided discrete noise of the choice; one-sided errs less.
+
+    Warns
+    -----
+    AccuracyWarning
+        If k epsilon < 1: the hold-out is too short for the noise of the choice.  The message names a length that
+        would do.  It follows from public numbers only.
+
+    Notes
+    -----
+    Privacy: pure epsilon.  Replacing a value by a larger one moves both counts of every candidate up by 0 or 1, hence
+    every score down by 0 to 1 (k does not depend on data, and max(0, x - k) never grows faster than x); replacing it
+    by a smaller one moves all up.  So the score is monotone with sensitivity 1 and the proof of
+    :mod:`fastdp.thresholds.noisy_choice` holds without a factor 2.
+
+    Accuracy: the expected squared error of a random range is K theta^2 / epsilon^2 + (r^2 / 6) E[(v - theta)+]^2,
+    which is least where p e / theta = p*^2, p the share above theta and e = E[(v - theta)+].  The second count tells
+    tails apart: where they are light it is near 0, so that more values than k may lie above theta, where they are
+    heavy fewer, as the optimum wants.  If k epsilon < 1, one count alone is held against 1.5 k, with slope 3 /
+    (k epsilon).
+
+    Equivariance: values, bound and resolution multiplied by one factor give theta multiplied by it, exactly.
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> publisher = fastdp.StreamPublisher(
+    ...     threshold=fastdp.thresholds.ScaleFree(),
+    ...     perturber=fastdp.perturbers.Hierarchy(fan_out=4, prune=0),
+    ...     epsilon=1.0, bound=1e6, holdout=5000, max_range=4096, seed=1,
+    ... )
+    >>> publisher.publish(np.random.default_rng(1).exponential(1000.0, 5000)).size
+    0
+    >>> 4000.0 < publisher.threshold < 12000.0
+    True
+    """
+
+    noise: NoiseKind = "exponential"
+
+    def __post_init__(self) -> None:
+        """Check the parameter."""
+        validation.choice("noise", self.noise, NOISE_KINDS)
+
+    @property
+    def uses_holdout(self) -> bool:
+        """Yes."""
+        return True
+
+    def start(self, task: ThresholdTask) -> _ScaleFreeChooser:
+        """An empty histogram over the candidates; warns of a hold-out that is too short."""
+        chooser = _ScaleFreeChooser(self, task)
+        if chooser.resolved < FEWEST:
+            factor = task.noise_epsilon / task.epsilon * ENOUGH
+            enough = factor * task.max_range / math.sqrt(6.0 * _constant(task))
+            warnings.warn(
+                f"holdout = {task.holdout}: about {chooser.resolved:.2g} noise scales of values lie above the best "
+                f"threshold, so the choice will be rough; expected a hold-out of {math.ceil(enough)} values or more "
+                f"(or a shorter max_range, now {task.max_range})",
+                AccuracyWarning,
+                stacklevel=2,
+            )
+        return chooser
+
+    def guarantee(self, task: ThresholdTask) -> Guarantee:
+        """Pure epsilon on the hold-out."""
+        return exact_guarantee(task, self.noise, "pairs of counts of {} held-out values, cut off at a public number")
+
+
+def _constant(task: ThresholdTask) -> float:
+    """K, or the error that says where it comes from."""
+    if task.noise_constant is None:
+        raise ParameterError(
+            "noise_constant = None: expected the perturber's, Perturber.noise_constant(plan, max_range), because "
+            "ScaleFree weighs theta against the noise in use"
+        )
+    return validation.positive("noise_constant", task.noise_constant)
+
+
+def _candidates(top: int) -> NDArray[np.int64]:
+    """bound / 1.5^(i / 3) in whole grid steps, rising, without repeats; the bound is the last."""
+    count = math.ceil(PER_REACH * math.log(top) / math.log(REACH)) + 1
+    steps = np.rint(top * float(REACH) ** (np.arange(1 - count, 1) / PER_REACH)).astype(np.int64)
+    return np.unique(np.maximum(steps, 1))
+
+
+def _nearest(candidates: NDArray[np.int64]) -> NDArray[np.intp]:
+    """Which candidate is nearest to 1.5 times each candidate; the lower of two."""
+    # Everything doubled twice, so that middles and 1.5 times are whole.
+    middles = 2 * (candidates[1:] + candidates[:-1])
+    nearest: NDArray[np.intp] = np.searchsorted(middles, candidates * (4 * REACH.numerator // REACH.denominator))
+    return nearest
+
+
+class _ScaleFreeChooser(CountedHoldout):
+    """Bin j counts values in (candidate j - 1, candidate j], bin 0 all up to the first, in grid steps."""
+
+    def __init__(self, rule: ScaleFree, task: ThresholdTask) -> None:
+        self._rule = rule
+        self._task = task
+        self._top = Grid(task.bound, task.resolution).bound_steps
+        self.candidates = _candidates(self._top)
+        self.unit = score_unit(task, counts=2)
+        constant = _constant(task)
+        #: k = m p*, in logarithms so that no factor overflows.
+        logs = math.log(task.holdout) + 0.5 * math.log(6.0 * constant)
+        self.expected = math.exp(min(logs - math.log(task.max_range) - math.log(task.noise_epsilon), 700.0))
+        #: k epsilon: how many noise scales of values lie above the best theta.
+        self.resolved = self.expected * task.epsilon
+        super().__init__(np.zeros(self.candidates.size, np.int64))
+
+    def observe(self, values: NDArray[np.float64]) -> None:
+        """Count values, rounded to the grid as the publisher rounds them."""
+        steps: NDArray[np.int64] = np.empty(values.size, np.int64)
+        online_pass.round_values(values, 1.0 / self._task.resolution, float(self._top), steps)
+        self._counts += np.bincount(np.searchsorted(self.candidates, steps), minlength=self._counts.size)
+
+    def scores(self) -> NDArray[np.int64]:
+        """Of each candidate, in integers with sensitivity ``2 * unit``."""
+        few = self.resolved < FEWEST
+        above = self._counts.sum() - np.cumsum(self._counts)
+        second = above if few else above[_nearest(self.candidates)]
+        target = min(2.0 * self.unit * self.expected * (FEW_TARGET if few else 1.0), MOST_PENALTY)
+        noisy = (FEW_NOISE_SLOPE if few else NOISE_SLOPE) / self._task.epsilon
+        slope = 2.0 * self.unit * max(LEAST_SLOPE * self.expected, noisy)
+        penalties = np.minimum(slope * np.log(self.candidates / self.candidates[0]), MOST_PENALTY)
+        beyond: NDArray[np.int64] = np.maximum(self.unit * (above + second) - round(target), 0)
+        scores: NDArray[np.int64] = -beyond - np.rint(penalties).astype(np.int64)
+        return scores
+
+    def choose(self, key: Key) -> float:
+        """The candidate with the largest noisy score, the lowest of several, in units of the input."""
+        scores = self.scores()
+        noise = draw_noise(self._rule.noise, 2 * self.unit, self._task.epsilon, scores.size, key)
+        # From the bound down: a finer grid adds candidates at the lower end and leaves the others their noise.
+        best = int(np.argmax(scores + noise[::-1]))
+        return min(float(self.candidates[best]) * self._task.resolution, self._task.bound)

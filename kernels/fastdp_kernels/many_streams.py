@@ -1,0 +1,225 @@
+"""Loops of the single-stream kernels over many short streams, so that a stream costs no call of its own.
+
+n streams (rows) lie in one flat array, row i from ``starts[i]`` on, ``counts[i]`` values long; what is kept for each
+block lies in rectangles as wide as the longest row needs.  Every row gets exactly what the kernel for one stream,
+which is called here, gives (with ``int(np.int64(0))``: for the constant 0 Numba would compile it anew).  A row has T
+trees of noise, W >= ``tree_blocks`` integers each, the leaves first.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastdp_kernels._jit import kernel
+from fastdp_kernels.online_pass import add_noise, emit_blocks, finite_flag, round_values, sum_blocks
+from fastdp_kernels.ranges import sum_children
+
+
+@kernel
+def first_nonfinite(values: np.ndarray, starts: np.ndarray, counts: np.ndarray) -> int:
+    """The first row with a NaN or infinite value, or -1."""
+    for row in range(starts.size):
+        part = values[starts[row] : starts[row] + counts[row]]
+        flags = np.int64(0)
+        for i in range(part.size):
+            flags |= finite_flag(part[i])
+        if flags < 0:
+            return row
+    return -1
+
+
+@kernel
+def sum_rows(
+    values: np.ndarray,
+    starts: np.ndarray,
+    counts: np.ndarray,
+    steps_per_unit: float,
+    tops: np.ndarray,
+    block: int,
+    sums: np.ndarray,
+) -> int:
+    """Block sums of each row, in steps.
+
+    Parameters
+    ----------
+    values, starts, counts
+        The rows.
+    steps_per_unit : float
+        1 / resolution.
+    tops : float64[n]
+        Each row's threshold in steps.
+    block : int
+        g >= 2.
+    sums : int64[n, >= ceil(longest / g)]
+        Receives the sums; what lies beyond a row's own is left alone.
+
+    Returns
+    -------
+    int
+        The first row with a NaN or infinite value, or -1.
+    """
+    for row in range(starts.size):
+        count = counts[row]
+        part = values[starts[row] : starts[row] + count]
+        touched = (count + block - 1) // block
+        if sum_blocks(part, steps_per_unit, tops[row], block, int(np.int64(0)), sums[row, :touched]):
+            return row
+    return -1
+
+
+@kernel
+def close_rows(
+    sums: np.ndarray,
+    which: np.ndarray,
+    closed: np.ndarray,
+    noise: np.ndarray,
+    tree_blocks: int,
+    resolution: float,
+    block: int,
+    totals: np.ndarray,
+    predictions: np.ndarray,
+) -> None:
+    """Released totals of all closed blocks and, beside them, their means.
+
+    Parameters
+    ----------
+    sums : int64[m, >= k]
+        Exact sums; row i of the others belongs to row ``which[i]`` of these.
+    which, closed : int64[n]
+        Where a row's sums are, and how many of its blocks close.
+    noise : int64[n, T, W]
+        Noise of the leaves of each row's trees.
+    tree_blocks : int
+        Blocks that a tree serves.
+    resolution : float
+        One step in units of the input.
+    block : int
+        g.
+    totals : float64[n, k]
+        Receives (sum + noise) * resolution; zeros beyond a row's own.
+    predictions : float64[n, k + 1]
+        Columns 1 to k receive totals / g.
+    """
+    size = np.float64(block)
+    for row in range(closed.size):
+        for tree, begin in enumerate(range(0, closed[row], tree_blocks)):
+            end = min(closed[row], begin + tree_blocks)
+            add_noise(sums[which[row], begin:end], noise[row, tree], resolution, totals[row, begin:end])
+        totals[row, closed[row] :] = 0.0
+        for j in range(totals.shape[1]):
+            predictions[row, 1 + j] = totals[row, j] / size
+
+
+@kernel
+def emit_rows(
+    totals: np.ndarray,
+    predictions: np.ndarray,
+    closed: np.ndarray,
+    block: int,
+    out: np.ndarray,
+    starts: np.ndarray,
+    counts: np.ndarray,
+) -> None:
+    """Publish each row: totals float64[n, k], predictions float64[n, k + 1], rows of ``out`` as of the values."""
+    for row in range(starts.size):
+        k = closed[row]
+        target = out[starts[row] : starts[row] + counts[row]]
+        emit_blocks(totals[row, :k], predictions[row, : k + 1], block, int(np.int64(0)), target)
+
+
+@kernel
+def publish_values(
+    values: np.ndarray,
+    starts: np.ndarray,
+    counts: np.ndarray,
+    steps_per_unit: float,
+    tops: np.ndarray,
+    noise: np.ndarray,
+    tree_blocks: int,
+    resolution: float,
+    steps: np.ndarray,
+    out: np.ndarray,
+    out_starts: np.ndarray,
+) -> int:
+    """Publish each row with noise on every value (blocks of one value).
+
+    Parameters
+    ----------
+    values, starts, counts
+        The rows.
+    steps_per_unit, tops, noise, tree_blocks, resolution
+        As for :func:`sum_rows` and :func:`close_rows`.
+    steps : int64[longest]
+        Scratch.
+    out : float64
+        Receives the rows, row i from ``out_starts[i]`` on.
+
+    Returns
+    -------
+    int
+        The first row with a NaN or infinite value, or -1.
+    """
+    for row in range(starts.size):
+        part = values[starts[row] : starts[row] + counts[row]]
+        own = steps[: counts[row]]
+        if round_values(part, steps_per_unit, tops[row], own):
+            return row
+        target = out[out_starts[row] : out_starts[row] + counts[row]]
+        for tree, begin in enumerate(range(0, counts[row], tree_blocks)):
+            end = min(counts[row], begin + tree_blocks)
+            add_noise(own[begin:end], noise[row, tree], resolution, target[begin:end])
+    return -1
+
+
+@kernel
+def release_nodes(
+    values: np.ndarray,
+    starts: np.ndarray,
+    counts: np.ndarray,
+    steps_per_unit: float,
+    tops: np.ndarray,
+    noise: np.ndarray,
+    tree_blocks: int,
+    fan_out: int,
+    levels: int,
+    leaves: int,
+    resolution: float,
+    scratch: np.ndarray,
+    out: np.ndarray,
+    out_trees: np.ndarray,
+) -> None:
+    """Noisy sums of all nodes of each row's trees, for hierarchies that are not made consistent.
+
+    Parameters
+    ----------
+    values, starts, counts, steps_per_unit, tops, tree_blocks, resolution
+        As for :func:`publish_values`; values are finite.
+    noise : int64[n, T, nodes]
+        Noise of every node, the leaf level first.
+    fan_out, levels, leaves : int
+        Shape of a tree.
+    scratch : int64[2, leaves]
+        Sums of two levels.
+    out : float64[trees, nodes]
+        Receives the trees, those of row i from ``out_trees[i]`` on; nodes that are not complete are NaN.
+    """
+    for row in range(starts.size):
+        for tree, begin in enumerate(range(0, counts[row], tree_blocks)):
+            complete = min(counts[row] - begin, tree_blocks)
+            own = scratch[0]
+            part = values[starts[row] + begin : starts[row] + begin + complete]
+            round_values(part, steps_per_unit, tops[row], own[:complete])
+            own[complete:] = 0
+            target = out[out_trees[row] + tree]
+            first = 0
+            width = leaves
+            for level in range(levels):
+                if level:
+                    below = scratch[(level - 1) % 2]
+                    sum_children(below[: width * fan_out], fan_out, scratch[level % 2, :width])
+                    complete //= fan_out
+                sums = scratch[level % 2, :width]
+                add_noise(sums, noise[row, tree, first:], resolution, target[first : first + width])
+                target[first + complete : first + width] = np.nan
+                first += width
+                width //= fan_out

@@ -1,0 +1,55 @@
+"""The score without units, value by value, as its documentation tells it; and exact winners of any noisy max."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+
+def candidates(top):
+    """bound / 1.5^(i / 3) in whole grid steps, rising."""
+    found, i = set(), 0
+    while True:
+        step = max(1, round(top / 1.5 ** (i / 3)))
+        found.add(step)
+        if step == 1:
+            return sorted(found)
+        i += 1
+
+
+def scores(holdout, top, unit, epsilon, noise_epsilon, max_range, constant):
+    """Unit times the sum of both counts; ``holdout`` in grid steps within [0, top]."""
+    grid = candidates(top)
+    k = len(holdout) * math.sqrt(6.0 * constant) / (max_range * noise_epsilon)
+    few = k * epsilon < 1.0
+    target = round(2 * unit * k * (1.5 if few else 1.0))
+    slope = 2 * unit * max(k, (3.0 if few else 4.0) / epsilon)
+    out = []
+    for theta in grid:
+        reach = theta if few else min(grid, key=lambda c: (abs(2 * c - 3 * theta), c))
+        counts = sum(v > theta for v in holdout) + sum(v > reach for v in holdout)
+        out.append(-max(0, unit * counts - target) - int(np.rint(slope * math.log(theta / grid[0]))))
+    return out
+
+
+def winner_probabilities(scores, noise, scale, reach):
+    """P[candidate wins] by summing over its own noise and the others' distribution functions; ties to the lowest.
+
+    Noise beyond ``reach`` is left out, so it must be improbable.
+    """
+    k, q = np.arange(-reach, reach + 1), np.exp(-1 / scale)
+    if noise == "laplace":
+        mass = (1 - q) / (1 + q) * q ** np.abs(k)
+    else:
+        mass = np.where(k >= 0, (1 - q) * q ** np.maximum(k, 0), 0.0)
+    below = np.concatenate([[0.0], np.cumsum(mass)])  # below[i] = P[noise < k_i]
+    out = []
+    for j, score in enumerate(scores):
+        others = np.ones(k.size)
+        for i, other in enumerate(scores):
+            if i != j:
+                # An earlier candidate must stay strictly below, a later one at most level.
+                others *= below[np.clip(k + score - other + (i > j) + reach, 0, below.size - 1)]
+        out.append(float((mass * others).sum()))
+    return np.array(out)

@@ -1,0 +1,196 @@
+"""What compiling costs: one specialisation of each kernel, a cache wherever one can be, any thread first."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TOUR = Path(__file__).with_name("tour.py")
+
+
+def run(program: str | Path, *, home: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    code = ["-c", program] if isinstance(program, str) else [str(program)]
+    paths = os.pathsep.join([str(home), str(home / "kernels")])
+    return subprocess.run(
+        [sys.executable, *code],
+        env={**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=home,
+    )
+
+
+def test_every_kernel_is_compiled_once_whatever_users_bring() -> None:
+    done = run(TOUR)
+    assert done.returncode == 0, done.stderr
+    signatures = json.loads(done.stdout)
+    assert {name: found for name, found in signatures.items() if len(found) > 1} == {}
+    met = {name.split(".")[0] for name, found in signatures.items() if found}
+    assert {"online_pass", "many_streams", "many_ranges", "noisy_max", "guarded_log", "privtree"} <= met
+
+
+USE_A_KERNEL = """
+import warnings
+import numpy as np
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    from fastdp_kernels import noisy_max, ranges
+    counts = np.zeros(3, np.int64)
+    noisy_max.bin_values(np.ones(4), 1.0, counts)
+    ranges.sum_children(counts, 3, np.zeros(1, np.int64))
+assert counts.tolist() == [0, 4, 0]
+print([str(each.message) for each in told if each.category is RuntimeWarning])
+"""
+
+
+@pytest.fixture
+def installation(tmp_path: Path) -> Path:
+    """A copy of the kernels beside which no cache can be made: a file lies where its folder would be."""
+    package = tmp_path / "home" / "kernels" / "fastdp_kernels"
+    shutil.copytree(
+        ROOT / "kernels" / "fastdp_kernels", package, ignore=shutil.ignore_patterns("__pycache__", "*.nb?")
+    )
+    (package / "__pycache__").write_text("in the way, for root too")
+    return tmp_path / "home"
+
+
+def places(tmp_path: Path) -> dict[str, str]:
+    return {"NUMBA_CACHE_DIR": "", "XDG_CACHE_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path)}
+
+
+def test_a_read_only_installation_caches_with_the_user(tmp_path: Path, installation: Path) -> None:
+    done = run(USE_A_KERNEL, home=installation, **places(tmp_path))
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+    assert list((tmp_path / "cache").rglob("*bin_values*.nbc"))
+
+
+def test_a_folder_of_the_users_choice(tmp_path: Path, installation: Path) -> None:
+    chosen = tmp_path / "chosen"
+    done = run(USE_A_KERNEL, home=installation, **{**places(tmp_path), "NUMBA_CACHE_DIR": str(chosen)})
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+    assert list(chosen.rglob("*bin_values*.nbc"))
+    assert not (tmp_path / "cache").exists()
+
+
+def test_no_place_for_a_cache_is_said_once(tmp_path: Path, installation: Path) -> None:
+    (tmp_path / "cache").write_text("in the way")
+    done = run(USE_A_KERNEL, home=installation, **places(tmp_path))
+    assert done.stdout.count("compiled kernels cannot be kept") == 1, done.stderr
+    assert "NUMBA_CACHE_DIR" in done.stdout
+
+
+def test_a_cache_that_cannot_be_written_any_more(tmp_path: Path, installation: Path) -> None:
+    program = f"""
+import shutil
+from pathlib import Path
+import fastdp_kernels.noisy_max, fastdp_kernels.ranges
+cache = Path({str(tmp_path / "cache")!r})
+shutil.rmtree(cache)
+cache.write_text("in the way")
+{USE_A_KERNEL}"""
+    done = run(program, home=installation, **places(tmp_path))
+    assert done.stdout.count("compiled kernels cannot be kept") == 1, done.stderr
+
+
+FIRST_CALLS = """
+import sys, threading
+import numpy as np
+from fastdp_kernels import noisy_max, online_pass, ranges
+
+values = np.arange(600.0) % 50
+values.flags.writeable = False
+
+
+def bins():
+    counts = np.zeros(60, np.int64)
+    noisy_max.bin_values(values, 1.0, counts)
+    return counts
+
+
+def prefix():
+    out = np.empty(values.size // 8 + 1)
+    ranges.prefix_blocks(values, 8, out)
+    return out
+
+
+def steps():
+    out = np.empty(values.size, np.int64)
+    online_pass.round_values(values, 4.0, 100.0, out)
+    return out
+
+
+calls = [bins, prefix, steps] * 4
+results = [None] * len(calls)
+gate = threading.Barrier(len(calls))
+sys.setswitchinterval(1e-5)
+
+
+def first(k):
+    gate.wait()
+    results[k] = calls[k]()
+
+
+threads = [threading.Thread(target=first, args=(k,)) for k in range(len(calls))]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+for call, result in zip(calls, results):
+    assert result is not None and np.array_equal(result, call())
+kernels = noisy_max.bin_values, ranges.prefix_blocks, online_pass.round_values
+assert [len(each.signatures) for each in kernels] == [1] * 3
+"""
+
+FIRST_RELEASES = """
+import sys, threading
+import numpy as np
+
+gate, results = threading.Barrier(8), [None] * 8
+values = np.random.default_rng(1).gamma(2.0, 9.0, 3000)
+sys.setswitchinterval(1e-5)
+
+
+def release(kind):
+    # Names load, and kernels come from the cache or the compiler, on first use: here in every thread at once.
+    import fastdp
+    from fastdp.smoothers import Mean, Median
+
+    if kind == 3:
+        return fastdp.release_many(values.reshape(10, -1), 1.0, 100.0, seed=1).values
+    options = ({"smoother": Mean()}, {"smoother": Median()}, {"prune": 0})[kind]
+    return fastdp.ToPS(1.0, 100.0, holdout=500, max_range=512, fan_out=4, seed=1, **options).release(values).values
+
+
+def first(k):
+    gate.wait()
+    results[k] = release(k % 4)
+
+
+threads = [threading.Thread(target=first, args=(k,)) for k in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+for k, result in enumerate(results):
+    assert result is not None and np.array_equal(result, release(k % 4))
+"""
+
+
+def test_first_calls_from_many_threads_compile_once(tmp_path: Path) -> None:
+    done = run(FIRST_CALLS, NUMBA_CACHE_DIR=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    # The cache that they left is whole.
+    assert run(FIRST_CALLS, NUMBA_CACHE_DIR=str(tmp_path)).returncode == 0
+
+
+def test_first_releases_from_many_threads() -> None:
+    done = run(FIRST_RELEASES)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,127 @@
+"""A tour of public calls with whatever dtypes and containers users have, in a process of its own.
+
+Prints, as JSON, the signatures that each kernel was compiled for.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import fastdp
+import fastdp_kernels
+from fastdp import local, randomness, spatial
+from fastdp.perturbers import Flat, Hierarchy
+from fastdp.renewals import Refined, Withheld
+from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent
+from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile, SquareWave
+
+LENGTH = 700
+
+
+def forms(numbers: np.ndarray) -> Iterator[Any]:
+    """The same whole numbers as users have them."""
+    for dtype in (float, np.float32, np.float16, np.int16, np.int64, np.uint8, bool, ">f8", np.longdouble):
+        yield numbers.astype(dtype)
+    yield numbers.tolist()
+    yield tuple(numbers.astype(int).tolist())
+    yield np.repeat(numbers, 2)[::2]
+    yield numbers[::-1]
+    frozen = numbers.copy()
+    frozen.flags.writeable = False
+    yield frozen
+    yield np.asfortranarray(numbers.reshape(-1, 2))[:, 0]
+    shifted = np.frombuffer(b"\0" + numbers.tobytes(), np.uint8)[1:].view(float)
+    yield shifted
+    yield np.ma.masked_array(numbers, numbers > 1000)
+    for package, build in (("pandas", "Series"), ("polars", "Series"), ("pyarrow", "array")):
+        try:
+            yield getattr(importlib.import_module(package), build)(numbers)
+        except ImportError:
+            continue
+
+
+def streams() -> None:
+    numbers = np.random.default_rng(1).integers(0, 50, LENGTH).astype(float)
+    ranges: tuple[tuple[Any, Any], ...] = ((0, 5), ([0, 3], [5, 9]), (np.int32([1]), np.uint8([4])))
+    parts: list[tuple[Any, Any, Any]] = [
+        (NoisyMax(), Hierarchy(4, prune=1), smoother)
+        for smoother in (Recent(), Mean(), Median(), MovingAverage(), Exponential())
+    ]
+    parts += [
+        (NoisyMax(noise="exponential"), Hierarchy(4, prune=0), None),
+        (Fixed(20.0), Hierarchy(2, consistent=False, prune=0), None),
+        (Fixed(20), Flat(), None),
+        (SmoothQuantile(), Hierarchy(4, prune=1), Mean()),
+        (PAKQuantile(), Flat(), None),
+        (SquareWave(), Flat(), None),
+    ]
+    for values in forms(numbers):
+        fastdp.release(values, 1, 50, seed=1, max_range=64, prune=0)
+        publisher = fastdp.ToPS(1.0, 50.0, holdout=40, max_range=64, fan_out=4, prune=1, seed=1)
+        publisher.publish(values)
+        publisher.publish([])
+        publisher.publish(np.float32([3]))
+        fastdp.release(values, 0.5, 50, "pak", seed=1)
+        fastdp.release(values, 1.0, 50, "topl", seed=1)
+    for threshold, perturber, smoother in parts:
+        options = {
+            "threshold": threshold,
+            "perturber": perturber,
+            "smoother": smoother,
+            "max_range": 64,
+            "holdout": 60,
+        }
+        publisher = fastdp.StreamPublisher(**options, epsilon=1.0, bound=50.0, seed=1)
+        repeated = publisher.repeat(numbers.astype(np.int32), 3, queries=([0, 1], [5, 40]))
+        assert repeated.answers is not None
+        release = publisher.release(numbers)
+        for first, last in ranges:
+            release.range_sum(first, last)
+            release.range_sum(first, last, retrospective=True)
+        for rows in (numbers.reshape(5, -1), numbers.reshape(5, -1).astype(np.float32), [numbers, numbers[:99]]):
+            many = fastdp.release_many(rows, 1.0, 50.0, seed=1, **options)
+            many.range_sum(0, 0, 5)
+    for renewal in (Withheld(), Refined()):
+        fastdp.ToPS(1.0, 50.0, holdout=40, max_range=64, fan_out=4, renewal=renewal, seed=1).publish(numbers)
+    for scale in (0.5, 3, 2.0**36, 2.0**45):
+        randomness.discrete_laplace(scale, 100, seed=1)
+        randomness.geometric(scale, 100, seed=1)
+
+
+def locals_and_space() -> None:
+    numbers = np.random.default_rng(1).integers(0, 50, LENGTH).astype(float)
+    for name in ("Hybrid", "Piecewise", "StochasticRounding", "SquareWave"):
+        mechanism = getattr(local, name)(1.0)
+        for values in (numbers / 50, np.zeros(5, np.int8), np.zeros(5).tolist(), np.float32([0.5])):
+            mechanism.perturb(values, seed=1)
+    domain = spatial.Box([0.0, 0.0], [1.0, 1.0])
+    publisher = fastdp.PHDStream(domain, epsilon=1.0, seed=1)
+    points = np.random.default_rng(2).random((300, 2))
+    for added in (points, points.astype(np.float32), points.tolist(), np.asfortranarray(points)):
+        publisher.step(added, added)
+    publisher.sample()
+    publisher.count([[0.1, 0.1]], [[0.5, 0.5]])
+
+
+def signatures() -> dict[str, list[str]]:
+    found = {}
+    for module in pkgutil.iter_modules(fastdp_kernels.__path__):
+        home = importlib.import_module(f"fastdp_kernels.{module.name}")
+        for name, member in vars(home).items():
+            # Entry points are cached; the pieces inlined into them are not.
+            entry = type(getattr(member, "_cache", None)).__name__ == "FunctionCache"
+            if entry and member.py_func.__module__ == home.__name__:
+                found[f"{module.name}.{name}"] = [str(each) for each in member.signatures]
+    return found
+
+
+if __name__ == "__main__":
+    streams()
+    locals_and_space()
+    print(json.dumps(signatures()))

@@ -1,0 +1,106 @@
+"""Repetitions of one release: each what its own publisher releases, bit for bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fastdp
+from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.perturbers import Flat, Hierarchy
+from fastdp.randomness.key import Key
+from fastdp.renewals import Withheld
+from fastdp.smoothers import Mean, Recent
+from fastdp.systems import repetitions as module
+from fastdp.systems import row_pipeline
+from fastdp.thresholds import Fixed, NoisyMax, SmoothQuantile
+from fastdp.workloads import random_ranges
+
+VALUES = np.random.default_rng(8).gamma(2.0, 9.0, 700)
+PARTS: dict[str, dict[str, Any]] = {
+    "tops": {"threshold": NoisyMax(), "perturber": Hierarchy(4, prune=1), "smoother": Recent(), "holdout": 100},
+    "mean": {"threshold": Fixed(25.0), "perturber": Hierarchy(4, prune=2), "smoother": Mean()},
+    "every value": {"threshold": NoisyMax(), "perturber": Hierarchy(4, prune=0), "holdout": 100},
+    "flat": {"threshold": Fixed(25.0), "perturber": Flat()},
+    "nodes": {"threshold": NoisyMax(), "perturber": Hierarchy(2, consistent=False, prune=0), "holdout": 50},
+    "quantile": {
+        "threshold": SmoothQuantile(),
+        "perturber": Hierarchy(4, prune=1),
+        "smoother": Mean(),
+        "holdout": 99,
+    },
+}
+
+
+def make(parts: dict[str, Any], **options: Any) -> fastdp.StreamPublisher:
+    return fastdp.StreamPublisher(**{"epsilon": 1.0, "bound": 100.0, "max_range": 256, "seed": 3, **parts, **options})
+
+
+def assert_same(found: Any, k: int, number: int, parts: dict[str, Any], queries: Any) -> None:
+    one = make(parts, seed=None, key=Key.from_seed(3).of_stream(number)).release(VALUES)
+    assert one.threshold == found.thresholds[k]
+    if found.answers is None:
+        assert np.array_equal(one.values, found.releases[k].values)
+        assert np.array_equal(one.range_sum(*queries), found.releases[k].range_sum(*queries))
+    else:
+        assert np.array_equal(one.range_sum(*queries), found.answers[k])
+
+
+@pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
+def test_repetitions_are_single_releases(parts, monkeypatch) -> None:
+    monkeypatch.setattr(row_pipeline, "SLAB_WORDS", 3000)
+    monkeypatch.setattr(module, "SLAB_WORDS", 300)
+    queries = random_ranges(600, 20, 256, seed=1)
+    kept, asked = make(parts).repeat(VALUES, 7), make(parts).repeat(VALUES, 7, queries=queries, threads=3)
+    assert (kept.answers, asked.releases) == (None, None)
+    for k in range(7):
+        assert_same(kept, k, k, parts, queries)
+        assert_same(asked, k, k, parts, queries)
+    later = make(parts).repeat(VALUES, 2, queries=queries, first=5)
+    assert np.array_equal(later.answers, asked.answers[5:])
+    assert len(later) == 2
+
+
+def test_a_repetition_says_that_it_is_one_of_many_and_simulated() -> None:
+    guarantee = make(PARTS["tops"]).repeat(VALUES, 3).releases.guarantee
+    assert guarantee.simulated
+    assert "would lose 3 epsilon" in guarantee.derivation[-1]
+
+
+def test_one_start_for_many_stops() -> None:
+    found = make(PARTS["tops"]).repeat(VALUES, 2, queries=(0, [10, 20]))
+    assert found.answers.shape == (2, 2)
+
+
+def test_what_is_not_accepted() -> None:
+    parts = PARTS["tops"]
+    broken = VALUES.copy()
+    broken[300] = np.nan
+    for publisher, arguments, error, told in (
+        (make(parts, seed=None), {}, ParameterError, "^seed = None"),
+        (make(parts, renewal=Withheld()), {}, ParameterError, "^renewal = Withheld"),
+        (make(parts, seed=None, key=Key.from_seed(1).of_stream(2)), {}, ParameterError, "^key = .*stream number"),
+        (make(parts), {"repetitions": 0}, ParameterError, "^repetitions = 0"),
+        (make(parts), {"first": 2**32 - 2, "repetitions": 2}, ParameterError, "^repetitions = 2"),
+        (make(parts), {"threads": 0}, ParameterError, "^threads = 0"),
+        (make(parts), {"queries": ([0], [601])}, ParameterError, r"^starts\[0\] = 0, stops\[0\] = 601"),
+        (make(parts), {"queries": ([0, 1], [1, 2, 3])}, ParameterError, "entries"),
+        (make(parts), {"values": VALUES[:100]}, DataError, "^values has 100 entries"),
+        (make(parts), {"values": broken}, DataError, r"^values\[300\] = nan"),
+    ):
+        with pytest.raises(error, match=told):
+            publisher.repeat(**{"values": VALUES, "repetitions": 3, **arguments})
+    zero = make(parts, nonfinite="zero").repeat(broken, 2).releases.values
+    assert np.array_equal(zero, make(parts).repeat(np.nan_to_num(broken), 2).releases.values)
+    used = make(parts)
+    used.publish(VALUES)
+    with pytest.raises(StateError, match="has seen 700 values"):
+        used.repeat(VALUES, 2)
+
+
+def test_repeating_leaves_the_publisher_as_it_was() -> None:
+    publisher = make(PARTS["tops"])
+    publisher.repeat(VALUES, 2)
+    assert np.array_equal(publisher.release(VALUES).values, make(PARTS["tops"]).release(VALUES).values)
