@@ -6,6 +6,7 @@ data, not a private release.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -14,7 +15,7 @@ import numpy as np
 
 import fastdp
 from benchmarks import sizes
-from benchmarks.pak_tables import DELTA, REAL, SampleSensitivity, best
+from benchmarks.pak_tables import DELTA, P_MAX, PAPER, REAL, SampleSensitivity, best
 from benchmarks.streams import DATA, Floats, hold_out_and_extend
 from fastdp import analysis
 from fastdp.analysis.pak_optimiser import Optimum
@@ -71,6 +72,15 @@ def load(folder: Path) -> list[Stream]:
         if name == "POS":
             values = hold_out_and_extend(values, sizes.HOLDOUT, sizes.PUBLISHED)
         streams.append(Stream(name, unit, bound, values))
+    return streams
+
+
+def made_up() -> list[Stream]:
+    """Streams of the laws that Tables I and II suggest (``pak_tables``), that of the trains cut to 2^21 values."""
+    streams = []
+    for k, (name, (unit, quantile, bound, n, _)) in enumerate(PAPER.items()):
+        sample = np.random.default_rng(k).exponential(quantile / -math.log(P_MAX), min(n, 2**21))
+        streams.append(Stream(name.partition(", ")[2], unit, bound, np.minimum(np.rint(sample), bound)))
     return streams
 
 

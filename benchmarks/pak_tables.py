@@ -203,13 +203,13 @@ def real_streams(folder: Path, options: dict[str, object], say: Callable[[str], 
                 say(line(m, how, best(quantile, sensitivity, values.size, m, bound, **options)))
 
 
-def main() -> None:
+def main(given: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=streams.DATA, help="folder of the real streams (../shared/data)")
     parser.add_argument("--noise", choices=("laplace", "gaussian"), default="laplace", help="on the quantile")
     parser.add_argument("--as-printed", action="store_true", help="Eq. 16 without the noise of the first sum")
-    parser.add_argument("--figure", type=Path, help="write Figure 7 here, as PNG")
-    arguments = parser.parse_args()
+    parser.add_argument("--figure", type=Path, help="write Figure 7 here; PNG, SVG")
+    arguments = parser.parse_args(given)
     noise: Noise = arguments.noise
     options: dict[str, object] = {"noise": noise, "first_sum": not arguments.as_printed}
     criteria()

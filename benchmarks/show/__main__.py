@@ -18,7 +18,7 @@ TABLES = {
     "scale_free": "the threshold without units beside the best theta and NM-E, on every stream",
     "local": "ToPL: error on real streams, EM, reports a second, exact ratios",
     "spatial": "PHDStream: errors and totals beside the published code, exact losses, speed, growth, memory",
-    "figures": "ToPS Figures 2 to 10 and PHDStream's in kind, as pictures",
+    "figures": "ToPS Figures 3, 4, 5, 7 and 8 beside the published code, as pictures",
     "variance": "noise variance of random ranges beside the paper's figure",
     "chisquare": "discrete Laplace draws against the exact law",
 }

@@ -13,7 +13,7 @@ import fastdp
 from benchmarks import sizes
 from benchmarks.show.reference import Table, ratio, shown, shown_theta
 from benchmarks.show.report import table
-from benchmarks.show.scenes import STREAMS, Scene, read_values
+from benchmarks.show.scenes import STREAMS, Scene
 from benchmarks.streams import Floats
 from fastdp.metrics import mse
 from fastdp.thresholds import SquareWave
@@ -62,11 +62,6 @@ def load(folder: Path, name: str, published: int = sizes.PUBLISHED) -> Scene:
     scene = Scene.load(folder, _stream(name), published)
     scene.bound = BOUNDS[name]
     return scene
-
-
-def real_length(folder: Path, name: str) -> int:
-    """Values after the hold-out before the stream is reflected."""
-    return read_values(folder, STREAMS[_stream(name)]).size - sizes.HOLDOUT
 
 
 def _stream(name: str) -> str:

@@ -44,6 +44,11 @@ def _listed(folder: Path) -> str:
     for name, row in TABLE1.items():
         said = f"as ToPS Table 1: {row.length:,} values, bound {row.bound:,}, mean {row.mean:g}"
         rows.append((f'table1, stream = "{name}"', said))
+    rows += [
+        ("circles", "points on two circles that grow, or move from one to the other"),
+        ("pickups", "pickups of a city, in New York's box"),
+        ("check_ins", "check-ins in cities of the whole Earth, kept or taken back"),
+    ]
     lines.append(as_table(rows))
     lines.append(f"\nPublic, fetched with --download NAME into {folder} (download = NAME in a specification):")
     for name, entry in CATALOGUE.items():

@@ -4,6 +4,7 @@ from fastdp.datasets.catalogue import CATALOGUE, Entry, fetch, parse
 from fastdp.datasets.circles import concentric_circles
 from fastdp.datasets.extension import extend_by_reflection, hold_out_and_extend
 from fastdp.datasets.generated import dns_like_day
+from fastdp.datasets.places import made_up_check_ins, made_up_pickups, made_up_streets
 from fastdp.datasets.spatial_files import load_circles, load_gowalla, load_pickups
 from fastdp.datasets.spatial_stream import SpatialStream, cut_events
 from fastdp.datasets.table1 import TABLE1, table1
@@ -22,6 +23,9 @@ __all__ = [
     "load_circles",
     "load_gowalla",
     "load_pickups",
+    "made_up_check_ins",
+    "made_up_pickups",
+    "made_up_streets",
     "parse",
     "table1",
 ]

@@ -100,7 +100,7 @@ def load_gowalla(
     cancels = np.full(moments.size, -1)
     name = "Gowalla"
     if deletion:
-        moments, places, cancels = _with_removals(moments, places, validation.positive("lifetime", lifetime))
+        moments, places, cancels = with_removals(moments, places, validation.positive("lifetime", lifetime))
         name = "Gowalla with deletion"
     return cut_events(name, *box, places, cancels=cancels, times=moments, batch=batch, period=period, initial=initial)
 
@@ -255,10 +255,25 @@ def _in_box(
     return moments[kept], places[kept]
 
 
-def _with_removals(
+def with_removals(
     moments: NDArray[np.float64], places: NDArray[np.float64], lifetime: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
-    """Additions, and removals a lifetime later, in one order of time; at equal times removals come first."""
+    """Additions, and removals a lifetime later, in one order of time; at equal times removals come first.
+
+    Parameters
+    ----------
+    moments : float64[n]
+        When points appear, in seconds, ascending.
+    places : float64[n, d]
+        The points.
+    lifetime : float
+        In seconds; a point whose lifetime ends after the last addition stays.
+
+    Returns
+    -------
+    times, points, cancels
+        Of all events, as :func:`fastdp.datasets.cut_events` takes them.
+    """
     n = moments.size
     over = moments + lifetime
     ended = np.flatnonzero(over <= moments[-1]) if n else np.empty(0, np.int64)

@@ -14,23 +14,32 @@ Examples
 2
 """
 
+from fastdp.experiments.boxes import BoxWorkload
 from fastdp.experiments.estimate import Estimate, estimate
 from fastdp.experiments.mechanisms import SYSTEMS, Outcome, Setting, System
 from fastdp.experiments.queries import Workload
 from fastdp.experiments.results import load, read_manifest
 from fastdp.experiments.runner import run
 from fastdp.experiments.sources import GENERATORS, DataSet, Generator
+from fastdp.experiments.spatial_mechanisms import SPATIAL_SYSTEMS, SpatialSetting, SpatialSystem
+from fastdp.experiments.spatial_sources import SPATIAL_GENERATORS, SpatialDataSet
 from fastdp.experiments.specification import Mechanism, Specification, from_table, read_specification
 
 __all__ = [
     "GENERATORS",
+    "SPATIAL_GENERATORS",
+    "SPATIAL_SYSTEMS",
     "SYSTEMS",
+    "BoxWorkload",
     "DataSet",
     "Estimate",
     "Generator",
     "Mechanism",
     "Outcome",
     "Setting",
+    "SpatialDataSet",
+    "SpatialSetting",
+    "SpatialSystem",
     "Specification",
     "System",
     "Workload",

@@ -11,9 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from fastdp.experiments.queries import Workload
-from fastdp.experiments.sources import DataSet
-from fastdp.experiments.specification import Mechanism, Specification, canonical
+from fastdp.experiments.specification import AnyDataSet, AnyWorkload, Mechanism, Specification, canonical
 from fastdp.randomness.key import Key
 
 #: Raised when the same specification would give other numbers, so that no old part is taken for a new one.
@@ -33,7 +31,7 @@ class Group:
         Number of the first cell among all.
     """
 
-    data_set: DataSet
+    data_set: AnyDataSet
     mechanism: Mechanism
     epsilon: float
     begin: int
@@ -126,8 +124,8 @@ def parts(specification: Specification) -> Iterator[Part]:
         yield Part(tuple(pending))
 
 
-def query_seed(root: Key, workload: Workload, data_set: DataSet, repetition: int) -> int:
-    """The seed of random ranges: the same for all mechanisms, so that they are asked the same."""
+def query_seed(root: Key, workload: AnyWorkload, data_set: AnyDataSet, repetition: int) -> int:
+    """The seed of random queries: the same for all mechanisms, so that they are asked the same."""
     number = 0 if workload.fixed else repetition
     labels = canonical([{**workload.table(), "name": None}, data_set.describe()])
     return int.from_bytes(root.derive("queries", labels, number).reveal()[:8], "big")

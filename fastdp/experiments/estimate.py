@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastdp.experiments.cells import Group, Part, Stretch, count_cells, groups, parts
-from fastdp.experiments.measure import columns
 from fastdp.experiments.runner import check_data
 from fastdp.experiments.specification import Specification
-from fastdp.experiments.work import run_part
+from fastdp.experiments.work import row_columns, run_part
 from fastdp.files.parquet_reader import import_pyarrow
 
 MOST_SAMPLES = 32
@@ -74,7 +73,7 @@ def estimate(specification: Specification, data: str | Path = ".") -> Estimate:
         run = max(several - first, 0.0) / _FURTHER
         seconds += weight * (stretches * max(first - run, 0.0) + runs * run)
         rows += weight * runs * found
-    per_row = 8 * (len(columns(specification.metrics)) + 1) + _LABEL_BYTES
+    per_row = 8 * (len(row_columns(specification)) + 1) + _LABEL_BYTES
     table = math.ceil(rows * per_row)
     return Estimate(
         cells=cells,

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp import perturbers, renewals, smoothers, thresholds, validation
+from fastdp import counters, perturbers, renewals, smoothers, thresholds, validation
 from fastdp.errors import ParameterError
 from fastdp.experiments.tables import placed
 from fastdp.randomness.key import Key
@@ -112,7 +112,11 @@ _ROLES: dict[str, Any] = {
     "perturber": perturbers,
     "smoother": smoothers,
     "renewal": renewals,
+    "counter": counters,
 }
+
+
+_NO_PARTS = ("ThresholdTask", "HierarchyPlan", "Selected")
 
 
 def build_parts(parameters: Parameters) -> dict[str, Any]:
@@ -131,7 +135,7 @@ def _build_part(role: str, table: Parameters) -> Any:
         for name in module.__all__
         if inspect.isclass(getattr(module, name)) and hasattr(getattr(module, name), "__dataclass_fields__")
     ]
-    known = [name for name in known if name not in ("ThresholdTask", "HierarchyPlan")]
+    known = [name for name in known if name not in _NO_PARTS]
     kind = getattr(module, validation.choice(f"{role}.part", fields.pop("part", None), known))
     for name, value in fields.items():
         if name not in kind.__dataclass_fields__:
@@ -141,9 +145,9 @@ def _build_part(role: str, table: Parameters) -> Any:
         return kind(**fields)
 
 
-def _names(system: Any, *further: str) -> tuple[str, ...]:
+def parameter_names(system: Any, *further: str) -> tuple[str, ...]:
     """A publisher's parameters without those that the cell gives."""
-    given = {"self", "epsilon", "bound", "holdout", "max_range", "length", "seed", "key"}
+    given = {"self", "epsilon", "bound", "holdout", "max_range", "length", "domain", "seed", "key"}
     return (*(name for name in inspect.signature(system).parameters if name not in given), *further)
 
 
@@ -157,7 +161,7 @@ class _Composed:
 
     def __init__(self, publisher: Callable[..., StreamPublisher]) -> None:
         self._publisher = publisher
-        self.accepted = _names(publisher, "threshold_epsilon", "publish_epsilon")
+        self.accepted = parameter_names(publisher, "threshold_epsilon", "publish_epsilon")
 
     def check(self, parameters: Parameters, setting: Setting) -> None:
         """Build the publisher, and what its two phases need."""
@@ -279,9 +283,9 @@ class _Zeros:
 SYSTEMS: dict[str, System] = {
     "tops": _Composed(ToPS),
     "publisher": _Composed(StreamPublisher),
-    "topl": _Whole(_topl, _names(ToPL)),
-    "pak": _Whole(_pak, tuple(name for name in _names(PAK) if name not in ("average", "lag_sums"))),
+    "topl": _Whole(_topl, parameter_names(ToPL)),
+    "pak": _Whole(_pak, tuple(name for name in parameter_names(PAK) if name not in ("average", "lag_sums"))),
     "base": _Zeros(),
 }
 
-__all__ = ["SYSTEMS", "Outcome", "Run", "Setting", "System", "build_parts"]
+__all__ = ["SYSTEMS", "Outcome", "Run", "Setting", "System", "build_parts", "parameter_names"]

@@ -47,8 +47,8 @@ def check_data(specification: Specification, folder: Path) -> dict[str, dict[str
     published = {}
     for data_set in specification.datasets:
         scene = load_scene(data_set, folder)
-        published[data_set.name] = scene.body.size
-        data[data_set.name] = {"values": scene.values.size, "sha256": scene.digest}
+        published[data_set.name] = scene.size
+        data[data_set.name] = scene.facts
     specification.check(published)
     return data
 

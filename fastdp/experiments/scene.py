@@ -5,52 +5,25 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.experiments.kept import Kept
 from fastdp.experiments.queries import Queries
 from fastdp.experiments.sources import DataSet
+from fastdp.experiments.spatial_scene import SpatialScene
+from fastdp.experiments.spatial_sources import SpatialDataSet
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
-T = TypeVar("T")
 #: What is kept: thresholds repeat where candidates are whole numbers, queries in every mechanism.
 MOST_CLIPPED, MOST_QUERIES = 64, 1024
 MOST_SCENES = 4
-
-
-class Kept(Generic[T]):
-    """Results by key, the last used ones; safe for threads.
-
-    Parameters
-    ----------
-    most : int
-        How many are kept.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._results: OrderedDict[Any, T] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: Any, make: Callable[[], T]) -> T:
-        """The result kept for this key, or what ``make`` gives."""
-        with self._lock:
-            if key in self._results:
-                self._results.move_to_end(key)
-                return self._results[key]
-        made = make()
-        with self._lock:
-            self._results[key] = made
-            while len(self._results) > self._most:
-                self._results.popitem(last=False)
-        return made
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +67,21 @@ class Scene:
     _clipped: Kept[Clipped] = field(default_factory=lambda: Kept(MOST_CLIPPED), repr=False)
 
     @property
+    def size(self) -> int:
+        """Length of the published part."""
+        return self.body.size
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Length and digest, for the manifest."""
+        return {"values": self.values.size, "sha256": self.digest}
+
+    def prepare(self) -> None:
+        """Make what all cells need, so that no two threads do it."""
+        assert self.prefix.size  # noqa: S101
+        assert self.digest  # noqa: S101
+
+    @property
     def body(self) -> Floats:
         """The published part."""
         return self.values[self.data_set.holdout :]
@@ -122,19 +110,21 @@ class Scene:
         return Clipped(places, excess)
 
 
-_SCENES: OrderedDict[tuple[str, str], Scene] = OrderedDict()
+AnyScene = Scene | SpatialScene
+_SCENES: OrderedDict[tuple[str, str], AnyScene] = OrderedDict()
 _SCENES_LOCK = threading.Lock()
 
 
-def load_scene(data_set: DataSet, folder: Path) -> Scene:
+def load_scene(data_set: DataSet | SpatialDataSet, folder: Path) -> AnyScene:
     """The scene of a data set, loaded once in a process; a cache that nothing but speed depends on."""
     key = (str(folder), repr((data_set, data_set.stamp(folder))))
     with _SCENES_LOCK:
         if key not in _SCENES:
-            _SCENES[key] = Scene(data_set, data_set.load(folder))
-            # Evaluated here, so that no two threads do it.
-            assert _SCENES[key].prefix.size  # noqa: S101
-            assert _SCENES[key].digest  # noqa: S101
+            if isinstance(data_set, SpatialDataSet):
+                _SCENES[key] = SpatialScene(data_set, *data_set.load(folder))
+            else:
+                _SCENES[key] = Scene(data_set, data_set.load(folder))
+            _SCENES[key].prepare()
             while len(_SCENES) > MOST_SCENES:
                 _SCENES.popitem(last=False)
         _SCENES.move_to_end(key)

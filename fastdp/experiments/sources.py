@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.datasets import CATALOGUE, TABLE1, catalogue, dns_like_day, hold_out_and_extend, table1
 from fastdp.datasets.generated import DNS_BOUND
-from fastdp.errors import DataError, ParameterError
+from fastdp.errors import DataError
+from fastdp.experiments.origin import KINDS, Origin
+from fastdp.experiments.spatial_sources import SPATIAL_GENERATORS
 from fastdp.experiments.tables import TableReader, placed
 from fastdp.files.readers import open_source
 from fastdp.inputs import as_floats
 
 Floats = NDArray[np.float64]
-KINDS = ("generator", "file", "download")
 _CHUNK = 2**18
 
 
@@ -45,17 +46,13 @@ _KEYS = ("name", *KINDS, "column", "bound", "published", "holdout", "max_range",
 
 
 @dataclass(frozen=True)
-class DataSet:
+class DataSet(Origin):
     """A stream to publish.
 
     Attributes
     ----------
-    name : str
-        The label in results.
-    kind : "generator", "file" or "download"
-        Where it comes from.
-    source : str
-        The generator's name, the file's path, or the catalogue's name.
+    name, kind, source : str
+        As every :class:`Origin` has them.
     bound : float
         Public bound of a value.
     holdout, max_range : int
@@ -71,9 +68,6 @@ class DataSet:
         The published part begins with the hold-out again, as in ToPS section 5.4; no privacy then.
     """
 
-    name: str
-    kind: str
-    source: str
     bound: float
     holdout: int
     max_range: int
@@ -81,15 +75,6 @@ class DataSet:
     column: str | None = None
     published: int | None = None
     overlap: bool = False
-
-    def describe(self) -> dict[str, Any]:
-        """Everything but the label, for keys and hashes."""
-        return {name: value for name, value in self.table().items() if name != "name"}
-
-    def table(self) -> dict[str, Any]:
-        """All fields, as plain values."""
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {**fields, "parameters": dict(self.parameters)}
 
     def load(self, folder: Path) -> Floats:
         """The hold-out and then the published part: float64[holdout + published], read-only.
@@ -117,17 +102,6 @@ class DataSet:
             whole = hold_out_and_extend(values, self.holdout, published)
         return as_floats(whole)
 
-    def stamp(self, folder: Path) -> tuple[int, ...]:
-        """Changes when the file does: time and size; empty for what is made up, or absent."""
-        if self.kind == "generator":
-            return ()
-        path = folder / self.source if self.kind == "file" else catalogue.path_of(self.source)
-        try:
-            found = path.stat()
-        except OSError:
-            return ()
-        return found.st_mtime_ns, found.st_size
-
     def _read(self, folder: Path) -> Floats:
         if self.kind == "generator":
             return as_floats(GENERATORS[self.source].make(**self.parameters))
@@ -152,12 +126,9 @@ def read_data_set(table: Mapping[str, Any], place: str, name: str, holdout: int,
         Where the table has none of its own.
     """
     reader = TableReader(table, place)
-    kinds = [kind for kind in KINDS if kind in reader]
-    if len(kinds) != 1:
-        raise ParameterError(f"{place} has {', '.join(kinds) or 'no source'}: expected one of {', '.join(KINDS)}")
-    kind = kinds[0]
+    kind = reader.one_of(KINDS)
     if kind == "generator":
-        source = reader.choice(kind, tuple(GENERATORS))
+        source = reader.choice(kind, (*GENERATORS, *SPATIAL_GENERATORS))
         generator = GENERATORS[source]
         reader.refuse_others((*(key for key in _KEYS if key != "column"), *generator.accepted))
         parameters = {key: table[key] for key in generator.accepted if key in table}

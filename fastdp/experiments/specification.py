@@ -5,25 +5,35 @@ from __future__ import annotations
 import json
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fastdp import validation
 from fastdp.errors import DataError, ParameterError
+from fastdp.experiments import spatial_measure
+from fastdp.experiments.boxes import BoxWorkload, read_box_workload
 from fastdp.experiments.grid import expand
 from fastdp.experiments.mechanisms import SYSTEMS, Setting
 from fastdp.experiments.queries import Workload, read_workload
 from fastdp.experiments.sources import DataSet, read_data_set
+from fastdp.experiments.spatial_mechanisms import SPATIAL_SYSTEMS, SpatialSetting
+from fastdp.experiments.spatial_sources import SpatialDataSet, is_spatial, read_spatial_data_set
 from fastdp.experiments.tables import TableReader, placed
+from fastdp.spatial import Box
+from fastdp.spatial.queries import FLOOR
 
 METRICS = ("mse", "mae", "mmse", "mmae", "relative_error", "parts")
 TRUTHS = ("raw", "clipped")
+AnyDataSet = DataSet | SpatialDataSet
+AnyWorkload = Workload | BoxWorkload
 _TOP = (
     *("name", "seed", "repetitions", "epsilons", "holdout", "max_range", "truth", "metrics", "relative_floor"),
     *("part_cells", "datasets", "mechanisms", "workloads"),
 )
+#: What is said of streams of values alone.
+_NOT_SPATIAL = ("holdout", "max_range", "truth")
 
 
 @dataclass(frozen=True)
@@ -35,7 +45,7 @@ class Mechanism:
     name : str
         The label in results.
     system : str
-        A name of :data:`fastdp.experiments.SYSTEMS`.
+        A name of :data:`fastdp.experiments.SYSTEMS`, or of ``SPATIAL_SYSTEMS`` in a spatial sweep.
     parameters : mapping
         Its parameters; parts are mappings with their name at ``part``.
     epsilons : tuple of float or None
@@ -62,7 +72,8 @@ class Specification:
     Attributes
     ----------
     datasets, mechanisms, workloads : tuple
-        What is combined: every data set with every mechanism, all asked the same queries.
+        What is combined: every data set with every mechanism, all asked the same queries.  Data sets are streams of
+        values, or of points in space (a spatial sweep), not both.
     epsilons : tuple of float
         Budgets, for mechanisms that have none of their own.
     repetitions : int
@@ -70,21 +81,23 @@ class Specification:
     seed : int
         All noise and all queries follow from it.
     metrics : tuple of str
-        Among ``METRICS``; "parts" splits errors into noise, truncation and smoothing.
+        Among ``METRICS``; "parts" splits errors into noise, truncation and smoothing.  In a spatial sweep "mse",
+        "mae" and "relative_error".
     truth : "raw" or "clipped"
         What answers are compared with: the values, or the values cut off at theta (ToPS section 5.3).
     relative_floor : float
-        Relative errors divide by the truth, but not by less than this; in units of the input.
+        Relative errors divide by the truth, but not by less than this; in units of the input, or in a spatial sweep
+        a part of all points present.
     part_cells : int or None
         Cells of one part file; by default about a thousandth of all, from 16 to 1,000.
     name : str
         A title.
     """
 
-    datasets: tuple[DataSet, ...]
+    datasets: tuple[AnyDataSet, ...]
     mechanisms: tuple[Mechanism, ...]
     epsilons: tuple[float, ...]
-    workloads: tuple[Workload, ...] = (Workload("random_ranges"),)
+    workloads: tuple[AnyWorkload, ...] = (Workload("random_ranges"),)
     repetitions: int = 1
     seed: int = 0
     metrics: tuple[str, ...] = METRICS
@@ -97,6 +110,10 @@ class Specification:
         """Labels must tell rows apart; the rest is checked where it is read, and by :meth:`check`."""
         if not self.datasets or not self.mechanisms or not self.workloads:
             raise ParameterError("a sweep needs datasets, mechanisms and workloads: expected at least one of each")
+        for k, each in enumerate(self.datasets):
+            if isinstance(each, SpatialDataSet) != self.spatial:
+                found, wanted = ("values", "points") if self.spatial else ("points", "values")
+                raise ParameterError(f"datasets[{k}] has {found}: expected {wanted}, as datasets[0] has them")
         labels: tuple[tuple[str, list[Any]], ...] = (
             ("datasets", [each.name for each in self.datasets]),
             ("workloads", [each.name for each in self.workloads]),
@@ -106,6 +123,11 @@ class Specification:
             name, count = Counter(names).most_common(1)[0]
             if count > 1:
                 raise ParameterError(f"{what}: expected different names, there are {count} of {name!r}")
+
+    @property
+    def spatial(self) -> bool:
+        """Whether it runs on points in space."""
+        return isinstance(self.datasets[0], SpatialDataSet)
 
     def budgets(self, mechanism: Mechanism) -> tuple[float, ...]:
         """The epsilons that a mechanism runs at."""
@@ -121,7 +143,7 @@ class Specification:
         Parameters
         ----------
         published : mapping
-            Length of the published part, by the data set's name.
+            Length of the published part, or number of batches, by the data set's name.
 
         Raises
         ------
@@ -132,9 +154,20 @@ class Specification:
             budgets = self.budgets(mechanism)
             for data_set in self.datasets:
                 for epsilon in sorted({min(budgets), max(budgets)}):
-                    setting = self.setting(data_set, published[data_set.name], epsilon)
                     with placed(mechanism.place):
-                        SYSTEMS[mechanism.system].check(mechanism.parameters, setting)
+                        self._check(mechanism, data_set, published[data_set.name], epsilon)
+        for workload in self.workloads:
+            for data_set in self.datasets:
+                if isinstance(workload, BoxWorkload):
+                    workload.check(published[data_set.name])
+
+    def _check(self, mechanism: Mechanism, data_set: AnyDataSet, published: int, epsilon: float) -> None:
+        if isinstance(data_set, SpatialDataSet):
+            # Of the domain nothing but its dimension decides what can run.
+            SPATIAL_SYSTEMS[mechanism.system].check(mechanism.parameters, SpatialSetting(Box(*data_set.box), epsilon))
+        else:
+            setting = self.setting(data_set, published, epsilon)
+            SYSTEMS[mechanism.system].check(mechanism.parameters, setting)
 
     def table(self) -> dict[str, Any]:
         """Everything as plain values, for the manifest."""
@@ -173,18 +206,25 @@ def from_table(table: Mapping[str, Any]) -> Specification:
     """A specification from the tables of a TOML file."""
     top = TableReader(dict(table), "", _TOP)
     holdout, max_range = top.integer("holdout", 65_536), top.integer("max_range", 2**20, 1, 2**40)
-    metrics = top.items("metrics", lambda name, value: validation.choice(name, value, METRICS), list(METRICS))
-    workloads = [read_workload(each, place) for place, each in top.tables("workloads")] if "workloads" in top else []
+    datasets = tuple(_data_sets(top, holdout, max_range))
+    spatial = isinstance(datasets[0], SpatialDataSet)
+    if spatial:
+        top.refuse_others([key for key in _TOP if key not in _NOT_SPATIAL])
+    measured = spatial_measure.METRICS if spatial else METRICS
+    read: Callable[[object, str], AnyWorkload] = read_box_workload if spatial else read_workload
+    usual = BoxWorkload() if spatial else Workload("random_ranges")
     return Specification(
-        datasets=tuple(_data_sets(top, holdout, max_range)),
-        mechanisms=tuple(_mechanisms(top)),
+        datasets=datasets,
+        mechanisms=tuple(_mechanisms(top, tuple(SPATIAL_SYSTEMS if spatial else SYSTEMS))),
         epsilons=_epsilons(top),
-        workloads=tuple(workloads) or (Workload("random_ranges"),),
+        workloads=tuple(read(each, place) for place, each in top.tables("workloads"))
+        if "workloads" in top
+        else (usual,),
         repetitions=top.integer("repetitions", 1, 1, 2**31),
         seed=top.integer("seed", 0),
-        metrics=metrics,
+        metrics=top.items("metrics", lambda name, value: validation.choice(name, value, measured), measured),
         truth=top.choice("truth", TRUTHS, "raw"),
-        relative_floor=top.positive("relative_floor", 1.0),
+        relative_floor=top.positive("relative_floor", FLOOR if spatial else 1.0),
         part_cells=top.integer("part_cells", low=1, high=10**6) if "part_cells" in top else None,
         name=top.text("name", "sweep"),
     )
@@ -198,19 +238,23 @@ def _labelled(name: str, suffix: str) -> str:
     return f"{name}, {suffix}" if suffix else name
 
 
-def _data_sets(top: TableReader, holdout: int, max_range: int) -> Iterator[DataSet]:
+def _data_sets(top: TableReader, holdout: int, max_range: int) -> Iterator[AnyDataSet]:
     for place, table in top.tables("datasets"):
         name = TableReader(table, place).text("name")
         for suffix, chosen in expand(table, place):
-            yield read_data_set(chosen, place, _labelled(name, suffix), holdout, max_range)
+            if is_spatial(chosen):
+                yield read_spatial_data_set(chosen, place, _labelled(name, suffix))
+            else:
+                yield read_data_set(chosen, place, _labelled(name, suffix), holdout, max_range)
 
 
-def _mechanisms(top: TableReader) -> Iterator[Mechanism]:
+def _mechanisms(top: TableReader, systems: Sequence[str]) -> Iterator[Mechanism]:
     for place, table in top.tables("mechanisms"):
         reader = TableReader(table, place)
-        system = reader.choice("system", tuple(SYSTEMS))
+        system = reader.choice("system", systems)
+        accepted = SPATIAL_SYSTEMS[system].accepted if system in SPATIAL_SYSTEMS else SYSTEMS[system].accepted
         own = ("name", "system", "epsilons")
-        reader.refuse_others((*own, *SYSTEMS[system].accepted))
+        reader.refuse_others((*own, *accepted))
         name = reader.text("name", system)
         epsilons = _epsilons(reader) if "epsilons" in reader else None
         for suffix, chosen in expand({key: table[key] for key in table if key not in own}, place):

@@ -49,6 +49,15 @@ class TableReader:
     def __contains__(self, key: str) -> bool:
         return key in self._table
 
+    def one_of(self, keys: Sequence[str]) -> str:
+        """The only one of these keys that is there."""
+        there = [key for key in keys if key in self]
+        if len(there) != 1:
+            raise ParameterError(
+                f"{self.place} has {', '.join(there) or 'no source'}: expected one of {', '.join(keys)}"
+            )
+        return there[0]
+
     def get(self, key: str, default: Any = _MISSING) -> Any:
         """A value as it stands; ParameterError if it is missing and has no default."""
         if key in self._table:
@@ -60,6 +69,10 @@ class TableReader:
     def integer(self, key: str, default: Any = _MISSING, low: int = 0, high: int | None = None) -> int:
         """A whole number."""
         return validation.integer(self.at(key), self.get(key, default), low, high)
+
+    def real(self, key: str) -> float:
+        """A finite number."""
+        return validation.real(self.at(key), self.get(key))
 
     def positive(self, key: str, default: Any = _MISSING) -> float:
         """A number above 0."""

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from fastdp.errors import DataError
-from fastdp.experiments.cells import Part, Stretch, query_seed
-from fastdp.experiments.measure import columns, measure
-from fastdp.experiments.mechanisms import SYSTEMS
+from fastdp.experiments import measure, spatial_measure
+from fastdp.experiments.boxes import BoxWorkload
+from fastdp.experiments.cells import Group, Part, Stretch, query_seed
+from fastdp.experiments.mechanisms import SYSTEMS, Outcome
 from fastdp.experiments.queries import Queries, Workload
 from fastdp.experiments.results import Rows, pack_rows
-from fastdp.experiments.scene import Scene, load_scene
+from fastdp.experiments.scene import AnyScene, Scene, load_scene
+from fastdp.experiments.spatial_mechanisms import SPATIAL_SYSTEMS, SpatialSetting
+from fastdp.experiments.spatial_scene import SpatialScene
 from fastdp.experiments.specification import Specification
 from fastdp.randomness.key import Key
 
@@ -40,7 +42,7 @@ def run_part(specification: Specification, part: Part, folder: Path, digest: str
     DataError
         If the data are missing here, or other than the runner's.
     """
-    rows = Rows(columns(specification.metrics))
+    rows = Rows(row_columns(specification))
     root = Key.from_seed(specification.seed)
     for stretch in part.stretches:
         scene = load_scene(stretch.group.data_set, folder)
@@ -50,12 +52,25 @@ def run_part(specification: Specification, part: Part, folder: Path, digest: str
     return pack_rows(rows)
 
 
-def _run_stretch(specification: Specification, root: Key, scene: Scene, stretch: Stretch, rows: Rows) -> None:
+def row_columns(specification: Specification) -> tuple[str, ...]:
+    """Columns of numbers that a row of a sweep's results has."""
+    made = spatial_measure.columns if specification.spatial else measure.columns
+    return made(specification.metrics)
+
+
+#: Theta, and rows: a workload's name, the group's label, how many queries, and the numbers.
+Found = tuple[float, list[tuple[str, str, int, list[float]]]]
+
+
+def _run_stretch(specification: Specification, root: Key, scene: AnyScene, stretch: Stretch, rows: Rows) -> None:
     group = stretch.group
     labels = (group.data_set.name, group.mechanism.name)
+    task: Callable[[int], Found]
     try:
-        setting = specification.setting(group.data_set, scene.body.size, group.epsilon)
-        run = SYSTEMS[group.mechanism.system].prepare(group.mechanism.parameters, setting, scene.values)
+        if isinstance(scene, SpatialScene):
+            task = _spatial_task(specification, root, scene, group)
+        else:
+            task = _task(specification, root, scene, group)
         broken = None
     except Exception as error:  # whatever a mechanism raises is a result
         broken = error
@@ -64,20 +79,53 @@ def _run_stretch(specification: Specification, root: Key, scene: Scene, stretch:
         try:
             if broken is not None:
                 raise broken
-            outcome = run(group.key(root, repetition))
-            found = list(_measured(specification, root, scene, outcome, repetition))
+            theta, found = task(repetition)
         except Exception as error:  # the cell fails, not the sweep
             rows.add(*place, math.nan, None, None, 0, None, f"{type(error).__name__}: {error}")
             continue
         for workload, label, count, numbers in found:
-            rows.add(*place, outcome.theta, workload, label, count, numbers, None)
+            rows.add(*place, theta, workload, label, count, numbers, None)
+
+
+def _task(specification: Specification, root: Key, scene: Scene, group: Group) -> Callable[[int], Found]:
+    """What a repetition of a group does, with what all share already done."""
+    setting = specification.setting(scene.data_set, scene.size, group.epsilon)
+    run = SYSTEMS[group.mechanism.system].prepare(group.mechanism.parameters, setting, scene.values)
+
+    def task(repetition: int) -> Found:
+        outcome = run(group.key(root, repetition))
+        return outcome.theta, list(_measured(specification, root, scene, outcome, repetition))
+
+    return task
+
+
+def _spatial_task(
+    specification: Specification, root: Key, scene: SpatialScene, group: Group
+) -> Callable[[int], Found]:
+    system, data_set = SPATIAL_SYSTEMS[group.mechanism.system], scene.data_set
+    setting = SpatialSetting(scene.domain, group.epsilon)
+
+    def task(repetition: int) -> Found:
+        publisher = system.build(group.mechanism.parameters, setting, group.key(root, repetition))
+        asked = [
+            (workload, scene.asked(workload, query_seed(root, workload, data_set, repetition)))
+            for workload in specification.workloads
+            # A map is for pictures, which show one run.
+            if isinstance(workload, BoxWorkload) and (workload.kind == "boxes" or repetition == 0)
+        ]
+        floor = specification.relative_floor
+        return math.nan, list(spatial_measure.follow(scene, system, publisher, asked, specification.metrics, floor))
+
+    return task
 
 
 def _measured(
-    specification: Specification, root: Key, scene: Scene, outcome: Any, repetition: int
+    specification: Specification, root: Key, scene: Scene, outcome: Outcome, repetition: int
 ) -> Iterator[tuple[str, str, int, list[float]]]:
     data_set = scene.data_set
     for workload in specification.workloads:
+        if isinstance(workload, BoxWorkload):
+            continue
 
         def draw(workload: Workload = workload) -> Queries:
             seed = query_seed(root, workload, data_set, repetition)
@@ -86,5 +134,5 @@ def _measured(
         # All mechanisms are asked the same.
         few = workload.count <= MOST_KEPT
         queries = scene.queries.get((root, workload, repetition), draw) if few else draw()
-        for label, count, numbers in measure(specification, scene, queries, outcome):
+        for label, count, numbers in measure.measure(specification, scene, queries, outcome):
             yield workload.name, label, count, numbers

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fastdp.cli import main
+from fastdp.experiments import SPATIAL_GENERATORS
 
 pytest.importorskip("pyarrow", reason="sweeps write Parquet")
 
@@ -94,7 +95,14 @@ def test_scheduler_without_dask(specification, tmp_path, complaint, monkeypatch)
 def test_datasets_are_listed_with_terms_and_sources(tmp_path) -> None:
     said = type_in("datasets", "-o", tmp_path)
     assert said.exit_code == 0
-    for word in ("kosarak (not here)", "licence", "41,270", "http://fimi.uantwerpen.be", 'stream = "fare"'):
+    for word in (
+        *SPATIAL_GENERATORS,
+        "kosarak (not here)",
+        "licence",
+        "41,270",
+        "http://fimi.uantwerpen.be",
+        'stream = "fare"',
+    ):
         assert word in said.stdout
     (tmp_path / "BMS-POS.csv").write_text("1,2,\n3,\n")
     assert "pos (here)" in type_in("datasets", "-o", tmp_path).stdout

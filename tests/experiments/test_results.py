@@ -10,7 +10,8 @@ import pytest
 
 from fastdp import experiments
 from fastdp.errors import DataError, FastDPError
-from fastdp.experiments.figures import draw_all, quartiles, ticks_of
+from fastdp.experiments.drawing import quartiles, ticks_of
+from fastdp.experiments.figures import draw_all
 
 
 @pytest.fixture

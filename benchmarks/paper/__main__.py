@@ -1,0 +1,187 @@
+"""``python -m benchmarks.paper NAME``: one command for every figure and table of the papers, in kind."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+
+HERE = Path(__file__).parent
+#: Repetitions, and runs of what is no sweep, with --quick.
+QUICK = 2
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a figure may depend on."""
+
+    output: Path
+    data: Path | None
+    quick: bool
+    workers: int
+    mode: str
+
+
+Script = Callable[[Options], "list[Path] | None"]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A figure or table: a sweep and a group of its queries, or a script."""
+
+    what: str
+    sweep: str = ""
+    group: str = "all"
+    script: Script | None = None
+    needs_data: bool = False
+
+
+def _tops_table_1(options: Options) -> None:
+    from benchmarks.paper import tops
+
+    tops.characteristics(options.data)
+
+
+def _tops_figure_1(options: Options) -> list[Path]:
+    from benchmarks.paper import tops
+
+    return tops.figure_1(options.output, QUICK if options.quick else 20)
+
+
+def _pak_tables(options: Options) -> None:
+    from benchmarks import pak_tables
+
+    figure = options.output / "improvement_by_bound.png"
+    pak_tables.main(["--figure", str(figure), "--data", str(options.data or options.output / "no data")])
+
+
+def _pak(number: int) -> Script:
+    def script(options: Options) -> None:
+        from benchmarks import pak_figures
+
+        source = ["--made-up"] if options.data is None else ["--data", str(options.data)]
+        runs = str(20 if options.quick else 300)
+        pak_figures.main(["-o", str(options.output), "--runs", runs, "--only", str(number), *source])
+
+    return script
+
+
+def _phd_counters(options: Options) -> list[Path]:
+    from benchmarks.paper import phd_pictures
+
+    return phd_pictures.counters(options.output)
+
+
+def _phd_points(name: str) -> Script:
+    def script(options: Options) -> list[Path]:
+        from benchmarks.paper import phd_pictures
+
+        return phd_pictures.points(name, options.data, options.output)
+
+    return script
+
+
+_ERRORS = "PAK: density of the error, PAK beside the binary tree"
+_OUTLIERS = "PAK: error by clipping over its bound"
+_OVER_TIME = "PHDStream: error over time"
+
+ITEMS: dict[str, Item] = {
+    "tops_table_1": Item("ToPS: the streams, made up and real", script=_tops_table_1),
+    "tops_figure_1": Item("ToPS: Eq. 6, Eq. 4 and measured errors against theta", script=_tops_figure_1),
+    "tops_figure_2": Item("ToPS: DNS over time, ToPS and PAK", "tops_figure_2"),
+    "tops_figure_3": Item("ToPS: both phases private", "tops_figure_3"),
+    "tops_figure_3_real": Item("ToPS: the same on real streams", "tops_figure_3_real", needs_data=True),
+    "tops_figure_4": Item("ToPS: smoothers", "tops_figure_4"),
+    "tops_figure_5": Item("ToPS: hierarchies", "tops_figure_5"),
+    "tops_figure_6": Item("ToPS: percentiles and NM-E by length of the hold-out", "tops_figure_6"),
+    "tops_figure_7": Item("ToPS: ways to choose theta", "tops_figure_7"),
+    "tops_figure_8": Item("ToPL: ways to choose theta", "tops_figure_8"),
+    "tops_figure_9": Item("ToPL: a stream over time", "tops_figure_9"),
+    "tops_figure_10": Item("ToPS: the other metrics", "tops_figure_10"),
+    "pak_table_1": Item("PAK: Tables I and II, criteria for m, Figure 7 by the bound", script=_pak_tables),
+    "pak_table_2": Item("PAK: the same", script=_pak_tables),
+    "pak_figure_7": Item("PAK: improvement against epsilon and m, measured, beside the bound", script=_pak(7)),
+    "pak_figure_7_sweep": Item("PAK: errors of ranges against epsilon and m", "pak_figure_7"),
+    "pak_figure_8": Item(_ERRORS, script=_pak(8)),
+    "pak_figure_9": Item(_OUTLIERS, script=_pak(9)),
+    "pak_figure_10": Item(_ERRORS, script=_pak(8)),
+    "pak_figure_11": Item(_OUTLIERS, script=_pak(9)),
+    "phd_figure_1": Item(f"{_OVER_TIME} by initialisation time, four streams", "phd_figure_1"),
+    "phd_figure_2": Item("PHDStream: counters", script=_phd_counters),
+    "phd_figure_6": Item("PHDStream: points and cells, check-ins", script=_phd_points("check-ins")),
+    "phd_figure_7": Item("PHDStream: points and cells, pickups", script=_phd_points("pickups")),
+    "phd_figure_9": Item("PHDStream: points and cells, circles with deletion", script=_phd_points("circles")),
+    "phd_figure_10": Item(f"{_OVER_TIME}, check-ins, small boxes", "phd_figure_10", "small"),
+    "phd_figure_11": Item(f"{_OVER_TIME}, check-ins with deletion, small boxes", "phd_figure_11", "small"),
+    "phd_figure_12": Item(f"{_OVER_TIME}, pickups, small boxes", "phd_figure_12", "small"),
+    "phd_figure_13": Item(f"{_OVER_TIME}, pickups on a network of streets, small boxes", "phd_figure_13", "small"),
+    "phd_figure_14": Item(f"{_OVER_TIME}, circles, small boxes", "phd_figure_14", "small"),
+    "phd_figure_15": Item(f"{_OVER_TIME}, circles with deletion, small boxes", "phd_figure_15", "small"),
+    "phd_figure_16": Item(f"{_OVER_TIME}, check-ins, medium boxes", "phd_figure_10", "medium"),
+    "phd_figure_17": Item(f"{_OVER_TIME}, check-ins, large boxes", "phd_figure_10", "large"),
+    "phd_figure_18": Item(f"{_OVER_TIME}, check-ins with deletion, medium boxes", "phd_figure_11", "medium"),
+    "phd_figure_19": Item(f"{_OVER_TIME}, check-ins with deletion, large boxes", "phd_figure_11", "large"),
+    "phd_figures_real": Item(f"{_OVER_TIME} on real streams, all sizes", "phd_figures_real", needs_data=True),
+}  # fmt: skip
+
+
+def draw(item: Item, options: Options) -> list[Path]:
+    """Make one, in its own folder; a sweep that was run before is only drawn."""
+    if item.script is not None:
+        options.output.mkdir(parents=True, exist_ok=True)
+        return item.script(options) or []
+    from fastdp.experiments import read_specification, run
+    from fastdp.experiments.figures import draw_all
+
+    specification = read_specification(HERE / f"{item.sweep}.toml")
+    if options.quick:
+        specification = replace(specification, repetitions=min(QUICK, specification.repetitions))
+    run(
+        specification,
+        options.output,
+        data=options.data or HERE,
+        workers=options.workers,
+        mode=options.mode,
+        progress=sys.stderr.isatty(),
+    )
+    return draw_all(options.output, options.output / "figures", group=item.group)
+
+
+def main(given: list[str] | None = None) -> int:
+    """Make the figures and tables that are named."""
+    from benchmarks.streams import DATA
+
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.paper", description=__doc__)
+    parser.add_argument(
+        "names", nargs="+", choices=["list", "all", *ITEMS], metavar="NAME", help="list, all, or some"
+    )
+    parser.add_argument("-o", "--output", type=Path, default=Path("paper"), help="folder of results (default paper)")
+    parser.add_argument("--data", type=Path, help="folder of real streams, where a figure can use them")
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK} repetitions, to see the shape")
+    parser.add_argument("--workers", type=int, default=2, help="of a sweep (default 2)")
+    parser.add_argument("--mode", choices=("threads", "processes"), default="threads", help="what workers are")
+    options = parser.parse_args(given)
+    if "list" in options.names:
+        for name, item in ITEMS.items():
+            print(f"{name:20} {item.what}")
+        return 0
+    for name in ITEMS if "all" in options.names else options.names:
+        item = ITEMS[name]
+        # Those that are of real streams alone find them beside the project.
+        data = DATA if item.needs_data and options.data is None else options.data
+        if item.needs_data and not data.is_dir():
+            print(f"{name}: skipped, it needs a folder of real streams (--data)")
+            continue
+        begin = perf_counter()
+        folder = options.output / (item.sweep or name)
+        for path in draw(item, Options(folder, data, options.quick, options.workers, options.mode)):
+            print(path)
+        print(f"{name}: {perf_counter() - begin:.0f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+"""ToPS Table 1 (the streams) and Figure 1 (what noisy max minimises, beside the true error)."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+import fastdp
+from benchmarks import sizes
+from benchmarks.show.report import table
+from benchmarks.show.scenes import STREAMS, read_values
+from benchmarks.streams import Floats, hold_out_and_extend
+from fastdp.datasets import TABLE1, table1
+from fastdp.experiments.drawing import COLOURS, TRUTH, grid, legend
+from fastdp.metrics import mse
+from fastdp.perturbers import Hierarchy
+from fastdp.thresholds import Fixed
+from fastdp.workloads import random_ranges
+
+LEVELS = (0.85, 0.95, 0.995, 1.0)
+EPSILON, C = 0.1, 60.0
+THETAS = np.unique(np.rint(np.geomspace(10, 600, 48)).astype(int))
+
+
+def characteristics(data: Path | None) -> None:
+    """Table 1: the paper's rows, the streams made up to them, and the real ones at hand."""
+    rows = []
+    for name, row in TABLE1.items():
+        numbers = [f"{x:,}" for x in (row.length, row.bound, *row.quantiles)]
+        rows += [[name, "ToPS", *numbers, f"{row.mean:g}"], _line(name, "made up", table1(name), row.bound)]
+    for name, stream in STREAMS.items() if data is not None else ():
+        rows.append(_line(name, "real, at hand", read_values(data, stream), stream.bound))
+    table(
+        "ToPS Table 1: the paper's streams, those made up to have the same quantiles, and real ones",
+        ["stream", "which", "n", "bound", "p85", "p95", "p99.5", "p100", "mean"],
+        rows,
+    )
+
+
+def _line(name: str, which: str, values: Floats, bound: int) -> list[str]:
+    # The quantile is a value of the stream.
+    levels = np.quantile(values, LEVELS, method="inverted_cdf")
+    return [name, which, f"{values.size:,}", f"{bound:,}", *(f"{x:,.0f}" for x in levels), f"{values.mean():.4g}"]
+
+
+def noise_part(theta: Floats, epsilon: float) -> Floats:
+    """First term of Eq. 4, its root: standard deviation of the noise of a random range under H_16."""
+    b = sizes.FAN_OUT
+    return theta / epsilon * math.sqrt(2.0 * (b - 1) * math.log(sizes.MAX_RANGE, b) ** 3)
+
+
+def figure_1(output: Path, runs: int) -> list[Path]:
+    """Eq. 6 on the hold-out, Eq. 4 on the stream, and measured errors, all as roots, against theta."""
+    values = hold_out_and_extend(table1("dns", order="diurnal").astype(np.float64), sizes.HOLDOUT, sizes.PUBLISHED)
+    held, body = values[: sizes.HOLDOUT], values[sizes.HOLDOUT :]
+    theta = THETAS.astype(np.float64)
+    r, m = sizes.MAX_RANGE, sizes.HOLDOUT
+    bias = C * r / (3.0 * m) * np.array([np.count_nonzero(held > x) for x in theta])
+    exact = r / 3.0 * np.array([np.maximum(body - x, 0.0).mean() for x in theta])
+    noise = noise_part(theta, EPSILON)
+    approximated, squared = noise + bias, np.sqrt(noise**2 + exact**2)
+    measured = np.array([_measure(body, x, runs) for x in theta])
+    figure, axes = grid(1, 1, r"Figure 1 of ToPS: DNS (made up), $\epsilon$ = 0.1, $m = 2^{16}$, $r = 2^{20}$",
+                        width=7.5, height=4.2)  # fmt: skip
+    ax, handles = axes[0, 0], {}
+    lines = (
+        ("Eq. 6 (noisy max)", approximated, COLOURS[0], "-", 2.0),
+        ("its noise", noise, COLOURS[0], ":", 1.2),
+        ("its bias", bias, COLOURS[0], "--", 1.2),
+        ("Eq. 4", squared, COLOURS[1], "-", 1.6),
+        (f"measured, {runs} runs", measured, TRUTH, "-", 1.6),
+    )
+    for name, heights, colour, dash, width in lines:
+        (handles[name],) = ax.plot(theta, heights, color=colour, linestyle=dash, linewidth=width)
+    for heights, colour in ((approximated, COLOURS[0]), (squared, COLOURS[1]), (measured, TRUTH)):
+        k = int(np.argmin(heights))
+        ax.plot(theta[k], heights[k], marker="o", color=colour, markersize=7)
+    ax.set(xscale="log", yscale="log", xlabel=r"$\theta$", ylabel="root mean square error")
+    ax.set_ylim(bottom=0.2 * measured.min(), top=3.0 * max(squared.max(), approximated.max()))
+    ax.set_xticks([10, 20, 50, 100, 200, 500], ["10", "20", "50", "100", "200", "500"])
+    legend(figure, handles)
+    best = [int(theta[int(np.argmin(heights))]) for heights in (approximated, squared, measured)]
+    print(f"theta at the minimum: Eq. 6 {best[0]}, Eq. 4 {best[1]}, measured {best[2]}")
+    paths = [output / f"figure_1.{suffix}" for suffix in ("png", "svg")]
+    for path in paths:
+        figure.savefig(path)
+    return paths
+
+
+def _measure(body: Floats, theta: float, runs: int) -> float:
+    prefix = np.concatenate([[0.0], np.cumsum(body)])
+    errors = []
+    for seed in range(runs):
+        publisher = fastdp.StreamPublisher(
+            threshold=Fixed(theta), perturber=Hierarchy(sizes.FAN_OUT, consistent=False, prune=0), epsilon=EPSILON,
+            bound=2000, max_range=sizes.MAX_RANGE, seed=seed,
+        )  # fmt: skip
+        starts, stops = random_ranges(body.size, sizes.QUERIES, sizes.MAX_RANGE, seed)
+        errors.append(mse(prefix[stops] - prefix[starts], publisher.release(body).range_sum(starts, stops)))
+    return math.sqrt(float(np.median(errors)))

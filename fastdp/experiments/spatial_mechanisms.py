@@ -1,0 +1,93 @@
+"""The mechanisms that a spatial sweep can compare, by name; more can be registered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from fastdp import validation
+from fastdp.experiments.mechanisms import build_parts, parameter_names
+from fastdp.randomness.key import Key
+from fastdp.spatial import Domain
+from fastdp.systems import AdaptivePHDStream, FixedTree, OfflineOnBatch, OfflineOnStream, PHDStream
+from fastdp.systems.phdstream import COUNTERS
+
+
+@dataclass(frozen=True)
+class SpatialSetting:
+    """The public facts that a mechanism works under.
+
+    Attributes
+    ----------
+    domain : Domain
+        Where points may be.
+    epsilon : float
+        The cell's.
+    """
+
+    domain: Domain
+    epsilon: float
+
+
+class SpatialPublisher(Protocol):
+    """What a mechanism makes: it consumes batches, and says what is where, as :class:`fastdp.PHDStream` does."""
+
+    @property
+    def tree(self) -> Any:
+        """The cells and counts released last: ``n_leaves``, ``count(lower, upper)``."""
+        ...
+
+    @property
+    def total(self) -> float:
+        """Estimated number of points now."""
+        ...
+
+    def advance(self, added: Any, removed: Any = None) -> None:
+        """Consume one batch."""
+        ...
+
+    def sample(self) -> Any:
+        """Synthetic points, float64[N, d]."""
+        ...
+
+
+@dataclass(frozen=True)
+class SpatialSystem:
+    """A kind of mechanism.
+
+    Attributes
+    ----------
+    make : callable
+        Takes domain, epsilon, ``key`` and the parameters of a ``[[mechanisms]]`` table.
+    accepted : tuple of str
+        The parameters that a table may have.
+    merges : bool
+        Whether only what is present counts, so that batches between two looks may come as one: much faster.
+    """
+
+    make: Callable[..., SpatialPublisher]
+    accepted: tuple[str, ...]
+    merges: bool = False
+
+    def check(self, parameters: Mapping[str, Any], setting: SpatialSetting) -> None:
+        """Raise ParameterError, beginning with the parameter's name, for what cannot run; looks at no data."""
+        self.build(parameters, setting, Key.from_seed(0))
+
+    def build(self, parameters: Mapping[str, Any], setting: SpatialSetting, key: Key) -> SpatialPublisher:
+        """A publisher at its beginning; counters are names, or tables with theirs at ``part``."""
+        arguments = build_parts(parameters)
+        if isinstance(arguments.get("counter"), str):
+            arguments["counter"] = COUNTERS[validation.choice("counter", arguments["counter"], tuple(COUNTERS))]
+        return self.make(setting.domain, setting.epsilon, key=key, **arguments)
+
+
+_OFFLINE = parameter_names(OfflineOnStream)
+#: Systems by the name that a specification calls them; add to it what else a sweep is to run.
+SPATIAL_SYSTEMS: dict[str, SpatialSystem] = {
+    "phdstream": SpatialSystem(PHDStream, parameter_names(PHDStream)),
+    "adaptive_phdstream": SpatialSystem(AdaptivePHDStream, parameter_names(AdaptivePHDStream)),
+    "offline_on_stream": SpatialSystem(OfflineOnStream, _OFFLINE, merges=True),
+    "offline_on_batch": SpatialSystem(OfflineOnBatch, _OFFLINE),
+    "fixed_tree": SpatialSystem(FixedTree, (*_OFFLINE, "counter")),
+}

@@ -1,0 +1,361 @@
+"""Sweeps over streams of points: what is refused, that numbers are the publishers' own, that bytes stay the same."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fastdp import PHDStream, experiments
+from fastdp.counters import Block
+from fastdp.datasets import concentric_circles, made_up_check_ins, made_up_pickups
+from fastdp.errors import FastDPError
+from fastdp.experiments import spatial_figures
+from fastdp.experiments.cells import groups, query_seed
+from fastdp.experiments.drawing import Table
+from fastdp.experiments.figures import draw_all
+from fastdp.experiments.runner import check_data
+from fastdp.experiments.scene import load_scene
+from fastdp.randomness.key import Key
+from fastdp.spatial import Box
+
+SPATIAL: dict[str, Any] = {
+    "name": "spatial",
+    "seed": 3,
+    "repetitions": 3,
+    "epsilons": [0.5, 2.0],
+    "part_cells": 5,
+    "datasets": [
+        {"name": "circles", "generator": "circles", "n_points": 600, "batch": 90, "deletion": [True, False]}
+    ],
+    "mechanisms": [
+        {"name": "PHDStream", "system": "phdstream", "counter": ["simple", {"part": "Block", "size": 4}]},
+        {"name": "adaptive", "system": "adaptive_phdstream"},
+        {"name": "Baseline 1", "system": "offline_on_stream"},
+        {"name": "Baseline 2", "system": "offline_on_batch", "max_depth": 10},
+        {"name": "Baseline 3", "system": "fixed_tree", "counter": "block"},
+    ],
+    "workloads": [
+        {"kind": "boxes", "times": 4, "count": 40},
+        {"kind": "boxes", "name": "tree", "times": [0, 5], "count": 30, "answers": "cells", "classes": ["large"]},
+        {"kind": "map", "count": 6, "times": 2},
+    ],
+}
+
+
+@pytest.fixture
+def spatial() -> dict[str, Any]:
+    """Tables of a sweep of 72 cells, all systems."""
+    return copy.deepcopy(SPATIAL)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Path:
+    return experiments.run(experiments.from_table(SPATIAL), tmp_path_factory.mktemp("spatial") / "out")
+
+
+def complaint(tables, folder: Path = Path()) -> str:
+    with pytest.raises(FastDPError) as found:
+        check_data(experiments.from_table(tables), folder)
+    return str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (("holdout",), 5, "holdout = 5: unknown key; expected one of name, seed"),
+        (("truth",), "raw", "truth = 'raw': unknown key"),
+        (("metrics",), ["mse", "parts"], "metrics[1] = 'parts': expected one of 'mse', 'mae', 'relative_error'"),
+        (("datasets", 0, "generator"), "circle", "datasets[0].generator = 'circle': expected one of 'table1'"),
+        (("datasets", 0, "bound"), 3, "datasets[0].bound = 3: unknown key; expected one of name, generator, start"),
+        (("datasets", 0, "batch"), 0, "datasets[0].batch = 0: expected a whole number of at least 1"),
+        (("datasets", 0, "initial"), 1.5, "datasets[0].initial = 1.5: expected a number in [0, 1)"),
+        (("datasets", 0, "start"), 99, "datasets[0].start = 99: expected at most the 9 batches of circles"),
+        (("mechanisms", 0, "system"), "tops", "mechanisms[0].system = 'tops': expected one of 'phdstream'"),
+        (("mechanisms", 0, "fan_out"), 1, "mechanisms[0].fan_out = 1: expected a whole number of at least 2"),
+        (("mechanisms", 0, "counter"), "blocks", "mechanisms[0].counter = 'blocks': expected one of 'simple'"),
+        (
+            ("mechanisms", 0, "counter"),
+            {"part": "Selected"},
+            "mechanisms[0].counter.part = 'Selected': expected one of 'BinaryTree', 'Block'",
+        ),
+        (("mechanisms", 0, "counter"), {"part": "Block", "size": 0}, "mechanisms[0].counter.size = 0: expected"),
+        (("mechanisms", 2, "counter"), "simple", "mechanisms[2].counter = 'simple': unknown key; expected one of"),
+        (("workloads", 0, "kind"), "timeline", "workloads[0].kind = 'timeline': expected one of 'boxes', 'map'"),
+        (("workloads", 0, "times"), 1, "workloads[0].times = 1: expected a whole number of at least 2"),
+        (("workloads", 0, "times"), [3, 1], "workloads[0].times = [3, 1]: expected rising numbers"),
+        (("workloads", 0, "times"), [0, 99], "workloads[0].times = [0, 99]: expected at most the 9 batches"),
+        (("workloads", 0, "classes"), ["tiny"], "workloads[0].classes[0] = 'tiny': expected one of 'small'"),
+        (("workloads", 0, "box"), 3, "workloads[0].box = 3: unknown key; expected one of name, kind, times"),
+        (("workloads", 2, "fixed"), True, "workloads[2].fixed = True: unknown key"),
+        (("workloads", 2, "box"), {"left": 0.0}, "workloads[2].box.bottom is missing"),
+        (
+            ("workloads", 2, "box"),
+            {"left": 0.0, "bottom": 0.0, "right": 0.0, "top": 1.0},
+            "workloads[2].box.upper = (0.0, 1.0): expected numbers above lower",
+        ),
+        (
+            ("datasets",),
+            [SPATIAL["datasets"][0], {"name": "POS", "generator": "table1", "stream": "pos"}],
+            "datasets[2] has values: expected points, as datasets[0] has them",
+        ),
+    ],
+)
+def test_wrong_values_are_named_by_their_key(spatial, path, value, said) -> None:
+    *way, last = path
+    tables = spatial
+    for step in way:
+        tables = tables[step]
+    tables[last] = value
+    assert complaint(spatial).startswith(said)
+
+
+def _files(folder: Path) -> None:
+    generator = np.random.default_rng(0)
+    rows = zip(1_300_000_000 + 3600 * np.arange(400), *generator.uniform((40.6, -74.1), (40.9, -73.8), (400, 2)).T)  # noqa: B905
+    text = "t,lat,lon\n" + "".join(f"{t},{lat},{lon}\n" for t, lat, lon in rows)
+    (folder / "rides.csv").write_text(text)
+    with gzip.open(folder / "check-ins.csv.gz", "wt") as file:
+        file.write(text)
+    (folder / "circles.csv").write_text("x,y,move\n1.0,0.5,1\n0.5,0.5,1\n1.0,0.5,-1\n0.1,0.1,1\n")
+
+
+def test_files_are_read_by_the_loaders(spatial, tmp_path) -> None:
+    _files(tmp_path)
+    box = {"left": -74.2, "bottom": 40.5, "right": -73.7, "top": 41.0}
+    spatial["datasets"] = [
+        {"name": "rides", "file": "rides.csv", "format": "pickups", "period": 86_400.0, "initial": 0.1},
+        {"name": "own box", "file": "rides.csv", "format": "pickups", "batch": 100, "box": box},
+        {
+            "name": "stays",
+            "file": "check-ins.csv.gz",
+            "format": "gowalla",
+            "deletion": True,
+            "lifetime": 86_400.0,
+            "period": 86_400.0,
+            "start": [2, 4],
+        },
+        {"name": "moves", "file": "circles.csv", "format": "circles", "batch": 2, "initial": 0.0},
+    ]
+    del spatial["workloads"][1]
+    spatial["repetitions"], spatial["epsilons"] = 1, [1.0]
+    found = experiments.from_table(spatial)
+    data = check_data(found, tmp_path)
+    assert [each["events"] for each in data.values()] == [400, 400, 776, 776, 4]
+    assert data["stays, start=2"]["batches"] == data["stays, start=4"]["batches"] + 2
+    assert found.datasets[1].box == ((-74.2, 40.5), (-73.7, 41.0))
+    table = experiments.load(experiments.run(found, tmp_path / "out", data=tmp_path))
+    assert not table["error"].notna().any()
+    boxes = table[table["workload"] == "boxes"]
+    assert boxes[boxes["dataset"] == "stays, start=4"]["time"].min() == 4.0
+    assert complaint(spatial, tmp_path / "no").startswith("rides: no such file")
+    del spatial["datasets"][0]["period"]
+    assert complaint(spatial, tmp_path).startswith("datasets[0].batch, period = None, None: expected exactly one")
+
+
+def test_domains_that_are_no_box(spatial, tmp_path) -> None:
+    """Pickups on made-up streets, and circles on land that is read from GeoJSON."""
+    pytest.importorskip("shapely", reason="the extra 'geo' (shapely) is not installed")
+    land = '{"type": "Polygon", "coordinates": [[[-1.2, -1.2], [1.2, -1.2], [0.3, 1.1], [-1.2, -1.2]]]}'
+    (tmp_path / "land.geojson").write_text(land)
+    circles = {**spatial["datasets"][0], "name": "land", "domain": "land.geojson", "deletion": True}
+    spatial["datasets"] = [
+        circles,
+        {"name": "streets", "generator": "pickups", "n_points": 500, "days": 2, "domain": "streets", "start": 4},
+    ]
+    spatial["repetitions"], spatial["epsilons"] = 1, [1.0]
+    del spatial["workloads"][1]
+    found = experiments.from_table(spatial)
+    data = check_data(found, tmp_path)
+    on_land, on_streets = (load_scene(each, tmp_path) for each in found.datasets)
+    assert data["land"]["box"] == [[-1.2, -1.2], [1.2, 1.1]]
+    for scene, events in ((on_land, 900), (on_streets, 500)):
+        points = scene.stream.points
+        assert scene.domain.contains(points).all()
+        assert 0.3 * events < len(points) < 0.95 * events
+        removals = scene.stream.cancels >= 0
+        np.testing.assert_array_equal(points[removals], points[scene.stream.cancels[removals]])
+        assert scene.stream.cuts[-1] == len(points)
+    # By hand: what is present is what was present and lies inside.
+    stream = concentric_circles(600, batch=90, deletion=True, seed=7)
+    for t in (0, 4, 9):
+        want = stream.present(t)
+        np.testing.assert_array_equal(on_land.stream.present(t), want[on_land.domain.contains(want)])
+    folder = experiments.run(found, tmp_path / "out", data=tmp_path)
+    assert not experiments.load(folder)["error"].notna().any()
+    (tmp_path / "land.geojson").write_text(land.replace("0.3, 1.1", "0.2, 1.1"))
+    with pytest.raises(FastDPError, match="the data sets have changed"):
+        experiments.run(found, folder, data=tmp_path)
+    (tmp_path / "land.geojson").write_text("{")
+    assert complaint(spatial, tmp_path).startswith("domain land.geojson: not readable as GeoJSON")
+    circles["domain"] = "sea.geojson"
+    assert complaint(spatial, tmp_path).startswith("domain sea.geojson: no such file")
+
+
+def test_a_download(spatial, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("FASTDP_DATA", str(tmp_path))
+    spatial["datasets"] = [{"name": "Gowalla", "download": "gowalla", "batch": 2}]
+    spatial["workloads"] = [{"kind": "boxes", "count": 5, "times": 2}]
+    assert complaint(spatial).endswith("run: fastdp datasets --download gowalla")
+    line = "{}\t2010-10-19T23:55:2{}Z\t30.2359091167\t-97.7951395833\t22847\n"
+    with gzip.open(tmp_path / "loc-gowalla_totalCheckins.txt.gz", "wt") as file:
+        file.writelines(line.format(k, 9 - k) for k in range(6))
+    assert check_data(experiments.from_table(spatial), Path())["Gowalla"]["events"] == 6
+
+
+def test_numbers_are_those_of_the_publisher_under_the_cell_s_key(finished) -> None:
+    """By hand: the stream, the boxes, the noise, and the formulas of section 5.4."""
+    found, table = experiments.from_table(SPATIAL), experiments.load(finished)
+    root = Key.from_seed(3)
+    group = next(
+        each for each in groups(found) if each.mechanism.parameters.get("counter") == {"part": "Block", "size": 4}
+    )
+    stream = concentric_circles(600, batch=90, deletion=True, seed=7)
+    publisher = PHDStream(Box((-1.25, -1.25), (1.25, 1.25)), group.epsilon, Block(4), key=group.key(root, 1))
+    publisher.advance(stream.initial)
+    boxes = found.workloads[0].draw(group.data_set.box, query_seed(root, found.workloads[0], group.data_set, 1))
+    rows = table[(table["cell"] == group.begin + 1) & (table["workload"] == "boxes")]
+    assert rows["time"].unique().tolist() == [0.0, 3.0, 6.0, 9.0]
+    assert rows["group"].tolist() == 4 * ["small", "medium", "large"]
+    at = 0
+    for t in (0, 3, 6, 9):
+        for added, removed in list(stream.batches)[at:t]:
+            publisher.advance(added, removed)
+        at = t
+        points, sampled = stream.present(t), publisher.sample()
+        for each, (_, row) in zip(boxes, rows[rows["time"] == t].iterrows(), strict=True):
+            truth, answer = (
+                np.array(
+                    [
+                        np.all((low <= cloud) & (cloud <= high), axis=1).sum()
+                        for low, high in zip(each.lower, each.upper, strict=True)
+                    ]
+                )
+                for cloud in (points, sampled)
+            )
+            error = np.abs(answer - truth)
+            assert row["points"] == len(points)
+            assert row["total"] == publisher.total
+            assert row["leaves"] == publisher.tree.n_leaves
+            assert row["mae"] == pytest.approx(error.mean())
+            assert row["mse"] == pytest.approx((error**2).mean())
+            assert row["relative_error"] == pytest.approx(np.mean(error / np.maximum(truth, 0.001 * len(points))))
+    asked = table[(table["cell"] == group.begin + 1) & (table["workload"] == "tree")]
+    assert asked["time"].tolist() == [0.0, 5.0]
+
+
+def test_maps_are_of_the_first_repetition(finished) -> None:
+    table = experiments.load(finished)
+    assert table["cell"].nunique() == 72
+    maps = table[table["workload"] == "map"]
+    assert set(maps["repetition"]) == {0}
+    assert (maps.groupby("cell")["group"].nunique() == 36).all()
+    one = maps[(maps["cell"] == 0) & (maps["time"] == 9.0)]
+    assert one["truth"].sum() == one["points"].iloc[0], "the grid covers the domain"
+    assert maps["mse"].isna().all()
+
+
+@pytest.mark.parametrize(("workers", "mode"), [(2, "processes"), (4, "threads")])
+def test_any_number_of_workers_gives_the_same_bytes(spatial, tmp_path, digest, finished, workers, mode) -> None:
+    folder = experiments.run(experiments.from_table(spatial), tmp_path / "out", workers=workers, mode=mode)
+    assert digest(folder) == digest(finished)
+
+
+def test_an_interrupted_sweep_goes_on(spatial, tmp_path, digest, finished, monkeypatch) -> None:
+    from fastdp.experiments import runner
+
+    done = []
+
+    def die(*arguments):
+        done.append(1)
+        if len(done) == 6:
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    original, found = runner.run_part, experiments.from_table(spatial)
+    monkeypatch.setattr(runner, "run_part", die)
+    with pytest.raises(KeyboardInterrupt):
+        experiments.run(found, tmp_path / "out")
+    folder = experiments.run(found, tmp_path / "out")
+    assert digest(folder) == digest(finished)
+    assert len(done) == 1 + 2 * -(-36 // 5), "nothing was done twice"
+
+
+def test_boxes_of_their_own_in_each_repetition(spatial, tmp_path) -> None:
+    spatial["workloads"] = [{"kind": "boxes", "times": 2, "count": 20, "fixed": False, "placement": "clipped"}]
+    spatial["datasets"][0]["deletion"] = False
+    spatial["mechanisms"] = spatial["mechanisms"][2:4]
+    table = experiments.load(experiments.run(experiments.from_table(spatial), tmp_path / "out"))
+    truths = table.groupby(["repetition", "time", "group"])["truth"].nunique()
+    assert (truths == 1).all(), "all mechanisms are asked the same"
+    assert table[table["group"] == "large"].groupby("time")["truth"].nunique().tolist() == [3, 3]
+
+
+def test_a_failing_cell_is_recorded(spatial, tmp_path, monkeypatch) -> None:
+    def fail(*arguments, **options):
+        raise ZeroDivisionError("no")
+
+    monkeypatch.setitem(experiments.SPATIAL_SYSTEMS, "broken", experiments.SpatialSystem(fail, ()))
+    spatial["mechanisms"] = [{"name": "broken", "system": "broken"}, spatial["mechanisms"][2]]
+    found = experiments.from_table(spatial)
+    monkeypatch.setattr(experiments.SpatialSystem, "check", lambda *_: None)
+    table = experiments.load(experiments.run(found, tmp_path / "out"))
+    failed = table[table["error"].notna()]
+    assert set(failed["mechanism"]) == {"broken"}
+    assert len(failed) == 12
+    assert set(failed["error"]) == {"ZeroDivisionError: no"}
+
+
+def test_an_estimate(spatial, finished) -> None:
+    guess = experiments.estimate(experiments.from_table(spatial))
+    assert guess.cells == 72
+    assert guess.rows > 72
+    assert guess.table_bytes > (finished / "results.parquet").stat().st_size / 2
+
+
+def test_pictures_from_result_files_alone(finished, tmp_path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    names = {name for name, _ in spatial_figures.draw(Table(finished), ["relative_error"], "all")}
+    classes = ("small", "medium", "large", "large_tree")
+    kinds = [f"relative_error{kind}_{name}" for name in classes for kind in ("", "_over_time")]
+    kinds += ["total_over_time", "total_over_time_tree", "map_0", "map_1"]
+    assert names == set(kinds)
+    some = draw_all(finished, tmp_path / "some", metrics=["mse"], group="small", formats=["png"])
+    assert [path.name for path in some] == [
+        *("mse_over_time_small.png", "mse_small.png", "total_over_time.png", "map_0.png", "map_1.png")
+    ]
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in some)
+
+
+def test_averages_over_time(finished) -> None:
+    table, frame = Table(finished), experiments.load(finished)
+    rows = (frame["workload"] == "boxes").to_numpy()
+    means = table.averaged(rows, ["mse"])
+    want = frame[rows].groupby(["cell", "group"])["mse"].mean()
+    for cell, group, mse in zip(means["cell"], means["group"], means["mse"], strict=True):
+        assert mse == pytest.approx(want[cell, group])
+    assert means["cell"].size == want.size
+
+
+@pytest.mark.parametrize("make", [made_up_pickups, made_up_check_ins])
+def test_made_up_places(make) -> None:
+    stream, again, other = (make(2000, days=10, seed=seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(stream.points, again.points)
+    assert not np.array_equal(stream.points, other.points)
+    assert len(stream.points) == 2000
+    assert stream.n_steps in ((39, 40) if make is made_up_pickups else (9, 10))
+    # Half of all lies in a tiny part of the box.
+    cells = np.floor(64 * (stream.points - stream.lower) / (stream.upper - stream.lower)).astype(int)
+    _, counts = np.unique(cells, axis=0, return_counts=True)
+    assert np.sort(counts)[::-1][:40].sum() > 1000
+
+
+def test_made_up_check_ins_are_taken_back() -> None:
+    stream = made_up_check_ins(3000, days=60, deletion=True, seed=1)
+    late = stream.times[-1] - 30 * 86_400.0
+    added = stream.cancels < 0
+    assert len(stream.present(stream.n_steps)) == np.count_nonzero(added & (stream.times > late))
