@@ -73,7 +73,8 @@ class Composition:
             )
         if self.smoother is not None and isinstance(self.perturber, Blocks):
             raise ParameterError(
-                f"smoother = {self.smoother!r}: expected None, because blocks that follow the stream predict it themselves"
+                f"smoother = {self.smoother!r}: expected None, because blocks that follow the stream "
+                "predict it themselves"
             )
         if self.smoother is not None and self.perturber.released_nodes:
             raise ParameterError(

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.inputs import as_floats, pieces
-from fastdp.randomness.key import Key
 from fastdp.perturbers import Blocks
+from fastdp.randomness.key import Key
 from fastdp.systems import persistence
 from fastdp.systems.adaptive_pipeline import AdaptivePipeline, AdaptivePrepared
 from fastdp.systems.composition import Composition

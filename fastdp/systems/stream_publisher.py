@@ -21,8 +21,8 @@ from fastdp.released import Release, ReleasedNodes
 from fastdp.renewals import Renewal
 from fastdp.smoothers import Smoother
 from fastdp.systems import persistence
-from fastdp.systems.composition import Composition
 from fastdp.systems.adaptive_pipeline import AdaptivePipeline
+from fastdp.systems.composition import Composition
 from fastdp.systems.course import Course, Leaving, position, restore
 from fastdp.systems.durable import Durable
 from fastdp.systems.pipeline import Pipeline, Prepared, Progress

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels._jit import inline, kernel
-from fastdp_kernels.block_lengths import BEFORE, DRIFT, EXPONENT, LENGTHS, LEVEL, NOISE, VARIANCE, WHITE, close_block
+from fastdp_kernels.block_lengths import BEFORE, EXPONENT, LENGTHS, LEVEL, NOISE, VARIANCE, WHITE, close_block
 
 
 @kernel
