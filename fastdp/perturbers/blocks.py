@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 import numpy as np
@@ -28,6 +28,19 @@ WARM_UP = 8
 
 
 @dataclass(frozen=True)
+class BlocksPlan(HierarchyPlan):
+    """The public shape, and how it begins.
+
+    Attributes
+    ----------
+    first : int
+        Blocks have 2^first values until released sums say otherwise.
+    """
+
+    first: int
+
+
+@dataclass(frozen=True)
 class Blocks(Flat):
     """Exact discrete Laplace noise of scale theta / epsilon on the sum of each block; sums choose the next length.
 
@@ -50,12 +63,16 @@ class Blocks(Flat):
         """Check the parameters."""
         validation.choice("closing", self.closing, ("spread", "spike", "none"))
 
-    def plan(self, epsilon: float, max_range: int) -> HierarchyPlan:
-        """One level; the length of a block is not public in advance."""
-        del epsilon, max_range
-        return HierarchyPlan(
-            fan_out=2, height=1, pruned=0, levels=1, block=1, tops=BATCH, leaves=BATCH, tree_blocks=BATCH
-        )
+    def plan(self, epsilon: float, max_range: int) -> BlocksPlan:
+        """One level; the length of a block is not public in advance, only where it begins."""
+        first = int(self.shape(epsilon, max_range, 0)[b.FIRST])
+        flat = super().plan(epsilon, max_range)
+        return BlocksPlan(**{**asdict(flat), "leaves": BATCH, "tops": BATCH, "tree_blocks": BATCH}, first=first)
+
+    def noise_constant(self, plan: HierarchyPlan, max_range: int) -> float:
+        """K of ranges over blocks of the first length: twice the number of blocks' noises in a range of r / 3."""
+        assert isinstance(plan, BlocksPlan)  # noqa: S101 - made by plan()
+        return 2.0 * b.noise_of_query(max(1.0, max_range / 3.0) / 2.0**plan.first)
 
     def guarantee(self, plan: HierarchyPlan, epsilon: float) -> Guarantee:
         """Pure epsilon: blocks are disjoint, their ends functions of earlier outputs."""
