@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         datasets,
         errors,
         experiments,
+        ledger,
         local,
         metrics,
         perturbers,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         workloads,
     )
     from fastdp.auditing.run import audit
+    from fastdp.ledger.ledger import Ledger
     from fastdp.privacy import Guarantee
     from fastdp.randomness.key import Key
     from fastdp.released import Release
@@ -49,6 +51,7 @@ _HOMES = {
     "Base": "fastdp.systems.base",
     "Guarantee": "fastdp.privacy",
     "Key": "fastdp.randomness.key",
+    "Ledger": "fastdp.ledger.ledger",
     "Release": "fastdp.released",
     "StreamPublisher": "fastdp.systems.stream_publisher",
     "ToPL": "fastdp.systems.topl",
@@ -64,6 +67,7 @@ _MODULES = (
     "datasets",
     "errors",
     "experiments",
+    "ledger",
     "local",
     "metrics",
     "perturbers",
@@ -82,6 +86,7 @@ __all__ = [
     "Base",
     "Guarantee",
     "Key",
+    "Ledger",
     "PHDStream",
     "Release",
     "StreamPublisher",
@@ -96,6 +101,7 @@ __all__ = [
     "datasets",
     "errors",
     "experiments",
+    "ledger",
     "local",
     "metrics",
     "perturbers",
