@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from fastdp.privacy import Guarantee
     from fastdp.randomness.key import Key
     from fastdp.released import Release
+    from fastdp.systems.adaptive_phdstream import AdaptivePHDStream
     from fastdp.systems.base import Base
     from fastdp.systems.one_call import release
     from fastdp.systems.pak import PAK
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "PAK": "fastdp.systems.pak",
+    "AdaptivePHDStream": "fastdp.systems.adaptive_phdstream",
     "PHDStream": "fastdp.systems.phdstream",
     "Base": "fastdp.systems.base",
     "Guarantee": "fastdp.privacy",
@@ -83,6 +85,7 @@ _MODULES = (
 
 __all__ = [
     "PAK",
+    "AdaptivePHDStream",
     "Base",
     "Guarantee",
     "Key",
