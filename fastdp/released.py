@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fastdp.errors import ParameterError
 from fastdp.privacy import Guarantee
+from fastdp.revised import RevisedStream
 from fastdp_kernels import ranges
 
 PREFIX_BLOCK = 256
@@ -60,6 +61,8 @@ class Release:
         account, so sums over whole blocks are the noisy sums.
     nodes : ReleasedNodes or None
         All released sums of an inconsistent hierarchy, from which ranges are then answered.
+    revision : RevisedStream or None
+        The stream seen again from all released sums, where blocks follow the stream (:class:`fastdp.Adaptive`).
     """
 
     values: NDArray[np.float64]
@@ -68,6 +71,7 @@ class Release:
     guarantee: Guarantee
     block: int = 1
     nodes: ReleasedNodes | None = None
+    revision: RevisedStream | None = None
     _prefix: dict[int, NDArray[np.float64]] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
@@ -81,9 +85,9 @@ class Release:
         starts, stops : int or int[q]
             Indices into ``values``; 0 <= start <= stop <= n_published.
         retrospective : bool
-            False: the sum of the values as they were published.  True: a block that the range cuts is
-            answered from its own noisy sum, spread evenly, which was released when the block closed; this
-            avoids the last value of a block, which carries the noise of the whole block.
+            False: the sum of the values as they were published.  True: from everything released by now.  With
+            ``revision`` that is the revised stream; else a block that the range cuts is answered from its own noisy
+            sum, spread evenly, which avoids the last value of a block, with the noise of the whole block.
 
         Returns
         -------
@@ -98,11 +102,25 @@ class Release:
         first, last = self._ranges(starts, stops)
         if self.nodes is not None:
             return self.nodes.range_sum(first, last)
+        if retrospective and self.revision is not None:
+            return self.revision.sums_before(last) - self.revision.sums_before(first)
         if retrospective and self.block > 1:
             return self._spread_before(last) - self._spread_before(first)
         out = np.empty(first.size)
         ranges.sum_ranges(self.values, self._block_prefix(PREFIX_BLOCK), PREFIX_BLOCK, first, last, out)
         return out
+
+    @property
+    def revised(self) -> NDArray[np.float64]:
+        """The stream in the light of everything released, in units of the input: float64[n_published].
+
+        Post-processing.  Where no block was ever longer than one value these are the values themselves.
+        """
+        if self.revision is not None:
+            return self.revision.values(self.values.size)
+        if self.block == 1:
+            return self.values
+        return np.diff(self._spread_before(np.arange(self.values.size + 1)))
 
     def _ranges(self, starts: Any, stops: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Checked ranges, as two arrays of one length."""

@@ -10,7 +10,7 @@ from typing import Any
 from fastdp import perturbers, renewals, smoothers, thresholds, validation
 from fastdp.errors import ParameterError, StateError
 from fastdp.grid import Grid, make_grid
-from fastdp.perturbers import HierarchyPlan, Perturber
+from fastdp.perturbers import Blocks, HierarchyPlan, Perturber
 from fastdp.privacy import Guarantee, parallel, remainder, sequential
 from fastdp.renewals import Renewal
 from fastdp.smoothers import Smoother
@@ -71,6 +71,11 @@ class Composition:
                 f"smoother = None: expected a smoother, because the perturber releases blocks of {self.plan.block} "
                 "values (or prune=0)"
             )
+        if self.smoother is not None and isinstance(self.perturber, Blocks):
+            raise ParameterError(
+                f"smoother = {self.smoother!r}: expected None, because blocks that follow the stream "
+                "predict it themselves"
+            )
         if self.smoother is not None and self.perturber.released_nodes:
             raise ParameterError(
                 f"smoother = {self.smoother!r}: expected None, because an inconsistent hierarchy answers ranges from "
@@ -85,6 +90,10 @@ class Composition:
         if not self.threshold.uses_holdout:
             raise ParameterError(
                 f"renewal = {renewal!r}: expected None, because {type(self.threshold).__name__} looks at no values"
+            )
+        if isinstance(self.perturber, Blocks):
+            raise ParameterError(
+                f"renewal = {renewal!r}: expected None, because blocks measure by one threshold how they go on"
             )
         if self.perturber.released_nodes:
             raise ParameterError(
@@ -124,12 +133,18 @@ class Composition:
         return ThresholdTask(
             self.epsilon,
             self.bound,
-            self.holdout,
+            self.holdout - self.warm_up,
             self.max_range,
             self.grid.resolution,
             self.publish_epsilon,
             self.perturber.noise_constant(self.plan, self.max_range),
         )
+
+    @cached_property
+    def warm_up(self) -> int:
+        """How many of the hold-out's last values are released as blocks, and not looked at by the threshold."""
+        assert self.holdout is not None  # noqa: S101 - settled on construction
+        return self.perturber.warm_up(self.holdout) if isinstance(self.perturber, Blocks) else 0
 
     @cached_property
     def period(self) -> int | None:

@@ -18,8 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.inputs import as_floats, pieces
+from fastdp.perturbers import Blocks
 from fastdp.randomness.key import Key
 from fastdp.systems import persistence
+from fastdp.systems.adaptive_pipeline import AdaptivePipeline, AdaptivePrepared
 from fastdp.systems.composition import Composition
 from fastdp.systems.pipeline import Pipeline, Prepared, Progress, TreeNoise
 from fastdp.thresholds import Chooser
@@ -33,6 +35,7 @@ class Stage(Enum):
     """What the next value is used for."""
 
     HOLDOUT = auto()
+    WARM_UP = auto()
     PUBLISH = auto()
     WITHHOLD = auto()
 
@@ -43,6 +46,14 @@ class Imputed:
 
     value: float
     count: int
+
+    def emit(self, out: Floats) -> None:
+        """Write what leaves into ``out``."""
+        out[:] = self.value
+
+
+#: What a step prepares to leave: it has a ``count`` and an ``emit``.
+Leaving = Prepared | AdaptivePrepared | Imputed
 
 
 @dataclass(frozen=True)
@@ -78,13 +89,13 @@ class Journey:
         Where they lead; its chooser has yet to see ``pending``.
     pending : list of float64 arrays
         Values for that chooser.  It is not copied for them, which would cost a pass over the hold-out a chunk.
-    steps : list of Prepared or Imputed
+    steps : list of Prepared, AdaptivePrepared or Imputed
         What will leave, in order.
     """
 
     standing: Standing
     pending: list[Floats] = field(default_factory=list)
-    steps: list[Prepared | Imputed] = field(default_factory=list)
+    steps: list[Leaving] = field(default_factory=list)
 
     def observe(self) -> None:
         """Show the chooser what is pending, in place."""
@@ -115,9 +126,11 @@ class Course:
     key: Key
 
     @cached_property
-    def pipeline(self) -> Pipeline:
+    def pipeline(self) -> Pipeline | AdaptivePipeline:
         """The parts between clipped values and published ones."""
         c = self.composition
+        if isinstance(c.perturber, Blocks):
+            return AdaptivePipeline(c.plan, c.grid, c.perturber, c.publish_epsilon, self.key, c.max_range, c.warm_up)
         withholds = c.renewal is not None and not c.renewal.share
         return Pipeline(c.plan, c.grid, c.perturber, c.smoother, c.publish_epsilon, self.key, withholds)
 
@@ -141,9 +154,11 @@ class Course:
         c = self.composition
         if progress.theta_steps == 0:
             return Stage.HOLDOUT, c.task.holdout - progress.n_seen
+        if progress.n_seen < c.task.holdout + c.warm_up:
+            return Stage.WARM_UP, c.task.holdout + c.warm_up - progress.n_seen
         if c.period is None:
             return Stage.PUBLISH, sys.maxsize
-        left = progress.cycle * c.period - (progress.blocks * c.plan.block + progress.filled)
+        left = progress.cycle * c.period - self.pipeline.consumed(progress)
         if left:
             return Stage.PUBLISH, left
         return Stage.WITHHOLD, c.renewal_task.holdout - progress.held
@@ -166,9 +181,11 @@ class Course:
         while at < values.size:
             stage, room = self.stage(journey.standing.progress)
             part = values[at : at + room]
-            if stage is Stage.PUBLISH:
+            if stage in (Stage.PUBLISH, Stage.WARM_UP):
                 for begin, floats in pieces(part):
                     finite = self._publish(journey, pipeline, floats, at + begin, mend)
+                    if stage is Stage.WARM_UP:
+                        journey.steps.pop()
                     if refines:
                         journey.pending.append(finite)
                 complete = refines and part.size == room
@@ -180,14 +197,9 @@ class Course:
             at += part.size
         return journey
 
-    def emit(self, step: Prepared | Imputed, out: Floats) -> None:
-        """Write what leaves into ``out``."""
-        if isinstance(step, Imputed):
-            out[:] = step.value
-        else:
-            self.pipeline.emit(step, out)
-
-    def _publish(self, journey: Journey, pipeline: Pipeline, floats: Floats, at: int, mend: Mend) -> Floats:
+    def _publish(
+        self, journey: Journey, pipeline: Pipeline | AdaptivePipeline, floats: Floats, at: int, mend: Mend
+    ) -> Floats:
         standing = journey.standing
         step = pipeline.prepare(standing.progress, standing.noise, floats)
         if step is None:
@@ -260,7 +272,7 @@ def _is_typed(progress: Progress) -> bool:
 
 def _is_place(progress: Progress, course: Course) -> bool:
     """Whether a stream can have got there."""
-    c, published = course.composition, progress.blocks * course.composition.plan.block + progress.filled
+    c, published = course.composition, course.pipeline.consumed(progress)
     if progress.theta_steps == 0:
         others = (published, progress.cycle, progress.held, progress.released, progress.open_sum)
         return progress.n_seen < c.task.holdout and not any(others) and progress.smoother.size == 0
@@ -273,11 +285,9 @@ def _is_place(progress: Progress, course: Course) -> bool:
         left = progress.cycle * c.period - published
         between = left == 0 and progress.held < later
         on_course = progress.cycle >= 1 and (between or (0 < left <= c.period and progress.held == 0))
-    fresh = course.pipeline.open(Progress(), 1.0)
     return (
         on_course
         and progress.theta_steps <= max(c.grid.bound_steps, c.grid.ceiling_steps)
-        and progress.filled < c.plan.block
+        and course.pipeline.is_place(progress)
         and 0 <= progress.open_sum <= progress.filled * c.grid.bound_steps
-        and progress.smoother.size == fresh.smoother.size
     )

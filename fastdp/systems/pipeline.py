@@ -76,6 +76,8 @@ class Prepared:
     totals, predictions : float64
         Released totals of the blocks that close, and the prediction of each block and the one left open; without
         smoother ``totals`` are the published values themselves.
+    block : int
+        g.
     filled, count : int
         Values in the first block before the step, and values of the step.
     """
@@ -84,8 +86,16 @@ class Prepared:
     noise: TreeNoise | None
     totals: Floats
     predictions: Floats | None
+    block: int
     filled: int
     count: int
+
+    def emit(self, out: Floats) -> None:
+        """Write the published values into ``out``."""
+        if self.predictions is None:
+            out[:] = self.totals
+        else:
+            online_pass.emit_blocks(self.totals, self.predictions, self.block, self.filled, out)
 
 
 @dataclass(frozen=True)
@@ -140,7 +150,7 @@ class Pipeline:
                 return None
             noise, released = self._add_noise(progress, noise, steps)
             following = replace(progress, n_seen=n_seen, blocks=progress.blocks + size, released=released)
-            return Prepared(following, noise, steps.view(np.float64), None, 0, size)
+            return Prepared(following, noise, steps.view(np.float64), None, 1, 0, size)
         block = self.plan.block
         closing, filled = divmod(progress.filled + size, block)
         sums: NDArray[np.int64] = np.empty(closing + 1, np.int64)
@@ -169,14 +179,16 @@ class Pipeline:
             prediction=float(predictions[closing]),
             smoother=state,
         )
-        return Prepared(following, noise, totals, predictions, progress.filled, size)
+        return Prepared(following, noise, totals, predictions, block, progress.filled, size)
 
-    def emit(self, prepared: Prepared, out: Floats) -> None:
-        """Write the published values of a prepared step into ``out``."""
-        if prepared.predictions is None:
-            out[:] = prepared.totals
-        else:
-            online_pass.emit_blocks(prepared.totals, prepared.predictions, self.plan.block, prepared.filled, out)
+    def consumed(self, progress: Progress) -> int:
+        """Values behind the hold-out so far."""
+        return progress.blocks * self.plan.block + progress.filled
+
+    def is_place(self, progress: Progress) -> bool:
+        """Whether a stream can have got there."""
+        fresh = self.open(Progress(), 1.0)
+        return progress.filled < self.plan.block and progress.smoother.size == fresh.smoother.size
 
     def released_nodes(self, theta_steps: int, values: Floats) -> ReleasedNodes:
         """Noisy sums of all nodes over a whole published stream, from its first value on.

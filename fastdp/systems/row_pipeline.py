@@ -12,6 +12,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.errors import ParameterError
+from fastdp.perturbers import Blocks
 from fastdp.perturbers.base import TreeRows, noise_of_rows
 from fastdp.randomness.key import Key
 from fastdp.smoothers.base import predict_rows
@@ -63,6 +65,14 @@ class RowPipeline:
 
     composition: Composition
     key: Key
+
+    def __post_init__(self) -> None:
+        """Rows are cut alike: ParameterError for blocks that each stream cuts by itself."""
+        if isinstance(self.composition.perturber, Blocks):
+            raise ParameterError(
+                f"perturber = {self.composition.perturber!r}: expected a Hierarchy or Flat, or one publisher for each "
+                "release, because these blocks follow what each of them released"
+            )
 
     @cached_property
     def blocks(self) -> bool:

@@ -21,10 +21,11 @@ from fastdp.released import Release, ReleasedNodes
 from fastdp.renewals import Renewal
 from fastdp.smoothers import Smoother
 from fastdp.systems import persistence
+from fastdp.systems.adaptive_pipeline import AdaptivePipeline
 from fastdp.systems.composition import Composition
-from fastdp.systems.course import Course, position, restore
+from fastdp.systems.course import Course, Leaving, position, restore
 from fastdp.systems.durable import Durable
-from fastdp.systems.pipeline import Prepared, Progress
+from fastdp.systems.pipeline import Pipeline, Prepared, Progress
 from fastdp.systems.whole import as_whole
 from fastdp.thresholds import Threshold
 
@@ -127,7 +128,7 @@ class StreamPublisher(Durable):
     @property
     def holdout(self) -> int:
         """Length of the hold-out."""
-        return self._composition.task.holdout
+        return self._composition.task.holdout + self._composition.warm_up
 
     @property
     def max_range(self) -> int:
@@ -199,6 +200,9 @@ class StreamPublisher(Durable):
         return self._publish(as_column(chunk), out)
 
     def _publish(self, values: NDArray[Any], out: Floats | None, name: str = "chunk") -> Floats:
+        return self._advance(values, out, name)[0]
+
+    def _advance(self, values: NDArray[Any], out: Floats | None, name: str) -> tuple[Floats, list[Leaving]]:
         """Prepare everything in private, record it, then let it leave.
 
         Whatever interrupts this, no output leaves before its place in the stream is recorded, so the same
@@ -220,12 +224,12 @@ class StreamPublisher(Durable):
             journey.observe()
         self._replay = None
         if out is None and len(steps) == 1 and isinstance(steps[0], Prepared) and steps[0].predictions is None:
-            return steps[0].totals
+            return steps[0].totals, steps
         begin = 0
         for step in steps:
-            self._course.emit(step, target[begin : begin + step.count])
+            step.emit(target[begin : begin + step.count])
             begin += step.count
-        return target
+        return target, steps
 
     @exclusive
     def release(self, values: Any) -> Release:
@@ -244,8 +248,11 @@ class StreamPublisher(Durable):
         column = as_whole(values, self.n_seen, self.holdout)
         # Nodes are summed after the values were published: both must see the same memory, whoever else writes.
         column = column.copy() if self._composition.perturber.released_nodes else column
-        published = self._publish(column, None, "values")
-        nodes = self._nodes(column)
+        published, steps = self._advance(column, None, "values")
+        nodes, pipeline = self._nodes(column), self._course.pipeline
+        revision = None
+        if isinstance(pipeline, AdaptivePipeline):
+            revision = pipeline.revised(steps, self._progress.theta_steps)
         published.flags.writeable = False
         assert self.threshold is not None  # noqa: S101 - the hold-out is complete
         return Release(
@@ -255,6 +262,7 @@ class StreamPublisher(Durable):
             guarantee=self.guarantee,
             block=self.plan.block,
             nodes=nodes,
+            revision=revision,
         )
 
     @exclusive
@@ -310,7 +318,9 @@ class StreamPublisher(Durable):
             return None
         body = as_floats(column[self.holdout :])
         finite = body if np.isfinite(body).all() else self._mend(body, self.holdout, "values")
-        return self._course.pipeline.released_nodes(self._progress.theta_steps, finite)
+        pipeline = self._course.pipeline
+        assert isinstance(pipeline, Pipeline)  # noqa: S101 - others release no nodes
+        return pipeline.released_nodes(self._progress.theta_steps, finite)
 
     def _target(self, out: Any, values: NDArray[Any], size: int) -> Floats:
         if out is None:

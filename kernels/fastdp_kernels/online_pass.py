@@ -37,7 +37,7 @@ def finite_flag(v: float) -> np.int64:
 
 
 @inline
-def _sum_part(values: np.ndarray, steps_per_unit: float, top: float) -> tuple[np.int64, np.int64]:
+def sum_part(values: np.ndarray, steps_per_unit: float, top: float) -> tuple[np.int64, np.int64]:
     """Sum of clipped, rounded values, and an integer that is negative if one of them is not finite."""
     total = np.int64(0)
     flags = np.int64(0)
@@ -77,7 +77,7 @@ def sum_blocks(
     if n == 0:
         return False
     begin = min(n, block - filled)
-    sums[0], flags = _sum_part(values[:begin], steps_per_unit, top)
+    sums[0], flags = sum_part(values[:begin], steps_per_unit, top)
     whole = (n - begin) // block
     end = begin + whole * block
     # Rows, so that the compiler sees a fixed stride and vectorises blocks of any length.
@@ -90,7 +90,7 @@ def sum_blocks(
             total = plus(total, _step_bits(rows[j, i], steps_per_unit, top))
         sums[1 + j] = minus(total, excess)
     if end < n:
-        sums[1 + whole], last_flags = _sum_part(values[end:], steps_per_unit, top)
+        sums[1 + whole], last_flags = sum_part(values[end:], steps_per_unit, top)
         flags |= last_flags
     return bool(flags < 0)
 

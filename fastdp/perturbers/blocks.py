@@ -1,0 +1,108 @@
+"""Blocks: one noisy sum a block, of a length that follows what was released (``docs/adaptive.md``)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp import validation
+from fastdp.perturbers.base import HierarchyPlan
+from fastdp.perturbers.flat import Flat
+from fastdp.privacy import Guarantee
+from fastdp_kernels import block_lengths as b
+
+#: Noise is drawn for so many blocks at a time.
+BATCH = 2**10
+#: The prior signal, in squared thresholds: variance of a value about its level, and how far the level moves over
+#: max_range values.
+PRIOR_WHITE = 0.02
+PRIOR_DRIFT = 0.02
+#: The first block is at most max_range >> MOST_FIRST long, no block longer than max_range >> MOST_EVER.
+MOST_FIRST = 6
+MOST_EVER = 2
+#: The last of the hold-out's eighths, or the greatest power of two in it, is released as blocks, not looked at.
+WARM_UP = 8
+
+
+@dataclass(frozen=True)
+class BlocksPlan(HierarchyPlan):
+    """The public shape, and how it begins.
+
+    Attributes
+    ----------
+    first : int
+        Blocks have 2^first values until released sums say otherwise.
+    """
+
+    first: int
+
+
+@dataclass(frozen=True)
+class Blocks(Flat):
+    """Exact discrete Laplace noise of scale theta / epsilon on the sum of each block; sums choose the next length.
+
+    Parameters
+    ----------
+    closing : "spread", "spike" or "none"
+        What becomes of the difference between a block's released sum and what was published in it: the first quarter
+        of the next block makes up for it; the block's last value does, as in ToPS, and carries all its noise; or
+        nothing does, and sums of published values are sums of predictions.
+
+    Notes
+    -----
+    Privacy: pure epsilon.  Where a block ends depends on sums released before it began and on nothing else; whatever
+    they are, a value lies in one block, whose sum it moves by at most theta (``docs/adaptive.md``).
+    """
+
+    closing: Literal["spread", "spike", "none"] = "spread"
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        validation.choice("closing", self.closing, ("spread", "spike", "none"))
+
+    def plan(self, epsilon: float, max_range: int) -> BlocksPlan:
+        """One level; the length of a block is not public in advance, only where it begins."""
+        first = int(self.shape(epsilon, max_range, 0)[b.FIRST])
+        flat = super().plan(epsilon, max_range)
+        return BlocksPlan(**{**asdict(flat), "leaves": BATCH, "tops": BATCH, "tree_blocks": BATCH}, first=first)
+
+    def noise_constant(self, plan: HierarchyPlan, max_range: int) -> float:
+        """K of ranges over blocks of the first length: twice the number of blocks' noises in a range of r / 3."""
+        assert isinstance(plan, BlocksPlan)  # noqa: S101 - made by plan()
+        return 2.0 * b.noise_of_query(max(1.0, max_range / 3.0) / 2.0**plan.first)
+
+    def guarantee(self, plan: HierarchyPlan, epsilon: float) -> Guarantee:
+        """Pure epsilon: blocks are disjoint, their ends functions of earlier outputs."""
+        del plan
+        return Guarantee(
+            epsilon=epsilon,
+            arithmetic="exact",
+            derivation=(
+                "each block's integer sum gets discrete Laplace noise of scale theta / epsilon once: epsilon",
+                "blocks are disjoint, and each ends where sums released before it began say (adaptive parallel)",
+                "predictions and revisions are functions of the noisy sums (post-processing)",
+            ),
+        )
+
+    def warm_up(self, holdout: int) -> int:
+        """How many of a hold-out's last values are released as blocks before anything is published."""
+        return 0 if holdout < 2 * WARM_UP else 1 << ((holdout // WARM_UP).bit_length() - 1)
+
+    def shape(self, epsilon: float, max_range: int, warm_up: int) -> NDArray[np.float64]:
+        """Public parameters of the kernels: float64[SHAPE]."""
+        shape = np.zeros(b.SHAPE)
+        # Of the real Laplace law; a discrete one on a fine grid differs by a sixth of a squared grid step.
+        shape[b.NOISE] = 2.0 / epsilon**2
+        shape[b.MAX_RANGE] = max_range
+        shape[b.PRIOR_WHITE] = PRIOR_WHITE
+        shape[b.PRIOR_DRIFT] = PRIOR_DRIFT / max_range
+        top = max_range.bit_length() - 1
+        shape[b.MOST] = max(top - MOST_EVER, 0)
+        first = b.choose_exponent(shape[b.PRIOR_WHITE], shape[b.PRIOR_DRIFT], 0, shape)
+        shape[b.FIRST] = min(first, max(top - MOST_FIRST, 0))
+        shape[b.LIMIT] = warm_up
+        shape[b.SPREADS] = self.closing == "spread"
+        return shape

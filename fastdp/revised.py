@@ -1,0 +1,79 @@
+"""A stream seen again once it was released: what all its noisy sums together say of every value.
+
+Source: ``docs/adaptive.md``.  Post-processing: no further privacy loss.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp_kernels import block_lengths, revision
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class RevisedStream:
+    """Answers from all released sums of blocks, smoothed along time.
+
+    Attributes
+    ----------
+    exponents, totals : float64[J]
+        Lengths 2^k of the blocks and their released sums, in thresholds.
+    threshold : float
+        Theta, in units of the input.
+    memory, shape : float64
+        What the kernels knew before the first block, and their public parameters.
+    """
+
+    exponents: Floats
+    totals: Floats
+    threshold: float
+    memory: Floats
+    shape: Floats
+
+    @cached_property
+    def edges(self) -> NDArray[np.int64]:
+        """Where blocks begin, and where the last one ends: int64[J + 1]."""
+        lengths = np.left_shift(1, self.exponents.astype(np.int64))
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+
+    @cached_property
+    def _smoothed(self) -> tuple[Floats, Floats, Floats]:
+        """Means, levels and running sums of the blocks, in units of the input."""
+        means, levels, memory = np.empty(self.totals.size), np.empty(self.totals.size), self.memory.copy()
+        revision.revise_blocks(memory, self.shape, self.exponents, self.totals, means, levels)
+        if not levels.size:
+            # No block has closed: all there is, is the level it began with.
+            levels = memory[block_lengths.LEVEL : block_lengths.LEVEL + 1].copy()
+        means *= self.threshold
+        levels *= self.threshold
+        return means, levels, np.concatenate([np.zeros(1), np.cumsum(means * np.diff(self.edges))])
+
+    @cached_property
+    def _index(self) -> tuple[int, NDArray[np.int64]]:
+        """Every 2^shift-th value's block."""
+        shift = int(self.exponents.min(initial=62.0))
+        table = np.empty(int(self.edges[-1]) >> shift, np.int64)
+        revision.index_blocks(self.edges, shift, table)
+        return shift, table
+
+    @property
+    def means(self) -> Floats:
+        """A value's mean in each block, in units of the input: float64[J]."""
+        return self._smoothed[0]
+
+    def sums_before(self, stops: NDArray[np.int64]) -> Floats:
+        """Sums over [0, stop) in units of the input: float64[q], each in constant time."""
+        means, levels, sums = self._smoothed
+        out = np.empty(stops.size)
+        revision.sum_revised(self.edges, means, levels, sums, *self._index, stops, out)
+        return out
+
+    def values(self, count: int) -> Floats:
+        """The first ``count`` values of the revised stream, in units of the input: float64[count]."""
+        return np.diff(self.sums_before(np.arange(count + 1)))

@@ -1,0 +1,169 @@
+"""The step of a publisher whose blocks follow what was released: (progress, values) to (progress, published values).
+
+Source: ``docs/adaptive.md``; the project's design beyond the papers, section 2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.grid import Grid
+from fastdp.perturbers import Blocks, HierarchyPlan
+from fastdp.randomness.key import Key
+from fastdp.revised import RevisedStream
+from fastdp.systems.pipeline import Progress, TreeNoise
+from fastdp_kernels import adaptive_pass, block_lengths
+
+Floats = NDArray[np.float64]
+#: Before anything is released a value is taken to be about theta / 2, give or take as much.
+FIRST_LEVEL = 0.5
+FIRST_VARIANCE = 0.25
+
+
+@dataclass(frozen=True)
+class AdaptivePrepared:
+    """What a step has computed, before anything leaves.
+
+    Attributes
+    ----------
+    following : Progress
+        The progress after the values; its ``smoother`` is the kernels' memory, all of it made of released sums.
+    noise : (int, int64[batch]) or None
+        The noise in use.
+    before : float64[MEMORY]
+        The memory before the values.
+    blocks : float64[closed + 1, 4]
+        Exponent, released sum, prediction and extra of the blocks that close, and of the one left open.
+    theta : float
+        The threshold, in units of the input.
+    spikes : bool
+        Whether the last value of a block closes the account.
+    filled, count : int
+        Values in the first block before the step, and values of the step.
+    """
+
+    following: Progress
+    noise: TreeNoise | None
+    before: Floats
+    blocks: Floats
+    theta: float
+    spikes: bool
+    filled: int
+    count: int
+
+    def emit(self, out: Floats) -> None:
+        """Write the published values into ``out``."""
+        adaptive_pass.emit_adaptive(self.blocks, self.filled, self.theta, self.spikes, out)
+
+
+@dataclass(frozen=True)
+class AdaptivePipeline:
+    """Clipped values to noisy sums of blocks, and those to predictions and to the lengths of further blocks.
+
+    Attributes
+    ----------
+    plan, grid, perturber, epsilon, key
+        As of :class:`fastdp.systems.pipeline.Pipeline`.
+    max_range, warm_up : int
+        r, and how many values are released as blocks before anything is published.
+    """
+
+    plan: HierarchyPlan
+    grid: Grid
+    perturber: Blocks
+    epsilon: float
+    key: Key
+    max_range: int
+    warm_up: int
+
+    @cached_property
+    def shape(self) -> Floats:
+        """The kernels' public parameters."""
+        return self.perturber.shape(self.epsilon, self.max_range, self.warm_up)
+
+    def open(self, progress: Progress, theta: float) -> Progress:
+        """Begin to publish with this threshold."""
+        steps = self.grid.snap(theta)
+        memory = np.empty(block_lengths.MEMORY)
+        first = int(self.shape[block_lengths.FIRST])
+        if not self.warm_up:
+            # A guess is published first: only until its error meets that of a noisy mean.
+            first = min(first, math.frexp(math.sqrt(self.shape[block_lengths.NOISE] / FIRST_VARIANCE))[1])
+        block_lengths.start_memory(FIRST_LEVEL, FIRST_VARIANCE, max(first, 0), self.shape, memory)
+        return replace(progress, cycle=progress.cycle + 1, theta_steps=steps, smoother=memory)
+
+    def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> AdaptivePrepared | None:
+        """All that these values, behind the hold-out, lead to; None if one of them is NaN or infinite."""
+        per_unit, top = 1.0 / self.grid.resolution, float(min(progress.theta_steps, self.grid.bound_steps))
+        counters = np.array([progress.filled, progress.open_sum, 0], np.int64)
+        memory, closed, at = progress.smoother.copy(), progress.blocks, 0
+        parts: list[Floats] = []
+        while True:
+            batch, used = divmod(closed, self.plan.leaves)
+            if noise is None or noise[0] != batch:
+                drawn = self.perturber.leaf_noise(self.plan, progress.theta_steps, self.epsilon, self.key, batch)
+                noise = (batch, drawn)
+            part = np.empty((self.plan.leaves - used + 1, 4))
+            counters[2] = 0
+            consumed = adaptive_pass.sum_adaptive(
+                *(values[at:], per_unit, top, float(progress.theta_steps), self.shape),
+                *(noise[1][used:], counters, memory, part),
+            )
+            if consumed < 0:
+                return None
+            at += consumed
+            closing = int(counters[2])
+            closed += closing
+            done = at == values.size
+            # What is left open at the end of a batch is the first block of the next.
+            parts.append(part[: closing + done])
+            if done:
+                break
+        following = replace(
+            progress,
+            n_seen=progress.n_seen + values.size,
+            blocks=closed,
+            filled=int(counters[0]),
+            open_sum=int(counters[1]),
+            prediction=float(memory[block_lengths.PREDICTION]) * self._theta(progress),
+            smoother=memory,
+        )
+        blocks = parts[0].copy() if len(parts) == 1 else np.concatenate(parts)
+        return AdaptivePrepared(
+            *(following, noise, progress.smoother, blocks, self._theta(progress)),
+            *(self.perturber.closing == "spike", progress.filled, values.size),
+        )
+
+    def _theta(self, progress: Progress) -> float:
+        return progress.theta_steps * self.grid.resolution
+
+    def revised(self, steps: Sequence[object], theta_steps: int) -> RevisedStream:
+        """All that steps from the first published value on have released."""
+        journey = [step for step in steps if isinstance(step, AdaptivePrepared)]
+        closed = np.concatenate([step.blocks[:-1] for step in journey])
+        return RevisedStream(
+            exponents=closed[:, 0].copy(),
+            totals=closed[:, 1].copy(),
+            threshold=theta_steps * self.grid.resolution,
+            memory=journey[0].before,
+            shape=self.shape,
+        )
+
+    def consumed(self, progress: Progress) -> int:
+        """Values behind the hold-out's first part, the warm-up included."""
+        return int(progress.smoother[block_lengths.POSITION]) + progress.filled if progress.smoother.size else 0
+
+    def is_place(self, progress: Progress) -> bool:
+        """Whether a stream can have got there."""
+        memory = progress.smoother
+        if memory.size != block_lengths.MEMORY or not np.isfinite(memory).all():
+            return False
+        exponent = memory[block_lengths.EXPONENT]
+        whole = exponent == int(exponent) and 0 <= exponent <= self.shape[block_lengths.MOST]
+        return bool(whole and 0 <= progress.filled < 1 << int(exponent) and memory[block_lengths.POSITION] >= 0)

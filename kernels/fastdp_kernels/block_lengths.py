@@ -1,0 +1,314 @@
+"""How long the next block should be, from what was released: post-processing of noisy block sums.
+
+A block of g values releases one sum with noise of variance nu.  Long blocks have little noise a value, but hide what
+happens within them.  How much that is can be read off the sums already released: the squared difference of two
+neighbouring sums of 2^k values has the mean h_k + 2 nu, where h_k, the energy of the stream at scale k, is what a
+block of 2^(k+1) values would hide there.  Noise is known, so h_k can be estimated at the scale of the blocks and at
+every coarser one; finer ones are extrapolated.
+
+Everything is in units of the threshold (sums) and its square (variances); see ``docs/adaptive.md`` for derivations.
+
+Memory, float64[MEMORY]: one entry a scale of COUNTS (differences seen, fading), ENERGIES (mean of their squares less
+noise), NOISES (mean number of noises in them), PENDING (sum of the last block that has no partner yet),
+PENDING_NOISES, PENDING_ENDS (where it ends); then single numbers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastdp_kernels._jit import inline, kernel
+
+SCALES = 40
+COUNTS = 0
+ENERGIES = SCALES
+NOISES = 2 * SCALES
+PENDING = 3 * SCALES
+PENDING_NOISES = 4 * SCALES
+PENDING_ENDS = 5 * SCALES
+#: Values in closed blocks, where the last choice was made, the exponent chosen, and the last block's.
+POSITION = 6 * SCALES
+DECIDED = POSITION + 1
+EXPONENT = POSITION + 2
+LAST = POSITION + 3
+#: The signal: variance a value of what is independent between blocks, and by which the level moves a value.
+WHITE = POSITION + 4
+DRIFT = POSITION + 5
+#: The level, a value, with its variance; and what was released less what was published.
+LEVEL = POSITION + 6
+VARIANCE = POSITION + 7
+CARRY = POSITION + 8
+#: What a value of the open block is published as, and what the first of them make up for besides.
+PREDICTION = POSITION + 9
+EXTRA = POSITION + 10
+#: The level's variance before the last sum came.
+BEFORE = POSITION + 11
+MEMORY = POSITION + 12
+
+#: Public parameters, float64[SHAPE]: variance of a block's noise, r, the prior signal, bounds of the exponent, the
+#: scale of the prior, where blocks must end once (0: nowhere), and 1 if a block makes up for the one before, or 0.
+NOISE = 0
+MAX_RANGE = 1
+PRIOR_WHITE = 2
+PRIOR_DRIFT = 3
+LEAST = 4
+MOST = 5
+FIRST = 6
+LIMIT = 7
+SPREADS = 8
+SHAPE = 9
+
+#: Blocks shorter than this many values share a choice.
+CADENCE = 512.0
+#: The first 2^-CATCH_UP of a block make up for what the block before left open.
+CATCH_UP = 2
+#: How fast differences are forgotten, by block.
+FORGET = 0.98
+#: The prior signal counts as so many differences at its scale.
+PRIOR_COUNT = 2.0
+#: Independent values of [0, 1] with a light tail have about this variance: more of it at the finest scale seen
+#: comes from structure within, whose energy falls by FALL from scale to scale.
+MOST_WHITE = 0.02
+FALL = 4.0
+#: Differences seen before a scale counts as seen.
+SEEN = 0.5
+#: Four classes of query length share the attention: up to r, and 7, 70 and 700 times less; a range is a third of its
+#: bound in the mean.
+CLASSES = 4
+
+
+#: 2^k; energies at scale k of independent values of variance 1 (two sums of 2^k values), and of a level that moves by
+#: variance 1 a value (E[(S_1 - S_2)^2] = (2/3) g^3).
+LENGTHS = 2.0 ** np.arange(SCALES)
+BY_WHITE = 2.0 * LENGTHS
+BY_DRIFT = 2.0 / 3.0 * LENGTHS**3
+
+
+@inline
+def query_length(index: int, max_range: float) -> float:
+    """Mean length of the queries of a class, in values."""
+    divisor = 1.0 if index == 0 else 0.7 * 10.0**index
+    return max(1.0, max_range / 3.0 / divisor)
+
+
+@inline
+def noise_of_query(ratio: float) -> float:
+    """Noise of a range of ``ratio`` flat blocks at a random place, in variances of a block's."""
+    return ratio - 1.0 / 3.0 if ratio >= 1.0 else ratio * ratio * (1.0 - ratio / 3.0)
+
+
+@inline
+def hidden_share(ratio: float) -> float:
+    """Share of a scale's energy that enters the error of a query of ``ratio`` times 2^k values."""
+    square = ratio * ratio
+    return 0.25 * square / (1.0 + 1.5 * square)
+
+
+@kernel
+def choose_exponent(white: float, drift: float, seen: int, shape: np.ndarray) -> int:
+    """The k for which blocks of 2^k values have the least product of errors over the classes of queries.
+
+    Parameters
+    ----------
+    white, drift : float
+        The signal, in squared thresholds.
+    seen : int
+        The finest scale at which it was seen.
+    shape : float64[SHAPE]
+        Noise, range and bounds.
+    """
+    noise, max_range = shape[NOISE], shape[MAX_RANGE]
+    least, most = int(shape[LEAST]), int(shape[MOST])
+    errors = np.zeros(CLASSES)
+    at_seen = BY_WHITE[seen] * white + BY_DRIFT[seen] * drift
+    independent = min(white, MOST_WHITE)
+    structure = at_seen - BY_WHITE[seen] * independent
+    best, best_product = least, np.inf
+    for k in range(most + 1):
+        if k >= least:
+            product = 1.0
+            for c in range(CLASSES):
+                product *= errors[c] / noise + noise_of_query(query_length(c, max_range) / LENGTHS[k])
+            if product < best_product:
+                best, best_product = k, product
+        if k < seen:
+            energy = BY_WHITE[k] * independent + structure * FALL ** (np.float64(k - seen))
+        else:
+            energy = BY_WHITE[k] * white + BY_DRIFT[k] * drift
+        for c in range(CLASSES):
+            errors[c] += energy * hidden_share(query_length(c, max_range) / LENGTHS[k])
+    return best
+
+
+@kernel
+def fit_signal(memory: np.ndarray, shape: np.ndarray) -> tuple[float, float]:
+    """Fit h_k = white * 2 * 2^k + drift * (2/3) * 8^k to the energies seen: weighted least squares, neither negative.
+
+    Parameters
+    ----------
+    memory : float64[MEMORY]
+        The energies.
+    shape : float64[SHAPE]
+        Noise and prior.
+
+    Returns
+    -------
+    (float, float)
+        White and drift.
+    """
+    noise, first = shape[NOISE], int(shape[FIRST])
+    expected = shape[PRIOR_WHITE] * BY_WHITE[first] + shape[PRIOR_DRIFT] * BY_DRIFT[first]
+    white, drift = shape[PRIOR_WHITE], shape[PRIOR_DRIFT]
+    for _ in range(3):
+        ww = wd = dd = w = d = 0.0
+        for k in range(SCALES):
+            count, energy, noises = memory[COUNTS + k], memory[ENERGIES + k], memory[NOISES + k]
+            if k == first:
+                energy = (energy * count + expected * PRIOR_COUNT) / (count + PRIOR_COUNT)
+                noises = (noises * count + 2.0 * PRIOR_COUNT) / (count + PRIOR_COUNT)
+                count += PRIOR_COUNT
+            if count > 0.0:
+                # A squared difference spreads as its mean does.
+                spread = BY_WHITE[k] * white + BY_DRIFT[k] * drift + noises * noise
+                weight = count / (spread * spread)
+                ww += weight * BY_WHITE[k] * BY_WHITE[k]
+                wd += weight * BY_WHITE[k] * BY_DRIFT[k]
+                dd += weight * BY_DRIFT[k] * BY_DRIFT[k]
+                w += weight * BY_WHITE[k] * energy
+                d += weight * BY_DRIFT[k] * energy
+        determinant = ww * dd - wd * wd
+        white = drift = -1.0
+        if determinant > 1e-9 * ww * dd:
+            white = (w * dd - d * wd) / determinant
+            drift = (d * ww - w * wd) / determinant
+        if white < 0.0 or drift < 0.0:
+            w, d = max(w, 0.0), max(d, 0.0)
+            if w * w / ww >= d * d / dd:
+                white, drift = w / ww, 0.0
+            else:
+                white, drift = 0.0, d / dd
+    return white, drift
+
+
+@kernel
+def record_difference(memory: np.ndarray, total: float, exponent: int, noise: float) -> None:
+    """Compare a released sum with its neighbours, scale by scale.
+
+    Parameters
+    ----------
+    memory : float64[MEMORY]
+        Changed in place; POSITION is where the block begins.
+    total : float
+        The released sum, in thresholds.
+    exponent : int
+        The block has 2^exponent values.
+    noise : float
+        Variance of a block's noise.
+    """
+    for k in range(SCALES):
+        memory[COUNTS + k] *= FORGET
+    begin, end = memory[POSITION], memory[POSITION] + LENGTHS[exponent]
+    noises = 1.0
+    for k in range(exponent, SCALES):
+        if memory[PENDING_NOISES + k] == 0.0 or memory[PENDING_ENDS + k] != begin:
+            memory[PENDING + k], memory[PENDING_NOISES + k], memory[PENDING_ENDS + k] = total, noises, end
+            break
+        difference = total - memory[PENDING + k]
+        noises += memory[PENDING_NOISES + k]
+        memory[COUNTS + k] += 1.0
+        gain = 1.0 / memory[COUNTS + k]
+        memory[ENERGIES + k] += gain * (difference * difference - noises * noise - memory[ENERGIES + k])
+        memory[NOISES + k] += gain * (noises - memory[NOISES + k])
+        total += memory[PENDING + k]
+        begin -= LENGTHS[k]
+        memory[PENDING_NOISES + k] = 0.0
+
+
+@kernel
+def close_block(memory: np.ndarray, total: float, shape: np.ndarray) -> None:
+    """Take in a block's released sum; choose the length of the next block and what its values are published as.
+
+    Parameters
+    ----------
+    memory : float64[MEMORY]
+        Changed in place.
+    total : float
+        The released sum, in thresholds.
+    shape : float64[SHAPE]
+        Public parameters.
+    """
+    exponent = int(memory[EXPONENT])
+    length, noise = LENGTHS[exponent], shape[NOISE]
+    record_difference(memory, total, exponent, noise)
+    first_block = memory[POSITION] == 0.0
+    memory[POSITION] += length
+    # Blocks come in pairs of one length: a single one would show no difference, and nothing would be learned.
+    paired = memory[PENDING_NOISES + exponent] == 0.0
+    chooses = paired and (length >= CADENCE or memory[POSITION] - memory[DECIDED] >= CADENCE)
+    if chooses:
+        memory[WHITE], memory[DRIFT] = fit_signal(memory, shape)
+    if not first_block:
+        # Between the middles of two blocks the level moves.
+        memory[VARIANCE] += memory[DRIFT] * (length + LENGTHS[int(memory[LAST])]) / 2.0
+    memory[BEFORE] = memory[VARIANCE]
+    gain = memory[VARIANCE] / (memory[VARIANCE] + memory[WHITE] / length + noise / (length * length))
+    memory[LEVEL] += gain * (total / length - memory[LEVEL])
+    memory[VARIANCE] *= 1.0 - gain
+    memory[LAST] = memory[EXPONENT]
+    if chooses:
+        memory[DECIDED] = memory[POSITION]
+        seen = 0
+        while seen < exponent and memory[COUNTS + seen] < SEEN:
+            seen += 1
+        chosen = choose_exponent(memory[WHITE], memory[DRIFT], seen, shape)
+        memory[EXPONENT] = min(chosen, exponent + 1)
+    fit_exponent(memory, shape)
+    published = length * memory[PREDICTION] + catch_up_length(exponent) * memory[EXTRA]
+    # Up to the limit nothing is published, and there is nothing to make up for.
+    open_account = memory[CARRY] + total - published if memory[POSITION] > shape[LIMIT] else 0.0
+    memory[CARRY] = shape[SPREADS] * open_account
+    predict(memory, shape)
+
+
+@inline
+def fit_exponent(memory: np.ndarray, shape: np.ndarray) -> None:
+    """Shorten the next block until it ends where blocks must end once."""
+    if memory[POSITION] < shape[LIMIT]:
+        while memory[POSITION] + LENGTHS[int(memory[EXPONENT])] > shape[LIMIT]:
+            memory[EXPONENT] -= 1.0
+
+
+@inline
+def catch_up_length(exponent: int) -> int:
+    """How many values at a block's begin make up for the block before."""
+    return 1 << max(exponent - CATCH_UP, 0)
+
+
+@inline
+def predict(memory: np.ndarray, shape: np.ndarray) -> None:
+    """What values of the open block are published as: the level, and at first what the block before left open."""
+    memory[PREDICTION] = min(max(memory[LEVEL], 0.0), 1.0)
+    memory[EXTRA] = shape[SPREADS] * memory[CARRY] / catch_up_length(int(memory[EXPONENT]))
+
+
+@kernel
+def start_memory(level: float, variance: float, exponent: int, shape: np.ndarray, memory: np.ndarray) -> None:
+    """Before the first block.
+
+    Parameters
+    ----------
+    level, variance : float
+        The mean of a value and how little is known of it, in thresholds.
+    exponent : int
+        The first block has 2^exponent values, or fewer if it must end before.
+    shape : float64[SHAPE]
+        Public parameters.
+    memory : float64[MEMORY]
+        Receives the start.
+    """
+    memory[:] = 0.0
+    memory[LEVEL], memory[VARIANCE] = level, variance
+    memory[WHITE], memory[DRIFT] = shape[PRIOR_WHITE], shape[PRIOR_DRIFT]
+    memory[EXPONENT] = exponent
+    fit_exponent(memory, shape)
+    predict(memory, shape)

@@ -1,0 +1,120 @@
+"""A stream seen again once all of it was released: smoothed along time from both sides, and sums over it.
+
+The level of a block, given all sums, by a Kalman smoother for a level that wanders (Rauch, Tung and Striebel); the
+block's own mean between its released mean and its level, by their variances; and within a block straight lines
+between the levels of neighbouring blocks, shifted so that the block keeps its mean.
+
+Letters: J blocks; block j covers [edges[j], edges[j + 1]).  In thresholds.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastdp_kernels._jit import inline, kernel
+from fastdp_kernels.block_lengths import BEFORE, EXPONENT, LENGTHS, LEVEL, NOISE, VARIANCE, WHITE, close_block
+
+
+@kernel
+def revise_blocks(
+    memory: np.ndarray,
+    shape: np.ndarray,
+    exponents: np.ndarray,
+    totals: np.ndarray,
+    means: np.ndarray,
+    levels: np.ndarray,
+) -> None:
+    """Mean and level of every block, given all released sums.
+
+    Parameters
+    ----------
+    memory : float64[MEMORY]
+        As it was before the first of the blocks; left as it is after the last.
+    shape : float64[SHAPE]
+        Public parameters.
+    exponents, totals : float64[J]
+        Lengths 2^k and released sums.
+    means, levels : float64[J]
+        Receive a value's mean in the block, and the level there.
+    """
+    count = totals.size
+    after = np.empty(count)
+    before = np.empty(count)
+    for j in range(count):
+        memory[EXPONENT] = exponents[j]
+        close_block(memory, totals[j], shape)
+        levels[j], after[j], before[j] = memory[LEVEL], memory[VARIANCE], memory[BEFORE]
+        length = LENGTHS[int(exponents[j])]
+        # The signal as it was known then: a stream may change.
+        means[j] = memory[WHITE] / (memory[WHITE] + shape[NOISE] / length) if memory[WHITE] > 0.0 else 0.0
+    for j in range(count - 2, -1, -1):
+        levels[j] += after[j] / before[j + 1] * (levels[j + 1] - levels[j])
+    for j in range(count):
+        length = LENGTHS[int(exponents[j])]
+        means[j] = levels[j] + means[j] * (totals[j] / length - levels[j])
+
+
+@inline
+def _edge_level(edges: np.ndarray, levels: np.ndarray, left: int) -> float:
+    """Level where blocks ``left`` and ``left + 1`` meet, on the line between their middles."""
+    if left < 0:
+        return float(levels[0])
+    if left >= levels.size - 1:
+        return float(levels[levels.size - 1])
+    a = np.float64(edges[left + 1] - edges[left])
+    b = np.float64(edges[left + 2] - edges[left + 1])
+    return float((levels[left] * b + levels[left + 1] * a) / (a + b))
+
+
+@kernel
+def index_blocks(edges: np.ndarray, shift: int, table: np.ndarray) -> None:
+    """The block of every 2^shift-th value: int64[ceil(edges[J] / 2^shift)]; no block is shorter than that."""
+    for j in range(edges.size - 1):
+        for i in range(edges[j] >> shift, edges[j + 1] >> shift):
+            table[i] = j
+
+
+@kernel
+def sum_revised(
+    edges: np.ndarray,
+    means: np.ndarray,
+    levels: np.ndarray,
+    sums: np.ndarray,
+    shift: int,
+    table: np.ndarray,
+    stops: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Sums of the revised stream over [0, stop), in constant time each.
+
+    Parameters
+    ----------
+    edges : int64[J + 1]
+        Where blocks begin; the last entry is where the last block ends, and the values after it stay at its level.
+    means, levels : float64[J]
+        From :func:`revise_blocks`.
+    sums : float64[J + 1]
+        Sum over all blocks before each.
+    shift, table
+        From :func:`index_blocks`.
+    stops : int64[q]
+        From 0 on.
+    out : float64[q]
+        Receives the sums.
+    """
+    count = means.size
+    for i in range(stops.size):
+        if stops[i] >= edges[count]:
+            out[i] = sums[count] + levels[count - 1] * np.float64(stops[i] - edges[count])
+            continue
+        j = table[stops[i] >> shift]
+        length = np.float64(edges[j + 1] - edges[j])
+        x = np.float64(stops[i] - edges[j]) / length
+        left, middle, right = _edge_level(edges, levels, j - 1), levels[j], _edge_level(edges, levels, j)
+        half = (left + middle) / 4.0
+        whole = half + (middle + right) / 4.0
+        if x < 0.5:
+            part = left * x + (middle - left) * x * x
+        else:
+            part = half + middle * (x - 0.5) + (right - middle) * (x - 0.5) * (x - 0.5)
+        out[i] = sums[j] + length * (part + (means[j] - whole) * x)
