@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from fastdp.randomness.key import Key
     from fastdp.released import Release
     from fastdp.released_many import ReleasedMany
+    from fastdp.systems.adaptive import Adaptive
     from fastdp.systems.adaptive_phdstream import AdaptivePHDStream
     from fastdp.systems.base import Base
     from fastdp.systems.many import release_many
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "PAK": "fastdp.systems.pak",
     "AdaptivePHDStream": "fastdp.systems.adaptive_phdstream",
+    "Adaptive": "fastdp.systems.adaptive",
     "PHDStream": "fastdp.systems.phdstream",
     "Base": "fastdp.systems.base",
     "Guarantee": "fastdp.privacy",
@@ -89,6 +91,7 @@ _MODULES = (
 
 __all__ = [
     "PAK",
+    "Adaptive",
     "AdaptivePHDStream",
     "Base",
     "Guarantee",

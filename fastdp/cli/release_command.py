@@ -26,16 +26,17 @@ from fastdp.cli.options import (
 if TYPE_CHECKING:
     from fastdp.cli.resumption import Resumption
     from fastdp.randomness.key import Key
+    from fastdp.systems.stream_publisher import StreamPublisher
     from fastdp.systems.topl import ToPL
-    from fastdp.systems.tops import ToPS
 
-METHODS = ("tops", "topl")
-#: Options of the hierarchy, which the local model does not have.
-TOPS_ONLY = ("fan_out", "prune", "resolution", "nonfinite")
+METHODS = ("adaptive", "tops", "topl")
+#: Options that only the hierarchy has, and those that the local model does not have.
+TOPS_ONLY = ("fan_out", "prune")
+CENTRAL_ONLY = ("resolution", "nonfinite")
 #: Options that say which reservation pays for it.
 RESERVED = ("ledger", "stream", "part")
 #: Options on which the output depends, besides the values and the key.
-SETTINGS = ("method", "epsilon", "bound", "holdout", "max_range", *TOPS_ONLY)
+SETTINGS = ("method", "epsilon", "bound", "holdout", "max_range", *TOPS_ONLY, *CENTRAL_ONLY)
 
 EPILOG = """
 \b
@@ -73,10 +74,11 @@ def _prune(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
 @click.option(
     "--method",
     type=click.Choice(METHODS),
-    default="tops",
+    default="adaptive",
     show_default=True,
-    help="The system: tops, where this computer is trusted with the values; or topl, a simulation of the local "
-    "model, where each value is hidden by a report of its own, with far more noise.",
+    help="The system: adaptive, whose blocks follow the stream, or tops, the paper's, where this computer "
+    "is trusted with the values; or topl, a simulation of the local model, where each value is hidden by a report "
+    "of its own, with far more noise.",
 )
 @click.option(
     "--holdout",
@@ -106,14 +108,17 @@ def _prune(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
     help="Levels cut off at the tree's foot: noise comes once for B^S values (tops).",
 )
 @click.option(
-    "--resolution", type=float, metavar="X", help="Step to which values are rounded (tops).  [default: bound / 2^32]"
+    "--resolution",
+    type=float,
+    metavar="X",
+    help="Step to which values are rounded (not topl).  [default: bound / 2^32]",
 )
 @click.option(
     "--nonfinite",
     type=click.Choice(["raise", "zero"]),
     default="raise",
     show_default=True,
-    help="Missing values, NaN and infinity: stop with an error, or count as 0 (tops).",
+    help="Missing values, NaN and infinity: stop with an error, or count as 0 (not topl).",
 )
 @seed_option
 @key_file_option
@@ -163,8 +168,10 @@ def release(
     The first M values choose a threshold and are not published; each later value is published as one private
     value. Values are read and written in chunks, in constant memory.
     """
-    if method == "topl":
+    if method != "tops":
         _refuse(ctx, TOPS_ONLY, method)
+    if method == "topl":
+        _refuse(ctx, CENTRAL_ONLY, method)
     check_secrets(seed, key_file)
     spending = Spending(**budget)
     with plain_errors(), terminated_cleanly():
@@ -181,26 +188,21 @@ def release(
         if state is not None:
             resumption = _resume(ctx, state, seed, key)
             seed, key = None, resumption.key
-        publisher: ToPS | ToPL
+        common: dict[str, Any] = {"holdout": holdout, "max_range": max_range, "seed": seed, "key": key}
+        central: dict[str, Any] = {"resolution": resolution, "nonfinite": nonfinite}
+        publisher: StreamPublisher | ToPL
         if method == "topl":
             from fastdp.systems.topl import ToPL
 
-            publisher = ToPL(epsilon, bound, holdout, max_range, seed=seed, key=key)
-        else:
+            publisher = ToPL(epsilon, bound, **common)
+        elif method == "tops":
             from fastdp.systems.tops import ToPS
 
-            publisher = ToPS(
-                epsilon,
-                bound,
-                holdout,
-                max_range,
-                fan_out,
-                prune,
-                resolution=resolution,
-                nonfinite=nonfinite,
-                seed=seed,
-                key=key,
-            )
+            publisher = ToPS(epsilon, bound, fan_out=fan_out, prune=prune, **central, **common)
+        else:
+            from fastdp.systems.adaptive import Adaptive
+
+            publisher = Adaptive(epsilon, bound, **central, **common)
         begin = time.perf_counter()
         # A file appears at the very end or not at all; standard output, or an earlier run, may have had a part of it.
         # A release that goes on was reserved when it began.
@@ -233,7 +235,7 @@ def _resume(ctx: click.Context, state: Path, seed: int | None, key: Key | None) 
 
 
 def _publish(
-    publisher: ToPS | ToPL,
+    publisher: StreamPublisher | ToPL,
     source: str,
     output: str,
     column: str | None,
@@ -284,11 +286,11 @@ def _publish(
             resumption.finish()
 
 
-def _way_out(publisher: ToPS | ToPL) -> str:
+def _way_out(publisher: StreamPublisher | ToPL) -> str:
     """What else can be done about values that are missing."""
-    from fastdp.systems.tops import ToPS
+    from fastdp.systems.topl import ToPL
 
-    return " (or --nonfinite zero, which counts such values as 0)" if isinstance(publisher, ToPS) else ""
+    return "" if isinstance(publisher, ToPL) else " (or --nonfinite zero, which counts such values as 0)"
 
 
 def _keep_apart(source: str, output: str, what: str = "output", other: str = "the input") -> None:
@@ -301,7 +303,17 @@ def _keep_apart(source: str, output: str, what: str = "output", other: str = "th
         raise ParameterError(f"{what} {output}: is {other}; expected another file")
 
 
-def _summary(publisher: ToPS | ToPL, output: str, duration: float, spent: list[tuple[str, str]]) -> str:
+def _block(publisher: StreamPublisher) -> str:
+    """Values under one noisy sum."""
+    from fastdp.cli.summary import thousands
+    from fastdp.perturbers import Blocks
+
+    if isinstance(publisher.composition.perturber, Blocks):
+        return f"follows the stream; {thousands(publisher.block)} values by now"
+    return thousands(publisher.block)
+
+
+def _summary(publisher: StreamPublisher | ToPL, output: str, duration: float, spent: list[tuple[str, str]]) -> str:
     from fastdp.cli.summary import as_table, rate, seconds, thousands
     from fastdp.systems.topl import ToPL
 
@@ -309,7 +321,7 @@ def _summary(publisher: ToPS | ToPL, output: str, duration: float, spent: list[t
         error = math.sqrt(publisher.server.value_variance)
         particulars = [("standard error", f"at most {error:.4g} for one value, times sqrt(n) for a sum of n values")]
     else:
-        particulars = [("block length", thousands(publisher.plan.block)), ("resolution", f"{publisher.resolution:g}")]
+        particulars = [("block length", _block(publisher)), ("resolution", f"{publisher.resolution:g}")]
     return as_table(
         (
             ("values read", thousands(publisher.n_seen)),

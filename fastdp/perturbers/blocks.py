@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.perturbers.base import HierarchyPlan
 from fastdp.perturbers.flat import Flat
-from fastdp.privacy import Guarantee
 from fastdp_kernels import block_lengths as b
 
 #: Noise is drawn for so many blocks at a time.
@@ -70,22 +69,14 @@ class Blocks(Flat):
         return BlocksPlan(**{**asdict(flat), "leaves": BATCH, "tops": BATCH, "tree_blocks": BATCH}, first=first)
 
     def noise_constant(self, plan: HierarchyPlan, max_range: int) -> float:
-        """K of ranges over blocks of the first length: twice the number of blocks' noises in a range of r / 3."""
-        assert isinstance(plan, BlocksPlan)  # noqa: S101 - made by plan()
-        return 2.0 * b.noise_of_query(max(1.0, max_range / 3.0) / 2.0**plan.first)
+        """K for which the classes of queries together are best off.
 
-    def guarantee(self, plan: HierarchyPlan, epsilon: float) -> Guarantee:
-        """Pure epsilon: blocks are disjoint, their ends functions of earlier outputs."""
-        del plan
-        return Guarantee(
-            epsilon=epsilon,
-            arithmetic="exact",
-            derivation=(
-                "each block's integer sum gets discrete Laplace noise of scale theta / epsilon once: epsilon",
-                "blocks are disjoint, and each ends where sums released before it began say (adaptive parallel)",
-                "predictions and revisions are functions of the noisy sums (post-processing)",
-            ),
-        )
+        A range of r / 3 holds the noise of so many blocks of the first length.  Longer ones weigh truncation against
+        it; the three shorter classes see hardly anything but noise, so with the product of errors in mind a
+        threshold's square counts once for each class (``docs/adaptive.md``).
+        """
+        assert isinstance(plan, BlocksPlan)  # noqa: S101 - made by plan()
+        return 2.0 * b.CLASSES * b.noise_of_query(max(1.0, max_range / 3.0) / 2.0**plan.first)
 
     def warm_up(self, holdout: int) -> int:
         """How many of a hold-out's last values are released as blocks before anything is published."""

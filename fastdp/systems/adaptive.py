@@ -7,7 +7,7 @@ from typing import Literal
 from fastdp.perturbers import Blocks
 from fastdp.randomness.key import Key
 from fastdp.systems.stream_publisher import StreamPublisher
-from fastdp.thresholds import NoisyMax, Threshold
+from fastdp.thresholds import ScaleFree, Threshold
 
 
 class Adaptive(StreamPublisher):
@@ -63,7 +63,7 @@ class Adaptive(StreamPublisher):
         key: Key | bytes | None = None,
     ) -> None:
         super().__init__(
-            threshold=NoisyMax() if threshold is None else threshold,
+            threshold=ScaleFree() if threshold is None else threshold,
             perturber=Blocks(closing),
             epsilon=epsilon,
             bound=bound,

@@ -155,6 +155,11 @@ class AdaptivePipeline:
             shape=self.shape,
         )
 
+    def block(self, progress: Progress) -> int:
+        """Length of the open block, or of the first one."""
+        name = block_lengths.FIRST if not progress.smoother.size else block_lengths.EXPONENT
+        return 1 << int((progress.smoother if progress.smoother.size else self.shape)[name])
+
     def consumed(self, progress: Progress) -> int:
         """Values behind the hold-out's first part, the warm-up included."""
         return int(progress.smoother[block_lengths.POSITION]) + progress.filled if progress.smoother.size else 0

@@ -11,12 +11,18 @@ from fastdp.inputs import as_column
 from fastdp.ledger import Ledger
 from fastdp.randomness.key import Key
 from fastdp.released import Release
+from fastdp.systems.adaptive import Adaptive
 from fastdp.systems.composition import USUAL_HOLDOUT
 from fastdp.systems.pak import PAK
 from fastdp.systems.topl import ToPL
 from fastdp.systems.tops import ToPS
 
-METHODS: dict[str, type[ToPS | ToPL | PAK]] = {"tops": ToPS, "topl": ToPL, "pak": PAK}
+METHODS: dict[str, type[Adaptive | ToPS | ToPL | PAK]] = {
+    "adaptive": Adaptive,
+    "tops": ToPS,
+    "topl": ToPL,
+    "pak": PAK,
+}
 USUAL_RANGE = 2**20
 
 
@@ -24,7 +30,7 @@ def release(
     values: Any,
     epsilon: float,
     bound: float,
-    method: str = "tops",
+    method: str = "adaptive",
     seed: int | str | None = None,
     *,
     key: Key | bytes | None = None,
@@ -43,9 +49,9 @@ def release(
         Privacy loss for one value of the stream.
     bound : float
         Public upper bound of a value, in units of the input.  It must not be computed from the data.
-    method : "tops", "pak" or "topl"
-        The system: :class:`fastdp.ToPS`; :class:`fastdp.PAK`, whose values are the differences of its running sums;
-        or the local model, simulated (:class:`fastdp.ToPL`).
+    method : "adaptive", "tops", "pak" or "topl"
+        The system: :class:`fastdp.Adaptive`; the paper's :class:`fastdp.ToPS`; :class:`fastdp.PAK`, whose values are
+        the differences of its running sums; or the local model, simulated (:class:`fastdp.ToPL`).
     seed : int or str, optional
         Simulation: reproducible noise, no privacy.
     key : Key or 32 bytes, optional
@@ -62,7 +68,8 @@ def release(
     Returns
     -------
     Release
-        The private stream and what belongs to it.
+        The private stream and what belongs to it.  With "adaptive", ``range_sum(..., retrospective=True)`` and
+        ``revised`` are the more accurate answers.
 
     Raises
     ------

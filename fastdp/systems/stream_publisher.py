@@ -146,6 +146,12 @@ class StreamPublisher(Durable):
         return self._composition.plan
 
     @property
+    def block(self) -> int:
+        """g: values under the noisy sum that closes next."""
+        pipeline = self._course.pipeline
+        return pipeline.block(self._progress) if isinstance(pipeline, AdaptivePipeline) else self.plan.block
+
+    @property
     def threshold(self) -> float | None:
         """The present theta in units of the input; None until the hold-out is complete."""
         steps = self._progress.theta_steps

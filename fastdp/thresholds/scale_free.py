@@ -42,6 +42,8 @@ NOISE_SLOPE = 4.0
 #: With few ranks: one count instead of two, the target higher, the slope lower.
 FEW_TARGET = 1.5
 FEW_NOISE_SLOPE = 3.0
+#: The target is at most this share of the hold-out, and the lowest candidate's gain at most this share of its loss.
+MOST_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,8 @@ class ScaleFree:
     which is least where p e / theta = p*^2, p the share above theta and e = E[(v - theta)+].  The second count tells
     tails apart: where they are light it is near 0, so that more values than k may lie above theta, where they are
     heavy fewer, as the optimum wants.  If k epsilon < 1, one count alone is held against 1.5 k, with slope 3 /
-    (k epsilon).
+    (k epsilon).  Where noise is so strong that k is a large part of the hold-out, k is at most m / 2, and the slope
+    so low that the lowest candidate cannot win by its logarithm alone.
 
     Equivariance: values, bound and resolution multiplied by one factor give theta multiplied by it, exactly.
 
@@ -110,11 +113,9 @@ class ScaleFree:
         """An empty histogram over the candidates; warns of a hold-out that is too short."""
         chooser = _ScaleFreeChooser(self, task)
         if chooser.resolved < FEWEST:
-            factor = task.noise_epsilon / task.epsilon * ENOUGH
-            enough = factor * task.max_range / math.sqrt(6.0 * _constant(task))
             warnings.warn(
                 f"holdout = {task.holdout}: about {chooser.resolved:.2g} noise scales of values lie above the best "
-                f"threshold, so the choice will be rough; expected a hold-out of {math.ceil(enough)} values or more "
+                f"threshold, so the choice will be rough; expected a hold-out of {chooser.enough} values or more "
                 f"(or a shorter max_range, now {task.max_range})",
                 AccuracyWarning,
                 stacklevel=2,
@@ -164,8 +165,25 @@ class _ScaleFreeChooser(CountedHoldout):
         #: k = m p*, in logarithms so that no factor overflows.
         logs = math.log(task.holdout) + 0.5 * math.log(6.0 * constant)
         self.expected = math.exp(min(logs - math.log(task.max_range) - math.log(task.noise_epsilon), 700.0))
-        #: k epsilon: how many noise scales of values lie above the best theta.
-        self.resolved = self.expected * task.epsilon
+        few = self.expected * task.epsilon < FEWEST
+        self.expected = min(self.expected, MOST_SHARE * task.holdout / (FEW_TARGET if few else 1.0))
+        #: How many values may lie above theta before a candidate loses anything.
+        self.target = self.expected * (FEW_TARGET if few else 1.0)
+        wanted = max(LEAST_SLOPE * self.expected, (FEW_NOISE_SLOPE if few else NOISE_SLOPE) / task.epsilon)
+        # A candidate far below all values would else win by being small, where no count can outweigh its logarithm.
+        span = max(math.log(self._top), 1.0)
+        most = MOST_SHARE * (task.holdout - self.target) / span
+        self.slope = min(wanted, most)
+        #: How many noise scales tell candidates apart: k epsilon, or by how much the slope falls short.
+        self.resolved = min(self.expected, self.slope) * task.epsilon
+        #: A hold-out that would do.
+        self.enough = math.ceil(
+            max(
+                ENOUGH * task.holdout / max(self.expected * task.epsilon, 1e-300),
+                (ENOUGH * span / MOST_SHARE) / (task.epsilon * (1.0 - self.target / task.holdout)),
+            )
+        )
+        self._few = few
         super().__init__(np.zeros(self.candidates.size, np.int64))
 
     def observe(self, values: NDArray[np.float64]) -> None:
@@ -176,13 +194,12 @@ class _ScaleFreeChooser(CountedHoldout):
 
     def scores(self) -> NDArray[np.int64]:
         """Of each candidate, in integers with sensitivity ``2 * unit``."""
-        few = self.resolved < FEWEST
         above = self._counts.sum() - np.cumsum(self._counts)
-        second = above if few else above[_nearest(self.candidates)]
-        target = min(2.0 * self.unit * self.expected * (FEW_TARGET if few else 1.0), MOST_PENALTY)
-        noisy = (FEW_NOISE_SLOPE if few else NOISE_SLOPE) / self._task.epsilon
-        slope = 2.0 * self.unit * max(LEAST_SLOPE * self.expected, noisy)
-        penalties = np.minimum(slope * np.log(self.candidates / self.candidates[0]), MOST_PENALTY)
+        second = above if self._few else above[_nearest(self.candidates)]
+        target = min(2.0 * self.unit * self.target, MOST_PENALTY)
+        penalties = np.minimum(
+            2.0 * self.unit * self.slope * np.log(self.candidates / self.candidates[0]), MOST_PENALTY
+        )
         beyond: NDArray[np.int64] = np.maximum(self.unit * (above + second) - round(target), 0)
         scores: NDArray[np.int64] = -beyond - np.rint(penalties).astype(np.int64)
         return scores

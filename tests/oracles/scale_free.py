@@ -23,8 +23,10 @@ def scores(holdout, top, unit, epsilon, noise_epsilon, max_range, constant):
     grid = candidates(top)
     k = len(holdout) * math.sqrt(6.0 * constant) / (max_range * noise_epsilon)
     few = k * epsilon < 1.0
+    k = min(k, len(holdout) / 2 / (1.5 if few else 1.0))
+    most = (len(holdout) - k * (1.5 if few else 1.0)) / 2 / max(math.log(top), 1.0)
     target = round(2 * unit * k * (1.5 if few else 1.0))
-    slope = 2 * unit * max(k, (3.0 if few else 4.0) / epsilon)
+    slope = 2 * unit * min(max(k, (3.0 if few else 4.0) / epsilon), most)
     out = []
     for theta in grid:
         reach = theta if few else min(grid, key=lambda c: (abs(2 * c - 3 * theta), c))
