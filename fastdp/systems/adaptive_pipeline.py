@@ -157,7 +157,7 @@ class AdaptivePipeline:
 
     def consumed(self, progress: Progress) -> int:
         """Values behind the hold-out's first part, the warm-up included."""
-        return int(progress.smoother[block_lengths.POSITION]) + progress.filled if progress.smoother.size else 0
+        return int(progress.smoother[block_lengths.POSITION]) + progress.filled
 
     def is_place(self, progress: Progress) -> bool:
         """Whether a stream can have got there; what kernels use as indices is within their arrays then."""
