@@ -16,7 +16,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Public:
-    """Numbers that everybody knows: nu, r, the prior signal, bounds of k, the warm-up's end, how accounts are closed."""
+    """What everybody knows: nu, r, the prior signal, bounds of k, the warm-up's end, whether accounts are spread."""
 
     noise: float
     max_range: int

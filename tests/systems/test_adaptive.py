@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -164,7 +166,7 @@ def test_accounts(holdout: int, epsilon: float) -> None:
     sums = {name: np.add.reduceat(r.values[: edges[-1]], edges[:-1]) for name, (r, _) in released.items()}
     # A spike: sums over whole blocks are the released sums, and all other values the prediction.
     assert sums["spike"] == pytest.approx(totals, **tolerance)
-    for begin, end in zip(edges[:-1], edges[1:], strict=True):
+    for begin, end in itertools.pairwise(edges):
         quiet = released["none"][0].values[begin:end]
         assert np.ptp(quiet) == 0.0
         assert 0.0 <= quiet[0] <= theta
@@ -177,7 +179,7 @@ def test_accounts(holdout: int, epsilon: float) -> None:
     online = (make if holdout else fixed)(epsilon=epsilon)
     online.publish(values[:holdout])
     out = []
-    for j, (begin, end) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
+    for j, (begin, end) in enumerate(itertools.pairwise(edges)):
         out.append(online.publish(values[holdout + begin : holdout + end]))
         carry = float(online._progress.smoother[b.CARRY]) * theta
         assert np.concatenate(out).sum() + carry == pytest.approx(totals[: j + 1].sum(), **tolerance)
