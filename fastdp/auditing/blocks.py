@@ -59,7 +59,7 @@ class BlocksTrials:
         drawn = self.pipeline.perturber.leaf_noise(batch, self.theta_steps, self.epsilon, key, 0)
         return drawn.reshape(trials_, LOOKED_AT)
 
-    def release(self, data: Sequence[float], noise: Integers) -> Integers:
+    def release(self, data: Sequence[float] | Floats, noise: Integers) -> Integers:
         """A run for each row of noise: int64[trials, 2 * LOOKED_AT]."""
         values = np.asarray(data, np.float64)
         memory = self.pipeline.open(Progress(), float(self.theta_steps)).smoother
@@ -67,7 +67,7 @@ class BlocksTrials:
         trials.release_blocks(values, self.theta_steps, self.pipeline.shape, memory, noise, out)
         return out
 
-    def true_lengths(self, data: Sequence[float]) -> Integers:
+    def true_lengths(self, data: Sequence[float] | Floats) -> Integers:
         """Exponents as they would be by the true sums: what may not be known."""
         return self.release(data, np.zeros((1, LOOKED_AT), np.int64))[0, ::2]
 
