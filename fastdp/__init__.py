@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         datasets,
         errors,
         experiments,
+        ledger,
         local,
         metrics,
         perturbers,
@@ -31,9 +32,11 @@ if TYPE_CHECKING:
         workloads,
     )
     from fastdp.auditing.run import audit
+    from fastdp.ledger.ledger import Ledger
     from fastdp.privacy import Guarantee
     from fastdp.randomness.key import Key
     from fastdp.released import Release
+    from fastdp.systems.adaptive_phdstream import AdaptivePHDStream
     from fastdp.systems.base import Base
     from fastdp.systems.one_call import release
     from fastdp.systems.pak import PAK
@@ -45,10 +48,12 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "PAK": "fastdp.systems.pak",
+    "AdaptivePHDStream": "fastdp.systems.adaptive_phdstream",
     "PHDStream": "fastdp.systems.phdstream",
     "Base": "fastdp.systems.base",
     "Guarantee": "fastdp.privacy",
     "Key": "fastdp.randomness.key",
+    "Ledger": "fastdp.ledger.ledger",
     "Release": "fastdp.released",
     "StreamPublisher": "fastdp.systems.stream_publisher",
     "ToPL": "fastdp.systems.topl",
@@ -64,6 +69,7 @@ _MODULES = (
     "datasets",
     "errors",
     "experiments",
+    "ledger",
     "local",
     "metrics",
     "perturbers",
@@ -79,9 +85,11 @@ _MODULES = (
 
 __all__ = [
     "PAK",
+    "AdaptivePHDStream",
     "Base",
     "Guarantee",
     "Key",
+    "Ledger",
     "PHDStream",
     "Release",
     "StreamPublisher",
@@ -96,6 +104,7 @@ __all__ = [
     "datasets",
     "errors",
     "experiments",
+    "ledger",
     "local",
     "metrics",
     "perturbers",

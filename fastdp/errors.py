@@ -17,3 +17,7 @@ class DataError(FastDPError, ValueError):
 
 class StateError(FastDPError, RuntimeError):
     """The object, or the state file, is not in a condition that allows this call."""
+
+
+class BudgetError(StateError):
+    """A release would cost more than a ledger's limit leaves; nothing was released or recorded."""

@@ -13,11 +13,9 @@ import hashlib
 import os
 import secrets
 import struct
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
-from importlib.util import find_spec
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
@@ -25,10 +23,10 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from fastdp.errors import ParameterError, StateError
+from fastdp.files import durable
 
 MAGIC = b"fastdp\x00s"
 VERSION = 2
-LOCK_TRIES, LOCK_PAUSE = 600, 0.05
 # Magic, version, protection, generation, salt, nonce; all authenticated.
 _HEADER = struct.Struct(">8sHBQ16s12s")
 _CHECKSUM_BYTES = 32
@@ -40,20 +38,6 @@ class Protection(IntEnum):
     CHECKSUM = 0
     KEY = 1
     PASSPHRASE = 2
-
-
-def _lock(descriptor: int, shown: str) -> None:
-    """The folder's lock, in tries: an interrupted call of this very process may hold it until it is collected."""
-    import fcntl
-
-    for _ in range(LOCK_TRIES):
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(LOCK_PAUSE)
-        else:
-            return
-    raise StateError(f"state file {shown!r}: its folder stayed locked for {LOCK_TRIES * LOCK_PAUSE:g} seconds")
 
 
 @dataclass(frozen=True)
@@ -102,7 +86,7 @@ class StateFile:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Between looking at the file and replacing it nobody else does (where the system has flock)."""
-        if find_spec("fcntl") is None:
+        if not durable.has_locks():
             yield
             return
         path = Path(self.real)
@@ -111,7 +95,10 @@ class StateFile:
         except OSError as error:
             raise StateError(f"state file {str(path)!r} could not be written: {error.strerror or error}") from error
         try:
-            _lock(descriptor, str(path))
+            if not durable.lock(descriptor):
+                raise StateError(
+                    f"state file {str(path)!r}: its folder stayed locked for {durable.LOCK_SECONDS:g} seconds"
+                )
             yield
         finally:
             os.close(descriptor)
@@ -150,14 +137,8 @@ class StateFile:
 
     def sync_folder(self) -> None:
         """Make the rename itself durable, where folders can be synced."""
-        if not hasattr(os, "O_DIRECTORY"):
-            return
         try:
-            descriptor = os.open(Path(self.real).parent, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            durable.sync_folder(Path(self.real).parent)
         except OSError as error:
             raise StateError(f"the folder of {self.real!r} could not be synced: {error.strerror or error}") from error
 

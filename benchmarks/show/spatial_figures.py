@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.show.spatial_runs import DEPTH, METHODS, SCENES, SETS, Scene, measure
 from fastdp.counters import BinaryTree, Block, Counter, RunningCounts, Simple
 from fastdp.plots_spatial import counters_compared, errors_over_time, points_and_cells
-from fastdp.systems import PHDStream
+from fastdp.systems import AdaptivePHDStream, PHDStream
 
 EPSILON = 0.5
 #: Batches that the points are drawn after, and the part of the plane that is shown; all of it by default.
@@ -19,6 +19,7 @@ WINDOWS = {"pickups": ((-74.1, 40.6), (-73.75, 40.9)), "gowalla": ((-130.0, -40.
 #: More lines than these are not told apart.
 SHOWN = (
     ("repaired", "simple"),
+    ("adaptive", "counts alone"),
     ("repaired", "block"),
     ("paper's score", "simple"),
     ("Baseline 1 (not private)", "none"),
@@ -62,22 +63,27 @@ def _counters(horizon: int, path: Path) -> None:
 
 
 def _points(scene: Scene, times: tuple[int, ...], window: tuple[tuple[float, float], ...] | None, path: Path) -> None:
-    systems = {epsilon: PHDStream(scene.domain, epsilon, max_depth=DEPTH, seed=1) for epsilon in (0.5, 2.0)}
+    kinds = {"": PHDStream, ", adaptive": AdaptivePHDStream}
+    systems = {
+        f"ε = {epsilon:g}{name}": kind(scene.domain, epsilon, max_depth=DEPTH, seed=1)
+        for epsilon in (0.5, 2.0)
+        for name, kind in kinds.items()
+    }
     rows = {"true": [scene.stream.present(t) for t in times]}
-    points = {epsilon: [] for epsilon in systems}
-    cells = {epsilon: [] for epsilon in systems}
+    points = {label: [] for label in systems}
+    cells = {label: [] for label in systems}
     for t, (added, removed) in enumerate([(scene.stream.initial, None), *scene.stream.batches]):
-        for epsilon, system in systems.items():
+        for label, system in systems.items():
             system.advance(added, removed)
             if t in times:
-                points[epsilon].append(system.sample())
-                cells[epsilon].append((system.tree.lower, system.tree.upper))
+                points[label].append(system.sample())
+                cells[label].append((system.tree.lower, system.tree.upper))
     grid = {}
-    for epsilon in systems:
+    for label in systems:
         # Cells hide the points of dense places, so the points are shown without them too.
-        rows[f"ε = {epsilon:g}"] = points[epsilon]
-        rows[f"ε = {epsilon:g}, cells"] = points[epsilon]
-        grid[f"ε = {epsilon:g}, cells"] = cells[epsilon]
+        rows[label] = points[label]
+        rows[f"{label}, cells"] = points[label]
+        grid[f"{label}, cells"] = cells[label]
     box = window if window is not None else (scene.stream.lower, scene.stream.upper)
     points_and_cells(rows, path, cells=grid, columns=[f"after batch {t}" for t in times], box=box)
 

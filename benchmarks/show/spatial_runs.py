@@ -15,7 +15,7 @@ from benchmarks.streams import REFERENCE, Floats
 from fastdp.datasets import SpatialStream, concentric_circles, load_circles, load_gowalla, load_pickups
 from fastdp.datasets.spatial_files import DAY
 from fastdp.spatial import Box, BoxQueries, PointIndex, paper_queries, relative_error
-from fastdp.systems import FixedTree, OfflineOnBatch, OfflineOnStream, PHDStream
+from fastdp.systems import AdaptivePHDStream, FixedTree, OfflineOnBatch, OfflineOnStream, PHDStream
 from fastdp.systems.phdstream import COUNTERS
 
 EPSILONS = (0.5, 1.0)
@@ -40,6 +40,10 @@ def _phd(counter: str, score: str) -> Callable[..., Any]:
     return lambda domain, epsilon, seed: PHDStream(domain, epsilon, counter, max_depth=DEPTH, score=score, seed=seed)
 
 
+def _adaptive(domain: Box, epsilon: float, seed: int) -> AdaptivePHDStream:
+    return AdaptivePHDStream(domain, epsilon, max_depth=DEPTH, seed=seed)
+
+
 def _fixed(counter: str) -> Callable[..., Any]:
     return lambda domain, epsilon, seed: FixedTree(domain, epsilon, COUNTERS[counter], max_depth=DEPTH, seed=seed)
 
@@ -51,6 +55,7 @@ def _offline(kind: Callable[..., Any]) -> Callable[..., Any]:
 METHODS = (
     Method("repaired", "simple", _phd("simple", "repaired"), "phd_fix_proj"),
     Method("repaired", "block", _phd("block", "repaired"), "phd_fix_proj"),
+    Method("adaptive", "counts alone", _adaptive, ""),
     Method("paper's score", "simple", _phd("simple", "paper"), "phd"),
     Method("paper's score", "block", _phd("block", "paper"), "phd"),
     Method("Baseline 1 (not private)", "none", _offline(OfflineOnStream), "b1", offline=True),

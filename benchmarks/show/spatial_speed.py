@@ -16,11 +16,13 @@ from benchmarks.show.report import table
 from benchmarks.show.spatial_runs import DEPTH, EPSILONS
 from fastdp.datasets import SpatialStream, load_circles
 from fastdp.spatial import Box
-from fastdp.systems import PHDStream
+from fastdp.systems import AdaptivePHDStream, PHDStream
 
 #: Seconds of one sampling, and of all tree steps: the published code, and its logic with NumPy's box test.
 PUBLISHED_RUN, PUBLISHED_SAMPLING = 91.0, 1.2
 NUMPY_RUN, NUMPY_SAMPLING = 5.4, 2e-3
+#: The row of AdaptivePHDStream.
+ALONE = "counts alone"
 #: What is varied one at a time: points present, events in a batch, greatest depth.
 CENTRE = (100_000, 500, 20)
 GROWTH = ((1_000, 10_000, 100_000, 1_000_000), (5, 50, 500, 5_000, 50_000), (5, 10, 20, 40))
@@ -28,9 +30,16 @@ STEPS = 20
 MARKS = (100, 1_000, 2_500, 5_000, 10_000)
 
 
-def whole_run(stream: SpatialStream, epsilon: float, counter: str, seed: int, *, sampled: bool = False) -> PHDStream:
+def whole_run(
+    stream: SpatialStream, epsilon: float, counter: str, seed: int, *, sampled: bool = False
+) -> PHDStream | AdaptivePHDStream:
     """All batches of a stream, the initial set first."""
-    system = PHDStream(Box(stream.lower, stream.upper), epsilon, counter, max_depth=DEPTH, seed=seed)
+    box = Box(stream.lower, stream.upper)
+    system: PHDStream | AdaptivePHDStream
+    if counter == ALONE:
+        system = AdaptivePHDStream(box, epsilon, max_depth=DEPTH, seed=seed)
+    else:
+        system = PHDStream(box, epsilon, counter, max_depth=DEPTH, seed=seed)
     for added, removed in [(stream.initial, None), *stream.batches]:
         system.advance(added, removed)
         if sampled:
@@ -44,7 +53,7 @@ def whole_runs(data: Path, runs: int) -> None:
     for initial in (0.0, 0.1):
         stream = load_circles(data / "motion_circles_synthetic.csv.gz", initial=initial)
         for epsilon in EPSILONS:
-            for counter in ("simple", "block"):
+            for counter in ("simple", "block", ALONE):
                 whole_run(stream, epsilon, counter, seed=0).sample()
                 trees, firsts, samplings = [], [], []
                 for seed in range(runs):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,10 @@ from fastdp.auditing.trials import TrialMechanism
 from fastdp.perturbers import Hierarchy
 from fastdp.privacy import Guarantee
 from fastdp.randomness.key import Key
+from fastdp.systems.adaptive_phdstream import AdaptivePHDStream
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,15 @@ def log2_levels(epsilon: float, length: int, theta_steps: int) -> Misclaimed:
 def papers_score(epsilon: float, max_depth: int) -> Misclaimed:
     """PHDStream's split decisions by the printed score, with the lambda that its Theorem 3.2 takes."""
     return Misclaimed(SplitTrials(epsilon, max_depth, repaired=False), epsilon)
+
+
+class RecountingPHDStream(AdaptivePHDStream):
+    """Cells from released counts, where events go on waiting after they were counted, and are counted again."""
+
+    def _following(self, added: Integers, removed: Integers) -> Any:
+        before = self._state
+        after = super()._following(added, removed)
+        return after if before.grown is None else replace(after, added=(*before.added, added))
 
 
 @dataclass(frozen=True)

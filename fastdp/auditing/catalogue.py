@@ -18,9 +18,9 @@ from fastdp.auditing.mechanisms import (
     HierarchyTrials,
     LocalTrials,
     NoisyMaxTrials,
-    PHDStreamTrials,
     PublisherTrials,
     SmoothQuantileTrials,
+    SpatialTrials,
     SplitTrials,
 )
 from fastdp.auditing.trials import Publishing
@@ -28,7 +28,10 @@ from fastdp.counters import BinaryTree, Block, Simple
 from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding
 from fastdp.perturbers import Flat, Hierarchy, Perturber
 from fastdp.randomness.key import Key
+from fastdp.spatial import Box
+from fastdp.systems.adaptive_phdstream import AdaptivePHDStream
 from fastdp.systems.pak import PAK
+from fastdp.systems.phdstream import PHDStream
 from fastdp.systems.stream_publisher import StreamPublisher
 from fastdp.systems.tops import ToPS
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile
@@ -79,6 +82,20 @@ def attack(depth: int, epsilon: float) -> tuple[Floats, Floats]:
     wanted = [round((i + 0.15) * penalty) for i in range(depth)]
     siblings = 0.75 * 2.0 ** -np.arange(depth - 1.0)
     return np.zeros(wanted[-1]), np.repeat(siblings, np.diff(wanted))
+
+
+def late_event(batches: int) -> tuple[list[list[float]], list[list[float]]]:
+    """Streams on [0, 1], the second with one addition more, after the first batch."""
+    first = [0.1] * 40
+    rest: list[list[float]] = [[] for _ in range(batches - 2)]
+    return [first, [], *rest], [first, [0.1], *rest]
+
+
+def repeated_counts(outputs: Floats) -> Floats:
+    """Log-likelihood ratio of one point more in every count after the first, from counts of four intervals each."""
+    totals = outputs.reshape(outputs.shape[0], -1, 4).sum(axis=2)
+    ratio: Floats = np.clip(np.diff(totals, axis=1), 0.0, 1.0).sum(axis=1)
+    return ratio
 
 
 def open_sums(outputs: Floats) -> Floats:
@@ -158,7 +175,19 @@ def shipped() -> list[Case]:
             [4, 4, 4, 4, 0],
             SLOW,
         ),
-        Case("phdstream", PHDStreamTrials(1.0, 4), [[0.1] * 4, [0.1] * 3], [[0.1] * 5, [0.1] * 3], SLOW),
+        Case(
+            "phdstream",
+            SpatialTrials(lambda seed: PHDStream(Box(0, 1), 1.0, max_depth=4, seed=seed)),
+            [[0.1] * 4, [0.1] * 3],
+            [[0.1] * 5, [0.1] * 3],
+            SLOW,
+        ),
+        Case(
+            "phdstream-adaptive",
+            SpatialTrials(lambda seed: AdaptivePHDStream(Box(0, 1), 1.0, max_depth=2, period=2, seed=seed)),
+            *late_event(4),
+            SLOW,
+        ),
     ]
     for law in (SquareWave, StochasticRounding, Piecewise, Hybrid):
         cases.append(Case(f"local-{law.__name__.lower()}", LocalTrials(law(1.0)), -1.0, 1.0, FAST))
@@ -182,6 +211,14 @@ def broken_twins() -> list[Case]:
             (np.append(added, 0.0), removed),
             FAST,
             True,
+        ),
+        Case(
+            "broken-recounted",
+            SpatialTrials(lambda seed: broken.RecountingPHDStream(Box(0, 1), 1.0, max_depth=0, period=1, seed=seed)),
+            *late_event(10),
+            2_000,
+            True,
+            events=(repeated_counts,),
         ),
         Case("broken-piecewise-leak", broken.LeakingPiecewise(1.0), [0.0, 0.3, 0.5], [0.0, 0.3, -0.5], FAST, True),
         Case("broken-floating-point", broken.FloatingPointLaplace(1.0), 0.0, 1.0, FAST, True),

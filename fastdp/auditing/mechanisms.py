@@ -25,8 +25,8 @@ from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId, WordStream
 from fastdp.spatial import Box, decomposition
 from fastdp.spatial.plan import Plan, make_plan
-from fastdp.systems.phdstream import PHDStream
 from fastdp.systems.running_sum import RunningSum
+from fastdp.systems.spatial_publisher import SpatialPublisher
 from fastdp.systems.stream_publisher import StreamPublisher
 from fastdp.thresholds import NoisyMax, SmoothQuantile
 from fastdp.thresholds.base import ThresholdTask
@@ -298,23 +298,25 @@ class PublisherTrials:
 
 
 @dataclass(frozen=True)
-class PHDStreamTrials:
-    """A whole PHDStream on [0, 1] a trial; outputs are the counts of four intervals after each batch."""
+class SpatialTrials:
+    """A whole stream of points on [0, 1] a trial; outputs are the counts of four intervals after each batch.
 
-    epsilon: float
-    max_depth: int
+    Parameters
+    ----------
+    make : callable
+        From a seed to a publisher of points.
+    """
+
+    make: Callable[[int], SpatialPublisher]
 
     @property
     def guarantee(self) -> Guarantee:
         """The stream's."""
-        return self._make(0).guarantee
-
-    def _make(self, seed: int) -> PHDStream:
-        return PHDStream(Box(0, 1), self.epsilon, max_depth=self.max_depth, seed=seed)
+        return self.make(0).guarantee
 
     def __call__(self, data: Sequence[Any], seed: int) -> Floats:
         """Data: batches of additions."""
-        stream = self._make(seed)
+        stream = self.make(seed)
         lower = np.arange(4.0).reshape(-1, 1) / 4.0
         counts = []
         for batch in data:

@@ -235,8 +235,8 @@ mechanism has a slack on this pair of inputs.
 
 What runs is the package's own code. `noisy-max`, `adaptive-blocks`, `binary-tree` and `privtree` draw the noise of
 all runs at once and loop over the mechanism's kernel; `smooth-quantile` alone is a vectorised twin, which a test
-holds against the rule itself; `tops`, `pak` and `phdstream` make a fresh object for every run. Seconds are
-wall-clock, after compilation, on a machine that others use too."""
+holds against the rule itself; `tops`, `pak`, `phdstream` and `phdstream-adaptive` make a fresh object for every run.
+Seconds are wall-clock, after compilation, on a machine that others use too."""
 
 EXACT = """Here probabilities are computed, not estimated. Local reports: ratios of integer weights. Noisy max: all
 winners, over all adjacent hold-outs of three values among five. PHDStream's step: exact log-ratios of the decisions

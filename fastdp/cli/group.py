@@ -8,6 +8,7 @@ from fastdp._version import __version__
 from fastdp.cli.audit_command import audit
 from fastdp.cli.datasets_command import datasets
 from fastdp.cli.demo_command import demo
+from fastdp.cli.ledger_command import ledger
 from fastdp.cli.plot_command import plot
 from fastdp.cli.release_command import release
 from fastdp.cli.sweep_command import sweep
@@ -41,5 +42,5 @@ def main() -> None:
     """
 
 
-for command in (release, synthesize, demo, sweep, plot, datasets, audit):
+for command in (release, synthesize, demo, sweep, plot, datasets, audit, ledger):
     main.add_command(command)

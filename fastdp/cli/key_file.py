@@ -12,13 +12,15 @@ from fastdp.randomness.key import KEY_BYTES, Key
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-def read_key(path: Path) -> Key:
+def read_key(path: Path, option: str = "--key-file") -> Key:
     """The key in a file of 32 raw bytes or 64 hexadecimal digits.
 
     Parameters
     ----------
     path : Path
         Owner-only: whoever can read the key can subtract the noise.
+    option : str
+        What the user called it.
 
     Raises
     ------
@@ -30,14 +32,19 @@ def read_key(path: Path) -> Key:
         mode = os.fstat(file.fileno()).st_mode
         if os.name == "posix" and mode & OTHERS:
             raise ParameterError(
-                f"--key-file {path}: group or others have access (mode {stat.S_IMODE(mode):04o}); "
+                f"{option} {path}: group or others have access (mode {stat.S_IMODE(mode):04o}); "
                 f"expected an owner-only file (chmod 600 {path})"
             )
         content = file.read(4 * KEY_BYTES)
-    return Key.from_bytes(_decode(content, path))
+    return Key.from_bytes(_decode(content, f"{option} {path}"))
 
 
-def _decode(content: bytes, path: Path) -> bytes:
+def read_ledger_key(path: Path | None) -> Key | None:
+    """The key of ``--ledger-key-file``, if there is one."""
+    return None if path is None else read_key(path, "--ledger-key-file")
+
+
+def _decode(content: bytes, shown: str) -> bytes:
     if len(content) == KEY_BYTES:
         return content
     digits = content.strip()
@@ -51,6 +58,6 @@ def _decode(content: bytes, path: Path) -> bytes:
         if len(secret) == KEY_BYTES:
             return secret
     raise ParameterError(
-        f"--key-file {path}: expected exactly {KEY_BYTES} raw bytes or {2 * KEY_BYTES} hexadecimal digits "
+        f"{shown}: expected exactly {KEY_BYTES} raw bytes or {2 * KEY_BYTES} hexadecimal digits "
         "(the content is not shown: it is secret)"
     )

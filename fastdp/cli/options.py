@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -21,6 +23,42 @@ key_file_option = click.option(
 )
 quiet_option = click.option("--quiet", is_flag=True, help="No progress bar and no summary.")
 force_option = click.option("--force", is_flag=True, help="Replace an existing output.")
+ledger_key_option = click.option(
+    "--ledger-key-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Key that seals the ledger, in the form of --key-file: 32 raw bytes or 64 hexadecimal digits, owner-only.",
+)
+_LEDGER_OPTIONS = (
+    click.option(
+        "--ledger",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Record the release in this ledger (made if it is not there), before it happens.",
+    ),
+    click.option("--stream", metavar="NAME", help="Name of the stream in the ledger; budgets are per stream."),
+    click.option(
+        "--part",
+        metavar="LABEL",
+        help="Label of the part of the stream that IN holds, such as its day: budgets of different parts do not add "
+        "up, so parts must be disjoint.  [default: IN may be any part of the stream]",
+    ),
+    click.option(
+        "--limit",
+        type=float,
+        metavar="E",
+        help="Refuse, before anything is released, if the stream would then have cost more than this epsilon. "
+        "A limit in the ledger (fastdp ledger limit) holds as well.",
+    ),
+    ledger_key_option,
+)
+
+
+def ledger_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of :func:`fastdp.cli.budget.reserved`."""
+    for option in reversed(_LEDGER_OPTIONS):
+        command = option(command)
+    return command
 
 
 def check_secrets(seed: int | None, key_file: Path | None) -> None:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from fastdp.cli.budget import Spending
 from fastdp.cli.complaints import plain_errors, terminated_cleanly
-from fastdp.cli.options import check_secrets, force_option, key_file_option, quiet_option, seed_option
+from fastdp.cli.options import check_secrets, force_option, key_file_option, ledger_options, quiet_option, seed_option
 
 if TYPE_CHECKING:
     from fastdp.systems.topl import ToPL
@@ -28,6 +29,7 @@ Examples
   fastdp release trips.parquet --column fare -o private.parquet --epsilon 0.1 --bound 500
   zcat log.gz | fastdp release - -o - --epsilon 0.05 --bound 2000 > private.csv
   fastdp release meter.npy -o private.npy --method topl --epsilon 1 --bound 10000
+  fastdp release meter.npy -o private.npy --epsilon 0.1 --bound 10000 --ledger budget --stream meter --limit 1
 """
 
 
@@ -109,9 +111,11 @@ def _prune(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
 )
 @quiet_option
 @force_option
+@ledger_options
 @click.pass_context
 def release(
     ctx: click.Context,
+    /,
     source: str,
     output: str,
     epsilon: float,
@@ -129,6 +133,7 @@ def release(
     chunk_size: int,
     quiet: bool,
     force: bool,
+    **budget: Any,
 ) -> None:
     """Release a column of numbers under differential privacy.
 
@@ -142,6 +147,7 @@ def release(
     if method == "topl":
         _refuse(ctx, TOPS_ONLY, method)
     check_secrets(seed, key_file)
+    spending = Spending(**budget)
     with plain_errors(), terminated_cleanly():
         from fastdp.cli.key_file import read_key
         from fastdp.cli.writers import check_suffix
@@ -170,9 +176,12 @@ def release(
                 key=key,
             )
         begin = time.perf_counter()
-        _publish(publisher, source, output, column, chunk_size, quiet=quiet, force=force)
+        # A file appears at the very end or not at all; standard output may have had a part of it.
+        with spending.reserved(publisher, source, refundable=output != "-"):
+            _publish(publisher, source, output, column, chunk_size, quiet=quiet, force=force)
         if not quiet:
-            click.echo(_summary(publisher, output, time.perf_counter() - begin), err=True)
+            said = spending.summary(publisher)
+            click.echo(_summary(publisher, output, time.perf_counter() - begin, said), err=True)
 
 
 def _refuse(ctx: click.Context, options: tuple[str, ...], method: str) -> None:
@@ -239,7 +248,7 @@ def _keep_apart(source: str, output: str) -> None:
         raise ParameterError(f"output {output}: is the input; expected another file")
 
 
-def _summary(publisher: ToPS | ToPL, output: str, duration: float) -> str:
+def _summary(publisher: ToPS | ToPL, output: str, duration: float, spent: list[tuple[str, str]]) -> str:
     from fastdp.cli.summary import as_table, rate, seconds, thousands
     from fastdp.systems.topl import ToPL
 
@@ -255,6 +264,7 @@ def _summary(publisher: ToPS | ToPL, output: str, duration: float) -> str:
             ("published", thousands(publisher.n_published)),
             ("threshold", f"{publisher.threshold:g} (values above it were clipped to it)"),
             ("guarantee", str(publisher.guarantee)),
+            *spent,
             *particulars,
             ("time", f"{seconds(duration)}, {rate(publisher.n_seen, duration)}, reading and writing included"),
             ("output", "standard output" if output == "-" else output),

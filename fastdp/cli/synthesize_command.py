@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from fastdp.cli.budget import Spending
 from fastdp.cli.complaints import plain_errors, terminated_cleanly
-from fastdp.cli.options import check_secrets, key_file_option, quiet_option, seed_option
+from fastdp.cli.options import check_secrets, key_file_option, ledger_options, quiet_option, seed_option
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,7 +56,13 @@ Examples
     help="Events in a batch, in the file's order. Which batch an event is in counts as public: the guarantee is for "
     "one event of a batch, while all others stay in theirs.",
 )
-@click.option("--every", type=float, metavar="SECONDS", help="Length of time of a batch, in the unit of the times.")
+@click.option(
+    "--every",
+    type=float,
+    metavar="SECONDS",
+    help="Length of time of a batch, in the unit of the times; batches begin at its whole multiples. The first and "
+    "the last batch that hold events count as public.",
+)
 @click.option(
     "--initial",
     type=float,
@@ -107,6 +114,7 @@ Examples
 @key_file_option
 @quiet_option
 @click.option("--force", is_flag=True, help="Replace the files of an earlier run in the folder.")
+@ledger_options
 def synthesize(
     source: str,
     output: Path,
@@ -129,6 +137,7 @@ def synthesize(
     key_file: Path | None,
     quiet: bool,
     force: bool,
+    **budget: Any,
 ) -> None:
     """Release synthetic points that follow a set of points through time.
 
@@ -140,6 +149,7 @@ def synthesize(
     That a removed point was ever added is not checked: its place counts one point less.
     """
     check_secrets(seed, key_file)
+    spending = Spending(**budget)
     if (batch is None) == (every is None):
         raise click.UsageError("Expected exactly one of --batch and --every.")
     with plain_errors(), terminated_cleanly():
@@ -151,7 +161,7 @@ def synthesize(
         from fastdp.systems.phdstream import PHDStream
 
         begin = time.perf_counter()
-        stream = PHDStream(
+        publisher = PHDStream(
             Box(box[:2], box[2:]),
             epsilon,
             counter,
@@ -167,15 +177,18 @@ def synthesize(
         bounds = _bounds(source, events, Box(box[:2], box[2:]), batch, every, initial, clip=clip)
         folder = PointFolder(output, kind, events.names, len(bounds) - 1, force=force)
         written = 0
-        for number in counted(len(bounds) - 1, "batches", str(output), quiet=quiet):
-            rows = slice(bounds[number], bounds[number + 1])
-            points, additions = events.points[rows], events.additions[rows]
-            synthetic = stream.step(points[additions], points[~additions])
-            folder.write(number, synthetic)
-            written += len(synthetic)
+        # Files of earlier batches stay, whatever happens to a later one.
+        with spending.reserved(publisher, source, refundable=False):
+            for number in counted(len(bounds) - 1, "batches", str(output), quiet=quiet):
+                rows = slice(bounds[number], bounds[number + 1])
+                points, additions = events.points[rows], events.additions[rows]
+                synthetic = publisher.step(points[additions], points[~additions])
+                folder.write(number, synthetic)
+                written += len(synthetic)
         if not quiet:
             files = f"{folder.file(0)} to {folder.file(len(bounds) - 2).name}"
-            click.echo(_summary(stream, files, written, time.perf_counter() - begin), err=True)
+            said = spending.summary(publisher)
+            click.echo(_summary(publisher, files, written, time.perf_counter() - begin, said), err=True)
 
 
 def _bounds(
@@ -198,14 +211,17 @@ def _bounds(
         raise DataError(f"{source}: empty, holds no points")
     # Only the cuts are asked for, to which it does not matter what the events do.
     inside = np.clip(events.points, box.lower, box.upper)
+    # Periods begin at whole multiples: counted from the first event, that one would move all borders.
+    origin = None if every is None else 0.0
+    corners = box.lower, box.upper
     stream = cut_events(
-        source, box.lower, box.upper, inside, times=events.times, batch=batch, period=every, initial=initial
+        source, *corners, inside, times=events.times, batch=batch, period=every, origin=origin, initial=initial
     )
     cuts: NDArray[np.int64] = stream.cuts if stream.cuts[0] == 0 else np.append(0, stream.cuts)
     return cuts
 
 
-def _summary(stream: PHDStream, files: str, written: int, duration: float) -> str:
+def _summary(stream: PHDStream, files: str, written: int, duration: float, spent: list[tuple[str, str]]) -> str:
     from fastdp.cli.summary import as_table, seconds, thousands
 
     return as_table(
@@ -215,6 +231,7 @@ def _summary(stream: PHDStream, files: str, written: int, duration: float) -> st
             ("total", f"{stream.total:,.0f} points in the last batch, estimated"),
             ("synthetic", f"{thousands(written)} points in all files"),
             ("guarantee", str(stream.guarantee)),
+            *spent,
             ("time", f"{seconds(duration)}, reading and writing included"),
             ("output", files),
         )

@@ -98,6 +98,7 @@ def cut_events(
     times: ArrayLike | None = None,
     batch: int | None = None,
     period: float | None = None,
+    origin: float | None = None,
     initial: float = 0.0,
 ) -> SpatialStream:
     """Cut events into an initial set and batches.
@@ -118,6 +119,9 @@ def cut_events(
         Events in a batch (the last one may have fewer).  Either this or ``period``.
     period : float, optional
         Length of time of a batch, in the unit of the times, counted from the first event; batches may be empty.
+    origin : float, optional
+        With ``period``: a public time from which periods are counted, forwards and backwards, in place of the first
+        event, which otherwise moves all borders: no release of private points should let it do that.
     initial : float
         Share of the events before the first batch, in [0, 1): the paper's t0 for a batch size.  Rounded down to
         whole events, or up to whole periods.
@@ -145,7 +149,7 @@ def cut_events(
     moments = np.arange(n, dtype=np.float64) if times is None else np.array(times, dtype=np.float64)
     if moments.shape != (n,) or not np.all(np.isfinite(moments)) or np.any(np.diff(moments) < 0):
         raise DataError(f"times of {name}: expected {n} finite numbers that do not descend")
-    return SpatialStream(name, low, high, table, taken, moments, _cuts(moments, batch, period, initial))
+    return SpatialStream(name, low, high, table, taken, moments, _cuts(moments, batch, period, origin, initial))
 
 
 def _check_removals(cancels: NDArray[np.int64], points: NDArray[np.float64]) -> None:
@@ -159,7 +163,9 @@ def _check_removals(cancels: NDArray[np.int64], points: NDArray[np.float64]) -> 
         raise DataError("points: expected a removal at the place of the addition that it takes back")
 
 
-def _cuts(times: NDArray[np.float64], batch: int | None, period: float | None, initial: float) -> NDArray[np.int64]:
+def _cuts(
+    times: NDArray[np.float64], batch: int | None, period: float | None, origin: float | None, initial: float
+) -> NDArray[np.int64]:
     share = validation.real("initial", initial)
     if not 0.0 <= share < 1.0:
         raise ParameterError(f"initial = {initial!r}: expected a number in [0, 1)")
@@ -173,9 +179,12 @@ def _cuts(times: NDArray[np.float64], batch: int | None, period: float | None, i
     length = validation.positive("period", period)
     if n == 0:
         return np.array([0])
-    periods = int((times[-1] - times[0]) // length) + 1
+    # The number of an event's period follows from its own time: borders in floats would shift with the first event.
+    zero = times[0] if origin is None else validation.real("origin", origin)
+    numbers = np.floor_divide(times - zero, length)
+    periods = int(numbers[-1] - numbers[0]) + 1
     if periods > 2**24:
         raise ParameterError(f"period = {period!r}: expected at most {2**24} periods, these are {periods}")
-    ends = np.searchsorted(times, times[0] + length * np.arange(periods), side="left")
+    ends = np.searchsorted(numbers, numbers[0] + np.arange(periods), side="left")
     cuts: NDArray[np.int64] = np.append(ends, n)
     return cuts[np.searchsorted(cuts, first) :]

@@ -6,6 +6,7 @@ PrivTree is one such step on an empty tree; PHDStream is one after the other.  T
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -170,7 +171,7 @@ def take_step(
     count = privtree.collect_leaves(visit.first, visit.measure, evidence.ends, leaves, net)
     leaves, net = leaves[:count], net[:count]
     if not plan.uniform:
-        _route_strays(plan, visit, evidence, leaves, net)
+        route_strays(plan, visit, evidence.ends, leaves, net)
     origin = visit.origin[leaves]
     rows: Integers = np.zeros((count, plan.counter.width), np.int64)
     if plan.counter.width:
@@ -195,6 +196,26 @@ def take_step(
     return _renew(plan, residents, visit, rows, step), visit, evidence
 
 
+def walk_down(
+    plan: Plan, starts: Integers, origin: Integers, code: Integers, measure: Floats
+) -> Iterator[tuple[int, int]]:
+    """Ranges of levels to decide at once, from the root down; measures of new cells are filled in before each.
+
+    Arrays as in ``fastdp_kernels.privtree.descend``, which appends levels between one range and the next.
+    """
+    level, stride = 0, plan.max_depth + 1 if plan.uniform else 1
+    while level <= plan.max_depth and starts[level + 1] > starts[level]:
+        if not plan.uniform:
+            part = slice(starts[level], starts[level + 1])
+            fresh = origin[part] < 0
+            if fresh.any():
+                found = measure[part]
+                found[fresh] = measures(plan, code[part][fresh], level)
+        yield level, level + stride
+        level += stride
+    starts[level + 1 :] = starts[level]
+
+
 def _grow(
     plan: Plan, residents: Residents, added: Integers, removed: Integers, step: int, key: Key, capacity: int
 ) -> tuple[Visit, Evidence]:
@@ -209,17 +230,11 @@ def _grow(
     measure[0] = residents.measure[0]
     starts: Integers = np.zeros(plan.max_depth + 2, np.int64)
     starts[1:] = 1
-    size, level, stride = 1, 0, plan.max_depth + 1 if plan.uniform else 1
-    while level <= plan.max_depth and starts[level + 1] > starts[level]:
-        if not plan.uniform:
-            part = slice(starts[level], starts[level + 1])
-            fresh = old[part] < 0
-            if fresh.any():
-                found = measure[part]
-                found[fresh] = measures(plan, code[part][fresh], level)
+    size = 1
+    for level, stop in walk_down(plan, starts, old, code, measure):
         size = privtree.descend(
             level,
-            level + stride,
+            stop,
             plan.fan_out,
             plan.max_depth,
             plan.unit,
@@ -248,8 +263,6 @@ def _grow(
         if size < 0:
             # The same words again, and more: the decisions so far come out the same.
             return _grow(plan, residents, added, removed, step, key, 4 * capacity)
-        level += stride
-    starts[level + 1 :] = size
     visit = Visit(
         starts,
         parent[:size],
@@ -265,13 +278,13 @@ def _grow(
     return visit, Evidence(score[:size], ends[:size])
 
 
-def _route_strays(plan: Plan, visit: Visit, evidence: Evidence, leaves: Integers, net: Integers) -> None:
+def route_strays(plan: Plan, visit: Visit, ends: Integers, leaves: Integers, net: Integers) -> None:
     """Count what lies in a leaf without any of the domain in a leaf of its nearest sibling that has some.
 
     Such a point lies on the domain's border, or within a network's tolerance of it.  Where it is counted follows from
     the released tree and the point alone, so an event still enters one counter.
     """
-    strays = (evidence.ends[:, 1] - evidence.ends[:, 0]) - (evidence.ends[:, 3] - evidence.ends[:, 2])
+    strays = (ends[:, 1] - ends[:, 0]) - (ends[:, 3] - ends[:, 2])
     barren = (visit.first < 0) & (visit.measure <= 0.0) & (strays != 0)
     for node in np.flatnonzero(barren).tolist():
         begin, at = int(visit.first[visit.parent[node]]), node

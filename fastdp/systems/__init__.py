@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from fastdp._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from fastdp.systems.adaptive_phdstream import AdaptivePHDStream
     from fastdp.systems.base import Base
     from fastdp.systems.one_call import release
     from fastdp.systems.pak import PAK
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from fastdp.systems.tops import ToPS
 
 _HOMES = {
+    "AdaptivePHDStream": "fastdp.systems.adaptive_phdstream",
     "PAK": "fastdp.systems.pak",
     "Base": "fastdp.systems.base",
     "FixedTree": "fastdp.systems.spatial_baselines",
@@ -36,6 +38,7 @@ _HOMES = {
 
 __all__ = [
     "PAK",
+    "AdaptivePHDStream",
     "Base",
     "FixedTree",
     "OfflineOnBatch",

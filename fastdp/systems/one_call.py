@@ -6,8 +6,9 @@ import inspect
 from typing import Any
 
 from fastdp import validation
-from fastdp.errors import ParameterError
+from fastdp.errors import FastDPError, ParameterError
 from fastdp.inputs import as_column
+from fastdp.ledger import Ledger
 from fastdp.randomness.key import Key
 from fastdp.released import Release
 from fastdp.systems.composition import USUAL_HOLDOUT
@@ -27,6 +28,9 @@ def release(
     seed: int | str | None = None,
     *,
     key: Key | bytes | None = None,
+    ledger: Ledger | None = None,
+    stream: str | None = None,
+    part: str | None = None,
     **options: Any,
 ) -> Release:
     """Release a whole stream under differential privacy.
@@ -46,6 +50,10 @@ def release(
         Simulation: reproducible noise, no privacy.
     key : Key or 32 bytes, optional
         A secret of your own; by default a fresh one from the operating system.
+    ledger : Ledger, optional
+        Where the release is reserved before it happens, and refused if it would pass a limit.
+    stream, part : str, optional
+        With a ledger: the stream's name, and the label of the part of it that ``values`` are; by default all of it.
     **options
         Passed to the system.  By default ``holdout`` is 65,536 values or a quarter of the stream, and ``max_range``
         2^20 values or the rest of it, whichever is less (the length n of a stream is public under replace-one
@@ -59,7 +67,9 @@ def release(
     Raises
     ------
     ParameterError, DataError
-        Naming the argument, its value and what is accepted.
+        Naming the argument, its value and what is accepted; with a ledger the budget is then free again.
+    BudgetError
+        If the ledger's limit leaves less than the release costs.
     """
     system = METHODS[validation.choice("method", method, tuple(METHODS))]
     column = as_column(values, "values")
@@ -75,4 +85,13 @@ def release(
         options.setdefault("delta", 1.0 / max(2, column.size) ** 2)
     elif isinstance(holdout, int):
         options.setdefault("max_range", max(1, min(USUAL_RANGE, column.size - holdout)))
-    return system(epsilon=epsilon, bound=bound, seed=seed, key=key, **options).release(column)
+    publisher = system(epsilon=epsilon, bound=bound, seed=seed, key=key, **options)
+    if ledger is None:
+        if stream is not None or part is not None:
+            raise ParameterError(f"stream = {stream!r}, part = {part!r}: expected None without a ledger")
+        return publisher.release(column)
+    validation.part("ledger", ledger, "reserve", "fastdp.ledger")
+    if stream is None:
+        raise ParameterError("stream = None: expected the stream's name, because there is a ledger")
+    with ledger.reserve(publisher, stream=stream, part=part, cancel_on=(FastDPError,)):
+        return publisher.release(column)

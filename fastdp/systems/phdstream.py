@@ -11,25 +11,19 @@ from fractions import Fraction
 from typing import Any
 
 from fastdp import validation
-from fastdp.alone import Alone, exclusive
 from fastdp.counters.base import Counter, counter_guarantee, event_guarantee
 from fastdp.counters.binary_tree import BinaryTree
 from fastdp.counters.block import Block
 from fastdp.counters.simple import Simple
-from fastdp.errors import StateError
 from fastdp.privacy import Guarantee, round_up, sequential
 from fastdp.randomness.key import Key
 from fastdp.spatial import decomposition
-from fastdp.spatial.checks import as_points
-from fastdp.spatial.decomposition import Evidence, Residents, Visit
-from fastdp.spatial.domain import Domain, Floats
+from fastdp.spatial.decomposition import Evidence, Integers, Residents, Visit
+from fastdp.spatial.domain import Domain
 from fastdp.spatial.plan import make_plan
-from fastdp.spatial.points import inside
-from fastdp.spatial.tree import ReleasedTree, sampling_generator
+from fastdp.systems.spatial_publisher import MOST_STEPS, SpatialPublisher, for_events
 
 COUNTERS: dict[str, Counter] = {"simple": Simple(), "block": Block(), "binary": BinaryTree(settles=True)}
-#: Steps have 40 bits in the words' stream id.
-MOST_STEPS = 2**40
 
 
 @dataclass(frozen=True)
@@ -38,12 +32,10 @@ class _State:
 
     Attributes
     ----------
-    n_steps : int
-        Batches consumed.
+    n_steps, visit
+        As :class:`fastdp.systems.spatial_publisher.Standing` says.
     residents : Residents
         The tree that the next step begins with.
-    visit : Visit or None
-        What the last step released.
     """
 
     n_steps: int
@@ -51,7 +43,7 @@ class _State:
     visit: Visit | None = None
 
 
-class PHDStream(Alone):
+class PHDStream(SpatialPublisher):
     """Releases a synthetic version of a changing set of points after every batch of additions and removals.
 
     Parameters
@@ -96,6 +88,8 @@ class PHDStream(Alone):
     not be sent again.
     """
 
+    _state: _State
+
     def __init__(
         self,
         domain: Domain,
@@ -112,7 +106,6 @@ class PHDStream(Alone):
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
-        super().__init__()
         self.epsilon = validation.positive("epsilon", epsilon)
         if isinstance(counter, str):
             self.counter = COUNTERS[validation.choice("counter", counter, tuple(COUNTERS))]
@@ -122,9 +115,8 @@ class PHDStream(Alone):
         self.sensitivity = validation.integer("sensitivity", sensitivity, 1, 2**30)
         self.score = validation.choice("score", score, ("repaired", "paper"))
         self.retention = validation.integer("retention", retention, 0, MOST_STEPS)
-        self.outside = validation.choice("outside", outside, ("raise", "clip"))
         half = Fraction(self.epsilon) / (2 * self.sensitivity)
-        self._plan = make_plan(
+        plan = make_plan(
             domain,
             fan_out,
             max_depth,
@@ -135,38 +127,13 @@ class PHDStream(Alone):
             repaired=self.score == "repaired",
             retention=self.retention,
         )
-        self.domain, self.max_depth, self.fan_out = domain, self._plan.max_depth, self._plan.fan_out
-        self._key = Key.choose(seed, key)
-        self._state = _State(0, decomposition.root_only(self._plan))
-        self._made: tuple[Visit, ReleasedTree] | None = None
-
-    @property
-    def n_steps(self) -> int:
-        """Batches consumed."""
-        return self._state.n_steps
+        start = _State(0, decomposition.root_only(plan))
+        super().__init__(domain, plan, start, outside=outside, seed=seed, key=key)
 
     @property
     def n_nodes(self) -> int:
         """Cells in memory: those of the last release, and what ``retention`` keeps."""
         return self._state.residents.first.size
-
-    @property
-    def tree(self) -> ReleasedTree:
-        """The cells and counts released last; StateError before the first batch."""
-        visit = self._state.visit
-        if visit is None:
-            raise StateError("there is no tree yet: expected a step first")
-        # Made on demand, with the visit that it belongs to: a reader beside a step must not put an old one back.
-        made = self._made
-        if made is None or made[0] is not visit:
-            made = self._made = (visit, ReleasedTree(self._plan, visit))
-        return made[1]
-
-    @property
-    def total(self) -> float:
-        """Estimated number of points now; 0 before the first batch."""
-        visit = self._state.visit
-        return 0.0 if visit is None else float(visit.projected[0])
 
     @property
     def guarantee(self) -> Guarantee:
@@ -183,65 +150,19 @@ class PHDStream(Alone):
                 f"points are removed); what holds is max_depth / lambda, for {self.max_depth} decisions",
             )
         whole = sequential(cells.of("cells"), counter_guarantee(self.counter, half).of("counts"))
-        if self.sensitivity > 1:
-            k = self.sensitivity
-            step = f"group privacy: {k} events of a person, each at 1 / {k} of that"
-            whole = replace(
-                whole,
-                unit=f"{k} events (additions or removals) of one person",
-                adjacency=f"add or remove at most {k} events",
-                derivation=(*whole.derivation, step),
-            )
-        return replace(whole, simulated=self._key.simulated)
+        return replace(for_events(whole, self.sensitivity), simulated=self._key.simulated)
 
-    def step(self, added: Any, removed: Any = None) -> Floats:
-        """Consume one batch and release synthetic points.
-
-        Parameters
-        ----------
-        added, removed : array-like, n rows of d numbers, optional
-            Points that appear and disappear; None or an empty array for none.  Their order has no influence.
-
-        Returns
-        -------
-        float64[N, d]
-            Synthetic points: uniform in each cell of :attr:`tree`, N unbiased for :attr:`total`.
-
-        Raises
-        ------
-        DataError
-            For points that are not finite, of another dimension, or outside the domain; nothing is consumed then.
-        """
-        self.advance(added, removed)
-        return self.sample()
-
-    @exclusive
-    def advance(self, added: Any, removed: Any = None) -> None:
-        """Consume one batch without drawing points; parameters and errors as :meth:`step`."""
-        following, _ = self._prepare(added, removed)
-        # One assignment: an interrupt leaves the batch consumed or not, never half of it.
-        self._state = following
-
-    def sample(self) -> Floats:
-        """The synthetic points of the last step, the same at every call; ``tree.sample()`` draws others."""
-        return self.tree.sample(sampling_generator(self._key, self.n_steps))
-
-    def count(self, lower: Any, upper: Any) -> Any:
-        """Counts of boxes straight from the released tree: see :meth:`ReleasedTree.count`."""
-        return self.tree.count(lower, upper)
+    def _following(self, added: Integers, removed: Integers) -> _State:
+        return self._decided(added, removed)[0]
 
     def _prepare(self, added: Any, removed: Any) -> tuple[_State, Evidence]:
         """The state after a batch, and what its decisions were made from; changes nothing."""
+        return self._decided(*self._codes(added, removed))
+
+    def _decided(self, added: Integers, removed: Integers) -> tuple[_State, Evidence]:
         state = self._state
-        if state.n_steps >= MOST_STEPS:
-            raise StateError(f"{state.n_steps} steps were taken: expected at most 2^40")
-        batch = [
-            inside(as_points(values, name, self.domain.dim), self.domain, self.outside, name)
-            for name, values in (("added", added), ("removed", removed))
-        ]
-        codes = [decomposition.encode(self._plan, rows) for rows in batch]
         expected = 0 if state.visit is None else state.visit.first.size
         residents, visit, evidence = decomposition.take_step(
-            self._plan, state.residents, codes[0], codes[1], state.n_steps, self._key, expected
+            self._plan, state.residents, added, removed, state.n_steps, self._key, expected
         )
         return _State(state.n_steps + 1, residents, visit), evidence

@@ -6,7 +6,6 @@ They release what :class:`fastdp.PHDStream` releases, for comparison with it.  R
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -15,21 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.alone import Alone, exclusive
 from fastdp.counters.base import Counter, counter_guarantee, event_guarantee, noise_scale
 from fastdp.counters.simple import Simple
-from fastdp.errors import StateError
 from fastdp.privacy import Guarantee, parallel, sequential
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import decomposition
-from fastdp.spatial.checks import as_points
 from fastdp.spatial.decomposition import Visit
-from fastdp.spatial.domain import Domain, Floats
+from fastdp.spatial.domain import Domain
 from fastdp.spatial.plan import make_plan
-from fastdp.spatial.points import inside
-from fastdp.spatial.tree import ReleasedTree, sampling_generator
+from fastdp.systems.spatial_publisher import SpatialPublisher
 from fastdp_kernels import tree_maps
 
 Integers = NDArray[np.int64]
@@ -65,7 +60,7 @@ class _State:
     rows: Integers = field(default_factory=_none)
 
 
-class SpatialBaseline(Alone):
+class SpatialBaseline(SpatialPublisher):
     """What the baselines share: parameters, checks, releases.
 
     Parameters
@@ -75,6 +70,7 @@ class SpatialBaseline(Alone):
     """
 
     _repaired = True
+    _state: _State
 
     def __init__(
         self,
@@ -88,67 +84,13 @@ class SpatialBaseline(Alone):
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
-        super().__init__()
         self.epsilon = validation.positive("epsilon", epsilon)
-        self.outside = validation.choice("outside", outside, ("raise", "clip"))
         half = Fraction(self.epsilon) / 2
-        self._plan = make_plan(
+        plan = make_plan(
             domain, fan_out, max_depth, half, half, Simple(), threshold=threshold, repaired=self._repaired
         )
-        self.domain, self.max_depth, self.fan_out = domain, self._plan.max_depth, self._plan.fan_out
-        self._root = decomposition.root_only(self._plan)
-        self._key = Key.choose(seed, key)
-        self._state = _State()
-
-    @property
-    def n_steps(self) -> int:
-        """Batches consumed."""
-        return self._state.n_steps
-
-    @property
-    def tree(self) -> ReleasedTree:
-        """The cells and counts released last; StateError before the first batch."""
-        if self._state.visit is None:
-            raise StateError("there is no tree yet: expected a step first")
-        return ReleasedTree(self._plan, self._state.visit)
-
-    @property
-    def total(self) -> float:
-        """Estimated number of points now; 0 before the first batch."""
-        visit = self._state.visit
-        return 0.0 if visit is None else float(visit.projected[0])
-
-    @property
-    @abstractmethod
-    def guarantee(self) -> Guarantee:
-        """What the releases promise for one event."""
-
-    def step(self, added: Any, removed: Any = None) -> Floats:
-        """Consume one batch and release synthetic points: see :meth:`fastdp.PHDStream.step`."""
-        self.advance(added, removed)
-        return self.sample()
-
-    @exclusive
-    def advance(self, added: Any, removed: Any = None) -> None:
-        """Consume one batch without drawing points."""
-        batch = [
-            inside(as_points(values, name, self.domain.dim), self.domain, self.outside, name)
-            for name, values in (("added", added), ("removed", removed))
-        ]
-        codes = [decomposition.encode(self._plan, rows) for rows in batch]
-        self._state = self._following(self._state, codes[0], codes[1])
-
-    def sample(self) -> Floats:
-        """The synthetic points of the last step, the same at every call."""
-        return self.tree.sample(sampling_generator(self._key, self.n_steps))
-
-    def count(self, lower: Any, upper: Any) -> Any:
-        """Counts of boxes straight from the released tree: see :meth:`ReleasedTree.count`."""
-        return self.tree.count(lower, upper)
-
-    @abstractmethod
-    def _following(self, state: _State, added: Integers, removed: Integers) -> _State:
-        """The state after a batch, given by codes; changes nothing."""
+        self._root = decomposition.root_only(plan)
+        super().__init__(domain, plan, _State(), outside=outside, seed=seed, key=key)
 
     def _offline(self, added: Integers, removed: Integers, step: int) -> Visit:
         """PrivTree and counts, from nothing."""
@@ -180,7 +122,8 @@ class OfflineOnStream(SpatialBaseline):
         )
         return replace(event_guarantee(math.inf, endless), simulated=self._key.simulated)
 
-    def _following(self, state: _State, added: Integers, removed: Integers) -> _State:
+    def _following(self, added: Integers, removed: Integers) -> _State:
+        state = self._state
         every = np.sort(np.concatenate([state.added, added])), np.sort(np.concatenate([state.removed, removed]))
         visit = self._offline(*every, state.n_steps)
         return _State(state.n_steps + 1, visit, *every)
@@ -207,7 +150,8 @@ class OfflineOnBatch(SpatialBaseline):
         known = "the number of points present at each time is public"
         return replace(whole, simulated=self._key.simulated, derivation=(*whole.derivation, known))
 
-    def _following(self, state: _State, added: Integers, removed: Integers) -> _State:
+    def _following(self, added: Integers, removed: Integers) -> _State:
+        state = self._state
         visit = self._offline(added, removed, state.n_steps)
         size = state.size + added.size - removed.size
         total = float(visit.projected[0])
@@ -242,7 +186,8 @@ class FixedTree(SpatialBaseline):
         later = counter_guarantee(self.counter, self.epsilon)
         return replace(parallel(self._halves(), later.of("later counts")), simulated=self._key.simulated)
 
-    def _following(self, state: _State, added: Integers, removed: Integers) -> _State:
+    def _following(self, added: Integers, removed: Integers) -> _State:
+        state = self._state
         visit = state.visit
         if visit is None:
             first = self._offline(added, removed, 0)

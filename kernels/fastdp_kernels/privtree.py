@@ -32,6 +32,34 @@ def before(codes: np.ndarray, begin: int, end: int, bound: int) -> int:
     return begin
 
 
+@inline
+def append_parts(
+    node: int,
+    following: int,
+    fan_out: int,
+    width: np.int64,
+    added: np.ndarray,
+    removed: np.ndarray,
+    parent: np.ndarray,
+    code: np.ndarray,
+    ends: np.ndarray,
+) -> None:
+    """Parent, code and ranges of events of all children of a node, from ``following`` on, of ``width`` codes each."""
+    a = ends[node, 0]
+    r = ends[node, 2]
+    for j in range(fan_out):
+        c = following + j
+        last = j == fan_out - 1
+        parent[c] = node
+        code[c] = code[node] * fan_out + j
+        ends[c, 0] = a
+        a = ends[node, 1] if last else before(added, a, ends[node, 1], (code[c] + 1) * width)
+        ends[c, 1] = a
+        ends[c, 2] = r
+        r = ends[node, 3] if last else before(removed, r, ends[node, 3], (code[c] + 1) * width)
+        ends[c, 3] = r
+
+
 @kernel
 def descend(
     level: int,
@@ -127,18 +155,9 @@ def descend(
                 return -1
             first[i] = following
             kept = old_first[old[i]] if old[i] >= 0 else -1
-            a = ends[i, 0]
-            r = ends[i, 2]
+            append_parts(i, following, fan_out, width, added, removed, parent, code, ends)
             for j in range(fan_out):
                 c = following + j
-                parent[c] = i
-                code[c] = code[i] * fan_out + j
-                ends[c, 0] = a
-                a = before(added, a, ends[i, 1], (code[c] + 1) * width) if j < fan_out - 1 else ends[i, 1]
-                ends[c, 1] = a
-                ends[c, 2] = r
-                r = before(removed, r, ends[i, 3], (code[c] + 1) * width) if j < fan_out - 1 else ends[i, 3]
-                ends[c, 3] = r
                 old[c] = kept + j if kept >= 0 else -1
                 released[c] = old_released[old[c]] if kept >= 0 else 0
                 if kept >= 0:

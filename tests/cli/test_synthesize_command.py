@@ -106,8 +106,9 @@ def test_options_reach_the_system(write_events, synthesize, events, tmp_path):
 
 @pytest.mark.parametrize("moments", ["seconds", "iso", "american", "parquet"])
 def test_batches_by_time(moments, write_events, synthesize, events, tmp_path):
-    begin = int(events[0, 0])
-    cuts = [*np.searchsorted(events[:, 0], begin + 2500 * np.arange(4)).tolist(), N]
+    # At whole multiples of the period: neither the first event nor any other moves a border.
+    first, last = (int(moment) // 2500 for moment in events[[0, -1], 0])
+    cuts = [*np.searchsorted(events[:, 0], 2500 * np.arange(first, last + 1)).tolist(), N]
     source = write_events()
     stamps = events[:, 0].astype("datetime64[s]")
     rows = events.tolist()

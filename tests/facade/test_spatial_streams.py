@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import time
 from pathlib import Path
 
@@ -68,6 +69,33 @@ def test_periods() -> None:
     assert len(cut_events("p", [0], [9], points, times=times, period=10, initial=0.6).initial) == 3
     assert len(cut_events("p", [0], [9], points, times=times, period=10, initial=0.7).initial) == 5
     assert cut_events("p", [0], [9], np.empty((0, 1)), period=10).n_steps == 0
+
+
+@given(
+    st.lists(st.floats(-100, 100), min_size=2, max_size=12),
+    st.floats(0.1, 50),
+    st.sampled_from([0.0, -3.7, 1e4]),
+    st.data(),
+)
+def test_no_event_moves_a_border_that_an_origin_sets(
+    drawn: list[float], period: float, origin: float, data: st.DataObject
+) -> None:
+    times = np.sort(np.array(drawn))
+    left_out = data.draw(st.integers(0, times.size - 1))
+
+    def companions(kept: np.ndarray) -> set[frozenset[int]]:
+        """Which events share a batch."""
+        places = np.flatnonzero(kept)
+        points = np.zeros((places.size, 1))
+        cut = cut_events("p", [0], [9], points, times=times[kept], period=period, origin=origin)
+        assert cut.cuts[0] == 0
+        return {frozenset(places[a:b].tolist()) for a, b in itertools.pairwise(cut.cuts)} - {frozenset()}
+
+    everybody = np.ones(times.size, bool)
+    one_less = everybody.copy()
+    one_less[left_out] = False
+    before = {frozenset(batch - {left_out}) for batch in companions(everybody)} - {frozenset()}
+    assert companions(one_less) == before
 
 
 EVENTS = {"name": "e", "lower": [0], "upper": [9], "points": [[1.0], [2.0], [1.0]], "batch": 1}

@@ -17,7 +17,7 @@ from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import Box, decomposition
-from fastdp.systems import phdstream
+from fastdp.systems import spatial_publisher
 from fastdp.systems.phdstream import PHDStream
 from tests import stat
 from tests.oracles import phdstream as oracle
@@ -411,15 +411,15 @@ def test_a_reader_beside_a_step_does_not_bring_back_the_old_tree(monkeypatch: py
     stream = PHDStream(Box([0, 0], [1, 1]), 5.0, seed=1)
     stream.step(np.full((100, 2), 0.3))
     stream._made = None
-    real = phdstream.ReleasedTree
+    real = spatial_publisher.ReleasedTree
 
     def slow(plan, visit):
         tree = real(plan, visit)
-        monkeypatch.setattr(phdstream, "ReleasedTree", real)
+        monkeypatch.setattr(spatial_publisher, "ReleasedTree", real)
         stream.advance(np.full((3000, 2), 0.3))
         return tree
 
-    monkeypatch.setattr(phdstream, "ReleasedTree", slow)
+    monkeypatch.setattr(spatial_publisher, "ReleasedTree", slow)
     assert stream.tree.total < 1000
     assert stream.tree.total > 2000
     assert stream.tree.total == pytest.approx(stream.total)

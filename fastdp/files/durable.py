@@ -1,0 +1,44 @@
+"""What makes a written file last and keeps others out while it is written: locks, synced folders."""
+
+from __future__ import annotations
+
+import os
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+LOCK_TRIES, LOCK_PAUSE = 600, 0.05
+LOCK_SECONDS = LOCK_TRIES * LOCK_PAUSE
+
+
+def has_locks() -> bool:
+    """Whether the system has flock."""
+    return find_spec("fcntl") is not None
+
+
+def lock(descriptor: int) -> bool:
+    """Lock an open file or folder until it is closed; False if somebody else kept it for LOCK_SECONDS.
+
+    In tries: an interrupted call of this very process may hold it until it is collected.
+    """
+    import fcntl
+
+    for _ in range(LOCK_TRIES):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(LOCK_PAUSE)
+        else:
+            return True
+    return False
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a new name or a rename durable, where folders can be synced."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

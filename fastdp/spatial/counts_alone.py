@@ -1,0 +1,222 @@
+"""Cells that follow released counts: after the first batch nothing but noisy counts of disjoint cells is released.
+
+Which cells are counted, and when, follows from what was released before; a count is all that touches data, and an
+event is in one count only.  Proof: ``docs/phdstream.md``, "Counts alone".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fastdp.randomness import sampler
+from fastdp.randomness.key import Key
+from fastdp.randomness.words import Purpose, StreamId
+from fastdp.spatial.decomposition import LEAST_CAPACITY, Integers, Visit, route_strays, walk_down
+from fastdp.spatial.domain import Floats
+from fastdp.spatial.plan import Plan
+from fastdp.spatial.release_times import Growth, Pace
+from fastdp_kernels import adaptive_tree, privtree
+
+#: A cell is cut while its estimate exceeds so many standard deviations of its noise; the second if it was before.
+SPLIT, KEEP = 4.0, 2.0
+#: Less noise counts as so much, in points: nothing is to be seen within two points.
+LEAST_DEVIATION = 0.5
+
+
+@dataclass(frozen=True)
+class CountPlan:
+    """What is fixed and public, beyond the cells.
+
+    Attributes
+    ----------
+    cells : Plan
+        The domain and its cuts.
+    law : Law
+        Noise of the counts.
+    noise : float
+        Its variance, in points^2.
+    first : int
+        Variance of the first batch's counts over ``noise``, a whole number.
+    shrink : bool
+        Whether estimates are shrunken.
+    """
+
+    cells: Plan
+    law: sampler.Law
+    noise: float
+    first: int
+    shrink: bool
+
+
+@dataclass(frozen=True)
+class Grown:
+    """The tree after a count: released numbers only.
+
+    Attributes
+    ----------
+    visit : Visit
+        The cells; ``projected`` are the estimates, ``origin`` is of no use between counts.
+    weight : int64[v]
+        Variance of the noise counted at a node and below, in units of one count's.
+    variance : float64[v]
+        Variance of the noise in G, in these units.
+    rate : float64[v]
+        Growth per step, by the last count.
+    """
+
+    visit: Visit
+    weight: Integers
+    variance: Floats
+    rate: Floats
+
+
+def plant(plan: CountPlan, visit: Visit) -> Grown:
+    """The tree after the first batch, which PrivTree released."""
+    weight: Integers = np.zeros_like(visit.first)
+    none: Integers = np.zeros_like(visit.leaves)
+    released: Integers = np.zeros_like(weight)
+    gained, scratch = np.empty_like(weight), np.empty_like(weight)
+    adaptive_tree.add_counts(
+        visit.leaves, none, plan.first, plan.cells.fan_out, visit.first, gained, scratch, released, weight
+    )
+    return _estimated(plan, visit, weight, np.zeros(weight.size))
+
+
+def count(
+    plan: CountPlan, grown: Grown, added: Integers, removed: Integers, step: int, elapsed: int, key: Key
+) -> tuple[Grown, Growth]:
+    """Choose the cells anew, and count in them what waited; changes nothing.
+
+    Parameters
+    ----------
+    plan : CountPlan
+        What is fixed.
+    grown : Grown
+        The tree after the count before.
+    added, removed : int64[n], int64[m]
+        Codes of all events since that count, ascending.
+    step, elapsed : int
+        Number of this step, and how many there were since that count.
+    key : Key
+        The secret.
+
+    Returns
+    -------
+    Grown, Growth
+        The tree after this count, and what was found.
+    """
+    cells = plan.cells
+    capacity = max(2 * grown.visit.first.size, LEAST_CAPACITY)
+    visit, weight, rate, ends = _regrow(plan, grown, added, removed, capacity)
+    leaves: Integers = np.empty(visit.first.size, np.int64)
+    net: Integers = np.empty_like(leaves)
+    size = privtree.collect_leaves(visit.first, visit.measure, ends, leaves, net)
+    leaves, net = leaves[:size], net[:size]
+    if not cells.uniform:
+        route_strays(cells, visit, ends, leaves, net)
+    noise: Integers = np.empty(size, np.int64)
+    sampler.fill(noise, plan.law, key, StreamId(Purpose.CELL, number=step))
+    counts = net + noise
+    gained, scratch = np.empty_like(visit.first), np.empty_like(visit.first)
+    adaptive_tree.add_counts(leaves, counts, 1, cells.fan_out, visit.first, gained, scratch, visit.released, weight)
+    estimate = visit.projected[leaves]
+    total = float(visit.projected[0])
+    even = estimate * (elapsed * rate[0] / total) if total > 0.0 else np.zeros(size)
+    growth = Growth(counts, even, elapsed * rate[leaves], estimate, elapsed)
+    return _estimated(plan, replace(visit, leaves=leaves), weight, gained / elapsed), growth
+
+
+def forecast(plan: CountPlan, grown: Grown, pace: Pace, elapsed: int) -> Visit:
+    """What to publish so many steps after a count: growth goes on, a part of it cell by cell."""
+    visit = grown.visit
+    total = float(visit.projected[0])
+    even = visit.projected * (grown.rate[0] / total) if total > 0.0 else np.zeros(visit.first.size)
+    rate = even + pace.weight * (grown.rate - even)
+    return _shrunken(plan, visit, visit.released + elapsed * rate, grown.weight)[0]
+
+
+def _estimated(plan: CountPlan, visit: Visit, weight: Integers, rate: Floats) -> Grown:
+    visit, variance = _shrunken(plan, visit, visit.released.astype(np.float64), weight)
+    return Grown(visit, weight, variance, rate)
+
+
+def _shrunken(plan: CountPlan, visit: Visit, counts: Floats, weight: Integers) -> tuple[Visit, Floats]:
+    held, variance, estimate = (np.empty(counts.size) for _ in range(3))
+    adaptive_tree.shrink_counts(
+        plan.cells.fan_out,
+        plan.noise,
+        plan.shrink,
+        visit.first,
+        counts,
+        weight,
+        visit.measure,
+        held,
+        variance,
+        estimate,
+    )
+    return replace(visit, held=held, projected=estimate), variance
+
+
+def _regrow(
+    plan: CountPlan, grown: Grown, added: Integers, removed: Integers, capacity: int
+) -> tuple[Visit, Integers, Floats, Integers]:
+    cells, before = plan.cells, grown.visit
+    numbers: list[Integers] = [np.empty(capacity, np.int64) for _ in range(6)]
+    old, parent, first, code, released, weight = numbers
+    measure, estimate, variance, rate = (np.empty(capacity) for _ in range(4))
+    ends: Integers = np.empty((capacity, 4), np.int64)
+    old[0], parent[0], code[0], ends[0] = 0, -1, 0, (0, added.size, 0, removed.size)
+    released[0], weight[0], measure[0] = before.released[0], grown.weight[0], before.measure[0]
+    estimate[0], variance[0], rate[0] = before.projected[0], grown.variance[0], grown.rate[0]
+    starts: Integers = np.zeros(cells.max_depth + 2, np.int64)
+    starts[1:] = 1
+    size = 1
+    deviation = max(float(np.sqrt(plan.noise)), LEAST_DEVIATION)
+    for level, stop in walk_down(cells, starts, old, code, measure):
+        size = adaptive_tree.regrow(
+            level,
+            stop,
+            cells.fan_out,
+            cells.max_depth,
+            SPLIT * deviation,
+            KEEP * deviation,
+            cells.uniform,
+            added,
+            removed,
+            before.first,
+            before.released,
+            grown.weight,
+            before.measure,
+            before.projected,
+            grown.variance,
+            grown.rate,
+            starts,
+            old,
+            parent,
+            first,
+            code,
+            ends,
+            released,
+            weight,
+            measure,
+            estimate,
+            variance,
+            rate,
+        )
+        if size < 0:
+            return _regrow(plan, grown, added, removed, 4 * capacity)
+    visit = Visit(
+        starts,
+        parent[:size].copy(),
+        first[:size].copy(),
+        code[:size].copy(),
+        old[:size].copy(),
+        released[:size].copy(),
+        measure[:size].copy(),
+        np.empty(0),
+        estimate[:size].copy(),
+        np.empty(0, np.int64),
+    )
+    return visit, weight[:size].copy(), rate[:size].copy(), ends[:size]

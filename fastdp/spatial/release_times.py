@@ -1,0 +1,124 @@
+"""When cells are counted next, and what is published until then: functions of released counts alone.
+
+Counting every p steps in place of every step, a cell's noise grows p times more slowly, and p / 2 steps' change is
+missing on average.  ``docs/phdstream.md`` ("Counts alone") says how p is chosen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+
+from fastdp.spatial.decomposition import Integers
+from fastdp.spatial.domain import Floats
+
+#: Steps before the second count.
+FIRST_PERIOD = 8
+#: Largest change of the period from one count to the next.
+LARGEST_FACTOR = 1.5
+#: The noise to come counts as that of so many steps, this part of those so far, this many at least.
+HORIZON_PART, LEAST_HORIZON = 0.25, 50
+#: What earlier counts keep of their say in the forecasts' weight, and in the period.
+WEIGHT_MEMORY, PERIOD_MEMORY = 0.9, 0.5
+#: Counts below this part of the total are errors' denominators no more (the paper's 0.001).
+FLOOR = 0.001
+
+
+@dataclass(frozen=True)
+class Pace:
+    """When to count, and how to forecast.
+
+    Attributes
+    ----------
+    period : int
+        Steps from the last count to the next.
+    weight : float
+        How much of its own past growth a cell is expected to repeat; for the rest it shares in the whole's growth.
+    products, squares : float
+        Sums of the regression that ``weight`` comes from.
+    costs : float64[k]
+        Mean relative error of a cell that each period on the grid promises, averaged over past counts; empty before.
+    """
+
+    period: int
+    weight: float = 0.0
+    products: float = 0.0
+    squares: float = 0.0
+    costs: Floats | None = None
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What one count found, and what had been expected, leaf by leaf: released numbers.
+
+    Attributes
+    ----------
+    counts : int64[l]
+        Noisy counts of what waited.
+    even : float64[l]
+        Growth of the whole in equally long time, by the last count, shared out by the estimates.
+    own : float64[l]
+        Growth of the leaf itself, by the last count.
+    estimate : float64[l]
+        Estimated points in the leaf before.
+    elapsed : int
+        Steps since the last count.
+    """
+
+    counts: Integers
+    even: Floats
+    own: Floats
+    estimate: Floats
+    elapsed: int
+
+
+@cache
+def periods(most: int) -> Integers:
+    """The periods that are considered, 1 to ``most``, in steps of a fifth or so."""
+    grid: Integers = np.unique(np.rint(np.geomspace(1, most, 2 + int(6 * np.log(most)))).astype(np.int64))
+    return grid
+
+
+def following_pace(pace: Pace, growth: Growth, total: float, n_steps: int, noise: float, most: int | None) -> Pace:
+    """The pace after a count.
+
+    Parameters
+    ----------
+    pace : Pace
+        Before.
+    growth : Growth
+        What the count found.
+    total : float
+        Estimated points in all, before.
+    n_steps : int
+        Steps so far.
+    noise : float
+        Variance of one count's noise.
+    most : int, optional
+        Longest period; None for one that stays.
+
+    Notes
+    -----
+    A count's noise is new, so that the products below, of this count and the one before, have no bias from noise.
+    """
+    moved, found = growth.own - growth.even, growth.counts - growth.even
+    per_step = 1.0 / growth.elapsed**2
+    products = WEIGHT_MEMORY * pace.products + per_step * float(moved @ found)
+    squares = WEIGHT_MEMORY * pace.squares + per_step * float(moved @ moved)
+    weight = min(max(products / squares, 0.0), 1.0) if squares > 0.0 else 0.0
+    pace = replace(pace, weight=weight, products=products, squares=squares)
+    if most is None:
+        return pace
+    surprise = per_step * (found - weight * moved) ** 2
+    relative = 1.0 / np.maximum(growth.estimate, max(FLOOR * total, 1.0))
+    relative /= relative.sum()
+    grid = periods(most)
+    ahead = HORIZON_PART * max(n_steps, LEAST_HORIZON) * noise
+    costs = np.array([relative @ np.sqrt(ahead / p + surprise * (p * p / 3.0)) for p in grid.tolist()])
+    if pace.costs is not None:
+        costs = PERIOD_MEMORY * pace.costs + (1.0 - PERIOD_MEMORY) * costs
+    wanted = float(grid[costs.argmin()])
+    period = min(max(wanted, growth.elapsed / LARGEST_FACTOR), growth.elapsed * LARGEST_FACTOR)
+    return replace(pace, period=min(max(round(period), 1), most), costs=costs)

@@ -1,0 +1,175 @@
+"""PHDStream with cells chosen from released counts: all of epsilon goes to the counts, which are made seldom.
+
+Beyond the paper; the same guarantee, proof and measurements in ``docs/phdstream.md`` ("Counts alone").
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from fastdp import validation
+from fastdp.counters.base import counter_guarantee, event_guarantee, noise_scale
+from fastdp.counters.simple import Simple
+from fastdp.privacy import Guarantee, parallel, sequential
+from fastdp.randomness import sampler
+from fastdp.randomness.key import Key
+from fastdp.spatial import counts_alone, decomposition
+from fastdp.spatial.counts_alone import CountPlan, Grown
+from fastdp.spatial.decomposition import Integers, Visit
+from fastdp.spatial.domain import Domain
+from fastdp.spatial.plan import make_plan
+from fastdp.spatial.release_times import FIRST_PERIOD, Pace, following_pace
+from fastdp.systems.spatial_publisher import SpatialPublisher, for_events
+
+#: Events wait for this many steps at most.
+MOST_PERIOD = 2**16
+#: Larger variances of the first counts, over the later ones', are taken for this: 4 for any usual epsilon.
+MOST_RATIO = 2.0**20
+
+
+@dataclass(frozen=True)
+class _State:
+    """Where the stream stands; replaced as a whole.
+
+    Attributes
+    ----------
+    n_steps, visit
+        As :class:`fastdp.systems.spatial_publisher.Standing` says.
+    grown : Grown or None
+        The tree at the last count.
+    pace : Pace
+        When to count next.
+    counted : int
+        Steps up to the last count.
+    added, removed : tuple of int64[n]
+        Codes of the batches since.  Secret.
+    """
+
+    n_steps: int
+    visit: Visit | None
+    grown: Grown | None
+    pace: Pace
+    counted: int = 0
+    added: tuple[Integers, ...] = ()
+    removed: tuple[Integers, ...] = ()
+
+
+class AdaptivePHDStream(SpatialPublisher):
+    """Releases a synthetic version of a changing set of points, at a fraction of PHDStream's error.
+
+    PrivTree chooses the first cells.  After that cells are cut and merged by released counts alone, so that all of
+    epsilon goes to the counts; a cell is counted every few steps, by a period that follows from released counts too,
+    and forecast in between; estimates are shrunken where noise drowns the difference between a cell's parts.
+
+    Parameters
+    ----------
+    domain : Domain
+        The public region, such as ``fastdp.spatial.Box(lower, upper)``.
+    epsilon : float
+        Privacy loss of all releases for ``sensitivity`` events.
+    max_depth : int
+        D: cells of this depth are not cut any more; fan_out^D at most 2^62.
+    fan_out : int
+        beta: parts that a cell is cut into, along one axis; the axes take turns, the first one first.
+    sensitivity : int
+        k: events (additions and removals) of one person that are protected together; each gets epsilon / k.
+    period : int, optional
+        Steps from one count to the next, 1 to 65,536; by default chosen again at every count.
+    max_period : int
+        The longest one that may be chosen.
+    shrink : bool
+        Whether the estimates of a cell's parts are drawn towards equal shares, by as much as noise suggests.
+    outside : str
+        As for :class:`fastdp.PHDStream`.
+    seed, key
+        As for :class:`fastdp.StreamPublisher`.
+
+    Notes
+    -----
+    Privacy: streams are adjacent if they differ in one event, one addition or one removal in one batch.  An event of
+    the first batch enters PrivTree's decisions (epsilon / 2) and one count (epsilon / 2), a later event one count
+    (epsilon).  The number of batches is public; nothing else is.
+
+    Unlike :class:`fastdp.PHDStream` it keeps the events that wait to be counted, those of at most ``max_period``
+    steps, in memory.  The first batch should hold all points so far; if it is empty, the first cells come from the
+    second count on.  After an interrupt compare ``n_steps``: a batch that was consumed must not be sent again.
+    """
+
+    _state: _State
+
+    def __init__(
+        self,
+        domain: Domain,
+        epsilon: float,
+        *,
+        max_depth: int = 20,
+        fan_out: int = 2,
+        sensitivity: int = 1,
+        period: int | None = None,
+        max_period: int = 64,
+        shrink: bool = True,
+        outside: str = "raise",
+        seed: int | str | None = None,
+        key: Key | bytes | None = None,
+    ) -> None:
+        self.epsilon = validation.positive("epsilon", epsilon)
+        self.sensitivity = validation.integer("sensitivity", sensitivity, 1, 2**30)
+        self.period = None if period is None else validation.integer("period", period, 1, MOST_PERIOD)
+        self.max_period = validation.integer("max_period", max_period, 1, MOST_PERIOD)
+        self.shrink = validation.flag("shrink", shrink)
+        share = Fraction(self.epsilon) / self.sensitivity
+        plan = make_plan(domain, fan_out, max_depth, share / 2, share / 2, Simple(), threshold=0.0)
+        scale = noise_scale(Simple(), share)
+        noise = _variance(float(scale))
+        first = round(min(_variance(2.0 * float(scale)) / noise, MOST_RATIO))
+        self._counting = CountPlan(plan, sampler.discrete_laplace_law(scale), noise, first, self.shrink)
+        start = min(FIRST_PERIOD, self.max_period) if self.period is None else self.period
+        super().__init__(domain, plan, _State(0, None, None, Pace(start)), outside=outside, seed=seed, key=key)
+
+    @property
+    def next_count(self) -> int:
+        """The step, counted from 1, in which cells are counted next: public, as it follows from past releases."""
+        state = self._state
+        return state.counted + (state.pace.period if state.n_steps else 1)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Epsilon for ``sensitivity`` events over all releases: of the first batch, or of a later one."""
+        half = self.epsilon / 2
+        cells = event_guarantee(half, "PrivTree: (2 beta - 1) / (beta - 1) / lambda, whatever the depth")
+        first = sequential(
+            cells.of("first batch, cells"), counter_guarantee(Simple(), half).of("first batch, counts")
+        )
+        once = "an event waits until its cell is counted and is in that count only"
+        later = event_guarantee(self.epsilon, "cells and times of counts follow from past releases", once)
+        whole = parallel(first, later.of("later batches"))
+        return replace(for_events(whole, self.sensitivity), simulated=self._key.simulated)
+
+    def _following(self, added: Integers, removed: Integers) -> _State:
+        state, plan = self._state, self._counting
+        now = state.n_steps + 1
+        if state.grown is None:
+            root = decomposition.root_only(plan.cells)
+            _, visit, _ = decomposition.take_step(plan.cells, root, added, removed, 0, self._key)
+            grown = counts_alone.plant(plan, visit)
+            return _State(now, grown.visit, grown, state.pace, now)
+        waiting = (*state.added, added), (*state.removed, removed)
+        elapsed = now - state.counted
+        if elapsed < state.pace.period:
+            visit = counts_alone.forecast(plan, state.grown, state.pace, elapsed)
+            return replace(state, n_steps=now, visit=visit, added=waiting[0], removed=waiting[1])
+        come, gone = (np.sort(np.concatenate(chunks)) for chunks in waiting)
+        grown, growth = counts_alone.count(plan, state.grown, come, gone, now - 1, elapsed, self._key)
+        total = float(state.grown.visit.projected[0])
+        most = self.max_period if self.period is None else None
+        pace = following_pace(state.pace, growth, total, now, plan.noise, most)
+        return _State(now, grown.visit, grown, pace, now)
+
+
+def _variance(scale: float) -> float:
+    """Of discrete Laplace noise: 2 q / (1 - q)^2 with q = exp(-1 / scale)."""
+    return 0.5 / math.sinh(min(0.5 / scale, 300.0)) ** 2

@@ -1,0 +1,163 @@
+"""What the publishers of a changing set of points share: batches in, cells, counts and synthetic points out."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import Any, Protocol
+
+from fastdp import validation
+from fastdp.alone import Alone, exclusive
+from fastdp.errors import StateError
+from fastdp.privacy import Guarantee
+from fastdp.randomness.key import Key
+from fastdp.spatial import decomposition
+from fastdp.spatial.checks import as_points
+from fastdp.spatial.decomposition import Integers, Visit
+from fastdp.spatial.domain import Domain, Floats
+from fastdp.spatial.plan import Plan
+from fastdp.spatial.points import inside
+from fastdp.spatial.tree import ReleasedTree, sampling_generator
+
+#: Steps have 40 bits in the words' stream id.
+MOST_STEPS = 2**40
+
+
+class Standing(Protocol):
+    """Where a stream stands: batches consumed, and what the last step released (None before the first)."""
+
+    @property
+    def n_steps(self) -> int:
+        """Batches consumed."""
+        ...
+
+    @property
+    def visit(self) -> Visit | None:
+        """The released tree."""
+        ...
+
+
+class SpatialPublisher(Alone):
+    """A publisher of points; subclasses make a plan and take the steps.
+
+    Parameters
+    ----------
+    domain : Domain
+        The public region.
+    plan : Plan
+        What is fixed.
+    state : Standing
+        Before the first batch; replaced as a whole by every step.
+    outside, seed, key
+        As for :class:`fastdp.PHDStream`.
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        plan: Plan,
+        state: Standing,
+        *,
+        outside: str,
+        seed: int | str | None,
+        key: Key | bytes | None,
+    ) -> None:
+        super().__init__()
+        self.outside = validation.choice("outside", outside, ("raise", "clip"))
+        self.domain, self.max_depth, self.fan_out = domain, plan.max_depth, plan.fan_out
+        self._plan = plan
+        self._key = Key.choose(seed, key)
+        self._state = state
+        self._made: tuple[Visit, ReleasedTree] | None = None
+
+    @property
+    def n_steps(self) -> int:
+        """Batches consumed."""
+        return self._state.n_steps
+
+    @property
+    def tree(self) -> ReleasedTree:
+        """The cells and counts released last; StateError before the first batch."""
+        visit = self._state.visit
+        if visit is None:
+            raise StateError("there is no tree yet: expected a step first")
+        # Made on demand, with the visit that it belongs to: a reader beside a step must not put an old one back.
+        made = self._made
+        if made is None or made[0] is not visit:
+            made = self._made = (visit, ReleasedTree(self._plan, visit))
+        return made[1]
+
+    @property
+    def total(self) -> float:
+        """Estimated number of points now; 0 before the first batch."""
+        visit = self._state.visit
+        return 0.0 if visit is None else float(visit.projected[0])
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> Guarantee:
+        """What all releases together promise."""
+
+    def step(self, added: Any, removed: Any = None) -> Floats:
+        """Consume one batch and release synthetic points.
+
+        Parameters
+        ----------
+        added, removed : array-like, n rows of d numbers, optional
+            Points that appear and disappear; None or an empty array for none.  Their order has no influence.
+
+        Returns
+        -------
+        float64[N, d]
+            Synthetic points: uniform in each cell of :attr:`tree`, N unbiased for :attr:`total`.
+
+        Raises
+        ------
+        DataError
+            For points that are not finite, of another dimension, or outside the domain; nothing is consumed then.
+        """
+        self.advance(added, removed)
+        return self.sample()
+
+    @exclusive
+    def advance(self, added: Any, removed: Any = None) -> None:
+        """Consume one batch without drawing points; parameters and errors as :meth:`step`."""
+        codes = self._codes(added, removed)
+        # One assignment: an interrupt leaves the batch consumed or not, never half of it.
+        self._state = self._following(*codes)
+
+    def sample(self) -> Floats:
+        """The synthetic points of the last step, the same at every call; ``tree.sample()`` draws others."""
+        return self.tree.sample(sampling_generator(self._key, self.n_steps))
+
+    def count(self, lower: Any, upper: Any) -> Any:
+        """Counts of boxes straight from the released tree: see :meth:`ReleasedTree.count`."""
+        return self.tree.count(lower, upper)
+
+    def _codes(self, added: Any, removed: Any) -> tuple[Integers, Integers]:
+        """A batch as ascending codes of cells of the greatest depth."""
+        if self.n_steps >= MOST_STEPS:
+            raise StateError(f"{self.n_steps} steps were taken: expected at most 2^40")
+        batch = [
+            inside(as_points(values, name, self.domain.dim), self.domain, self.outside, name)
+            for name, values in (("added", added), ("removed", removed))
+        ]
+        codes = [decomposition.encode(self._plan, rows) for rows in batch]
+        return codes[0], codes[1]
+
+    @abstractmethod
+    def _following(self, added: Integers, removed: Integers) -> Standing:
+        """The state after a batch, given by codes; changes nothing."""
+
+
+def for_events(guarantee: Guarantee, events: int) -> Guarantee:
+    """A guarantee for one event at epsilon / ``events``, said for that many events of one person at epsilon."""
+    if events == 1:
+        return guarantee
+    step = f"group privacy: {events} events of a person, each at 1 / {events} of that"
+    return replace(
+        guarantee,
+        unit=f"{events} events (additions or removals) of one person",
+        adjacency=f"add or remove at most {events} events",
+        derivation=(*guarantee.derivation, step),
+    )

@@ -1,0 +1,179 @@
+"""Budgets on the command line, as somebody who reads --help uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from fastdp.cli import main
+from fastdp.errors import ParameterError
+from fastdp.ledger import Ledger
+
+
+@pytest.fixture
+def budget(tmp_path: Path) -> Path:
+    return tmp_path / "budget"
+
+
+@pytest.fixture
+def account(budget: Path) -> Callable[..., Result]:
+    """``fastdp ledger COMMAND FILE ...``."""
+
+    def account(command: str, *arguments: object) -> Result:
+        return CliRunner().invoke(main, ["ledger", command, str(budget), *map(str, arguments)])
+
+    return account
+
+
+def points(folder: Path, count: int = 60) -> Path:
+    rows = np.random.default_rng(2).random((count, 2))
+    path = folder / "points.csv"
+    path.write_text("x,y\n" + "".join(f"{x},{y}\n" for x, y in rows.tolist()))
+    return path
+
+
+def test_a_stream_is_released_until_its_limit(run, account, complaint, write_input, values, budget, tmp_path) -> None:
+    source, told = write_input(".npy", values), ("--ledger", budget, "--stream", "meter")
+    assert account("limit", "--epsilon", 1, "--note", "the board").output == (
+        f"{budget}: limit for each stream without a limit of its own: epsilon = 1.0\n"
+    )
+    done = run(source, "-o", tmp_path / "first.npy", *told, seed=None)
+    assert done.exit_code == 0, done.output
+    assert f"{budget}: stream 'meter' has cost epsilon = 0.5" in done.stderr
+    assert account("spent").output == (
+        "'meter': epsilon = 0.5 for one value of the stream (replace one value); "
+        "left epsilon = 0.5 of epsilon = 1.0\n"
+    )
+    assert run(source, "-o", tmp_path / "second.npy", *told, "--quiet", seed=None).exit_code == 0
+    said = complaint(run(source, "-o", tmp_path / "third.npy", *told, seed=None))
+    assert said.startswith("stream 'meter': epsilon = 0.5 more would pass the ledger's limit of epsilon = 1.0")
+    assert not (tmp_path / "third.npy").exists()
+    shown = account("show").output.splitlines()
+    assert len(shown) == 2
+    assert "'meter'  whole stream  ToPS: epsilon = 0.5 for one value" in shown[0]
+    assert f"# input {source}" in shown[0]
+    head = account("verify").output.split("head ")[1].strip()
+    assert account("verify", "--head", head).exit_code == 0
+    assert f"{budget}: 6 lines, all seals right" in account("verify").output
+
+
+def test_parts_simulations_and_a_limit_of_ones_own(run, account, complaint, write_input, values, budget, tmp_path):
+    source, told = write_input(".npy", values), ("--ledger", budget, "--stream", "meter", "--quiet")
+    for day in ("monday", "tuesday"):
+        out = tmp_path / f"{day}.npy"
+        assert run(source, "-o", out, *told, "--part", day, "--limit", 0.5, seed=None).exit_code == 0
+    said = complaint(run(source, "-o", tmp_path / "again.npy", *told, "--part", "monday", "--limit", 0.5, seed=None))
+    assert "would pass the caller's limit of epsilon = 0.5" in said
+    done = run(source, "-o", tmp_path / "simulated.npy", *told[:4], "--part", "monday", "--limit", 0.5)
+    assert "(a simulation costs nothing)" in done.stderr
+    assert account("spent", "--stream", "meter").output.endswith("; no limit\n")
+    assert Ledger(budget).spent("meter").epsilon == 0.5
+
+
+def test_a_release_that_fails_costs_nothing_unless_a_part_may_have_left(run, write_input, values, budget, tmp_path):
+    broken = np.where(np.arange(values.size) == 4000, np.nan, values)
+    source, told = write_input(".npy", broken), ("--ledger", budget, "--stream", "meter", "--chunk-size", 500)
+    (tmp_path / "there.npy").touch()
+    for out in ("private.npy", "there.npy", "private.unknown"):
+        assert run(source, "-o", tmp_path / out, *told, seed=None).exit_code == 1
+    account = Ledger(budget)
+    assert [entry.state for entry in account.entries()] == ["cancelled", "cancelled"]
+    failed = run(source, "-o", "-", *told, seed=None)
+    assert failed.exit_code == 1
+    assert failed.stdout.startswith("value\n")
+    assert account.spent("meter").epsilon == 0.5
+    assert account.entries()[-1].state == "reserved"
+
+
+def test_points_spend_too(account, budget: Path, tmp_path: Path) -> None:
+    told = ["--epsilon", "0.5", "--box", *["0", "0", "1", "1"], "--batch", "20"]
+    spend = ["--ledger", str(budget), "--stream", "places", "--limit", "1"]
+
+    def synthesize(name: str, *more: str) -> Result:
+        source = str(points(tmp_path))
+        return CliRunner().invoke(main, ["synthesize", source, "-o", str(tmp_path / name), *told, *spend, *more])
+
+    done = synthesize("first")
+    assert done.exit_code == 0, done.output
+    assert "stream 'places' has cost epsilon = 0.5" in done.stderr
+    assert synthesize("second", "--quiet").exit_code == 0
+    refused = synthesize("third")
+    assert refused.exit_code == 1
+    assert "would pass the caller's limit" in refused.stderr
+    assert not any((tmp_path / "third").iterdir())
+    assert "for one event (one addition or one removal) (add or remove one event)" in account("spent").output
+    # What was written before a failure stays written.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fastdp.cli.point_files.PointFolder.write", _refuse)
+        failed = synthesize("fourth", "--limit", "2")
+    assert failed.exit_code == 1
+    assert account("verify").output.endswith("Reserved and never committed, so counted as spent: 5\n")
+
+
+def _refuse(*_: Any) -> None:
+    raise ParameterError("output batch_000.csv: exists already")
+
+
+def test_a_key_of_ones_own(run, account, complaint, write_input, values, budget: Path, tmp_path: Path) -> None:
+    key = tmp_path / "seal.key"
+    key.write_text("0123456789abcdef" * 4 + "\n")
+    key.chmod(0o600)
+    sealed = ("--ledger-key-file", key)
+    assert account("limit", "--epsilon", 1, *sealed).exit_code == 0
+    source = write_input(".npy", values)
+    told = ("--ledger", budget, "--stream", "meter", "--quiet")
+    assert run(source, "-o", tmp_path / "out.npy", *told, *sealed, seed=None).exit_code == 0
+    assert "expected key = the key it was made with" in complaint(run(source, "-o", tmp_path / "no.npy", *told))
+    assert "expected key" in complaint(account("spent"))
+    assert "epsilon = 0.5" in account("spent", *sealed).output
+    key.chmod(0o644)
+    assert complaint(account("show", *sealed)).startswith(f"--ledger-key-file {key}: group or others have access")
+
+
+def test_damage_is_one_line(account, complaint, budget: Path) -> None:
+    assert complaint(account("show")) == f"ledger {str(budget)!r} could not be opened: No such file or directory"
+    assert not budget.exists()
+    assert account("limit").output == f"{budget}: limit for each stream without a limit of its own: none\n"
+    assert account("spent").output == "No releases yet.\n"
+    account("limit", "--stream", "meter", "--epsilon", 2, "--delta", 1e-9)
+    with budget.open("ab") as file:
+        file.write(b'{"id": 3, "ti')
+    assert "The last write was cut off: 13 bytes" in account("verify").output
+    assert "epsilon = -1.0: expected at least 0" in complaint(account("limit", "--epsilon", -1))
+    text = budget.read_text()
+    budget.write_text(text.replace('"epsilon": 2.0', '"epsilon": 9.0'))
+    assert "is damaged at line 2: its lines were altered" in complaint(account("verify"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--stream", "meter"), "--stream needs --ledger"),
+        (("--limit", "1"), "--limit needs --ledger"),
+        (("--ledger-key-file", "k"), "--ledger-key-file needs --ledger"),
+        (("--ledger", "budget"), "--ledger needs --stream"),
+    ],
+)
+def test_options_that_need_each_other(run, arguments: tuple[str, ...], words: str, tmp_path: Path) -> None:
+    done = run("in.npy", "-o", tmp_path / "out.npy", *arguments)
+    assert done.exit_code == 2
+    assert words in done.stderr
+
+
+def test_a_process_of_its_own(command, write_input, values, budget: Path, tmp_path: Path) -> None:
+    source = write_input(".csv", values)
+    options = ["--epsilon", "0.5", "--bound", "200", "--holdout", "1000", "--max-range", "4096", "--quiet"]
+    out = tmp_path / "out.csv"
+    done = command("release", source, "-o", out, *options, "--ledger", budget, "--stream", "meter", "--limit", 0.5)
+    assert done.returncode == 0, done.stderr
+    assert budget.stat().st_mode & 0o077 == 0
+    again = command(
+        "release", source, "-o", tmp_path / "o.csv", *options, "--ledger", budget, "--stream", "meter", "--limit", 0.5
+    )
+    assert again.returncode == 1
+    assert again.stderr.startswith(b"Error: stream 'meter': epsilon = 0.5 more would pass")

@@ -1,0 +1,145 @@
+"""Composition against a naive oracle, units that meet, and limits as they are written."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastdp.errors import ParameterError
+from fastdp.ledger import Budget, Entry, compose
+from fastdp.ledger.accounting import ELEMENTS, Loss, Region, left, total
+from fastdp.privacy import Guarantee
+from tests.oracles import ledger as oracle
+
+PLACES = 6
+EPSILONS = st.sampled_from([0.1, 0.25, 0.3, 1.0, 1e-9, 7.0])
+SPANS = st.tuples(st.integers(0, PLACES - 1), st.none() | st.integers(1, PLACES)).map(
+    lambda span: (span[0], None if span[1] is None else max(span[0] + 1, span[1]))
+)
+WHERE = st.tuples(st.sampled_from([None, None, "a", "b", "c"]), st.just((None, None)) | SPANS)
+
+
+def entry(
+    epsilon: float, part: str | None = None, start: int | None = None, stop: int | None = None, **said
+) -> Entry:
+    state = said.pop("state", "spent")
+    return Entry(1, "", "s", Guarantee(epsilon, **said), part, start, stop, None, "", state)
+
+
+def element(epsilon: float, kind: int = 0, **said) -> Entry:
+    unit, adjacency = ELEMENTS[kind]
+    return entry(epsilon, unit=unit, adjacency=adjacency, **said)
+
+
+@given(st.lists(st.tuples(EPSILONS, EPSILONS, WHERE), max_size=8), WHERE)
+def test_equals_the_oracle(drawn, asked) -> None:
+    entries = [entry(e, part, *span, delta=d / 16) for e, d, (part, span) in drawn]
+    for name, losses in (("epsilon", [d[0] for d in drawn]), ("delta", [d[1] / 16 for d in drawn])):
+        releases = [(Fraction(loss), part, *span) for loss, (_, _, (part, span)) in zip(losses, drawn, strict=True)]
+        assert getattr(total(entries, "s"), name) == oracle.worst(releases, PLACES + 1)
+        met = total(entries, "s", Region(asked[0], *asked[1]))
+        assert getattr(met, name) == oracle.worst(releases, PLACES + 1, (asked[0], *asked[1]))
+
+
+@given(st.lists(st.tuples(EPSILONS, WHERE), max_size=8), EPSILONS, WHERE)
+def test_what_is_left_can_be_spent_and_no_more(drawn, limit: float, asked) -> None:
+    entries = [entry(e, part, *span) for e, (part, span) in drawn]
+    spent = total(entries, "s")
+    where = asked[0], *asked[1]
+    most = Budget(limit, math.inf)
+    rest = left(most, spent, total(entries, "s", Region(*where))).epsilon
+    if not spent.within(most):
+        assert rest == 0.0
+        return
+    met = total(entries, "s", Region(*where)).epsilon
+    assert Fraction(rest) + min(met, Fraction(limit)) <= Fraction(limit)
+    assert total([*entries, entry(rest, *where)], "s").within(most)
+    more = rest + limit * 2.0**-40
+    assert not total([*entries, entry(more, *where)], "s").within(most)
+
+
+def test_overlapping_ranges_count_where_they_meet() -> None:
+    releases = [entry(0.5, start=0, stop=100), entry(0.25, start=50, stop=150), entry(0.5, start=100, stop=None)]
+    assert total(releases, "s").epsilon == Fraction(3, 4)
+    # A whole-stream release meets all; a label meets the ranges without one; labels meet each other nowhere.
+    assert total([*releases, entry(1.0)], "s").epsilon == Fraction(7, 4)
+    parts = [entry(0.5, "monday"), entry(0.25, "monday"), entry(0.625, "tuesday")]
+    assert total([*releases, *parts], "s").epsilon == Fraction(3, 2)
+    assert compose([*releases, *parts]).epsilon == 1.5
+
+
+def test_simulations_and_cancelled_releases_cost_nothing_and_reserved_ones_do() -> None:
+    free = [entry(1.0, simulated=True), entry(1.0, state="cancelled"), entry(math.inf, simulated=True)]
+    assert total(free, "s") == Loss(Fraction(0), Fraction(0))
+    assert total([*free, entry(0.5, state="reserved")], "s").epsilon == Fraction(1, 2)
+    assert compose(free).epsilon == 0.0
+
+
+def test_no_privacy_stays_none_whatever_the_part() -> None:
+    entries = [entry(math.inf, "a"), entry(0.5, "b", delta=0.125)]
+    assert compose(entries).epsilon == compose(entries[::-1]).epsilon == math.inf
+    assert compose([entry(1e308)] * 2).epsilon == math.inf
+    assert not total(entries, "s").within(Budget(1e300, math.inf))
+    assert total(entries, "s").within(Budget(math.inf, math.inf))
+    assert left(Budget(2.0, math.inf), Loss(0, 0), Loss(math.inf, 0)).epsilon == 0.0
+
+
+@pytest.mark.parametrize("kind", [0, 1])
+def test_one_element_counts_twice_beside_a_replaced_value(kind: int) -> None:
+    alone = [element(0.5, kind), element(0.25, kind)]
+    assert compose(alone).epsilon == 0.75
+    assert (compose(alone).unit, compose(alone).adjacency) == ELEMENTS[kind]
+    both = compose([*alone, entry(0.125)])
+    assert both.epsilon == 2 * 0.75 + 0.125
+    assert (both.unit, both.adjacency) == ("one value of the stream", "replace one value")
+    assert any("2 epsilon" in line for line in both.derivation)
+
+
+def test_the_delta_of_two_elements_is_that_of_group_privacy() -> None:
+    delta = compose([element(1.0, delta=1e-6), entry(1.0, delta=1e-6)]).delta
+    each = Decimal.from_float(1e-6)
+    assert 0 <= Decimal.from_float(delta) - (Decimal(1).exp() * each + 2 * each) < Decimal("1e-20")
+    assert compose([element(5000.0, delta=1e-6), entry(1.0)]).delta == 1.0
+
+
+def test_units_that_do_not_meet_are_refused() -> None:
+    person = entry(
+        1.0, unit="3 events (additions or removals) of one person", adjacency="add or remove at most 3 events"
+    )
+    for others in ([entry(1.0)], [element(1.0)], [element(1.0), entry(1.0)]):
+        with pytest.raises(ParameterError, match=r"stream 's' with the units .*expected one and the same"):
+            compose([person, *others], "s")
+    with pytest.raises(ParameterError, match="one point"):
+        compose([element(1.0, 0), element(1.0, 1)], "s")
+    assert compose([person, person]).epsilon == 2.0
+    # What does not count does not meet.
+    assert compose([person, entry(1.0, simulated=True)]).epsilon == 1.0
+
+
+def test_local_and_central_releases_of_the_same_values_add_up() -> None:
+    local = entry(0.5, model="local", arithmetic="exact")
+    assert compose([local, local]).model == "local"
+    assert compose([local, local]).arithmetic == "exact"
+    both = compose([local, entry(0.25)])
+    assert (both.epsilon, both.model, both.arithmetic) == (0.75, "central", "real")
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=60), st.integers(1, 6))
+def test_decimals_that_fit_as_written_are_never_refused(digits: list[int], places: int) -> None:
+    scale = Decimal(10) ** -places
+    written = [digit * scale for digit in digits]
+    spent = total([entry(float(number)) for number in written], "s")
+    limit = sum(written)
+    assert spent.within(Budget(float(limit), math.inf))
+    assert not spent.within(Budget(float(limit) * (1 - 2.0**-45), math.inf))
+
+
+def test_sums_are_rounded_up() -> None:
+    ten = compose([entry(0.1)] * 10)
+    assert Fraction(ten.epsilon) >= 10 * Fraction(0.1)
+    assert ten.epsilon == math.nextafter(1.0, 2.0)

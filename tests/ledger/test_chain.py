@@ -1,0 +1,216 @@
+"""The file: every alteration is told, a torn line is replaced, and nothing half-written is left."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat as file_modes
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastdp import Guarantee
+from fastdp.errors import ParameterError, StateError
+from fastdp.files import durable
+from fastdp.ledger import Ledger
+
+KEY = bytes(range(32))
+
+
+@pytest.fixture
+def filled(path: Path, ledger) -> list[bytes]:
+    """A ledger of five lines: header, limit, two releases, a reservation."""
+    account = ledger()
+    account.set_limit(2.0, note="the board, 21 November")
+    account.spend(Guarantee(0.5), stream="meter", note="évènement \u2028 \n {}")
+    account.spend(Guarantee(0.25), stream="meter", part="a", start=3)
+    account.reserve(Guarantee(0.125), stream="other")
+    return path.read_bytes().splitlines(keepends=True)
+
+
+def test_it_is_owner_only_and_readable(path: Path, filled: list[bytes]) -> None:
+    assert file_modes.S_IMODE(path.stat().st_mode) == 0o600
+    assert [p.name for p in path.parent.iterdir()] == ["budget"]
+    lines = [json.loads(line) for line in path.read_text().rstrip("\n").split("\n")]
+    assert [line["id"] for line in lines] == [0, 1, 2, 3, 4]
+    assert lines[2]["guarantee"]["epsilon"] == 0.5
+    assert lines[2]["time"].endswith("+00:00")
+    path.chmod(0o640)
+    with pytest.raises(StateError, match=r"group or others have access \(mode 0640\)"):
+        Ledger(path)
+
+
+@pytest.mark.parametrize("key", [None, KEY], ids=["plain", "key"])
+@settings(max_examples=60)
+@given(data=st.data())
+def test_one_changed_byte_is_told(tmp_path_factory: pytest.TempPathFactory, key: bytes | None, data) -> None:
+    path = tmp_path_factory.mktemp("ledger") / "budget"
+    account = Ledger(path, key=key)
+    account.spend(Guarantee(0.5), stream="meter")
+    account.spend(Guarantee(0.25), stream="meter")
+    raw = bytearray(path.read_bytes())
+    # The very last byte is the end of the last line: without it that line is a torn one.
+    place = data.draw(st.integers(0, len(raw) - 2))
+    raw[place] ^= data.draw(st.integers(1, 255))
+    path.write_bytes(raw)
+    with pytest.raises(StateError, match="ledger"):
+        Ledger(path, key=key)
+
+
+def test_lines_cut_out_swapped_doubled_or_foreign_are_told(path: Path, filled: list[bytes], tmp_path: Path) -> None:
+    other = Ledger(tmp_path / "other")
+    for _ in range(4):
+        other.spend(Guarantee(0.1), stream="meter")
+    foreign = (tmp_path / "other").read_bytes().splitlines(keepends=True)
+    broken = {
+        2: [*filled[:2], *filled[3:]],
+        3: [*filled[:3], filled[2], *filled[3:]],
+        1: [filled[0], filled[2], filled[1], *filled[3:]],
+        4: [*filled[:4], foreign[4]],
+    }
+    for number, lines in broken.items():
+        path.write_bytes(b"".join(lines))
+        with pytest.raises(StateError, match=f"damaged at line {number}: its lines were altered, reordered or cut"):
+            Ledger(path)
+    path.write_bytes(b"".join(filled[1:]))
+    with pytest.raises(StateError, match="has format None: this fastdp reads format 1"):
+        Ledger(path)
+    for nothing in (b"", b"time,epsilon\n1,2\n", b"[]\n", b"[" * 100_000 + b"\n"):
+        path.write_bytes(nothing)
+        with pytest.raises(StateError, match="is no fastdp ledger, or was cut short"):
+            Ledger(path)
+
+
+def test_lost_last_lines_are_told_to_who_kept_the_seal(path: Path, ledger, filled: list[bytes]) -> None:
+    account = ledger()
+    head = account.verify().head
+    assert account.verify(head).lines == 5
+    assert account.verify(head[:16].upper()).reserved == [4]
+    path.write_bytes(b"".join(filled[:4]))
+    # An object that has seen the lines tells, and so does who kept the seal; the chain alone cannot.
+    with pytest.raises(StateError, match="lacks lines that this object has seen"):
+        account.spent("meter")
+    assert ledger().verify().lines == 4
+    with pytest.raises(StateError, match="no line has the seal"):
+        ledger().verify(head)
+    for wrong in ("abc", "", 7):
+        with pytest.raises(ParameterError, match="head"):
+            ledger().verify(wrong)
+
+
+@pytest.mark.parametrize("left", [1, 40, -1])
+def test_a_torn_last_line_is_told_and_replaced(path: Path, ledger, filled: list[bytes], left: int) -> None:
+    whole = b"".join(filled[:4])
+    path.write_bytes(whole + filled[4][:left])
+    found = ledger().verify()
+    assert (found.lines, found.torn, found.reserved) == (4, len(filled[4][:left]), [])
+    # Reading repairs nothing.
+    assert path.read_bytes() == whole + filled[4][:left]
+    assert ledger().spent("other").epsilon == 0.0
+    entry = ledger().spend(Guarantee(0.75), stream="other")
+    assert entry.id == 4
+    assert ledger().verify().torn == 0
+    assert path.read_bytes().startswith(whole)
+    assert ledger().spent("other").epsilon == 0.75
+
+
+@pytest.mark.parametrize("call", ["pwrite", "fsync"])
+def test_a_full_disk_records_nothing(path: Path, ledger, filled, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    account, before = ledger(), path.read_bytes()
+    real, calls = getattr(os, call), []
+
+    def failing(descriptor: int, *rest) -> int:
+        calls.append(call)
+        if len(calls) == 1 and call == "pwrite":
+            return real(descriptor, rest[0][:100], rest[1])  # a short write first
+        if len(calls) <= 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(descriptor, *rest)
+
+    monkeypatch.setattr(os, call, failing)
+    with pytest.raises(StateError, match="could not be written: No space left on device"):
+        account.spend(Guarantee(0.1), stream="meter")
+    monkeypatch.undo()
+    assert path.read_bytes() == before
+    assert account.spend(Guarantee(0.1), stream="meter").id == 5
+
+
+def test_a_key_seals(path: Path, ledger) -> None:
+    account = ledger(key=KEY)
+    account.spend(Guarantee(0.5), stream="meter")
+    with pytest.raises(StateError, match="expected key = the key it was made with"):
+        ledger()
+    with pytest.raises(StateError, match=r"damaged at line 0.* or the key is wrong"):
+        ledger(key=KEY[::-1])
+    with pytest.raises(ParameterError, match="32 bytes"):
+        ledger(key=b"short")
+    with pytest.raises(ParameterError, match="key: expected 32 bytes, a Key or None, got str"):
+        ledger(key="a passphrase")
+    # Who has no key cannot seal again what was changed: SHA-256 in its place does not pass.
+    lines = path.read_bytes().replace(b"hmac-sha256", b"sha256")
+    path.write_bytes(lines)
+    with pytest.raises(StateError, match="expected key = None"):
+        ledger(key=KEY)
+    with pytest.raises(StateError, match="damaged at line 0"):
+        ledger()
+
+
+def test_a_ledger_without_a_key_takes_none(path: Path, ledger) -> None:
+    ledger()
+    with pytest.raises(StateError, match="expected key = None: it was made without a key"):
+        ledger(key=KEY)
+
+
+def test_sealed_lines_that_make_no_sense_are_told(path: Path, ledger, filled) -> None:
+    from fastdp.ledger import chain
+
+    for body, words in (
+        ({"kind": "commit", "of": 2}, "it ends entry 2, which is spent"),
+        ({"kind": "commit", "of": 77}, "77"),
+        ({"kind": "refund"}, "a line of kind 'refund'"),
+        ({"kind": "spend"}, "guarantee"),
+        ({"kind": "limit", "stream": None, "epsilon": "much", "delta": None}, "expected a real number"),
+    ):
+        path.write_bytes(b"".join(filled))
+        with chain.opened(path, None) as session:
+            session.append(body)
+        with pytest.raises(StateError, match=f"damaged at line 5.*{words}"):
+            ledger().entries()
+    path.write_bytes(b"".join(filled))
+    with chain.opened(path, None) as session:
+        session.append({"id": 9, "kind": "limit"})
+    with pytest.raises(StateError, match="it says to be line 9"):
+        ledger()
+
+
+def test_missing_files_folders_and_locks(tmp_path: Path, path: Path, ledger, monkeypatch) -> None:
+    with pytest.raises(StateError, match="could not be opened: No such file"):
+        ledger(create=False)
+    assert not path.exists()
+    with pytest.raises(StateError, match="could not be created: No such file"):
+        Ledger(tmp_path / "nowhere" / "budget")
+    with pytest.raises(StateError, match="directory"):
+        Ledger(tmp_path)
+    account = ledger()
+    monkeypatch.setattr(durable, "LOCK_TRIES", 2)
+    monkeypatch.setattr(durable, "LOCK_PAUSE", 0.0)
+    with path.open("rb") as file:
+        assert durable.lock(file.fileno())
+        with pytest.raises(StateError, match="stayed locked for"):
+            account.spent("meter")
+    assert account.spent("meter").epsilon == 0.0
+    monkeypatch.setattr(durable, "has_locks", lambda: False)
+    with pytest.raises(StateError, match="expected a system with file locks"):
+        account.spent("meter")
+
+
+def test_a_link_stays_a_link_and_one_ledger(tmp_path: Path, path: Path, ledger) -> None:
+    ledger().spend(Guarantee(0.5), stream="meter")
+    alias = tmp_path / "alias"
+    alias.symlink_to(path)
+    Ledger(alias).spend(Guarantee(0.5), stream="meter")
+    assert alias.is_symlink()
+    assert ledger().spent("meter").epsilon == 1.0

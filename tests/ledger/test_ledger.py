@@ -1,0 +1,252 @@
+"""The ledger as a program uses it: spend, reserve, limits, publishers, bad arguments."""
+
+from __future__ import annotations
+
+import math
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fastdp
+from fastdp import Guarantee
+from fastdp.errors import BudgetError, DataError, ParameterError, StateError
+from fastdp.ledger import Budget
+from fastdp.spatial import Box
+
+VALUES = np.random.default_rng(3).gamma(2.0, 10.0, 400)
+OPTIONS = {"epsilon": 0.5, "bound": 100.0, "holdout": 100, "max_range": 256}
+
+
+def test_ten_tenths_make_one(ledger) -> None:
+    account = ledger(limit_epsilon=1.0)
+    for _ in range(10):
+        account.spend(Guarantee(0.1), stream="meter")
+    assert account.remaining("meter") == Budget(0.0, math.inf)
+    with pytest.raises(BudgetError) as caught:
+        account.spend(Guarantee(0.1), stream="meter")
+    said = str(caught.value)
+    for words in ("stream 'meter'", "epsilon = 0.1 more", "limit of epsilon = 1.0", "at most epsilon = 0.0"):
+        assert words in said
+    assert len(account.entries("meter")) == 10
+    # Another stream has a budget of its own, and a simulation needs none.
+    account.spend(Guarantee(1.0), stream="other")
+    assert account.spend(Guarantee(5.0, simulated=True), stream="meter").state == "spent"
+    assert account.spent("meter").epsilon == math.nextafter(1.0, 2.0)
+    assert account.streams == ["meter", "other"]
+
+
+def test_parts_and_positions_have_budgets_of_their_own(ledger) -> None:
+    account = ledger(limit_epsilon=1.0)
+    account.spend(Guarantee(0.75), stream="meter", start=0, stop=100)
+    account.spend(Guarantee(1.0), stream="meter", start=100)
+    assert account.remaining("meter", stop=100) == Budget(0.25, math.inf)
+    assert account.remaining("meter").epsilon == account.remaining("meter", start=99, stop=101).epsilon == 0.0
+    with pytest.raises(BudgetError, match=r"at most epsilon = 0\.25"):
+        account.spend(Guarantee(0.5), stream="meter", start=50, stop=60)
+    account.spend(Guarantee(0.25), stream="meter", start=50, stop=60)
+    for day in ("monday", "tuesday"):
+        account.spend(Guarantee(1.0), stream="days", part=day)
+    assert account.spent("days").epsilon == 1.0
+    assert account.remaining("days", part="wednesday").epsilon == 1.0
+    assert account.entries("days")[0].extent == "part 'monday'"
+
+
+def test_limits_in_the_file_hold_for_everybody(ledger) -> None:
+    ledger().set_limit(1.0, 1e-6)
+    ledger().set_limit(3.0, stream="meter", note="decided in November")
+    account = ledger(limit_epsilon=2.0)
+    assert account.limit("meter") == Budget(2.0, math.inf)
+    assert account.limit("other") == Budget(1.0, 1e-6)
+    with pytest.raises(BudgetError, match="the caller's limit of epsilon = 2"):
+        account.spend(Guarantee(2.5), stream="meter")
+    with pytest.raises(BudgetError, match=r"the ledger's limit of epsilon = 1\.0, delta = 1e-06"):
+        account.spend(Guarantee(0.5, delta=1e-5), stream="other")
+    account.spend(Guarantee(0.5, delta=1e-6), stream="other")
+    assert account.remaining("other") == Budget(0.5, 0.0)
+    # Below what is spent nothing more passes, whatever the part; later limits take the place of earlier ones.
+    ledger().set_limit(0.25)
+    assert ledger().remaining("other", part="fresh") == Budget(0.0, 0.0)
+    with pytest.raises(BudgetError):
+        ledger().spend(Guarantee(0.125), stream="other", part="fresh")
+    ledger().set_limit(None)
+    assert ledger().spend(Guarantee(9.0), stream="other").state == "spent"
+    assert ledger().limits() == {None: Budget(math.inf, math.inf), "meter": Budget(3.0, math.inf)}
+
+
+def test_a_reservation_counts_until_it_is_cancelled(ledger) -> None:
+    account = ledger(limit_epsilon=1.0)
+    with account.reserve(Guarantee(0.5), stream="meter") as first:
+        assert account.spent("meter").epsilon == 0.5
+        assert first.entry.state == "reserved"
+    assert account.entries()[0].state == first.entry.state == "spent"
+    # A block that raises may have released something.
+    with pytest.raises(ZeroDivisionError), account.reserve(Guarantee(0.25), stream="meter", cancel_on=(KeyError,)):
+        _ = 1 // 0
+    assert account.spent("meter").epsilon == 0.75
+    with pytest.raises(KeyError), account.reserve(Guarantee(0.25), stream="meter", cancel_on=(LookupError,)):
+        raise KeyError
+    assert account.spent("meter").epsilon == 0.75
+    assert [entry.state for entry in account.entries()] == ["spent", "reserved", "cancelled"]
+    assert account.verify().reserved == [2 + 1]
+    left = account.reserve(Guarantee(0.25), stream="meter")
+    left.cancel()
+    for end in (left.cancel, left.commit, first.cancel):
+        with pytest.raises(StateError, match="expected a reservation"):
+            end()
+    assert account.remaining("meter").epsilon == 0.25
+
+
+def test_a_publisher_that_ended_tells_where(ledger) -> None:
+    account = ledger(limit_epsilon=1.0)
+    first = account.reserve(Guarantee(1.0), stream="meter", start=0)
+    with pytest.raises(BudgetError):
+        account.reserve(Guarantee(1.0), stream="meter", start=1000)
+    for wrong in (0, -1, 2.5):
+        with pytest.raises(ParameterError, match="stop"):
+            first.commit(stop=wrong)
+    assert first.commit(stop=1000).extent == "[0, 1000)"
+    second = account.reserve(Guarantee(1.0), stream="meter", start=1000, stop=2000)
+    with pytest.raises(ParameterError, match="at most 2000"):
+        second.commit(stop=2001)
+    second.commit()
+    assert account.spent("meter").epsilon == 1.0
+    with pytest.raises(ParameterError, match="the reservation has no start"):
+        account.reserve(Guarantee(1.0), stream="other").commit(stop=5)
+
+
+@pytest.mark.parametrize(
+    "publisher",
+    [
+        fastdp.ToPS(**OPTIONS),
+        fastdp.PAK(1.0, 1e-6, 100.0, 1000, holdout=100),
+        fastdp.ToPL(**OPTIONS),
+        fastdp.PHDStream(Box([0, 0], [1, 1]), 0.5),
+        fastdp.local.SquareWave(0.5),
+        fastdp.Base(),
+    ],
+    ids=lambda publisher: type(publisher).__name__,
+)
+def test_publishers_describe_themselves_without_their_secrets(path: Path, ledger, publisher) -> None:
+    entry = ledger().spend(publisher, stream="s", note="x")
+    assert entry.guarantee == publisher.guarantee
+    assert entry == ledger().entries()[0]
+    assert entry.mechanism["class"] == type(publisher).__name__
+    said = path.read_text()
+    assert "seed" not in entry.mechanism["parameters"]
+    if hasattr(publisher, "_key"):
+        assert publisher._key.reveal().hex() not in said
+        assert "Key(" not in said
+    if hasattr(publisher, "bound"):
+        assert entry.mechanism["parameters"]["bound"] == 100.0
+
+
+def test_what_is_not_private_is_recorded_as_such(ledger) -> None:
+    oracle = fastdp.StreamPublisher(
+        threshold=fastdp.thresholds.TruePercentile(0.9), perturber=fastdp.perturbers.Flat(), epsilon=1.0, bound=9.0
+    )
+    assert ledger().spend(oracle, stream="s").guarantee.epsilon == math.inf
+    assert ledger().spent("s").epsilon == math.inf
+    with pytest.raises(BudgetError):
+        ledger(limit_epsilon=1e300).spend(Guarantee(0.0), stream="s")
+
+
+def test_release_spends_before_it_releases(ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    account = ledger(limit_epsilon=1.0)
+    plain = {name: value for name, value in OPTIONS.items() if name not in ("epsilon", "bound")}
+    released = fastdp.release(VALUES, 0.5, 100.0, ledger=account, stream="meter", **plain)
+    assert len(released) == 300
+    assert account.spent("meter").epsilon == released.guarantee.epsilon == 0.5
+    # What is refused leaves no output, and the budget as it was.
+    with pytest.raises(DataError):
+        fastdp.release([1.0, math.nan] * 200, 0.5, 100.0, ledger=account, stream="meter", **plain)
+    assert account.spent("meter").epsilon == 0.5
+    with pytest.raises(BudgetError):
+        fastdp.release(VALUES, 0.75, 100.0, ledger=account, stream="meter", **plain)
+    monkeypatch.setattr(fastdp.ToPS, "release", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        fastdp.release(VALUES, 0.25, 100.0, ledger=account, stream="meter", part="p", **plain)
+    assert account.spent("meter").epsilon == 0.75
+    assert [entry.state for entry in account.entries()] == ["spent", "cancelled", "reserved"]
+    for wrong, words in (
+        ({"stream": "meter"}, "expected None without a ledger"),
+        ({"part": "a"}, "expected None without a ledger"),
+        ({"ledger": account}, "expected the stream's name"),
+        ({"ledger": "budget", "stream": "meter"}, "expected an object from fastdp.ledger"),
+    ):
+        with pytest.raises(ParameterError, match=words):
+            fastdp.release(VALUES, 0.5, 100.0, **wrong, **plain)
+
+
+def test_mixed_units_are_refused_before_anything_is_recorded(ledger) -> None:
+    account = ledger()
+    account.spend(fastdp.PHDStream(Box([0, 0], [1, 1]), 0.5, sensitivity=3), stream="s")
+    with pytest.raises(ParameterError, match="name another stream for another unit"):
+        account.spend(fastdp.ToPS(**OPTIONS), stream="s")
+    assert len(account.entries()) == 1
+    account.spend(fastdp.PHDStream(Box([0, 0], [1, 1]), 0.5), stream="places")
+    account.spend(fastdp.ToPS(**OPTIONS), stream="places")
+    assert account.spent("places").epsilon == 2 * 0.5 + 0.5
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"stream": ""}, "stream = ''"),
+        ({"stream": 7}, "stream = 7"),
+        ({"stream": "x" * 201}, "1 to 200 characters"),
+        ({"stream": "\ud800"}, "UTF-8"),
+        ({"part": ""}, "part = ''"),
+        ({"note": "x" * 2001}, "0 to 2000"),
+        ({"start": -1}, "start = -1"),
+        ({"start": 5, "stop": 5}, "stop = 5: expected a whole number of at least 6"),
+        ({"stop": 1.5}, "stop = 1.5"),
+        ({"guarantee": 0.5}, "guarantee = 0.5: expected a fastdp.Guarantee"),
+        ({"guarantee": Guarantee(-0.5)}, "epsilon = -0.5"),
+        ({"guarantee": Guarantee(math.nan)}, "epsilon = nan"),
+        ({"guarantee": Guarantee("1")}, "epsilon = '1'"),
+        ({"guarantee": Guarantee(1.0, delta=1.5)}, "delta = 1.5"),
+        ({"guarantee": Guarantee(1.0, unit="")}, "unit = ''"),
+        ({"guarantee": Guarantee(1.0, adjacency="add or remove one event"), "start": 0}, "moves all later positions"),
+        ({"mechanism": {"a": math.nan}}, "mechanism = "),
+        ({"mechanism": {"a": object()}}, "mechanism = "),
+    ],
+)
+def test_bad_arguments_are_named_and_record_nothing(path: Path, ledger, change: dict, words: str) -> None:
+    account, before = ledger(), path.read_bytes()
+    said = {"guarantee": Guarantee(0.5), "stream": "meter", **change}
+    for call in (account.spend, account.reserve):
+        with pytest.raises(ParameterError) as caught:
+            call(said["guarantee"], **{name: value for name, value in said.items() if name != "guarantee"})
+        assert words in str(caught.value)
+    assert path.read_bytes() == before
+
+
+def test_bad_limits_are_named(ledger) -> None:
+    for options in ({"limit_epsilon": -1.0}, {"limit_delta": "1"}, {"limit_epsilon": math.nan}, {"create": 1}):
+        with pytest.raises(ParameterError, match=next(iter(options))):
+            ledger(**options)
+    for arguments in ((-1.0,), (1.0, -1e-9), (1.0, True)):
+        with pytest.raises(ParameterError, match="expected"):
+            ledger().set_limit(*arguments)
+
+
+def test_threads_share_one_object_and_one_budget(ledger) -> None:
+    account = ledger(limit_epsilon=1.0)
+    outcomes: list[str] = []
+
+    def spend() -> None:
+        try:
+            account.spend(Guarantee(0.25), stream="meter")
+            outcomes.append("spent")
+        except BudgetError:
+            outcomes.append("refused")
+
+    threads = [threading.Thread(target=spend) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["refused"] * 4 + ["spent"] * 4
+    assert account.spent("meter").epsilon == 1.0

@@ -1,0 +1,154 @@
+"""Cells chosen from released counts, as docs/phdstream.md ("Counts alone") tells it; slow and readable.
+
+A node is its path, a tuple of digits, as in ``phdstream``; all cells have equal parts.  ``own`` is what was counted
+at a node while it was a leaf, or below it before it was merged.  Noise is handed in: ``cell_noise(t, j)`` for the
+j-th leaf of step t, breadth first.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+SPLIT, KEEP, LEAST_DEVIATION = 4.0, 2.0, 0.5
+FIRST_PERIOD, FACTOR = 8, 1.5
+HORIZON_PART, LEAST_HORIZON = 0.25, 50
+WEIGHT_MEMORY, PERIOD_MEMORY = 0.9, 0.5
+FLOOR = 0.001
+
+
+class Follower:
+    """Everything after the first batch, which an oracle of PrivTree releases."""
+
+    def __init__(self, first, noise, first_weight, shrink, period, max_period):
+        self.first, self.noise, self.first_weight, self.shrink = first, noise, first_weight, shrink
+        self.fixed, self.max_period = period, max_period
+        self.period = period or min(FIRST_PERIOD, max_period)
+        self.b, self.t, self.since = first.fan_out, 0, 0
+        self.waiting = [], []
+        self.costs, self.products, self.squares, self.w = None, 0.0, 0.0, 0.0
+
+    def begin(self, added, removed, split_noise, cell_noise):
+        self.first.step(added, removed, split_noise, cell_noise)
+        leaves = set(self.first.leaves)
+        self.inner = {path[:k] for path in leaves for k in range(len(path))}
+        self.own = {path: float(self.first.own.get(path, 0)) for path in leaves | self.inner}
+        self.own_weight = {path: self.first_weight * (path in leaves) for path in self.own}
+        self.rate = dict.fromkeys(self.own, 0.0)
+        self.estimate, self.variance = self.estimates(self.own)
+        return {path: self.estimate[path] for path in leaves}
+
+    def children(self, path):
+        return [(*path, digit) for digit in range(self.b)]
+
+    def whole(self, numbers, path):
+        """A node's own number and all below it."""
+        return sum(x for other, x in numbers.items() if other[: len(path)] == path)
+
+    def estimates(self, own):
+        """Estimates of all nodes, and variances of their noise in units of one count's."""
+        counts = {path: self.whole(own, path) for path in self.own}
+        weights = {path: self.whole(self.own_weight, path) for path in self.own}
+        estimate, variance = {(): max(counts[()], 0.0)}, {(): float(weights[()])}
+        for path in sorted(self.inner, key=len):
+            family, b = self.children(path), self.b
+            mean = sum(counts[p] for p in family) / b
+            drawn = sum(weights[p] for p in family)
+            squares = sum((counts[p] - mean) ** 2 for p in family)
+            noisy = self.noise * drawn * (1 - 1 / b)
+            factor = 1.0
+            if self.shrink and squares > 0:
+                signal = estimate[path] ** 2 * (1 - 1 / b)
+                factor = max(signal / (signal + noisy), 1 - noisy / squares)
+            found = [max(estimate[path] / b + factor * (counts[p] - mean), 0.0) for p in family]
+            for p, x in zip(family, found, strict=True):
+                estimate[p] = estimate[path] * (x / sum(found) if sum(found) > 0 else 1 / b)
+                variance[p] = weights[p] + (variance[path] - drawn) / b**2
+        return estimate, variance
+
+    def step(self, added, removed, cell_noise):
+        """One batch; returns estimates of the leaves, by path."""
+        self.t += 1
+        self.waiting[0].extend(added)
+        self.waiting[1].extend(removed)
+        elapsed = self.t - self.since
+        if elapsed < self.period:
+            own = {path: x + elapsed * self.own_growth(path) for path, x in self.own.items()}
+            estimate = self.estimates(own)[0]
+        else:
+            self.count(elapsed, cell_noise)
+            estimate = self.estimate
+        return {path: estimate[path] for path in self.own if path not in self.inner}
+
+    def own_growth(self, path):
+        """Forecast growth per step of a leaf; of other nodes, what their parts do not add up to."""
+
+        def forecast(path):
+            even = self.estimate[path] * self.rate[()] / self.estimate[()] if self.estimate[()] > 0 else 0.0
+            return even + self.w * (self.rate[path] - even)
+
+        return forecast(path) - sum(forecast(p) for p in self.children(path) if path in self.inner)
+
+    def count(self, elapsed, cell_noise):
+        self.regrow()
+        leaves = sorted((p for p in self.own if p not in self.inner), key=lambda path: (len(path), path))
+        net = [self.first.count(p, self.waiting[0]) - self.first.count(p, self.waiting[1]) for p in leaves]
+        counts = np.array([n + cell_noise(self.t, j) for j, n in enumerate(net)], float)
+        before = np.array([self.estimate[p] for p in leaves])
+        total = self.estimate[()]
+        even = before * elapsed * self.rate[()] / total if total > 0 else np.zeros(len(leaves))
+        own = np.array([self.rate[p] for p in leaves]) * elapsed
+        self.new_pace(counts, even, own, before, total, elapsed)
+        for path, x in zip(leaves, counts.tolist(), strict=True):
+            self.own[path] += x
+            self.own_weight[path] += 1
+        found = dict(zip(leaves, counts.tolist(), strict=True))
+        self.rate = {path: self.whole(found, path) / elapsed for path in self.own}
+        self.estimate, self.variance = self.estimates(self.own)
+        self.since, self.waiting = self.t, ([], [])
+
+    def regrow(self):
+        """Cells that stand out are cut; below the others everything is forgotten but its sum."""
+        inner, level = set(), [()]
+        while level:
+            below = []
+            for path in level:
+                variance = max(self.noise, LEAST_DEVIATION**2) * max(self.variance[path], 1)
+                least = (KEEP if path in self.inner else SPLIT) * math.sqrt(variance)
+                if len(path) == self.first.max_depth or self.estimate[path] <= least:
+                    continue
+                inner.add(path)
+                for p in self.children(path):
+                    if path not in self.inner:
+                        self.own[p] = self.own_weight[p] = 0
+                        self.estimate[p], self.rate[p] = self.estimate[path] / self.b, self.rate[path] / self.b
+                        self.variance[p] = self.variance[path] / self.b**2
+                    below.append(p)
+            level = below
+        kept = {(), *(p for path in inner for p in self.children(path))}
+        for path in kept - inner:
+            self.own[path], self.own_weight[path] = (self.whole(x, path) for x in (self.own, self.own_weight))
+        for numbers in (self.own, self.own_weight, self.estimate, self.variance, self.rate):
+            for path in set(numbers) - kept:
+                del numbers[path]
+        self.inner = inner
+
+    def new_pace(self, counts, even, own, before, total, elapsed):
+        own, found = own - even, counts - even
+        self.products = WEIGHT_MEMORY * self.products + (own * found).sum() / elapsed**2
+        self.squares = WEIGHT_MEMORY * self.squares + (own * own).sum() / elapsed**2
+        self.w = min(max(self.products / self.squares, 0.0), 1.0) if self.squares > 0 else 0.0
+        if self.fixed:
+            return
+        surprise = (found - self.w * own) ** 2 / elapsed**2
+        parts = 1 / np.maximum(before, max(FLOOR * total, 1.0))
+        parts /= parts.sum()
+        grid = sorted({round(x) for x in np.geomspace(1, self.max_period, 2 + int(6 * math.log(self.max_period)))})
+        ahead = HORIZON_PART * max(self.t + 1, LEAST_HORIZON) * self.noise
+        costs = np.array([(parts * np.sqrt(ahead / p + surprise * p**2 / 3)).sum() for p in grid])
+        if self.costs is not None:
+            costs = PERIOD_MEMORY * self.costs + (1 - PERIOD_MEMORY) * costs
+        self.costs = costs
+        wanted = min(max(grid[int(costs.argmin())], elapsed / FACTOR), elapsed * FACTOR)
+        self.period = min(max(round(wanted), 1), self.max_period)

@@ -1,0 +1,32 @@
+"""What releases cost the worst element, one element after the other."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import product
+
+#: epsilon, part, start, stop: as a release is recorded (None: all parts; all positions; no end).
+Release = tuple[Fraction, str | None, int | None, int | None]
+
+
+def worst(
+    releases: list[Release], positions: int, among: tuple[str | None, int | None, int | None] = (None, None, None)
+) -> Fraction:
+    """The largest sum of epsilons that meet in one element, of all or of those that a further release looks at.
+
+    An element has a part, a place in the stream and a place in its part; nothing is known of how the two go together.
+    """
+    labels = {part for _, part, _, _ in releases} | {among[0], "elsewhere"}
+    sums = [Fraction(0)]
+    for label, place, inner in product(labels - {None}, range(positions), range(positions)):
+        if _touches((Fraction(0), *among), label, place, inner):
+            sums.append(sum((r[0] for r in releases if _touches(r, label, place, inner)), Fraction(0)))
+    return max(sums)
+
+
+def _touches(release: Release, label: str | None, place: int, inner: int) -> bool:
+    _, part, start, stop = release
+    if part is not None and part != label:
+        return False
+    at = place if part is None else inner
+    return start is None or (start <= at and (stop is None or at < stop))
