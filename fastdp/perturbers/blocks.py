@@ -86,7 +86,8 @@ class Blocks(Flat):
         """Public parameters of the kernels: float64[SHAPE]."""
         shape = np.zeros(b.SHAPE)
         # Of the real Laplace law; a discrete one on a fine grid differs by a sixth of a squared grid step.
-        shape[b.NOISE] = 2.0 / epsilon**2
+        # Divided twice: the square of an epsilon that the grid will refuse may be 0 or too large.
+        shape[b.NOISE] = 2.0 / epsilon / epsilon
         shape[b.MAX_RANGE] = max_range
         shape[b.PRIOR_WHITE] = PRIOR_WHITE
         shape[b.PRIOR_DRIFT] = PRIOR_DRIFT / max_range
