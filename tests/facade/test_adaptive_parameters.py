@@ -71,14 +71,14 @@ def test_a_fixed_threshold_above_the_bound_is_refused() -> None:
 
 @pytest.mark.parametrize(("holdout", "warm_up"), [(1, 0), (2, 0), (15, 0), (16, 2), (31, 2), (32, 4), (65_536, 8192)])
 def test_a_share_of_the_hold_out_is_a_warm_up(holdout: int, warm_up: int) -> None:
-    publisher = Adaptive(1.0, 10.0, holdout, seed=1)
+    publisher = Adaptive(1.0, 10.0, holdout, seed=1, threshold=NoisyMax())
     assert publisher.holdout == holdout
     assert publisher.composition.warm_up == warm_up
     assert publisher.composition.task.holdout == holdout - warm_up
     assert warm_up & (warm_up - 1) == 0
     values = np.full(holdout + 100, 3.0)
     assert published_and_seen_again(publisher, values).size == 100
-    online = Adaptive(1.0, 10.0, holdout, seed=1)
+    online = Adaptive(1.0, 10.0, holdout, seed=1, threshold=NoisyMax())
     assert sum(online.publish(values[i : i + 1]).size for i in range(min(holdout, 40))) == 0
 
 
@@ -98,7 +98,7 @@ def test_a_fixed_threshold_with_and_without_a_hold_out(holdout: int) -> None:
 @pytest.mark.parametrize("max_range", [1, 2, 3, 4, 5, 127, 128, 2**40])
 @pytest.mark.parametrize("closing", ["spread", "spike", "none"])
 def test_short_and_long_ranges(max_range: int, closing: Any) -> None:
-    publisher = Adaptive(1.0, 10.0, 64, max_range, closing, seed=1)
+    publisher = Adaptive(1.0, 10.0, 64, max_range, closing, seed=1, threshold=NoisyMax())
     published_and_seen_again(publisher, np.linspace(0.0, 9.0, 3000))
     longest = max(max_range.bit_length() - 3, 0)
     assert publisher._progress.smoother[b.EXPONENT] <= longest
@@ -119,7 +119,7 @@ def test_little_and_much_budget(epsilon: float, closing: Any) -> None:
 @pytest.mark.parametrize("bound", [1e-250, 1e-30, 1.0, 1e30, 1e250])
 def test_small_and_large_bounds(bound: float) -> None:
     values = np.linspace(0.0, 1.0, 3000) * bound
-    published_and_seen_again(Adaptive(1.0, bound, 300, 2**10, seed=1), values)
+    published_and_seen_again(Adaptive(1.0, bound, 300, 2**10, seed=1, threshold=NoisyMax()), values)
     published_and_seen_again(Adaptive(1.0, bound, threshold=Fixed(bound), max_range=2**10, seed=1), values)
 
 
@@ -148,19 +148,19 @@ def test_streams_of_nothing_and_of_one_value() -> None:
         assert release.range_sum(0, 1, retrospective=True).tolist() == [4.0]
         assert release.revision.means.size == 0
         assert release.revision.edges.tolist() == [0]
-    held = Adaptive(1.0, 10.0, 100, seed=1)
+    held = Adaptive(1.0, 10.0, 100, seed=1, threshold=NoisyMax())
     assert held.publish([]).size == held.publish([1.0]).size == 0
 
 
 def test_ranges_are_checked_looking_back_too() -> None:
-    release = Adaptive(1.0, 10.0, 16, seed=1).release(np.ones(116))
+    release = Adaptive(1.0, 10.0, 16, seed=1, threshold=NoisyMax()).release(np.ones(116))
     for start, stop in ((-1, 5), (5, 4), (0, 101)):
         with pytest.raises(ParameterError, match="expected 0 <= start <= stop <= 100"):
             release.range_sum(start, stop, retrospective=True)
 
 
 def test_out_is_checked_before_anything_happens() -> None:
-    publisher = Adaptive(1.0, 10.0, 16, seed=1)
+    publisher = Adaptive(1.0, 10.0, 16, seed=1, threshold=NoisyMax())
     for out in (np.empty(3), np.empty(100, np.float32), np.empty((100, 1))):
         with pytest.raises(ParameterError, match="out: expected"):
             publisher.publish(np.ones(100), out=out)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fastdp.systems.adaptive import Adaptive
-from fastdp.thresholds import Fixed
+from fastdp.thresholds import Fixed, NoisyMax
 
 CLOSINGS = ("spread", "spike", "none")
 
@@ -20,7 +20,7 @@ def stream(n: int = 6000, seed: int = 1) -> np.ndarray:
 
 def make(**options: Any) -> Adaptive:
     """The hold-out's last 64 values are its warm-up."""
-    usual = {"epsilon": 2.0, "bound": 200, "holdout": 600, "max_range": 1024, "seed": 4}
+    usual = {"epsilon": 2.0, "bound": 200, "holdout": 600, "max_range": 1024, "seed": 4, "threshold": NoisyMax()}
     return Adaptive(**{**usual, **options})
 
 
