@@ -115,8 +115,8 @@ class ScaleFree:
         if chooser.resolved < FEWEST:
             warnings.warn(
                 f"holdout = {task.holdout}: about {chooser.resolved:.2g} noise scales of values lie above the best "
-                f"threshold, so the choice will be rough; expected a hold-out of {chooser.enough} values or more "
-                f"(or a shorter max_range, now {task.max_range})",
+                f"threshold, so the choice will be rough; expected a hold-out of {chooser.enough} values or more"
+                + (f" (or a shorter max_range, now {task.max_range})" if task.max_range > task.holdout else ""),
                 AccuracyWarning,
                 stacklevel=2,
             )
