@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.perturbers.base import HierarchyPlan
 from fastdp.perturbers.flat import Flat
+from fastdp.privacy import Guarantee
 from fastdp_kernels import block_lengths as b
 
 #: Noise is drawn for so many blocks at a time.
