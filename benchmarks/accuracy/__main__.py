@@ -9,47 +9,24 @@ always.  A streams' stand-in is extended by its reverse where it is short.  The 
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
 from benchmarks import sizes
 from benchmarks.accuracy import plans, report
-from benchmarks.show.report import machine
+from benchmarks.accuracy.streams import data_sets
+from benchmarks.show.report import heading
 from fastdp import experiments
+from fastdp.errors import AccuracyWarning
 
 EPSILONS = (0.01, 0.05, 0.1, 0.2, 1.0)
 #: Longest query of each class.
 CLASSES = {"1e3": 1000, "1e4": 10_000, "1e5": 100_000, "2^20": sizes.MAX_RANGE}
 FLAT = (256, 1024, 4096, 16_384, 65_536)
-REAL = {
-    "POS": ("pos_length.npz", 1657, sizes.HOLDOUT),
-    "taxi distance": ("green_taxi_streethail_distance_centimiles.npz", 30_000, sizes.HOLDOUT),
-    "MSNBC": ("msnbc_length.npz", 41_270, sizes.HOLDOUT),
-    "DNS": ("dns_google_1k.npz", 500, sizes.HOLDOUT),
-    "smart meter": ("smartmeter10_wh.npz", 10_000, sizes.HOLDOUT),
-    "web clicks": ("bmswebview1_length.npz", 497, 14_900),
-}
-MADE_UP = ("dns", "fare", "kosarak", "pos")
-ORDERS = ("iid", "diurnal", "bursty", "drifting")
 QUERIES = 400
-
-
-def data_sets(folder: Path, quick: bool) -> list[dict[str, Any]]:
-    """Tables of a specification."""
-    length = {"published": sizes.MAX_RANGE}
-    real: list[dict[str, Any]] = [
-        {"name": name, "file": file, "column": "values", "bound": bound, "holdout": held, **length}
-        for name, (file, bound, held) in REAL.items()
-        if (folder / file).exists()
-    ]
-    made_up: list[dict[str, Any]] = [
-        {"name": f"{stream} {order}", "generator": "table1", "stream": stream, "order": order}
-        | {"n": sizes.HOLDOUT + sizes.MAX_RANGE}
-        for stream in MADE_UP
-        for order in ORDERS
-    ]
-    return real[:2] + made_up[:1] if quick else real + made_up
 
 
 def mechanisms() -> list[dict[str, Any]]:
@@ -82,8 +59,7 @@ def specification(folder: Path, repetitions: int, quick: bool) -> experiments.Sp
                 {"name": name, "kind": "random_ranges", "count": QUERIES, "max_range": longest}
                 for name, longest in CLASSES.items()
             ],
-        },
-        folder=folder,
+        }
     )
 
 
@@ -96,9 +72,11 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="three streams, two budgets, three repetitions")
     arguments = parser.parse_args()
+    # Some hold-outs are short on purpose.
+    warnings.simplefilter("ignore", AccuracyWarning)
     plans.register()
     wanted = specification(arguments.data, arguments.repetitions, arguments.quick)
-    print(machine())
+    heading(sys.argv[1:], "benchmarks.accuracy")
     with tempfile.TemporaryDirectory() as scratch:
         folder = arguments.output or Path(scratch)
         experiments.run(wanted, folder, data=arguments.data, workers=arguments.workers, progress=True)

@@ -1,7 +1,7 @@
 """What a sceptic would try first: flat blocks, the mean of the hold-out, and the tree of ToPS shrunken afterwards.
 
-They answer from everything released, like Adaptive's revised stream, and all choose theta by the same rule.  Their noise
-is floating-point Laplace, which is NOT safe to release; here it serves comparisons alone.
+They answer from everything released, like the revised stream of Adaptive, and choose theta by the same rule.  Noise
+that they draw themselves is floating-point Laplace, which is NOT safe to release; here it serves comparisons alone.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class ShrunkenTree(_Plan):
 
 
 def shrink(leaves: Floats, fan_out: int, levels: int, variance: float) -> Floats:
-    """Positive-part James-Stein on a tree: a child's distance from its siblings' mean times signal / (signal + noise).
+    """Positive-part James-Stein on a tree: distances from siblings' means, times signal / (signal + noise).
 
     The noise of the distance follows from least squares: a node of height l has variance (b^l - b^(l-1)) / (b^l - 1)
     of its own and its descendants' together.
@@ -187,5 +187,9 @@ def shrink(leaves: Floats, fan_out: int, levels: int, variance: float) -> Floats
 
 def register() -> None:
     """Make the plans known to sweeps."""
-    plans: dict[str, Any] = {"flat_blocks": FlatBlocks(), "holdout_mean": HoldoutMean(), "shrunken_tree": ShrunkenTree()}
+    plans: dict[str, Any] = {
+        "flat_blocks": FlatBlocks(),
+        "holdout_mean": HoldoutMean(),
+        "shrunken_tree": ShrunkenTree(),
+    }
     SYSTEMS.update(plans)

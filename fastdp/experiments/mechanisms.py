@@ -19,8 +19,8 @@ from fastdp import counters, perturbers, renewals, smoothers, thresholds, valida
 from fastdp.errors import ParameterError
 from fastdp.experiments.tables import placed
 from fastdp.randomness.key import Key
-from fastdp.smoothers import Smoother
 from fastdp.revised import RevisedStream
+from fastdp.smoothers import Smoother
 from fastdp.systems.adaptive import Adaptive
 from fastdp.systems.base import Base
 from fastdp.systems.composition import Composition
@@ -247,7 +247,7 @@ def _renewing(composition: Composition, values: Floats) -> Run:
 
 
 class _Adaptive:
-    """Adaptive; with ``retrospective`` (the default) answers are those of the revised stream, else of published values.
+    """Adaptive; answers are those of the revised stream, or with ``retrospective = false`` sums of published values.
 
     A revised stream is a function of the blocks' sums, so exact sums give its noiseless twin, with the same blocks.
     Published values are not: predictions depend on what was released before, noise included.
