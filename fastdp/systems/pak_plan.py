@@ -52,7 +52,7 @@ class PAKPlan:
             "epsilon": validation.positive("epsilon", self.epsilon),
             "delta": validation.real("delta", self.delta),
             "bound": validation.positive("bound", self.bound),
-            "length": validation.integer("length", self.length, 1, 2**40),
+            "length": validation.integer("length", self.length, 1, MOST_WORDS),
             "share": validation.positive("share", self.share),
             "tail_factor": validation.positive("tail_factor", self.tail_factor),
         }
