@@ -6,7 +6,7 @@ Readings and errata: ``docs/pak.md``.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,8 @@ from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.released import Release
-from fastdp.systems import persistence
-from fastdp.systems.durable import Durable
+from fastdp import persistence
+from fastdp.durable import Durable
 from fastdp.systems.moving_average import averages
 from fastdp.systems.pak_plan import PAKPlan, usual_threshold
 from fastdp.systems.pak_state import PAKState
@@ -290,11 +290,24 @@ class PAK(Durable):
     # State files.
 
     @property
-    def _described(self) -> PAKPlan:
-        return self._plan
+    def _consumed(self) -> int:
+        return self.n_seen
 
-    def _restart(self, description: dict[str, Any], key: Key) -> None:
-        self._begin(PAKPlan.from_description(description), key)
+    def _describe(self) -> dict[str, Any]:
+        return self._plan.describe()
+
+    @classmethod
+    def _restart(cls, description: dict[str, Any], key: Key, **own: Any) -> Self:
+        return cls._of(PAKPlan.from_description(description), key)
+
+    def _fresh(self, key: Key) -> Self:
+        return self._of(self._plan, key)
+
+    @classmethod
+    def _of(cls, plan: PAKPlan, key: Key) -> Self:
+        publisher = object.__new__(cls)
+        publisher._begin(plan, key)
+        return publisher
 
     def _position(self) -> persistence.Position:
         return self._state.describe()

@@ -8,24 +8,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
-from fastdp import validation
-from fastdp.alone import Alone, exclusive
+from fastdp import packing, validation
+from fastdp.alone import exclusive
 from fastdp.counters.base import Counter, counter_guarantee, event_guarantee
 from fastdp.counters.binary_tree import BinaryTree
 from fastdp.counters.block import Block
+from fastdp.counters.running import PARTS
 from fastdp.counters.simple import Simple
 from fastdp.errors import StateError
 from fastdp.privacy import Guarantee, round_up, sequential
 from fastdp.randomness.key import Key
-from fastdp.spatial import decomposition
+from fastdp.spatial import decomposition, saved
 from fastdp.spatial.checks import as_points
-from fastdp.spatial.decomposition import Evidence, Residents, Visit
+from fastdp.spatial.decomposition import Evidence, Integers, Residents, Visit
 from fastdp.spatial.domain import Domain, Floats
 from fastdp.spatial.plan import make_plan
 from fastdp.spatial.points import inside
 from fastdp.spatial.tree import ReleasedTree, sampling_generator
+from fastdp.stepwise import Stepwise
 
 COUNTERS: dict[str, Counter] = {"simple": Simple(), "block": Block(), "binary": BinaryTree(settles=True)}
 #: Steps have 40 bits in the words' stream id.
@@ -51,7 +53,7 @@ class _State:
     visit: Visit | None = None
 
 
-class PHDStream(Alone):
+class PHDStream(Stepwise):
     """Releases a synthetic version of a changing set of points after every batch of additions and removals.
 
     Parameters
@@ -96,6 +98,9 @@ class PHDStream(Alone):
     not be sent again.
     """
 
+    _PARTS: ClassVar[packing.Parts] = {**PARTS, **saved.DOMAINS}
+    _state: _State
+
     def __init__(
         self,
         domain: Domain,
@@ -123,6 +128,7 @@ class PHDStream(Alone):
         self.score = validation.choice("score", score, ("repaired", "paper"))
         self.retention = validation.integer("retention", retention, 0, MOST_STEPS)
         self.outside = validation.choice("outside", outside, ("raise", "clip"))
+        self.threshold = validation.real("threshold", threshold)
         half = Fraction(self.epsilon) / (2 * self.sensitivity)
         self._plan = make_plan(
             domain,
@@ -218,9 +224,10 @@ class PHDStream(Alone):
     @exclusive
     def advance(self, added: Any, removed: Any = None) -> None:
         """Consume one batch without drawing points; parameters and errors as :meth:`step`."""
-        following, _ = self._prepare(added, removed)
-        # One assignment: an interrupt leaves the batch consumed or not, never half of it.
-        self._state = following
+        codes = self._encoded(added, removed)
+        self._check_batch(*codes)
+        following, _ = self._prepare(*codes)
+        self._commit(following, *codes)
 
     def sample(self) -> Floats:
         """The synthetic points of the last step, the same at every call; ``tree.sample()`` draws others."""
@@ -230,18 +237,47 @@ class PHDStream(Alone):
         """Counts of boxes straight from the released tree: see :meth:`ReleasedTree.count`."""
         return self.tree.count(lower, upper)
 
-    def _prepare(self, added: Any, removed: Any) -> tuple[_State, Evidence]:
-        """The state after a batch, and what its decisions were made from; changes nothing."""
-        state = self._state
-        if state.n_steps >= MOST_STEPS:
-            raise StateError(f"{state.n_steps} steps were taken: expected at most 2^40")
+    def _encoded(self, added: Any, removed: Any) -> list[Integers]:
+        """The batch as sorted codes, all that it is to the stream."""
         batch = [
             inside(as_points(values, name, self.domain.dim), self.domain, self.outside, name)
             for name, values in (("added", added), ("removed", removed))
         ]
-        codes = [decomposition.encode(self._plan, rows) for rows in batch]
+        return [decomposition.encode(self._plan, rows) for rows in batch]
+
+    def _prepare(self, added: Integers, removed: Integers) -> tuple[_State, Evidence]:
+        """The state after a batch of codes, and what its decisions were made from; changes nothing."""
+        state = self._state
+        if state.n_steps >= MOST_STEPS:
+            raise StateError(f"{state.n_steps} steps were taken: expected at most 2^40")
         expected = 0 if state.visit is None else state.visit.first.size
         residents, visit, evidence = decomposition.take_step(
-            self._plan, state.residents, codes[0], codes[1], state.n_steps, self._key, expected
+            self._plan, state.residents, added, removed, state.n_steps, self._key, expected
         )
         return _State(state.n_steps + 1, residents, visit), evidence
+
+    # State files.
+
+    @property
+    def _consumed(self) -> int:
+        return self.n_steps
+
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        names = ("domain", "epsilon", "counter", "max_depth", "fan_out", "sensitivity")
+        others = ("threshold", "score", "retention", "outside")
+        return {name: getattr(self, name) for name in (*names, *others)}
+
+    def _packed(self, state: _State) -> dict[str, Any]:
+        visit = saved.describe_visit(state.visit)
+        return {"n_steps": state.n_steps, "residents": packing.describe(state.residents), "visit": visit}
+
+    def _unpacked(self, described: Any) -> _State:
+        residents = packing.restore(Residents, described["residents"])
+        visit = saved.restore_visit(described["visit"], self._plan)
+        return _State(packing.whole(described["n_steps"]), residents, visit)
+
+    def _check(self, state: _State) -> None:
+        saved.check_residents(state.residents, self._plan)
+        if state.n_steps < 0 or (state.visit is None) != (state.n_steps == 0):
+            raise ValueError("a release out of range")

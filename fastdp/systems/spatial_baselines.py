@@ -9,27 +9,29 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp import validation
-from fastdp.alone import Alone, exclusive
+from fastdp import packing, validation
+from fastdp.alone import exclusive
 from fastdp.counters.base import Counter, counter_guarantee, event_guarantee, noise_scale
+from fastdp.counters.running import PARTS
 from fastdp.counters.simple import Simple
 from fastdp.errors import StateError
 from fastdp.privacy import Guarantee, parallel, sequential
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
-from fastdp.spatial import decomposition
+from fastdp.spatial import decomposition, saved
 from fastdp.spatial.checks import as_points
 from fastdp.spatial.decomposition import Visit
 from fastdp.spatial.domain import Domain, Floats
 from fastdp.spatial.plan import make_plan
 from fastdp.spatial.points import inside
 from fastdp.spatial.tree import ReleasedTree, sampling_generator
+from fastdp.stepwise import Stepwise, expect
 from fastdp_kernels import tree_maps
 
 Integers = NDArray[np.int64]
@@ -65,7 +67,7 @@ class _State:
     rows: Integers = field(default_factory=_none)
 
 
-class SpatialBaseline(Alone):
+class SpatialBaseline(Stepwise):
     """What the baselines share: parameters, checks, releases.
 
     Parameters
@@ -75,6 +77,8 @@ class SpatialBaseline(Alone):
     """
 
     _repaired = True
+    _PARTS: ClassVar[packing.Parts] = {**PARTS, **saved.DOMAINS}
+    _state: _State
 
     def __init__(
         self,
@@ -91,6 +95,7 @@ class SpatialBaseline(Alone):
         super().__init__()
         self.epsilon = validation.positive("epsilon", epsilon)
         self.outside = validation.choice("outside", outside, ("raise", "clip"))
+        self.threshold = validation.real("threshold", threshold)
         half = Fraction(self.epsilon) / 2
         self._plan = make_plan(
             domain, fan_out, max_depth, half, half, Simple(), threshold=threshold, repaired=self._repaired
@@ -136,7 +141,8 @@ class SpatialBaseline(Alone):
             for name, values in (("added", added), ("removed", removed))
         ]
         codes = [decomposition.encode(self._plan, rows) for rows in batch]
-        self._state = self._following(self._state, codes[0], codes[1])
+        self._check_batch(*codes)
+        self._commit(self._following(self._state, codes[0], codes[1]), *codes)
 
     def sample(self) -> Floats:
         """The synthetic points of the last step, the same at every call."""
@@ -153,6 +159,32 @@ class SpatialBaseline(Alone):
     def _offline(self, added: Integers, removed: Integers, step: int) -> Visit:
         """PrivTree and counts, from nothing."""
         return decomposition.take_step(self._plan, self._root, added, removed, step, self._key)[1]
+
+    # State files.
+
+    @property
+    def _consumed(self) -> int:
+        return self.n_steps
+
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        names = ("domain", "epsilon", "max_depth", "fan_out", "threshold", "outside")
+        return {name: getattr(self, name) for name in names}
+
+    def _packed(self, state: _State) -> dict[str, Any]:
+        plain = packing.describe(replace(state, visit=None))
+        return {**plain, "visit": saved.describe_visit(state.visit)}
+
+    def _unpacked(self, described: Any) -> _State:
+        state: _State = packing.restore(_State, {**described, "visit": None})
+        return replace(state, visit=saved.restore_visit(described["visit"], self._plan))
+
+    def _check(self, state: _State) -> None:
+        if state.n_steps < 0 or (state.visit is None) != (state.n_steps == 0):
+            raise ValueError("a release out of range")
+        for codes in (state.added, state.removed):
+            if codes.ndim != 1 or (np.diff(codes) < 0).any():
+                raise ValueError("codes out of order")
 
     def _halves(self) -> Guarantee:
         half = self.epsilon / 2
@@ -235,6 +267,15 @@ class FixedTree(SpatialBaseline):
         self.counter = Simple() if counter is None else counter
         validation.part("counter", self.counter, "step", "fastdp.counters")
         self._law = sampler.discrete_laplace_law(noise_scale(self.counter, Fraction(self.epsilon)))
+
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        return {**super()._arguments, "counter": self.counter}
+
+    def _check(self, state: _State) -> None:
+        super()._check(state)
+        if state.visit is not None:
+            expect(state.rows, np.empty((state.visit.leaves.size, self.counter.width), np.int64))
 
     @property
     def guarantee(self) -> Guarantee:

@@ -6,13 +6,13 @@ Source: ToPS section 3.2 (the framework) and Algorithm 1 in the reading of ``doc
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.alone import exclusive
-from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.errors import DataError, ParameterError
 from fastdp.inputs import as_column, as_floats
 from fastdp.perturbers import HierarchyPlan, Perturber
 from fastdp.privacy import Guarantee
@@ -20,10 +20,10 @@ from fastdp.randomness.key import Key
 from fastdp.released import Release, ReleasedNodes
 from fastdp.renewals import Renewal
 from fastdp.smoothers import Smoother
-from fastdp.systems import persistence
+from fastdp import persistence
 from fastdp.systems.composition import Composition
 from fastdp.systems.course import Course, position, restore
-from fastdp.systems.durable import Durable
+from fastdp.durable import Durable
 from fastdp.systems.pipeline import Prepared, Progress
 from fastdp.systems.whole import as_whole
 from fastdp.thresholds import Threshold
@@ -98,7 +98,6 @@ class StreamPublisher(Durable):
         self._key = key
         self._course = Course(composition, key)
         self._standing = self._course.begin()
-        self._copies = 0
 
     # What the publisher is and where it stands.
 
@@ -286,16 +285,31 @@ class StreamPublisher(Durable):
     # State files.
 
     @property
-    def _described(self) -> Composition:
-        return self._composition
+    def _consumed(self) -> int:
+        return self.n_seen
+
+    def _describe(self) -> dict[str, Any]:
+        return self._composition.describe()
 
     @classmethod
-    def _loads(cls, name: object) -> bool:
+    def _loads(cls, content: dict[str, Any]) -> bool:
         # The parts are in the file: a ToPS loads as what it is composed of, too.
-        return name == cls.__name__ or (cls is StreamPublisher and name != "PAK")
+        composed = cls is StreamPublisher and "perturber" in content["composition"]
+        return composed or super()._loads(content)
 
-    def _restart(self, description: dict[str, Any], key: Key) -> None:
-        self._begin(Composition.from_description(description), key)
+    @classmethod
+    def _restart(cls, description: dict[str, Any], key: Key, **own: Any) -> Self:
+        return cls._of(Composition.from_description(description), key)
+
+    def _fresh(self, key: Key) -> Self:
+        return self._of(self._composition, key)
+
+    @classmethod
+    def _of(cls, composition: Composition, key: Key) -> Self:
+        # A ToPS is made of other arguments than a composition.
+        publisher = object.__new__(cls)
+        publisher._begin(composition, key)
+        return publisher
 
     def _position(self) -> persistence.Position:
         return position(self._standing)
@@ -303,32 +317,8 @@ class StreamPublisher(Durable):
     def _resume(self, saved: persistence.Position) -> None:
         self._standing = restore(saved, self._course)
 
-    # Copies: never the same noise twice.
-
-    def __copy__(self) -> Self:
-        return self._rekeyed_copy()
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        del memo
-        return self._rekeyed_copy()
-
-    @exclusive
-    def _rekeyed_copy(self) -> Self:
-        """An independent publisher at the same place with noise of its own.
-
-        Equal noise on different values would reveal their difference, so a copy never keeps the key.
-        """
-        self._refuse_replay("copy")
-        self._copies += 1
-        key = self._key.derive("copy", self._copies) if self._key.simulated else Key.random()
-        twin = object.__new__(type(self))
-        twin._begin(self._composition, key)
+    def _twin(self, key: Key) -> Self:
+        twin = self._fresh(key)
         # Not the noise: it belongs to the key.
         twin._standing = replace(self._standing.forked(), noise=None)
         return twin
-
-    def __reduce__(self) -> NoReturn:
-        raise StateError(
-            f"a {type(self).__name__} cannot be pickled: the noise key would be neither encrypted nor owner-only; "
-            "use save(path, key) and load(path, key)"
-        )

@@ -26,7 +26,7 @@ SQUARE = Box([0.0, 0.0], [1.0, 1.0])
 
 def advance(stream: PHDStream, added, removed=None) -> tree_loss.TreeLoss:
     """One step, and the loss of its decisions."""
-    following, evidence = stream._prepare(added, removed)
+    following, evidence = stream._prepare(*stream._encoded(added, removed))
     stream._state = following
     return tree_loss.tree_step_loss(stream._plan, following.visit, evidence)
 
