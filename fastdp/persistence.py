@@ -190,5 +190,6 @@ def trusting(name: str, writer: object = __version__) -> Iterator[None]:
     try:
         yield
     except _DAMAGE as error:
-        other = "" if writer in (None, __version__) else f" (or needs fastdp {writer}, which wrote it; this is {__version__})"
+        same = writer in (None, __version__)
+        other = "" if same else f" (or needs fastdp {writer}, which wrote it; this is {__version__})"
         raise StateError(f"state file {name} is damaged{other}: {error}") from error

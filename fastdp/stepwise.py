@@ -9,6 +9,7 @@ from abc import abstractmethod
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import packing, persistence
@@ -49,7 +50,7 @@ class Rebuilt(Durable):
 
 
 class Keyless(Rebuilt):
-    """One that draws no noise of its own: its key serves the fingerprints of kept files alone."""
+    """One whose key serves the fingerprints of kept files alone."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,6 +62,29 @@ class Keyless(Rebuilt):
         made._key = key
         return made
 
+
+class Reports(Keyless):
+    """One that draws no noise: what it collects is private already, so forks, copies and pickles harm nobody."""
+
+    _forks = True
+    #: What its calls change.
+    _CHANGING: ClassVar[tuple[str, ...]]
+
+    def _chunk(self, parts: tuple[Any, ...]) -> persistence.Chunk:
+        # Reports may come back as another kind of numbers.
+        return persistence.as_one(*(_raw(part) for part in parts))
+
+    def _take_over(self, twin: Self) -> None:
+        self.__dict__.update({name: getattr(twin, name) for name in self._CHANGING})
+
+    def __reduce__(self) -> Any:
+        return self._unpickled, (self._arguments, self._position())
+
+    @classmethod
+    def _unpickled(cls, arguments: dict[str, Any], position: persistence.Position) -> Self:
+        twin = cls._make(arguments, Key.random())
+        twin._resume(position)
+        return twin
 
 
 class Stepwise(Rebuilt):
@@ -109,3 +133,5 @@ def expect(state: NDArray[Any], like: NDArray[Any]) -> None:
         raise ValueError(f"an array of {state.dtype} and shape {state.shape}, not {like.dtype} and {like.shape}")
 
 
+def _raw(part: Any) -> NDArray[np.float64] | bytes:
+    return bytes(part) if isinstance(part, (bytes, bytearray, memoryview)) else np.asarray(part, np.float64)

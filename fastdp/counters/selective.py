@@ -15,8 +15,8 @@ from fastdp.alone import exclusive
 from fastdp.counters.base import Counter
 from fastdp.counters.running import PARTS, RunningCounts, State, as_increments, check_counts
 from fastdp.errors import ParameterError, StateError
-from fastdp.privacy import Guarantee, sequential
 from fastdp.persistence import Position
+from fastdp.privacy import Guarantee, sequential
 from fastdp.randomness.key import Key
 from fastdp.stepwise import Stepwise, expect
 

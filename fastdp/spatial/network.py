@@ -110,9 +110,7 @@ class Network:
     def describe(self) -> dict[str, Any]:
         """The segments, for a state file: lines would be joined and cut anew, in another order."""
         names = ("starts", "steps", "lower", "upper", "scales", "geographic", "tolerance")
-        return {
-            name: packing.describe(getattr(self, name if hasattr(self, name) else f"_{name}")) for name in names
-        }
+        return {name: packing.describe(getattr(self, name if hasattr(self, name) else f"_{name}")) for name in names}
 
     @classmethod
     def from_description(cls, geographic: bool, tolerance: float, **arrays: Any) -> Network:
@@ -123,11 +121,15 @@ class Network:
         )
         if arrays or starts.ndim != 2 or starts.shape[1] != 2 or steps.shape != starts.shape or not starts.size:
             raise ValueError("no segments")
-        if not (np.isfinite(starts).all() and np.isfinite(steps).all() and scales.shape == (2,) and (scales > 0).all()):
+        if not (
+            np.isfinite(starts).all() and np.isfinite(steps).all() and scales.shape == (2,) and (scales > 0).all()
+        ):
             raise ValueError("segments out of range")
         network = object.__new__(cls)
         corners = as_corners(lower, upper)
-        network._settle(starts, steps, *corners, scales, geographic is True, validation.positive("tolerance", tolerance))
+        network._settle(
+            starts, steps, *corners, scales, geographic is True, validation.positive("tolerance", tolerance)
+        )
         return network
 
     def measure(self, lower: ArrayLike, upper: ArrayLike) -> NDArray[np.float64]:

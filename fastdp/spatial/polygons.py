@@ -92,10 +92,10 @@ class Polygons:
             raise ValueError(f"no polygons: {error}") from None
         small = shapely.get_parts(whole)
         area = object.__new__(cls)
-        corners = [packing.restore(NDArray[np.float64], corner) for corner in (lower, upper)]
+        low, high = (packing.restore(NDArray[np.float64], corner) for corner in (lower, upper))
         if not small.size or not all(part.geom_type == "Polygon" and part.is_valid for part in small):
             raise ValueError("no polygons")
-        area._settle(small, *as_corners(*corners), geographic is True, packing.restore(float, plane_area))
+        area._settle(small, *as_corners(low, high), geographic is True, packing.restore(float, plane_area))
         return area
 
     def measure(self, lower: ArrayLike, upper: ArrayLike) -> NDArray[np.float64]:

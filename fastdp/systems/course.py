@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp import packing, persistence
 from fastdp.inputs import as_floats, pieces
 from fastdp.randomness.key import Key
-from fastdp import packing, persistence
 from fastdp.systems.composition import Composition
 from fastdp.systems.pipeline import Pipeline, Prepared, Progress, TreeNoise
 from fastdp.thresholds import Chooser

@@ -11,7 +11,9 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp import persistence
 from fastdp.alone import exclusive
+from fastdp.durable import Durable
 from fastdp.errors import DataError, StateError
 from fastdp.inputs import as_column, as_floats
 from fastdp.privacy import Guarantee
@@ -19,8 +21,6 @@ from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.released import Release
-from fastdp import persistence
-from fastdp.durable import Durable
 from fastdp.systems.moving_average import averages
 from fastdp.systems.pak_plan import PAKPlan, usual_threshold
 from fastdp.systems.pak_state import PAKState

@@ -11,7 +11,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp import persistence
 from fastdp.alone import exclusive
+from fastdp.durable import Durable
 from fastdp.errors import DataError, ParameterError
 from fastdp.inputs import as_column, as_floats
 from fastdp.perturbers import HierarchyPlan, Perturber
@@ -20,10 +22,8 @@ from fastdp.randomness.key import Key
 from fastdp.released import Release, ReleasedNodes
 from fastdp.renewals import Renewal
 from fastdp.smoothers import Smoother
-from fastdp import persistence
 from fastdp.systems.composition import Composition
 from fastdp.systems.course import Course, position, restore
-from fastdp.durable import Durable
 from fastdp.systems.pipeline import Prepared, Progress
 from fastdp.systems.whole import as_whole
 from fastdp.thresholds import Threshold

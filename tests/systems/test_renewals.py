@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastdp
+from fastdp import packing
 from fastdp.errors import DataError, ParameterError
 from fastdp.perturbers import Flat, Hierarchy
 from fastdp.renewals import Refined, Withheld
 from fastdp.smoothers import Mean, Median, MovingAverage, Recent
-from fastdp import packing
 from fastdp.systems.course import position, restore
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile, ThresholdTask
 

@@ -162,8 +162,8 @@ def test_saving_beside_and_over_a_kept_file(tmp_path: Path) -> None:
 
 
 def test_fingerprints_need_the_key() -> None:
-    from fastdp.randomness.key import Key
     from fastdp.persistence import Replay
+    from fastdp.randomness.key import Key
 
     values = stream(10)
     assert Replay.of(values, Key.from_seed(1)) == Replay.of(values, Key.from_seed(1))
