@@ -217,9 +217,10 @@ class StateFile:
             raise StateError(f"{name!r} is no fastdp state file, or was cut short")
         _, version, protection, generation, salt, nonce = _HEADER.unpack(header)
         if version != VERSION:
-            age = "a newer fastdp wrote it, update this one" if version > VERSION else "it is too old to go on with"
+            age = "a newer fastdp wrote it" if version > VERSION else "an older fastdp wrote it"
             raise StateError(
-                f"state file {name!r} has format {version}: this fastdp reads format {VERSION} ({age}, or it is damaged)"
+                f"state file {name!r} has format {version}: this fastdp reads format {VERSION} "
+                f"({age}, or it is damaged)"
             )
         if protection not in tuple(Protection):
             raise StateError(f"state file {name!r} is damaged: unknown protection {protection}")

@@ -64,7 +64,9 @@ class Collector(Reports):
         What the clients were told to use.
     """
 
-    _PARTS = {kind.__name__: kind for kind in (SquareWave, StochasticRounding, Piecewise, Hybrid)}
+    _PARTS: ClassVar[packing.Parts] = {
+        kind.__name__: kind for kind in (SquareWave, StochasticRounding, Piecewise, Hybrid)
+    }
     _CHANGING = ("totals", "refused")
     #: Names of the public parameters besides the mechanism, for the file.
     PARAMETERS: ClassVar[tuple[str, ...]]

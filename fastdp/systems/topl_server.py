@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +54,7 @@ class ToPLServer(Reports):
     disjoint, so the larger epsilon counts (parallel composition).
     """
 
-    _PARTS = {kind.__name__: kind for kind in (SquareWaveRule, Fixed)}
+    _PARTS: ClassVar[packing.Parts] = {kind.__name__: kind for kind in (SquareWaveRule, Fixed)}
     _CHANGING = ("_hybrid", "_collector", "_distribution", "_refused", "_n_published")
 
     def __init__(

@@ -375,11 +375,11 @@ def test_damage_within_an_authentic_file_is_one_error(tmp_path: Path) -> None:
 
 
 def test_a_passphrase_costs_its_derivation_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fastdp import statefile
+    from cryptography.hazmat.primitives.kdf import scrypt
 
     derivations = []
-    original = statefile.Scrypt
-    monkeypatch.setattr(statefile, "Scrypt", lambda **options: derivations.append(1) or original(**options))
+    original = scrypt.Scrypt
+    monkeypatch.setattr(scrypt, "Scrypt", lambda **options: derivations.append(1) or original(**options))
     publisher = make()
     publisher.keep(tmp_path / "kept", "a passphrase")
     for start in range(0, 2000, 200):
