@@ -132,11 +132,9 @@ class RunningCounts(Stepwise):
         self._commit(following, chosen, increments)
         return out
 
-    def following(self, state: State, values: Any, active: NDArray[np.int64] | None = None) -> tuple[State, Integers]:
-        """The state after a step, and what the step releases; changes nothing."""
+    def following(self, state: State, increments: Integers, chosen: Integers) -> tuple[State, Integers]:
+        """The state after a step of checked numbers, and what the step releases; changes nothing."""
         step, rows, released = state
-        chosen = self._as_chosen(active)
-        increments = as_increments(values, chosen.size)
         noise: Integers = np.empty(chosen.size, np.int64)
         sampler.fill(noise, self._law, self._key, StreamId(Purpose.CELL, number=step))
         mine = rows[chosen]

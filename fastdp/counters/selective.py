@@ -160,7 +160,7 @@ class SelectiveCounting(Stepwise):
             # Not the array that is counted: a selector might write to it.
             choice = self.selector.select(increments.copy(), step, last)
         chosen = validation.integer("the selector's choice", choice, 0, len(self._counts) - 1)
-        state, sums = self._counts[chosen].following(states[chosen], increments)
+        state, sums = self._counts[chosen].following(states[chosen], increments, np.arange(self.dimension))
         selected = Selected(chosen, sums)
         following = (step + 1, selected, (*states[:chosen], state, *states[chosen + 1 :]))
         self._commit(following, increments, choice=chosen)

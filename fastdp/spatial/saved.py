@@ -61,7 +61,7 @@ def check_residents(residents: Residents, plan: Plan) -> None:
     """ValueError for a resident tree that no step can have left."""
     size = residents.first.size
     first, _ = shape(np.flatnonzero(residents.first >= 0), size, plan)
-    for array in (residents.released, residents.split_at):
+    for array in (residents.first, residents.released, residents.split_at):
         expect(array, first)
     expect(residents.measure, np.empty(size))
     expect(residents.state, np.empty((size, plan.counter.width), np.int64))

@@ -6,14 +6,13 @@ Source: ToPS section 3.2 (the framework) and Algorithm 1 in the reading of ``doc
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import persistence
 from fastdp.alone import exclusive
-from fastdp.durable import Durable
 from fastdp.errors import DataError, ParameterError
 from fastdp.inputs import as_column, as_floats
 from fastdp.perturbers import HierarchyPlan, Perturber
@@ -25,13 +24,14 @@ from fastdp.smoothers import Smoother
 from fastdp.systems.composition import Composition
 from fastdp.systems.course import Course, position, restore
 from fastdp.systems.pipeline import Prepared, Progress
+from fastdp.systems.planned import Planned
 from fastdp.systems.whole import as_whole
 from fastdp.thresholds import Threshold
 
 Floats = NDArray[np.float64]
 
 
-class StreamPublisher(Durable):
+class StreamPublisher(Planned):
     """Publishes a stream of values online under event-level differential privacy.
 
     Parameters
@@ -70,6 +70,8 @@ class StreamPublisher(Durable):
     Output does not depend on how the stream is cut into chunks.
     """
 
+    _PLAN: ClassVar[type[Composition]] = Composition
+
     def __init__(
         self,
         *,
@@ -93,7 +95,7 @@ class StreamPublisher(Durable):
 
     def _begin(self, composition: Composition, key: Key) -> None:
         """Take the starting position; loading a state file begins here too."""
-        Durable.__init__(self)
+        Planned.__init__(self)
         self._composition = composition
         self._key = key
         self._course = Course(composition, key)
@@ -285,31 +287,14 @@ class StreamPublisher(Durable):
     # State files.
 
     @property
-    def _consumed(self) -> int:
-        return self.n_seen
-
-    def _describe(self) -> dict[str, Any]:
-        return self._composition.describe()
+    def _public(self) -> Composition:
+        return self._composition
 
     @classmethod
     def _loads(cls, content: dict[str, Any]) -> bool:
         # The parts are in the file: a ToPS loads as what it is composed of, too.
         composed = cls is StreamPublisher and "perturber" in content["composition"]
         return composed or super()._loads(content)
-
-    @classmethod
-    def _restart(cls, description: dict[str, Any], key: Key, **own: Any) -> Self:
-        return cls._of(Composition.from_description(description), key)
-
-    def _fresh(self, key: Key) -> Self:
-        return self._of(self._composition, key)
-
-    @classmethod
-    def _of(cls, composition: Composition, key: Key) -> Self:
-        # A ToPS is made of other arguments than a composition.
-        publisher = object.__new__(cls)
-        publisher._begin(composition, key)
-        return publisher
 
     def _position(self) -> persistence.Position:
         return position(self._standing)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import itertools
 import json
 import os
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 import fastdp
 from fastdp.counters import SelectiveCounting, Simple
 from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.spatial import saved
 from fastdp.statefile import StateFile
 from tests.systems.saved_objects import CASES, FIXTURES, KEY, Alternating, Case, ending, golden_cut, is_empty, stream
 
@@ -388,3 +390,36 @@ def test_parts_of_your_own_cannot_be_saved(tmp_path: Path) -> None:
             publisher.save(tmp_path / "s")
         assert not (tmp_path / "s").exists()
         assert isinstance(copy.copy(publisher).counter, Mine), "copies need no names"
+
+
+@pytest.mark.parametrize(
+    ("cut", "size"),
+    [([0], 2), ([0], 5), ([1], 3), ([0, 3], 5), ([0, 0], 5), ([0, 2, 1], 7), ([0, -1], 5), ([0, 10**12], 5), ([], 3)],
+)
+def test_trees_that_no_step_makes_are_refused(cut: list[int], size: int) -> None:
+    """Before a kernel follows their children."""
+    publisher = CASES["phdstream"].make()
+    with pytest.raises(ValueError, match="tree"):
+        saved.shape(np.array(cut, np.int64), size, publisher._plan)
+    first, starts = saved.shape(np.array([0, 1, 4], np.int64), 7, publisher._plan)
+    assert first.tolist() == [1, 3, -1, -1, 5, -1, -1]
+    assert starts.tolist() == [0, 1, 3, 5, 7, 7, 7, 7]
+    deep = np.concatenate([[0], 1 + 2 * np.arange(7)])
+    with pytest.raises(ValueError, match="deeper"):
+        saved.shape(deep, 1 + 2 * deep.size, publisher._plan)
+
+
+@pytest.mark.parametrize("name", ["first", "released", "measure", "state", "split_at"])
+def test_resident_trees_that_no_step_leaves_are_refused(name: str) -> None:
+    case = CASES["phdstream_tree"]
+    publisher = case.make()
+    case.run(publisher, case.calls[0])
+    residents = publisher._state.residents
+    saved.check_residents(residents, publisher._plan)
+    array = getattr(residents, name)
+    wrongs = [array[:-1], array[:, None], array.astype(np.int32)]
+    if name == "first":
+        wrongs += [array + 1, np.where(array < 0, 10**6, array), np.maximum(array, 0)]
+    for wrong in wrongs:
+        with pytest.raises(ValueError, match=r"shape|tree"):
+            saved.check_residents(dataclasses.replace(residents, **{name: wrong}), publisher._plan)
