@@ -39,6 +39,15 @@ def place(publisher) -> dict:
     return publisher._position()
 
 
+def view(publisher) -> list:
+    """What an object shows without consuming anything."""
+    shown = [getattr(publisher, name, None) for name in ("n_seen", "n_steps", "threshold", "guarantee", "refused")]
+    if getattr(publisher, "n_steps", 0) and hasattr(publisher, "sample"):
+        tree = publisher.tree
+        shown += [array.tolist() for array in (tree.lower, tree.upper, tree.counts, tree.depths, publisher.sample())]
+    return shown
+
+
 def undisturbed(case: Case) -> list[np.ndarray]:
     publisher = case.make()
     return [case.run(publisher, chunk) for chunk in case.calls]
@@ -69,8 +78,10 @@ def test_from_any_cut_it_goes_on_exactly(tmp_path: Path, name: str) -> None:
     publisher, digests = case.make(), set()
     publisher.keep(path, KEY)
     files = [path.read_bytes()]
+    views = [view(publisher)]
     for chunk, expected in zip(case.calls, whole, strict=True):
         assert np.array_equal(case.run(publisher, chunk), expected)
+        views.append(view(publisher))
         files.append(path.read_bytes())
         digests.add(publisher.digest)
     assert len(digests) == len({f for f in files[1:] if f != files[0]}), "each call rolls the digest on"
@@ -79,6 +90,7 @@ def test_from_any_cut_it_goes_on_exactly(tmp_path: Path, name: str) -> None:
     for cut, content in enumerate(files):
         path.write_bytes(content)
         loaded = load(case, path)
+        assert view(loaded) == views[cut]
         for chunk, expected in zip(case.calls[cut:], whole[cut:], strict=True):
             assert np.array_equal(case.run(loaded, chunk), expected)
         assert place(loaded) == place(publisher)
