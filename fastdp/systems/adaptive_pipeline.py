@@ -161,9 +161,22 @@ class AdaptivePipeline:
 
     def is_place(self, progress: Progress) -> bool:
         """Whether a stream can have got there."""
-        memory = progress.smoother
-        if memory.size != block_lengths.MEMORY or not np.isfinite(memory).all():
+        memory, b = progress.smoother, block_lengths
+        if memory.size != b.MEMORY or not np.isfinite(memory).all():
             return False
-        exponent = memory[block_lengths.EXPONENT]
-        whole = exponent == int(exponent) and 0 <= exponent <= self.shape[block_lengths.MOST]
-        return bool(whole and 0 <= progress.filled < 1 << int(exponent) and memory[block_lengths.POSITION] >= 0)
+        # Kernels use these as indices, and count with them.
+        if any(memory[at] != int(memory[at]) for at in (b.POSITION, b.EXPONENT, b.LAST)):
+            return False
+        position, exponent, last = (int(memory[at]) for at in (b.POSITION, b.EXPONENT, b.LAST))
+        most, limit = int(self.shape[b.MOST]), int(self.shape[b.LIMIT])
+        positive = (memory[: b.ENERGIES], memory[b.NOISES : b.PENDING], memory[b.PENDING_NOISES : b.PENDING_ENDS])
+        end = position + (1 << min(max(exponent, 0), most))
+        return bool(
+            0 <= exponent <= most
+            and 0 <= last <= most
+            and progress.filled < 1 << exponent
+            and progress.blocks <= position <= progress.blocks << most
+            and (position >= limit or end <= limit)
+            and all((part >= 0.0).all() for part in positive)
+            and min(memory[b.WHITE], memory[b.DRIFT], memory[b.VARIANCE]) >= 0.0
+        )

@@ -70,8 +70,8 @@ class RowPipeline:
         """Rows are cut alike: ParameterError for blocks that each stream cuts by itself."""
         if isinstance(self.composition.perturber, Blocks):
             raise ParameterError(
-                f"perturber = {self.composition.perturber!r}: expected a Hierarchy or Flat, or one publisher for each "
-                "release, because these blocks follow what each of them released"
+                f"perturber = {self.composition.perturber!r}: expected a Hierarchy or Flat, or one publisher for "
+                "each release, because these blocks follow what each of them released"
             )
 
     @cached_property

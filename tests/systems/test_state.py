@@ -167,8 +167,8 @@ def test_saving_beside_and_over_a_kept_file(tmp_path: Path) -> None:
 
 
 def test_fingerprints_need_the_key() -> None:
+    from fastdp.persistence import Replay
     from fastdp.randomness.key import Key
-    from fastdp.systems.persistence import Replay
 
     values = stream(10)
     assert Replay.of(values, Key.from_seed(1)) == Replay.of(values, Key.from_seed(1))
@@ -380,11 +380,11 @@ def test_damage_within_an_authentic_file_is_one_error(tmp_path: Path) -> None:
 
 
 def test_a_passphrase_costs_its_derivation_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fastdp import statefile
+    from cryptography.hazmat.primitives.kdf import scrypt
 
     derivations = []
-    original = statefile.Scrypt
-    monkeypatch.setattr(statefile, "Scrypt", lambda **options: derivations.append(1) or original(**options))
+    original = scrypt.Scrypt
+    monkeypatch.setattr(scrypt, "Scrypt", lambda **options: derivations.append(1) or original(**options))
     publisher = make()
     publisher.keep(tmp_path / "kept", "a passphrase")
     for start in range(0, 2000, 200):
