@@ -53,7 +53,10 @@ def describe(record: Any) -> Any:
 
 
 def restore(kind: Any, described: Any) -> Any:
-    """The record of this type (a type annotation) that was described."""
+    """The record of this type (a type annotation) that was described.
+
+    An entry that is missing, because the field is younger than the file, gets the field's default.
+    """
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
         return None if described is None else restore(inner[0], described)
@@ -66,7 +69,7 @@ def restore(kind: Any, described: Any) -> Any:
         return tuple(restore(k, entry) for k, entry in zip(kinds, described, strict=True))
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
-        names = [field.name for field in dataclasses.fields(kind)]
+        names = [field.name for field in dataclasses.fields(kind) if field.name in described]
         return kind(**{name: restore(hints[name], described[name]) for name in names})  # type: ignore[operator]
     if type(described) is not kind:
         raise ValueError(f"{described!r} is no {kind.__name__}")

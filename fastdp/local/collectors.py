@@ -23,6 +23,7 @@ from fastdp.errors import DataError, ParameterError
 from fastdp.local.base import Mechanism
 from fastdp.local.encoding import mechanism_named, split
 from fastdp.local.hybrid import Hybrid
+from fastdp.local.log_square_wave import LogSquareWave
 from fastdp.local.piecewise import Piecewise
 from fastdp.local.square_wave import SquareWave
 from fastdp.local.stochastic_rounding import StochasticRounding
@@ -65,7 +66,7 @@ class Collector(Reports):
     """
 
     _PARTS: ClassVar[packing.Parts] = {
-        kind.__name__: kind for kind in (SquareWave, StochasticRounding, Piecewise, Hybrid)
+        kind.__name__: kind for kind in (SquareWave, LogSquareWave, StochasticRounding, Piecewise, Hybrid)
     }
     _CHANGING = ("totals", "refused")
     #: Names of the public parameters besides the mechanism, for the file.

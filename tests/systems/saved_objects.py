@@ -16,13 +16,25 @@ import numpy as np
 
 import fastdp
 from fastdp.counters import BinaryTree, Block, RunningCounts, SelectiveCounting, Simple, event_guarantee
-from fastdp.local import Announcement, Client, HistogramCollector, Hybrid, Piecewise, SquareWave, SumCollector, encode
+from fastdp.local import (
+    Announcement,
+    Client,
+    HistogramCollector,
+    Hybrid,
+    LogSquareWave,
+    Piecewise,
+    SquareWave,
+    SumCollector,
+    encode,
+)
 from fastdp.perturbers import Hierarchy
+from fastdp.randomness.key import Key
 from fastdp.renewals import Withheld
 from fastdp.smoothers import Median, MovingAverage
 from fastdp.spatial import Box
 from fastdp.systems import FixedTree, OfflineOnBatch, OfflineOnStream
-from fastdp.thresholds import NoisyMax, PAKQuantile, SmoothQuantile
+from fastdp.systems.adaptive import Adaptive
+from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile
 
 KEY = bytes(range(32))
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -122,6 +134,14 @@ def _network() -> Any:
     return Network(lines, tolerance=2.0)
 
 
+def _adaptive(**options: Any) -> Case:
+    # The hold-out's first part, 56 values, the warm-up in the middle of a block, then blocks of changing lengths.
+    return Case(
+        lambda: Adaptive(**{"epsilon": 1.0, "bound": 64, "holdout": 64, "max_range": 4096, "seed": 1, **options}),
+        _chunks(30, 29, 150, 900, 0, 3000, 1),
+    )
+
+
 def _counts(counter: Any) -> Case:
     return Case(
         lambda: RunningCounts(counter, 1.0, 3, seed=4),
@@ -173,6 +193,25 @@ CASES: dict[str, Case] = {
         ),
         _chunks(50, 50, 50),
     ),
+    "one_of_many": Case(
+        lambda: fastdp.ToPS(epsilon=1.0, bound=64, holdout=50, max_range=64, key=Key.from_seed(1).of_stream(7)),
+        _chunks(60, 70, 80),
+    ),
+    "scale_free": Case(
+        lambda: fastdp.StreamPublisher(
+            threshold=ScaleFree(),
+            perturber=Hierarchy(prune=0),
+            epsilon=1.0,
+            bound=64,
+            holdout=50,
+            max_range=64,
+            seed=1,
+        ),
+        _chunks(30, 10, 80),
+    ),
+    "adaptive": _adaptive(),
+    "adaptive_spike": _adaptive(closing="spike", epsilon=0.05),
+    "adaptive_fixed": _adaptive(closing="none", threshold=Fixed(20.0), holdout=0),
     "pak": Case(
         lambda: fastdp.PAK(1.0, 1e-6, 64, 400, holdout=80, threshold=NoisyMax(), seed=1),
         _chunks(30, 49, 1, 150, 0, 170),
@@ -191,6 +230,17 @@ CASES: dict[str, Case] = {
         lambda: fastdp.ToPLServer(epsilon=1.0, bound=64, holdout=100, max_range=256, publish_epsilon=2.0),
         _chunks(40, 50, 20, 30, 50),
         _receive,
+        lambda values: values[::-1],
+        plain=True,
+    ),
+    "topl_logarithmic": Case(
+        lambda: fastdp.ToPL(epsilon=1.0, bound=64, holdout=60, max_range=256, threshold="logarithmic", seed=1),
+        _chunks(40, 30, 2, 0, 30),
+    ),
+    "log_histogram": Case(
+        lambda: HistogramCollector(LogSquareWave(1.0, 1.0, 64.0), 64),
+        _chunks(40, 50),
+        _add,
         lambda values: values[::-1],
         plain=True,
     ),
@@ -224,6 +274,10 @@ CASES: dict[str, Case] = {
     "phdstream_tree": _spatial(fastdp.PHDStream, "binary", fan_out=3),
     "phdstream_polygons": _spatial(fastdp.PHDStream, domain=_polygons),
     "phdstream_network": _spatial(fastdp.PHDStream, "block", domain=_network),
+    # Counts at steps 1 and 4, and at steps 1, 3 and 5: between two of them when a fixture is cut, and at one.
+    "adaptive_phdstream": _spatial(fastdp.AdaptivePHDStream, max_period=3),
+    "adaptive_phdstream_paced": _spatial(fastdp.AdaptivePHDStream, max_period=2, shrink=False),
+    "adaptive_phdstream_polygons": _spatial(fastdp.AdaptivePHDStream, domain=_polygons, period=2, sensitivity=2),
     "offline_on_stream": _spatial(OfflineOnStream),
     "offline_on_batch": _spatial(OfflineOnBatch),
     "fixed_tree": _spatial(FixedTree, Block(2)),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import importlib
 import itertools
 import json
 import os
 import pickle
+import pkgutil
 import shutil
 import stat as file_modes
 from pathlib import Path
@@ -19,10 +21,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastdp
+from fastdp import packing
 from fastdp.counters import SelectiveCounting, Simple
+from fastdp.durable import Durable
 from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.local import HistogramCollector
+from fastdp.local.encoding import KINDS
 from fastdp.spatial import saved
 from fastdp.statefile import StateFile
+from fastdp_kernels import block_lengths
 from tests.systems.saved_objects import CASES, FIXTURES, KEY, Alternating, Case, ending, golden_cut, is_empty, stream
 
 pytest.importorskip("shapely")
@@ -41,7 +48,8 @@ def place(publisher) -> dict:
 
 def view(publisher) -> list:
     """What an object shows without consuming anything."""
-    shown = [getattr(publisher, name, None) for name in ("n_seen", "n_steps", "threshold", "guarantee", "refused")]
+    names = ("n_seen", "n_steps", "next_count", "threshold", "guarantee", "refused")
+    shown = [getattr(publisher, name, None) for name in names]
     if getattr(publisher, "n_steps", 0) and hasattr(publisher, "sample"):
         tree = publisher.tree
         shown += [array.tolist() for array in (tree.lower, tree.upper, tree.counts, tree.depths, publisher.sample())]
@@ -68,6 +76,21 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name, case in CASES.items():
         kept(case, folder / name, golden_cut(case))
     return {name: folder / name for name in CASES}
+
+
+def online_objects(kind: type = Durable) -> set[type]:
+    abstract = any(getattr(getattr(kind, name), "__isabstractmethod__", False) for name in dir(kind))
+    found = set() if abstract or not kind.__module__.startswith("fastdp.") else {kind}
+    return found.union(*map(online_objects, kind.__subclasses__()))
+
+
+def test_the_table_has_every_online_object() -> None:
+    for module in pkgutil.walk_packages(fastdp.__path__, "fastdp."):
+        if module.name.split(".")[1] in ("systems", "counters", "local"):
+            importlib.import_module(module.name)
+    without_rows = online_objects() - {type(case.make()) for case in CASES.values()}
+    assert not without_rows
+    assert set(HistogramCollector._PARTS) == set(KINDS.values()), "every mechanism can be in a file"
 
 
 @table
@@ -435,3 +458,117 @@ def test_resident_trees_that_no_step_leaves_are_refused(name: str) -> None:
     for wrong in wrongs:
         with pytest.raises(ValueError, match=r"shape|tree"):
             saved.check_residents(dataclasses.replace(residents, **{name: wrong}), publisher._plan)
+
+
+def at_cut(name: str, calls: int):
+    publisher = CASES[name].make()
+    for chunk in CASES[name].calls[:calls]:
+        CASES[name].run(publisher, chunk)
+    return publisher
+
+
+def refuse(publisher, wrong: dict) -> None:
+    """The publisher's own place is one, the wrong one is not, and changes nothing."""
+    place = publisher._position()
+    publisher._resume(place)
+    with pytest.raises(ValueError, match=r"out of|no tree|shape|no cell|wait"):
+        publisher._resume(wrong)
+    assert publisher._position() == place
+
+
+@pytest.mark.parametrize(
+    ("entry", "value"),
+    [(block_lengths.EXPONENT, value) for value in (5.5, -1.0, 11.0, 60.0, 1e300)]
+    + [(block_lengths.LAST, value) for value in (4.5, -1.0, 11.0, 1e300)]
+    + [(block_lengths.POSITION, 1080.5)]
+    + [
+        (entry, -1.0)
+        for entry in (
+            block_lengths.COUNTS + 3,
+            block_lengths.NOISES,
+            block_lengths.PENDING_NOISES + 39,
+            block_lengths.VARIANCE,
+            block_lengths.WHITE,
+            block_lengths.DRIFT,
+        )
+    ]
+    + [(entry, value) for entry in (block_lengths.LEVEL, block_lengths.ENERGIES) for value in (np.nan, np.inf)],
+)
+def test_memories_of_blocks_that_no_sums_leave_are_refused(entry: int, value: float) -> None:
+    """Kernels use three entries as indices and lengths."""
+    publisher = at_cut("adaptive", 4)
+    memory = publisher._standing.progress.smoother.copy()
+    memory[entry] = value
+    refuse(publisher, {**publisher._position(), "smoother": packing.pack(memory, "<f8")})
+
+
+def test_places_of_blocks_that_no_stream_reaches_are_refused() -> None:
+    publisher = at_cut("adaptive", 4)
+    place, memory = publisher._position(), publisher._standing.progress.smoother
+    for change in (
+        {"blocks": 0},
+        {"blocks": 10**6},
+        {"filled": place["filled"] + 32, "n_seen": place["n_seen"] + 32},
+        {"smoother": packing.pack(memory[:-1], "<f8")},
+        {"smoother": packing.pack(np.empty(0), "<f8")},
+    ):
+        refuse(publisher, {**place, **change})
+    # A block that would go on behind the warm-up.
+    warming = at_cut("adaptive", 2)
+    memory = warming._standing.progress.smoother.copy()
+    memory[block_lengths.EXPONENT] = 4.0
+    refuse(warming, {**warming._position(), "smoother": packing.pack(memory, "<f8")})
+
+
+def _pace(**change):
+    return lambda state: {"pace": dataclasses.replace(state.pace, **change)}
+
+
+def _grown(**change):
+    return lambda state: {
+        "grown": dataclasses.replace(state.grown, **{n: f(getattr(state.grown, n)) for n, f in change.items()})
+    }
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda state: {"added": ()},
+        lambda state: {"removed": state.removed[:1]},
+        lambda state: {"counted": 0},
+        lambda state: {"counted": state.n_steps + 1, "added": (), "removed": ()},
+        lambda state: {"added": (state.added[0][::-1], state.added[1])},
+        lambda state: {"added": (state.added[0] + 2**6, state.added[1])},
+        lambda state: {"removed": (state.removed[0] - 2**6, state.removed[1])},
+        lambda state: {"n_steps": 0, "grown": None},
+        lambda state: {"grown": None},
+        _pace(period=2),
+        _pace(period=4),
+        _pace(weight=1.5),
+        _pace(products=np.nan),
+        _pace(squares=-1.0),
+        _pace(costs=np.zeros(4)),
+        _pace(costs=np.full(3, np.inf)),
+        _grown(weight=lambda array: array[:-1]),
+        _grown(weight=lambda array: -array - 1),
+        _grown(variance=lambda array: array - 1e9),
+        _grown(rate=lambda array: array + np.nan),
+        _grown(visit=lambda visit: dataclasses.replace(visit, held=visit.held[:-1])),
+    ],
+)
+def test_trees_that_no_count_leaves_are_refused(change) -> None:
+    publisher = at_cut("adaptive_phdstream", 3)
+    state = publisher._state
+    assert len(state.added) == 2
+    wrong = dataclasses.replace(state, **change(state))
+    refuse(publisher, publisher._position_of(wrong, wrong.n_steps))
+
+
+def test_a_field_younger_than_the_file_gets_its_default() -> None:
+    distribution = at_cut("topl_server", 3).distribution
+    described = packing.describe(distribution)
+    del described["scale"]
+    assert packing.restore(type(distribution), described).scale == "linear"
+    del described["low"]
+    with pytest.raises(TypeError, match="low"):
+        packing.restore(type(distribution), described)
