@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, NoReturn, Self, TypeVar
 
-from fastdp import packing, persistence
+from fastdp import packing, persistence, validation
 from fastdp.alone import Alone, exclusive
 from fastdp.errors import StateError
 from fastdp.randomness.key import Key
@@ -145,8 +145,11 @@ class Durable(Alone):
         file = StateFile(path, key)
         content, header = persistence.read(file)
         name = repr(os.fspath(path))
-        if not cls._loads(content):
-            raise StateError(f"state file {name} holds a {content['class']}: expected a {cls.__name__}")
+        with persistence.trusting(name, content.get("fastdp")):
+            fits = cls._loads(content)
+        if not fits:
+            shown = validation.shown(content["class"]).strip("'")
+            raise StateError(f"state file {name} holds a {shown}: expected a {cls.__name__}")
         if replay and content["before"] is None:
             raise StateError(f"state file {name} records no chunk to replay: expected replay=False")
         with persistence.trusting(name, content.get("fastdp")):

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp import packing, validation
 from fastdp._version import __version__
 from fastdp.errors import DataError, StateError
 from fastdp.randomness.key import Key
@@ -67,6 +68,11 @@ class Replay:
     count: int
     digest: str
 
+    def __post_init__(self) -> None:
+        """Refuse what is none: it may come from a file."""
+        packing.whole(self.count)
+        bytes.fromhex(self.digest)
+
     @classmethod
     def of(cls, values: Chunk, key: Key, before: str = "") -> Replay:
         """What a state file records of a chunk; tells nothing about it without the key."""
@@ -101,7 +107,7 @@ class StateFiles:
     last : Position or None
         The position recorded last.
     digest : str
-        Rolling keyed digest of the chunks consumed while a file was kept.
+        Rolling keyed digest of the chunks consumed while a file was kept; anything but hexadecimal is a ValueError.
     """
 
     def __init__(
@@ -116,6 +122,7 @@ class StateFiles:
         self._headers: dict[str, bytes] = {} if file is None else {file.real: header}
         self.kept = file if kept else None
         self.last = last
+        bytes.fromhex(digest)
         self.digest = digest
 
     def position_at(self, consumed: int) -> Position | None:
@@ -192,5 +199,6 @@ def trusting(name: str, writer: object = __version__) -> Iterator[None]:
         yield
     except _DAMAGE as error:
         same = writer in (None, __version__)
-        other = "" if same else f" (or needs fastdp {writer}, which wrote it; this is {__version__})"
+        shown = validation.shown(writer).strip("'")
+        other = "" if same else f" (or needs fastdp {shown}, which wrote it; this is {__version__})"
         raise StateError(f"state file {name} is damaged{other}: {error}") from error

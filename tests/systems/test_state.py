@@ -297,6 +297,7 @@ def test_two_processes_on_one_file_never_both_publish(tmp_path: Path) -> None:
     program = (
         "import sys, numpy as np, fastdp\n"
         "p = fastdp.ToPS.load(sys.argv[1])\n"
+        "print('loaded', flush=True)\n"
         "sys.stdin.readline()\n"
         "try:\n    p.publish(np.full(100, float(sys.argv[2]))); print('published')\n"
         "except fastdp.errors.StateError: print('refused')\n"
@@ -317,6 +318,8 @@ def test_two_processes_on_one_file_never_both_publish(tmp_path: Path) -> None:
             )
             for value in (0.0, 50.0)
         ]
+        # Whoever loads behind the other's write goes on from there, rightly.
+        assert [child.stdout.readline() for child in children] == ["loaded\n"] * 2
         for child in children:
             child.stdin.write("go\n")
             child.stdin.flush()
