@@ -165,6 +165,10 @@ def _add(collector: Any, values: np.ndarray) -> np.ndarray:
     return collector.totals.copy()
 
 
+def _collected(make: Callable[[], Any]) -> Case:
+    return Case(make, _chunks(40, 50, 20), _add, lambda values: values[::-1], plain=True)
+
+
 def _answer(client: Client, value: float) -> np.ndarray:
     return np.frombuffer(client.answer(Announcement(Hybrid(1.0, 0.0, 40.0)), value, seed=6), np.uint8)
 
@@ -237,27 +241,9 @@ CASES: dict[str, Case] = {
         lambda: fastdp.ToPL(epsilon=1.0, bound=64, holdout=60, max_range=256, threshold="logarithmic", seed=1),
         _chunks(40, 30, 2, 0, 30),
     ),
-    "log_histogram": Case(
-        lambda: HistogramCollector(LogSquareWave(1.0, 1.0, 64.0), 64),
-        _chunks(40, 50),
-        _add,
-        lambda values: values[::-1],
-        plain=True,
-    ),
-    "histogram": Case(
-        lambda: HistogramCollector(SquareWave(1.0, 0.0, 64.0), 64),
-        _chunks(40, 50, 20),
-        _add,
-        lambda values: values[::-1],
-        plain=True,
-    ),
-    "sums": Case(
-        lambda: SumCollector(Piecewise(1.0, 0.0, 64.0), 3),
-        _chunks(40, 50, 20),
-        _add,
-        lambda values: values[::-1],
-        plain=True,
-    ),
+    "log_histogram": _collected(lambda: HistogramCollector(LogSquareWave(1.0, 1.0, 64.0), 64)),
+    "histogram": _collected(lambda: HistogramCollector(SquareWave(1.0, 0.0, 64.0), 64)),
+    "sums": _collected(lambda: SumCollector(Piecewise(1.0, 0.0, 64.0), 3)),
     "client": Case(lambda: Client(1.0), [12.5], _answer, lambda value: value + 1.0, copies=False),
     "simple_counts": _counts(Simple()),
     "block_counts": _counts(Block(4)),
