@@ -185,7 +185,7 @@ class AdaptivePipeline:
             progress.filled < 1 << exponent
             and 0 <= decided <= position
             and (progress.blocks == 0) == (position == 0)
-            and progress.blocks <= position
+            and progress.blocks <= position <= progress.blocks << int(self.shape[b.MOST])
             and ends
             and min(counted.min(), spread.min()) >= 0.0
             and memory[b.PREDICTION] == min(max(level, 0.0), 1.0)

@@ -8,12 +8,12 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
 
-from fastdp import validation
+from fastdp import packing, validation
 from fastdp.errors import ParameterError
 from fastdp.grid import Grid, make_grid
 from fastdp.privacy import Guarantee, parallel, remainder, sequential
 from fastdp.randomness import sampler
-from fastdp.systems.composition import build_part, describe_part
+from fastdp.systems.composition import PARTS
 from fastdp.thresholds import PAKQuantile, SmoothQuantile, Threshold, ThresholdTask
 
 LEAST_EPSILON = 2.0**-60
@@ -52,7 +52,7 @@ class PAKPlan:
             "epsilon": validation.positive("epsilon", self.epsilon),
             "delta": validation.real("delta", self.delta),
             "bound": validation.positive("bound", self.bound),
-            "length": validation.integer("length", self.length, 1, MOST_WORDS),
+            "length": validation.integer("length", self.length, 1, 2**40),
             "share": validation.positive("share", self.share),
             "tail_factor": validation.positive("tail_factor", self.tail_factor),
         }
@@ -187,12 +187,12 @@ class PAKPlan:
     def describe(self) -> dict[str, Any]:
         """The threshold by name, and parameters, for a state file."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {**fields, "threshold": describe_part(self.threshold)}
+        return {**fields, "threshold": packing.describe_part(self.threshold, PARTS)}
 
     @classmethod
     def from_description(cls, description: dict[str, Any]) -> PAKPlan:
         """The plan that was described."""
-        return cls(**{**description, "threshold": build_part(description["threshold"])})
+        return cls(**{**description, "threshold": packing.build_part(description["threshold"], PARTS)})
 
 
 def usual_threshold(delta: object, clip: bool) -> PAKQuantile:
