@@ -55,7 +55,7 @@ def test_a_stream_is_released_until_its_limit(run, account, complaint, write_inp
     assert not (tmp_path / "third.npy").exists()
     shown = account("show").output.splitlines()
     assert len(shown) == 2
-    assert "'meter'  whole stream  ToPS: epsilon = 0.5 for one value" in shown[0]
+    assert "'meter'  whole stream  Adaptive: epsilon = 0.5 for one value" in shown[0]
     assert f"# input {source}" in shown[0]
     head = account("verify").output.split("head ")[1].strip()
     assert account("verify", "--head", head).exit_code == 0
