@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.auditing.blocks import LOOKED_AT, BlocksTrials
 from fastdp.auditing.mechanisms import BinaryTreeTrials, Count, HierarchyTrials, SplitTrials
 from fastdp.auditing.trials import TrialMechanism
 from fastdp.perturbers import Hierarchy
@@ -52,6 +53,11 @@ def theta_missing(epsilon: float, perturber: Hierarchy, max_range: int) -> Miscl
     return Misclaimed(HierarchyTrials(perturber, epsilon, max_range, theta_steps=1), epsilon)
 
 
+def halved_blocks(epsilon: float, theta_steps: int) -> Misclaimed:
+    """Blocks that follow the stream, with noise of scale theta / (2 epsilon)."""
+    return Misclaimed(BlocksTrials(2.0 * epsilon, theta_steps), epsilon)
+
+
 def log2_levels(epsilon: float, length: int, theta_steps: int) -> Misclaimed:
     """The binary counter as PAK and PHDStream print it: scale log2(T) / epsilon, T a power of two."""
     printed = length.bit_length() - 1
@@ -70,6 +76,26 @@ class RecountingPHDStream(AdaptivePHDStream):
         before = self._state
         after = super()._following(added, removed)
         return after if before.grown is None else replace(after, added=(*before.added, added))
+
+
+@dataclass(frozen=True)
+class PeekingBlocks:
+    """Blocks with the right noise, whose ends are chosen by the true sums: noise comes too late."""
+
+    epsilon: float
+    theta_steps: int
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What sums alone would have, were the blocks fixed."""
+        return BlocksTrials(self.epsilon, self.theta_steps).guarantee
+
+    def draw_trials(self, data: Sequence[float], trials: int, key: Key) -> NDArray[np.int64]:
+        """Data and outputs: as of ``BlocksTrials``."""
+        right = BlocksTrials(self.epsilon, self.theta_steps)
+        rows = np.repeat(right.release(data, np.zeros((1, LOOKED_AT), np.int64)), trials, axis=0)
+        rows[:, 1::2] += np.where(rows[:, ::2] >= 0, right.noise(trials, key), 0)
+        return rows
 
 
 @dataclass(frozen=True)

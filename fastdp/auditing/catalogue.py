@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.auditing import broken
+from fastdp.auditing.blocks import BlocksTrials, turning_point
 from fastdp.auditing.mechanisms import (
     BinaryTreeTrials,
     Count,
@@ -148,6 +149,7 @@ def shipped() -> list[Case]:
         ),
         Case("hierarchy", HierarchyTrials(Hierarchy(2, prune=0), 1.0, 8, THETA), *value, FAST),
         Case("hierarchy-pruned", HierarchyTrials(Hierarchy(4, prune=1), 1.0, 64, THETA), *value, FAST),
+        Case("adaptive-blocks", BlocksTrials(1.0, THETA), *turning_point(THETA, 1.0), MEDIUM),
         Case("binary-tree", BinaryTreeTrials(1.0, 4, THETA), *value, FAST, events=(open_sums,)),
         Case("counter-simple", CounterTrials(Simple(), 1.0), *event, FAST),
         Case("counter-block", CounterTrials(Block(2), 1.0), *event, FAST),
@@ -199,6 +201,8 @@ def broken_twins() -> list[Case]:
     return [
         Case("broken-halved-noise", broken.halved_noise(1.0), 0, 1, FAST, True),
         Case("broken-theta-missing", broken.theta_missing(1.0, Hierarchy(4, prune=1), 64), *value, FAST, True),
+        Case("broken-blocks-halved", broken.halved_blocks(1.0, THETA), *turning_point(THETA, 1.0), MEDIUM, True),
+        Case("broken-blocks-peeking", broken.PeekingBlocks(1.0, THETA), *turning_point(THETA, 1.0), MEDIUM, True),
         Case("broken-log2-levels", broken.log2_levels(1.0, 4, THETA), *value, FAST, True, events=(open_sums,)),
         Case(
             "broken-papers-score",

@@ -233,10 +233,10 @@ SHIPPED = """Inputs are chosen to hurt; trials are runs on each of the two. "Con
 is not above the claim. A bound far below it means that no event of the family comes near the worst one, or that the
 mechanism has a slack on this pair of inputs.
 
-What runs is the package's own code. `noisy-max`, `binary-tree` and `privtree` draw the noise of all runs at once and
-loop over the mechanism's kernel; `smooth-quantile` alone is a vectorised twin, which a test holds against the rule
-itself; `tops`, `pak`, `phdstream` and `phdstream-adaptive` make a fresh object for every run. Seconds are
-wall-clock, after compilation, on a machine that others use too."""
+What runs is the package's own code. `noisy-max`, `adaptive-blocks`, `binary-tree` and `privtree` draw the noise of
+all runs at once and loop over the mechanism's kernel; `smooth-quantile` alone is a vectorised twin, which a test
+holds against the rule itself; `tops`, `pak`, `phdstream` and `phdstream-adaptive` make a fresh object for every run.
+Seconds are wall-clock, after compilation, on a machine that others use too."""
 
 EXACT = """Here probabilities are computed, not estimated. Local reports: ratios of integer weights. Noisy max: all
 winners, over all adjacent hold-outs of three values among five. PHDStream's step: exact log-ratios of the decisions

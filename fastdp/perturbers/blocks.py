@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.perturbers.base import HierarchyPlan
 from fastdp.perturbers.flat import Flat
+from fastdp.privacy import Guarantee
 from fastdp_kernels import block_lengths as b
 
 #: Noise is drawn for so many blocks at a time.
@@ -76,7 +77,20 @@ class Blocks(Flat):
         threshold's square counts once for each class (``docs/adaptive.md``).
         """
         assert isinstance(plan, BlocksPlan)  # noqa: S101 - made by plan()
-        return 2.0 * b.CLASSES * b.noise_of_query(max(1.0, max_range / 3.0) / 2.0**plan.first)
+        return 2.0 * b.CLASSES * (max(1.0, max_range / 3.0) / 2.0**plan.first - 1.0 / 3.0)
+
+    def guarantee(self, plan: HierarchyPlan, epsilon: float) -> Guarantee:
+        """Pure epsilon: blocks are disjoint, their ends functions of earlier outputs."""
+        del plan
+        return Guarantee(
+            epsilon=epsilon,
+            arithmetic="exact",
+            derivation=(
+                "each block's integer sum gets discrete Laplace noise of scale theta / epsilon once: epsilon",
+                "blocks are disjoint, and each ends where sums released before it began say (adaptive parallel)",
+                "predictions and revisions are functions of the noisy sums (post-processing)",
+            ),
+        )
 
     def warm_up(self, holdout: int) -> int:
         """How many of a hold-out's last values are released as blocks before anything is published."""
@@ -86,7 +100,8 @@ class Blocks(Flat):
         """Public parameters of the kernels: float64[SHAPE]."""
         shape = np.zeros(b.SHAPE)
         # Of the real Laplace law; a discrete one on a fine grid differs by a sixth of a squared grid step.
-        shape[b.NOISE] = 2.0 / epsilon**2
+        # Divided twice: the square of an epsilon that the grid will refuse may be 0 or too large.
+        shape[b.NOISE] = 2.0 / epsilon / epsilon
         shape[b.MAX_RANGE] = max_range
         shape[b.PRIOR_WHITE] = PRIOR_WHITE
         shape[b.PRIOR_DRIFT] = PRIOR_DRIFT / max_range

@@ -162,13 +162,32 @@ class AdaptivePipeline:
 
     def consumed(self, progress: Progress) -> int:
         """Values behind the hold-out's first part, the warm-up included."""
-        return int(progress.smoother[block_lengths.POSITION]) + progress.filled if progress.smoother.size else 0
+        return int(progress.smoother[block_lengths.POSITION]) + progress.filled
 
     def is_place(self, progress: Progress) -> bool:
-        """Whether a stream can have got there."""
-        memory = progress.smoother
-        if memory.size != block_lengths.MEMORY or not np.isfinite(memory).all():
+        """Whether a stream can have got there; what kernels use as indices is within their arrays then."""
+        b, memory = block_lengths, progress.smoother
+        if memory.size != b.MEMORY or not np.isfinite(memory).all():
             return False
-        exponent = memory[block_lengths.EXPONENT]
-        whole = exponent == int(exponent) and 0 <= exponent <= self.shape[block_lengths.MOST]
-        return bool(whole and 0 <= progress.filled < 1 << int(exponent) and memory[block_lengths.POSITION] >= 0)
+        whole = memory[[b.POSITION, b.DECIDED, b.EXPONENT, b.LAST]]
+        position, decided, exponent, last = (int(number) for number in whole)
+        lengths_fit = 0 <= exponent <= self.shape[b.MOST] and 0 <= last <= self.shape[b.MOST]
+        if not lengths_fit or not np.array_equal(whole, [position, decided, exponent, last]):
+            return False
+        counted = np.concatenate([memory[: b.PENDING], memory[b.PENDING_NOISES : b.POSITION]])
+        counted[b.ENERGIES : b.NOISES] = 0.0
+        spread = memory[[b.WHITE, b.DRIFT, b.VARIANCE, b.BEFORE]]
+        level, carry = float(memory[b.LEVEL]), float(memory[b.CARRY])
+        extra = self.shape[b.SPREADS] * carry / (1 << max(exponent - b.CATCH_UP, 0))
+        ends = position >= self.warm_up or position + (1 << exponent) <= self.warm_up
+        return bool(
+            progress.filled < 1 << exponent
+            and 0 <= decided <= position
+            and (progress.blocks == 0) == (position == 0)
+            and progress.blocks <= position
+            and ends
+            and min(counted.min(), spread.min()) >= 0.0
+            and memory[b.PREDICTION] == min(max(level, 0.0), 1.0)
+            and memory[b.EXTRA] == extra
+            and (carry == 0.0 or self.shape[b.SPREADS] == 1.0)
+        )

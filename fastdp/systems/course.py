@@ -272,10 +272,15 @@ def _is_typed(progress: Progress) -> bool:
 
 def _is_place(progress: Progress, course: Course) -> bool:
     """Whether a stream can have got there."""
-    c, published = course.composition, course.pipeline.consumed(progress)
+    c = course.composition
     if progress.theta_steps == 0:
-        others = (published, progress.cycle, progress.held, progress.released, progress.open_sum)
-        return progress.n_seen < c.task.holdout and not any(others) and progress.smoother.size == 0
+        counts = (progress.cycle, progress.held, progress.blocks, progress.filled)
+        others = (*counts, progress.released, progress.open_sum, progress.smoother.size)
+        return progress.n_seen < c.task.holdout and not any(others)
+    # First whether the memory has its form: where it does not, nothing can be read from it.
+    if not course.pipeline.is_place(progress):
+        return False
+    published = course.pipeline.consumed(progress)
     later = 0 if c.renewal is None or c.renewal.share else c.renewal_task.holdout
     if progress.n_seen != c.task.holdout + published + (progress.cycle - 1) * later + progress.held:
         return False
@@ -288,6 +293,5 @@ def _is_place(progress: Progress, course: Course) -> bool:
     return (
         on_course
         and progress.theta_steps <= max(c.grid.bound_steps, c.grid.ceiling_steps)
-        and course.pipeline.is_place(progress)
         and 0 <= progress.open_sum <= progress.filled * c.grid.bound_steps
     )

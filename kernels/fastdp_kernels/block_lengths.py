@@ -183,7 +183,8 @@ def fit_signal(memory: np.ndarray, shape: np.ndarray) -> tuple[float, float]:
             drift = (d * ww - w * wd) / determinant
         if white < 0.0 or drift < 0.0:
             w, d = max(w, 0.0), max(d, 0.0)
-            if w * w / ww >= d * d / dd:
+            # One scale alone cannot tell them apart: white then, whatever the rounding.
+            if w * w / ww >= d * d / dd * (1.0 - 1e-9):
                 white, drift = w / ww, 0.0
             else:
                 white, drift = 0.0, d / dd

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels._jit import kernel
+from fastdp_kernels.adaptive_pass import sum_adaptive
 from fastdp_kernels.binary_counter import count_on
 from fastdp_kernels.noisy_max import choose_candidate
 from fastdp_kernels.privtree import descend
@@ -53,6 +54,39 @@ def count_streams(steps: np.ndarray, levels: int, noise: np.ndarray, offsets: np
     for i in range(noise.shape[0]):
         above[:] = 0
         count_on(steps, 0, np.int64(0), above, noise[i], offsets, out[i])
+
+
+@kernel
+def release_blocks(
+    values: np.ndarray, theta_steps: int, shape: np.ndarray, start: np.ndarray, noise: np.ndarray, out: np.ndarray
+) -> None:
+    """:func:`fastdp_kernels.adaptive_pass.sum_adaptive` from its beginning, for each row of noise.
+
+    Parameters
+    ----------
+    values : float64[t]
+        The stream in steps, the same in every trial.
+    theta_steps : int
+        The threshold in steps.
+    shape, start : float64[SHAPE], float64[MEMORY]
+        Public parameters, and the memory before the first block.
+    noise : int64[n, J]
+        One row a trial, for the first J blocks.
+    out : int64[n, 2 J]
+        Exponent and released sum, in steps, of each block; -1 and 0 where none was closed.
+    """
+    theta = np.float64(theta_steps)
+    counters = np.zeros(3, np.int64)
+    memory = np.empty(start.size)
+    blocks = np.empty((noise.shape[1] + 1, 4))
+    for i in range(noise.shape[0]):
+        memory[:] = start
+        counters[:] = 0
+        sum_adaptive(values, 1.0, theta, theta, shape, noise[i], counters, memory, blocks)
+        for j in range(noise.shape[1]):
+            closed = j < counters[2]
+            out[i, 2 * j] = np.int64(blocks[j, 0]) if closed else -1
+            out[i, 2 * j + 1] = np.int64(np.rint(blocks[j, 1] * theta)) if closed else 0
 
 
 @kernel

@@ -1,0 +1,92 @@
+"""Blocks whose length follows what was released, ready to run many trials, and inputs that push their lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.grid import make_grid
+from fastdp.perturbers import Blocks
+from fastdp.privacy import Guarantee
+from fastdp.randomness.key import Key
+from fastdp.systems.adaptive_pipeline import AdaptivePipeline
+from fastdp.systems.pipeline import Progress
+from fastdp_kernels import trials
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+#: A stream of so many values, the first ones a warm-up: blocks are long from the start, and lengths are soon chosen.
+VALUES, WARM_UP = 2048, 1024
+#: The first blocks of a run are looked at; what comes later is not.
+LOOKED_AT = 40
+
+
+@dataclass(frozen=True)
+class BlocksTrials:
+    """The first blocks of a stream a trial, lengths and sums, through the kernel of :class:`fastdp.Adaptive`.
+
+    The warm-up's sums are outputs like the others, which is more than a publisher shows.
+    """
+
+    epsilon: float
+    theta_steps: int
+
+    @cached_property
+    def pipeline(self) -> AdaptivePipeline:
+        """The publisher's; with values in steps, all of its range up to theta."""
+        perturber = Blocks("none")
+        plan = perturber.plan(self.epsilon, VALUES)
+        grid = make_grid(float(self.theta_steps), 1.0, self.epsilon, VALUES, plan.levels, plan.fan_out)
+        return AdaptivePipeline(plan, grid, perturber, self.epsilon, Key.from_seed(0), VALUES, WARM_UP)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The perturber's."""
+        return self.pipeline.perturber.guarantee(self.pipeline.plan, self.epsilon)
+
+    def draw_trials(self, data: Sequence[float], trials_: int, key: Key) -> Integers:
+        """Data: the values, in grid steps.  Outputs: exponent and sum of each block, -1 and 0 where none closed."""
+        return self.release(data, self.noise(trials_, key))
+
+    def noise(self, trials_: int, key: Key) -> Integers:
+        """A batch of blocks a trial, by ``Blocks.leaf_noise``: int64[trials, LOOKED_AT]."""
+        batch = replace(self.pipeline.plan, tops=trials_ * LOOKED_AT, leaves=trials_ * LOOKED_AT)
+        drawn = self.pipeline.perturber.leaf_noise(batch, self.theta_steps, self.epsilon, key, 0)
+        return drawn.reshape(trials_, LOOKED_AT)
+
+    def release(self, data: Sequence[float] | Floats, noise: Integers) -> Integers:
+        """A run for each row of noise: int64[trials, 2 * LOOKED_AT]."""
+        values = np.asarray(data, np.float64)
+        memory = self.pipeline.open(Progress(), float(self.theta_steps)).smoother
+        out: Integers = np.empty((noise.shape[0], 2 * LOOKED_AT), np.int64)
+        trials.release_blocks(values, self.theta_steps, self.pipeline.shape, memory, noise, out)
+        return out
+
+    def true_lengths(self, data: Sequence[float] | Floats) -> Integers:
+        """Exponents as they would be by the true sums: what may not be known."""
+        return self.release(data, np.zeros((1, LOOKED_AT), np.int64))[0, ::2]
+
+
+def turning_point(theta_steps: int, epsilon: float) -> tuple[Floats, Floats]:
+    """Two streams that differ in one value, and in block lengths if these depended on true sums.
+
+    On the way from a calm stream to a wild one, value by value, lengths change somewhere.
+    """
+    mechanism = BlocksTrials(epsilon, theta_steps)
+    wild = np.where(np.arange(VALUES) // 64 % 2, float(theta_steps), 0.0)
+    calm = np.full(VALUES, float(theta_steps))
+
+    def stream(changed: int) -> Floats:
+        return np.concatenate([wild[:changed], calm[changed:]])
+
+    low, high, lengths = 0, VALUES, mechanism.true_lengths(stream(0))
+    while high - low > 1:
+        middle = (low + high) // 2
+        same = np.array_equal(mechanism.true_lengths(stream(middle)), lengths)
+        low, high = (middle, high) if same else (low, middle)
+    return stream(low), stream(high)

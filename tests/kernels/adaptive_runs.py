@@ -1,0 +1,115 @@
+"""Runs of the adaptive kernels and of their oracle on the same integer sums and noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fastdp_kernels import adaptive_pass, revision
+from fastdp_kernels import block_lengths as b
+from tests.oracles import adaptive
+
+THETA_STEPS = 1000
+
+
+@dataclass
+class Pass:
+    """What the kernels leave behind."""
+
+    blocks: np.ndarray
+    memory: np.ndarray
+    counters: np.ndarray
+    published: np.ndarray
+
+
+def public(
+    *, epsilon: float = 0.5, max_range: int = 2**14, limit: int = 0, spreads: bool = True, **options: Any
+) -> adaptive.Public:
+    top = max_range.bit_length() - 1
+    usual = {
+        "noise": 2.0 / epsilon**2,
+        "max_range": max_range,
+        "prior_white": 0.02,
+        "prior_drift": 0.02 / max_range,
+        "least": 0,
+        "most": max(top - 2, 0),
+        "first": 0,
+        "limit": limit,
+        "spreads": spreads,
+        "constants": b,
+    }
+    made = adaptive.Public(**{**usual, **options})
+    if "first" in options:
+        return made
+    first = adaptive.choose_exponent(made.prior_white, made.prior_drift, 0, made)
+    return replace(made, first=min(first, max(top - 6, 0)))
+
+
+def shape_of(p: adaptive.Public) -> np.ndarray:
+    shape = np.zeros(b.SHAPE)
+    shape[[b.NOISE, b.MAX_RANGE, b.PRIOR_WHITE, b.PRIOR_DRIFT]] = p.noise, p.max_range, p.prior_white, p.prior_drift
+    shape[[b.LEAST, b.MOST, b.FIRST, b.LIMIT, b.SPREADS]] = p.least, p.most, p.first, p.limit, p.spreads
+    return shape
+
+
+def start(p: adaptive.Public, exponent: int, level: float = 0.5, variance: float = 0.25) -> np.ndarray:
+    memory = np.empty(b.MEMORY)
+    b.start_memory(level, variance, exponent, shape_of(p), memory)
+    return memory
+
+
+def run_kernel(
+    p: adaptive.Public,
+    steps: np.ndarray,
+    noise: np.ndarray,
+    exponent: int,
+    *,
+    spikes: bool = False,
+    level: float = 0.5,
+    variance: float = 0.25,
+    memory: np.ndarray | None = None,
+) -> Pass:
+    memory = start(p, exponent, level, variance) if memory is None else memory.copy()
+    counters, blocks = np.zeros(3, np.int64), np.full((noise.size + 1, 4), np.nan)
+    consumed = adaptive_pass.sum_adaptive(
+        *(steps.astype(np.float64), 1.0, float(THETA_STEPS), float(THETA_STEPS), shape_of(p)),
+        *(noise, counters, memory, blocks),
+    )
+    assert consumed == steps.size, "more noise was needed"
+    closed = blocks[: counters[2] + 1]
+    published = np.empty(steps.size)
+    adaptive_pass.emit_adaptive(closed, 0, 1.0, spikes, published)
+    return Pass(closed, memory, counters, published)
+
+
+def run_oracle(
+    p: adaptive.Public,
+    steps: np.ndarray,
+    noise: np.ndarray,
+    exponent: int,
+    *,
+    level: float = 0.5,
+    variance: float = 0.25,
+) -> adaptive.Learner:
+    return adaptive.release(steps, noise, THETA_STEPS, adaptive.Learner(p, level, variance, exponent))
+
+
+def revise(p: adaptive.Public, before: np.ndarray, blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means and levels of the closed blocks."""
+    means, levels = np.empty(len(blocks) - 1), np.empty(len(blocks) - 1)
+    exponents, totals = blocks[:-1, 0].copy(), blocks[:-1, 1].copy()
+    revision.revise_blocks(before.copy(), shape_of(p), exponents, totals, means, levels)
+    return means, levels
+
+
+def sums_before(blocks: np.ndarray, means: np.ndarray, levels: np.ndarray, stops: np.ndarray) -> np.ndarray:
+    lengths = 2 ** blocks[:-1, 0].astype(np.int64)
+    edges = np.concatenate([[0], np.cumsum(lengths)])
+    shift = int(blocks[:-1, 0].min())
+    table, out = np.empty(edges[-1] >> shift, np.int64), np.empty(stops.size)
+    revision.index_blocks(edges, shift, table)
+    sums = np.concatenate([[0.0], np.cumsum(means * lengths)])
+    revision.sum_revised(edges, means, levels, sums, shift, table, stops, out)
+    return out

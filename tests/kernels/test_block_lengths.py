@@ -1,0 +1,174 @@
+"""Lengths that follow what was released: against the oracle, and functions of released sums alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastdp_kernels import adaptive_pass
+from fastdp_kernels import block_lengths as b
+from tests.kernels.adaptive_runs import THETA_STEPS, public, revise, run_kernel, run_oracle, shape_of, start
+from tests.kernels.streams_for_adaptive import STREAMS, laplace, make_stream
+from tests.oracles import adaptive
+
+close = {"rtol": 1e-9, "atol": 1e-9}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+@pytest.mark.parametrize(
+    ("epsilon", "exponent", "limit", "spreads"),
+    [(0.02, 0, 0, True), (0.5, 0, 0, True), (0.5, 5, 1024, True), (0.5, 9, 256, False), (20.0, 3, 256, False)],
+)
+def test_the_pass_equals_the_oracle(name: str, epsilon: float, exponent: int, limit: int, spreads: bool) -> None:
+    p = public(epsilon=epsilon, limit=limit, spreads=spreads)
+    n = 10_000
+    steps, noise = make_stream(name, n, 3), laplace(n, THETA_STEPS / epsilon, 4)
+    got = run_kernel(p, steps, noise, exponent, spikes=not spreads)
+    expected = run_oracle(p, steps, noise, exponent)
+    assert got.blocks[:-1, 0].tolist() == [block.exponent for block in expected.blocks]
+    assert got.blocks[:-1, 1].tolist() == [block.total for block in expected.blocks]
+    np.testing.assert_allclose(got.blocks[:-1, 2], [block.prediction for block in expected.blocks], **close)
+    np.testing.assert_allclose(got.blocks[:-1, 3], [block.extra for block in expected.blocks], **close)
+    assert got.memory[b.EXPONENT] == expected.exponent
+    assert got.memory[b.POSITION] == expected.position
+    assert got.counters.tolist()[:2] == [n - expected.position, int(steps[expected.position :].sum())]
+    signal = [expected.white, expected.drift, expected.level, expected.variance, expected.carry]
+    np.testing.assert_allclose(got.memory[[b.WHITE, b.DRIFT, b.LEVEL, b.VARIANCE, b.CARRY]], signal, **close)
+    np.testing.assert_allclose(got.published, adaptive.published(expected, n, spikes=not spreads), **close)
+
+
+def test_one_scale_alone_is_taken_for_independent_values() -> None:
+    """White and drift then explain the same: the choice must not hang on rounding."""
+    p = public(first=8)
+    for seed in range(30):
+        energy = float(np.random.default_rng(seed).uniform(1.0, 500.0))
+        memory = start(p, 8)
+        memory[[b.COUNTS + 8, b.ENERGIES + 8, b.NOISES + 8]] = 1.0, energy, 2.0
+        white, drift = b.fit_signal(memory, shape_of(p))
+        assert drift == 0.0
+        assert white > 0.0
+
+
+def test_the_first_choice_is_the_oracles() -> None:
+    for epsilon in (2.0**-10, 0.01, 0.05, 0.5, 5.0, 2.0**20):
+        for max_range in (1, 2, 3, 4, 100, 2**14, 2**20, 2**40):
+            p = public(epsilon=epsilon, max_range=max_range)
+            for white, drift, seen in ((0.02, 0.02 / max_range, 0), (0.5, 0.0, 3), (0.0, 1e-6, 5), (0.0, 0.0, 2)):
+                expected = adaptive.choose_exponent(white, drift, seen, p)
+                assert b.choose_exponent(white, drift, seen, shape_of(p)) == expected, (epsilon, max_range, seen)
+
+
+@settings(max_examples=60)
+@given(
+    totals=st.lists(st.floats(-1e9, 1e9), max_size=60),
+    epsilon=st.sampled_from([2.0**-20, 0.01, 1.0, 2.0**10, 2.0**30]),
+    exponent=st.integers(0, 12),
+    spreads=st.booleans(),
+)
+def test_numbers_stay_finite_whatever_is_released(
+    totals: list[float], epsilon: float, exponent: int, spreads: bool
+) -> None:
+    p = public(epsilon=epsilon, spreads=spreads)
+    memory, shape = start(p, exponent), shape_of(p)
+    blocks = np.full((len(totals) + 1, 4), np.nan)
+    for j, total in enumerate(totals):
+        blocks[j] = memory[b.EXPONENT], total, memory[b.PREDICTION], memory[b.EXTRA]
+        b.close_block(memory, total, shape)
+        assert np.isfinite(memory).all()
+        assert memory[b.EXPONENT] in range(p.most + 1) or memory[b.EXPONENT] <= exponent
+        assert min(memory[b.WHITE], memory[b.DRIFT], memory[b.VARIANCE], memory[b.BEFORE]) >= 0.0
+        assert 0.0 <= memory[b.PREDICTION] <= 1.0
+        assert spreads or memory[b.CARRY] == memory[b.EXTRA] == 0.0
+    if totals:
+        means, levels = revise(p, start(p, exponent), blocks)
+        assert np.isfinite(means).all()
+        assert np.isfinite(levels).all()
+
+
+@pytest.mark.parametrize("spikes", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_everything_public_is_a_function_of_released_sums(spikes: bool, seed: int) -> None:
+    """The proof's step, directly: other values, and noise that makes up for them, give the same of everything."""
+    p = public(limit=1024, spreads=not spikes)
+    generator = np.random.default_rng(seed)
+    n = 30_000
+    first, second = make_stream("alternating", n, seed), make_stream("wandering", n, seed + 100)
+    noise = laplace(n, THETA_STEPS / 0.5, seed)
+    one = run_kernel(p, first, noise, 6, spikes=spikes)
+    edges = np.cumsum(2 ** one.blocks[:-1, 0].astype(np.int64))
+    closed = edges.size
+    own, others = (
+        np.diff(np.concatenate([[0], np.cumsum(steps)])[np.concatenate([[0], edges])]) for steps in (first, second)
+    )
+    assert closed > 10
+    assert (own != others).sum() > closed / 2
+    adjusted = noise.copy()
+    adjusted[:closed] += own - others
+    # What comes behind the last closed block is in no released sum yet.
+    second[edges[-1] :] = generator.integers(0, THETA_STEPS + 1, n - edges[-1])
+    two = run_kernel(p, second, adjusted, 6, spikes=spikes)
+    assert np.array_equal(one.blocks[:-1], two.blocks[:-1])
+    assert np.array_equal(one.blocks[-1, [0, 2, 3]], two.blocks[-1, [0, 2, 3]])
+    assert np.array_equal(one.memory, two.memory)
+    assert np.array_equal(one.published, two.published)
+    revised = [revise(p, start(p, 6), got.blocks) for got in (one, two)]
+    assert np.array_equal(revised[0], revised[1])
+    assert one.counters[0] == two.counters[0]
+    assert one.counters[1] != two.counters[1], "the open sum is the one secret number"
+
+
+def test_one_step_more_in_a_released_sum_does_change_lengths() -> None:
+    """The test before would find a kernel that looks at values: lengths depend on sums, and finely."""
+    p = public(epsilon=5.0)
+    steps, noise = make_stream("wandering", 60_000, 1), laplace(60_000, THETA_STEPS / 5.0, 1)
+    one = run_kernel(p, steps, noise, 3)
+    noise[5] += 1
+    two = run_kernel(p, steps, noise, 3)
+    assert not np.array_equal(one.memory, two.memory)
+    noise[5] += 50 * THETA_STEPS
+    assert not np.array_equal(one.blocks[:, 0], run_kernel(p, steps, noise, 3).blocks[:, 0])
+
+
+@settings(max_examples=40)
+@given(cuts=st.lists(st.integers(0, 9000), max_size=8), noises=st.integers(1, 7))
+def test_any_cut_and_any_batch_of_noise_gives_the_same(cuts: list[int], noises: int) -> None:
+    """The pass stops where noise ends, and goes on where it stopped."""
+    p = public(epsilon=5.0)
+    steps, noise = make_stream("jump", 9000, 1), laplace(9000, THETA_STEPS / 5.0, 1)
+    whole = run_kernel(p, steps, noise, 2)
+    memory, counters = start(p, 2), np.zeros(3, np.int64)
+    published, closed = [], 0
+    for part in np.split(steps.astype(np.float64), sorted(cuts)):
+        at, filled, rows = 0, int(counters[0]), []
+        while True:
+            batch = noise[closed : closed - closed % noises + noises]
+            blocks = np.full((batch.size + 1, 4), np.nan)
+            counters[2] = 0
+            at += adaptive_pass.sum_adaptive(
+                part[at:], 1.0, float(THETA_STEPS), float(THETA_STEPS), shape_of(p), batch, counters, memory, blocks
+            )
+            closed += int(counters[2])
+            rows.append(blocks[: counters[2] + (at == part.size)])
+            if at == part.size:
+                break
+        out = np.empty(part.size)
+        adaptive_pass.emit_adaptive(np.concatenate(rows), filled, 1.0, False, out)
+        published.append(out)
+    assert np.array_equal(np.concatenate(published), whole.published)
+    assert np.array_equal(memory, whole.memory)
+    assert np.array_equal(counters[:2], whole.counters[:2])
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", [0, 7, 8, 100, 999])
+def test_values_that_are_not_finite_are_noticed_anywhere(wrong: float, place: int) -> None:
+    p = public()
+    values = np.full(1000, 5.0)
+    values[place] = wrong
+    blocks, noise = np.empty((1001, 4)), np.zeros(1000, np.int64)
+    consumed = adaptive_pass.sum_adaptive(
+        values, 1.0, 10.0, 10.0, shape_of(p), noise, np.zeros(3, np.int64), start(p, 3), blocks
+    )
+    assert consumed == -1

@@ -1,0 +1,300 @@
+"""Blocks whose length follows what was released, in plain Python, as ``docs/adaptive.md`` tells it.
+
+Nothing is updated that could be computed anew: all differences of neighbours are kept, and every mean is taken over
+all of them; levels given all sums come from one system of linear equations; the revised stream is integrated value by
+value.  Sums are in thresholds, noise comes in from outside, and so do constants: ``constants`` is anything that has
+the names CADENCE, CATCH_UP, FORGET, PRIOR_COUNT, MOST_WHITE, FALL, SEEN, CLASSES.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Public:
+    """What everybody knows: nu, r, the prior signal, bounds of k, the warm-up's end, whether accounts are spread."""
+
+    noise: float
+    max_range: int
+    prior_white: float
+    prior_drift: float
+    least: int
+    most: int
+    first: int
+    limit: int
+    spreads: bool
+    constants: Any
+
+
+class Run(NamedTuple):
+    """Neighbouring blocks seen as one: 2^k values, their released sum, and how many noises are in it."""
+
+    begin: int
+    end: int
+    total: float
+    noises: int
+
+
+class Difference(NamedTuple):
+    """Of two runs of 2^scale values each, seen when so many blocks had closed."""
+
+    scale: int
+    square: float
+    noises: int
+    seen: int
+
+
+class Block(NamedTuple):
+    """What was released and known about a block when it closed."""
+
+    exponent: int
+    total: float
+    prediction: float
+    extra: float
+    white: float
+    drift: float
+    level: float
+
+
+def energy_of(white, drift, k):
+    """h_k of independent values of variance white and of a level that wanders by drift a value."""
+    return white * 2 * 2.0**k + drift * 2 / 3 * 8.0**k
+
+
+def query_lengths(public):
+    """A third of r in the mean, and 7, 70, 700, ... times less; never less than one value."""
+    divisors = [1.0] + [7.0 * 10.0**c for c in range(public.constants.CLASSES - 1)]
+    return [max(1.0, public.max_range / 3 / d) for d in divisors]
+
+
+def noise_of_query(length, block):
+    """Noises of a block in a range of this length at a random place, when each is spread evenly."""
+    if length >= block:
+        return length / block - 1 / 3
+    return (length / block) ** 2 * (1 - length / block / 3)
+
+
+def hidden(length, block):
+    """Share of the energy between the halves (of ``block`` values each) that a range of this length meets."""
+    return ((length / block) ** 2 / 4) / (1 + 1.5 * (length / block) ** 2)
+
+
+def choose_exponent(white, drift, seen, public):
+    """The first k with the least product, over classes of queries, of hidden energy plus noise."""
+    independent = min(white, public.constants.MOST_WHITE)
+
+    def energy(k):
+        if k >= seen:
+            return energy_of(white, drift, k)
+        within = energy_of(white, drift, seen) - energy_of(independent, 0.0, seen)
+        return energy_of(independent, 0.0, k) + within / public.constants.FALL ** (seen - k)
+
+    products = {}
+    for k in range(public.least, public.most + 1):
+        products[k] = 1.0
+        for length in query_lengths(public):
+            error = sum(energy(j) * hidden(length, 2.0**j) for j in range(k))
+            products[k] *= error / public.noise + noise_of_query(length, 2.0**k)
+    return min(products, key=lambda k: (products[k], k))
+
+
+@dataclass
+class Learner:
+    """Everything released so far, and the choices made from it."""
+
+    public: Public
+    level: float
+    variance: float
+    exponent: int
+    blocks: list[Block] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
+    waiting: dict[int, Run] = field(default_factory=dict)
+    position: int = 0
+    decided: int = 0
+    carry: float = 0.0
+
+    def __post_init__(self):
+        self.white, self.drift = self.public.prior_white, self.public.prior_drift
+        #: Variances by which the level moves before each block, and of each block's mean about the level.
+        self.moves, self.spreads = [], []
+        self.start = (self.level, self.variance)
+        self._open()
+
+    def _open(self):
+        """How long the next block is, and what is published in it."""
+        while self.position < self.public.limit < self.position + 2**self.exponent:
+            self.exponent -= 1
+        self.prediction = min(max(self.level, 0.0), 1.0)
+        self.extra = self.carry / self.catch_up
+
+    @property
+    def catch_up(self):
+        return 2 ** max(self.exponent - self.public.constants.CATCH_UP, 0)
+
+    def means_by_scale(self):
+        """Of all differences seen, fading by block: {scale: (weight, energy, noises)}."""
+        table = {}
+        for scale in sorted({d.scale for d in self.differences}):
+            mine = [d for d in self.differences if d.scale == scale]
+            fades = [self.public.constants.FORGET ** (len(self.blocks) - d.seen) for d in mine]
+            energies = [d.square - d.noises * self.public.noise for d in mine]
+            table[scale] = (
+                sum(fades),
+                sum(f * e for f, e in zip(fades, energies, strict=True)) / sum(fades),
+                sum(f * d.noises for f, d in zip(fades, mine, strict=True)) / sum(fades),
+            )
+        return table
+
+    def fit(self):
+        """White and drift by three rounds of weighted least squares, neither below 0."""
+        p, prior = self.public, self.public.constants.PRIOR_COUNT
+        table = self.means_by_scale()
+        weight, energy, noises = table.get(p.first, (0.0, 0.0, 0.0))
+        guess = energy_of(p.prior_white, p.prior_drift, p.first)
+        table[p.first] = (
+            weight + prior,
+            (weight * energy + prior * guess) / (weight + prior),
+            (weight * noises + prior * 2) / (weight + prior),
+        )
+        scales = sorted(table)
+        weights, energies, noises = (np.array([table[k][i] for k in scales]) for i in range(3))
+        by_white, by_drift = (np.array([energy_of(*signal, k) for k in scales]) for signal in ((1, 0), (0, 1)))
+        white, drift = p.prior_white, p.prior_drift
+        for _ in range(3):
+            trust = weights / (white * by_white + drift * by_drift + noises * p.noise) ** 2
+            normal = np.array(
+                [
+                    [(trust * by_white**2).sum(), (trust * by_white * by_drift).sum()],
+                    [(trust * by_white * by_drift).sum(), (trust * by_drift**2).sum()],
+                ]
+            )
+            right = np.array([(trust * by_white * energies).sum(), (trust * by_drift * energies).sum()])
+            answer = np.array([-1.0, -1.0])
+            # One scale alone cannot tell the two apart.
+            if normal[0, 0] * normal[1, 1] - normal[0, 1] ** 2 > 1e-9 * normal[0, 0] * normal[1, 1]:
+                # In units of their own, so that Gauss's pivots are about 1.
+                units = np.sqrt(np.diag(normal))
+                answer = np.linalg.solve(normal / np.outer(units, units), right / units) / units
+            if answer.min() < 0.0:
+                # The better of the two alone: which takes more off the squares.
+                alone = np.maximum(right, 0.0) / np.diag(normal)
+                gains = alone**2 * np.diag(normal)
+                answer = np.array([alone[0], 0.0]) if gains[0] >= gains[1] * (1 - 1e-9) else np.array([0.0, alone[1]])
+            white, drift = answer
+        return float(white), float(drift)
+
+    def _compare(self, scale, run):
+        other = self.waiting.pop(scale, None)
+        if other is None or other.end != run.begin:
+            self.waiting[scale] = run
+            return
+        noises = other.noises + run.noises
+        self.differences.append(Difference(scale, (run.total - other.total) ** 2, noises, len(self.blocks)))
+        self._compare(scale + 1, Run(other.begin, run.end, other.total + run.total, noises))
+
+    def close(self, total):
+        """A block's released sum, in thresholds."""
+        p, k = self.public, self.exponent
+        length = 2**k
+        # Counted first, so that what is seen now has not faded.
+        self.blocks.append(Block(k, total, self.prediction, self.extra, 0.0, 0.0, 0.0))
+        self._compare(k, Run(self.position, self.position + length, total, 1))
+        self.position += length
+        learns = k not in self.waiting and (
+            length >= p.constants.CADENCE or self.position - self.decided >= p.constants.CADENCE
+        )
+        if learns:
+            self.white, self.drift = self.fit()
+        # A level that wanders, seen with noise.
+        before = self.blocks[-2].exponent if len(self.blocks) > 1 else None
+        self.moves.append(0.0 if before is None else self.drift * (length + 2**before) / 2)
+        self.spreads.append(self.white / length + p.noise / length**2)
+        predicted = self.variance + self.moves[-1]
+        trust = predicted / (predicted + self.spreads[-1])
+        self.level += trust * (total / length - self.level)
+        self.variance = predicted * (1 - trust)
+        self.blocks[-1] = self.blocks[-1]._replace(white=self.white, drift=self.drift, level=self.level)
+        published = length * self.prediction + self.catch_up * self.extra
+        self.carry = self.carry + total - published if p.spreads and self.position > p.limit else 0.0
+        if learns:
+            self.decided = self.position
+            counts = {scale: weight for scale, (weight, _, _) in self.means_by_scale().items()}
+            seen = next((s for s in range(k) if counts.get(s, 0.0) >= p.constants.SEEN), k)
+            self.exponent = min(choose_exponent(self.white, self.drift, seen, p), k + 1)
+        self._open()
+
+
+def release(steps, noise, theta_steps, learner):
+    """Sums of blocks with their noise, as long as there are values; the learner knows the rest."""
+    steps, noise = [int(s) for s in steps], iter(int(z) for z in noise)
+    at = 0
+    while at + 2**learner.exponent <= len(steps):
+        length = 2**learner.exponent
+        learner.close(float(sum(steps[at : at + length]) + next(noise)) / theta_steps)
+        at += length
+    return learner
+
+
+def published(learner, count, *, spikes, skip=0):
+    """The first ``count`` values behind the first ``skip`` blocks, in thresholds."""
+    catch_up = learner.public.constants.CATCH_UP
+    opened = Block(learner.exponent, np.nan, learner.prediction, learner.extra, 0.0, 0.0, 0.0)
+    out = []
+    for block in [*learner.blocks[skip:], opened]:
+        first = 2 ** max(block.exponent - catch_up, 0)
+        values = [block.prediction + block.extra * (i < first) for i in range(2**block.exponent)]
+        if spikes:
+            values[-1] = block.total - sum(values[:-1])
+        out += values
+    return np.array(out[:count])
+
+
+def levels_given_all(learner, skip=0):
+    """Posterior means of the levels of the blocks behind the first ``skip``, by their joint normal law.
+
+    The first of these blocks begins with what the ``skip`` blocks before it said.
+    """
+    level, variance = learner.start
+    for j in range(skip):
+        predicted = variance + learner.moves[j]
+        trust = predicted / (predicted + learner.spreads[j])
+        block = learner.blocks[j]
+        level += trust * (block.total / 2**block.exponent - level)
+        variance = predicted * (1 - trust)
+    blocks, moves, spreads = learner.blocks[skip:], learner.moves[skip:], learner.spreads[skip:]
+    means = np.array([block.total / 2**block.exponent for block in blocks])
+    reached = variance + np.cumsum(moves)
+    prior = np.minimum.outer(reached, reached)
+    return level + prior @ np.linalg.solve(prior + np.diag(spreads), means - level)
+
+
+def block_means(learner, levels, skip=0):
+    """Between the released mean and the level, by their variances."""
+    means = []
+    for block, level in zip(learner.blocks[skip:], levels, strict=True):
+        own, noise = block.white / 2**block.exponent, learner.public.noise / 4**block.exponent
+        means.append(level + own / (own + noise) * (block.total / 2**block.exponent - level))
+    return np.array(means)
+
+
+def revised(exponents, means, levels, count):
+    """The first ``count`` values of the revised stream, integrated one by one."""
+    lengths = [2 ** int(k) for k in exponents]
+    edges = np.concatenate([[0], np.cumsum(lengths)])
+    middles = (edges[:-1] + edges[1:]) / 2
+
+    def area(a, b):
+        """Of the line through the levels at the middles, flat outside, between two places."""
+        inner = middles[np.searchsorted(middles, a, "right") : np.searchsorted(middles, b)]
+        corners = np.concatenate([[a], inner, [b]])
+        return float(np.trapezoid(np.interp(corners, middles, levels), corners))
+
+    out = []
+    for j, length in enumerate(lengths):
+        shift = means[j] - area(edges[j], edges[j + 1]) / length
+        out += [area(i, i + 1) + shift for i in range(int(edges[j]), int(edges[j + 1]))]
+    return np.array([*out, *[levels[-1]] * max(0, count - len(out))][:count])

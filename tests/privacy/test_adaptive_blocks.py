@@ -1,0 +1,74 @@
+"""Blocks whose ends depend on outputs: the proof, output by output, and an audit that sees what it should."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fastdp.auditing.blocks import LOOKED_AT, VALUES, BlocksTrials, turning_point
+from fastdp.auditing.broken import PeekingBlocks
+from fastdp.randomness.key import Key
+from fastdp.systems.pipeline import Progress
+
+THETA = 64
+RIGHT = BlocksTrials(1.0, THETA)
+RUNS = 2000
+
+
+def sums_of(values: np.ndarray, exponents: np.ndarray) -> np.ndarray:
+    """True sums of the blocks that have these lengths: exponents [n, J], -1 for none."""
+    lengths = np.where(exponents >= 0, 2.0**exponents, 0).astype(np.int64)
+    prefix = np.concatenate([[0], np.cumsum(values)]).astype(np.int64)
+    ends = np.cumsum(lengths, axis=1)
+    return prefix[ends] - prefix[ends - lengths]
+
+
+@pytest.mark.parametrize("index", [0, 31, 512, 1000, 1023, 1024, 1500, VALUES - 1])
+def test_every_output_is_nearly_as_likely_from_a_neighbour(index: int) -> None:
+    """For the neighbour other noise gives the very same output: shifted by at most theta in one block."""
+    values = turning_point(THETA, 1.0)[0]
+    neighbour = values.copy()
+    values[index], neighbour[index] = THETA, 0.0
+    noise = RIGHT.noise(RUNS, Key.from_seed(index))
+    outputs = RIGHT.release(values, noise)
+    exponents = outputs[:, ::2]
+    assert np.unique(exponents, axis=0).shape[0] > 1, "lengths follow the noise"
+    own, others = sums_of(values, exponents), sums_of(neighbour, exponents)
+    assert np.array_equal(outputs[:, 1::2], np.where(exponents >= 0, own + noise, 0))
+    shifted = noise + own - others
+    assert np.array_equal(RIGHT.release(neighbour, shifted), outputs)
+    # The log-ratio of discrete Laplace laws of scale theta / epsilon, theta and epsilon = 1 taken out.
+    loss = (np.abs(shifted) - np.abs(noise)).sum(axis=1)
+    assert np.abs(loss).max() <= THETA
+    assert ((shifted != noise).sum(axis=1) <= 1).all()
+    if index <= 1000:
+        assert {int(loss.min()), int(loss.max())} == {-THETA, THETA}, "and the bound is reached"
+
+
+def test_ends_by_true_sums_have_outputs_that_the_neighbour_cannot_give() -> None:
+    first, second = turning_point(THETA, 1.0)
+    assert (first != second).sum() == 1
+    assert not np.array_equal(RIGHT.true_lengths(first), RIGHT.true_lengths(second))
+    peeking = PeekingBlocks(1.0, THETA)
+    one, two = (peeking.draw_trials(values, RUNS, Key.from_seed(1))[:, ::2] for values in (first, second))
+    assert not (one == two).all(axis=1).any()
+    # By released sums both inputs give either.
+    right = [RIGHT.draw_trials(values, RUNS, Key.from_seed(1))[:, ::2] for values in (first, second)]
+    assert np.ptp(right[0], axis=0).max() > 0
+    noise = RIGHT.noise(RUNS, Key.from_seed(1))
+    exponents = RIGHT.release(first, noise)[:, ::2]
+    shifted = noise + sums_of(first, exponents) - sums_of(second, exponents)
+    assert np.array_equal(RIGHT.release(second, shifted)[:, ::2], exponents)
+
+
+def test_rows_are_runs_of_the_publishers_pipeline() -> None:
+    pipeline = RIGHT.pipeline
+    values = np.random.default_rng(1).integers(0, THETA + 1, VALUES).astype(np.float64)
+    step = pipeline.prepare(pipeline.open(Progress(), float(THETA)), None, values)
+    closed = step.blocks[:-1][:LOOKED_AT]
+    noise = pipeline.perturber.leaf_noise(pipeline.plan, THETA, 1.0, pipeline.key, 0)[None, :LOOKED_AT]
+    row = RIGHT.release(values, noise)[0]
+    assert row[: 2 * len(closed) : 2].tolist() == closed[:, 0].tolist()
+    assert row[1 : 2 * len(closed) : 2] == pytest.approx(closed[:, 1] * THETA)
+    assert (row[2 * len(closed) :: 2] == -1).all()
+    assert (row[2 * len(closed) + 1 :: 2] == 0).all()

@@ -1,0 +1,249 @@
+"""State files, replays, copies and interrupts of publishers whose blocks follow the stream."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fastdp
+from fastdp.errors import DataError, StateError
+from fastdp.statefile import StateFile
+from fastdp.systems import persistence
+from fastdp.systems.adaptive import Adaptive
+from fastdp.systems.adaptive_pipeline import AdaptivePrepared
+from fastdp.systems.course import position, restore
+from fastdp_kernels import block_lengths as b
+from tests.systems.adaptive_publishers import CLOSINGS, fixed, make, stream
+
+KEY = bytes(range(32))
+#: In the hold-out's first part, at and in its warm-up, at its end, and in blocks.
+PLACES = [0, 1, 535, 536, 537, 570, 599, 600, 601, 1000, 1777, 5999, 6000]
+
+
+@pytest.mark.parametrize("closing", CLOSINGS)
+@pytest.mark.parametrize("place", PLACES)
+def test_a_loaded_publisher_continues_exactly(tmp_path: Path, place: int, closing: str) -> None:
+    values, path = stream(), tmp_path / "s"
+    whole = make(closing=closing).publish(values)
+    publisher = make(closing=closing)
+    first = publisher.publish(values[:place])
+    publisher.save(path, KEY)
+    loaded = Adaptive.load(path, KEY)
+    assert (loaded.n_seen, loaded.n_published, loaded.threshold) == (place, max(0, place - 600), publisher.threshold)
+    assert loaded.guarantee == publisher.guarantee
+    assert loaded.composition == publisher.composition
+    assert np.array_equal(np.concatenate([first, loaded.publish(values[place:])]), whole)
+    again = fastdp.StreamPublisher.load(path, KEY)
+    assert np.array_equal(again.publish(values[place:]), whole[first.size :])
+
+
+@pytest.mark.parametrize("place", PLACES[1:])
+def test_kept_state_replays_and_continues(tmp_path: Path, place: int) -> None:
+    values, path = stream(), tmp_path / "kept"
+    whole = make().publish(values)
+    publisher = make()
+    publisher.keep(path, KEY)
+    before = publisher.publish(values[: place // 2])
+    first = publisher.publish(values[place // 2 : place])
+    replayed = Adaptive.load(path, KEY, replay=True)
+    assert replayed.n_seen == place // 2
+    altered = values[place // 2 : place].copy()
+    altered[-1] += 1.0
+    with pytest.raises(DataError, match="differs"):
+        replayed.publish(altered)
+    assert np.array_equal(replayed.publish(values[place // 2 : place]), first)
+    rest = Adaptive.load(path, KEY)
+    parts = [before, first, rest.publish(values[place : place + 500]), rest.publish(values[place + 500 :])]
+    assert np.array_equal(np.concatenate(parts), whole)
+
+
+def test_a_release_is_kept_too(tmp_path: Path) -> None:
+    publisher = make()
+    publisher.keep(tmp_path / "kept")
+    release = publisher.release(stream())
+    assert np.array_equal(Adaptive.load(tmp_path / "kept", replay=True).publish(stream()), release.values)
+    assert np.array_equal(release.values, make().publish(stream()))
+
+
+@pytest.mark.parametrize("seed", [None, 5])
+@pytest.mark.parametrize("place", [100, 570, 600, 1777])
+def test_a_copy_has_noise_of_its_own(seed: int | None, place: int) -> None:
+    values = stream()
+    publisher = make(seed=seed)
+    publisher.publish(values[:place])
+    twins = [publisher, copy.copy(publisher), copy.deepcopy(publisher)]
+    assert all(position(twin._standing) == position(publisher._standing) for twin in twins)
+    levels = []
+    for twin in twins:
+        twin.publish(values[place:])
+        levels.append(twin._progress.smoother[b.LEVEL])
+    assert len(set(levels)) == 3
+    if seed is not None:
+        assert np.array_equal(twins[0].publish(values), _after(make(seed=seed), values, values))
+
+
+def _after(publisher: Adaptive, *chunks: np.ndarray) -> np.ndarray:
+    for chunk in chunks:
+        out = publisher.publish(chunk)
+    return out
+
+
+def test_a_refused_chunk_changes_nothing() -> None:
+    values = stream()
+    whole, publisher, parts, at = make().publish(values), make(), [], 0
+    for stop in (90, 540, 560, 600, 640, 1200, 6000):
+        spoiled = values[at:stop].copy()
+        spoiled[-1] = np.nan
+        before = position(publisher._standing)
+        with pytest.raises(DataError, match=rf"chunk\[{stop - at - 1}\] = nan"):
+            publisher.publish(spoiled)
+        assert position(publisher._standing) == before
+        parts.append(publisher.publish(values[at:stop]))
+        at = stop
+    assert np.array_equal(np.concatenate(parts), whole)
+
+
+def test_nan_counts_as_zero_where_that_is_asked_for() -> None:
+    values = stream()
+    holes = np.arange(0, values.size, 97)
+    zeros, missing = values.copy(), values.copy()
+    zeros[holes] = 0.0
+    missing[holes] = np.nan
+    assert np.array_equal(make(nonfinite="zero").publish(missing), make().publish(zeros))
+
+
+class Interrupted(BaseException):
+    """Stands for KeyboardInterrupt, which may come between any two steps."""
+
+
+@pytest.mark.parametrize("begin", [0, 300, 536, 570, 600])
+@pytest.mark.parametrize("where", ["leaf_noise", "emit"])
+def test_an_interrupt_shows_nothing_that_could_be_used_again(
+    monkeypatch: pytest.MonkeyPatch, where: str, begin: int
+) -> None:
+    """Before the position is recorded nothing is in ``out``; after it, the place in the stream is taken."""
+    values, whole = stream(1300), make().publish(stream(1300))
+    publisher = make()
+    publisher.publish(values[:begin])
+    out = np.full(900, 123.0)
+    home = {"leaf_noise": type(publisher.composition.perturber), "emit": AdaptivePrepared}[where]
+
+    def interrupt(*arguments: object, **options: object) -> None:
+        raise Interrupted
+
+    if where == "leaf_noise":
+        # The noise in use is remembered: forget it, so that it is drawn again.
+        publisher._standing = replace(publisher._standing, noise=None)
+    with monkeypatch.context() as patch:
+        patch.setattr(home, where, interrupt)
+        with pytest.raises(Interrupted):
+            publisher.publish(values[begin:900], out=out)
+    assert (out == 123.0).all()
+    assert publisher.n_seen == (begin if where == "leaf_noise" else 900)
+    rest = publisher.publish(values[publisher.n_seen :])
+    assert np.array_equal(rest, whole[whole.size - rest.size :])
+
+
+def packed(memory: np.ndarray) -> str:
+    return persistence.pack(memory, "<f8")
+
+
+def tampered(memory: np.ndarray, place: int, value: float) -> str:
+    changed = memory.copy()
+    changed[place] = value
+    return packed(changed)
+
+
+@pytest.mark.parametrize("n", [100, 560, 600, 1111, 6000])
+@pytest.mark.parametrize("closing", CLOSINGS)
+def test_places_that_no_stream_reaches_are_refused(n: int, closing: str) -> None:
+    publisher = make(closing=closing)
+    publisher.publish(stream(n))
+    good, memory = position(publisher._standing), publisher._progress.smoother
+    assert position(restore(good, publisher._course)) == good
+    changes: dict[str, list[object]] = {
+        # In the first part any number of values may have been seen.
+        "n_seen": [-1, float(n), "7", *([n + 1, n - 1] if memory.size else [536])],
+        "cycle": [2, 1.0, -1],
+        "held": [1, -1, 0.0],
+        "blocks": [-1, 3.0, 10**9],
+        "filled": [-1, 2**40, 2.0],
+        "open_sum": [-1, 2**80, 1.0],
+        "theta_steps": [-1, 1.5, 2**62 if memory.size else 10],
+        "prediction": ["x", float("nan"), 3],
+        "smoother": [packed(np.zeros(3)), packed(np.zeros(b.MEMORY + 1)), packed(np.full(b.MEMORY, np.inf))],
+    }
+    if memory.size:
+        position_, exponent = memory[b.POSITION], memory[b.EXPONENT]
+        changes["smoother"] += [packed(np.empty(0))] + [
+            tampered(memory, place, value)
+            for place, values in {
+                b.POSITION: [position_ + 0.5, position_ + 1.0, position_ - 1.0, -1.0, np.nan, np.inf, 1e300],
+                b.DECIDED: [position_ + 1.0, -1.0, 0.5],
+                b.EXPONENT: [-1.0, exponent + 0.5, 9.0, 1e18, np.nan],
+                b.LAST: [-1.0, 0.5, 41.0, 1e18, np.nan],
+                b.COUNTS: [-1.0],
+                b.NOISES + 3: [-1.0],
+                b.PENDING_NOISES + b.SCALES - 1: [-1.0],
+                b.PENDING_ENDS: [-1.0],
+                b.WHITE: [-1e-9],
+                b.DRIFT: [-1e-9],
+                b.VARIANCE: [-1e-9],
+                b.BEFORE: [-1e-9],
+                b.PREDICTION: [1.5, -0.5, np.nan],
+                b.EXTRA: [memory[b.EXTRA] + 1.0, np.inf],
+                b.CARRY: [1e300 if closing == "spread" else 1.0],
+                b.ENERGIES: [np.nan],
+                b.LEVEL: [np.nan],
+            }.items()
+            for value in values
+        ]
+    else:
+        changes["smoother"].append(packed(np.zeros(b.MEMORY)))
+    for name, wrong in changes.items():
+        for value in wrong:
+            with pytest.raises(ValueError, match="a position out of range"):
+                restore({**good, name: value}, publisher._course)
+
+
+def test_places_within_the_warm_up_end_where_it_does() -> None:
+    publisher = make(holdout=16_000, max_range=2**16)
+    publisher.publish(stream(15_600))
+    good, memory = position(publisher._standing), publisher._progress.smoother
+    assert 0 < memory[b.POSITION] < publisher.composition.warm_up
+    with pytest.raises(ValueError, match="a position out of range"):
+        restore({**good, "smoother": tampered(memory, b.EXPONENT, 14.0)}, publisher._course)
+
+
+def test_damage_within_an_authentic_file_is_one_error(tmp_path: Path) -> None:
+    publisher = fixed()
+    publisher.publish(stream(1000))
+    publisher.save(tmp_path / "s")
+    content = json.loads(StateFile(tmp_path / "s").read()[0])
+    memory = publisher._progress.smoother
+    for number, (name, value) in enumerate(
+        [
+            ("smoother", packed(np.zeros(3))),
+            ("smoother", "?"),
+            ("smoother", tampered(memory, b.LAST, 1e9)),
+            ("smoother", tampered(memory, b.POSITION, np.nan)),
+            ("blocks", 0),
+            ("filled", -1),
+        ]
+    ):
+        path = tmp_path / f"broken{number}"
+        broken = {**content, "now": {**content["now"], name: value}}
+        StateFile(path).write(json.dumps(broken).encode(), None)
+        with pytest.raises(StateError, match="damaged"):
+            Adaptive.load(path)
+
+
+def test_files_name_their_class(tmp_path: Path) -> None:
+    fixed().save(tmp_path / "s")
+    with pytest.raises(StateError, match="Adaptive"):
+        fastdp.ToPS.load(tmp_path / "s")
