@@ -89,7 +89,7 @@ def truth_and_releases(
         raise ParameterError(f"released has {len(streams)} streams: expected 1 to {len(RELEASES)}")
     for name, values in streams.items():
         if values.shape != exact.shape:
-            raise ParameterError(f"released[{name!r}] has shape {values.shape}: expected that of truth, {exact.shape}")
+            raise ParameterError(f"released[{name!r}] has shape {values.shape}: expected truth's, {exact.shape}")
     figure = Figure(figsize=(9.0, 5.4), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     kinds = figure.canvas.get_supported_filetypes()

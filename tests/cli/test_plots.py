@@ -24,7 +24,8 @@ def test_a_picture_without_a_screen(suffix, tmp_path):
     pytest.importorskip("matplotlib")
     before = "matplotlib.pyplot" in sys.modules
     values = np.random.default_rng(0).random(1000)
-    truth_and_releases(values, {"one": -values, "two": 2 * values}, tmp_path / f"p{suffix}", clock=True, span=(10.0, 34.0), title="t")
+    released = {"one": -values, "two": 2 * values}
+    truth_and_releases(values, released, tmp_path / f"p{suffix}", clock=True, span=(10.0, 34.0), title="t")
     assert (tmp_path / f"p{suffix}").stat().st_size > 5000
     assert ("matplotlib.pyplot" in sys.modules) == before, "pyplot would open a window manager"
 
