@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn, TextIO
 
 import click
 
@@ -38,11 +38,18 @@ def plain_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         show = warnings.showwarning
 
-        def say(message: Warning | str, category: type[Warning], *place: Any) -> None:
+        def say(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
             if issubclass(category, AccuracyWarning):
                 click.echo(f"Warning: {message}", err=True)
             else:
-                show(message, category, *place)
+                show(message, category, filename, lineno, file, line)
 
         warnings.showwarning = say
         yield
