@@ -503,6 +503,47 @@ def test_memory_is_constant(suffix, few, more, write_input, tmp_path):
     assert min(peak(few + more) for _ in range(2)) - peak(few) < more * 8 / 1024 / 2, "kibibytes"
 
 
+# Running sums.
+
+
+def pak(**options):
+    return fastdp.PAK(0.5, 1 / 5000**2, 200.0, 5000, holdout=1000, **({"seed": 5} | options))
+
+
+@pytest.mark.parametrize("chunk_size", [7, 999, 1000, 1001, 65_536])
+def test_running_sums_give_what_the_library_releases(chunk_size, write_input, run, read_output, values, tmp_path):
+    told = ("--method", "pak", "--length", 5000, "--chunk-size", chunk_size)
+    result = run(write_input(".npy", values), "-o", tmp_path / "out.npy", *told)
+    assert result.exit_code == 0, result.output
+    released = pak().release(values)
+    np.testing.assert_array_equal(read_output(tmp_path / "out.npy"), released.values, strict=True)
+    said = {name: text.strip() for name, text in (line.split("  ", 1) for line in result.stderr.splitlines())}
+    assert said["guarantee"] == str(released.guarantee)
+    assert said["published"] == "3,321"
+    assert "block length" not in said
+
+
+def test_running_sums_without_a_holdout(values):
+    from fastdp.cli.differences import Differences
+
+    parts = {"threshold": fastdp.thresholds.Fixed(90.0), "seed": 5}
+    cut = Differences(fastdp.PAK(0.5, 1e-6, 200.0, 5000, holdout=0, **parts))
+    published = np.concatenate([cut.publish(chunk) for chunk in np.split(values, [0, 1, 50])])
+    whole = fastdp.PAK(0.5, 1e-6, 200.0, 5000, holdout=0, **parts).release(values)
+    np.testing.assert_array_equal(published, whole.values)
+    assert cut.n_published == cut.n_seen == values.size
+
+
+def test_running_sums_need_a_length(write_input, run, complaint, values, tmp_path):
+    source = write_input(".npy", values)
+    result = run(source, "-o", tmp_path / "out.npy", "--method", "pak")
+    assert result.exit_code == 2
+    assert "--method pak needs --length" in result.stderr
+    said = complaint(run(source, "-o", tmp_path / "out.npy", "--method", "pak", "--length", 4000))
+    assert "expected at most 4000" in said
+    assert not (tmp_path / "out.npy").exists()
+
+
 # The local model.
 
 
@@ -531,6 +572,11 @@ def test_the_local_model_gives_what_the_library_gives(
     [
         ("adaptive", "--fan-out=16"),
         ("adaptive", "--prune=optimal"),
+        ("adaptive", "--length=5000"),
+        ("tops", "--delta=0.1"),
+        ("pak", "--max-range=9"),
+        ("pak", "--prune=1"),
+        ("pak", "--nonfinite=zero"),
         ("topl", "--fan-out=16"),
         ("topl", "--prune=optimal"),
         ("topl", "--resolution=0.5"),

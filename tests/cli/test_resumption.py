@@ -92,11 +92,11 @@ def test_a_seed_stays_a_simulation(release, run, values, lines) -> None:
         assert "another key or seed" in release("in.csv", "-o", "-", seed=seed).stderr
 
 
-@pytest.mark.parametrize("method", ["adaptive", "tops", "topl"])
+@pytest.mark.parametrize("method", [["adaptive"], ["tops"], ["topl"], ["pak", "--length", 5000]], ids=lambda m: m[0])
 def test_what_was_interrupted_goes_on_from_the_start(release, values, lines, cut_short, method) -> None:
     Path("in.csv").write_text(lines(values))
-    cut = cut_short(3, "--method", method)
-    whole = release("in.csv", "-o", "-", "--method", method)
+    cut = cut_short(3, "--method", *method)
+    whole = release("in.csv", "-o", "-", "--method", *method)
     assert whole.exit_code == 0
     assert whole.stdout.startswith(cut)
 
