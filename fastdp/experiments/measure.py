@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,9 @@ def measure(
         if specification.truth == "clipped":
             truth = truth + split.truncation
             split = Split(split.noise, np.zeros_like(truth), split.smoothing)
+        if not outcome.splits:
+            unknown = np.full(truth.size, math.nan)
+            split = Split(unknown, split.truncation, unknown)
     lengths = (stops - starts).astype(np.float64)
     for label, which in queries.groups:
         yield label, lengths[which].size, _row(specification, truth, answers, lengths, split, which)
@@ -101,12 +105,22 @@ def split_errors(
 ) -> Split:
     """The three parts of ``errors``, as the module's docstring defines them."""
     truncation = clipped.before(starts) - clipped.before(stops)
-    if outcome.smoother is None or outcome.block == 1:
+    if outcome.exact is not None:
+        ends = np.concatenate([starts, stops])
+        shifts = outcome.exact(partial(_clipped_before, scene, clipped), ends) - _clipped_before(scene, clipped, ends)
+        smoothing = shifts[starts.size :] - shifts[: starts.size]
+    elif outcome.smoother is None or outcome.block == 1:
         smoothing = np.zeros(starts.size)
     else:
         shifts = _shifts(scene, clipped, outcome, np.concatenate([starts, stops]))
         smoothing = shifts[starts.size :] - shifts[: starts.size]
     return Split(errors - truncation - smoothing, truncation, smoothing)
+
+
+def _clipped_before(scene: Scene, clipped: Clipped, ends: Indices) -> Floats:
+    """Prefix sums of the clipped stream before each of ``ends``."""
+    sums: Floats = scene.prefix[ends] - clipped.before(ends)
+    return sums
 
 
 def _shifts(scene: Scene, clipped: Clipped, outcome: Outcome, ends: Indices) -> Floats:
@@ -117,11 +131,10 @@ def _shifts(scene: Scene, clipped: Clipped, outcome: Outcome, ends: Indices) -> 
     smoother, block = outcome.smoother, outcome.block
     assert smoother is not None  # noqa: S101 - asked for by runs that have one
     borders = np.arange(0, scene.body.size + 1, block)
-    before = scene.prefix[borders] - clipped.before(borders)
+    before = _clipped_before(scene, clipped, borders)
     first = outcome.theta / 2.0
     _, predicted = smoother.step(smoother.start(first, outcome.theta), np.diff(before) / block)
     predictions = np.concatenate([[first], predicted])
     number, inside = np.divmod(ends, block)
-    exact = scene.prefix[ends] - clipped.before(ends)
-    shifts: Floats = before[number] + inside * predictions[number] - exact
+    shifts: Floats = before[number] + inside * predictions[number] - _clipped_before(scene, clipped, ends)
     return shifts

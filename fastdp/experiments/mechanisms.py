@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,7 +19,9 @@ from fastdp import counters, perturbers, renewals, smoothers, thresholds, valida
 from fastdp.errors import ParameterError
 from fastdp.experiments.tables import placed
 from fastdp.randomness.key import Key
+from fastdp.revised import RevisedStream
 from fastdp.smoothers import Smoother
+from fastdp.systems.adaptive import Adaptive
 from fastdp.systems.base import Base
 from fastdp.systems.composition import Composition
 from fastdp.systems.pak import PAK
@@ -69,12 +72,19 @@ class Outcome:
         Values under one noisy sum.
     smoother : Smoother or None
         What predicts values within a block.
+    exact : callable or None
+        In place of block and smoother: given the clipped stream's prefix sums before positions (a function of
+        int64[k]), what the same mechanism sums up before positions if no noise is added.
+    splits : bool
+        Whether noise and smoothing can be told apart.
     """
 
     answer: Callable[[Indices, Indices], Floats]
     theta: float
     block: int = 1
     smoother: Smoother | None = None
+    exact: Callable[[Callable[[Indices], Floats], Indices], Floats] | None = None
+    splits: bool = True
 
 
 Run = Callable[[Key], Outcome]
@@ -236,6 +246,42 @@ def _renewing(composition: Composition, values: Floats) -> Run:
     return run
 
 
+class _Adaptive:
+    """Adaptive; answers are those of the revised stream, or with ``retrospective = false`` sums of published values.
+
+    A revised stream is a function of the blocks' sums, so exact sums give its noiseless twin, with the same blocks.
+    Published values are not: predictions depend on what was released before, noise included.
+    """
+
+    accepted = (*parameter_names(Adaptive), "retrospective")
+
+    def check(self, parameters: Parameters, setting: Setting) -> None:
+        self._build(parameters, setting, Key.from_seed(0))
+
+    def _build(self, parameters: Parameters, setting: Setting, key: Key) -> tuple[Adaptive, bool]:
+        arguments = build_parts(parameters)
+        looks_back = validation.flag("retrospective", arguments.pop("retrospective", True))
+        publisher = Adaptive(setting.epsilon, setting.bound, setting.holdout, setting.max_range, key=key, **arguments)
+        return publisher, looks_back
+
+    def prepare(self, parameters: Parameters, setting: Setting, values: Floats) -> Run:
+        def run(key: Key) -> Outcome:
+            publisher, looks_back = self._build(parameters, setting, key)
+            release = publisher.release(values)
+            answer = partial(release.range_sum, retrospective=looks_back)
+            revision = release.revision
+            if revision is None or not looks_back:
+                return Outcome(answer, release.threshold, splits=False)
+            return Outcome(answer, release.threshold, exact=partial(_noiseless, revision))
+
+        return run
+
+
+def _noiseless(revision: RevisedStream, before: Callable[[Indices], Floats], stops: Indices) -> Floats:
+    totals = np.diff(before(revision.edges)) / revision.threshold
+    return replace(revision, totals=totals).sums_before(stops)
+
+
 class _Whole:
     """A system that releases the whole stream at once, hold-out and all."""
 
@@ -281,6 +327,7 @@ class _Zeros:
 
 #: Systems by the name that a specification calls them; add to it what else a sweep is to run.
 SYSTEMS: dict[str, System] = {
+    "adaptive": _Adaptive(),
     "tops": _Composed(ToPS),
     "publisher": _Composed(StreamPublisher),
     "topl": _Whole(_topl, parameter_names(ToPL)),

@@ -23,6 +23,8 @@ PRIOR_DRIFT = 0.02
 #: The first block is at most max_range >> MOST_FIRST long, no block longer than max_range >> MOST_EVER.
 MOST_FIRST = 6
 MOST_EVER = 2
+#: Noise counts so much more than in the longest ranges alone when theta is weighed.
+THETA_WEIGHT = 1.5
 #: The last of the hold-out's eighths, or the greatest power of two in it, is released as blocks, not looked at.
 WARM_UP = 8
 
@@ -70,14 +72,9 @@ class Blocks(Flat):
         return BlocksPlan(**{**asdict(flat), "leaves": BATCH, "tops": BATCH, "tree_blocks": BATCH}, first=first)
 
     def noise_constant(self, plan: HierarchyPlan, max_range: int) -> float:
-        """K for which the classes of queries together are best off.
-
-        A range of r / 3 holds the noise of so many blocks of the first length.  Longer ones weigh truncation against
-        it; the three shorter classes see hardly anything but noise, so with the product of errors in mind a
-        threshold's square counts once for each class (``docs/adaptive.md``).
-        """
+        """K of a range of r / 3 over blocks of the first length, times THETA_WEIGHT."""
         assert isinstance(plan, BlocksPlan)  # noqa: S101 - made by plan()
-        return 2.0 * b.CLASSES * (max(1.0, max_range / 3.0) / 2.0**plan.first - 1.0 / 3.0)
+        return 2.0 * THETA_WEIGHT * (max(1.0, max_range / 3.0) / 2.0**plan.first - 1.0 / 3.0)
 
     def guarantee(self, plan: HierarchyPlan, epsilon: float) -> Guarantee:
         """Pure epsilon: blocks are disjoint, their ends functions of earlier outputs."""

@@ -1,0 +1,195 @@
+"""What a sceptic would try first: flat blocks, the mean of the hold-out, and the tree of ToPS shrunken afterwards.
+
+They answer from everything released, like the revised stream of Adaptive, and choose theta by the same rule.  Noise
+that they draw themselves is floating-point Laplace, which is NOT safe to release; here it serves comparisons alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp import validation
+from fastdp.experiments import SYSTEMS, Outcome
+from fastdp.experiments.mechanisms import Floats, Indices, Parameters, Run, Setting
+from fastdp.perturbers import Hierarchy
+from fastdp.randomness.key import Key
+from fastdp.smoothers import Recent
+from fastdp.systems.adaptive import Adaptive
+from fastdp.systems.stream_publisher import StreamPublisher
+from fastdp.thresholds import Fixed, ScaleFree
+
+#: Exact prefix sums of the clipped stream, by position.
+Before = Callable[[Indices], Floats]
+
+
+class _Plan:
+    """A mechanism that is no publisher: theta as Adaptive chooses it, then a plan of its own."""
+
+    accepted: tuple[str, ...] = ()
+
+    def check(self, parameters: Parameters, setting: Setting) -> None:
+        """Nothing can be wrong."""
+
+    def prepare(self, parameters: Parameters, setting: Setting, values: Floats) -> Run:
+        task = Adaptive(setting.epsilon, setting.bound, setting.holdout, setting.max_range, seed=0).composition.task
+        chooser = ScaleFree().start(replace(task, holdout=setting.holdout))
+        chooser.observe(values[: setting.holdout])
+
+        def run(key: Key) -> Outcome:
+            theta = chooser.choose(key)
+            generator = np.random.default_rng(int.from_bytes(key.derive("plan").reveal()[:8], "little"))
+            released, exact = self.release(parameters, setting, values, theta, generator, key)
+
+            def answer(starts: Indices, stops: Indices) -> Floats:
+                sums: Floats = released(stops) - released(starts)
+                return sums
+
+            return Outcome(answer, theta, exact=exact)
+
+        return run
+
+    def release(
+        self,
+        parameters: Parameters,
+        setting: Setting,
+        values: Floats,
+        theta: float,
+        generator: np.random.Generator,
+        key: Key,
+    ) -> tuple[Before, Callable[[Before, Indices], Floats]]:
+        """Noisy prefix sums, and the same from exact ones."""
+        raise NotImplementedError
+
+
+def _spread(edges: Indices, sums: Floats, size: int) -> Before:
+    """Prefix sums of block sums spread evenly; behind the last block its mean goes on."""
+    running = np.concatenate([[0.0], np.cumsum(sums)])
+    if edges[-1] < size:
+        mean = sums[-1] / (edges[-1] - edges[-2]) if sums.size else 0.0
+        edges, running = np.append(edges, size), np.append(running, running[-1] + mean * (size - edges[-1]))
+    return lambda stops: np.interp(stops, edges, running)
+
+
+class FlatBlocks(_Plan):
+    """One Laplace sum for each block of g values, with the whole epsilon."""
+
+    accepted = ("length",)
+
+    def check(self, parameters: Parameters, setting: Setting) -> None:
+        """The length is whole."""
+        validation.integer("length", parameters.get("length"), 1)
+
+    def release(
+        self,
+        parameters: Parameters,
+        setting: Setting,
+        values: Floats,
+        theta: float,
+        generator: np.random.Generator,
+        key: Key,
+    ) -> tuple[Before, Callable[[Before, Indices], Floats]]:
+        """Sums of blocks."""
+        del key
+        body, length = np.clip(values[setting.holdout :], 0.0, theta), int(parameters["length"])
+        edges = np.arange(0, body.size + 1, length)
+        sums = np.add.reduceat(body[: edges[-1]], edges[:-1]) if edges.size > 1 else np.empty(0)
+        noisy = sums + generator.laplace(0.0, theta / setting.epsilon, sums.size)
+
+        def exact(before: Before, stops: Indices) -> Floats:
+            return _spread(edges, np.diff(before(edges)), body.size)(stops)
+
+        return _spread(edges, noisy, body.size), exact
+
+
+class HoldoutMean(_Plan):
+    """The mean of the hold-out, with a quarter of its budget, times the length."""
+
+    def release(
+        self,
+        parameters: Parameters,
+        setting: Setting,
+        values: Floats,
+        theta: float,
+        generator: np.random.Generator,
+        key: Key,
+    ) -> tuple[Before, Callable[[Before, Indices], Floats]]:
+        """A constant."""
+        del parameters, key
+        true = float(np.clip(values[: setting.holdout], 0.0, theta).mean())
+        mean = true + generator.laplace(0.0, 4.0 * theta / setting.epsilon / setting.holdout)
+        return (lambda stops: mean * stops), (lambda before, stops: true * stops)
+
+
+class ShrunkenTree(_Plan):
+    """The tree that ToPS releases, its children drawn towards their parents as far as their noise says."""
+
+    def release(
+        self,
+        parameters: Parameters,
+        setting: Setting,
+        values: Floats,
+        theta: float,
+        generator: np.random.Generator,
+        key: Key,
+    ) -> tuple[Before, Callable[[Before, Indices], Floats]]:
+        """Leaves of a consistent tree, shrunken from the top down; within a block evenly."""
+        del parameters, generator
+        body = values[setting.holdout :]
+        publisher = StreamPublisher(
+            threshold=Fixed(theta),
+            perturber=Hierarchy(),
+            smoother=Recent(),
+            epsilon=setting.epsilon,
+            bound=max(setting.bound, theta),
+            max_range=setting.max_range,
+            key=key,
+        )
+        plan, published = publisher.plan, publisher.publish(body)
+        edges = np.arange(0, body.size + 1, plan.block)
+        leaves = np.add.reduceat(published[: edges[-1]], edges[:-1])
+        shrunken = shrink(leaves, plan.fan_out, plan.levels, 2.0 * (plan.levels * theta / setting.epsilon) ** 2)
+
+        def exact(before: Before, stops: Indices) -> Floats:
+            return _spread(edges, np.diff(before(edges)), body.size)(stops)
+
+        return _spread(edges, shrunken, body.size), exact
+
+
+def shrink(leaves: Floats, fan_out: int, levels: int, variance: float) -> Floats:
+    """Positive-part James-Stein on a tree: distances from siblings' means, times signal / (signal + noise).
+
+    The noise of the distance follows from least squares: a node of height l has variance (b^l - b^(l-1)) / (b^l - 1)
+    of its own and its descendants' together.
+    """
+    sums: list[NDArray[np.float64]] = [leaves]
+    for _ in range(levels - 1):
+        whole = sums[-1][: sums[-1].size // fan_out * fan_out]
+        if not whole.size:
+            break
+        sums.append(whole.reshape(-1, fan_out).sum(axis=1))
+    above = sums[-1]
+    for height in range(len(sums) - 1, 0, -1):
+        below = sums[height - 1]
+        whole = below[: above.size * fan_out].reshape(-1, fan_out)
+        distance = whole - whole.mean(axis=1, keepdims=True)
+        power = fan_out**height
+        noise = variance * (power - power / fan_out) / (power - 1.0)
+        signal = max(0.0, float((distance**2).mean()) / (1.0 - 1.0 / fan_out) - noise)
+        children = above[:, None] / fan_out + signal / (signal + noise) * distance
+        above = np.concatenate([children.ravel(), below[above.size * fan_out :]])
+    return above
+
+
+def register() -> None:
+    """Make the plans known to sweeps."""
+    plans: dict[str, Any] = {
+        "flat_blocks": FlatBlocks(),
+        "holdout_mean": HoldoutMean(),
+        "shrunken_tree": ShrunkenTree(),
+    }
+    SYSTEMS.update(plans)
