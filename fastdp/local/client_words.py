@@ -70,8 +70,9 @@ class Source:
     def blocks(self, count: int) -> Iterator[NDArray[np.uint64]]:
         """The words block by block; each block overwrites the one before."""
         from fastdp.randomness.key import Key
-        self._check_end(count)
         from fastdp.randomness.words import CHUNK, Purpose, StreamId, WordStream
+
+        self._check_end(count)
 
         stream = StreamId(Purpose.LOCAL, self.level, self.stream)
         source = WordStream(Key.choose(self.seed, self.key), stream, self.start or 0)

@@ -50,8 +50,8 @@ class Blocks(Flat):
     ----------
     closing : "spread", "spike" or "none"
         What becomes of the difference between a block's released sum and what was published in it: the next values
-        make up for it, a quarter as many as the longer of two blocks has; the block's last value does, as in ToPS, and carries all its noise; or
-        nothing does, and sums of published values are sums of predictions.
+        make up for it, a quarter as many as the longer of two blocks has; the block's last value does, as in ToPS,
+        and carries all its noise; or nothing does, and sums of published values are sums of predictions.
 
     Notes
     -----
