@@ -73,7 +73,6 @@ class Source:
         from fastdp.randomness.words import CHUNK, Purpose, StreamId, WordStream
 
         self._check_end(count)
-
         stream = StreamId(Purpose.LOCAL, self.level, self.stream)
         source = WordStream(Key.choose(self.seed, self.key), stream, self.start or 0)
         words: NDArray[np.uint64] = np.empty(min(CHUNK, count), np.uint64)
