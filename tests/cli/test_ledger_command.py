@@ -55,11 +55,19 @@ def test_a_stream_is_released_until_its_limit(run, account, complaint, write_inp
     assert not (tmp_path / "third.npy").exists()
     shown = account("show").output.splitlines()
     assert len(shown) == 2
-    assert "'meter'  whole stream  ToPS: epsilon = 0.5 for one value" in shown[0]
+    assert "'meter'  whole stream  Adaptive: epsilon = 0.5 for one value" in shown[0]
     assert f"# input {source}" in shown[0]
     head = account("verify").output.split("head ")[1].strip()
     assert account("verify", "--head", head).exit_code == 0
     assert f"{budget}: 6 lines, all seals right" in account("verify").output
+
+
+def test_running_sums_are_recorded_as_such(run, account, write_input, values, budget, tmp_path) -> None:
+    told = ("--method", "pak", "--length", 5000, "--delta", 1e-6, "--ledger", budget, "--stream", "meter")
+    done = run(write_input(".npy", values), "-o", tmp_path / "out.npy", *told, seed=None)
+    assert done.exit_code == 0, done.output
+    assert "has cost epsilon = 0.5, delta = 1e-06" in done.stderr
+    assert "PAK: epsilon = 0.5" in account("show").output
 
 
 def test_parts_simulations_and_a_limit_of_ones_own(run, account, complaint, write_input, values, budget, tmp_path):

@@ -119,6 +119,7 @@ def test_a_publisher_that_ended_tells_where(ledger) -> None:
 @pytest.mark.parametrize(
     "publisher",
     [
+        fastdp.Adaptive(**(OPTIONS | {"holdout": 1000})),
         fastdp.ToPS(**OPTIONS),
         fastdp.PAK(1.0, 1e-6, 100.0, 1000, holdout=100),
         fastdp.ToPL(**OPTIONS),
@@ -152,6 +153,7 @@ def test_what_is_not_private_is_recorded_as_such(ledger) -> None:
         ledger(limit_epsilon=1e300).spend(Guarantee(0.0), stream="s")
 
 
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 def test_release_spends_before_it_releases(ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     account = ledger(limit_epsilon=1.0)
     plain = {name: value for name, value in OPTIONS.items() if name not in ("epsilon", "bound")}
@@ -164,7 +166,7 @@ def test_release_spends_before_it_releases(ledger, monkeypatch: pytest.MonkeyPat
     assert account.spent("meter").epsilon == 0.5
     with pytest.raises(BudgetError):
         fastdp.release(VALUES, 0.75, 100.0, ledger=account, stream="meter", **plain)
-    monkeypatch.setattr(fastdp.ToPS, "release", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(fastdp.Adaptive, "release", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         fastdp.release(VALUES, 0.25, 100.0, ledger=account, stream="meter", part="p", **plain)
     assert account.spent("meter").epsilon == 0.75
