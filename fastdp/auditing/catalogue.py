@@ -40,7 +40,7 @@ from fastdp.thresholds.base import ThresholdTask
 
 Floats = NDArray[np.float64]
 
-FAST, MEDIUM, SLOW = 10_000_000, 1_000_000, 20_000
+FAST, MEDIUM, SLOW = 10_000_000, 1_000_000, 10_000
 #: Values are clipped to so many grid steps.
 THETA = 64
 
@@ -171,13 +171,13 @@ def fast(epsilon: float) -> list[Case]:
         *(Case(name, rule, *HOLDOUTS[name], FAST) for name, rule in rules.items()),
         # Where noise is far too weak that pair has one winner; this one has two.
         *(Case(f"{name}-ends", rule, [0, 0, 0], [4, 0, 0], FAST) for name, rule in rules.items() if "max" in name),
-        Case("hierarchy", HierarchyTrials(Hierarchy(2, prune=0), epsilon, 8, THETA), *VALUE, FAST),
-        Case("hierarchy-pruned", HierarchyTrials(Hierarchy(4, prune=1), epsilon, 64, THETA), *VALUE, FAST),
-        Case("hierarchy-nodes", NodesTrials(nodes, epsilon, 8, THETA), *VALUE, FAST, events=(open_nodes,)),
+        Case("hierarchy", HierarchyTrials(Hierarchy(2, prune=0), epsilon, 8, THETA), *VALUE, MEDIUM),
+        Case("hierarchy-pruned", HierarchyTrials(Hierarchy(4, prune=1), epsilon, 64, THETA), *VALUE, MEDIUM),
+        Case("hierarchy-nodes", NodesTrials(nodes, epsilon, 8, THETA), *VALUE, MEDIUM, events=(open_nodes,)),
         Case("adaptive-blocks", BlocksTrials(epsilon, THETA), *turning_point(THETA, epsilon), MEDIUM),
         Case("binary-tree", BinaryTreeTrials(epsilon, 4, THETA), *VALUE, FAST, events=(open_sums,)),
         Case("counter-simple", CounterTrials(Simple(), epsilon), *EVENT, FAST),
-        Case("counter-block", CounterTrials(Block(2), epsilon), *EVENT, FAST),
+        Case("counter-block", CounterTrials(Block(2), epsilon), *EVENT, MEDIUM),
         Case("counter-binary", CounterTrials(BinaryTree(4), epsilon), *EVENT, MEDIUM),
         Case("privtree", SplitTrials(epsilon, 12), *POINTS, MEDIUM),
         Case("stream-flat", _published(Flat(), epsilon, 1024), [0.0], [1.0], FAST),

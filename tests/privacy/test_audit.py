@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -11,7 +12,7 @@ import pytest
 from scipy import stats
 
 import fastdp
-from fastdp.auditing import bounds, exact
+from fastdp.auditing import bounds, exact, page
 from fastdp.auditing.catalogue import Case, attack, audit_cases, choices
 from fastdp.auditing.features import fingerprint, grain
 from fastdp.auditing.mechanisms import Count, SmoothQuantileTrials, SplitTrials, draw_noise
@@ -411,3 +412,113 @@ def test_exact_loss_of_a_step_with_half_of_its_noise() -> None:
     less = sampler.discrete_laplace_law(split.plan.split_law.scale / 2)
     assert not exact.split_loss(split, data, 300, Key.from_seed(1)).violated
     assert exact.split_loss(split, data, 300, Key.from_seed(1), split_law=less).violated
+
+
+@dataclass(frozen=True)
+class Leaking:
+    """A right count, but that the secret leaves with probability p, as a value that nothing else can give."""
+
+    probability: float
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return Guarantee(epsilon=1.0)
+
+    def draw_trials(self, data: int, trials: int, key: Key) -> np.ndarray:
+        counts = Count(1.0).draw_trials(data, trials, key)[:, 0]
+        generator = np.random.default_rng(int.from_bytes(key.derive("leak").reveal(), "big"))
+        counts[generator.random(trials) < self.probability] = 1000 + data
+        return counts
+
+
+def test_a_rare_leak_is_found_by_what_it_promises() -> None:
+    """Six times or so among the runs that choose: a low bound there, and a high one on those that count."""
+    result = fastdp.audit(Leaking(6e-5), 0, 1, trials=2_000_000, seed=stat.seed(310))
+    assert result.violated
+    assert "100" in result.event
+    assert not fastdp.audit(Leaking(0.0), 0, 1, trials=2_000_000, seed=stat.seed(310)).violated
+
+
+def test_an_event_of_ones_own_is_counted_whatever_else_is_found() -> None:
+    def leaked(outputs: np.ndarray) -> np.ndarray:
+        return (outputs[:, 0] >= 1000).astype(float) * (outputs[:, 0] - 998)
+
+    found = fastdp.audit(Leaking(1e-2), 0, 1, trials=40_000, events=leaked, seed=stat.seed(311))
+    assert found.violated
+    # What was found can be counted again, in outputs of one's own.
+    fresh = Leaking(1e-2).draw_trials(1 if found.swapped else 0, 40_000, Key.from_seed(7))
+    assert found.chosen is not None
+    assert 300 < found.chosen.count(fresh.reshape(-1, 1).astype(float)) < 500
+    assert "chosen" not in found.as_dict()
+
+
+def test_runs_that_change_their_data_change_a_copy() -> None:
+    """The true loss is 1 / 20; data that went on from run to run would look like none, or like much."""
+
+    def in_place(data, generator):
+        data += np.rint(generator.laplace(0, 20.0, data.shape))
+        return data
+
+    for seed in range(4):
+        assert not fastdp.audit(in_place, np.zeros(1), np.ones(1), trials=8_000, epsilon=0.2, seed=seed).violated
+    exposed = fastdp.audit(in_place, np.zeros(1), np.full(1, 500.0), trials=2_000, epsilon=1.0, seed=1)
+    assert exposed.violated
+    with pytest.raises(ParameterError, match="expected data that can be copied"):
+        fastdp.audit(in_place, threading.Lock(), np.ones(1), trials=200)
+
+
+def test_whole_numbers_that_doubles_cannot_hold_are_refused() -> None:
+    def low_bits(data, generator):
+        del generator
+        return np.int64(2**60) + np.int64(data)
+
+    class AtOnce:
+        def draw_trials(self, data, trials, key):
+            return np.full(trials, -(2**60) + data)
+
+    for mechanism in (low_bits, AtOnce()):
+        with pytest.raises(DataError, match=r"whole numbers beyond 2\^53"):
+            fastdp.audit(mechanism, 0, 1, trials=200, epsilon=0.1)
+
+
+def test_a_factory_that_ignores_its_seed_is_told() -> None:
+    right = fastdp.auditing.Publishing(lambda seed: fastdp.StreamPublisher(**FLAT, seed=seed))
+    wrong = fastdp.auditing.Publishing(lambda seed: fastdp.StreamPublisher(**FLAT, seed=1))
+    with pytest.warns(UserWarning, match="one output for each input .* different seeds"):
+        fastdp.audit(wrong, [1.0, 0.0], [0.0, 0.0], trials=100)
+    fastdp.audit(right, [1.0, 0.0], [0.0, 0.0], trials=100)
+
+
+FLAT = {
+    "threshold": fastdp.thresholds.Fixed(1.0),
+    "perturber": fastdp.perturbers.Flat(),
+    "epsilon": 1.0,
+    "bound": 1.0,
+    "max_range": 4,
+}
+
+
+def test_wide_outputs_are_drawn_a_few_at_a_time() -> None:
+    rows: list[int] = []
+
+    class Wide:
+        def draw_trials(self, data, trials, key):
+            rows.append(trials)
+            generator = np.random.default_rng(int.from_bytes(key.reveal(), "big"))
+            return np.broadcast_to(data + generator.random((trials, 1)), (trials, 1024))
+
+    fastdp.audit(Wide(), 0, 0, trials=40_000, epsilon=1.0, seed=1)
+    assert max(rows) * 1024 <= 2**23
+
+
+def test_two_looks_share_no_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds: list[str] = []
+    right = page._line
+
+    def line(case, trials, seed):
+        seeds.append(seed)
+        return right(case, trials, seed)
+
+    monkeypatch.setattr(page, "_line", line)
+    page._caught_after(next(case for case in BROKEN if case.name == "broken-papers-score"), 4_000, 1)
+    assert len(set(seeds)) == len(seeds) > 1
