@@ -15,12 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.auditing.blocks import LOOKED_AT, BlocksTrials
-from fastdp.auditing.mechanisms import BinaryTreeTrials, Count, HierarchyTrials, SplitTrials
+from fastdp.auditing.mechanisms import BinaryTreeTrials, HierarchyTrials, SplitTrials
 from fastdp.auditing.trials import TrialMechanism
 from fastdp.perturbers import Hierarchy
+from fastdp.perturbers.base import HierarchyPlan
 from fastdp.privacy import Guarantee
 from fastdp.randomness.key import Key
 from fastdp.systems.adaptive_phdstream import AdaptivePHDStream
+from fastdp.systems.stream_publisher import StreamPublisher
+from fastdp.thresholds import NoisyMax
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -43,19 +46,9 @@ class Misclaimed:
         return self.mechanism.draw_trials(data, trials, key)
 
 
-def halved_noise(epsilon: float) -> Misclaimed:
-    """A count with noise of scale 1 / (2 epsilon)."""
-    return Misclaimed(Count(2.0 * epsilon), epsilon)
-
-
 def theta_missing(epsilon: float, perturber: Hierarchy, max_range: int) -> Misclaimed:
     """A hierarchy whose noise has scale levels / epsilon for values up to theta steps."""
     return Misclaimed(HierarchyTrials(perturber, epsilon, max_range, theta_steps=1), epsilon)
-
-
-def halved_blocks(epsilon: float, theta_steps: int) -> Misclaimed:
-    """Blocks that follow the stream, with noise of scale theta / (2 epsilon)."""
-    return Misclaimed(BlocksTrials(2.0 * epsilon, theta_steps), epsilon)
 
 
 def log2_levels(epsilon: float, length: int, theta_steps: int) -> Misclaimed:
@@ -67,6 +60,31 @@ def log2_levels(epsilon: float, length: int, theta_steps: int) -> Misclaimed:
 def papers_score(epsilon: float, max_depth: int) -> Misclaimed:
     """PHDStream's split decisions by the printed score, with the lambda that its Theorem 3.2 takes."""
     return Misclaimed(SplitTrials(epsilon, max_depth, repaired=False), epsilon)
+
+
+class SharedNoise(Hierarchy):
+    """A hierarchy whose trees all have the first one's noise."""
+
+    def node_noise(
+        self, plan: HierarchyPlan, theta_steps: int, epsilon: float, key: Key, tree: int
+    ) -> NDArray[np.int64]:
+        """That of tree 0."""
+        del tree
+        return super().node_noise(plan, theta_steps, epsilon, key, 0)
+
+
+def shared_noise(seed: int) -> StreamPublisher:
+    """ToPS with two leaves a tree and one noise for all trees."""
+    return StreamPublisher(
+        threshold=NoisyMax(fan_out=2),
+        perturber=SharedNoise(2, prune=0),
+        epsilon=1.0,
+        bound=4.0,
+        holdout=4,
+        max_range=2,
+        resolution=1.0,
+        seed=seed,
+    )
 
 
 class RecountingPHDStream(AdaptivePHDStream):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,14 @@ from fastdp.auditing.mechanisms import (
     CounterTrials,
     HierarchyTrials,
     LocalTrials,
+    NodesTrials,
     NoisyMaxTrials,
     PublisherTrials,
     SmoothQuantileTrials,
     SpatialTrials,
     SplitTrials,
+    WholeTrials,
 )
-from fastdp.auditing.trials import Publishing
 from fastdp.counters import BinaryTree, Block, Simple
 from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding
 from fastdp.perturbers import Flat, Hierarchy, Perturber
@@ -34,12 +35,12 @@ from fastdp.systems.pak import PAK
 from fastdp.systems.phdstream import PHDStream
 from fastdp.systems.stream_publisher import StreamPublisher
 from fastdp.systems.tops import ToPS
-from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile
+from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile
 from fastdp.thresholds.base import ThresholdTask
 
 Floats = NDArray[np.float64]
 
-FAST, MEDIUM, SLOW = 10_000_000, 1_000_000, 20_000
+FAST, MEDIUM, SLOW = 10_000_000, 1_000_000, 10_000
 #: Values are clipped to so many grid steps.
 THETA = 64
 
@@ -108,12 +109,20 @@ def open_sums(outputs: Floats) -> Floats:
     return total
 
 
-def _published(perturber: Perturber, max_range: int) -> PublisherTrials:
+def open_nodes(outputs: Floats) -> Floats:
+    """The same for all nodes of a tree with two children a node: those that hold the first leaf."""
+    leaves = (outputs.shape[1] + 1) // 2
+    first = np.cumsum([0, *(leaves >> height for height in range(leaves.bit_length() - 1))])
+    total: Floats = np.clip(outputs[:, first], 0.0, THETA).sum(axis=1)
+    return total
+
+
+def _published(perturber: Perturber, epsilon: float, max_range: int) -> PublisherTrials:
     def make(key: Key) -> StreamPublisher:
         return StreamPublisher(
             threshold=Fixed(1.0),
             perturber=perturber,
-            epsilon=1.0,
+            epsilon=epsilon,
             bound=1.0,
             max_range=max_range,
             resolution=2.0**-10,
@@ -123,23 +132,79 @@ def _published(perturber: Perturber, max_range: int) -> PublisherTrials:
     return PublisherTrials(make)
 
 
-def shipped() -> list[Case]:
-    """The mechanisms of the package: an audit must find them consistent with their claims."""
-    task = ThresholdTask(epsilon=1.0, bound=4.0, holdout=3, max_range=4, resolution=1.0)
-    wide = ThresholdTask(epsilon=1.0, bound=1024.0, holdout=8, max_range=1024, resolution=2.0**-10)
-    value = [THETA, 0, 0, 0], [0, 0, 0, 0]
-    event = [1, 0, 0, 0], [0, 0, 0, 0]
-    added, removed = attack(12, 1.0)
-    cases = [
-        Case("count", Count(1.0), 0, 1, FAST),
-        Case("noisy-max-laplace", NoisyMaxTrials(NoisyMax(step=1.0), task), [0, 0, 0], [4, 0, 0], FAST),
+#: One value more in the first leaf, and one event more.
+VALUE: tuple[list[int], list[int]] = [THETA, 0, 0, 0], [0, 0, 0, 0]
+EVENT: tuple[list[int], list[int]] = [1, 0, 0, 0], [0, 0, 0, 0]
+#: Points on [0, 1], added and removed, without any that was removed.
+POINTS: tuple[tuple[Floats, Floats], tuple[Floats, Floats]] = (np.zeros(3), np.zeros(0)), (np.zeros(2), np.zeros(0))
+
+
+def choices(epsilon: float) -> dict[str, NoisyMaxTrials]:
+    """The noisy-max rules on three held-out values, few enough to enumerate."""
+    task = ThresholdTask(
+        epsilon=epsilon, bound=4.0, holdout=3, max_range=4, resolution=1.0, publish_epsilon=1.0, noise_constant=1.0
+    )
+    rules: dict[str, NoisyMax | ScaleFree] = {
+        "noisy-max-laplace": NoisyMax(step=1.0),
+        "noisy-max-exponential": NoisyMax(step=1.0, noise="exponential"),
+        "scale-free-laplace": ScaleFree("laplace"),
+        "scale-free-exponential": ScaleFree("exponential"),
+    }
+    return {name: NoisyMaxTrials(rule, task) for name, rule in rules.items()}
+
+
+#: For each of them a pair of hold-outs with nearly the largest exact loss, at a candidate that wins often.
+HOLDOUTS: dict[str, tuple[list[float], list[float]]] = {
+    "noisy-max-laplace": ([2, 2, 2], [0, 2, 2]),
+    "noisy-max-exponential": ([2, 2, 3], [2, 2, 2]),
+    "scale-free-laplace": ([2, 2, 2], [0, 2, 2]),
+    "scale-free-exponential": ([0, 2, 2], [2, 2, 2]),
+}
+
+
+def fast(epsilon: float) -> list[Case]:
+    """Mechanisms that run many trials at once, pure and with a budget of one's choice."""
+    rules = choices(epsilon)
+    nodes = Hierarchy(2, prune=0, consistent=False)
+    return [
+        Case("count", Count(epsilon), 0, 1, FAST),
+        *(Case(name, rule, *HOLDOUTS[name], FAST) for name, rule in rules.items()),
+        # Where noise is far too weak that pair has one winner; this one has two.
+        *(Case(f"{name}-ends", rule, [0, 0, 0], [4, 0, 0], FAST) for name, rule in rules.items() if "max" in name),
+        Case("hierarchy", HierarchyTrials(Hierarchy(2, prune=0), epsilon, 8, THETA), *VALUE, MEDIUM),
+        Case("hierarchy-pruned", HierarchyTrials(Hierarchy(4, prune=1), epsilon, 64, THETA), *VALUE, MEDIUM),
+        Case("hierarchy-nodes", NodesTrials(nodes, epsilon, 8, THETA), *VALUE, MEDIUM, events=(open_nodes,)),
+        Case("adaptive-blocks", BlocksTrials(epsilon, THETA), *turning_point(THETA, epsilon), MEDIUM),
+        Case("binary-tree", BinaryTreeTrials(epsilon, 4, THETA), *VALUE, FAST, events=(open_sums,)),
+        Case("counter-simple", CounterTrials(Simple(), epsilon), *EVENT, FAST),
+        Case("counter-block", CounterTrials(Block(2), epsilon), *EVENT, MEDIUM),
+        Case("counter-binary", CounterTrials(BinaryTree(4), epsilon), *EVENT, MEDIUM),
+        Case("privtree", SplitTrials(epsilon, 12), *POINTS, MEDIUM),
+        Case("stream-flat", _published(Flat(), epsilon, 1024), [0.0], [1.0], FAST),
         Case(
-            "noisy-max-exponential",
-            NoisyMaxTrials(NoisyMax(step=1.0, noise="exponential"), task),
-            [0, 0, 0],
-            [4, 0, 0],
-            FAST,
+            "stream-hierarchy",
+            _published(Hierarchy(32, prune=0), epsilon, 1024),
+            [0.0] * 32,
+            [1.0] + [0.0] * 31,
+            MEDIUM,
         ),
+        *(
+            Case(f"local-{law.__name__.lower()}", LocalTrials(law(epsilon)), -1.0, 1.0, FAST)
+            for law in (SquareWave, StochasticRounding, Piecewise, Hybrid)
+        ),
+    ]
+
+
+def slow() -> list[Case]:
+    """The mechanisms with a delta, and whole streams."""
+    wide = ThresholdTask(epsilon=1.0, bound=1024.0, holdout=8, max_range=1024, resolution=2.0**-10)
+    tops = WholeTrials(lambda seed: ToPS(1.0, 4.0, 4, 16, prune=0, resolution=1.0, seed=seed))
+    pak = WholeTrials(
+        lambda seed: PAK(
+            *(1.0, 1e-3, 4.0, 5), holdout=4, threshold=PAKQuantile(p=0.5, beta=0.4, delta=1e-3), seed=seed
+        )
+    )
+    return [
         Case(
             "smooth-quantile",
             SmoothQuantileTrials(SmoothQuantile(p=0.5, delta=1e-3), wide),
@@ -147,34 +212,16 @@ def shipped() -> list[Case]:
             [0, 0, 0, 1024, 1024, 1024, 1024, 1024],
             FAST,
         ),
-        Case("hierarchy", HierarchyTrials(Hierarchy(2, prune=0), 1.0, 8, THETA), *value, FAST),
-        Case("hierarchy-pruned", HierarchyTrials(Hierarchy(4, prune=1), 1.0, 64, THETA), *value, FAST),
-        Case("adaptive-blocks", BlocksTrials(1.0, THETA), *turning_point(THETA, 1.0), MEDIUM),
-        Case("binary-tree", BinaryTreeTrials(1.0, 4, THETA), *value, FAST, events=(open_sums,)),
-        Case("counter-simple", CounterTrials(Simple(), 1.0), *event, FAST),
-        Case("counter-block", CounterTrials(Block(2), 1.0), *event, FAST),
-        Case("counter-binary", CounterTrials(BinaryTree(4), 1.0), *event, FAST),
-        Case("privtree", SplitTrials(1.0, 12), (added, removed), (np.append(added, 0.0), removed), MEDIUM),
-        Case("stream-flat", _published(Flat(), 1024), [0.0], [1.0], FAST),
-        Case("stream-hierarchy", _published(Hierarchy(32, prune=0), 1024), [0.0] * 32, [1.0] + [0.0] * 31, MEDIUM),
+        Case("tops", tops, [1, 2, 3, 4, 4, 0, 0, 0], [1, 2, 3, 4, 0, 0, 0, 0], SLOW),
+        Case("tops-holdout", tops, [0, 0, 0, 0, 4], [4, 0, 0, 0, 4], SLOW),
         Case(
-            "tops",
-            Publishing(lambda seed: ToPS(1.0, 4.0, 4, 16, prune=0, resolution=1.0, seed=seed)),
-            [1, 2, 3, 4, 4, 0, 0, 0],
-            [1, 2, 3, 4, 0, 0, 0, 0],
+            "tops-trees",
+            WholeTrials(lambda seed: ToPS(1.0, 4.0, 4, 2, fan_out=2, prune=0, resolution=1.0, seed=seed)),
+            *TREES,
             SLOW,
         ),
-        Case(
-            "pak",
-            Publishing(
-                lambda seed: PAK(
-                    *(1.0, 1e-3, 4.0, 5), holdout=4, threshold=PAKQuantile(p=0.5, beta=0.4, delta=1e-3), seed=seed
-                )
-            ),
-            [4, 4, 4, 4, 4],
-            [4, 4, 4, 4, 0],
-            SLOW,
-        ),
+        Case("pak", pak, [4, 4, 4, 4, 4], [4, 4, 4, 4, 0], SLOW),
+        Case("pak-holdout", pak, [0, 0, 4, 4, 4], [0, 4, 4, 4, 4], SLOW),
         Case(
             "phdstream",
             SpatialTrials(lambda seed: PHDStream(Box(0, 1), 1.0, max_depth=4, seed=seed)),
@@ -189,21 +236,48 @@ def shipped() -> list[Case]:
             SLOW,
         ),
     ]
-    for law in (SquareWave, StochasticRounding, Piecewise, Hybrid):
-        cases.append(Case(f"local-{law.__name__.lower()}", LocalTrials(law(1.0)), -1.0, 1.0, FAST))
-    return cases
+
+
+#: One value of two trees, behind the hold-out.
+TREES: tuple[list[float], list[float]] = [1, 2, 3, 4, 4, 0, 0, 0], [1, 2, 3, 4, 0, 0, 0, 0]
+
+
+def shipped() -> list[Case]:
+    """The mechanisms of the package: an audit must find them consistent with their claims."""
+    return [*fast(1.0), *slow()]
+
+
+def halved() -> list[Case]:
+    """Every fast mechanism with the noise that twice its claim needs."""
+    return [
+        replace(
+            case,
+            name=f"broken-half-{case.name}",
+            mechanism=broken.Misclaimed(case.mechanism, 1.0),
+            trials=FAST,
+            broken=True,
+        )
+        for case in fast(2.0)
+    ]
 
 
 def broken_twins() -> list[Case]:
     """Broken on purpose: an audit must find each of them in violation of its claim."""
-    value = [THETA, 0, 0, 0], [0, 0, 0, 0]
     added, removed = attack(12, 1.0)
     return [
-        Case("broken-halved-noise", broken.halved_noise(1.0), 0, 1, FAST, True),
-        Case("broken-theta-missing", broken.theta_missing(1.0, Hierarchy(4, prune=1), 64), *value, FAST, True),
-        Case("broken-blocks-halved", broken.halved_blocks(1.0, THETA), *turning_point(THETA, 1.0), MEDIUM, True),
+        *halved(),
+        Case(
+            "broken-hierarchy-three-quarters",
+            broken.Misclaimed(NodesTrials(Hierarchy(2, prune=0, consistent=False), 4.0 / 3.0, 8, THETA), 1.0),
+            *VALUE,
+            FAST,
+            True,
+            (open_nodes,),
+        ),
+        Case("broken-theta-missing", broken.theta_missing(1.0, Hierarchy(4, prune=1), 64), *VALUE, FAST, True),
+        Case("broken-trees-share", WholeTrials(broken.shared_noise), *TREES, SLOW, True),
         Case("broken-blocks-peeking", broken.PeekingBlocks(1.0, THETA), *turning_point(THETA, 1.0), MEDIUM, True),
-        Case("broken-log2-levels", broken.log2_levels(1.0, 4, THETA), *value, FAST, True, events=(open_sums,)),
+        Case("broken-log2-levels", broken.log2_levels(1.0, 4, THETA), *VALUE, FAST, True, events=(open_sums,)),
         Case(
             "broken-papers-score",
             broken.papers_score(1.0, 12),

@@ -21,6 +21,8 @@ MOST_VALUES = 4096
 THRESHOLDS = 96
 #: Added to counts of values before ratios are taken, so that values seen once do not come first.
 PRIOR = 2.0
+#: Events that are counted for what their frequencies promise.
+PROJECTED = 4
 #: Values named in a report.
 NAMED = 4
 
@@ -74,14 +76,28 @@ class _Candidates(NamedTuple):
     hits_adjacent: Integers
 
 
-def choose_event(
+@dataclass(frozen=True)
+class _Found:
+    """An event that may be counted: its bound on the trials that choose, and what it may come to on more of them."""
+
+    event: Event
+    bound: float
+    projected: float
+
+
+def choose_events(
     features: Sequence[Feature],
     learned: tuple[Floats, Floats],
     fresh: tuple[Floats, Floats],
+    counted: int,
     alpha: float,
     delta: float,
-) -> Event | None:
-    """The event with the highest lower bound on these trials, in either direction.
+    given: int = 0,
+) -> list[Event]:
+    """The event with the highest lower bound on these trials, and a few that may do better on those to come.
+
+    A leak that is rare has few hits here and a low bound, while its frequencies may promise a high one; chance
+    promises such things too, so neither stands for the other.
 
     Parameters
     ----------
@@ -91,29 +107,57 @@ def choose_event(
         Outputs on either input that may have served to make the features: they order the values of discrete ones.
     fresh : pair of float64[n, k]
         Others, which choose; the bound must come from yet others.
+    counted : int
+        How many trials the bound will come from.
     alpha, delta : float
         As for :func:`fastdp.auditing.bounds.epsilon_at_least`.
+    given : int
+        So many features, the first ones, are the caller's: the best event of each is taken in any case.
 
     Returns
     -------
-    Event or None
-        None if no event ever tells anything: every bound is -inf.
+    list of Event
+        Different ones; none at all if no event ever tells anything.
     """
-    best, chosen = -np.inf, None
-    for feature in features:
+    every: list[_Found] = []
+    chosen: list[Event] = []
+    for number, feature in enumerate(features):
         here, there = (np.sort(feature.of(side)) for side in fresh)
-        for candidates in _candidates(feature, learned, here, there):
-            for swapped in (False, True):
-                counts = candidates.hits, candidates.hits_adjacent
-                first, second = counts[::-1] if swapped else counts
-                bounds = epsilon_at_least(first, second, here.size, alpha, delta)
-                if not bounds.size or bounds.max() <= best:
-                    continue
-                i = int(bounds.argmax())
-                best = float(bounds[i])
-                picked = candidates.values[: i + 1] if candidates.kind == "among" else candidates.values[i : i + 1]
-                chosen = Event(feature, candidates.kind, np.sort(picked), swapped)
-    return chosen
+        found = [
+            _best(feature, candidates, swapped, here.size, counted, alpha, delta)
+            for candidates in _candidates(feature, learned, here, there)
+            for swapped in (False, True)
+            if candidates.values.size
+        ]
+        told = [one for pair in found for one in pair if one.projected > -np.inf]
+        if number < given and told:
+            chosen.append(max(told, key=lambda one: one.bound).event)
+        every += told
+    if not every:
+        return []
+    chosen.append(max(every, key=lambda one: one.bound).event)
+    chosen += [one.event for one in sorted(every, key=lambda one: -one.projected)[:PROJECTED]]
+    return [one for i, one in enumerate(chosen) if not any(one is before for before in chosen[:i])]
+
+
+def _best(
+    feature: Feature, candidates: _Candidates, swapped: bool, size: int, counted: int, alpha: float, delta: float
+) -> list[_Found]:
+    """The candidate with the highest bound, and the one whose frequencies promise most on the trials to come."""
+    counts = candidates.hits, candidates.hits_adjacent
+    first, second = counts[::-1] if swapped else counts
+    bounds = epsilon_at_least(first, second, size, alpha, delta)
+    # Tails of Poisson counts, near enough to rank by and much cheaper than the interval itself.
+    room, (likely, rare) = np.log(2.0 / alpha), (side * (counted / size) for side in (first, second))
+    low = likely - np.sqrt(2.0 * room * likely) - delta * counted
+    high = rare + room + np.sqrt(2.0 * room * rare)
+    projected = np.where(low > 0.0, np.log(np.where(low > 0.0, low, 1.0) / high), -np.inf)
+    found = []
+    for i in sorted({int(bounds.argmax()), int(projected.argmax())}):
+        picked = candidates.values[: i + 1] if candidates.kind == "among" else candidates.values[i : i + 1]
+        event = Event(feature, candidates.kind, np.sort(picked), swapped)
+        found.append(_Found(event, float(bounds[i]), float(projected[i])))
+    return found
 
 
 def _candidates(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -17,19 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.analysis.tree_loss import tree_step_loss
-from fastdp.auditing.mechanisms import SplitTrials
+from fastdp.auditing.mechanisms import NoisyMaxTrials, SplitTrials
 from fastdp.local.base import Mechanism
 from fastdp.local.laws import CONTEXT, BitLaw, Law, MixtureLaw, WindowLaw
 from fastdp.randomness.key import Key
 from fastdp.spatial import decomposition
+from fastdp.thresholds.smooth_noise import SmoothNoise
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 #: Noise further out than so many scales has probability below e^-60.
 REACH = 60
-#: The grid that noisy max is enumerated on: K, and candidates at 1, 2, 3, 4.
-UNIT, CANDIDATES = 4, 4
+#: One count, in the integers that noisy max is enumerated with; the rules' own are too fine for sums.
+UNIT = 64
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,14 @@ class ExactLoss:
         The largest log-ratio.
     cases : int
         How many ratios were compared.
+    delta : float
+        At which the worst is taken.
     """
 
     epsilon: float
     worst: float
     cases: int
+    delta: float = 0.0
 
     @property
     def violated(self) -> bool:
@@ -121,42 +125,81 @@ def winner_probabilities(scores: Integers, scale: float, *, one_sided: bool) -> 
     return found
 
 
-def noisy_max_loss(epsilon: float, *, one_sided: bool, holdout: int = 3, noise_factor: float = 1.0) -> ExactLoss:
-    """Noisy max over every pair of adjacent hold-outs of a small instance.
+def noisy_max_loss(mechanism: NoisyMaxTrials, *, noise_factor: float = 1.0) -> ExactLoss:
+    """Noisy max over every pair of adjacent hold-outs of a small instance: the chooser's own scores and law.
 
     Parameters
     ----------
-    epsilon : float
-        The claim.
-    one_sided : bool
-        Geometric noise.
-    holdout : int
-        m values among 0, ..., 4.
+    mechanism : NoisyMaxTrials
+        The rule, and a task with few values held out, among 0, ..., bound.
     noise_factor : float
-        Times the noise that the claim needs: below 1 for a broken one.
+        Times the noise of the law: below 1 for a broken one.
     """
-    penalties = np.array([0, 1, 3, 6])
-    scale = noise_factor * UNIT / epsilon
+    most = round(mechanism.task.bound)
 
     def probabilities(values: tuple[int, ...]) -> Floats:
-        scores = UNIT * np.cumsum(np.bincount(values, minlength=CANDIDATES + 1))[1:] - penalties
-        return winner_probabilities(scores, scale, one_sided=one_sided)
+        chooser = mechanism.chooser(values)
+        # Rounded after they were made coarser, which keeps a difference of one sensitivity what it is.
+        coarser = UNIT / chooser.sensitivity
+        scores = np.rint(chooser.scores() * coarser).astype(np.int64)
+        scale = noise_factor * float(chooser.law.scale) * coarser
+        return winner_probabilities(scores, scale, one_sided=chooser.law.one_sided)
 
-    laws = {
-        values: probabilities(values)
-        for values in itertools.combinations_with_replacement(range(CANDIDATES + 1), holdout)
-    }
+    holdouts = itertools.combinations_with_replacement(range(most + 1), mechanism.task.holdout)
+    laws = {values: probabilities(values) for values in holdouts}
     worst, cases = 0.0, 0
     for values, law in laws.items():
-        for position, value in itertools.product(range(holdout), range(CANDIDATES + 1)):
+        for position, value in itertools.product(range(len(values)), range(most + 1)):
             there = laws[tuple(sorted((*values[:position], value, *values[position + 1 :])))]
             worst = max(worst, float(np.abs(np.log(law / there)).max()))
-            cases += CANDIDATES
-    # Sums of 10^3 doubles: right to 10^-12, which is no violation.
-    return ExactLoss(epsilon, round(worst, 11), cases)
+            cases += law.size
+    # Sums of 10^4 doubles: right to 10^-11, which is no violation.
+    return ExactLoss(mechanism.guarantee.epsilon, round(worst, 10), cases)
 
 
-def split_loss(mechanism: SplitTrials, data: tuple[Any, Any], outcomes: int, key: Key) -> ExactLoss:
+def smooth_noise_loss(law: SmoothNoise, epsilon: float, delta: float) -> ExactLoss:
+    """Noise of a smooth upper bound of the sensitivity: the least epsilon at which delta is enough, by an integral.
+
+    Neighbouring releases are x + S Z / a and y + S' Z / a with |x - y| <= min(S, S') and |ln S / S'| <= b, so over
+    S / a they are Z and shift + e^s Z, the worst at the corners of what the two may be.
+
+    Parameters
+    ----------
+    law : SmoothNoise
+        The noise with the rule's own constants a and b; its density is written anew.
+    epsilon, delta : float
+        The claim; delta = 0 takes the largest log-ratio of densities.
+    """
+    z = np.concatenate([-np.geomspace(1e4, 40.0, 2001)[:-1], np.linspace(-40.0, 40.0, 160_001)])
+    z = np.concatenate([z, -z[2000::-1]])
+    widths = np.gradient(z)
+    here = _density(law, z)
+    pairs = []
+    for stretch in (-law.b, 0.0, law.b):
+        for shift in (0.0, law.a * min(1.0, math.exp(stretch))):
+            there = _density(law, (z - shift) * math.exp(-stretch)) * math.exp(-stretch)
+            pairs += [(here, there), (there, here)]
+    if delta == 0.0:
+        worst = max(float(np.log(p / q).max()) for p, q in pairs)
+    else:
+        low, worst = 0.0, 8.0 * epsilon
+        while worst - low > 1e-6 * epsilon:
+            middle = (low + worst) / 2.0
+            left = max(float((np.maximum(p - math.exp(middle) * q, 0.0) * widths).sum()) for p, q in pairs)
+            low, worst = (middle, worst) if left > delta else (low, middle)
+    return ExactLoss(epsilon, worst, len(pairs), delta)
+
+
+def _density(law: SmoothNoise, z: Floats) -> Floats:
+    if law.name == "laplace":
+        return 0.5 * np.exp(-np.abs(z))
+    if law.name == "gaussian":
+        # Far out both densities of a ratio are nothing.
+        return np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
+    return law.gamma * math.sin(math.pi / law.gamma) / (2.0 * math.pi) / (1.0 + np.abs(z) ** law.gamma)
+
+
+def split_loss(mechanism: SplitTrials, data: tuple[Any, Any], outcomes: int, key: Key, **changes: Any) -> ExactLoss:
     """PrivTree's decisions: exact log-ratios at many outcomes that do come out, for an event more or less anywhere.
 
     Parameters
@@ -169,8 +212,10 @@ def split_loss(mechanism: SplitTrials, data: tuple[Any, Any], outcomes: int, key
         Trees to draw; at each all leaves are looked at (``fastdp.analysis.tree_loss``).
     key : Key
         For the trees.
+    changes
+        Of the plan: a ``split_law`` with less noise, for a broken one.
     """
-    plan = mechanism.plan
+    plan = replace(mechanism.plan, **changes)
     residents = decomposition.root_only(plan)
     added, removed = (decomposition.encode(plan, np.asarray(p, np.float64).reshape(-1, 1)) for p in data)
     worst, cases = 0.0, 0

@@ -6,6 +6,7 @@ trials had to be written anew, the class says so.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from fastdp.counters import RunningCounts
 from fastdp.counters.base import Counter, counter_guarantee, event_guarantee
 from fastdp.counters.simple import Simple
+from fastdp.errors import AccuracyWarning
 from fastdp.local.base import Mechanism
 from fastdp.perturbers import Hierarchy
 from fastdp.privacy import Guarantee
@@ -25,12 +27,13 @@ from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId, WordStream
 from fastdp.spatial import Box, decomposition
 from fastdp.spatial.plan import Plan, make_plan
+from fastdp.systems.pak import PAK
 from fastdp.systems.running_sum import RunningSum
 from fastdp.systems.spatial_publisher import SpatialPublisher
 from fastdp.systems.stream_publisher import StreamPublisher
-from fastdp.thresholds import NoisyMax, SmoothQuantile
+from fastdp.thresholds import NoisyMax, ScaleFree, SmoothQuantile
 from fastdp.thresholds.base import ThresholdTask
-from fastdp.thresholds.noisy_choice import noise_law
+from fastdp.thresholds.noisy_choice import CountedHoldout
 from fastdp.thresholds.quantile import CELLS
 from fastdp.thresholds.smooth_noise import decay_table
 from fastdp.thresholds.sorted_holdout import rank_of
@@ -68,12 +71,9 @@ class Count:
 
 @dataclass(frozen=True)
 class NoisyMaxTrials:
-    """Noisy max on one hold-out: its histogram, scores and penalties; the kernel chooses row by row.
+    """Noisy max on one hold-out: the rule's own choices, of which a publisher takes one."""
 
-    ``_NoisyMaxChooser.choose`` is repeated in so far as the noise of many trials is drawn at once.
-    """
-
-    rule: NoisyMax
+    rule: NoisyMax | ScaleFree
     task: ThresholdTask
 
     @property
@@ -81,15 +81,18 @@ class NoisyMaxTrials:
         """The rule's."""
         return self.rule.guarantee(self.task)
 
-    def draw_trials(self, data: Sequence[float], trials_: int, key: Key) -> Integers:
-        """Data: the hold-out."""
-        chooser = self.rule.start(self.task)
+    def chooser(self, data: Sequence[float]) -> CountedHoldout:
+        """The rule's, with the hold-out in it."""
+        with warnings.catch_warnings():
+            # A hold-out small enough to enumerate is too short to be of use.
+            warnings.simplefilter("ignore", AccuracyWarning)
+            chooser = self.rule.start(self.task)
         chooser.observe(np.asarray(data, np.float64))
-        law = noise_law(self.rule.noise, chooser.unit(), self.task.epsilon)
-        noise = draw_noise(law, trials_, chooser.counts.size - 1, key)
-        out: Integers = np.empty(trials_, np.int64)
-        trials.choose_candidates(chooser.counts, chooser.unit(), chooser.penalties(), noise, out)
-        return out
+        return chooser
+
+    def draw_trials(self, data: Sequence[float], trials_: int, key: Key) -> Floats:
+        """Data: the hold-out."""
+        return self.chooser(data).choices(key, trials_)
 
 
 @dataclass(frozen=True)
@@ -153,6 +156,22 @@ class HierarchyTrials:
         noise = self.perturber.leaf_noise(forest, self.theta_steps, self.epsilon, key, 0)
         rows: Integers = noise.reshape(trials_, -1) + np.asarray(data, np.int64)
         return rows
+
+
+@dataclass(frozen=True)
+class NodesTrials(HierarchyTrials):
+    """All nodes of one tree a trial, as a hierarchy without consistency releases them."""
+
+    def draw_trials(self, data: Sequence[int], trials_: int, key: Key) -> Integers:
+        """Data: the true sums of one top's leaves, in grid steps.  Outputs: nodes, the leaf level first."""
+        plan = self.perturber.plan(self.epsilon, self.max_range)
+        forest = replace(plan, tops=trials_, leaves=trials_ * plan.fan_out ** (plan.levels - 1))
+        noise = self.perturber.node_noise(forest, self.theta_steps, self.epsilon, key, 0)
+        sums, levels = np.asarray(data, np.int64), []
+        for level in np.split(noise, np.cumsum(forest.widths[: plan.levels])[:-1]):
+            levels.append(level.reshape(trials_, -1) + sums)
+            sums = sums.reshape(-1, plan.fan_out).sum(axis=1) if sums.size > 1 else sums
+        return np.concatenate(levels, axis=1)
 
 
 @dataclass(frozen=True)
@@ -294,6 +313,30 @@ class PublisherTrials:
     def draw_trials(self, data: Sequence[float], trials_: int, key: Key) -> Floats:
         """Data: one piece."""
         return self.make(key).publish(np.tile(np.asarray(data, np.float64), trials_)).reshape(trials_, -1)
+
+
+@dataclass(frozen=True)
+class WholeTrials:
+    """A whole stream a trial, from a fresh publisher: theta, which is public, and what is published.
+
+    Parameters
+    ----------
+    make : callable
+        From a seed to a publisher.
+    """
+
+    make: Callable[[int], StreamPublisher | PAK]
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The publisher's."""
+        return self.make(0).guarantee
+
+    def __call__(self, data: Sequence[float], seed: int) -> Floats:
+        """Data: the stream, the hold-out first."""
+        publisher = self.make(seed)
+        published = publisher.publish(data)
+        return np.concatenate([np.asarray([publisher.threshold], np.float64), published])
 
 
 @dataclass(frozen=True)

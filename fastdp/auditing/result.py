@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any
+
+from fastdp.auditing.events import Event
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class AuditResult:
         In how many of them the event held.
     seconds : float
         Time taken.
+    chosen : Event or None
+        The event itself: ``chosen.count(outputs)`` says in how many rows of other outputs it holds.
     """
 
     epsilon_lower: float
@@ -45,6 +49,7 @@ class AuditResult:
     hits: int
     hits_adjacent: int
     seconds: float
+    chosen: Event | None = field(default=None, repr=False, compare=False)
 
     @property
     def violated(self) -> bool:
@@ -60,7 +65,8 @@ class AuditResult:
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, the verdict included, as plain numbers and texts."""
-        return {**asdict(self), "verdict": self.verdict}
+        told = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "chosen"}
+        return {**told, "verdict": self.verdict}
 
     def __str__(self) -> str:
         """A few lines."""

@@ -1,13 +1,15 @@
 """``fastdp.audit``: an empirical lower bound on epsilon, with its confidence.
 
-Three sets of runs on each input.  The first learns features, the second chooses the event that tells the inputs apart
-best, the third counts how often it holds; only the third enters the bound, so nothing that was learned or chosen
-biases it.  Source of the interval: Clopper and Pearson 1934; of the design: Jagielski, Ullman and Oprea 2020.
+Three sets of runs on each input.  The first learns features, the second chooses the events that tell the inputs apart
+best, the third counts how often they hold, each with its share of the confidence; only the third enters the bound, so
+nothing that was learned or chosen biases it.  Source of the interval: Clopper and Pearson 1934; of the design:
+Jagielski, Ullman and Oprea 2020.
 """
 
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,10 +19,10 @@ from tqdm import tqdm
 
 from fastdp import validation
 from fastdp.auditing.bounds import epsilon_at_least
-from fastdp.auditing.events import Event, choose_event
+from fastdp.auditing.events import Event, choose_events
 from fastdp.auditing.features import Statistic, make_features
 from fastdp.auditing.result import AuditResult
-from fastdp.auditing.trials import check_mechanism, runs
+from fastdp.auditing.trials import check_mechanism, draws_trials, runs, wants_seed
 from fastdp.errors import ParameterError
 from fastdp.privacy import Guarantee
 from fastdp.randomness.key import Key
@@ -28,8 +30,10 @@ from fastdp.randomness.key import Key
 Floats = NDArray[np.float64]
 
 LEAST_TRIALS, MOST_TRIALS = 100, 10**12
-#: Most runs that learn features, and as many again that choose the event.
-MOST_LEARNING = 2**17
+#: So many runs learn features, if a quarter of all are that many, or this share of all; and as many again choose.
+LEARNING, LEARNING_SHARE = 2**17, 16
+#: Numbers in the outputs of one set of runs that are in memory at once.
+MOST_KEPT = 2**24
 #: Runs before a bar shows that something goes on: seconds.
 PATIENCE = 2.0
 
@@ -59,13 +63,14 @@ def audit(
     x, x_adjacent : any
         Adjacent inputs.  That they are adjacent is up to the caller; so is a pair that hurts.
     trials : int
-        Runs on each input, at least 100.  Half of them, at most 2^18, choose the event.
+        Runs on each input, at least 100.  Half of them choose the event, of many an eighth: a leak is seen if
+        it shows itself in several of the runs that choose, n / 16 for n trials.
     epsilon, delta : float, optional
         The claim, by default that of ``mechanism.guarantee`` if it has one; delta is 0 if nobody says otherwise.
     events : "auto", a callable, or a sequence of callables
         A callable computes a number of each output, float64[n, k] to float64[n], such as a known log-likelihood
-        ratio; events on it are tried in addition to those of "auto": thresholds on outputs and on learned
-        directions, sets of values, the grain of floating-point numbers.
+        ratio; the best event on each is counted whatever else is found.  They come beside those of "auto": thresholds
+        on outputs and on learned directions, sets of values, the grain of floating-point numbers.
     confidence : float
         1 minus the probability that the bound is above the truth, in [0.5, 1).
     seed : int or str, optional
@@ -83,7 +88,12 @@ def audit(
     ParameterError
         Naming the argument, its value and what is accepted.
     DataError
-        If the mechanism gives no finite numbers, or not as many in every run.
+        If the mechanism gives no finite numbers, whole ones that a double cannot hold, or not as many in every run.
+
+    Warns
+    -----
+    UserWarning
+        If a mechanism that takes a seed gives one output whatever the seed.
 
     Notes
     -----
@@ -99,8 +109,7 @@ def audit(
     claim, at = _claim(mechanism, epsilon, delta)
     given = _statistics(events)
     key = Key.choose(seed, None).derive("audit")
-    learning = min(runs_each // 4, MOST_LEARNING)
-    counted = runs_each - 2 * learning
+    learning = min(runs_each // 4, max(LEARNING, runs_each // LEARNING_SHARE))
     with tqdm(
         total=2 * runs_each, unit=" runs", delay=PATIENCE, disable=None if progress else True, leave=False
     ) as bar:
@@ -108,10 +117,16 @@ def audit(
         def collect(purpose: str, count: int) -> tuple[Floats, Floats]:
             both = []
             for side, data in enumerate((x, x_adjacent)):
-                parts = []
+                parts: list[Floats] = []
+                kept = 0
                 for part in runs(mechanism, data, count, key.derive(purpose, side)):
-                    parts.append(part)
-                    bar.update(part.shape[0])
+                    # Wide outputs: fewer of them.
+                    most = min(count, max(LEAST_TRIALS // 4, MOST_KEPT // part.shape[1]))
+                    parts.append(part[: most - kept])
+                    kept += parts[-1].shape[0]
+                    bar.update(parts[-1].shape[0])
+                    if kept == most:
+                        break
                 both.append(np.concatenate(parts))
             if both[0].shape != both[1].shape:
                 raise ParameterError(
@@ -120,25 +135,45 @@ def audit(
                 )
             return both[0], both[1]
 
-        def count_hits(event: Event) -> list[int]:
-            hits = [0, 0]
+        def count_hits(events: list[Event]) -> NDArray[np.int64]:
+            hits: NDArray[np.int64] = np.zeros((2, len(events)), np.int64)
             for side, data in enumerate((x, x_adjacent)):
                 for part in runs(mechanism, data, counted, key.derive("count", side)):
-                    hits[side] += event.count(part)
+                    hits[side] += [event.count(part) for event in events]
                     bar.update(part.shape[0])
             return hits
 
         learned = collect("learn", learning)
+        _warn_of_a_seed(mechanism, learned)
+        learning = learned[0].shape[0]
+        counted = runs_each - 2 * learning
         features = make_features(*learned, given)
-        event = choose_event(features, learned, collect("choose", learning), 1.0 - level, at)
-        del learned
-        if event is None:
+        fresh = collect("choose", learning)
+        chosen = choose_events(features, learned, fresh, counted, 1.0 - level, at, len(given))
+        del learned, fresh
+        if not chosen:
             # Every event has probability delta or less: a bound of 0, and no need to count anything.
             return _result(0.0, claim, at, level, runs_each, None, counted, (0, 0), begin)
-        hits = count_hits(event)
-    first, second = reversed(hits) if event.swapped else hits
-    bound = epsilon_at_least(np.array([first]), np.array([second]), counted, 1.0 - level, at)
-    return _result(float(bound[0]), claim, at, level, runs_each, event, counted, (hits[0], hits[1]), begin)
+        hits = count_hits(chosen)
+    swapped = np.array([event.swapped for event in chosen])
+    first, second = np.where(swapped, hits[::-1], hits)
+    bounds = epsilon_at_least(first, second, counted, (1.0 - level) / len(chosen), at)
+    best = int(bounds.argmax())
+    both = int(hits[0, best]), int(hits[1, best])
+    return _result(float(bounds[best]), claim, at, level, runs_each, chosen[best], counted, both, begin)
+
+
+def _warn_of_a_seed(mechanism: Any, learned: tuple[Floats, Floats]) -> None:
+    """A factory that ignores its seed shows the same noise in every run, as no release does."""
+    if draws_trials(mechanism) or not wants_seed(mechanism):
+        return
+    if all((side == side[0]).all() for side in learned):
+        warnings.warn(
+            f"the mechanism gave one output for each input in {learned[0].shape[0]} runs with different seeds: "
+            "expected noise that follows the seed (is the seed passed on?)",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def _result(
@@ -159,6 +194,7 @@ def _result(
         confidence=level,
         trials=trials,
         event="none" if event is None else str(event),
+        chosen=event,
         swapped=event is not None and event.swapped,
         counted=counted,
         hits=hits[0],

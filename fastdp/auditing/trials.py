@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
@@ -18,8 +19,10 @@ Floats = NDArray[np.float64]
 
 #: Runs that a mechanism of its own speed draws at once, and runs between two looks at the clock for others.
 BATCH, SLOW_BATCH = 2**17, 256
-#: Numbers of one output: runs that learn are all in memory at once.
-MOST_NUMBERS = 1024
+#: Numbers of one output, and of all that are drawn at once.
+MOST_NUMBERS, MOST_AT_ONCE = 1024, 2**23
+#: Above, neighbouring whole numbers are the same double.
+MOST_WHOLE = 2**53
 
 
 class TrialMechanism(Protocol):
@@ -64,19 +67,25 @@ def runs(mechanism: Any, data: Any, trials: int, key: Key) -> Iterator[Floats]:
     Raises
     ------
     DataError
-        If an output is no number, not a finite one, or not as long as the one before.
+        If an output is no number, not a finite one, a whole one that a double cannot hold, or not as long as the one
+        before.
+    ParameterError
+        If the data cannot be copied: every run gets a copy, which it may change.
     """
     width: int | None = None
     vectorised = draws_trials(mechanism)
-    size = BATCH if vectorised else SLOW_BATCH
-    for number, begin in enumerate(range(0, trials, size)):
+    number = begin = 0
+    while begin < trials:
+        # The first batch shows how wide outputs are.
+        size = SLOW_BATCH if width is None or not vectorised else min(BATCH, MOST_AT_ONCE // width)
         count = min(size, trials - begin)
         own = key.derive("batch", number)
         rows = (
-            _as_rows(mechanism.draw_trials(data, count, own), count)
+            _as_rows(mechanism.draw_trials(_copied(data), count, own), count)
             if vectorised
             else _one_by_one(mechanism, data, count, own, width)
         )
+        number, begin = number + 1, begin + count
         if width is not None and rows.shape[1] != width:
             raise DataError(
                 f"mechanism gave {rows.shape[1]} numbers after {width}: expected as many in every run (pad them)"
@@ -110,7 +119,7 @@ def _one_by_one(mechanism: Callable[..., Any], data: Any, count: int, key: Key, 
     seeded = wants_seed(mechanism)
     rows: list[Floats] = []
     for _ in range(count):
-        output = mechanism(data, int(generator.integers(2**63)) if seeded else generator)
+        output = mechanism(_copied(data), int(generator.integers(2**63)) if seeded else generator)
         row = _as_row(output)
         if width is not None and row.size != width:
             raise DataError(
@@ -119,6 +128,14 @@ def _one_by_one(mechanism: Callable[..., Any], data: Any, count: int, key: Key, 
         width = row.size
         rows.append(row)
     return np.stack(rows)
+
+
+def _copied(data: Any) -> Any:
+    """What a run may change without the next one seeing it."""
+    try:
+        return copy.deepcopy(data)
+    except TypeError as error:
+        raise ParameterError(f"x: expected data that can be copied, because runs may change them ({error})") from None
 
 
 def wants_seed(mechanism: Callable[..., Any]) -> bool:
@@ -139,7 +156,7 @@ def _as_row(output: Any) -> Floats:
         ) from None
     if row.dtype.kind not in "biuf" or row.size == 0:
         raise DataError(f"mechanism gave {validation.shown(output)}: expected a number or a filled array of numbers")
-    return row.astype(np.float64).ravel()
+    return _as_doubles(row).ravel()
 
 
 def _as_rows(outputs: NDArray[Any], count: int) -> Floats:
@@ -148,4 +165,13 @@ def _as_rows(outputs: NDArray[Any], count: int) -> Floats:
         raise DataError(
             f"draw_trials gave shape {rows.shape} and dtype {rows.dtype}: expected numbers, {count} rows of them"
         )
-    return rows.reshape(count, -1).astype(np.float64)
+    return _as_doubles(rows.reshape(count, -1))
+
+
+def _as_doubles(numbers: NDArray[Any]) -> Floats:
+    if numbers.dtype.kind in "iu" and ((numbers > MOST_WHOLE).any() or (numbers < -MOST_WHOLE).any()):
+        raise DataError(
+            "mechanism gave whole numbers beyond 2^53, whose last bits a double loses: expected smaller ones (give "
+            "the high and the low half of each)"
+        )
+    return numbers.astype(np.float64)

@@ -9,7 +9,7 @@ import click
 from fastdp.cli.complaints import plain_errors
 from fastdp.files.atomic_file import atomic_file
 
-WIDTHS = (30, 15, 6, 11, 10, 11, 7, 0)
+WIDTHS = (42, 15, 6, 11, 10, 11, 7, 0)
 
 
 @click.command()

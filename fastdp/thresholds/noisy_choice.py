@@ -9,6 +9,7 @@ factor of 2.  Ties go to the lowest index, a rule that does not depend on data.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from fractions import Fraction
 from typing import Literal, Self
 
@@ -50,10 +51,10 @@ def noise_law(kind: NoiseKind, sensitivity: int, epsilon: float) -> sampler.Law:
     return sampler.discrete_laplace_law(scale) if kind == "laplace" else sampler.geometric_law(scale)
 
 
-def draw_noise(kind: NoiseKind, sensitivity: int, epsilon: float, candidates: int, key: Key) -> NDArray[np.int64]:
-    """Independent noise of all candidates: int64[candidates]."""
-    noise: NDArray[np.int64] = np.empty(candidates, np.int64)
-    sampler.fill(noise, noise_law(kind, sensitivity, epsilon), key, StreamId(Purpose.THRESHOLD))
+def draw_noise(law: sampler.Law, choices: int, candidates: int, key: Key) -> NDArray[np.int64]:
+    """Independent noise of all candidates, for several choices: int64[choices, candidates]."""
+    noise: NDArray[np.int64] = np.empty((choices, candidates), np.int64)
+    sampler.fill(noise.reshape(-1), law, key, StreamId(Purpose.THRESHOLD))
     return noise
 
 
@@ -69,8 +70,8 @@ def exact_guarantee(task: ThresholdTask, kind: NoiseKind, scored: str) -> Guaran
     )
 
 
-class CountedHoldout:
-    """A histogram of the hold-out; the hold-out itself is not kept."""
+class CountedHoldout(ABC):
+    """A histogram of the hold-out, from which theta is chosen; the hold-out itself is not kept."""
 
     def __init__(self, counts: NDArray[np.int64]) -> None:
         self._counts = counts
@@ -79,6 +80,28 @@ class CountedHoldout:
     def counts(self) -> NDArray[np.int64]:
         """The histogram."""
         return self._counts
+
+    @property
+    @abstractmethod
+    def law(self) -> sampler.Law:
+        """Of one candidate's noise."""
+
+    @property
+    @abstractmethod
+    def sensitivity(self) -> int:
+        """Most that one value moves a score by."""
+
+    @abstractmethod
+    def scores(self) -> NDArray[np.int64]:
+        """Of each candidate, before the noise."""
+
+    @abstractmethod
+    def choices(self, key: Key, count: int) -> NDArray[np.float64]:
+        """Thetas of independent choices, each of them private: more than one is for audits."""
+
+    def choose(self, key: Key) -> float:
+        """Theta."""
+        return float(self.choices(key, 1)[0])
 
     def copy(self) -> Self:
         """An independent copy: what else there is never changes."""

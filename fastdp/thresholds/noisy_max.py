@@ -138,11 +138,31 @@ class _NoisyMaxChooser(CountedHoldout):
         penalties: NDArray[np.float64] = np.minimum(slope * (parts - parts[0]), MOST_PENALTY)
         return np.rint(penalties).astype(np.int64)
 
-    def choose(self, key: Key) -> float:
-        unit = self.unit()
-        noise = draw_noise(self._rule.noise, unit, self._task.epsilon, self._counts.size - 1, key)
-        best = noisy_max.choose_candidate(self._counts, unit, self.penalties(), noise)
-        return min(best * self._step, self._task.bound)
+    @property
+    def law(self) -> sampler.Law:
+        """Of one candidate's noise."""
+        return noise_law(self._rule.noise, self.sensitivity, self._task.epsilon)
+
+    @property
+    def sensitivity(self) -> int:
+        """One count."""
+        return self.unit()
+
+    def scores(self) -> NDArray[np.int64]:
+        """Of each candidate, as the kernel adds them up."""
+        scores: NDArray[np.int64] = self.unit() * np.cumsum(self._counts)[1:] - self.penalties()
+        return scores
+
+    def choices(self, key: Key, count: int) -> NDArray[np.float64]:
+        """Thetas of independent choices."""
+        return self._best(self._counts.reshape(1, -1), draw_noise(self.law, count, self._counts.size - 1, key))
+
+    def _best(self, histograms: NDArray[np.int64], noise: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Theta by each row of noise, in units of the input."""
+        best: NDArray[np.int64] = np.empty(noise.shape[0], np.int64)
+        noisy_max.choose_rows(histograms, self.unit(), self.penalties(), noise, best)
+        thetas: NDArray[np.float64] = np.minimum(best * self._step, self._task.bound)
+        return thetas
 
     @property
     def row_words(self) -> int:
@@ -159,9 +179,5 @@ class _NoisyMaxChooser(CountedHoldout):
         """Theta of many streams."""
         words = RowWords(key, [(StreamId(Purpose.THRESHOLD), self._counts.size - 1)])
         none = np.zeros(streams.size, np.int64)
-        law = noise_law(self._rule.noise, self.unit(), self._task.epsilon)
-        noise = sampler.draw_rows(words, none, lambda _: law, streams, none)
-        best: NDArray[np.int64] = np.empty(streams.size, np.int64)
-        noisy_max.choose_rows(histograms, self.unit(), self.penalties(), noise, best)
-        thetas: NDArray[np.float64] = np.minimum(best * self._step, self._task.bound)
-        return thetas
+        law = self.law
+        return self._best(histograms, sampler.draw_rows(words, none, lambda _: law, streams, none))

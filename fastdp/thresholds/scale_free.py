@@ -17,6 +17,7 @@ from fastdp import validation
 from fastdp.errors import AccuracyWarning, ParameterError
 from fastdp.grid import Grid
 from fastdp.privacy import Guarantee
+from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.noisy_choice import (
@@ -26,6 +27,7 @@ from fastdp.thresholds.noisy_choice import (
     NoiseKind,
     draw_noise,
     exact_guarantee,
+    noise_law,
     score_unit,
 )
 from fastdp_kernels import online_pass
@@ -194,7 +196,7 @@ class _ScaleFreeChooser(CountedHoldout):
         self._counts += np.bincount(np.searchsorted(self.candidates, steps), minlength=self._counts.size)
 
     def scores(self) -> NDArray[np.int64]:
-        """Of each candidate, in integers with sensitivity ``2 * unit``."""
+        """Of each candidate."""
         above = self._counts.sum() - np.cumsum(self._counts)
         second = above if self._few else above[_nearest(self.candidates)]
         target = min(2.0 * self.unit * self.target, MOST_PENALTY)
@@ -205,10 +207,20 @@ class _ScaleFreeChooser(CountedHoldout):
         scores: NDArray[np.int64] = -beyond - np.rint(penalties).astype(np.int64)
         return scores
 
-    def choose(self, key: Key) -> float:
-        """The candidate with the largest noisy score, the lowest of several, in units of the input."""
-        scores = self.scores()
-        noise = draw_noise(self._rule.noise, 2 * self.unit, self._task.epsilon, scores.size, key)
+    @property
+    def law(self) -> sampler.Law:
+        """Of one candidate's noise."""
+        return noise_law(self._rule.noise, self.sensitivity, self._task.epsilon)
+
+    @property
+    def sensitivity(self) -> int:
+        """Two counts."""
+        return 2 * self.unit
+
+    def choices(self, key: Key, count: int) -> NDArray[np.float64]:
+        """Thetas of independent choices: the largest noisy score, the lowest of several, in units of the input."""
         # From the bound down: a finer grid adds candidates at the lower end and leaves the others their noise.
-        best = int(np.argmax(scores + noise[::-1]))
-        return min(float(self.candidates[best]) * self._task.resolution, self._task.bound)
+        noise = draw_noise(self.law, count, self.candidates.size, key)[:, ::-1]
+        best = np.argmax(self.scores() + noise, axis=1)
+        thetas: NDArray[np.float64] = np.minimum(self.candidates[best] * self._task.resolution, self._task.bound)
+        return thetas

@@ -10,27 +10,7 @@ import numpy as np
 from fastdp_kernels._jit import kernel
 from fastdp_kernels.adaptive_pass import COLUMNS, sum_adaptive
 from fastdp_kernels.binary_counter import count_on
-from fastdp_kernels.noisy_max import choose_candidate
 from fastdp_kernels.privtree import descend
-
-
-@kernel
-def choose_candidates(
-    counts: np.ndarray, unit: int, penalties: np.ndarray, noise: np.ndarray, out: np.ndarray
-) -> None:
-    """:func:`fastdp_kernels.noisy_max.choose_candidate` for each row of noise.
-
-    Parameters
-    ----------
-    counts, unit, penalties
-        As there.
-    noise : int64[n, J]
-        One row a trial.
-    out : int64[n]
-        The winners, from 1 to J.
-    """
-    for i in range(noise.shape[0]):
-        out[i] = choose_candidate(counts, unit, penalties, noise[i])
 
 
 @kernel

@@ -30,7 +30,7 @@ def test_a_shipped_mechanism_and_its_page(tmp_path: Path) -> None:
 
 
 def test_a_broken_twin_is_caught_or_it_is_an_error() -> None:
-    caught = invoke("--mechanism", "broken-halved-noise", "--seed", "1")
+    caught = invoke("--mechanism", "broken-half-count", "--seed", "1")
     assert caught.exit_code == 0, caught.output
     assert "caught" in caught.output
     missed = invoke("--mechanism", "broken-papers-score", "--trials", "200", "--seed", "1")

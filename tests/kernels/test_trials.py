@@ -15,17 +15,8 @@ from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import Box, decomposition
 from fastdp.spatial.plan import make_plan
-from fastdp_kernels import noisy_max, trials
+from fastdp_kernels import trials
 from tests.oracles import binary_counter
-
-
-@pytest.mark.parametrize("rows", [0, 1, 7])
-def test_every_row_has_its_own_winner(rows: int) -> None:
-    noise = np.random.default_rng(1).integers(-20, 20, (rows, 5))
-    counts, penalties = np.array([1, 2, 0, 0, 3, 1]), np.array([0, 1, 4, 5, 9])
-    out = np.empty(rows, np.int64)
-    trials.choose_candidates(counts, 4, penalties, noise, out)
-    assert out.tolist() == [noisy_max.choose_candidate(counts, 4, penalties, row) for row in noise]
 
 
 @pytest.mark.parametrize("length", [1, 4, 7])
