@@ -8,9 +8,12 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import math
+import multiprocessing
 import statistics
 import sys
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -26,7 +29,7 @@ from benchmarks.timing import side_by_side, stay_on_one_core
 CHUNK = 65_536
 NEXT = 4096
 #: Calls of publish with 4,096 values, and with one, at each length.
-CALLS = 100
+CALLS = 50
 PARTS = ("streams", "em", "spatial", "many")
 BINS = (256, 512, 1024, 2048, 4096, 8192, 16_384)
 STREAMS = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000)
@@ -58,38 +61,70 @@ def stream(name: str, longest: int) -> Points:
 
     The first values pay for a threshold and a whole noise tree.
     """
-    make, values, out = PUBLISHERS[name], item_counts(CHUNK), np.empty(CHUNK)
-    one, chunk = values[:1], values[:NEXT]
-    _ = make().publish(item_counts(sizes.HOLDOUT + NEXT))
+    values, out, holdout = item_counts(CHUNK), np.empty(CHUNK), item_counts(sizes.HOLDOUT)
+    _ = PUBLISHERS[name]().publish(holdout[:1])
     gc.collect()
-    publisher = make()
-    publish = publisher.publish if name == "PAK" else lambda part: publisher.publish(part, out=out[: part.size])  # type: ignore[call-arg]
-    seconds, done, points = 0.0, 0, []
+    before = resident_bytes()
+    publisher, publish = _publisher(name, out)
     begin = perf_counter()
-    publisher.publish(item_counts(sizes.HOLDOUT))
-    start = perf_counter() - begin
-    length = 10**4
-    while length <= longest:
-        before = (done, seconds)
+    publisher.publish(holdout)
+    start, seconds, done, points = perf_counter() - begin, 0.0, 0, []
+    for length in _marks(longest):
+        last, marked = done, seconds
         while done < length:
             part = values[: length - done]
             begin = perf_counter()
             publish(part)
             seconds += perf_counter() - begin
             done += part.size
-        following = {size: _median_call(publish, part) for size, part in ((1, one), (NEXT, chunk))}
-        done += CALLS * (1 + NEXT)
         points.append({
             "values": length,
             "ns_a_value": seconds / length * 1e9,
-            "ns_a_value_since_before": (seconds - before[1]) / (length - before[0]) * 1e9 if before[0] else None,
-            "us_one_value": following[1] * 1e6,
-            "us_chunk": following[NEXT] * 1e6,
-            "resident_MiB": resident_bytes() / 2**20,
+            "ns_a_value_since_before": (seconds - marked) / (length - last) * 1e9 if last else None,
+            "MiB_more": (resident_bytes() - before) / 2**20,
             "start_ms": start * 1e3,
         })  # fmt: skip
-        length *= 10
     return points
+
+
+def latency(name: str, longest: int) -> Points:
+    """Medians of single calls at each length of a stream of its own: they are values of the stream, too."""
+    values, out = item_counts(CHUNK), np.empty(CHUNK)
+    publisher, publish = _publisher(name, out)
+    publisher.publish(item_counts(sizes.HOLDOUT))
+    done, points = 0, []
+    for length in _marks(longest):
+        while done < length:
+            part = values[: length - done]
+            publish(part)
+            done += part.size
+        following = {size: _median_call(publish, values[:size]) for size in (1, NEXT)}
+        done += CALLS * (1 + NEXT)
+        points.append({"us_one_value": following[1] * 1e6, "us_chunk": following[NEXT] * 1e6})
+    return points
+
+
+def streams(longest: int) -> dict[str, Points]:
+    """Every publisher in a process of its own, for memory is the process's."""
+    found = {}
+    context = multiprocessing.get_context("spawn")
+    for name in PUBLISHERS:
+        with ProcessPoolExecutor(1, mp_context=context) as pool:
+            pairs = zip(pool.submit(stream, name, longest).result(), pool.submit(latency, name, longest).result(),
+                        strict=True)  # fmt: skip
+            found[name] = [{**cost, **call} for cost, call in pairs]
+    return found
+
+
+def _marks(longest: int) -> list[int]:
+    """10^4, 10^5, ... up to the longest."""
+    return [10**power for power in range(4, 1 + math.floor(math.log10(longest) + 1e-9))]
+
+
+def _publisher(name: str, out: np.ndarray) -> tuple[Any, Callable[[np.ndarray], object]]:
+    """A publisher and its call; PAK makes its array itself, the others have memory at hand."""
+    made: Any = PUBLISHERS[name]()
+    return made, made.publish if name == "PAK" else lambda part: made.publish(part, out=out[: part.size])
 
 
 def _median_call(publish: Callable[[np.ndarray], object], part: np.ndarray) -> float:
@@ -118,7 +153,7 @@ def spatial(runs: int) -> Points:
     """PHDStream's step by points present, batch and depth."""
     return [
         {"present": step.present, "batch": step.batch, "depth": step.depth, "visited": step.visited,
-         "ms_a_step": step.seconds * 1e3, "ns_each": step.seconds / (step.batch + step.visited) * 1e9}
+         "us_a_step": step.seconds * 1e6, "ns_each": step.seconds / (step.batch + step.visited) * 1e9}
         for step in spatial_speed.steps(runs)
     ]  # fmt: skip
 
@@ -154,8 +189,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """All points of the parts that were asked for."""
     found: dict[str, Any] = {}
     if "streams" in options.only:
-        # First, while the process is small: memory is the process's.
-        found["streams"] = {name: stream(name, int(options.longest)) for name in PUBLISHERS}
+        found["streams"] = streams(int(options.longest))
         for name, points in found["streams"].items():
             show(f"{name}: an endless stream, hold-out before it", points)
     for part, title, take in (
