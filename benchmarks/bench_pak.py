@@ -16,10 +16,10 @@ def publisher(**options: object) -> fastdp.PAK:
     return fastdp.PAK(sizes.EPSILON, 1.0 / LENGTH**2, sizes.BOUND, LENGTH, holdout=sizes.HOLDOUT, **options)
 
 
-def endless() -> fastdp.PAK:
+def endless(holdout: int = sizes.HOLDOUT) -> fastdp.PAK:
     """A publisher for a stream so long that it has no end here."""
     rule = PAKQuantile(delta=1e-12)
-    return fastdp.PAK(sizes.EPSILON, 1e-12, sizes.BOUND, 2**40, holdout=sizes.HOLDOUT, threshold=rule)
+    return fastdp.PAK(sizes.EPSILON, 1e-12, sizes.BOUND, 2**40, holdout=holdout, threshold=rule)
 
 
 class WholePAK:

@@ -33,12 +33,17 @@ CALLS = 50
 PARTS = ("streams", "em", "spatial", "many")
 BINS = (256, 512, 1024, 2048, 4096, 8192, 16_384)
 STREAMS = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000)
-PUBLISHERS: dict[str, Callable[[], fastdp.StreamPublisher | fastdp.PAK]] = {
-    "ToPS, s = 0": lambda: fastdp.ToPS(sizes.EPSILON, sizes.BOUND, prune=0),
-    "ToPS, s = 2": lambda: fastdp.ToPS(sizes.EPSILON, sizes.BOUND, prune=2),
-    "Adaptive": lambda: fastdp.Adaptive(sizes.EPSILON, sizes.BOUND),
-    "PAK": bench_pak.endless,
+#: Publishers by their hold-out and the longest range that they are for.
+PUBLISHERS: dict[str, Callable[[int, int], Any]] = {
+    "ToPS, s = 0": lambda m, r: fastdp.ToPS(sizes.EPSILON, sizes.BOUND, m, r, prune=0),
+    "ToPS, s = 2": lambda m, r: fastdp.ToPS(sizes.EPSILON, sizes.BOUND, m, r, prune=2),
+    "Adaptive": lambda m, r: fastdp.Adaptive(sizes.EPSILON, sizes.BOUND, m, r),
+    "PAK": lambda m, r: bench_pak.endless(m),
 }
+#: Hold-out and range of a publisher that loads every kernel and needs next to no memory.
+SMALL = (4_000, 4_096)
+#: Streams up to this length are published several times, each by a publisher whose range is the stream's length.
+REPEATED = 10**7
 
 Points = list[dict[str, Any]]
 
@@ -56,63 +61,69 @@ def resident_bytes() -> int:
     return pages * mmap.PAGESIZE
 
 
-def stream(name: str, longest: int) -> Points:
-    """One endless stream, the hold-out before it: what a value has cost so far, what the next ones cost, memory.
+def stream(name: str, longest: int, runs: int) -> Points:
+    """What a value costs in streams of every length, hold-out before it and noise trees included; and memory.
 
-    The first values pay for a threshold and a whole noise tree.
+    A publisher for short streams plans for short ranges, so its tree is no longer than the stream.  Memory is that
+    of one endless stream, for ranges up to 2^20, and so are costs beyond ``REPEATED``.
     """
-    values, out, holdout = item_counts(CHUNK), np.empty(CHUNK), item_counts(sizes.HOLDOUT)
-    _ = PUBLISHERS[name]().publish(holdout[:1])
+    out = np.zeros(CHUNK)
+    _feed(_publishing(name, out, *SMALL), 0, SMALL[0] + CHUNK)
     gc.collect()
     before = resident_bytes()
-    publisher, publish = _publisher(name, out)
-    begin = perf_counter()
-    publisher.publish(holdout)
-    start, seconds, done, points = perf_counter() - begin, 0.0, 0, []
+    publish = _publishing(name, out)
+    _feed(publish, 0, sizes.HOLDOUT)
+    seconds, done, rises, whole = 0.0, 0, [], []
     for length in _marks(longest):
-        last, marked = done, seconds
-        while done < length:
-            part = values[: length - done]
-            begin = perf_counter()
-            publish(part)
-            seconds += perf_counter() - begin
-            done += part.size
-        points.append({
-            "values": length,
-            "ns_a_value": seconds / length * 1e9,
-            "ns_a_value_since_before": (seconds - marked) / (length - last) * 1e9 if last else None,
-            "MiB_more": (resident_bytes() - before) / 2**20,
-            "start_ms": start * 1e3,
-        })  # fmt: skip
-    return points
+        seconds += _feed(publish, done, length)
+        done = length
+        rises.append((resident_bytes() - before) / 2**20)
+        whole.append([seconds])
+    for k, length in enumerate(_marks(min(longest, REPEATED))):
+        whole[k] = [_whole(name, length, out) for _ in range(1 + runs)][1:]
+    return [
+        {"values": length, "ns_a_value": statistics.median(times) / length * 1e9, "MiB_more": rise}
+        for length, times, rise in zip(_marks(longest), whole, rises, strict=True)
+    ]
+
+
+def _whole(name: str, length: int, out: np.ndarray) -> float:
+    """Seconds to publish so many values behind the hold-out."""
+    publish = _publishing(name, out, max_range=min(length, sizes.MAX_RANGE))
+    _feed(publish, 0, sizes.HOLDOUT)
+    return _feed(publish, 0, length)
+
+
+def _feed(publish: Callable[[np.ndarray], object], done: int, length: int) -> float:
+    """Publish values up to a length, chunk by chunk; seconds."""
+    values = item_counts(CHUNK)
+    begin = perf_counter()
+    for start in range(done, length, CHUNK):
+        publish(values[: length - start])
+    return perf_counter() - begin
 
 
 def latency(name: str, longest: int) -> Points:
     """Medians of single calls at each length of a stream of its own: they are values of the stream, too."""
-    values, out = item_counts(CHUNK), np.empty(CHUNK)
-    publisher, publish = _publisher(name, out)
-    publisher.publish(item_counts(sizes.HOLDOUT))
-    done, points = 0, []
+    values, done, points = item_counts(NEXT), 0, []
+    publish = _publishing(name, np.empty(CHUNK))
+    _feed(publish, 0, sizes.HOLDOUT)
     for length in _marks(longest):
-        while done < length:
-            part = values[: length - done]
-            publish(part)
-            done += part.size
+        _feed(publish, done, length)
         following = {size: _median_call(publish, values[:size]) for size in (1, NEXT)}
-        done += CALLS * (1 + NEXT)
+        done = max(done, length) + CALLS * (1 + NEXT)
         points.append({"us_one_value": following[1] * 1e6, "us_chunk": following[NEXT] * 1e6})
     return points
 
 
-def streams(longest: int) -> dict[str, Points]:
+def streams(longest: int, runs: int) -> dict[str, Points]:
     """Every publisher in a process of its own, for memory is the process's."""
     found = {}
     context = multiprocessing.get_context("spawn")
     for name in PUBLISHERS:
         with ProcessPoolExecutor(1, mp_context=context) as pool:
-            pairs = zip(pool.submit(stream, name, longest).result(), pool.submit(latency, name, longest).result(),
-                        strict=True)  # fmt: skip
-            found[name] = [{**cost, **call} for cost, call in pairs]
+            costs, calls = pool.submit(stream, name, longest, runs), pool.submit(latency, name, longest)
+            found[name] = [{**cost, **call} for cost, call in zip(costs.result(), calls.result(), strict=True)]
     return found
 
 
@@ -121,10 +132,12 @@ def _marks(longest: int) -> list[int]:
     return [10**power for power in range(4, 1 + math.floor(math.log10(longest) + 1e-9))]
 
 
-def _publisher(name: str, out: np.ndarray) -> tuple[Any, Callable[[np.ndarray], object]]:
-    """A publisher and its call; PAK makes its array itself, the others have memory at hand."""
-    made: Any = PUBLISHERS[name]()
-    return made, made.publish if name == "PAK" else lambda part: made.publish(part, out=out[: part.size])
+def _publishing(
+    name: str, out: np.ndarray, holdout: int = sizes.HOLDOUT, max_range: int = sizes.MAX_RANGE
+) -> Callable[[np.ndarray], object]:
+    """A new publisher's call; PAK makes its array itself, the others have memory at hand."""
+    made = PUBLISHERS[name](holdout, max_range)
+    return made.publish if name == "PAK" else lambda part: made.publish(part, out=out[: part.size])
 
 
 def _median_call(publish: Callable[[np.ndarray], object], part: np.ndarray) -> float:
@@ -180,7 +193,7 @@ def linear_fit(x: np.ndarray, y: np.ndarray) -> tuple[float, float, float]:
 def show(title: str, points: Points) -> None:
     """A table with one row for each point."""
     columns = list(points[0])
-    rows = [["-" if p[c] is None else p[c] if isinstance(p[c], str) else f"{p[c]:,.4g}" if isinstance(p[c], float)
+    rows = [[p[c] if isinstance(p[c], str) else f"{p[c]:,.4g}" if isinstance(p[c], float)
              else f"{p[c]:,}" for c in columns] for p in points]  # fmt: skip
     report.table(title, [column.replace("_", " ") for column in columns], rows)
 
@@ -189,7 +202,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """All points of the parts that were asked for."""
     found: dict[str, Any] = {}
     if "streams" in options.only:
-        found["streams"] = streams(int(options.longest))
+        found["streams"] = streams(int(options.longest), options.runs)
         for name, points in found["streams"].items():
             show(f"{name}: an endless stream, hold-out before it", points)
     for part, title, take in (

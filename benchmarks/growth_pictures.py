@@ -34,7 +34,7 @@ def draw(found: Mapping[str, Any], folder: Path) -> list[Path]:
 
 
 def _columns(points: Points, *names: str) -> list[np.ndarray]:
-    return [np.array([np.nan if point[name] is None else point[name] for point in points]) for name in names]
+    return [np.array([point[name] for point in points]) for name in names]
 
 
 def _axes(count: int, width: float = 4.6) -> tuple[Any, Any]:
@@ -44,16 +44,13 @@ def _axes(count: int, width: float = 4.6) -> tuple[Any, Any]:
 def _streams(streams: Mapping[str, Points]) -> Any:
     figure, (cost, latency, memory) = _axes(3)
     for k, (name, points) in enumerate(streams.items()):
-        n, since, one, chunk, rise = _columns(
-            points, "values", "ns_a_value_since_before", "us_one_value", "us_chunk", "MiB_more"
-        )
+        n, each, one, chunk, rise = _columns(points, "values", "ns_a_value", "us_one_value", "us_chunk", "MiB_more")
         mark, colour = MARKS[k] + "-", f"C{k}"
-        # The first length has nothing before it: the threshold and a whole tree are paid there.
-        cost.plot(n[1:], since[1:], mark, color=colour, label=name)
+        cost.plot(n, each, mark, color=colour, label=name)
         latency.plot(n, chunk, mark, color=colour)
         latency.plot(n, one, MARKS[k] + ":", color=colour, fillstyle="none")
         memory.plot(n, rise, mark, color=colour)
-    cost.set(ylabel="ns a value, since the mark before", title="Cost of a value, noise trees included")
+    cost.set(ylabel="ns a value", title="Cost of a value, noise trees included")
     latency.set(ylabel=r"$\mu$s a call of publish", title="Latency: 4,096 values (full), 1 value (dotted)")
     memory.set(ylabel="MiB more than before the publisher", title="Memory of the process")
     memory.axhline(PROMISED_MIB, color="0.5", linewidth=1.0, linestyle="--")
