@@ -115,7 +115,7 @@ def _many(points: Points) -> Any:
         streams, cost = _columns([p for p in points if p["kind"] == kind], "streams", "ns_a_value")
         axis.plot(streams, cost, MARKS[k] + "-", color=f"C{k}", label=kind.replace("prune", "s ="))
     axis.set(xscale="log", xlabel="streams of 1,000 values in one call", ylabel="ns a value",
-             title="release_many: flat in the number of streams")  # fmt: skip
+             title="release_many: cost of a value by the number of streams")  # fmt: skip
     axis.set_ylim(bottom=0.0)
     axis.grid(alpha=0.3)
     axis.legend(fontsize=8)
