@@ -57,6 +57,18 @@ def _online(prune: int) -> Row:
     )
 
 
+def _release(work: str, task: str, goals: tuple[float, float], quoted: tuple[float, float], peer: str = "") -> Row:
+    group = task.partition(":")[0]
+    return Row(
+        work,
+        (f"speed/{task}",),
+        *goals,
+        limit=f"speed/{group}: np.copyto of the published part",
+        peers={FLOATS: f"speed/{group}: careful NumPy {peer}, float noise (unsafe)"} if peer else {},
+        quoted=dict(zip(("authors' code", "NumPy"), quoted, strict=True)),
+    )
+
+
 def _latency(name: str) -> list[Row]:
     return [
         Row(
@@ -107,39 +119,28 @@ def _first_release(method: str, cache: str, must: float, aim: float) -> Row:
 #: The rows of the design's table, in its order.
 PROMISED: tuple[Row, ...] = (
     *map(_online, (1, 2, 3)),
-    Row(
+    _release(
         "whole ToPS release, 2^20 published and 65,536 held out, eps 0.05",
-        ("speed/whole release: fastdp ToPS (prune optimal: 2)",),
-        3e-3,
-        1.5e-3,
-        limit=COPY,
-        peers={FLOATS: "speed/whole release: careful NumPy ToPS, prune = 2, float noise (unsafe)"},
-        quoted={"authors' code": 0.22, "NumPy": 9e-3},
+        "whole release: fastdp ToPS (prune optimal: 2)",
+        (3e-3, 1.5e-3),
+        (0.22, 9e-3),
+        "ToPS, prune = 2",
     ),
-    Row(
+    _release(
         "whole H_16^c release (s = 0, noise on every value)",
-        ("speed/whole release: fastdp H_16^c (s = 0)",),
-        25e-3,
-        12e-3,
-        limit=COPY,
-        peers={FLOATS: "speed/whole release: careful NumPy H_16^c (s = 0), float noise (unsafe)"},
-        quoted={"authors' code": 2.5, "NumPy": 43e-3},
+        "whole release: fastdp H_16^c (s = 0)",
+        (25e-3, 12e-3),
+        (2.5, 43e-3),
+        "H_16^c (s = 0)",
     ),
-    Row(
+    _release(
         "whole NM-E + H_2 release (binary tree, noise on every node)",
-        ("speed/other releases: NM-E + H_2",),
-        50e-3,
-        25e-3,
-        limit="speed/other releases: np.copyto of the published part",
-        quoted={"authors' code": 4.2, "NumPy": 80e-3},
+        "other releases: NM-E + H_2",
+        (50e-3, 25e-3),
+        (4.2, 80e-3),
     ),
-    Row(
-        "whole PAK release, running sums",
-        ("speed/other releases: PAK: S-PAK, running sums",),
-        50e-3,
-        25e-3,
-        limit="speed/other releases: np.copyto of the published part",
-        quoted={"authors' code": 5.4, "NumPy": 82e-3},
+    _release(
+        "whole PAK release, running sums", "other releases: PAK: S-PAK, running sums", (50e-3, 25e-3), (5.4, 82e-3)
     ),
     Row(
         "fan-out-16 consistency in exact integers, 2^20 leaves",

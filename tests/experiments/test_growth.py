@@ -23,7 +23,7 @@ def test_marks_are_powers_of_ten_up_to_the_longest(longest: int, last: int) -> N
     marks = growth._marks(longest)
     assert marks[0] == 10**4
     assert marks[-1] == last
-    assert all(b == 10 * a for a, b in zip(marks, marks[1:], strict=False))
+    assert marks == [10**4 * 10**k for k in range(len(marks))]
 
 
 def test_every_part_has_its_picture(tmp_path: Path) -> None:
