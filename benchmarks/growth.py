@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any
 
 import numpy as np
@@ -95,12 +95,12 @@ def _whole(name: str, length: int, out: np.ndarray) -> float:
 
 
 def _feed(publish: Callable[[np.ndarray], object], done: int, length: int) -> float:
-    """Publish values up to a length, chunk by chunk; seconds."""
+    """Publish values up to a length, chunk by chunk; seconds that this thread ran."""
     values = item_counts(CHUNK)
-    begin = perf_counter()
+    begin = thread_time()
     for start in range(done, length, CHUNK):
         publish(values[: length - start])
-    return perf_counter() - begin
+    return thread_time() - begin
 
 
 def latency(name: str, longest: int) -> Points:
@@ -204,7 +204,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     if "streams" in options.only:
         found["streams"] = streams(int(options.longest), options.runs)
         for name, points in found["streams"].items():
-            show(f"{name}: an endless stream, hold-out before it", points)
+            show(f"{name}: processor time of values behind the hold-out", points)
     for part, title, take in (
         ("em", f"A plain EM step, {local_speed.STEPS} steps a run", square_wave),
         ("spatial", "PHDStream's step, half additions and half removals", spatial),
@@ -228,8 +228,12 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"Process {stay_on_one_core()}.")
     options.output.mkdir(parents=True, exist_ok=True)
     found = measure(options)
-    numbers = {"machine": report.cpu_model(), "command": f"python -m benchmarks.growth {' '.join(given)}", **found}
-    (options.output / "growth.json").write_text(json.dumps(numbers, indent=1) + "\n")
+    path = options.output / "growth.json"
+    # Parts that were not asked for stay.
+    numbers = json.loads(path.read_text()) if path.exists() else {}
+    origin = {"machine": report.cpu_model(), "command": f"python -m benchmarks.growth {' '.join(given)}"}
+    numbers |= {part: {**origin, "points": points} for part, points in found.items()}
+    path.write_text(json.dumps(numbers, indent=1) + "\n")
     if report.version("matplotlib") == "absent":
         print("No pictures: matplotlib is not installed.")
         return 0

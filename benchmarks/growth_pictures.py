@@ -50,7 +50,7 @@ def _streams(streams: Mapping[str, Points]) -> Any:
         latency.plot(n, chunk, mark, color=colour)
         latency.plot(n, one, MARKS[k] + ":", color=colour, fillstyle="none")
         memory.plot(n, rise, mark, color=colour)
-    cost.set(ylabel="ns a value", title="Cost of a value, noise trees included")
+    cost.set(ylabel="ns of processor time a value", title="Cost of a value, noise trees included")
     latency.set(ylabel=r"$\mu$s a call of publish", title="Latency: 4,096 values (full), 1 value (dotted)")
     memory.set(ylabel="MiB more than before the publisher", title="Memory of the process")
     memory.axhline(PROMISED_MIB, color="0.5", linewidth=1.0, linestyle="--")
