@@ -16,6 +16,12 @@ def publisher(**options: object) -> fastdp.PAK:
     return fastdp.PAK(sizes.EPSILON, 1.0 / LENGTH**2, sizes.BOUND, LENGTH, holdout=sizes.HOLDOUT, **options)
 
 
+def endless(holdout: int = sizes.HOLDOUT) -> fastdp.PAK:
+    """A publisher for a stream so long that it has no end here."""
+    rule = PAKQuantile(delta=1e-12)
+    return fastdp.PAK(sizes.EPSILON, 1e-12, sizes.BOUND, 2**40, holdout=holdout, threshold=rule)
+
+
 class WholePAK:
     timeout = 120
 
@@ -46,9 +52,7 @@ class Online:
 
     def setup(self, chunk: int) -> None:
         self.chunk = item_counts(chunk)
-        self.running = fastdp.PAK(
-            sizes.EPSILON, 1e-12, sizes.BOUND, 2**40, holdout=sizes.HOLDOUT, threshold=PAKQuantile(delta=1e-12)
-        )
+        self.running = endless()
         self.running.publish(np.concatenate([item_counts(sizes.HOLDOUT), self.chunk]))
 
     def time_publish(self, chunk: int) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from fastdp.datasets import concentric_circles
 from fastdp.spatial import Box
-from fastdp.systems import PHDStream
+from fastdp.systems import AdaptivePHDStream, PHDStream
 
 STEPS = 30
 
@@ -16,9 +16,9 @@ def circles(n: int, seed: int) -> np.ndarray:
     return concentric_circles(max(n, 1), deletion=False, seed=seed).points[:n]
 
 
-def started(present: int, depth: int) -> PHDStream:
+def started(present: int, depth: int, system: type = PHDStream) -> PHDStream | AdaptivePHDStream:
     """A stream that has seen so many points in its first batch."""
-    stream = PHDStream(Box([-1.25] * 2, [1.25] * 2), 1.0, max_depth=depth, seed=1)
+    stream = system(Box([-1.25] * 2, [1.25] * 2), 1.0, max_depth=depth, seed=1)
     stream.advance(circles(present, 0))
     return stream
 
@@ -40,6 +40,16 @@ class Step:
     def time_thirty_batches(self, present: int, batch: int, depth: int) -> None:
         for added, removed in self.batches:
             self.stream.advance(added, removed)
+
+
+class StepOfAdaptive(Step):
+    """The same of AdaptivePHDStream, which looks at counts alone."""
+
+    params = ([10_000, 100_000], [50, 500, 5000], [20])
+
+    def setup(self, present: int, batch: int, depth: int) -> None:
+        super().setup(present, batch, depth)
+        self.stream = started(present, depth, AdaptivePHDStream)
 
 
 class Release:

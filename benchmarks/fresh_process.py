@@ -36,7 +36,7 @@ import numpy as np
 import fastdp
 values = np.arange(4096.0) % 50
 start = perf_counter()
-release = fastdp.release(values, epsilon=0.5, bound=100)
+release = fastdp.release(values, epsilon=0.5, bound=100, method="{method}")
 release.range_sum([0], [1000])
 print(perf_counter() - start)
 """
@@ -111,9 +111,9 @@ def first_name_seconds() -> float:
     return run(FIRST_NAME)
 
 
-def first_call_seconds(cache: Path) -> float:
+def first_call_seconds(cache: Path, method: str = "adaptive") -> float:
     """The first release and query, with the compiler's own import; cold if ``cache`` is empty."""
-    return run(FIRST_CALL, cache)
+    return run(FIRST_CALL.format(method=method), cache)
 
 
 def growth_bytes(chunks: int) -> float:

@@ -20,10 +20,7 @@ both = pytest.mark.parametrize("prune", [pytest.param(prune, marks=mark) for pru
 @both
 def test_fastdp(per_item: Any, prune: int) -> None:
     values = item_counts(VALUES)
-    release = per_item(
-        lambda: fastdp.release(values, sizes.EPSILON, sizes.BOUND, "tops", holdout=sizes.HOLDOUT, prune=prune),
-        VALUES,
-    )
+    release = per_item(lambda: fastdp.ToPS(sizes.EPSILON, sizes.BOUND, prune=prune).release(values), VALUES)
     assert release.values.size == sizes.PUBLISHED
 
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import shlex
 import sys
+from pathlib import Path
 
+from benchmarks import records
 from benchmarks.show import report
 
 TABLES = {
     "speed": "throughput and latency beside NumPy, OpenDP and np.copyto",
+    "two_cores": "the same tasks twice at once, in two threads of one process",
+    "latency": "one value and a chunk of 4,096, ToPS, Adaptive and PAK",
     "batch": "many short streams in one call, many repetitions of one release",
     "start": "import, first call and memory in fresh processes",
     "accuracy": "ToPS on real streams beside the published code",
@@ -34,9 +39,12 @@ def main(arguments: list[str] | None = None) -> int:
         # Only the module that runs is loaded.
         if name in given[:1]:
             importlib.import_module(f"benchmarks.show.{name}").add_options(command)
+            command.add_argument("--json", type=Path, metavar="FILE", help="a summary to put the numbers into")
     options = parser.parse_args(given)
     report.heading(given)
     importlib.import_module(f"benchmarks.show.{options.table}").run(options)
+    if options.json is not None:
+        records.write(options.json, options.table, f"python -m benchmarks.show {shlex.join(given)}")
     return 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks import many_streams, sizes
+from benchmarks import many_streams, records, sizes
 from benchmarks.show.report import table
 from benchmarks.streams import item_counts
 from benchmarks.timing import Timing, side_by_side
@@ -36,6 +36,7 @@ def streams(count: int, runs: int) -> None:
             runs,
         )
         looped = min(many_streams.LOOPED, count) * many_streams.LENGTH
+        records.keep_all(f"many streams, {kind}", timings, {**dict.fromkeys(timings, values.size), "loop": looped})
         costs = {name: _cost(timing, looped if name == "loop" else values.size) for name, timing in timings.items()}
         rows.append(
             [
@@ -58,6 +59,9 @@ def repetitions(runs: int) -> None:
         for prune in (0, 2):
             tasks = many_streams.repetition_tasks(item_counts(length), prune, REPETITIONS, holdout)
             timings = side_by_side(tasks, runs)
+            records.keep_all(
+                f"repetitions, {length:,} values, prune {prune}", timings, dict.fromkeys(tasks, REPETITIONS)
+            )
             rates = [f"{REPETITIONS / timing.median:,.0f}" for timing in timings.values()]
             gain = timings["loop"].median / timings["repeat"].median
             rows.append([f"{length:,}", str(prune), *rates, f"{gain:.2f}"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 
 import fastdp
-from benchmarks import sizes
+from benchmarks import records, sizes
 from benchmarks.bench_local import REPORTS, make_values
 from benchmarks.peers import numpy_local, numpy_square_wave
 from benchmarks.reports import client, output_counts
 from benchmarks.show.report import table
 from benchmarks.show.speed import milliseconds
 from benchmarks.streams import Floats
-from benchmarks.timing import side_by_side
+from benchmarks.timing import Timing, side_by_side
 from fastdp import local
-from fastdp.local.distribution import MAX_ITERATIONS, TOLERANCE, estimate
+from fastdp.local.distribution import MAX_ITERATIONS, TOLERANCE, Distribution, estimate
 from fastdp.local.transition import cell_edges, transition
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId, WordStream
@@ -58,15 +58,21 @@ def estimates(runs: int, *, peers: bool) -> None:
     )  # fmt: skip
 
 
-def _estimates_at(epsilon: float, runs: int, *, peers: bool) -> list[list[str]]:
-    theirs, careful = QUOTED[epsilon]
-    tasks = {
+def estimate_tasks(epsilon: float) -> dict[str, Callable[[], Distribution]]:
+    return {
         name: partial(estimate, client(epsilon).law, epsilon, output_counts(epsilon), **options)
         for name, options in VARIANTS.items()
     }
+
+
+def _estimates_at(epsilon: float, runs: int, *, peers: bool) -> list[list[str]]:
+    theirs, careful = QUOTED[epsilon]
+    tasks, group = estimate_tasks(epsilon), f"square wave EM, eps {epsilon:g}"
     found = {name: task() for name, task in tasks.items()}
+    timings = side_by_side(tasks, runs)
+    records.keep_all(group, timings, {name: found[name].iterations for name in tasks})
     rows = []
-    for name, timing in side_by_side(tasks, runs).items():
+    for name, timing in timings.items():
         steps = found[name].iterations
         gain = found[name].log_likelihood - found[PLAIN].log_likelihood
         faster = [f"{quoted / timing.median:,.0f}" if name != "EMS" else "-" for quoted in (theirs, careful)]
@@ -75,6 +81,7 @@ def _estimates_at(epsilon: float, runs: int, *, peers: bool) -> list[list[str]]:
                      f"{timing.median / steps * 1e6:.1f}", f"{gain:+.3f}", *faster, off])  # fmt: skip
     if peers:
         seconds, steps = dense_seconds(epsilon)
+        records.keep(group, "careful NumPy", [seconds], items=steps)
         rows.append([f"{epsilon:g}", "careful NumPy, one run", f"{steps:,}", f"{seconds * 1e3:.0f}", "-",
                      f"{seconds / steps * 1e6:.1f}", "-", f"{theirs / seconds:,.0f}", f"{careful / seconds:.1f}",
                      "-"])  # fmt: skip
@@ -104,10 +111,9 @@ def dense_difference(epsilon: float, steps: int) -> str:
     return f"{np.abs(own - dense).max():.1e}"
 
 
-def growth(runs: int) -> None:
-    """Time of a step against the number of bins, which must be linear."""
+def step_timings(runs: int, sizes_of: Sequence[int]) -> dict[int, Timing]:
+    """``STEPS`` plain steps by the number of bins; their time must be linear in it."""
     tasks: dict[str, Callable[[], Any]] = {}
-    sizes_of = (256, 1024, 4096, 16_384)
     for bins in sizes_of:
         law = client(1.0).law
         reports = transition(law, bins, np.add.reduceat(output_counts(1.0), cell_edges(law, bins)[:-1]))
@@ -118,16 +124,22 @@ def growth(runs: int) -> None:
             square_wave_em.iterate_plain(reports, False, -math.inf, STEPS, theta)
 
         tasks[str(bins)] = em
-    timings = side_by_side(tasks, runs)
+    return {int(bins): timing for bins, timing in side_by_side(tasks, runs).items()}
+
+
+def growth(runs: int) -> None:
+    timings = step_timings(runs, (256, 1024, 4096, 16_384))
+    for bins, timing in timings.items():
+        records.keep("square wave EM, plain steps", f"{bins:,} bins", timing.seconds, items=STEPS)
     table(
         f"A plain EM step by the number of bins, eps = 1, {STEPS} steps a run",
         ["bins", "us a step (median)", "ns a step and bin"],
-        ([f"{int(bins):,}", f"{timing.median / STEPS * 1e6:.2f}", f"{timing.median / STEPS / int(bins) * 1e9:.2f}"]
+        ([f"{bins:,}", f"{timing.median / STEPS * 1e6:.2f}", f"{timing.median / STEPS / bins * 1e9:.2f}"]
          for bins, timing in timings.items()),
     )  # fmt: skip
 
 
-def reports(runs: int) -> None:
+def report_tasks() -> dict[str, Callable[[], Any]]:
     """2^20 values in, reports out, random words included; and what the server makes of them."""
     values, words, key = make_values(), np.empty(REPORTS, np.uint64), Key.random()
     generator, copied = np.random.default_rng(2), np.empty(REPORTS)
@@ -144,7 +156,12 @@ def reports(runs: int) -> None:
     tasks["careful NumPy hybrid, float noise (unsafe)"] = lambda: numpy_local.hybrid(values, 1.0, generator)
     tasks["AES-256 key stream alone (words)"] = lambda: WordStream(key, StreamId(Purpose.LOCAL)).fill(words)
     tasks["np.copyto of the values"] = lambda: np.copyto(copied, values)
-    timings = side_by_side(tasks, runs)
+    return tasks
+
+
+def reports(runs: int) -> None:
+    timings = side_by_side(report_tasks(), runs)
+    records.keep_all("reports", timings, dict.fromkeys(timings, REPORTS))
     theirs, careful = QUOTED_HYBRID
     table(
         f"2^20 values, eps = 1. Quoted for the hybrid mechanism: published code {theirs:g} s, careful NumPy "

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import statistics
 from collections import deque
+from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
 from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks import fresh_process
+from benchmarks import fresh_process, records
 from benchmarks.bench_phdstream import circles, started
 from benchmarks.show.report import table
 from benchmarks.show.spatial_runs import DEPTH, EPSILONS
@@ -21,6 +23,8 @@ from fastdp.systems import AdaptivePHDStream, PHDStream
 #: Seconds of one sampling, and of all tree steps: the published code, and its logic with NumPy's box test.
 PUBLISHED_RUN, PUBLISHED_SAMPLING = 91.0, 1.2
 NUMPY_RUN, NUMPY_SAMPLING = 5.4, 2e-3
+#: The authors' circles with deletion, in the folder of real streams.
+CIRCLES = "motion_circles_synthetic.csv.gz"
 #: The row of AdaptivePHDStream.
 ALONE = "counts alone"
 #: What is varied one at a time: points present, events in a batch, greatest depth.
@@ -47,11 +51,16 @@ def whole_run(
     return system
 
 
+def whole_run_group(epsilon: float, counter: str, initial: float) -> str:
+    """The name of its tasks in the summary."""
+    return f"circles with deletion, eps {epsilon:g}, {counter}, initial {initial:g}"
+
+
 def whole_runs(data: Path, runs: int) -> None:
     """The authors' circles with deletion, batches of 500, with and without an initial tenth."""
     rows = []
     for initial in (0.0, 0.1):
-        stream = load_circles(data / "motion_circles_synthetic.csv.gz", initial=initial)
+        stream = load_circles(data / CIRCLES, initial=initial)
         for epsilon in EPSILONS:
             for counter in ("simple", "block", ALONE):
                 whole_run(stream, epsilon, counter, seed=0).sample()
@@ -67,6 +76,9 @@ def whole_runs(data: Path, runs: int) -> None:
                     system.sample()
                     samplings.append(perf_counter() - begin)
                 tree, sampling = statistics.median(trees), statistics.median(samplings)
+                group = whole_run_group(epsilon, counter, initial)
+                records.keep(group, "all tree steps", trees, items=system.n_steps)
+                records.keep(group, "one sampling", samplings)
                 plain = initial == 0.0 and epsilon == 1.0 and counter == "simple"
                 rows.append([
                     f"{epsilon:g}", counter, f"{initial:g}", str(system.n_steps), f"{tree:.4f} ({min(trees):.4f})",
@@ -86,9 +98,24 @@ def whole_runs(data: Path, runs: int) -> None:
     )  # fmt: skip
 
 
-def growth(repeats: int) -> None:
+class Step(NamedTuple):
+    """Seconds of one step, and the tree's leaves and nodes in memory."""
+
+    present: int
+    batch: int
+    depth: int
+    seconds: float
+    leaves: int
+    nodes: int
+
+    @property
+    def visited(self) -> int:
+        """Nodes of the tree, all of which a step visits."""
+        return 2 * self.leaves - 1
+
+
+def steps(repeats: int) -> Iterator[Step]:
     """A step's cost as points present, batch or depth grow, the others at the centre."""
-    rows = []
     for axis, values in enumerate(GROWTH):
         for value in values:
             sizes = list(CENTRE)
@@ -104,12 +131,15 @@ def growth(repeats: int) -> None:
                 for added, removed in batches:
                     stream.advance(added, removed)
                 seconds.append((perf_counter() - begin) / STEPS)
-            step = statistics.median(seconds)
-            nodes = 2 * stream.tree.n_leaves - 1
-            rows.append([
-                f"{present:,}", f"{batch:,}", str(depth), f"{1e3 * step:.3f}", f"{1e9 * step / (batch + nodes):.0f}",
-                f"{stream.tree.n_leaves:,}", f"{stream.n_nodes:,}",
-            ])  # fmt: skip
+            yield Step(*sizes, statistics.median(seconds), stream.tree.n_leaves, stream.n_nodes)
+
+
+def growth(repeats: int) -> None:
+    rows = [
+        [f"{step.present:,}", f"{step.batch:,}", str(step.depth), f"{1e3 * step.seconds:.3f}",
+         f"{1e9 * step.seconds / (step.batch + step.visited):.0f}", f"{step.leaves:,}", f"{step.nodes:,}"]
+        for step in steps(repeats)
+    ]  # fmt: skip
     table(
         f"Growth: two circles, eps 1, half additions and half removals, mean of {STEPS} steps, median of {repeats}",
         ["points present", "batch", "depth", "ms a step", "ns / (batch + visited nodes)", "leaves",

@@ -7,8 +7,11 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from benchmarks import fresh_process
+from benchmarks import fresh_process, records
 from benchmarks.show.report import table
+
+#: The default of ``fastdp.release`` and the paper's.
+METHODS = ("adaptive", "tops")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -20,20 +23,25 @@ def run(options: argparse.Namespace) -> None:
     imports = [fresh_process.import_seconds() for _ in range(max(options.runs, 5))]
     fresh_process.first_name_seconds()
     names = [fresh_process.first_name_seconds() for _ in range(max(options.runs, 5))]
-    cold, warm = [], []
-    for _ in range(options.runs):
+    calls: dict[str, list[float]] = {}
+    for method in METHODS * options.runs:
         with tempfile.TemporaryDirectory() as folder:
-            cold.append(fresh_process.first_call_seconds(Path(folder)))
-            warm.append(fresh_process.first_call_seconds(Path(folder)))
+            # The first process fills the folder for the second.
+            for cache in ("empty", "warm"):
+                seconds = fresh_process.first_call_seconds(Path(folder), method)
+                calls.setdefault(f"first release ({method}) and query, {cache} kernel cache", []).append(seconds)
     growth = [fresh_process.growth_bytes(chunks) / 2**20 for chunks in (16, 1024)]
+    tasks = {
+        "import fastdp, beyond numpy": imports,
+        "import fastdp and look up fastdp.ToPS (loads numba), beyond numpy": names,
+        **calls,
+    }
+    for name, seconds in tasks.items():
+        records.keep("start", name, seconds)
+    records.keep("start", "memory after 67 million values more", growth[-1:], unit="MiB")
     rows = [
         [name, f"{statistics.median(seconds):.3f}", f"{min(seconds):.3f}", str(len(seconds))]
-        for name, seconds in (
-            ("import fastdp, beyond numpy", imports),
-            ("import fastdp and look up fastdp.ToPS (loads numba), beyond numpy", names),
-            ("first release and query, empty kernel cache", cold),
-            ("first release and query, warm kernel cache", warm),
-        )
+        for name, seconds in tasks.items()
     ]
     table("Fresh process (first calls include the import of numba)", ["task", "s (median)", "s (min)", "runs"], rows)
     table(

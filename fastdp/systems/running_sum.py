@@ -72,8 +72,10 @@ class RunningSum:
         offsets: Steps = np.empty(self.levels, np.int64)
         begin = 0
         for height, (first, size) in enumerate(zip(firsts, counts, strict=True)):
-            stream = StreamId(Purpose.COUNTER, height, self.number)
-            sampler.fill(noise[begin : begin + size], self.law, self.key, stream, first)
+            # A call with few values has no new node at most heights: no cipher for those.
+            if size:
+                stream = StreamId(Purpose.COUNTER, height, self.number)
+                sampler.fill(noise[begin : begin + size], self.law, self.key, stream, first)
             offsets[height] = begin - first
             begin += size
         above, out = self.above.copy(), np.empty(steps.size, np.int64)

@@ -166,15 +166,16 @@ def apply_band(band: Band, x: np.ndarray, sums: np.ndarray, out: np.ndarray) -> 
         high, error = two_sum(high, x[i])
         lost += error
         sums[0, i + 1], sums[1, i + 1] = high, lost
+    # Unsigned places: Numba would test signed ones for being negative, in every gather.
     for k in range(out.size):
-        begin, end = band.places[CORE, k], band.places[RIGHT, k]
+        begin, end = np.uint64(band.places[CORE, k]), np.uint64(band.places[RIGHT, k])
         out[k] = (sums[0, end] - sums[0, begin]) + (sums[1, end] - sums[1, begin])
     for j in range(band.left.shape[0]):
         for k in range(out.size):
-            out[k] += band.left[j, k] * x[band.places[LEFT, k] + j]
+            out[k] += band.left[j, k] * x[np.uint64(band.places[LEFT, k] + j)]
     for j in range(band.right.shape[0]):
         for k in range(out.size):
-            out[k] += band.right[j, k] * x[band.places[STOP, k] + j]
+            out[k] += band.right[j, k] * x[np.uint64(band.places[STOP, k] + j)]
 
 
 @kernel

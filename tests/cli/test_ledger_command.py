@@ -64,7 +64,20 @@ def test_a_stream_is_released_until_its_limit(run, account, complaint, write_inp
 
 
 def test_running_sums_are_recorded_as_such(run, account, write_input, values, budget, tmp_path) -> None:
-    told = ("--method", "pak", "--length", 5000, "--delta", 1e-6, "--ledger", budget, "--stream", "meter")
+    told = (
+        "--method",
+        "pak",
+        "--length",
+        5000,
+        "--delta",
+        1e-6,
+        "--ledger",
+        budget,
+        "--stream",
+        "meter",
+        "--limit",
+        1,
+    )
     done = run(write_input(".npy", values), "-o", tmp_path / "out.npy", *told, seed=None)
     assert done.exit_code == 0, done.output
     assert "has cost epsilon = 0.5, delta = 1e-06" in done.stderr

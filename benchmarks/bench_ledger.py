@@ -1,0 +1,37 @@
+"""The ledger: recording a release by the number of entries before it, which every call checks from the first on."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from fastdp.ledger import Ledger
+from fastdp.privacy import Guarantee
+
+
+class Spend:
+    """Linear in the entries, for the seal of each line is checked under the lock; and the sync of one line."""
+
+    params = ((10, 100, 1_000),)
+    param_names = ("entries_before",)
+    timeout = 300
+    # One call a setup: every call finds as many entries.
+    number = 1
+    repeat = 5
+    warmup_time = 0.0
+
+    def setup(self, entries: int) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.ledger = Ledger(Path(self.folder.name) / "budget")
+        self.guarantee = Guarantee(epsilon=1e-6)
+        for _ in range(entries):
+            self.time_spend(entries)
+
+    def teardown(self, entries: int) -> None:
+        self.folder.cleanup()
+
+    def time_spend(self, entries: int) -> None:
+        self.ledger.spend(self.guarantee, stream="meter")
+
+    def time_verify(self, entries: int) -> None:
+        self.ledger.verify()

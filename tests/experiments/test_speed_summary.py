@@ -1,0 +1,145 @@
+"""The table of speed: generated from a summary of measured numbers, with every promise named and misses marked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import records, summary
+from benchmarks.speed_rows import BESIDES, ONE_CORE, PROMISED, Row
+from benchmarks.summary import Summary, cells, verdict
+from benchmarks.timing import Timing
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def task(*seconds: float, items: int = 1) -> dict[str, Any]:
+    return {**records.spread(seconds), "runs": len(seconds), "items": items, "unit": "s"}
+
+
+def written(path: Path, **sections: dict[str, Any]) -> Summary:
+    found = {name: {"tasks": tasks} for name, tasks in sections.items()}
+    path.write_text(json.dumps({"format": 1, "sections": found}))
+    return Summary(path)
+
+
+def test_a_table_that_runs_again_replaces_its_own_section_only(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "speed.json"
+    records.keep("group", "task", [3.0, 1.0, 2.0], items=5)
+    records.write(path, "first", "command")
+    records.keep_all("group", {"other": Timing((4.0,))}, {"other": 7})
+    records.write(path, "second", "command")
+    records.keep("group", "task", [9.0])
+    records.write(path, "first", "another command")
+    found = Summary(path)
+    assert set(found.sections) == {"first", "second"}
+    assert found.sections["first"]["command"] == "another command"
+    assert set(found.sections["first"]["tasks"]) == {"group: task"}
+    assert found.find("first/group: task")["median"] == 9.0  # type: ignore[index]
+    assert found.cost("second/group: other") == 4.0 / 7
+    assert found.find("second/group: task") is None
+
+
+def test_a_file_of_another_format_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "speed.json"
+    path.write_text('{"format": 2}')
+    with pytest.raises(SystemExit, match="format 1"):
+        records.write(path, "first", "command")
+    assert path.read_text() == '{"format": 2}'
+
+
+def test_the_slowest_task_counts_and_the_second_core_is_beside_its_own_run(tmp_path: Path) -> None:
+    row = Row("draws", ("speed/s: a", "speed/s: b"), 70.0, 200.0, "rate", "speed/s: key", {"NumPy": "speed/s: n"},
+              {"authors": 100.0})  # fmt: skip
+    found = written(
+        tmp_path / "speed.json",
+        speed={
+            "s: a": task(1.0, items=300),
+            "s: b": task(1.0, 2.0, 3.0, items=200),
+            "s: key": task(1.0, items=400),
+            "s: n": task(1.0, items=10),
+        },
+        two_cores={"s: b, alone": task(4.0, items=200), "s: b, two at once": task(2.5, items=200)},
+    )
+    key, value = found.slowest(row) or ("", None)
+    assert (key, value) == ("speed/s: b", (100.0, 200 / 2.5, 200 / 1.5))
+    shown = cells(found, row)
+    assert shown[5] == "reached, aim missed"
+    assert shown[4] == "8e-05 M/s (1.6 x)"
+    assert shown[6] == "4 x np.copyto"
+    assert shown[7] == "NumPy 10 x; authors (handed down) 50 x"
+
+
+@pytest.mark.parametrize(
+    ("measure", "median", "expected"),
+    [
+        ("time", 0.9, "aim reached"),
+        ("time", 1.5, "reached, aim missed"),
+        ("time", 2.1, "**MISS**"),
+        ("rate", 0.9, "**MISS**"),
+        ("share", 2.1, "aim reached"),
+        ("memory", 2.1, "**MISS**"),
+    ],
+)
+def test_verdicts(measure: Any, median: float, expected: str) -> None:
+    must, aim = (1.0, 2.0) if measure in ("rate", "share") else (2.0, 1.0)
+    row = Row("work", ("a",), must, aim, measure)
+    assert verdict(row, summary.Value(median, median, median)) == expected
+    assert verdict(row, None) == summary.ABSENT
+
+
+def test_a_share_is_of_the_limits_throughput(tmp_path: Path) -> None:
+    row = Row("pass", ("speed/p: own",), 0.5, 0.8, "share", "speed/p: copy")
+    tasks = {"p: own": task(3.0, items=100), "p: copy": task(2.0, items=200)}
+    shown = cells(written(tmp_path / "speed.json", speed=tasks), row)
+    assert (shown[3], shown[5], shown[6]) == ("33%", "**MISS**", "3 x np.copyto")
+
+
+def test_nothing_measured_is_said_and_nature_too(tmp_path: Path) -> None:
+    nothing = written(tmp_path / "speed.json")
+    for row in (*PROMISED, *BESIDES):
+        assert cells(nothing, row)[3] == summary.ABSENT
+    assert summary.second_core(nothing, Row("work", ("a",), parallel=""), "a") == ONE_CORE
+
+
+def test_pages_are_renewed_between_their_markers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    numbers, page = tmp_path / "speed.json", tmp_path / "page.md"
+    written(numbers)
+    page.write_text("before\n<!-- speed: short -->\nold\n<!-- /speed -->\nafter\n")
+    assert summary.main([str(numbers), "--check", str(page)]) == 1
+    assert "page.md" in capsys.readouterr().out
+    assert "old" in page.read_text()
+    assert summary.main([str(numbers), "--write", str(page)]) == 0
+    text = page.read_text()
+    assert text.startswith("before\n<!-- speed: short -->\n\n| work |")
+    assert text.endswith("|\n\n<!-- /speed -->\nafter\n")
+    assert "old" not in text
+    assert summary.main([str(numbers), "--check", str(page)]) == 0
+    page.write_text("no marker")
+    with pytest.raises(SystemExit):
+        summary.main([str(numbers), "--write", str(page)])
+    assert page.read_text() == "no marker"
+
+
+def test_every_named_task_is_one_that_the_tables_keep() -> None:
+    """A renamed task would leave its row without a number."""
+    kept = ROOT / "benchmarks" / "results" / "speed.json"
+    found = Summary(kept)
+    named = {
+        key
+        for row in (*PROMISED, *BESIDES)
+        for key in (*row.own, row.limit, *row.peers.values(), row.parallel or "")
+        if key
+    }
+    assert [key for key in sorted(named) if found.find(key) is None] == []
+
+
+def test_the_committed_pages_say_what_the_summary_says() -> None:
+    both = (ROOT / "README.md", ROOT / "benchmarks" / "README.md")
+    pages = [page for page in both if summary.MARKERS.search(page.read_text())]
+    assert pages
+    results = ROOT / "benchmarks" / "results" / "speed.json"
+    assert summary.main([str(results), "--check", *map(str, pages)]) == 0
