@@ -84,7 +84,8 @@ class Specification:
         Among ``METRICS``; "parts" splits errors into noise, truncation and smoothing.  In a spatial sweep "mse",
         "mae" and "relative_error".
     truth : "raw" or "clipped"
-        What answers are compared with: the values, or the values cut off at theta (ToPS section 5.3).
+        What answers are compared with: the values, or the values cut off at theta (ToPS section 5.3), where that
+        does not change on the way.
     relative_floor : float
         Relative errors divide by the truth, but not by less than this; in units of the input, or in a spatial sweep
         a part of all points present.
@@ -166,6 +167,11 @@ class Specification:
             # Of the domain nothing but its dimension decides what can run.
             SPATIAL_SYSTEMS[mechanism.system].check(mechanism.parameters, SpatialSetting(Box(*data_set.box), epsilon))
         else:
+            if self.truth == "clipped" and "renewal" in mechanism.parameters:
+                raise ParameterError(
+                    f"renewal = {validation.shown(mechanism.parameters['renewal'])}: expected none where truth = "
+                    "'clipped', because thresholds that change leave no one truth"
+                )
             setting = self.setting(data_set, published, epsilon)
             SYSTEMS[mechanism.system].check(mechanism.parameters, setting)
 

@@ -10,7 +10,7 @@ import pytest
 
 import fastdp
 from fastdp import experiments, metrics
-from fastdp.errors import DataError
+from fastdp.errors import DataError, ParameterError
 from fastdp.experiments.cells import groups, parts, query_seed
 from fastdp.experiments.measure import columns, measure, split_errors
 from fastdp.experiments.mechanisms import SYSTEMS, Outcome
@@ -231,6 +231,10 @@ def test_renewed_thresholds_have_no_parts(small, scene) -> None:
     by_name = dict(zip(columns(found.metrics), row, strict=True))
     assert np.isnan(by_name["noise_mse"])
     assert by_name["mse"] > 0.0
+    with pytest.raises(ParameterError, match="no one threshold to clip at"):
+        next(measure(replace(found, truth="clipped"), scene, queries, outcome))
+    with pytest.raises(ParameterError, match=r"^mechanisms\[0\]\.renewal = .* where truth = 'clipped'"):
+        replace(found, truth="clipped").check(dict.fromkeys(("POS, order=iid", "POS, order=bursty"), 2500))
 
 
 def test_the_threshold_sees_the_hold_out_and_nothing_else(small) -> None:
