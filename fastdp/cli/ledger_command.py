@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -80,8 +81,9 @@ def verify(path: Path, head: str | None, ledger_key_file: Path | None) -> None:
         click.echo(f"{path}: {found.lines} lines, all seals right\nhead {found.head}")
         if found.torn:
             click.echo(
-                f"The last write was cut off: {found.torn} bytes, which the next entry replaces. Nothing was "
-                "released under it."
+                f"The last line is cut off: {found.torn} bytes. If a crash did this, nothing was released under it; "
+                "if anything else did, a release may be missing. Nothing more is recorded before: fastdp ledger "
+                "recover"
             )
         if found.reserved:
             listed = ", ".join(map(str, found.reserved))
@@ -90,35 +92,68 @@ def verify(path: Path, head: str | None, ledger_key_file: Path | None) -> None:
 
 @ledger.command()
 @_file
+@ledger_key_option
+def recover(path: Path, ledger_key_file: Path | None) -> None:
+    """Give up a last line that is cut off; what is left of it stays in the ledger.
+
+    Only if a crash did it: nothing had been released then. Otherwise find out what the line said, and record that.
+    """
+    with plain_errors():
+        torn = _opened(path, ledger_key_file).verify().torn
+        _opened(path, ledger_key_file, recover=True)
+        click.echo(f"{path}: gave up {torn} bytes" if torn else f"{path}: the last line is whole, nothing to do")
+
+
+@ledger.command()
+@_file
 @click.option(
     "--stream", metavar="NAME", help="For this stream only.  [default: each stream without a limit of its own]"
 )
-@click.option("--epsilon", type=float, metavar="E", help="Most that one stream may cost.  [default: no limit]")
-@click.option("--delta", type=float, metavar="D", help="Likewise.  [default: no limit]")
+@click.option(
+    "--epsilon",
+    metavar="E|none",
+    help="Most that one stream may cost, or none for no limit.  [default: as it was]",
+)
+@click.option("--delta", metavar="D|none", help="Likewise.  [default: as it was]")
 @click.option("--note", metavar="TEXT", default="", help="Such as who decided it.")
 @ledger_key_option
 def limit(
     path: Path,
     stream: str | None,
-    epsilon: float | None,
-    delta: float | None,
+    epsilon: str | None,
+    delta: str | None,
     note: str,
     ledger_key_file: Path | None,
 ) -> None:
-    """Record a limit; the last one recorded holds. The ledger is made if it is not there."""
+    """Record a limit; the last one recorded holds. The ledger is made if it is not there.
+
+    What a stream's own limit does not name follows the limit of all streams.
+    """
     with plain_errors():
         account = _opened(path, ledger_key_file, create=True)
-        account.set_limit(epsilon, delta, stream=stream, note=note)
+        account.set_limit(_named(epsilon), _named(delta), stream=stream, note=note)
         whose = "each stream without a limit of its own" if stream is None else f"stream {stream!r}"
         told = account.limits()[stream]
         click.echo(f"{path}: limit for {whose}: {_within(told)}")
 
 
-def _opened(path: Path, key_file: Path | None, *, create: bool = False) -> Ledger:
+def _named(amount: str | None) -> float | EllipsisType | None:
+    """A limit as the ledger takes it: none at all, or left as it was."""
+    if amount is None:
+        return ...
+    if amount == "none":
+        return None
+    try:
+        return float(amount)
+    except ValueError:
+        raise click.UsageError(f"{amount!r} is neither a number nor 'none'.") from None
+
+
+def _opened(path: Path, key_file: Path | None, *, create: bool = False, recover: bool = False) -> Ledger:
     from fastdp.cli.key_file import read_ledger_key
     from fastdp.ledger import Ledger
 
-    return Ledger(path, key=read_ledger_key(key_file), create=create)
+    return Ledger(path, key=read_ledger_key(key_file), create=create, recover=recover)
 
 
 def _within(budget: Any) -> str:

@@ -42,7 +42,7 @@ _LEDGER_OPTIONS = (
         "--ledger",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="Record the release in this ledger (made if it is not there), before it happens.",
+        help="Record the release in this ledger, before it happens.  It must be there, unless --limit is given.",
     ),
     click.option("--stream", metavar="NAME", help="Name of the stream in the ledger; budgets are per stream."),
     click.option(
@@ -58,6 +58,7 @@ _LEDGER_OPTIONS = (
         help="Refuse, before anything is released, if the stream would then have cost more than this epsilon. "
         "A limit in the ledger (fastdp ledger limit) holds as well.",
     ),
+    click.option("--limit-delta", type=float, metavar="D", help="Likewise, for delta."),
     ledger_key_option,
 )
 

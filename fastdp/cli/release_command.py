@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from fastdp.cli.budget import Spending
+from fastdp.cli.budget import Spending, unpaid
 from fastdp.cli.complaints import plain_errors, terminated_cleanly
 from fastdp.cli.options import (
     check_secrets,
@@ -204,12 +205,14 @@ def release(
 
             publisher = Adaptive(epsilon, bound, **central, **common)
         begin = time.perf_counter()
-        # A file appears at the very end or not at all; standard output, or an earlier run, may have had a part of it.
+        # What is written is released, were it to a file that never gets its name; an earlier run may have written.
         # A release that goes on was reserved when it began.
         resumed = resumption is not None and resumption.resumed
-        refundable = output != "-" and resumption is None
-        with nullcontext() if resumed else spending.reserved(publisher, source, refundable=refundable):
-            _publish(publisher, source, output, column, chunk_size, resumption, quiet=quiet, force=force)
+        reserved = (
+            nullcontext(unpaid) if resumed else spending.reserved(publisher, source, refundable=resumption is None)
+        )
+        with reserved as keep:
+            _publish(publisher, source, output, column, chunk_size, resumption, keep, quiet=quiet, force=force)
         if not quiet:
             said = spending.summary(publisher)
             click.echo(_summary(publisher, output, time.perf_counter() - begin, said), err=True)
@@ -241,6 +244,7 @@ def _publish(
     column: str | None,
     chunk_size: int,
     resumption: Resumption | None,
+    keep: Callable[[], None],
     *,
     quiet: bool,
     force: bool,
@@ -274,6 +278,7 @@ def _publish(
                     f"expected finite numbers{_way_out(publisher)}"
                 ) from None
             if published.size:
+                keep()
                 write(published)
         if not publisher.n_seen:
             raise DataError(f"{opened.name}: empty, holds no values")

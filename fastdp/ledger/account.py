@@ -12,7 +12,8 @@ from fastdp.ledger.accounting import Budget
 from fastdp.ledger.chain import Session
 from fastdp.ledger.entry import Entry, from_line
 
-UNLIMITED = Budget(math.inf, math.inf)
+#: A limit as it was told: None where nothing was said, infinite where there is to be none.
+Told = tuple[float | None, float | None]
 #: How a line ends a reservation.
 ENDS = {"commit": "spent", "cancel": "cancelled"}
 
@@ -22,24 +23,38 @@ class Account:
     """Releases by number, and limits by stream (None: of all that have none of their own)."""
 
     entries: dict[int, Entry] = field(default_factory=dict)
-    limits: dict[str | None, Budget] = field(default_factory=dict)
+    limits: dict[str | None, Told] = field(default_factory=dict)
 
     def of(self, stream: str) -> list[Entry]:
         """The releases of a stream."""
         return [entry for entry in self.entries.values() if entry.stream == stream]
 
-    def limit(self, stream: str) -> Budget:
-        """What the ledger allows a stream."""
-        return self.limits.get(stream, self.limits.get(None, UNLIMITED))
+    def limit(self, stream: str | None) -> Budget:
+        """What the ledger allows a stream: what its own limit leaves unsaid, that of all others says."""
+        own, general = (self.limits.get(name, (None, None)) for name in (stream, None))
+        return Budget(
+            *(
+                next((part for part in parts if part is not None), math.inf)
+                for parts in zip(own, general, strict=True)
+            )
+        )
 
     def take(self, line: dict[str, Any]) -> None:
         """Add a line; ArithmeticError, LookupError, TypeError or ValueError if it makes no sense here."""
         kind = line["kind"]
         if kind == "limit":
-            self.limits[line["stream"]] = budget("epsilon", line["epsilon"], "delta", line["delta"])
+            read = budget("epsilon", line.get("epsilon"), "delta", line.get("delta"))
+            before = self.limits.get(line["stream"], (None, None))
+            # What a line does not name stays as it was; null is "no limit".
+            epsilon, delta = (
+                now if name in line else was for name, now, was in zip(Budget._fields, read, before, strict=True)
+            )
+            self.limits[line["stream"]] = epsilon, delta
         elif kind in ("spend", "reserve"):
             entry = from_line(line, "spent" if kind == "spend" else "reserved")
             self.entries[entry.id] = entry
+        elif kind == "recover":
+            pass  # It says what the last line was that had been cut off.
         elif kind in ENDS:
             entry = self.entries[line["of"]]
             if entry.state != "reserved":

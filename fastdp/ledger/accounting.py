@@ -14,17 +14,9 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from fastdp.errors import ParameterError
-from fastdp.ledger.entry import Entry
+from fastdp.ledger.entry import ELEMENTS, VALUE, Entry, Kind
 from fastdp.privacy import Guarantee, round_up
 
-#: What is protected, and against which change.
-Kind = tuple[str, str]
-VALUE: Kind = (Guarantee.unit, Guarantee.adjacency)
-#: A value that is replaced is one such element less and one more.
-ELEMENTS: tuple[Kind, ...] = (
-    ("one event (one addition or one removal)", "add or remove one event"),
-    ("one point", "add or remove one point"),
-)
 #: Beyond, e^epsilon times any float above 0 is above 1, and a delta of 1 is the most there is.
 MOST_EXPONENT = 1000
 #: Limits and epsilons are written in decimals and held as floats.  Decimals that add up to no more than the limit are
@@ -84,7 +76,7 @@ def common_kind(entries: Iterable[Entry], stream: str) -> Kind:
     ParameterError
         If they differ and none can be counted as another.
     """
-    kinds = sorted({(entry.guarantee.unit, entry.guarantee.adjacency) for entry in entries})
+    kinds = sorted({entry.kind for entry in entries})
     if len(kinds) < 2:
         return kinds[0] if kinds else VALUE
     others = [kind for kind in kinds if kind != VALUE]
@@ -101,25 +93,36 @@ def total(entries: Sequence[Entry], stream: str, region: Region | None = None) -
     """What the releases of one stream cost any one of its elements, or one of a region's, at most.
 
     Whole-stream releases add up.  Of those on ranges of positions, the most that cover one position; of labelled
-    parts, the one with the largest sum, made up in the same way.  Ranges without a label may meet any part.
+    parts, the one with the largest sum, made up in the same way.  Ranges without a label may meet any part.  Where a
+    replaced value is one element less and one more, those two may lie in other parts than the value: the releases for
+    one element have a largest part of their own.  Units whose parts are not proved disjoint always add up.
     """
     counted = [entry for entry in entries if entry.counts]
     kind = common_kind(counted, stream)
     if any(math.isinf(entry.guarantee.epsilon) for entry in counted):
+        # No delta makes up for it.
         return Loss(math.inf, sum((Fraction(entry.guarantee.delta) for entry in counted), Fraction(0)))
     costs = [_cost(entry, kind) for entry in counted]
-    return Loss(
-        *(_peak([(cost.entry, getattr(cost, name)) for cost in costs], region) for name in ("epsilon", "delta"))
-    )
+    own = [cost for cost in costs if cost.entry.kind == kind]
+    others = [cost for cost in costs if cost.entry.kind != kind]
+    return Loss(*(_peak(own, name, region) + _peak(others, name, None) for name in ("epsilon", "delta")))
 
 
 def _cost(entry: Entry, kind: Kind) -> _Cost:
-    epsilon, delta = Fraction(entry.guarantee.epsilon), Fraction(entry.guarantee.delta)
-    if (entry.guarantee.unit, entry.guarantee.adjacency) != kind:
+    said = entry.guarantee
+    epsilon, delta = Fraction(said.epsilon), Fraction(said.delta)
+    # The sampled law P~ is that far from the P of the proof: P~1 <= P1 + d <= e^eps P2 + delta + d
+    # <= e^eps P~2 + delta + (1 + e^eps) d.
+    delta = min(Fraction(1), delta + _on_both_sides(Fraction(said.numeric_distance), epsilon))
+    if entry.kind != kind:
         # Group privacy for two elements: P1 <= e^eps P2 + delta <= e^(2 eps) P3 + (e^eps + 1) delta.
-        grown = min(Fraction(1), delta * (1 + _exp_above(epsilon))) if delta else delta
-        epsilon, delta = 2 * epsilon, grown
+        epsilon, delta = 2 * epsilon, min(Fraction(1), _on_both_sides(delta, epsilon))
     return _Cost(entry, epsilon, delta)
+
+
+def _on_both_sides(amount: Fraction, epsilon: Fraction) -> Fraction:
+    """(1 + e^epsilon) times it, or a little more."""
+    return amount * (1 + _exp_above(epsilon)) if amount else amount
 
 
 def _exp_above(exponent: Fraction) -> Fraction:
@@ -129,11 +132,12 @@ def _exp_above(exponent: Fraction) -> Fraction:
     return Fraction(context.next_plus(context.exp(context.next_plus(min(ratio, Decimal(MOST_EXPONENT))))))
 
 
-def _peak(costs: list[tuple[Entry, Fraction]], region: Region | None) -> Fraction:
+def _peak(costs: list[_Cost], name: str, region: Region | None) -> Fraction:
     """The largest sum of costs that meet in one element of the region (None: of the stream)."""
     by_part: dict[str | None, list[tuple[Entry, Fraction]]] = {None: []}
-    for entry, cost in costs:
-        by_part.setdefault(entry.part, []).append((entry, cost))
+    for cost in costs:
+        parted = cost.entry.kind == VALUE or cost.entry.kind in ELEMENTS
+        by_part.setdefault(cost.entry.part if parted else None, []).append((cost.entry, getattr(cost, name)))
     plain = by_part.pop(None)
     window = None if region is None or region.start is None else (region.start, region.stop)
     labelled = region is not None and region.part is not None
@@ -150,7 +154,7 @@ def _covering(costs: list[tuple[Entry, Fraction]], window: tuple[int, int | None
     changes: dict[int, Fraction] = {}
     low, high = (0, None) if window is None else window
     for entry, cost in costs:
-        if entry.start is None:
+        if entry.start is None or entry.kind != VALUE:
             everywhere += cost
             continue
         begin = max(entry.start, low)
@@ -181,8 +185,9 @@ def compose(entries: Sequence[Entry], stream: str = "") -> Guarantee:
     Returns
     -------
     Guarantee
-        Epsilon and delta are exact sums, rounded up.  The model is ``"local"`` only if all are: a central release of
-        the same values is seen by the curator.
+        Epsilon and delta are exact sums, rounded up; the distances of sampled noise from its law, each times
+        1 + e^epsilon, are in delta and no longer apart.  The model is ``"local"`` only if all are: a central release
+        of the same values is seen by the curator.
 
     Raises
     ------
@@ -196,6 +201,8 @@ def compose(entries: Sequence[Entry], stream: str = "") -> Guarantee:
     lines = [f"entry {entry.id}, {entry.extent}: {entry.guarantee}" for entry in counted]
     if any((g.unit, g.adjacency) != (unit, adjacency) for g in each):
         lines.append("a replaced value is one element less and one more: those for one element count 2 epsilon")
+    if any(g.numeric_distance for g in each):
+        lines.append("delta counts (1 + e^epsilon) times the distance of the sampled noise from its law")
     if len(counted) > 1:
         lines.append("the most that meets in one element: disjoint parts in parallel, everything else in sequence")
     return Guarantee(
@@ -205,7 +212,6 @@ def compose(entries: Sequence[Entry], stream: str = "") -> Guarantee:
         adjacency=adjacency,
         model="local" if each and all(g.model == "local" for g in each) else "central",
         arithmetic="exact" if all(g.arithmetic == "exact" for g in each) else "real",
-        numeric_distance=sum(g.numeric_distance for g in each),
         derivation=tuple(lines),
     )
 

@@ -1,8 +1,11 @@
 """A file of lines that only grows: each line seals itself and the one before, under a lock, synced.
 
 A line is a JSON object whose last member, ``chain``, is SHA-256 (or HMAC-SHA-256 with a key) of the seal of the line
-before and of the line's own bytes up to there; the first line follows 32 zero bytes.  A line that has its end was
-written whole: the writer holds the lock, and a crash leaves at most one without an end, whose writer never went on.
+before and of the line's own bytes up to there; the first line follows 32 zero bytes.  A last line with the right seal
+counts, whether or not its line end is there: an editor may have dropped that, and a crash between write and sync
+costs budget rather than promises.  A last line that is cut off is another matter: if a crash did it, its writer never
+went on; if anything else did, a release may be missing.  Nobody can tell from the file, so nothing is appended behind
+one before somebody says so (:meth:`Session.recover`).
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ _START = bytes(32)
 _SEAL = b', "chain": "'
 _SEALED = len(_SEAL) + 64 + len(b'"}')
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
+#: Of a last line that was cut off, so much is kept in the line that takes its place.
+KEPT = 4096
 
 Line = dict[str, Any]
 
@@ -44,8 +49,10 @@ class Session:
         All whole lines, checked; line k has ``id`` k, and line 0 tells the format.
     seals : list of str
         The seal of each.
-    torn : int
-        Bytes behind the last whole line: a write that never finished.
+    ended : bool
+        Whether the last whole line has its line end; the next one brings it along otherwise.
+    torn : bytes
+        What is behind the last whole line: the beginning of another.
     """
 
     name: str
@@ -54,12 +61,36 @@ class Session:
     mac: Callable[[bytes], bytes]
     lines: list[Line] = field(default_factory=list)
     seals: list[str] = field(default_factory=list)
-    torn: int = 0
+    ended: bool = True
+    torn: bytes = b""
+
+    def recover(self) -> None:
+        """Put a line that tells of it in the place of a last line that was cut off; nothing where none was."""
+        if self.torn:
+            kept = self.torn[:KEPT].decode(errors="backslashreplace")
+            self._write_line({"kind": "recover", "bytes": len(self.torn), "torn": kept})
 
     def append(self, body: Line) -> Line:
-        """Write one line and make it last; StateError if it cannot be written, and then it is not there."""
+        """Write one line and make it last.
+
+        Raises
+        ------
+        StateError
+            If it cannot be written, or the last line is cut off; then it is not there.
+        """
+        if self.torn:
+            raise StateError(
+                f"ledger {self.name} ends in a line that was cut off ({len(self.torn)} bytes): if a crash did this, "
+                "nothing was released under it, and otherwise a release may be missing; nothing is recorded before "
+                "somebody has looked (Ledger(..., recover=True), or fastdp ledger recover)"
+            )
+        return self._write_line(body)
+
+    def _write_line(self, body: Line) -> Line:
         line = {"id": len(self.lines), "time": datetime.now(UTC).isoformat(timespec="seconds"), **body}
         raw, seal = sealed(line, bytes.fromhex(self.seals[-1]), self.mac)
+        if not self.ended:
+            raw = b"\n" + raw
         try:
             if self.torn:
                 os.ftruncate(self.descriptor, self.end)
@@ -73,7 +104,7 @@ class Session:
             if isinstance(error, OSError):
                 raise StateError(f"ledger {self.name} could not be written: {error.strerror or error}") from error
             raise
-        self.end, self.torn = self.end + len(raw), 0
+        self.end, self.ended, self.torn = self.end + len(raw), True, b""
         self.lines.append(line)
         self.seals.append(seal)
         return line
@@ -179,8 +210,11 @@ def _locked(path: Path, shown: str) -> int:
 
 
 def _read(descriptor: int, raw: bytes, shown: str, key: Key | None) -> Session:
-    whole, _, torn = raw.rpartition(b"\n")
-    rows = whole.split(b"\n")
+    rows = raw.split(b"\n")
+    last = rows.pop() if len(rows) > 1 else b""
+    # Whatever stands behind a seal, which may be the right one, is another line's beginning.
+    whole = last.rfind(_SEAL) + _SEALED if _SEAL in last else len(last)
+    last, behind = last[:whole], last[whole:]
     header = _parsed(rows[0], shown, 0)
     if header.get("fastdp_ledger") != FORMAT:
         found = validation.shown(header.get("fastdp_ledger"))
@@ -189,11 +223,14 @@ def _read(descriptor: int, raw: bytes, shown: str, key: Key | None) -> Session:
     if header.get("seal") != wanted:
         kind = "None: it was made without a key" if key is not None else "the key it was made with"
         raise StateError(f"ledger {shown}: expected key = {kind}")
-    session = Session(shown, descriptor, len(raw) - len(torn), sealing(key, str(header.get("name"))), torn=len(torn))
+    session = Session(shown, descriptor, len(raw), sealing(key, str(header.get("name"))), ended=raw.endswith(b"\n"))
     before = _START
-    for number, row in enumerate(rows):
+    for number, row in enumerate([*rows, last] if last else rows):
         seal = session.mac(before + row[:-_SEALED])
         if not hmac.compare_digest(row[-_SEALED:], _SEAL + seal.hex().encode() + b'"}'):
+            if number == len(rows):
+                session.end, session.ended, session.torn = len(raw) - len(last + behind), True, last + behind
+                break
             reason = "its lines were altered, reordered or cut out" + ("" if key is None else ", or the key is wrong")
             raise StateError(f"ledger {shown} is damaged at line {number}: {reason} (the seal does not match)")
         line = header if number == 0 else _parsed(row, shown, number)
@@ -202,6 +239,8 @@ def _read(descriptor: int, raw: bytes, shown: str, key: Key | None) -> Session:
         session.lines.append(line)
         session.seals.append(seal.hex())
         before = seal
+    else:
+        session.end, session.torn = len(raw) - len(behind), behind
     return session
 
 

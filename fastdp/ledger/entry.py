@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import math
+import re
+import unicodedata
 from dataclasses import dataclass
 from typing import Any
 
 from fastdp import validation
-from fastdp.errors import ParameterError
+from fastdp.errors import ParameterError, StateError
 from fastdp.privacy import Guarantee
 
 LONGEST_NAME, LONGEST_NOTE = 200, 2000
+#: Bytes of an entry, and how deeply its mechanism may be nested: every later call reads it again.
+LONGEST_ENTRY, DEEPEST = 2**16, 32
+#: What is protected, and against which change.
+Kind = tuple[str, str]
+VALUE: Kind = (Guarantee.unit, Guarantee.adjacency)
+#: A value that is replaced is one such element less and one more.
+ELEMENTS: tuple[Kind, ...] = (
+    ("one event (one addition or one removal)", "add or remove one event"),
+    ("one point", "add or remove one point"),
+)
 #: Arguments of publishers that are secrets, or that the guarantee says already.
 _UNSAID = ("seed", "key", "options")
 
@@ -60,6 +73,11 @@ class Entry:
         return self.state != "cancelled" and not self.guarantee.simulated
 
     @property
+    def kind(self) -> Kind:
+        """Unit and adjacency of its guarantee."""
+        return self.guarantee.unit, self.guarantee.adjacency
+
+    @property
     def extent(self) -> str:
         """The part and positions in words."""
         where = [] if self.part is None else [f"part {self.part!r}"]
@@ -82,6 +100,22 @@ def text(name: str, value: object, longest: int, *, empty: bool = False) -> str:
     return value
 
 
+def name(what: str, value: object) -> str:
+    """The name of a stream or part as the ledger knows it: two that look alike are one, or refused.
+
+    Returns
+    -------
+    str
+        In Unicode's normal form C.
+    """
+    given = unicodedata.normalize("NFC", text(what, value, LONGEST_NAME))
+    if not given.isprintable() or given != given.strip() or len(given) > LONGEST_NAME:
+        raise ParameterError(
+            f"{what} = {validation.shown(value)}: expected printable characters, without a blank at either end"
+        )
+    return given
+
+
 def checked(entry: Entry) -> Entry:
     """The entry with plain, accepted values.
 
@@ -98,35 +132,80 @@ def checked(entry: Entry) -> Entry:
     # An infinite epsilon is one that may be recorded: it tells that something was released without privacy.
     epsilon = guarantee.epsilon if guarantee.epsilon == math.inf else validation.real("epsilon", guarantee.epsilon)
     delta = validation.real("delta", guarantee.delta)
+    distance = validation.real("numeric_distance", guarantee.numeric_distance)
     if epsilon < 0.0:
         raise ParameterError(f"epsilon = {epsilon!r}: expected at least 0")
     if not 0.0 <= delta <= 1.0:
         raise ParameterError(f"delta = {delta!r}: expected a number from 0 to 1")
-    for name in ("unit", "adjacency", "model", "arithmetic"):
-        text(name, getattr(guarantee, name), LONGEST_NAME)
+    if distance < 0.0:
+        raise ParameterError(f"numeric_distance = {distance!r}: expected at least 0")
+    steps: Any = guarantee.derivation
+    if not isinstance(steps, (tuple, list)) or not all(isinstance(step, str) for step in steps):
+        raise ParameterError(f"derivation = {validation.shown(steps)}: expected a tuple of texts")
+    simulated = validation.flag("simulated", guarantee.simulated)
+    for said in ("unit", "adjacency", "model", "arithmetic"):
+        text(said, getattr(guarantee, said), LONGEST_NAME)
     text("stream", entry.stream, LONGEST_NAME)
     text("note", entry.note, LONGEST_NOTE, empty=True)
     if entry.part is not None:
         text("part", entry.part, LONGEST_NAME)
-    start, stop = _positions(guarantee, entry.start, entry.stop)
-    return dataclasses.replace(
-        entry,
-        guarantee=dataclasses.replace(guarantee, epsilon=float(epsilon), delta=delta),
-        start=start,
-        stop=stop,
+    start, stop = _positions(entry.start, entry.stop)
+    # A plain one, whatever class of one's own it was.
+    plain = Guarantee(
+        *(float(epsilon), delta, guarantee.unit, guarantee.adjacency, guarantee.model, guarantee.arithmetic),
+        *(distance, simulated, tuple(steps)),
     )
+    return dataclasses.replace(entry, guarantee=plain, start=start, stop=stop)
 
 
-def _positions(guarantee: Guarantee, start: object, stop: object) -> tuple[int | None, int | None]:
+def new(entry: Entry) -> Entry:
+    """An entry as a line of the ledger will give it back, or ParameterError: none may stop the ledger being read."""
+    entry = checked(entry)
+    entry = dataclasses.replace(
+        entry, stream=name("stream", entry.stream), part=None if entry.part is None else name("part", entry.part)
+    )
+    _refuse_parts(entry)
+    try:
+        line = json.dumps(to_line(entry), ensure_ascii=False, allow_nan=False)
+        size = len(line.encode())
+        if size > LONGEST_ENTRY or _depth(line) > DEEPEST:
+            raise ValueError(f"at most {LONGEST_ENTRY} bytes, {DEEPEST} levels deep")
+        return from_line({"id": entry.id, "time": entry.time, **json.loads(line)}, entry.state)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ParameterError(
+            f"mechanism = {validation.shown(entry.mechanism)}, derivation of {len(entry.guarantee.derivation)} "
+            f"steps: expected a text, or what JSON can hold ({error})"
+        ) from None
+
+
+def _depth(line: str) -> int:
+    """How deeply a JSON text is nested."""
+    deepest = level = 0
+    for mark in re.sub(r'"(?:[^"\\]|\\.)*"|[^][{}"]', "", line):
+        level += 1 if mark in "[{" else -1
+        deepest = max(deepest, level)
+    return deepest
+
+
+def _refuse_parts(entry: Entry) -> None:
+    """Which releases on parts of a stream are disjoint is proved for some units only (``docs/privacy.md``)."""
+    unit, adjacency = entry.kind
+    if entry.start is not None and entry.kind != VALUE:
+        raise ParameterError(
+            f"start = {entry.start!r}, stop = {entry.stop!r}: expected None for {unit!r} ({adjacency}): only "
+            f"{VALUE[0]!r} ({VALUE[1]}) lies at one position in both of two adjacent streams (an element more moves "
+            "all later positions; part= takes a label that follows from an element itself, such as its day)"
+        )
+    if entry.part is not None and entry.kind not in (VALUE, *ELEMENTS):
+        raise ParameterError(
+            f"part = {entry.part!r}: expected None for {unit!r} ({adjacency}), which may lie in several parts; one "
+            "value (replace) or one event or point (add or remove) lies in one"
+        )
+
+
+def _positions(start: object, stop: object) -> tuple[int | None, int | None]:
     if start is None and stop is None:
         return None, None
-    if not guarantee.adjacency.startswith("replace"):
-        # One element more moves all later ones to other positions: releases on ranges of them are not disjoint.
-        raise ParameterError(
-            f"start = {start!r}, stop = {stop!r}: expected None under the adjacency {guarantee.adjacency!r}, because "
-            "one element more or less moves all later positions (part= takes a label that follows from an element "
-            "itself, such as its day)"
-        )
     first = 0 if start is None else validation.integer("start", start, 0)
     return first, None if stop is None else validation.integer("stop", stop, first + 1)
 
@@ -135,13 +214,18 @@ def described(publisher: object) -> dict[str, Any]:
     """Class and public parameters of a publisher; never its key."""
     plan = getattr(publisher, "_described", None)
     if plan is not None:
-        parameters = plan.describe()
+        try:
+            parameters = plan.describe()
+        except StateError:
+            # A part of one's own has no name that a state file could give back; here a text does.
+            fields = dataclasses.fields(plan) if dataclasses.is_dataclass(plan) else ()
+            parameters = {field.name: _plain(getattr(plan, field.name)) for field in fields}
     else:
         # A simulation of the local model keeps the parameters with its server.
         homes = (publisher, getattr(publisher, "server", None))
-        names = [name for name in inspect.signature(type(publisher)).parameters if name not in _UNSAID]
-        found = {name: getattr(home, name) for home in reversed(homes) for name in names if hasattr(home, name)}
-        parameters = {name: _plain(value) for name, value in found.items() if not callable(value)}
+        asked = [one for one in inspect.signature(type(publisher)).parameters if one not in _UNSAID]
+        found = {one: getattr(home, one) for home in reversed(homes) for one in asked if hasattr(home, one)}
+        parameters = {one: _plain(value) for one, value in found.items() if not callable(value)}
     return {"class": type(publisher).__name__, "parameters": parameters}
 
 
@@ -155,8 +239,8 @@ def to_line(entry: Entry) -> dict[str, Any]:
     guarantee = dataclasses.asdict(entry.guarantee)
     if guarantee["epsilon"] == math.inf:
         guarantee["epsilon"] = "infinite"
-    names = ("stream", "part", "start", "stop", "mechanism", "note")
-    return {**{name: getattr(entry, name) for name in names}, "guarantee": guarantee}
+    told = ("stream", "part", "start", "stop", "mechanism", "note")
+    return {**{field: getattr(entry, field) for field in told}, "guarantee": guarantee}
 
 
 def from_line(line: dict[str, Any], state: str) -> Entry:
@@ -165,5 +249,5 @@ def from_line(line: dict[str, Any], state: str) -> Entry:
     if said["epsilon"] == "infinite":
         said["epsilon"] = math.inf
     said["derivation"] = tuple(said["derivation"])
-    names = ("id", "time", "stream", "part", "start", "stop", "mechanism", "note")
-    return checked(Entry(guarantee=Guarantee(**said), state=state, **{name: line[name] for name in names}))
+    told = ("id", "time", "stream", "part", "start", "stop", "mechanism", "note")
+    return checked(Entry(guarantee=Guarantee(**said), state=state, **{field: line[field] for field in told}))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
+from types import EllipsisType, TracebackType
 from typing import Any, Self
 
 from fastdp import validation
@@ -30,11 +29,12 @@ class Verification:
     Attributes
     ----------
     lines : int
-        Whole lines, all with the right seal.
+        Lines with the right seal.
     head : str
         The last one's seal: keep it elsewhere, and a ledger that lost its last lines no longer holds it.
     torn : int
-        Bytes of a last line that was never finished; the next entry takes its place.  Nothing was released under it.
+        Bytes of a last line that is cut off.  If a crash did this nothing was released under it, and otherwise a
+        release may be missing; nothing more is recorded before ``Ledger(..., recover=True)``.
     reserved : list of int
         Reservations that nobody has ended; they count as spent.
     """
@@ -60,6 +60,9 @@ class Ledger:
         are sealed with SHA-256, which tells accidents and careless edits, not a forger.
     create : bool
         False: a missing file is an error.
+    recover : bool
+        Whether a last line that is cut off may be given up: a line that tells of it, and of what is left of it, takes
+        its place.  Without this such a ledger can be read and takes no more entries.
 
     Notes
     -----
@@ -81,6 +84,7 @@ class Ledger:
         limit_delta: float | None = None,
         key: Key | bytes | None = None,
         create: bool = True,
+        recover: bool = False,
     ) -> None:
         self._path = Path(os.path.realpath(path))
         self._limit = budget("limit_epsilon", limit_epsilon, "limit_delta", limit_delta)
@@ -90,8 +94,9 @@ class Ledger:
         self._seen: tuple[int, str] | None = None
         if validation.flag("create", create) and not self._path.exists():
             chain.create(self._path, self._key)
-        with self._opened():
-            pass
+        with self._opened() as session:
+            if validation.flag("recover", recover):
+                session.recover()
 
     def __repr__(self) -> str:
         return f"Ledger({str(self._path)!r})"
@@ -136,11 +141,13 @@ class Ledger:
         stream : str
             Name of the stream; budgets are per stream.
         start, stop : int, optional
-            The release looks at positions [start, stop) only; without stop, at all from start on.  Only where
-            adjacent streams have equal lengths (replace one value).
+            The release looks at positions [start, stop) only, counted from the stream's first value and with the
+            hold-out among them; without stop, at all from start on.  Only for one value that is replaced, because
+            under other adjacencies positions move.
         part : str, optional
             Or at a part with this label only.  Parts with different labels must be disjoint, by facts that are public
             or (add or remove one element) follow from an element itself; the same label means the same values.
+            Only for one value, event or point: more than one may lie in several parts.
         mechanism : str or dict, optional
             What releases, in words or as JSON.
         note : str
@@ -203,14 +210,14 @@ class Ledger:
             mechanism = entry.described(guarantee) if mechanism is None else mechanism
             guarantee = guarantee.guarantee
         state = "spent" if kind == "spend" else "reserved"
-        wanted = entry.checked(Entry(0, "", stream, guarantee, part, start, stop, mechanism, note, state))
-        body = {"kind": kind, **_as_json(wanted)}
+        wanted = entry.new(Entry(0, "", stream, guarantee, part, start, stop, mechanism, note, state))
+        body = {"kind": kind, **entry.to_line(wanted)}
         with self._opened() as session:
             account = read_account(session)
             if wanted.counts:
                 self._refuse(account, wanted)
             line = session.append(body)
-            return entry.from_line(line, state)
+            return replace(wanted, id=line["id"], time=line["time"])
 
     def _refuse(self, account: Account, wanted: Entry) -> None:
         """BudgetError if a limit would be passed."""
@@ -219,8 +226,9 @@ class Ledger:
         for limit, whose in ((account.limit(wanted.stream), "the ledger's"), (self._limit, "the caller's")):
             if not after.within(limit):
                 spent, rest = accounting.compose(before), self._left(account, wanted.stream, _region(wanted))
+                more = accounting.compose([wanted])
                 raise BudgetError(
-                    f"stream {wanted.stream!r}: {_amount(wanted.guarantee)} more would pass {whose} limit of "
+                    f"stream {wanted.stream!r}: {_amount(more)} more would pass {whose} limit of "
                     f"{_amount(limit)}; spent are {_amount(spent)}, expected at most {_amount(rest)} (nothing was "
                     "recorded)"
                 )
@@ -244,7 +252,7 @@ class Ledger:
     def spent(self, stream: str) -> Guarantee:
         """What all releases of a stream promise together; epsilon 0 where there are none."""
         with self._opened() as session:
-            return accounting.compose(read_account(session).of(_name(stream)), stream)
+            return accounting.compose(read_account(session).of(entry.name("stream", stream)), stream)
 
     def remaining(
         self, stream: str, *, start: int | None = None, stop: int | None = None, part: str | None = None
@@ -252,45 +260,55 @@ class Ledger:
         """What one more release of a stream may cost, on these positions or this part of it; never overstated.
 
         It is stated in the unit that the stream has already: where a first release for one value (replace) would make
-        the earlier ones for one element count twice, less is left.
+        the earlier ones for one element count twice, less is left.  Delta is what a release's delta and the distance
+        of its sampled noise may cost together (:func:`fastdp.ledger.compose`).
         """
         probe = Guarantee(0.0)
-        asked = entry.checked(Entry(0, "", stream, probe, part, start, stop, None, "", "spent"))
+        asked = entry.new(Entry(0, "", stream, probe, part, start, stop, None, "", "spent"))
         with self._opened() as session:
-            return self._left(read_account(session), stream, _region(asked))
+            return self._left(read_account(session), asked.stream, _region(asked))
 
     def limit(self, stream: str) -> Budget:
         """The limits of a stream: the ledger's and this object's, the lower of each."""
         with self._opened() as session:
-            return self._lowest(read_account(session), _name(stream))
+            return self._lowest(read_account(session), entry.name("stream", stream))
 
     def limits(self) -> dict[str | None, Budget]:
-        """The limits that the ledger holds, by stream; under None that of all others."""
+        """The limits that hold for streams with one of their own, by stream; under None that of all others."""
         with self._opened() as session:
-            return read_account(session).limits
+            account = read_account(session)
+            return {stream: account.limit(stream) for stream in account.limits}
 
     def set_limit(
-        self, epsilon: float | None, delta: float | None = None, *, stream: str | None = None, note: str = ""
+        self,
+        epsilon: float | EllipsisType | None = ...,
+        delta: float | EllipsisType | None = ...,
+        *,
+        stream: str | None = None,
+        note: str = "",
     ) -> None:
         """Record a limit for one stream, or for all that have none of their own; the last one recorded holds.
 
         Parameters
         ----------
         epsilon, delta : float or None
-            None: no limit.  A limit below what is spent refuses all further releases.
+            None: no limit.  Left out: as it was, and where a stream's own was never told, that of all streams.  A
+            limit below what is spent refuses all further releases.
         stream : str, optional
             Which; None for all.
         note : str
             Anything, such as who decided it.
         """
-        limit = budget("epsilon", epsilon, "delta", delta)
-        if stream is not None:
-            _name(stream)
+        named = {
+            part: told
+            for part, told in (("epsilon", epsilon), ("delta", delta))
+            if not isinstance(told, EllipsisType)
+        }
+        limit = budget("epsilon", named.get("epsilon"), "delta", named.get("delta"))
         body = {
             "kind": "limit",
-            "stream": stream,
-            "epsilon": None if math.isinf(limit.epsilon) else limit.epsilon,
-            "delta": None if math.isinf(limit.delta) else limit.delta,
+            "stream": None if stream is None else entry.name("stream", stream),
+            **{part: None if math.isinf(getattr(limit, part)) else getattr(limit, part) for part in named},
             "note": entry.text("note", note, entry.LONGEST_NOTE, empty=True),
         }
         with self._opened() as session:
@@ -299,11 +317,10 @@ class Ledger:
 
     def entries(self, stream: str | None = None) -> list[Entry]:
         """The releases of a stream, or all, in the order in which they were recorded."""
-        if stream is not None:
-            _name(stream)
+        asked = None if stream is None else entry.name("stream", stream)
         with self._opened() as session:
             account = read_account(session)
-        return list(account.entries.values()) if stream is None else account.of(stream)
+        return list(account.entries.values()) if asked is None else account.of(asked)
 
     @property
     def streams(self) -> list[str]:
@@ -334,7 +351,7 @@ class Ledger:
                     "grown (its last lines are missing, or it is another one)"
                 )
             reserved = [found.id for found in account.entries.values() if found.state == "reserved"]
-            return Verification(len(session.lines), session.seals[-1], session.torn, reserved)
+            return Verification(len(session.lines), session.seals[-1], len(session.torn), reserved)
 
     def _lowest(self, account: Account, stream: str) -> Budget:
         told = account.limit(stream)
@@ -376,6 +393,10 @@ class Reservation:
         self.entry = self._ledger._end(self.entry, "cancel")
         return self.entry
 
+    def keep(self) -> None:
+        """Say that something is about to be released: from now on no error gives the budget back."""
+        self._cancel_on = ()
+
     def __enter__(self) -> Self:
         return self
 
@@ -388,21 +409,6 @@ class Reservation:
             self.commit()
         elif issubclass(kind, self._cancel_on):
             self.cancel()
-
-
-def _as_json(wanted: Entry) -> dict[str, Any]:
-    line = entry.to_line(wanted)
-    try:
-        json.dumps(line, ensure_ascii=False, allow_nan=False).encode()
-    except (TypeError, ValueError) as error:
-        raise ParameterError(
-            f"mechanism = {validation.shown(wanted.mechanism)}: expected a text, or what JSON can hold ({error})"
-        ) from None
-    return line
-
-
-def _name(stream: object) -> str:
-    return entry.text("stream", stream, entry.LONGEST_NAME)
 
 
 def _region(wanted: Entry) -> Region:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from fastdp import Guarantee
 from fastdp.cli import main
 from fastdp.errors import ParameterError
 from fastdp.ledger import Ledger
@@ -55,7 +56,7 @@ def test_a_stream_is_released_until_its_limit(run, account, complaint, write_inp
     assert not (tmp_path / "third.npy").exists()
     shown = account("show").output.splitlines()
     assert len(shown) == 2
-    assert "'meter'  whole stream  ToPS: epsilon = 0.5 for one value" in shown[0]
+    assert "'meter'  whole stream  Adaptive: epsilon = 0.5 for one value" in shown[0]
     assert f"# input {source}" in shown[0]
     head = account("verify").output.split("head ")[1].strip()
     assert account("verify", "--head", head).exit_code == 0
@@ -79,15 +80,46 @@ def test_a_release_that_fails_costs_nothing_unless_a_part_may_have_left(run, wri
     broken = np.where(np.arange(values.size) == 4000, np.nan, values)
     source, told = write_input(".npy", broken), ("--ledger", budget, "--stream", "meter", "--chunk-size", 500)
     (tmp_path / "there.npy").touch()
+    account = Ledger(budget)
     for out in ("private.npy", "there.npy", "private.unknown"):
         assert run(source, "-o", tmp_path / out, *told, seed=None).exit_code == 1
-    account = Ledger(budget)
-    assert [entry.state for entry in account.entries()] == ["cancelled", "cancelled"]
+    # Values were on their way into the first one's file, which others of this user could read meanwhile.
+    assert [entry.state for entry in account.entries()] == ["reserved", "cancelled"]
     failed = run(source, "-o", "-", *told, seed=None)
     assert failed.exit_code == 1
     assert failed.stdout.startswith("value\n")
-    assert account.spent("meter").epsilon == 0.5
+    assert account.spent("meter").epsilon == 1.0
     assert account.entries()[-1].state == "reserved"
+    early = write_input(".npy", np.where(np.arange(values.size) == 700, np.nan, values))
+    for out in ("-", tmp_path / "private.npy"):
+        assert run(early, "-o", out, *told[:-2], "--chunk-size", 500, seed=None).exit_code == 1
+    assert account.spent("meter").epsilon == 1.0
+
+
+def test_a_slip_in_the_ledgers_name_is_an_error(run, complaint, write_input, values, tmp_path: Path) -> None:
+    source, told = write_input(".npy", values), ("--ledger", tmp_path / "bugdet", "--stream", "meter", "--quiet")
+    for more in ((), ("--limit-delta", 1e-6)):
+        said = complaint(run(source, "-o", tmp_path / "out.npy", *told, *more, seed=None))
+        assert said.startswith(f"--ledger {tmp_path / 'bugdet'}: no such file; expected a ledger")
+        assert not (tmp_path / "bugdet").exists()
+        assert not (tmp_path / "out.npy").exists()
+    limits = ("--limit", 0.5, "--limit-delta", 1e-6)
+    assert run(source, "-o", tmp_path / "out.npy", *told, *limits, seed=None).exit_code == 0
+    Ledger(tmp_path / "bugdet").spend(Guarantee(0.0, delta=1e-5), stream="meter")
+    said = complaint(run(source, "-o", tmp_path / "o.npy", *told, "--limit", 9, "--limit-delta", 1e-6, seed=None))
+    assert "the caller's limit of epsilon = 9.0, delta = 1e-06" in said
+
+
+def test_a_limit_keeps_what_is_not_named(account, budget: Path) -> None:
+    account("limit", "--epsilon", 1, "--delta", 1e-6)
+    assert account("limit", "--epsilon", 0.5).output.endswith("own: epsilon = 0.5, delta = 1e-06\n")
+    assert account("limit", "--stream", "m", "--epsilon", 2).output.endswith("'m': epsilon = 2.0, delta = 1e-06\n")
+    assert account("limit", "--stream", "m", "--delta", "none").output.endswith("'m': epsilon = 2.0\n")
+    assert account("limit", "--delta", "none").output.endswith("own: epsilon = 0.5\n")
+    wrong = account("limit", "--epsilon", "much")
+    assert wrong.exit_code == 2
+    assert "'much' is neither a number nor 'none'" in wrong.stderr
+    assert len(budget.read_text().splitlines()) == 6
 
 
 def test_points_spend_too(account, budget: Path, tmp_path: Path) -> None:
@@ -143,7 +175,13 @@ def test_damage_is_one_line(account, complaint, budget: Path) -> None:
     account("limit", "--stream", "meter", "--epsilon", 2, "--delta", 1e-9)
     with budget.open("ab") as file:
         file.write(b'{"id": 3, "ti')
-    assert "The last write was cut off: 13 bytes" in account("verify").output
+    told = account("verify").output
+    assert "The last line is cut off: 13 bytes. If a crash did this, nothing was released under it" in told
+    assert "a release may be missing" in told
+    assert "cut off (13 bytes)" in complaint(account("limit", "--epsilon", 9))
+    assert account("recover").output == f"{budget}: gave up 13 bytes\n"
+    assert account("recover").output == f"{budget}: the last line is whole, nothing to do\n"
+    assert account("verify").output.startswith(f"{budget}: 4 lines, all seals right")
     assert "epsilon = -1.0: expected at least 0" in complaint(account("limit", "--epsilon", -1))
     text = budget.read_text()
     budget.write_text(text.replace('"epsilon": 2.0', '"epsilon": 9.0'))

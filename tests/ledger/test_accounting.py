@@ -46,6 +46,45 @@ def test_equals_the_oracle(drawn, asked) -> None:
         assert getattr(met, name) == oracle.worst(releases, PLACES + 1, (asked[0], *asked[1]))
 
 
+@given(
+    st.lists(st.tuples(EPSILONS, WHERE), min_size=1, max_size=5),
+    st.lists(st.tuples(EPSILONS, st.sampled_from([None, "a", "b", "c"])), min_size=1, max_size=5),
+    WHERE,
+)
+def test_both_adjacencies_equal_the_oracle(values, elements, asked) -> None:
+    entries = [entry(e, part, *span) for e, (part, span) in values] + [element(e, part=part) for e, part in elements]
+    of_values = [(Fraction(e), part, *span) for e, (part, span) in values]
+    of_elements = [(Fraction(e), part, None, None) for e, part in elements]
+    assert total(entries, "s").epsilon == oracle.worst_of_both(of_values, of_elements, PLACES + 1)
+    met = total(entries, "s", Region(asked[0], *asked[1])).epsilon
+    assert met == oracle.worst_of_both(of_values, of_elements, PLACES + 1, (asked[0], *asked[1]))
+
+
+def test_a_point_may_move_to_a_part_that_its_value_never_had() -> None:
+    """A value of part A whose point moves from A to D meets 1 + 0.5 + 1."""
+    assert compose([entry(1.0, "A"), element(0.5, part="A"), element(1.0, part="D")]).epsilon >= 2.5
+
+
+def test_parts_of_other_units_add_up() -> None:
+    """Lines of this kind are refused by now; an older ledger may hold some."""
+    person = {"unit": "one person, all values", "adjacency": "replace all values of one person"}
+    assert compose([entry(1.0, start=100 * i, stop=100 * i + 100, **person) for i in range(5)]).epsilon == 5.0
+    assert compose([entry(1.0, f"day {i}", **person) for i in range(5)]).epsilon == 5.0
+    assert compose([entry(1.0, None, 9 * i, 9 * i + 9, adjacency="replace one event") for i in range(3)]).epsilon == 3
+
+
+def test_the_distance_from_the_exact_law_is_in_delta() -> None:
+    """Both sides of P1 <= e^eps P2 + delta may be off by it."""
+    one = compose([entry(1.0, delta=1e-6, numeric_distance=1e-8)])
+    exact = Decimal.from_float(1e-6) + (1 + Decimal(1).exp()) * Decimal.from_float(1e-8)
+    assert 0 <= Decimal.from_float(one.delta) - exact < Decimal("1e-21")
+    assert one.numeric_distance == 0.0
+    assert any("distance of the sampled noise" in line for line in one.derivation)
+    assert not total([entry(1.0, numeric_distance=1e-8)], "s").within(Budget(1.0, 3e-8))
+    twice = compose([element(1.0, delta=1e-6, numeric_distance=1e-8), entry(0.0)]).delta
+    assert twice == pytest.approx(one.delta * (1 + math.e), rel=1e-12)
+
+
 @given(st.lists(st.tuples(EPSILONS, WHERE), max_size=8), EPSILONS, WHERE)
 def test_what_is_left_can_be_spent_and_no_more(drawn, limit: float, asked) -> None:
     entries = [entry(e, part, *span) for e, (part, span) in drawn]

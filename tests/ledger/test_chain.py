@@ -1,4 +1,4 @@
-"""The file: every alteration is told, a torn line is replaced, and nothing half-written is left."""
+"""The file: every alteration is told, a torn line stops it, and nothing half-written is left."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastdp import Guarantee
-from fastdp.errors import ParameterError, StateError
+from fastdp.errors import BudgetError, ParameterError, StateError
 from fastdp.files import durable
 from fastdp.ledger import Ledger
 
@@ -52,12 +52,39 @@ def test_one_changed_byte_is_told(tmp_path_factory: pytest.TempPathFactory, key:
     account.spend(Guarantee(0.5), stream="meter")
     account.spend(Guarantee(0.25), stream="meter")
     raw = bytearray(path.read_bytes())
-    # The very last byte is the end of the last line: without it that line is a torn one.
-    place = data.draw(st.integers(0, len(raw) - 2))
+    place = data.draw(st.integers(0, len(raw) - 1))
     raw[place] ^= data.draw(st.integers(1, 255))
     path.write_bytes(raw)
+    # The very last byte is the end of the last line: whatever takes its place makes that a line that is cut off.
     with pytest.raises(StateError, match="ledger"):
-        Ledger(path, key=key)
+        Ledger(path, key=key).spend(Guarantee(0.1), stream="meter")
+    assert path.read_bytes() == raw
+
+
+@pytest.mark.parametrize("key", [None, KEY], ids=["plain", "key"])
+def test_a_whole_last_line_counts_without_its_line_end(path: Path, ledger, key: bytes | None) -> None:
+    account = ledger(key=key)
+    account.set_limit(1.0)
+    path.write_bytes(path.read_bytes()[:-1])
+    assert ledger(key=key).limit("meter").epsilon == 1.0
+    account = ledger(key=key)
+    account.spend(Guarantee(0.75), stream="meter")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    found = ledger(key=key).verify()
+    assert (found.lines, found.torn, found.reserved) == (3, 0, [])
+    with pytest.raises(BudgetError):
+        ledger(key=key).spend(Guarantee(0.5), stream="meter")
+    # What stands where the line end was does not take the line along.
+    path.write_bytes(whole[:-1] + b"x")
+    assert ledger(key=key).spent("meter").epsilon == 0.75
+    assert ledger(key=key).verify().torn == 1
+    path.write_bytes(whole[:-1])
+    # Reading repairs nothing; the next line brings the line end along.
+    assert path.read_bytes() == whole[:-1]
+    ledger(key=key).spend(Guarantee(0.25), stream="meter")
+    assert path.read_bytes().startswith(whole)
+    assert ledger(key=key).spent("meter").epsilon == 1.0
 
 
 def test_lines_cut_out_swapped_doubled_or_foreign_are_told(path: Path, filled: list[bytes], tmp_path: Path) -> None:
@@ -101,8 +128,10 @@ def test_lost_last_lines_are_told_to_who_kept_the_seal(path: Path, ledger, fille
             ledger().verify(wrong)
 
 
-@pytest.mark.parametrize("left", [1, 40, -1])
-def test_a_torn_last_line_is_told_and_replaced(path: Path, ledger, filled: list[bytes], left: int) -> None:
+@pytest.mark.parametrize("left", [1, 40, -2])
+def test_a_torn_last_line_stops_entries_until_somebody_has_looked(
+    path: Path, ledger, filled: list[bytes], left: int
+) -> None:
     whole = b"".join(filled[:4])
     path.write_bytes(whole + filled[4][:left])
     found = ledger().verify()
@@ -110,11 +139,22 @@ def test_a_torn_last_line_is_told_and_replaced(path: Path, ledger, filled: list[
     # Reading repairs nothing.
     assert path.read_bytes() == whole + filled[4][:left]
     assert ledger().spent("other").epsilon == 0.0
-    entry = ledger().spend(Guarantee(0.75), stream="other")
-    assert entry.id == 4
+    for call in (ledger().spend, ledger().reserve):
+        with pytest.raises(StateError, match=r"cut off .* if a crash did this, nothing .* a release may be missing"):
+            call(Guarantee(0.75), stream="other")
+    with pytest.raises(StateError, match="recover=True"):
+        ledger().set_limit(9.0)
+    assert path.read_bytes() == whole + filled[4][:left]
+    account = ledger(recover=True)
+    entry = account.spend(Guarantee(0.75), stream="other")
+    assert entry.id == 5
     assert ledger().verify().torn == 0
-    assert path.read_bytes().startswith(whole)
-    assert ledger().spent("other").epsilon == 0.75
+    raw = path.read_bytes()
+    assert raw.startswith(whole)
+    # What was left of the line stays, for who wants to know what it said; a second recovery finds nothing to do.
+    assert json.loads(raw.splitlines()[4])["torn"] == filled[4][:left].decode()
+    assert ledger(recover=True).spent("other").epsilon == 0.75
+    assert path.read_bytes() == raw
 
 
 @pytest.mark.parametrize("call", ["pwrite", "fsync"])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import threading
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +59,8 @@ def test_limits_in_the_file_hold_for_everybody(ledger) -> None:
     ledger().set_limit(1.0, 1e-6)
     ledger().set_limit(3.0, stream="meter", note="decided in November")
     account = ledger(limit_epsilon=2.0)
-    assert account.limit("meter") == Budget(2.0, math.inf)
+    # What a stream's own limit does not name, that of all streams says.
+    assert account.limit("meter") == Budget(2.0, 1e-6)
     assert account.limit("other") == Budget(1.0, 1e-6)
     with pytest.raises(BudgetError, match="the caller's limit of epsilon = 2"):
         account.spend(Guarantee(2.5), stream="meter")
@@ -72,7 +75,103 @@ def test_limits_in_the_file_hold_for_everybody(ledger) -> None:
         ledger().spend(Guarantee(0.125), stream="other", part="fresh")
     ledger().set_limit(None)
     assert ledger().spend(Guarantee(9.0), stream="other").state == "spent"
-    assert ledger().limits() == {None: Budget(math.inf, math.inf), "meter": Budget(3.0, math.inf)}
+    assert ledger().limits() == {None: Budget(math.inf, 1e-6), "meter": Budget(3.0, 1e-6)}
+
+
+def test_a_limit_keeps_what_is_not_named(ledger) -> None:
+    account = ledger()
+    account.set_limit(1.0, 1e-6)
+    account.set_limit(0.5)
+    assert account.limits() == {None: Budget(0.5, 1e-6)}
+    account.set_limit(delta=1e-9, stream="meter")
+    account.set_limit(0.25)
+    assert account.limits()["meter"] == Budget(0.25, 1e-9)
+    account.set_limit(None, stream="meter")
+    assert account.limits()["meter"] == Budget(math.inf, 1e-9)
+    account.set_limit(delta=None)
+    assert account.limits() == {None: Budget(0.25, math.inf), "meter": Budget(math.inf, 1e-9)}
+
+
+def test_names_that_look_alike_are_one_or_refused(ledger) -> None:
+    account = ledger(limit_epsilon=1.0)
+    account.set_limit(0.75, stream="cafe\u0301")
+    account.spend(Guarantee(0.5), stream="caf\u00e9", part="d\u00e9j\u00e0")
+    assert account.streams == ["caf\u00e9"]
+    assert account.spent("cafe\u0301").epsilon == 0.5
+    assert account.limit("caf\u00e9").epsilon == 0.75
+    assert account.remaining("cafe\u0301", part="de\u0301ja\u0300").epsilon == 0.25
+    assert len(account.entries("cafe\u0301")) == 1
+    for wrong in ("meter ", " meter", "me\u200bter", "me\nter", "meter\u00a0"):
+        for call in (account.spent, account.remaining, account.limit, account.entries):
+            with pytest.raises(ParameterError, match=r"stream = .*expected printable characters"):
+                call(wrong)
+        with pytest.raises(ParameterError, match="part = "):
+            account.spend(Guarantee(0.1), stream="meter", part=wrong)
+
+
+@dataclasses.dataclass(frozen=True)
+class Signed(Guarantee):
+    """A guarantee with a field more."""
+
+    who: str = "me"
+
+
+class Mine(fastdp.thresholds.Fixed):
+    """A part of one's own."""
+
+
+def test_what_was_recorded_can_be_read(ledger) -> None:
+    account = ledger()
+    assert type(account.spend(Signed(0.25, derivation=["a step"]), stream="meter").guarantee) is Guarantee
+    publisher = fastdp.StreamPublisher(
+        threshold=Mine(1.0), perturber=fastdp.perturbers.Flat(), epsilon=1.0, bound=1.0, key=bytes(32)
+    )
+    said = account.spend(publisher, stream="own").mechanism
+    assert "Mine" in said["parameters"]["threshold"]
+    account.spend(Guarantee(0.25), stream="meter", mechanism={"a": [{"b": '[[[\\"[['}] * 3})
+    made = account.entries()
+    assert made == ledger().entries()
+    assert made[0].guarantee == Guarantee(0.25, derivation=("a step",))
+
+
+PERSON = {"unit": "one person, all values", "adjacency": "replace all values of one person"}
+
+
+def test_only_units_that_lie_in_one_part_have_parts(ledger) -> None:
+    account = ledger()
+    for said, where in (
+        (PERSON, {"start": 0, "stop": 100}),
+        (PERSON, {"part": "monday"}),
+        ({"unit": "one person", "adjacency": "add or remove one person"}, {"part": "monday"}),
+        ({"adjacency": "replace one event"}, {"start": 3}),
+        ({"unit": "one point", "adjacency": "add or remove one point"}, {"start": 0}),
+    ):
+        with pytest.raises(ParameterError, match=f"{next(iter(where))} = .*expected None for"):
+            account.spend(Guarantee(1.0, **said), stream="meter", **where)
+    with pytest.raises(ParameterError, match="part = 'monday'"):
+        account.spend(fastdp.PHDStream(Box([0, 0], [1, 1]), 0.5, sensitivity=2), stream="places", part="monday")
+    assert account.entries() == []
+    account.spend(fastdp.PHDStream(Box([0, 0], [1, 1]), 0.5), stream="places", part="monday")
+
+
+def test_the_distance_of_sampled_noise_counts_as_delta(ledger) -> None:
+    account = ledger(limit_epsilon=2.0, limit_delta=1e-6)
+    with pytest.raises(BudgetError, match="delta = 3"):
+        account.spend(Guarantee(1.0, numeric_distance=1e-6), stream="meter")
+    account.spend(Guarantee(1.0, numeric_distance=1e-7), stream="meter")
+    cost = account.spent("meter")
+    assert cost.delta == pytest.approx((1 + math.e) * 1e-7, rel=1e-12)
+    assert cost.numeric_distance == 0.0
+    assert account.remaining("meter").delta == pytest.approx(1e-6 - cost.delta)
+
+
+def test_nothing_is_given_back_after_the_first_value(ledger) -> None:
+    account = ledger()
+    made = account.reserve(Guarantee(0.5), stream="meter", cancel_on=(DataError,))
+    made.keep()
+    with pytest.raises(DataError), made:
+        raise DataError("half of it is out")
+    assert account.entries()[0].state == "reserved"
 
 
 def test_a_reservation_counts_until_it_is_cancelled(ledger) -> None:
@@ -155,18 +254,18 @@ def test_what_is_not_private_is_recorded_as_such(ledger) -> None:
 def test_release_spends_before_it_releases(ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     account = ledger(limit_epsilon=1.0)
     plain = {name: value for name, value in OPTIONS.items() if name not in ("epsilon", "bound")}
-    released = fastdp.release(VALUES, 0.5, 100.0, ledger=account, stream="meter", **plain)
+    released = fastdp.release(VALUES, 0.5, 100.0, "tops", ledger=account, stream="meter", **plain)
     assert len(released) == 300
     assert account.spent("meter").epsilon == released.guarantee.epsilon == 0.5
     # What is refused leaves no output, and the budget as it was.
     with pytest.raises(DataError):
-        fastdp.release([1.0, math.nan] * 200, 0.5, 100.0, ledger=account, stream="meter", **plain)
+        fastdp.release([1.0, math.nan] * 200, 0.5, 100.0, "tops", ledger=account, stream="meter", **plain)
     assert account.spent("meter").epsilon == 0.5
     with pytest.raises(BudgetError):
-        fastdp.release(VALUES, 0.75, 100.0, ledger=account, stream="meter", **plain)
+        fastdp.release(VALUES, 0.75, 100.0, "tops", ledger=account, stream="meter", **plain)
     monkeypatch.setattr(fastdp.ToPS, "release", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        fastdp.release(VALUES, 0.25, 100.0, ledger=account, stream="meter", part="p", **plain)
+        fastdp.release(VALUES, 0.25, 100.0, "tops", ledger=account, stream="meter", part="p", **plain)
     assert account.spent("meter").epsilon == 0.75
     assert [entry.state for entry in account.entries()] == ["spent", "cancelled", "reserved"]
     for wrong, words in (
@@ -176,7 +275,7 @@ def test_release_spends_before_it_releases(ledger, monkeypatch: pytest.MonkeyPat
         ({"ledger": "budget", "stream": "meter"}, "expected an object from fastdp.ledger"),
     ):
         with pytest.raises(ParameterError, match=words):
-            fastdp.release(VALUES, 0.5, 100.0, **wrong, **plain)
+            fastdp.release(VALUES, 0.5, 100.0, "tops", **wrong, **plain)
 
 
 def test_mixed_units_are_refused_before_anything_is_recorded(ledger) -> None:
@@ -208,6 +307,17 @@ def test_mixed_units_are_refused_before_anything_is_recorded(ledger) -> None:
         ({"guarantee": Guarantee("1")}, "epsilon = '1'"),
         ({"guarantee": Guarantee(1.0, delta=1.5)}, "delta = 1.5"),
         ({"guarantee": Guarantee(1.0, unit="")}, "unit = ''"),
+        ({"guarantee": Guarantee(1.0, derivation=None)}, "derivation = None: expected a tuple of texts"),
+        ({"guarantee": Guarantee(1.0, derivation=5)}, "derivation = 5"),
+        ({"guarantee": Guarantee(1.0, derivation=(5,))}, "derivation = (5,)"),
+        ({"guarantee": Guarantee(1.0, derivation=("x" * 70_000,))}, "at most 65536 bytes"),
+        ({"guarantee": Guarantee(1.0, simulated="no")}, "simulated = 'no'"),
+        ({"guarantee": Guarantee(1.0, numeric_distance="x")}, "numeric_distance = 'x'"),
+        ({"guarantee": Guarantee(1.0, numeric_distance=None)}, "numeric_distance = None"),
+        ({"guarantee": Guarantee(1.0, numeric_distance=-1.0)}, "numeric_distance = -1.0: expected at least 0"),
+        ({"mechanism": reduce(lambda inner, _: [inner], range(40), 0)}, "32 levels deep"),
+        ({"mechanism": reduce(lambda inner, _: [inner], range(100_000), 0)}, "mechanism = "),
+        ({"mechanism": "x" * 70_000}, "at most 65536 bytes"),
         ({"guarantee": Guarantee(1.0, adjacency="add or remove one event"), "start": 0}, "moves all later positions"),
         ({"mechanism": {"a": math.nan}}, "mechanism = "),
         ({"mechanism": {"a": object()}}, "mechanism = "),

@@ -7,11 +7,10 @@ from itertools import product
 
 #: epsilon, part, start, stop: as a release is recorded (None: all parts; all positions; no end).
 Release = tuple[Fraction, str | None, int | None, int | None]
+Where = tuple[str | None, int | None, int | None]
 
 
-def worst(
-    releases: list[Release], positions: int, among: tuple[str | None, int | None, int | None] = (None, None, None)
-) -> Fraction:
+def worst(releases: list[Release], positions: int, among: Where = (None, None, None)) -> Fraction:
     """The largest sum of epsilons that meet in one element, of all or of those that a further release looks at.
 
     An element has a part, a place in the stream and a place in its part; nothing is known of how the two go together.
@@ -22,6 +21,23 @@ def worst(
         if _touches((Fraction(0), *among), label, place, inner):
             sums.append(sum((r[0] for r in releases if _touches(r, label, place, inner)), Fraction(0)))
     return max(sums)
+
+
+def worst_of_both(
+    of_values: list[Release], of_elements: list[Release], positions: int, among: Where = (None, None, None)
+) -> Fraction:
+    """The same for a value that is replaced, where some releases look at elements that are added or removed.
+
+    The value stays in its part, by public facts.  The element that it was leaves a part and the one that it becomes
+    enters a part, which follow from the elements, so any two may meet.
+    """
+    labels = {part for _, part, _, _ in of_elements} | {"elsewhere"}
+    moved = max(
+        sum((r[0] for r in of_elements if r[1] in (None, left)), Fraction(0))
+        + sum((r[0] for r in of_elements if r[1] in (None, entered)), Fraction(0))
+        for left, entered in product(labels - {None}, repeat=2)
+    )
+    return worst(of_values, positions, among) + moved
 
 
 def _touches(release: Release, label: str | None, place: int, inner: int) -> bool:
