@@ -122,8 +122,8 @@ class Spending:
         mine = [each for each in ledger.entries(self.stream) if _described(each) == reserved]
         if not mine:
             raise StateError(
-                f"ledger {str(self.ledger)!r}: the reservation {reserved} of stream {self.stream!r}, under which this "
-                "release began, is not there; expected the ledger that holds it, or a new --state file"
+                f"ledger {str(self.ledger)!r}: the reservation {reserved} of stream {self.stream!r}, under which "
+                "this release began, is not there; expected the ledger that holds it, or a new --state file"
             )
         if mine[0].state == "cancelled":
             with self.reserved(publisher, source, refundable=True) as paid:

@@ -3,9 +3,9 @@
 The state file holds the noise key and a mark: how many values the output may already depend on, and a keyed digest of
 them.  The mark is written before anything behind it leaves.  The same command then publishes the stream from its
 start with the same noise, which gives the same bytes; up to the mark nothing leaves before the digest has shown that
-the values are the same, because other values under the same noise would reveal their difference.  A file takes its place at the end,
-so its mark is the end; what a killed run left of it is removed before another run writes.  Nor may a copy of the
-state file be used beside it.
+the values are the same, because other values under the same noise would reveal their difference.  A file takes its
+place at the end, so its mark is the end; what a killed run left of it is removed before another run writes.  Nor may
+a copy of the state file be used beside it.
 Source: the project's noise design, section 8.
 """
 

@@ -68,7 +68,9 @@ class SweepFolder:
                     f"{self.path} holds another sweep: expected a new folder, or the specification it began with"
                 )
             if self.manifest.get("data") != self._data:
-                raise DataError(f"{self.path}: the data sets have changed since the sweep began; expected a new folder")
+                raise DataError(
+                    f"{self.path}: the data sets have changed since the sweep began; expected a new folder"
+                )
             began = self.manifest["versions"]["fastdp"]
             if began != __version__ and not self.finished:
                 raise DataError(

@@ -151,6 +151,9 @@ def _build_part(role: str, table: Parameters) -> Any:
         if name not in kind.__dataclass_fields__:
             listed = ", ".join(kind.__dataclass_fields__) or "no parameters"
             raise ParameterError(f"{role}.{name} = {validation.shown(value)}: unknown key; expected {listed}")
+    for name, parameter in inspect.signature(kind).parameters.items():
+        if parameter.default is parameter.empty and name not in fields:
+            raise ParameterError(f"{role}.{name} is missing: expected a value for it")
     with placed(role):
         return kind(**fields)
 
@@ -164,10 +167,10 @@ def parameter_names(system: Any, *further: str) -> tuple[str, ...]:
 class _Composed:
     """ToPS, and any composition of threshold, perturber and smoother.
 
-    ``threshold_epsilon`` and ``publish_epsilon`` give the two phases budgets of their own (ToPS section 5.4).  Without
-    these, a run is bit for bit what the publisher releases under the same key.  A threshold that is not clipped
-    (``clip = false``) may exceed the bound, as in the published code: noise grows with it, values stay within the
-    bound.
+    ``threshold_epsilon`` and ``publish_epsilon`` give the two phases budgets of their own (ToPS section 5.4).
+    Without these, a run is bit for bit what the publisher releases under the same key.  A threshold that is not
+    clipped (``clip = false``) may exceed the bound, as in the published code: noise grows with it, values stay
+    within the bound.
     """
 
     def __init__(self, publisher: Callable[..., StreamPublisher]) -> None:

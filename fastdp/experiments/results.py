@@ -26,6 +26,8 @@ RESULTS, MANIFEST, PARTS = "results.parquet", "manifest.json", "parts"
 _LABELS = ("cell", "dataset", "mechanism", "epsilon", "repetition", "threshold", "workload", "group", "queries")
 #: Rows that the final file is written in at a time.
 ROW_GROUP = 2**16
+#: A bit that the disk has changed is noticed.
+CHECKED: dict[str, Any] = {"write_page_checksum": True}
 
 
 @dataclass
@@ -82,7 +84,7 @@ def pack_rows(rows: Rows) -> bytes:
         table[name] = _numbers(np.array(by_label.get(name, ()), np.float64))
     table["error"] = arrow.array(rows.errors, kinds["error"])
     out = io.BytesIO()
-    arrow.parquet.write_table(arrow.table(table), out, compression="zstd", write_statistics=False)
+    arrow.parquet.write_table(arrow.table(table), out, compression="zstd", write_statistics=False, **CHECKED)
     return out.getvalue()
 
 
@@ -116,7 +118,7 @@ def _read_table(path: Path) -> Any:
     arrow = import_pyarrow()
     content = io.BytesIO(path.read_bytes())
     try:
-        return arrow.parquet.read_table(content)
+        return arrow.parquet.read_table(content, page_checksum_verification=True)
     except (arrow.ArrowException, OSError, ValueError):
         return None
 
@@ -135,7 +137,7 @@ def merge_parts(folder: Path, names: Sequence[str]) -> None:
         for table in _tables(folder, names):
             if writer is None:
                 writer = stack.enter_context(
-                    import_pyarrow().parquet.ParquetWriter(file, table.schema, compression="zstd")
+                    import_pyarrow().parquet.ParquetWriter(file, table.schema, compression="zstd", **CHECKED)
                 )
             pending.append(table)
             if sum(each.num_rows for each in pending) >= ROW_GROUP:

@@ -70,6 +70,7 @@ class Source:
     def blocks(self, count: int) -> Iterator[NDArray[np.uint64]]:
         """The words block by block; each block overwrites the one before."""
         from fastdp.randomness.key import Key
+
         self._check_end(count)
         from fastdp.randomness.words import CHUNK, Purpose, StreamId, WordStream
 

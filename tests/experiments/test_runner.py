@@ -211,6 +211,9 @@ def test_damaged_parts_are_run_again(small, tmp_path, digest, undisturbed, monke
     paths = sorted((tmp_path / "out" / "parts").glob("*.parquet"))
     content = paths[2].read_bytes()
     paths[2].write_bytes(content[: len(content) // 2])
+    flipped = bytearray(paths[3].read_bytes())
+    flipped[200] ^= 255
+    paths[3].write_bytes(flipped)
     for path in paths[5:9]:
         path.write_bytes(b"")
     with pytest.raises(DataError, match="damaged"):
@@ -220,7 +223,7 @@ def test_damaged_parts_are_run_again(small, tmp_path, digest, undisturbed, monke
     assert len(told) == 1
     assert digest(folder) == undisturbed
     cells = experiments.read_manifest(folder)["sessions"][-1]["cells"]
-    assert 5 <= cells <= 5 * 7
+    assert 6 <= cells <= 6 * 7
     (folder / "results.parquet").write_bytes(b"x")
     with pytest.raises(DataError, match=r"results\.parquet: damaged"):
         experiments.load(folder)
@@ -242,7 +245,7 @@ class Moody:
 
     def prepare(self, parameters, setting, values):
         if parameters.get("always"):
-            raise MemoryError("too large")
+            raise ArithmeticError("too large")
         base = mechanisms.SYSTEMS["base"].prepare({}, setting, values)
 
         def run(key):
@@ -268,11 +271,51 @@ def test_a_failing_cell_is_recorded_and_the_rest_goes_on(small, tmp_path, monkey
     failed = table[table["error"].notna()]
     assert (failed["queries"] == 0).all()
     assert failed["mse"].isna().all()
-    assert set(failed[failed["mechanism"] == "never"]["error"]) == {"MemoryError: too large"}
+    assert set(failed[failed["mechanism"] == "never"]["error"]) == {"ArithmeticError: too large"}
     assert len(failed[failed["mechanism"] == "never"]) == 20
     assert set(failed[failed["mechanism"] == "moody"]["error"]) == {"ZeroDivisionError: odd key"}
     assert 0 < len(failed[failed["mechanism"] == "moody"]) < 20
     assert not (failed["mechanism"] == "ToPS").any()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("error", [MemoryError("too large"), FileNotFoundError(2, "gone")])
+def test_what_the_machine_lacks_is_no_result(
+    small, tmp_path, monkeypatch, digest, undisturbed, workers, error
+) -> None:
+    """Run again once there is memory, the sweep goes on as if nothing had been."""
+    found = experiments.from_table(small)
+    usual = mechanisms.SYSTEMS["topl"]
+
+    class Greedy:
+        accepted = usual.accepted
+        check = staticmethod(usual.check)
+
+        def prepare(self, *_):
+            def run(key):
+                raise error
+
+            return run
+
+    with monkeypatch.context() as patch:
+        patch.setitem(mechanisms.SYSTEMS, "topl", Greedy())
+        with pytest.raises(
+            StateError, match=f"^ToPL on POS, order=iid: {type(error).__name__}: .*run again to go on"
+        ):
+            experiments.run(found, tmp_path / "out", workers=workers)
+    assert digest(experiments.run(found, tmp_path / "out")) == undisturbed
+
+
+def test_other_values_with_the_time_set_back_are_seen(small, tmp_path) -> None:
+    path = tmp_path / "in.npy"
+    np.save(path, np.arange(900.0))
+    small["datasets"] = [{"name": "mine", "file": "in.npy", "bound": 900}]
+    found = experiments.from_table(small)
+    before = runner.check_data(found, tmp_path)
+    times = path.stat()
+    np.save(path, np.arange(900.0)[::-1])
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert runner.check_data(found, tmp_path) != before
 
 
 def _die_once(*arguments):
