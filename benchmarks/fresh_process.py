@@ -36,7 +36,7 @@ import numpy as np
 import fastdp
 values = np.arange(4096.0) % 50
 start = perf_counter()
-release = fastdp.release(values, epsilon=0.5, bound=100, prune=1)
+release = fastdp.release(values, epsilon=0.5, bound=100)
 release.range_sum([0], [1000])
 print(perf_counter() - start)
 """

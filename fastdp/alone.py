@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from typing import Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar
+from typing import Any, ClassVar, Concatenate, NoReturn, ParamSpec, Self, TypeVar
 
 from fastdp.errors import StateError
 
@@ -19,6 +19,9 @@ class Alone:
 
     Every public method that draws noise or reads its place in the stream is :func:`exclusive`.
     """
+
+    #: Whether a fork harms nobody, as there is no noise to repeat.
+    _forks: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._calls: set[object] = set()
@@ -45,7 +48,7 @@ def exclusive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
 
     @functools.wraps(method)
     def guarded(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        if os.getpid() != self._process:
+        if not self._forks and os.getpid() != self._process:
             raise StateError(
                 f"a {type(self).__name__} used in a forked process: expected a publisher made in the process that "
                 "uses it (a fork would repeat its noise on other values)"

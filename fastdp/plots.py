@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from fastdp.errors import ParameterError
 
 TRUTH, PRIVATE = "#222222", "#d1495b"
+#: Releases in the order of their lines; the last is drawn above the others.
+RELEASES = ("#8d99ae", "#e9a23b", PRIVATE)
 
 
 def bin_means(values: ArrayLike, bins: int) -> NDArray[np.float64]:
@@ -36,9 +39,9 @@ def bin_means(values: ArrayLike, bins: int) -> NDArray[np.float64]:
     return means
 
 
-def truth_and_release(
+def truth_and_releases(
     truth: ArrayLike,
-    released: ArrayLike,
+    released: Mapping[str, ArrayLike],
     path: str | Path,
     *,
     bins: int = 120,
@@ -48,14 +51,16 @@ def truth_and_release(
     x_label: str = "position in the stream",
     y_label: str = "mean value",
 ) -> None:
-    """Draw a stream and its private release over time, as ToPS Figure 2 does.
+    """Draw a stream and private releases of it over time, as ToPS Figure 2 does.
 
     The picture shows the truth: for evaluation and made-up data, never part of a release.
 
     Parameters
     ----------
-    truth, released : float64[n]
-        The published part of the stream and what was published for it.
+    truth : float64[n]
+        The published part of the stream.
+    released : dict of str to float64[n]
+        One to three releases of it by their names.
     path : str or Path
         The picture; its suffix chooses the format.
     bins : int
@@ -70,7 +75,7 @@ def truth_and_release(
     Raises
     ------
     ParameterError
-        If the streams differ in length, or the suffix is no picture's.
+        If the streams differ in length or are too many, or the suffix is no picture's.
     ImportError
         If matplotlib is not installed.
     """
@@ -78,9 +83,13 @@ def truth_and_release(
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, MultipleLocator
 
-    exact, private = np.asarray(truth, dtype=np.float64), np.asarray(released, dtype=np.float64)
-    if exact.shape != private.shape:
-        raise ParameterError(f"released has shape {private.shape}: expected that of truth, {exact.shape}")
+    exact = np.asarray(truth, dtype=np.float64)
+    streams = {name: np.asarray(values, dtype=np.float64) for name, values in released.items()}
+    if not 1 <= len(streams) <= len(RELEASES):
+        raise ParameterError(f"released has {len(streams)} streams: expected 1 to {len(RELEASES)}")
+    for name, values in streams.items():
+        if values.shape != exact.shape:
+            raise ParameterError(f"released[{name!r}] has shape {values.shape}: expected truth's, {exact.shape}")
     figure = Figure(figsize=(9.0, 5.4), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     kinds = figure.canvas.get_supported_filetypes()
@@ -88,19 +97,23 @@ def truth_and_release(
     if suffix not in kinds:
         raise ParameterError(f"picture {path}: expected a suffix among {', '.join(sorted(kinds))}")
 
-    exact_means, private_means = bin_means(exact, bins), bin_means(private, bins)
+    exact_means = bin_means(exact, bins)
     low, high = span if span is not None else (0.0, float(exact.size))
     centres = low + (high - low) * (np.arange(exact_means.size) + 0.5) / exact_means.size
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     upper.plot(centres, exact_means, color=TRUTH, linewidth=3.0, alpha=0.45, label="truth")
-    upper.plot(centres, private_means, color=PRIVATE, linewidth=1.3, label="private release")
-    upper.set_ylim(bottom=min(0.0, 1.05 * float(private_means.min())))
+    lower.axhline(0.0, color=TRUTH, linewidth=0.8)
+    bottom = 0.0
+    for (name, values), colour in zip(streams.items(), RELEASES[-len(streams) :], strict=True):
+        means = bin_means(values, bins)
+        bottom = min(bottom, 1.05 * float(means.min()))
+        upper.plot(centres, means, color=colour, linewidth=1.3, label=name)
+        lower.plot(centres, means - exact_means, color=colour, linewidth=1.2)
+    upper.set_ylim(bottom=bottom)
     upper.set_ylabel(y_label)
     upper.legend(frameon=False, loc="best")
     if title:
         upper.set_title(title, loc="left", fontsize=11)
-    lower.axhline(0.0, color=TRUTH, linewidth=0.8)
-    lower.plot(centres, private_means - exact_means, color=PRIVATE, linewidth=1.2)
     lower.set_ylabel("release\nminus truth")
     lower.set_xlabel(x_label)
     if clock:

@@ -58,7 +58,7 @@ class Release:
         What the release promises.
     block : int
         g: values under one noisy sum.  Within a block values are predictions, and the last one closes the
-        account, so sums over whole blocks are the noisy sums.
+        account, so sums over whole blocks are the noisy sums.  1 with ``revision``, which knows each block's length.
     nodes : ReleasedNodes or None
         All released sums of an inconsistent hierarchy, from which ranges are then answered.
     revision : RevisedStream or None

@@ -36,6 +36,9 @@ class RevisedStream:
     memory: Floats
     shape: Floats
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.totals.size} blocks)"
+
     @cached_property
     def edges(self) -> NDArray[np.int64]:
         """Where blocks begin, and where the last one ends: int64[J + 1]."""

@@ -18,13 +18,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
-
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+from typing import TYPE_CHECKING
 
 from fastdp.errors import ParameterError, StateError
 from fastdp.files import durable
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 MAGIC = b"fastdp\x00s"
 VERSION = 2
@@ -121,7 +121,7 @@ class StateFile:
         if self.key is None:
             sealed = payload + _checksum(header + payload)
         else:
-            sealed = AESGCM(self._secret(salt)).encrypt(nonce, payload, header)
+            sealed = self._cipher(salt).encrypt(nonce, payload, header)
         path = Path(self.real)
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(_TOKEN_BYTES)}")
         try:
@@ -161,8 +161,10 @@ class StateFile:
             if not secrets.compare_digest(checksum, _checksum(header + payload)):
                 raise StateError(f"state file {name!r} is damaged: its checksum does not match")
             return payload, header
+        from cryptography.exceptions import InvalidTag
+
         try:
-            return AESGCM(self._secret(salt)).decrypt(nonce, sealed, header), header
+            return self._cipher(salt).decrypt(nonce, sealed, header), header
         except InvalidTag:
             raise StateError(
                 f"state file {name!r}: wrong key, or the file was altered (authentication failed)"
@@ -179,10 +181,18 @@ class StateFile:
             return Protection.CHECKSUM
         return Protection.KEY if isinstance(self.key, bytes) else Protection.PASSPHRASE
 
+    def _cipher(self, salt: bytes) -> AESGCM:
+        # Imported here: a user's device in the local model that needs no state file loads no cipher.
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        return AESGCM(self._secret(salt))
+
     def _secret(self, salt: bytes) -> bytes:
         if isinstance(self.key, str):
             # Scrypt takes a tenth of a second on purpose; one derivation serves all writes with this salt.
             if salt not in self._derived:
+                from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+
                 self._derived[salt] = Scrypt(salt=salt, length=32, n=2**15, r=8, p=1).derive(self.key.encode())
             return self._derived[salt]
         assert self.key is not None  # noqa: S101 - only called for guarded files
@@ -194,7 +204,11 @@ class StateFile:
             raise StateError(f"{name!r} is no fastdp state file, or was cut short")
         _, version, protection, generation, salt, nonce = _HEADER.unpack(header)
         if version != VERSION:
-            raise StateError(f"state file {name!r} has format {version}: this fastdp reads format {VERSION}")
+            age = "a newer fastdp wrote it" if version > VERSION else "an older fastdp wrote it"
+            raise StateError(
+                f"state file {name!r} has format {version}: this fastdp reads format {VERSION} "
+                f"({age}, or it is damaged)"
+            )
         if protection not in tuple(Protection):
             raise StateError(f"state file {name!r} is damaged: unknown protection {protection}")
         return Protection(protection), generation, salt, nonce

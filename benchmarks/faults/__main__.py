@@ -15,7 +15,9 @@ choose_folder()
 # Children are forked: the fewer threads, the better.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
-from benchmarks.faults import disks  # noqa: E402 - numba reads its environment when it is imported
+from tqdm import tqdm  # noqa: E402 - numba reads its environment when it is imported
+
+from benchmarks.faults import disks  # noqa: E402
 from benchmarks.faults.killing import Score, judge  # noqa: E402
 from benchmarks.faults.subjects import SUBJECTS, TWINS, Subject  # noqa: E402
 from benchmarks.show.report import heading, table  # noqa: E402
@@ -28,6 +30,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the moments (default 1)")
     options = parser.parse_args()
     heading(sys.argv[1:], "benchmarks.faults")
+    # Its monitor is a thread that takes a lock; a child forked meanwhile would wait for it for ever.
+    tqdm.monitor_interval = 0
     start = time.perf_counter()
     warm(options.values)
     share = -(-options.kills // len(SUBJECTS))

@@ -21,7 +21,8 @@ import click
 import numpy as np
 
 from benchmarks.faults import processes
-from benchmarks.faults.subjects import CHUNK, SECRET, make_tops, release, values, write_input, write_key
+from benchmarks.faults.online import CHUNK, SECRET, make_tops, values
+from benchmarks.faults.subjects import release, write_input, write_key
 from fastdp.errors import FastDPError
 from fastdp.systems.tops import ToPS
 

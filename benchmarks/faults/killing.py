@@ -77,7 +77,7 @@ class Trial:
         end = self.start()
         said = (self.folder / "log").read_text()
         if end.code:
-            raise RuntimeError(f"{self.subject.name}: a restart failed: {said[-2000:]}")
+            raise RuntimeError(f"{self.subject.name}: a restart failed: {said[:1500]} ... {said[-500:]}")
         (self.folder / "log").unlink()
         return self.seen[-1]
 

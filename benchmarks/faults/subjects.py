@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-import fastdp
+from benchmarks.faults.online import CHUNK, HOLDOUT, ONLINE, SECRET, SavedLate, make_tops, values
 from fastdp.cli import main
-from fastdp.errors import StateError
 
-SECRET = bytes(range(32))
-HOLDOUT = 1000
 ARGUMENTS = ["--epsilon", "0.5", "--bound", "200", "--holdout", str(HOLDOUT), "--max-range", "4096", "--quiet"]
-CHUNK = 2048
-
-
-def values(n: int) -> NDArray[np.float64]:
-    return np.random.default_rng(1).gamma(2.0, 12.0, n).round(2)
 
 
 class Subject(Protocol):
@@ -99,74 +90,6 @@ class StreamedRelease:
         return out.read_bytes() if out.exists() else None
 
 
-@dataclass(frozen=True)
-class Online:
-    """A publisher with kept state whose outputs are appended to a file.
-
-    After a crash the state says where the last chunk began: the file is cut there, and the chunk comes again.
-    """
-
-    name: str
-    make: Callable[[], Any]
-    #: The first so many values give no output.
-    silent: int = HOLDOUT
-    streams = True
-
-    def prepare(self, folder: Path, n: int) -> None:
-        np.save(folder / "in.npy", values(n))
-
-    def run(self, folder: Path) -> None:
-        stream = np.load(folder / "in.npy")
-        state = folder / "kept"
-        if state.exists():
-            publisher = self._load(state)
-        else:
-            publisher = self.make()
-            publisher.keep(state, SECRET)
-        with (folder / "out").open("ab") as out:
-            out.truncate(8 * max(0, publisher.n_seen - self.silent))
-            while publisher.n_seen < stream.size:
-                out.write(publisher.publish(stream[publisher.n_seen : publisher.n_seen + CHUNK]).tobytes())
-                out.flush()
-                # On disk before the next chunk is recorded: then the state is never two chunks ahead of the file.
-                os.fsync(out.fileno())
-
-    def _load(self, state: Path) -> Any:
-        kind = type(self.make())
-        try:
-            return kind.load(state, SECRET, replay=True)
-        except StateError:
-            # Nothing was published yet.
-            return kind.load(state, SECRET)
-
-    def published(self, folder: Path) -> bytes | None:
-        out = folder / "out"
-        return out.read_bytes() if out.exists() else None
-
-
-@dataclass(frozen=True)
-class SavedLate(Online):
-    """A broken twin: state is saved behind the output, and nothing is cut off."""
-
-    def run(self, folder: Path) -> None:
-        stream = np.load(folder / "in.npy")
-        state = folder / "kept"
-        publisher = type(self.make()).load(state) if state.exists() else self.make()
-        with (folder / "out").open("ab") as out:
-            while publisher.n_seen < stream.size:
-                out.write(publisher.publish(stream[publisher.n_seen : publisher.n_seen + CHUNK]).tobytes())
-                out.flush()
-                publisher.save(state)
-
-
-def make_tops(**options: Any) -> fastdp.ToPS:
-    return fastdp.ToPS(epsilon=0.5, bound=200, holdout=HOLDOUT, max_range=4096, key=SECRET, **options)
-
-
-def make_pak() -> fastdp.PAK:
-    return fastdp.PAK(0.5, 1e-6, 200.0, 2**20, holdout=HOLDOUT, key=SECRET)
-
-
 def release(*arguments: str) -> None:
     main(["release", *arguments, *ARGUMENTS, "--chunk-size", str(CHUNK)], standalone_mode=False)
 
@@ -195,9 +118,7 @@ SUBJECTS: tuple[Subject, ...] = (
     FileRelease(".npy", ("--state", "state")),
     StreamedRelease(".csv", ("--state", "state", "--key-file", "key")),
     StreamedRelease(".npy", ("--state", "state")),
-    Online("ToPS with keep(), optimal prune", make_tops),
-    Online("ToPS with keep(), prune=0", lambda: make_tops(prune=0)),
-    Online("PAK with keep()", make_pak, HOLDOUT - 1),
+    *ONLINE,
 )
 #: These must be caught, or the harness shows nothing.
 TWINS: tuple[Subject, ...] = (

@@ -21,7 +21,8 @@ both = pytest.mark.parametrize("prune", [pytest.param(prune, marks=mark) for pru
 def test_fastdp(per_item: Any, prune: int) -> None:
     values = item_counts(VALUES)
     release = per_item(
-        lambda: fastdp.release(values, sizes.EPSILON, sizes.BOUND, holdout=sizes.HOLDOUT, prune=prune), VALUES
+        lambda: fastdp.release(values, sizes.EPSILON, sizes.BOUND, "tops", holdout=sizes.HOLDOUT, prune=prune),
+        VALUES,
     )
     assert release.values.size == sizes.PUBLISHED
 

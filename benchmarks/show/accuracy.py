@@ -73,6 +73,7 @@ def one_case(case: Case, scene: Scene, runs: int, errors: reference.Table) -> It
             scene.values,
             case.epsilon,
             scene.bound,
+            method="tops",
             seed=seed,
             holdout=sizes.HOLDOUT,
             max_range=sizes.MAX_RANGE,

@@ -4,30 +4,55 @@ from __future__ import annotations
 
 import errno
 import signal
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 import click
 
-from fastdp.errors import FastDPError
+from fastdp.errors import AccuracyWarning, FastDPError
 
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Turn fastdp's own errors and those of the operating system into click errors.
+    """Turn fastdp's own errors and those of the operating system into click errors, its warnings into lines.
 
     A broken pipe passes: click ends quietly when the reader of standard output goes away.
     """
     try:
-        yield
+        with plain_warnings():
+            yield
     except FastDPError as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:
         if error.errno == errno.EPIPE:
             raise
         raise click.ClickException(describe(error)) from error
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Say fastdp's own warnings without the line of code that they come from."""
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def say(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
+            if issubclass(category, AccuracyWarning):
+                click.echo(f"Warning: {message}", err=True)
+            else:
+                show(message, category, filename, lineno, file, line)
+
+        warnings.showwarning = say
+        yield
 
 
 def describe(error: OSError) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fastdp.released import Release
+    from fastdp.systems.adaptive import Adaptive
+    from fastdp.systems.tops import ToPS
 
 HOLDOUT = 65_536
 QUERIES = 200
@@ -72,73 +73,52 @@ def run_demo(picture: Path | None, epsilon: float, seed: int | None, n: int | No
     import numpy as np
 
     from fastdp.cli.summary import as_table, rate, seconds, thousands
-    from fastdp.datasets.generated import DAY_LENGTH, dns_like_day
+    from fastdp.datasets.generated import DAY_LENGTH, DNS_BOUND, dns_like_day
+    from fastdp.systems.adaptive import Adaptive
+    from fastdp.systems.tops import ToPS
 
     n = DAY_LENGTH if n is None else n
     values = dns_like_day(n).astype(np.float64)
     holdout = min(HOLDOUT, n // 4)
-    result = _release_and_time(values, epsilon, holdout, seed)
-    private = result.release
+    timed = [_release_and_time(system, values, epsilon, holdout, seed) for system in (Adaptive, ToPS)]
+    (private, duration), (paper, _) = timed
     truth = values[private.offset :]
-    errors = _errors(truth, private)
     click.echo("A made-up day of DNS queries per interval, released under differential privacy.\n")
     click.echo(
         as_table(
             (
                 ("values", f"{thousands(len(private))} published, {thousands(holdout)} held out before them"),
-                ("threshold", f"{private.threshold:g} (public bound {result.bound:g})"),
+                ("threshold", f"{private.threshold:g} (public bound {DNS_BOUND:g})"),
                 ("guarantee", str(private.guarantee)),
-                (
-                    "speed",
-                    f"{rate(n, result.duration)} ({seconds(result.duration)}; median of {WARM_RUNS} warm runs)",
-                ),
+                ("speed", f"{rate(n, duration)} ({seconds(duration)}; median of {WARM_RUNS} warm runs)"),
             )
         )
     )
     click.echo(f"\nError of the sums over {QUERIES} random ranges (root mean square):\n")
-    click.echo(
-        as_table(
-            (
-                ("release", f"{errors.release:14,.0f}   {errors.release / errors.zeros:8.3%} of the true sums"),
-                ("zeros", f"{errors.zeros:14,.0f}   {1.0:8.3%} (publishing nothing but zeros)"),
-                ("MSE ratio", f"{(errors.zeros / errors.release) ** 2:14,.0f}   zeros / release"),
-            )
-        )
-    )
+    click.echo(as_table(_errors(truth, private, paper)))
     if picture is not None:
-        click.echo("\n" + _draw(truth, private, picture, epsilon, n))
+        click.echo("\n" + _draw(truth, private, paper, picture, epsilon, n))
 
 
-@dataclass(frozen=True)
-class _Timed:
-    release: Release
-    bound: float
-    duration: float
-
-
-def _release_and_time(values: NDArray[np.float64], epsilon: float, holdout: int, seed: int | None) -> _Timed:
+def _release_and_time(
+    system: type[Adaptive | ToPS], values: NDArray[np.float64], epsilon: float, holdout: int, seed: int | None
+) -> tuple[Release, float]:
     """Release, then again and again to time it: the first run may compile, the others tell the lasting speed."""
     from statistics import median
 
     from fastdp.datasets.generated import DNS_BOUND
-    from fastdp.systems.tops import ToPS
 
     durations = []
     for _ in range(1 + WARM_RUNS):
-        publisher = ToPS(epsilon, DNS_BOUND, holdout, LONGEST, seed=seed)
+        publisher = system(epsilon, DNS_BOUND, holdout, LONGEST, seed=seed)
         begin = time.perf_counter()
         released = publisher.release(values)
         durations.append(time.perf_counter() - begin)
-    return _Timed(released, publisher.bound, median(durations[1:]))
+    return released, median(durations[1:])
 
 
-@dataclass(frozen=True)
-class _Errors:
-    release: float
-    zeros: float
-
-
-def _errors(truth: NDArray[np.float64], private: Release) -> _Errors:
+def _errors(truth: NDArray[np.float64], private: Release, paper: Release) -> list[tuple[str, str]]:
+    """Root mean square errors, each beside that of zeros, whose error is the size of the sums."""
     import numpy as np
 
     from fastdp.metrics import mse
@@ -147,25 +127,34 @@ def _errors(truth: NDArray[np.float64], private: Release) -> _Errors:
     starts, stops = random_ranges(truth.size, QUERIES, LONGEST, QUERY_SEED)
     before = np.concatenate(([0.0], np.cumsum(truth)))
     sums = before[stops] - before[starts]
-    return _Errors(
-        release=mse(sums, private.range_sum(starts, stops)) ** 0.5,
-        zeros=mse(sums, np.zeros(QUERIES)) ** 0.5,
+    answers = (
+        ("as published", private.range_sum(starts, stops), ""),
+        ("looking back", private.range_sum(starts, stops, retrospective=True), " (from all that was released)"),
+        ("ToPS", paper.range_sum(starts, stops), " (the paper's method)"),
+        ("zeros", np.zeros(QUERIES), " (publishing nothing but zeros)"),
     )
+    zeros = mse(sums, answers[-1][1]) ** 0.5
+    errors = [(name, mse(sums, answer) ** 0.5, note) for name, answer, note in answers]
+    return [(name, f"{error:14,.0f}   {error / zeros:8.3%} of the true sums{note}") for name, error, note in errors]
 
 
-def _draw(truth: Any, private: Release, picture: Path, epsilon: float, n: int) -> str:
+def _draw(truth: Any, private: Release, paper: Release, picture: Path, epsilon: float, n: int) -> str:
     """Draw the picture; what to say about it."""
-    from fastdp.plots import truth_and_release
+    from fastdp.plots import truth_and_releases
 
     first, last = HOURS
     begin = first + (last - first) * private.offset / n
     try:
-        truth_and_release(
+        truth_and_releases(
             truth,
-            private.values,
+            {
+                "ToPS": paper.values,
+                "Adaptive, as published": private.values,
+                "Adaptive, looking back": private.revised,
+            },
             picture,
             span=(begin, last),
-            title=f"A made-up day of DNS queries and its release by ToPS, epsilon = {epsilon:g}",
+            title=f"A made-up day of DNS queries and its private releases, epsilon = {epsilon:g}",
             bins=BINS,
             clock=True,
             x_label="time of day",

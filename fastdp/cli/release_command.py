@@ -25,19 +25,30 @@ from fastdp.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from fastdp.cli.differences import Differences
     from fastdp.cli.resumption import Resumption
     from fastdp.randomness.key import Key
+    from fastdp.systems.pak import PAK
     from fastdp.systems.stream_publisher import StreamPublisher
     from fastdp.systems.topl import ToPL
 
-METHODS = ("adaptive", "tops", "topl")
-#: Options that only the hierarchy has, and those that the local model does not have.
-TOPS_ONLY = ("fan_out", "prune")
-CENTRAL_ONLY = ("resolution", "nonfinite")
+    Publisher = StreamPublisher | ToPL | Differences
+
+METHODS = ("adaptive", "tops", "pak", "topl")
+#: Options that not every method has, and the methods that have them.
+USERS = {
+    "max_range": ("adaptive", "tops", "topl"),
+    "fan_out": ("tops",),
+    "prune": ("tops",),
+    "length": ("pak",),
+    "delta": ("pak",),
+    "resolution": ("adaptive", "tops", "pak"),
+    "nonfinite": ("adaptive", "tops"),
+}
 #: Options that say which reservation pays for it.
 RESERVED = ("ledger", "stream", "part")
 #: Options on which the output depends, besides the values and the key.
-SETTINGS = ("method", "epsilon", "bound", "holdout", "max_range", *TOPS_ONLY, *CENTRAL_ONLY)
+SETTINGS = ("method", "epsilon", "bound", "holdout", *USERS)
 
 EPILOG = """
 \b
@@ -46,6 +57,7 @@ Examples
   fastdp release trips.parquet --column fare -o private.parquet --epsilon 0.1 --bound 500
   zcat log.gz | fastdp release - -o - --epsilon 0.05 --bound 2000 > private.csv
   fastdp release log.csv -o - --state log.state --epsilon 0.05 --bound 2000 > private.csv
+  fastdp release meter.npy -o private.npy --method pak --length 1000000 --epsilon 1 --bound 10000
   fastdp release meter.npy -o private.npy --method topl --epsilon 1 --bound 10000
   fastdp release meter.npy -o private.npy --epsilon 0.1 --bound 10000 --ledger budget --stream meter --limit 1
 """
@@ -77,9 +89,9 @@ def _prune(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
     type=click.Choice(METHODS),
     default="adaptive",
     show_default=True,
-    help="The system: adaptive, whose blocks follow the stream, or tops, the paper's, where this computer "
-    "is trusted with the values; or topl, a simulation of the local model, where each value is hidden by a report "
-    "of its own, with far more noise.",
+    help="The system: adaptive, whose blocks follow the stream; tops, the paper's; pak, the differences of private "
+    "running sums of a stream of known length. All three trust this computer with the values; topl simulates the "
+    "local model, where each value is hidden by a report of its own, with far more noise.",
 )
 @click.option(
     "--holdout",
@@ -95,7 +107,7 @@ def _prune(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
     metavar="R",
     default=2**20,
     show_default=True,
-    help="Longest range of values whose sum will be asked for.",
+    help="Longest range of values whose sum will be asked for (not pak).",
 )
 @click.option(
     "--fan-out", type=int, metavar="B", default=16, show_default=True, help="Children of a node of the tree (tops)."
@@ -109,6 +121,15 @@ def _prune(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
     help="Levels cut off at the tree's foot: noise comes once for B^S values (tops).",
 )
 @click.option(
+    "--length",
+    type=int,
+    metavar="N",
+    help="Values of the whole stream, the hold-out included: a public number (pak, which needs it).",
+)
+@click.option(
+    "--delta", type=float, metavar="D", help="The threshold's share of the guarantee (pak).  [default: 1 / length^2]"
+)
+@click.option(
     "--resolution",
     type=float,
     metavar="X",
@@ -119,7 +140,7 @@ def _prune(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
     type=click.Choice(["raise", "zero"]),
     default="raise",
     show_default=True,
-    help="Missing values, NaN and infinity: stop with an error, or count as 0 (not topl).",
+    help="Missing values, NaN and infinity: stop with an error, or count as 0 (adaptive, tops).",
 )
 @seed_option
 @key_file_option
@@ -146,18 +167,13 @@ def release(
     column: str | None,
     method: str,
     holdout: int,
-    max_range: int,
-    fan_out: int,
-    prune: Any,
-    resolution: float | None,
-    nonfinite: str,
     seed: int | None,
     key_file: Path | None,
     state: Path | None,
     chunk_size: int,
     quiet: bool,
     force: bool,
-    **budget: Any,
+    **others: Any,
 ) -> None:
     """Release a column of numbers under differential privacy.
 
@@ -169,12 +185,9 @@ def release(
     The first M values choose a threshold and are not published; each later value is published as one private
     value. Values are read and written in chunks, in constant memory.
     """
-    if method != "tops":
-        _refuse(ctx, TOPS_ONLY, method)
-    if method == "topl":
-        _refuse(ctx, CENTRAL_ONLY, method)
+    options = _options(ctx, method)
     check_secrets(seed, key_file)
-    spending = Spending(**budget)
+    spending = Spending(**{name: value for name, value in others.items() if name not in USERS})
     with plain_errors(), terminated_cleanly():
         from fastdp.cli.key_file import read_key
         from fastdp.cli.writers import check_suffix
@@ -189,29 +202,15 @@ def release(
         if state is not None:
             resumption = _resume(ctx, state, seed, key)
             seed, key = None, resumption.key
-        common: dict[str, Any] = {"holdout": holdout, "max_range": max_range, "seed": seed, "key": key}
-        central: dict[str, Any] = {"resolution": resolution, "nonfinite": nonfinite}
-        publisher: StreamPublisher | ToPL
-        if method == "topl":
-            from fastdp.systems.topl import ToPL
-
-            publisher = ToPL(epsilon, bound, **common)
-        elif method == "tops":
-            from fastdp.systems.tops import ToPS
-
-            publisher = ToPS(epsilon, bound, fan_out=fan_out, prune=prune, **central, **common)
-        else:
-            from fastdp.systems.adaptive import Adaptive
-
-            publisher = Adaptive(epsilon, bound, **central, **common)
+        publisher = _system(method, epsilon=epsilon, bound=bound, holdout=holdout, seed=seed, key=key, **options)
         begin = time.perf_counter()
         # What is written is released, were it to a file that never gets its name; an earlier run may have written.
         # A release that goes on was reserved when it began.
         resumed = resumption is not None and resumption.resumed
         with (
-            spending.resumed(publisher, source, resumption.reservation)
+            spending.resumed(_accounted(publisher), source, resumption.reservation)
             if resumption is not None and resumed
-            else spending.reserved(publisher, source, refundable=True)
+            else spending.reserved(_accounted(publisher), source, refundable=True)
         ) as paid:
             _publish(publisher, source, output, column, chunk_size, resumption, paid, quiet=quiet, force=force)
         if not quiet:
@@ -219,11 +218,34 @@ def release(
             click.echo(_summary(publisher, output, time.perf_counter() - begin, said), err=True)
 
 
-def _refuse(ctx: click.Context, options: tuple[str, ...], method: str) -> None:
-    """Options that were given although the method has no use for them."""
-    for name in options:
-        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
+def _options(ctx: click.Context, method: str) -> dict[str, Any]:
+    """Those of the method; others that were given although it has no use for them are refused."""
+    for name, users in USERS.items():
+        if method not in users and ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
             raise click.UsageError(f"--{name.replace('_', '-')} does not apply to --method {method}.")
+    options = {name: ctx.params[name] for name, users in USERS.items() if method in users}
+    if method == "pak":
+        if options["length"] is None:
+            raise click.UsageError("--method pak needs --length, the number of values of the whole stream.")
+        if options["delta"] is None:
+            options["delta"] = 1.0 / max(2, options["length"]) ** 2
+    return options
+
+
+def _system(method: str, **options: Any) -> Publisher:
+    from fastdp.cli.differences import Differences
+    from fastdp.systems.one_call import METHODS as SYSTEMS
+    from fastdp.systems.pak import PAK
+
+    publisher = SYSTEMS[method](**options)
+    return Differences(publisher) if isinstance(publisher, PAK) else publisher
+
+
+def _accounted(publisher: Publisher) -> StreamPublisher | ToPL | PAK:
+    """What a ledger knows."""
+    from fastdp.cli.differences import Differences
+
+    return publisher.pak if isinstance(publisher, Differences) else publisher
 
 
 def _resume(ctx: click.Context, state: Path, seed: int | None, key: Key | None) -> Resumption:
@@ -241,7 +263,7 @@ def _resume(ctx: click.Context, state: Path, seed: int | None, key: Key | None) 
 
 
 def _publish(
-    publisher: StreamPublisher | ToPL,
+    publisher: Publisher,
     source: str,
     output: str,
     column: str | None,
@@ -294,11 +316,12 @@ def _publish(
             resumption.finish()
 
 
-def _way_out(publisher: StreamPublisher | ToPL) -> str:
+def _way_out(publisher: Publisher) -> str:
     """What else can be done about values that are missing."""
-    from fastdp.systems.topl import ToPL
+    from fastdp.systems.stream_publisher import StreamPublisher
 
-    return "" if isinstance(publisher, ToPL) else " (or --nonfinite zero, which counts such values as 0)"
+    central = isinstance(publisher, StreamPublisher)
+    return " (or --nonfinite zero, which counts such values as 0)" if central else ""
 
 
 def _keep_apart(source: str, output: str, what: str = "output", other: str = "the input") -> None:
@@ -321,13 +344,16 @@ def _block(publisher: StreamPublisher) -> str:
     return thousands(publisher.block)
 
 
-def _summary(publisher: StreamPublisher | ToPL, output: str, duration: float, spent: list[tuple[str, str]]) -> str:
+def _summary(publisher: Publisher, output: str, duration: float, spent: list[tuple[str, str]]) -> str:
+    from fastdp.cli.differences import Differences
     from fastdp.cli.summary import as_table, rate, seconds, thousands
     from fastdp.systems.topl import ToPL
 
     if isinstance(publisher, ToPL):
         error = math.sqrt(publisher.server.value_variance)
         particulars = [("standard error", f"at most {error:.4g} for one value, times sqrt(n) for a sum of n values")]
+    elif isinstance(publisher, Differences):
+        particulars = [("resolution", f"{publisher.pak.resolution:g}")]
     else:
         particulars = [("block length", _block(publisher)), ("resolution", f"{publisher.resolution:g}")]
     return as_table(

@@ -21,11 +21,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp import packing, persistence
 from fastdp.errors import DataError, StateError
 from fastdp.files.atomic_file import remove_leftovers
 from fastdp.randomness.key import Key
 from fastdp.statefile import StateFile
-from fastdp.systems import persistence
 
 Floats = NDArray[np.float64]
 Write = Callable[[Floats], None]
@@ -101,7 +101,7 @@ class Resumption:
             )
         with persistence.trusting(name):
             secret = Key(bytes.fromhex(content["secret"]), simulated=bool(content["simulated"]))
-            mark, digest = persistence.whole(content["now"]["n_seen"]), str(content["now"]["digest"])
+            mark, digest = packing.whole(content["now"]["n_seen"]), str(content["now"]["digest"])
             if mark < 0:
                 raise ValueError(f"a mark at {mark}")
         if secret != (key or secret) or (key is None and secret.simulated):

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.alone import Alone, exclusive
+from fastdp.alone import exclusive
 from fastdp.counters.base import Counter, Integers, counter_guarantee, noise_scale
+from fastdp.counters.binary_tree import BinaryTree
+from fastdp.counters.block import Block
+from fastdp.counters.simple import Simple
 from fastdp.errors import DataError
 from fastdp.inputs import as_column
 from fastdp.privacy import Guarantee
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
+from fastdp.stepwise import Stepwise, expect
 
 #: Steps so far, the counters' rows, the sums as released last.
 State = tuple[int, Integers, Integers]
 #: Larger increments are refused: sums of a million of them still fit an int64.
 LARGEST = 2**40
+#: Counters that a state file may name.
+PARTS = {kind.__name__: kind for kind in (Simple, Block, BinaryTree)}
 
 
 def as_increments(values: Any, size: int) -> Integers:
@@ -38,7 +44,7 @@ def as_increments(values: Any, size: int) -> Integers:
     return increments
 
 
-class RunningCounts(Alone):
+class RunningCounts(Stepwise):
     """Running sums of integer streams, each released by a counter of its own.
 
     Parameters
@@ -56,6 +62,10 @@ class RunningCounts(Alone):
     -----
     An event must enter one running sum, once; then all sums together cost epsilon (disjoint values).
     """
+
+    _PARTS = PARTS
+    _STATE: ClassVar[Any] = State
+    _state: State
 
     def __init__(
         self,
@@ -115,14 +125,16 @@ class RunningCounts(Alone):
         DataError
             For values that are no whole numbers, or not as many as active sums; nothing is counted then.
         """
-        self._state, out = self.following(self._state, values, active)
-        return out
-
-    def following(self, state: State, values: Any, active: NDArray[np.int64] | None = None) -> tuple[State, Integers]:
-        """The state after a step, and what the step releases; changes nothing."""
-        step, rows, released = state
         chosen = self._as_chosen(active)
         increments = as_increments(values, chosen.size)
+        self._check_batch(chosen, increments)
+        following, out = self.following(self._state, increments, chosen)
+        self._commit(following, chosen, increments)
+        return out
+
+    def following(self, state: State, increments: Integers, chosen: Integers) -> tuple[State, Integers]:
+        """The state after a step of checked numbers, and what the step releases; changes nothing."""
+        step, rows, released = state
         noise: Integers = np.empty(chosen.size, np.int64)
         sampler.fill(noise, self._law, self._key, StreamId(Purpose.CELL, number=step))
         mine = rows[chosen]
@@ -142,3 +154,24 @@ class RunningCounts(Alone):
         if chosen.size and not 0 <= chosen.min() <= chosen.max() < self.size:
             raise DataError(f"active = {validation.shown(active)}: expected numbers of sums, 0 to {self.size - 1}")
         return chosen.astype(np.int64)
+
+    # State files.
+
+    @property
+    def _consumed(self) -> int:
+        return self.n_steps
+
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        return {"counter": self.counter, "epsilon": self.epsilon, "size": self.size}
+
+    def _check(self, state: State) -> None:
+        check_counts(state, self.start())
+
+
+def check_counts(state: State, fresh: State) -> None:
+    """ValueError unless the arrays are such as a fresh state has, after some steps."""
+    for array, like in zip(state[1:], fresh[1:], strict=True):
+        expect(array, like)
+    if state[0] < 0:
+        raise ValueError(f"{state[0]} steps")

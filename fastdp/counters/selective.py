@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.alone import Alone, exclusive
+from fastdp.alone import exclusive
 from fastdp.counters.base import Counter
-from fastdp.counters.running import RunningCounts, State, as_increments
+from fastdp.counters.running import PARTS, RunningCounts, State, as_increments, check_counts
+from fastdp.errors import ParameterError, StateError
+from fastdp.persistence import Position
 from fastdp.privacy import Guarantee, sequential
 from fastdp.randomness.key import Key
+from fastdp.stepwise import Stepwise, expect
 
 Integers = NDArray[np.int64]
 
@@ -58,7 +62,7 @@ class Selector(Protocol):
         ...
 
 
-class SelectiveCounting(Alone):
+class SelectiveCounting(Stepwise):
     """Algorithm 4: at each time the input goes to the one counter that the selector names.
 
     Parameters
@@ -80,7 +84,14 @@ class SelectiveCounting(Alone):
     choice costs the selector's epsilon_M.  Given all choices, the event is in the input of one counter, at one of its
     times; the counter's outputs at that time *and later* cost epsilon_C in all, since its noise is independent of the
     choices and its other inputs are the same (the paper's proof stops at the time of the event).
+
+    A state file does not hold the selector: :meth:`load` takes it.  Nor can a copy give it noise of its own, so there
+    are none.
     """
+
+    _PARTS = PARTS
+    _STATE: ClassVar[Any] = tuple[int, Selected | None, tuple[State, ...]]
+    _state: tuple[int, Selected | None, tuple[State, ...]]
 
     def __init__(
         self,
@@ -95,19 +106,18 @@ class SelectiveCounting(Alone):
         super().__init__()
         validation.integer("len(counters)", len(counters), 1)
         validation.part("selector", selector, "select", "fastdp.counters")
-        own = Key.choose(seed, key)
+        own = self._key = Key.choose(seed, key)
+        self.counters = tuple(counters)
         self.selector = selector
         self.dimension = validation.integer("dimension", dimension, 1, 2**30)
         self._counts = [
             RunningCounts(counter, epsilon, self.dimension, key=own.derive("counter", number))
             for number, counter in enumerate(counters)
         ]
-        # Everything in one assignment: an interrupt leaves a time counted or not.
-        self._state: tuple[int, Selected | None, tuple[State, ...]] = (
-            0,
-            None,
-            tuple(c.start() for c in self._counts),
-        )
+        self._state = (0, None, tuple(c.start() for c in self._counts))
+        self.epsilon = self._counts[0].epsilon
+        # The selector's choice where a replay is due: it must not choose again.
+        self._choice: int | None = None
 
     @property
     def n_steps(self) -> int:
@@ -143,11 +153,75 @@ class SelectiveCounting(Alone):
             If the selector names a counter that does not exist; nothing is counted then.
         """
         increments = as_increments(values, self.dimension)
+        self._check_batch(increments)
         step, last, states = self._state
-        # Not the array that is counted: a selector might write to it.
-        choice = self.selector.select(increments.copy(), step, last)
+        choice = self._choice
+        if choice is None:
+            # Not the array that is counted: a selector might write to it.
+            choice = self.selector.select(increments.copy(), step, last)
         chosen = validation.integer("the selector's choice", choice, 0, len(self._counts) - 1)
-        state, sums = self._counts[chosen].following(states[chosen], increments)
+        state, sums = self._counts[chosen].following(states[chosen], increments, np.arange(self.dimension))
         selected = Selected(chosen, sums)
-        self._state = (step + 1, selected, (*states[:chosen], state, *states[chosen + 1 :]))
+        following = (step + 1, selected, (*states[:chosen], state, *states[chosen + 1 :]))
+        self._commit(following, increments, choice=chosen)
+        self._choice = None
         return selected
+
+    # State files.
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        key: bytes | str | None = None,
+        *,
+        replay: bool = False,
+        selector: Selector | None = None,
+    ) -> Self:
+        """A publisher that continues exactly where a saved one stood.
+
+        Parameters
+        ----------
+        path, key, replay
+            As for :meth:`fastdp.StreamPublisher.load`.
+        selector : Selector
+            The one that the publisher was made with: continuing is up to it, a replay does not ask it again.
+
+        Raises
+        ------
+        ParameterError
+            Without a selector.
+        StateError
+            If the file is missing, cut short, altered, of another version or class, or the key is wrong.
+        """
+        if selector is None:
+            raise ParameterError("selector = None: expected the selector, which a state file does not hold")
+        return cls._load(path, key, replay, selector=selector)
+
+    @property
+    def _consumed(self) -> int:
+        return self.n_steps
+
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        return {"counters": self.counters, "epsilon": self.epsilon, "dimension": self.dimension}
+
+    def _fresh(self, key: Key) -> Self:
+        raise StateError(
+            "a SelectiveCounting cannot be copied: its selector would choose with the same noise for other values; "
+            "expected a new one"
+        )
+
+    def _check(self, state: tuple[int, Selected | None, tuple[State, ...]]) -> None:
+        step, last, states = state
+        for counts, part in zip(self._counts, states, strict=True):
+            check_counts(part, counts.start())
+        if (last is None) != (step == 0):
+            raise ValueError("a release out of range")
+        if last is not None:
+            expect(last.counts, states[range(len(states))[last.counter]][2])
+
+    def _resume(self, saved: Position) -> None:
+        super()._resume(saved)
+        choice = saved.get("choice")
+        self._choice = None if choice is None else range(len(self._counts))[choice]

@@ -5,14 +5,19 @@ Needs NumPy and the standard library only.  Source: ToPS section 4.
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
 
 from fastdp import inputs, validation
-from fastdp.alone import Alone, exclusive
+from fastdp.alone import exclusive
 from fastdp.errors import DataError, FastDPError, ParameterError, StateError
 from fastdp.local.encoding import encode, mechanism_named
+from fastdp.persistence import Position
+from fastdp.stepwise import Keyless
 
 if TYPE_CHECKING:
     from fastdp.local.base import Mechanism
@@ -64,7 +69,7 @@ class Announcement:
         raise DataError(f"announcement of format {validation.shown(version)}: this fastdp reads format {VERSION}")
 
 
-class Client(Alone):
+class Client(Keyless):
     """One user: one value, one report.
 
     Parameters
@@ -76,13 +81,16 @@ class Client(Alone):
     -----
     Privacy: the report alone is epsilon-DP in the local model, exactly.  A second report about the same value would
     add its epsilon, so a client makes one only; it cannot be copied, and refuses to work in two threads at once or
-    after a fork.  That it has answered is not kept across restarts of the device: the application must do that.
+    after a fork.  Across restarts of the device it remembers that it has answered if it keeps a state file
+    (:meth:`keep`); loaded with ``replay=True``, it gives the same message for the same value once more.
     """
 
     def __init__(self, epsilon: float) -> None:
         super().__init__()
         self.epsilon = validation.positive("epsilon", epsilon)
         self._has_answered = False
+        # Made before, but perhaps never sent: a replay gives it again.
+        self._message: bytes | None = None
 
     @exclusive
     def answer(
@@ -129,6 +137,39 @@ class Client(Alone):
                 f"announcement asks for epsilon = {asked.mechanism.epsilon!r}: expected at most "
                 f"{self.epsilon!r}, which this user accepts"
             )
-        report = asked.mechanism.perturb(value, seed=seed, stream=stream, start=start)
-        self._has_answered = True
-        return encode(asked.mechanism, report)
+        # All that the report depends on, besides its word.
+        parts = asked.to_text().encode(), np.int64(asked.mechanism.steps_of(value))
+        self._check_batch(*parts)
+        message = self._message
+        if message is None:
+            message = encode(asked.mechanism, asked.mechanism.perturb(value, seed=seed, stream=stream, start=start))
+        if self._files.kept is not None:
+            self._write_ahead(self._chunk(parts), self._position_after(1), message=base64.b64encode(message).decode())
+        self._has_answered, self._message, self._replay = True, None, None
+        return message
+
+    # State files.
+
+    @property
+    def _consumed(self) -> int:
+        return int(self._has_answered)
+
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        return {"epsilon": self.epsilon}
+
+    def _position_after(self, reports: int) -> Position:
+        return {"n_seen": reports, "message": None}
+
+    def _position(self) -> Position:
+        return self._position_after(self._consumed)
+
+    def _resume(self, saved: Position) -> None:
+        self._has_answered = bool(range(2)[saved["n_seen"]])
+        self._message = None if saved["message"] is None else base64.b64decode(saved["message"])
+
+    def _rekeyed_copy(self) -> NoReturn:
+        raise StateError("a Client cannot be copied: it would report twice; expected a new one, for another user")
+
+    def __reduce__(self) -> NoReturn:
+        raise StateError("a Client cannot be copied or pickled: it would report twice; use save() and load()")

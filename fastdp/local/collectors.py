@@ -10,17 +10,25 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp import inputs, validation
+from fastdp import inputs, packing, validation
+from fastdp.alone import exclusive
 from fastdp.errors import DataError, ParameterError
 from fastdp.local.base import Mechanism
 from fastdp.local.encoding import mechanism_named, split
+from fastdp.local.hybrid import Hybrid
+from fastdp.local.log_square_wave import LogSquareWave
+from fastdp.local.piecewise import Piecewise
+from fastdp.local.square_wave import SquareWave
+from fastdp.local.stochastic_rounding import StochasticRounding
+from fastdp.persistence import Position
+from fastdp.stepwise import Reports, expect
 
 MAGIC = b"fdpC"
 VERSION = 1
@@ -48,7 +56,7 @@ class Refused:
     messages: int = 0
 
 
-class Collector(ABC):
+class Collector(Reports):
     """What both kinds of collectors share.
 
     Parameters
@@ -57,11 +65,16 @@ class Collector(ABC):
         What the clients were told to use.
     """
 
+    _PARTS: ClassVar[packing.Parts] = {
+        kind.__name__: kind for kind in (SquareWave, LogSquareWave, StochasticRounding, Piecewise, Hybrid)
+    }
+    _CHANGING = ("totals", "refused")
     #: Names of the public parameters besides the mechanism, for the file.
     PARAMETERS: ClassVar[tuple[str, ...]]
     slots: int = 1
 
     def __init__(self, mechanism: Mechanism, totals: NDArray[np.int64]) -> None:
+        super().__init__()
         self.mechanism = mechanism
         self.totals = totals
         self.refused = Refused()
@@ -79,6 +92,7 @@ class Collector(ABC):
     def _count(self, reports: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
         """Add reports that are in range."""
 
+    @exclusive
     def add(self, reports: Any, slot: Any = 0) -> int:
         """Collect reports of the announced mechanism.
 
@@ -100,6 +114,9 @@ class Collector(ABC):
         slots = np.asarray(slot)
         if slots.dtype.kind not in "iu" or slots.shape not in ((), column.shape):
             raise ParameterError(f"slot = {validation.shown(slot)}: expected a whole number, or one for each report")
+        return self._consume(lambda whole: whole._add(column, slots), column, slots)
+
+    def _add(self, column: NDArray[Any], slots: NDArray[Any]) -> int:
         wrong = (slots < 0) | (slots >= self.slots)
         if wrong.any():
             raise ParameterError(f"slot = {slots[wrong][0]}: expected 0 to {self.slots - 1}")
@@ -113,6 +130,7 @@ class Collector(ABC):
         self.refused.reports += column.size - count
         return count
 
+    @exclusive
     def receive(self, data: bytes | bytearray | memoryview, slot: int = 0, *, most_reports: int | None = None) -> int:
         """Collect the messages of a buffer (:func:`fastdp.local.encode`), one after the other.
 
@@ -133,12 +151,16 @@ class Collector(ABC):
         int
             How many reports were collected.
         """
+        words = str((slot, most_reports)).encode()
+        return self._consume(lambda whole: whole._receive(data, slot, most_reports), data, words)
+
+    def _receive(self, data: bytes | bytearray | memoryview, slot: int, most_reports: int | None) -> int:
         collected = 0
         for reports in split(data, self.mechanism):
             if reports is None or (most_reports is not None and reports.size > most_reports):
                 self.refused.messages += 1
             else:
-                collected += self.add(reports, slot)
+                collected += self._add(reports, np.asarray(slot))
         return collected
 
     def merge(self, *others: Self) -> Self:
@@ -202,6 +224,32 @@ class Collector(ABC):
             raise DataError(f"collector: damaged ({error})") from None
         whole.refused = refused
         return whole
+
+    # State files.
+
+    @property
+    def _consumed(self) -> int:
+        return self.n_reports + self.refused.reports + self.refused.messages
+
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        return {"mechanism": self.mechanism, **self._parameters()}
+
+    def _position(self) -> Position:
+        return {
+            "n_seen": self._consumed,
+            "totals": packing.describe(self.totals),
+            "refused": packing.describe(self.refused),
+        }
+
+    def _resume(self, saved: Position) -> None:
+        totals = packing.restore(NDArray[np.int64], saved["totals"])
+        expect(totals, self.totals)
+        self.totals = totals
+        self.refused = packing.restore(Refused, saved["refused"])
+        self._check_totals()
+        if min(self.refused.reports, self.refused.messages) < 0 or saved["n_seen"] != self._consumed:
+            raise ValueError("counts out of range")
 
     def _parameters(self) -> dict[str, int]:
         return {name: getattr(self, name) for name in self.PARAMETERS}

@@ -49,9 +49,9 @@ class Blocks(Flat):
     Parameters
     ----------
     closing : "spread", "spike" or "none"
-        What becomes of the difference between a block's released sum and what was published in it: the first quarter
-        of the next block makes up for it; the block's last value does, as in ToPS, and carries all its noise; or
-        nothing does, and sums of published values are sums of predictions.
+        What becomes of the difference between a block's released sum and what was published in it: the next values
+        make up for it, a quarter as many as the longer of two blocks has; the block's last value does, as in ToPS,
+        and carries all its noise; or nothing does, and sums of published values are sums of predictions.
 
     Notes
     -----

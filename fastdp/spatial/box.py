@@ -55,6 +55,10 @@ class Box:
     def __repr__(self) -> str:
         return f"Box({self._lower.tolist()}, {self._upper.tolist()})"
 
+    def describe(self) -> dict[str, Any]:
+        """The corners, for a state file."""
+        return {"lower": self._lower.tolist(), "upper": self._upper.tolist()}
+
     @property
     def dim(self) -> int:
         """Coordinates of a point."""

@@ -102,6 +102,19 @@ def plane_scales(lower: NDArray[np.float64], upper: NDArray[np.float64], geograp
     return np.array([degree * math.cos(math.radians(0.5 * (lower[1] + upper[1]))), degree])
 
 
+def as_corners(
+    lower: NDArray[np.float64], upper: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Corners of a bounding box from a state file; ValueError if they are none."""
+    if (
+        lower.shape != (2,)
+        or upper.shape != (2,)
+        or not (np.isfinite([lower, upper]).all() and (lower < upper).all())
+    ):
+        raise ValueError("no bounding box")
+    return lower, upper
+
+
 def draw_pieces(
     cells: NDArray[np.int64],
     weights: NDArray[np.float64],

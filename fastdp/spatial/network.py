@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastdp import validation
+from fastdp import packing, validation
 from fastdp.spatial.checks import as_boxes, as_points
-from fastdp.spatial.geometry import as_geometries, draw_pieces, keep_in_cells, load, plane_scales
+from fastdp.spatial.geometry import as_corners, as_geometries, draw_pieces, keep_in_cells, load, plane_scales
 
 #: Default tolerance of ``contains`` as a part of the bounding box's longer side: the rounding of coordinates.
 ROUNDING = 1e-9
@@ -73,25 +73,64 @@ class Network:
         union = shapely.union_all(as_geometries(lines, "lines", ("LineString", "LinearRing")))
         coordinates, line = shapely.get_coordinates(shapely.get_parts(union), return_index=True)
         follows = (line[1:] == line[:-1]) & (coordinates[1:] != coordinates[:-1]).any(axis=1)
-        self._starts = coordinates[:-1][follows]
-        self._steps = coordinates[1:][follows] - self._starts
+        starts = coordinates[:-1][follows]
         low, high = coordinates.min(axis=0), coordinates.max(axis=0)
         flat = high == low
         margin = np.where(flat, 0.5 * (high - low).max(), 0.0)
-        self.lower, self.upper = low - margin, high + margin
-        self.geographic = bool(geographic)
-        self._scales = plane_scales(low, high, self.geographic)
-        self._lengths = np.hypot(*(self._steps * self._scales).T)
-        self.length = float(self._lengths.sum())
+        scales = plane_scales(low, high, bool(geographic))
+        low, high = low - margin, high + margin
         if tolerance is None:
-            tolerance = ROUNDING * float(((self.upper - self.lower) * self._scales).max())
-        self._tolerance = validation.positive("tolerance", tolerance)
-        ends = np.stack([self._starts, self._starts + self._steps], axis=1) * self._scales
-        self._tree = shapely.STRtree(shapely.linestrings(ends))
+            tolerance = ROUNDING * float(((high - low) * scales).max())
+        tolerance = validation.positive("tolerance", tolerance)
+        self._settle(starts, coordinates[1:][follows] - starts, low, high, scales, bool(geographic), tolerance)
+
+    def _settle(
+        self,
+        starts: NDArray[np.float64],
+        steps: NDArray[np.float64],
+        lower: NDArray[np.float64],
+        upper: NDArray[np.float64],
+        scales: NDArray[np.float64],
+        geographic: bool,
+        tolerance: float,
+    ) -> None:
+        """Take segments."""
+        shapely = load("shapely")
+        self._starts, self._steps = starts, steps
+        self.lower, self.upper, self.geographic = lower, upper, geographic
+        self._scales, self._tolerance = scales, tolerance
+        self._lengths = np.hypot(*(steps * scales).T)
+        self.length = float(self._lengths.sum())
+        self._tree = shapely.STRtree(shapely.linestrings(np.stack([starts, starts + steps], axis=1) * scales))
         self.lower.flags.writeable = self.upper.flags.writeable = False
 
     def __repr__(self) -> str:
         return f"Network(<{self.length:g}{' km' if self.geographic else ''}>, geographic={self.geographic})"
+
+    def describe(self) -> dict[str, Any]:
+        """The segments, for a state file: lines would be joined and cut anew, in another order."""
+        names = ("starts", "steps", "lower", "upper", "scales", "geographic", "tolerance")
+        return {name: packing.describe(getattr(self, name if hasattr(self, name) else f"_{name}")) for name in names}
+
+    @classmethod
+    def from_description(cls, geographic: bool, tolerance: float, **arrays: Any) -> Network:
+        """The lines that were described; ValueError if they were not."""
+        starts, steps, lower, upper, scales = (
+            packing.restore(NDArray[np.float64], arrays.pop(name))
+            for name in ("starts", "steps", "lower", "upper", "scales")
+        )
+        if arrays or starts.ndim != 2 or starts.shape[1] != 2 or steps.shape != starts.shape or not starts.size:
+            raise ValueError("no segments")
+        if not (
+            np.isfinite(starts).all() and np.isfinite(steps).all() and scales.shape == (2,) and (scales > 0).all()
+        ):
+            raise ValueError("segments out of range")
+        network = object.__new__(cls)
+        corners = as_corners(lower, upper)
+        network._settle(
+            starts, steps, *corners, scales, geographic is True, validation.positive("tolerance", tolerance)
+        )
+        return network
 
     def measure(self, lower: ArrayLike, upper: ArrayLike) -> NDArray[np.float64]:
         """Length of the lines inside each cell; cells are half-open, those at the domain's upper border closed.

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastdp import packing
 from fastdp.spatial.checks import as_boxes, as_points
-from fastdp.spatial.geometry import as_geometries, draw_pieces, keep_in_cells, load, plane_scales
+from fastdp.spatial.geometry import as_corners, as_geometries, draw_pieces, keep_in_cells, load, plane_scales
 
 #: Polygons with more corners are cut in halves until they have fewer: cells then meet small pieces only.
 MOST_CORNERS = 256
@@ -54,15 +55,48 @@ class Polygons:
     def __init__(self, geometry: Any, *, geographic: bool = False) -> None:
         shapely = load("shapely")
         union = shapely.union_all(as_geometries(geometry, "geometry", ("Polygon",)))
-        self.lower, self.upper = (np.array(corner) for corner in (union.bounds[:2], union.bounds[2:]))
-        self.geographic = bool(geographic)
-        self._scale = float(np.prod(plane_scales(self.lower, self.upper, self.geographic)))
-        self.area = self._scale * float(union.area)
-        self._tree = shapely.STRtree(_small_parts(shapely, union))
+        lower, upper = (np.array(corner) for corner in (union.bounds[:2], union.bounds[2:]))
+        self._settle(_small_parts(shapely, union), lower, upper, bool(geographic), float(union.area))
+
+    def _settle(
+        self, parts: Any, lower: NDArray[np.float64], upper: NDArray[np.float64], geographic: bool, plane_area: float
+    ) -> None:
+        """Take small parts that tile the area."""
+        self.lower, self.upper, self.geographic = lower, upper, geographic
+        self._scale = float(np.prod(plane_scales(lower, upper, geographic)))
+        self._plane_area = plane_area
+        self.area = self._scale * plane_area
+        self._tree = load("shapely").STRtree(parts)
         self.lower.flags.writeable = self.upper.flags.writeable = False
 
     def __repr__(self) -> str:
         return f"Polygons(<{self.area:g}{' km^2' if self.geographic else ''}>, geographic={self.geographic})"
+
+    def describe(self) -> dict[str, Any]:
+        """The small parts, for a state file: whole polygons would be cut anew, and measured a rounding apart."""
+        shapely = load("shapely")
+        raw = shapely.to_wkb(shapely.geometrycollections(self._tree.geometries))
+        return {
+            "parts": packing.pack(np.frombuffer(raw, np.uint8), "u1"),
+            **{name: packing.describe(getattr(self, name)) for name in ("lower", "upper", "geographic")},
+            "plane_area": self._plane_area,
+        }
+
+    @classmethod
+    def from_description(cls, parts: str, lower: Any, upper: Any, geographic: bool, plane_area: float) -> Polygons:
+        """The area that was described; ValueError if it was not."""
+        shapely = load("shapely")
+        try:
+            whole = shapely.from_wkb(packing.unpack(parts, "u1").tobytes())
+        except shapely.errors.ShapelyError as error:
+            raise ValueError(f"no polygons: {error}") from None
+        small = shapely.get_parts(whole)
+        area = object.__new__(cls)
+        low, high = (packing.restore(NDArray[np.float64], corner) for corner in (lower, upper))
+        if not small.size or not all(part.geom_type == "Polygon" and part.is_valid for part in small):
+            raise ValueError("no polygons")
+        area._settle(small, *as_corners(low, high), geographic is True, packing.restore(float, plane_area))
+        return area
 
     def measure(self, lower: ArrayLike, upper: ArrayLike) -> NDArray[np.float64]:
         """Area of the domain inside each cell.

@@ -6,6 +6,7 @@ missing on average.  ``docs/phdstream.md`` ("Counts alone") says how p is chosen
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -79,6 +80,18 @@ def periods(most: int) -> Integers:
     """The periods that are considered, 1 to ``most``, in steps of a fifth or so."""
     grid: Integers = np.unique(np.rint(np.geomspace(1, most, 2 + int(6 * np.log(most)))).astype(np.int64))
     return grid
+
+
+def check_pace(pace: Pace, period: int | None, most: int) -> None:
+    """ValueError for a pace that no count leaves, of a stream whose period is given or at most ``most``."""
+    if not (1 <= pace.period <= most if period is None else pace.period == period):
+        raise ValueError("a period out of range")
+    if not (0.0 <= pace.weight <= 1.0 and math.isfinite(pace.products) and 0.0 <= pace.squares < math.inf):
+        raise ValueError("a pace out of range")
+    if pace.costs is not None and not (
+        period is None and pace.costs.shape == periods(most).shape and np.isfinite(pace.costs).all()
+    ):
+        raise ValueError("costs out of range")
 
 
 def following_pace(pace: Pace, growth: Growth, total: float, n_steps: int, noise: float, most: int | None) -> Pace:

@@ -8,21 +8,22 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
-from fastdp import validation
+from fastdp import packing, validation
 from fastdp.counters.base import counter_guarantee, event_guarantee, noise_scale
 from fastdp.counters.simple import Simple
 from fastdp.privacy import Guarantee, parallel, sequential
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
-from fastdp.spatial import counts_alone, decomposition
+from fastdp.spatial import counts_alone, decomposition, saved
 from fastdp.spatial.counts_alone import CountPlan, Grown
 from fastdp.spatial.decomposition import Integers, Visit
 from fastdp.spatial.domain import Domain
 from fastdp.spatial.plan import make_plan
-from fastdp.spatial.release_times import FIRST_PERIOD, Pace, following_pace
+from fastdp.spatial.release_times import FIRST_PERIOD, Pace, check_pace, following_pace
 from fastdp.systems.spatial_publisher import SpatialPublisher, for_events
 
 #: Events wait for this many steps at most.
@@ -168,6 +169,48 @@ class AdaptivePHDStream(SpatialPublisher):
         most = self.max_period if self.period is None else None
         pace = following_pace(state.pace, growth, total, now, plan.noise, most)
         return _State(now, grown.visit, grown, pace, now)
+
+    # State files.
+
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        names = (
+            "domain",
+            "epsilon",
+            "max_depth",
+            "fan_out",
+            "sensitivity",
+            "period",
+            "max_period",
+            "shrink",
+            "outside",
+        )
+        return {name: getattr(self, name) for name in names}
+
+    def _packed(self, state: _State) -> dict[str, Any]:
+        # What a step between two counts releases follows from the last count.
+        plain = packing.describe(replace(state, visit=None, grown=None))
+        return {**plain, "grown": None if state.grown is None else saved.describe_grown(state.grown)}
+
+    def _unpacked(self, described: Any) -> _State:
+        state: _State = packing.restore(_State, {**described, "visit": None, "grown": None})
+        if described["grown"] is None:
+            return state
+        grown = saved.restore_grown(described["grown"], self._plan)
+        check_pace(state.pace, self.period, self.max_period)
+        elapsed = state.n_steps - state.counted
+        visit = counts_alone.forecast(self._counting, grown, state.pace, elapsed) if elapsed else grown.visit
+        return replace(state, grown=grown, visit=visit)
+
+    def _check(self, state: Any) -> None:
+        super()._check(state)
+        started, elapsed = state.n_steps > 0, state.n_steps - state.counted
+        if len(state.added) != elapsed or len(state.removed) != elapsed:
+            raise ValueError("batches that do not wait")
+        if started != (state.counted > 0) or not 0 <= elapsed < state.pace.period:
+            raise ValueError("a count out of time")
+        for codes in (*state.added, *state.removed):
+            saved.check_codes(codes, self._plan)
 
 
 def _variance(scale: float) -> float:

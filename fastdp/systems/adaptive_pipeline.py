@@ -38,8 +38,8 @@ class AdaptivePrepared:
         The noise in use.
     before : float64[MEMORY]
         The memory before the values.
-    blocks : float64[closed + 1, 4]
-        Exponent, released sum, prediction and extra of the blocks that close, and of the one left open.
+    blocks : float64[closed + 1, COLUMNS]
+        Exponent, released sum, prediction, extra and its length of the blocks that close, and of the one left open.
     theta : float
         The threshold, in units of the input.
     spikes : bool
@@ -109,7 +109,7 @@ class AdaptivePipeline:
             if noise is None or noise[0] != batch:
                 drawn = self.perturber.leaf_noise(self.plan, progress.theta_steps, self.epsilon, self.key, batch)
                 noise = (batch, drawn)
-            part = np.empty((self.plan.leaves - used + 1, 4))
+            part = np.empty((self.plan.leaves - used + 1, adaptive_pass.COLUMNS))
             counters[2] = 0
             consumed = adaptive_pass.sum_adaptive(
                 *(values[at:], per_unit, top, float(progress.theta_steps), self.shape),
@@ -178,16 +178,18 @@ class AdaptivePipeline:
         counted[b.ENERGIES : b.NOISES] = 0.0
         spread = memory[[b.WHITE, b.DRIFT, b.VARIANCE, b.BEFORE]]
         level, carry = float(memory[b.LEVEL]), float(memory[b.CARRY])
-        extra = self.shape[b.SPREADS] * carry / (1 << max(exponent - b.CATCH_UP, 0))
+        catch = 1 << min(exponent, max(max(exponent, last) - int(b.CATCH_UP), 0))
+        extra = self.shape[b.SPREADS] * carry / catch
         ends = position >= self.warm_up or position + (1 << exponent) <= self.warm_up
         return bool(
             progress.filled < 1 << exponent
             and 0 <= decided <= position
             and (progress.blocks == 0) == (position == 0)
-            and progress.blocks <= position
+            and progress.blocks <= position <= progress.blocks << int(self.shape[b.MOST])
             and ends
             and min(counted.min(), spread.min()) >= 0.0
             and memory[b.PREDICTION] == min(max(level, 0.0), 1.0)
+            and memory[b.CATCH] == catch
             and memory[b.EXTRA] == extra
             and (carry == 0.0 or self.shape[b.SPREADS] == 1.0)
         )

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from fastdp import perturbers, renewals, smoothers, thresholds, validation
-from fastdp.errors import ParameterError, StateError
+from fastdp import packing, perturbers, renewals, smoothers, thresholds, validation
+from fastdp.errors import ParameterError
 from fastdp.grid import Grid, make_grid
 from fastdp.perturbers import Blocks, HierarchyPlan, Perturber
 from fastdp.privacy import Guarantee, parallel, remainder, sequential
@@ -20,7 +20,7 @@ USUAL_HOLDOUT = 65_536
 _ROLES = ("threshold", "perturber", "smoother", "renewal")
 
 #: Parts that a state file may name; loading a file never runs anything that the file brings along.
-_KNOWN_PARTS: dict[str, Any] = {
+PARTS: dict[str, Any] = {
     name: getattr(module, name)
     for module in (thresholds, perturbers, smoothers, renewals)
     for name in module.__all__
@@ -182,7 +182,7 @@ class Composition:
         """Parts by name, and parameters, for a state file."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         for role in _ROLES:
-            fields[role] = describe_part(fields[role])
+            fields[role] = packing.describe_part(fields[role], PARTS)
         return fields
 
     @classmethod
@@ -190,23 +190,5 @@ class Composition:
         """The composition that was described."""
         fields = dict(description)
         for role in _ROLES:
-            fields[role] = build_part(fields[role])
+            fields[role] = packing.build_part(fields[role], PARTS)
         return cls(**fields)
-
-
-def describe_part(part: Any) -> dict[str, Any] | None:
-    """A part by name with its parameters, for a state file."""
-    if part is None:
-        return None
-    name = type(part).__name__
-    if _KNOWN_PARTS.get(name) is not type(part):
-        raise StateError(f"a {name} of your own cannot be saved: expected one of {', '.join(sorted(_KNOWN_PARTS))}")
-    return {"name": name, **dataclasses.asdict(part)}
-
-
-def build_part(description: dict[str, Any] | None) -> Any:
-    """The part that was described."""
-    if description is None:
-        return None
-    parameters = dict(description)
-    return _KNOWN_PARTS[parameters.pop("name")](**parameters)

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp import packing, persistence
 from fastdp.inputs import as_floats, pieces
 from fastdp.perturbers import Blocks
 from fastdp.randomness.key import Key
-from fastdp.systems import persistence
 from fastdp.systems.adaptive_pipeline import AdaptivePipeline, AdaptivePrepared
 from fastdp.systems.composition import Composition
 from fastdp.systems.pipeline import Pipeline, Prepared, Progress, TreeNoise
@@ -242,16 +242,16 @@ def position(standing: Standing) -> persistence.Position:
     fields = {field.name: getattr(progress, field.name) for field in dataclasses.fields(progress)}
     return {
         **fields,
-        "smoother": persistence.pack(progress.smoother, "<f8"),
-        "holdout": persistence.pack(packed, "<i8"),
+        "smoother": packing.pack(progress.smoother, "<f8"),
+        "holdout": packing.pack(packed, "<i8"),
     }
 
 
 def restore(saved: persistence.Position, course: Course) -> Standing:
     """The place saved, with the summary of the values held put into a fresh chooser."""
     fields = dict(saved)
-    packed = persistence.unpack(fields.pop("holdout"), "<i8").astype(np.int64)
-    fields["smoother"] = persistence.unpack(fields["smoother"], "<f8").astype(np.float64)
+    packed = packing.unpack(fields.pop("holdout"), "<i8").astype(np.int64)
+    fields["smoother"] = packing.unpack(fields["smoother"], "<f8").astype(np.float64)
     progress = Progress(**fields)
     if not (_is_typed(progress) and _is_place(progress, course)):
         raise ValueError("a position out of range")

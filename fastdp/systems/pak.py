@@ -6,11 +6,12 @@ Readings and errata: ``docs/pak.md``.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp import persistence
 from fastdp.alone import exclusive
 from fastdp.errors import DataError, StateError
 from fastdp.inputs import as_column, as_floats
@@ -19,11 +20,10 @@ from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.released import Release
-from fastdp.systems import persistence
-from fastdp.systems.durable import Durable
 from fastdp.systems.moving_average import averages
 from fastdp.systems.pak_plan import PAKPlan, usual_threshold
 from fastdp.systems.pak_state import PAKState
+from fastdp.systems.planned import Planned
 from fastdp.systems.running_sum import RunningSum, Steps
 from fastdp.systems.whole import as_whole
 from fastdp.thresholds import Fixed, Threshold
@@ -32,7 +32,7 @@ from fastdp_kernels import online_pass
 Floats = NDArray[np.float64]
 
 
-class PAK(Durable):
+class PAK(Planned):
     """Publishes the running sum, or moving averages, of a stream of known length.
 
     Parameters
@@ -81,6 +81,8 @@ class PAK(Durable):
     Memory: the hold-out until tau is known, then levels + 1 integers and the last w running sums.
     """
 
+    _PLAN: ClassVar[type[PAKPlan]] = PAKPlan
+
     def __init__(
         self,
         epsilon: float,
@@ -108,7 +110,7 @@ class PAK(Durable):
 
     def _begin(self, plan: PAKPlan, key: Key) -> None:
         """Take the starting position; loading a state file begins here too."""
-        Durable.__init__(self)
+        Planned.__init__(self)
         self._plan = plan
         self._key = key
         # Refuses what the threshold cannot do now, not at the end of the hold-out.
@@ -290,11 +292,8 @@ class PAK(Durable):
     # State files.
 
     @property
-    def _described(self) -> PAKPlan:
+    def _public(self) -> PAKPlan:
         return self._plan
-
-    def _restart(self, description: dict[str, Any], key: Key) -> None:
-        self._begin(PAKPlan.from_description(description), key)
 
     def _position(self) -> persistence.Position:
         return self._state.describe()

@@ -8,13 +8,13 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
 
-from fastdp import validation
+from fastdp import packing, validation
 from fastdp.errors import ParameterError
 from fastdp.grid import Grid, make_grid
 from fastdp.privacy import Guarantee, parallel, remainder, sequential
 from fastdp.randomness import sampler
 from fastdp.randomness.words import MOST_WORDS
-from fastdp.systems.composition import build_part, describe_part
+from fastdp.systems.composition import PARTS
 from fastdp.thresholds import PAKQuantile, SmoothQuantile, Threshold, ThresholdTask
 
 LEAST_EPSILON = 2.0**-60
@@ -188,12 +188,12 @@ class PAKPlan:
     def describe(self) -> dict[str, Any]:
         """The threshold by name, and parameters, for a state file."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {**fields, "threshold": describe_part(self.threshold)}
+        return {**fields, "threshold": packing.describe_part(self.threshold, PARTS)}
 
     @classmethod
     def from_description(cls, description: dict[str, Any]) -> PAKPlan:
         """The plan that was described."""
-        return cls(**{**description, "threshold": build_part(description["threshold"])})
+        return cls(**{**description, "threshold": packing.build_part(description["threshold"], PARTS)})
 
 
 def usual_threshold(delta: object, clip: bool) -> PAKQuantile:

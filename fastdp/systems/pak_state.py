@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.systems import persistence
+from fastdp import packing, persistence
 from fastdp.systems.pak_plan import PAKPlan
 from fastdp.systems.running_sum import RunningSum, Steps
 
@@ -44,8 +44,8 @@ class PAKState:
         return {
             "n_seen": self.n_seen,
             "running": self.running,
-            "lag": persistence.pack(self.lag[: self.n_seen] if tree is None else self.lag, "<f8"),
-            "recent": persistence.pack(self.recent, "<i8"),
+            "lag": packing.pack(self.lag[: self.n_seen] if tree is None else self.lag, "<f8"),
+            "recent": packing.pack(self.recent, "<i8"),
             "counter": None if tree is None else {"theta_steps": tree.theta_steps, **tree.describe()},
         }
 
@@ -55,13 +55,13 @@ class PAKState:
 
         ValueError, LookupError or TypeError if the plan has no such position.
         """
-        n_seen, running, counter = persistence.whole(saved["n_seen"]), saved["running"], saved["counter"]
-        held = persistence.unpack(saved["lag"], "<f8").astype(np.float64)
-        recent = persistence.unpack(saved["recent"], "<i8").astype(np.int64)
+        n_seen, running, counter = packing.whole(saved["n_seen"]), saved["running"], saved["counter"]
+        held = packing.unpack(saved["lag"], "<f8").astype(np.float64)
+        recent = packing.unpack(saved["recent"], "<i8").astype(np.int64)
         window = plan.average if isinstance(plan.average, int) else 0
         lag, tree, seen = np.empty(0 if counter else plan.holdout), None, held.size
         if counter:
-            theta_steps = persistence.whole(counter["theta_steps"])
+            theta_steps = packing.whole(counter["theta_steps"])
             if not 1 <= theta_steps <= plan.grid.bound_steps:
                 raise ValueError("a threshold out of range")
             tree = plant(theta_steps, 0).resume(counter["seen"], counter["total"], counter["above"])

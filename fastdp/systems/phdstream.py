@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from fastdp import validation
+from fastdp import packing, validation
 from fastdp.counters.base import Counter, counter_guarantee, event_guarantee
 from fastdp.counters.binary_tree import BinaryTree
 from fastdp.counters.block import Block
 from fastdp.counters.simple import Simple
 from fastdp.privacy import Guarantee, round_up, sequential
 from fastdp.randomness.key import Key
-from fastdp.spatial import decomposition
+from fastdp.spatial import decomposition, saved
 from fastdp.spatial.decomposition import Evidence, Integers, Residents, Visit
 from fastdp.spatial.domain import Domain
 from fastdp.spatial.plan import make_plan
@@ -115,6 +115,7 @@ class PHDStream(SpatialPublisher):
         self.sensitivity = validation.integer("sensitivity", sensitivity, 1, 2**30)
         self.score = validation.choice("score", score, ("repaired", "paper"))
         self.retention = validation.integer("retention", retention, 0, MOST_STEPS)
+        self.threshold = validation.real("threshold", threshold)
         half = Fraction(self.epsilon) / (2 * self.sensitivity)
         plan = make_plan(
             domain,
@@ -166,3 +167,24 @@ class PHDStream(SpatialPublisher):
             self._plan, state.residents, added, removed, state.n_steps, self._key, expected
         )
         return _State(state.n_steps + 1, residents, visit), evidence
+
+    # State files.
+
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        names = ("domain", "epsilon", "counter", "max_depth", "fan_out", "sensitivity")
+        others = ("threshold", "score", "retention", "outside")
+        return {name: getattr(self, name) for name in (*names, *others)}
+
+    def _packed(self, state: _State) -> dict[str, Any]:
+        visit = saved.describe_visit(state.visit)
+        return {"n_steps": state.n_steps, "residents": packing.describe(state.residents), "visit": visit}
+
+    def _unpacked(self, described: Any) -> _State:
+        residents = packing.restore(Residents, described["residents"])
+        visit = saved.restore_visit(described["visit"], self._plan)
+        return _State(packing.whole(described["n_steps"]), residents, visit)
+
+    def _check(self, state: Any) -> None:
+        super()._check(state)
+        saved.check_residents(state.residents, self._plan)

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp import packing
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
-from fastdp.systems import persistence
 from fastdp_kernels import binary_counter
 
 Steps = NDArray[np.int64]
@@ -87,6 +87,6 @@ class RunningSum:
     def resume(self, seen: int, total: int, above: list[int]) -> RunningSum:
         """The same counter where :meth:`describe` said it stood; ValueError if that is no place of it."""
         noise = np.array(above, np.int64)
-        if not 0 <= persistence.whole(seen) <= self.length or noise.shape != self.above.shape:
+        if not 0 <= packing.whole(seen) <= self.length or noise.shape != self.above.shape:
             raise ValueError("a counter out of range")
-        return replace(self, seen=seen, total=int(np.int64(persistence.whole(total))), above=noise)
+        return replace(self, seen=seen, total=int(np.int64(packing.whole(total))), above=noise)

@@ -13,17 +13,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp import validation
+from fastdp import packing, validation
 from fastdp.counters.base import Counter, counter_guarantee, event_guarantee, noise_scale
 from fastdp.counters.simple import Simple
 from fastdp.privacy import Guarantee, parallel, sequential
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
-from fastdp.spatial import decomposition
+from fastdp.spatial import decomposition, saved
 from fastdp.spatial.decomposition import Visit
 from fastdp.spatial.domain import Domain
 from fastdp.spatial.plan import make_plan
+from fastdp.stepwise import expect
 from fastdp.systems.spatial_publisher import SpatialPublisher
 from fastdp_kernels import tree_maps
 
@@ -85,6 +86,7 @@ class SpatialBaseline(SpatialPublisher):
         key: Key | bytes | None = None,
     ) -> None:
         self.epsilon = validation.positive("epsilon", epsilon)
+        self.threshold = validation.real("threshold", threshold)
         half = Fraction(self.epsilon) / 2
         plan = make_plan(
             domain, fan_out, max_depth, half, half, Simple(), threshold=threshold, repaired=self._repaired
@@ -95,6 +97,26 @@ class SpatialBaseline(SpatialPublisher):
     def _offline(self, added: Integers, removed: Integers, step: int) -> Visit:
         """PrivTree and counts, from nothing."""
         return decomposition.take_step(self._plan, self._root, added, removed, step, self._key)[1]
+
+    # State files.
+
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        names = ("domain", "epsilon", "max_depth", "fan_out", "threshold", "outside")
+        return {name: getattr(self, name) for name in names}
+
+    def _packed(self, state: _State) -> dict[str, Any]:
+        plain = packing.describe(replace(state, visit=None))
+        return {**plain, "visit": saved.describe_visit(state.visit)}
+
+    def _unpacked(self, described: Any) -> _State:
+        state: _State = packing.restore(_State, {**described, "visit": None})
+        return replace(state, visit=saved.restore_visit(described["visit"], self._plan))
+
+    def _check(self, state: Any) -> None:
+        super()._check(state)
+        for codes in (state.added, state.removed):
+            saved.check_codes(codes, self._plan)
 
     def _halves(self) -> Guarantee:
         half = self.epsilon / 2
@@ -179,6 +201,15 @@ class FixedTree(SpatialBaseline):
         self.counter = Simple() if counter is None else counter
         validation.part("counter", self.counter, "step", "fastdp.counters")
         self._law = sampler.discrete_laplace_law(noise_scale(self.counter, Fraction(self.epsilon)))
+
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        return {**super()._arguments, "counter": self.counter}
+
+    def _check(self, state: Any) -> None:
+        super()._check(state)
+        if state.visit is not None:
+            expect(state.rows, np.empty((state.visit.leaves.size, self.counter.width), np.int64))
 
     @property
     def guarantee(self) -> Guarantee:

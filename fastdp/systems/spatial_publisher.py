@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
-from fastdp import validation
-from fastdp.alone import Alone, exclusive
+from fastdp import packing, validation
+from fastdp.alone import exclusive
+from fastdp.counters.running import PARTS
 from fastdp.errors import StateError
 from fastdp.privacy import Guarantee
 from fastdp.randomness.key import Key
-from fastdp.spatial import decomposition
+from fastdp.spatial import decomposition, saved
 from fastdp.spatial.checks import as_points
 from fastdp.spatial.decomposition import Integers, Visit
 from fastdp.spatial.domain import Domain, Floats
 from fastdp.spatial.plan import Plan
 from fastdp.spatial.points import inside
 from fastdp.spatial.tree import ReleasedTree, sampling_generator
+from fastdp.stepwise import Stepwise
 
 #: Steps have 40 bits in the words' stream id.
 MOST_STEPS = 2**40
@@ -37,7 +39,7 @@ class Standing(Protocol):
         ...
 
 
-class SpatialPublisher(Alone):
+class SpatialPublisher(Stepwise):
     """A publisher of points; subclasses make a plan and take the steps.
 
     Parameters
@@ -51,6 +53,9 @@ class SpatialPublisher(Alone):
     outside, seed, key
         As for :class:`fastdp.PHDStream`.
     """
+
+    _PARTS: ClassVar[packing.Parts] = {**PARTS, **saved.DOMAINS}
+    _state: Standing
 
     def __init__(
         self,
@@ -123,8 +128,8 @@ class SpatialPublisher(Alone):
     def advance(self, added: Any, removed: Any = None) -> None:
         """Consume one batch without drawing points; parameters and errors as :meth:`step`."""
         codes = self._codes(added, removed)
-        # One assignment: an interrupt leaves the batch consumed or not, never half of it.
-        self._state = self._following(*codes)
+        self._check_batch(*codes)
+        self._commit(self._following(*codes), *codes)
 
     def sample(self) -> Floats:
         """The synthetic points of the last step, the same at every call; ``tree.sample()`` draws others."""
@@ -148,6 +153,16 @@ class SpatialPublisher(Alone):
     @abstractmethod
     def _following(self, added: Integers, removed: Integers) -> Standing:
         """The state after a batch, given by codes; changes nothing."""
+
+    # State files.
+
+    @property
+    def _consumed(self) -> int:
+        return self.n_steps
+
+    def _check(self, state: Any) -> None:
+        if state.n_steps < 0 or (state.visit is None) != (state.n_steps == 0):
+            raise ValueError("a release out of range")
 
 
 def for_events(guarantee: Guarantee, events: int) -> Guarantee:

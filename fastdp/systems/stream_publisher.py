@@ -6,13 +6,14 @@ Source: ToPS section 3.2 (the framework) and Algorithm 1 in the reading of ``doc
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp import persistence
 from fastdp.alone import exclusive
-from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.errors import DataError, ParameterError
 from fastdp.inputs import as_column, as_floats
 from fastdp.perturbers import HierarchyPlan, Perturber
 from fastdp.privacy import Guarantee
@@ -20,12 +21,11 @@ from fastdp.randomness.key import Key
 from fastdp.released import Release, ReleasedNodes
 from fastdp.renewals import Renewal
 from fastdp.smoothers import Smoother
-from fastdp.systems import persistence
 from fastdp.systems.adaptive_pipeline import AdaptivePipeline
 from fastdp.systems.composition import Composition
 from fastdp.systems.course import Course, Leaving, position, restore
-from fastdp.systems.durable import Durable
 from fastdp.systems.pipeline import Pipeline, Prepared, Progress
+from fastdp.systems.planned import Planned
 from fastdp.systems.whole import as_whole
 from fastdp.thresholds import Threshold
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 
-class StreamPublisher(Durable):
+class StreamPublisher(Planned):
     """Publishes a stream of values online under event-level differential privacy.
 
     Parameters
@@ -74,6 +74,8 @@ class StreamPublisher(Durable):
     Output does not depend on how the stream is cut into chunks.
     """
 
+    _PLAN: ClassVar[type[Composition]] = Composition
+
     def __init__(
         self,
         *,
@@ -97,12 +99,11 @@ class StreamPublisher(Durable):
 
     def _begin(self, composition: Composition, key: Key) -> None:
         """Take the starting position; loading a state file begins here too."""
-        Durable.__init__(self)
+        Planned.__init__(self)
         self._composition = composition
         self._key = key
         self._course = Course(composition, key)
         self._standing = self._course.begin()
-        self._copies = 0
 
     # What the publisher is and where it stands.
 
@@ -353,16 +354,14 @@ class StreamPublisher(Durable):
     # State files.
 
     @property
-    def _described(self) -> Composition:
+    def _public(self) -> Composition:
         return self._composition
 
     @classmethod
-    def _loads(cls, name: object) -> bool:
+    def _loads(cls, content: dict[str, Any]) -> bool:
         # The parts are in the file: a ToPS loads as what it is composed of, too.
-        return name == cls.__name__ or (cls is StreamPublisher and name != "PAK")
-
-    def _restart(self, description: dict[str, Any], key: Key) -> None:
-        self._begin(Composition.from_description(description), key)
+        composed = cls is StreamPublisher and "perturber" in content["composition"]
+        return composed or super()._loads(content)
 
     def _position(self) -> persistence.Position:
         return position(self._standing)
@@ -370,32 +369,8 @@ class StreamPublisher(Durable):
     def _resume(self, saved: persistence.Position) -> None:
         self._standing = restore(saved, self._course)
 
-    # Copies: never the same noise twice.
-
-    def __copy__(self) -> Self:
-        return self._rekeyed_copy()
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        del memo
-        return self._rekeyed_copy()
-
-    @exclusive
-    def _rekeyed_copy(self) -> Self:
-        """An independent publisher at the same place with noise of its own.
-
-        Equal noise on different values would reveal their difference, so a copy never keeps the key.
-        """
-        self._refuse_replay("copy")
-        self._copies += 1
-        key = self._key.derive("copy", self._copies) if self._key.simulated else Key.random()
-        twin = object.__new__(type(self))
-        twin._begin(self._composition, key)
+    def _twin(self, key: Key) -> Self:
+        twin = self._fresh(key)
         # Not the noise: it belongs to the key.
         twin._standing = replace(self._standing.forked(), noise=None)
         return twin
-
-    def __reduce__(self) -> NoReturn:
-        raise StateError(
-            f"a {type(self).__name__} cannot be pickled: the noise key would be neither encrypted nor owner-only; "
-            "use save(path, key) and load(path, key)"
-        )

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp import validation
-from fastdp.alone import Alone, exclusive
+from fastdp import packing, validation
+from fastdp.alone import exclusive
 from fastdp.errors import DataError, StateError
 from fastdp.inputs import as_column, as_floats
 from fastdp.local.client_words import MOST_START
+from fastdp.persistence import Chunk, Position
 from fastdp.privacy import Guarantee
 from fastdp.randomness.key import Key
 from fastdp.released import Release
+from fastdp.stepwise import Rebuilt
 from fastdp.systems.composition import USUAL_HOLDOUT
 from fastdp.systems.topl_server import ToPLServer
 from fastdp.systems.whole import as_whole
@@ -62,7 +64,7 @@ class LocalRelease(Release):
         return errors
 
 
-class ToPL(Alone):
+class ToPL(Rebuilt):
     """Simulates users and server in one process, with the numbers that the two roles give apart.
 
     Parameters
@@ -86,6 +88,8 @@ class ToPL(Alone):
     >>> simulation.publish(np.full(1500, 20.0)).size
     500
     """
+
+    _PARTS = ToPLServer._PARTS
 
     def __init__(
         self,
@@ -167,9 +171,9 @@ class ToPL(Alone):
         StateError
             After 2^33 values, when the key's words are used up; nothing is consumed then.
         """
-        return self._publish(as_column(chunk), "chunk")
+        return self._checked(as_column(chunk), "chunk")
 
-    def _publish(self, values: NDArray[Any], name: str) -> Floats:
+    def _checked(self, values: NDArray[Any], name: str) -> Floats:
         used = max(self._n_held, self._n_published)
         if used + values.size > MOST_START:
             raise StateError(
@@ -182,6 +186,9 @@ class ToPL(Alone):
                 first = int(np.flatnonzero(~finite)[0])
                 raise DataError(f"{name}[{first}] = {values[first]}: expected finite values (or nonfinite='zero')")
             values = np.where(finite, values, 0.0)
+        return self._consume(lambda simulation: simulation._publish(values), as_floats(values))
+
+    def _publish(self, values: NDArray[Any]) -> Floats:
         # After an interrupt m reports may be in without a theta.
         self._server.choose()
         held = 0 if self.threshold is not None else min(values.size, self.holdout - self._server.n_collected)
@@ -211,12 +218,41 @@ class ToPL(Alone):
             Bit for bit what :meth:`publish` gives for any chunking.
         """
         column = as_whole(values, self.n_seen, self.holdout)
-        published = self._publish(column, "values")
+        published = self._checked(column, "values")
         published.flags.writeable = False
         assert self.threshold is not None  # noqa: S101 - the hold-out is complete
         return LocalRelease(
             published, self.holdout, self.threshold, self.guarantee, value_variance=self._server.value_variance
         )
+
+    # State files.
+
+    @property
+    def _consumed(self) -> int:
+        return self.n_seen
+
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        return {**self._server._arguments, "nonfinite": self.nonfinite}
+
+    def _chunk(self, parts: tuple[Any, ...]) -> Chunk:
+        values: Floats = parts[0]
+        return values
+
+    def _position(self) -> Position:
+        counts = {"n_held": self._n_held, "n_published": self._n_published}
+        return {"n_seen": self.n_seen, **counts, "server": self._server._position()}
+
+    def _resume(self, saved: Position) -> None:
+        self._server._resume(saved["server"])
+        self._n_held, self._n_published = packing.whole(saved["n_held"]), packing.whole(saved["n_published"])
+        if min(self._n_held, self._n_published) < 0 or saved["n_seen"] != self.n_seen:
+            raise ValueError("counts out of range")
+
+    def _take_over(self, twin: Self) -> None:
+        # The place first, as in publishing.
+        self._n_held, self._n_published = twin._n_held, twin._n_published
+        self._server._take_over(twin._server)
 
 
 __all__ = ["LocalRelease", "ToPL"]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp import validation
+from fastdp import packing, validation
+from fastdp.alone import exclusive
 from fastdp.errors import ParameterError, StateError
 from fastdp.inputs import as_column, is_number
 from fastdp.local import Hybrid, SquareWave
@@ -18,7 +19,9 @@ from fastdp.local.collectors import Refused
 from fastdp.local.distribution import Distribution
 from fastdp.local.encoding import split
 from fastdp.local.histogram import HistogramCollector
+from fastdp.persistence import Position
 from fastdp.privacy import Guarantee, parallel
+from fastdp.stepwise import Reports
 from fastdp.systems.composition import USUAL_HOLDOUT
 from fastdp.thresholds import Fixed, ThresholdTask
 from fastdp.thresholds import SquareWave as SquareWaveRule
@@ -27,7 +30,7 @@ from fastdp.thresholds.square_wave import SCALES
 Floats = NDArray[np.float64]
 
 
-class ToPLServer:
+class ToPLServer(Reports):
     """Collects reports for the threshold, announces it, and publishes one estimate for each later report.
 
     Parameters
@@ -53,6 +56,9 @@ class ToPLServer:
     disjoint, so the larger epsilon counts (parallel composition).
     """
 
+    _PARTS: ClassVar[packing.Parts] = {kind.__name__: kind for kind in (SquareWaveRule, Fixed)}
+    _CHANGING = ("_hybrid", "_collector", "_distribution", "_refused", "_n_published")
+
     def __init__(
         self,
         epsilon: float,
@@ -64,6 +70,7 @@ class ToPLServer:
         threshold_epsilon: float | None = None,
         publish_epsilon: float | None = None,
     ) -> None:
+        super().__init__()
         self.epsilon = validation.positive("epsilon", epsilon)
         self.bound = validation.positive("bound", bound)
         self.max_range = validation.integer("max_range", max_range, 1, 2**40)
@@ -95,6 +102,12 @@ class ToPLServer:
         self._collector: HistogramCollector | None = None
         self._distribution: Distribution | None = None
         self._refused = Refused()
+        self._n_published = 0
+        self._given = {
+            "threshold": rule,
+            "threshold_epsilon": None if threshold_epsilon is None else first,
+            "publish_epsilon": None if publish_epsilon is None else later,
+        }
         if isinstance(rule, Fixed):
             self._hybrid = Hybrid(later, 0.0, rule.start(self._task).theta)
         else:
@@ -122,6 +135,11 @@ class ToPLServer:
         return 0 if self._collector is None else self._collector.n_reports
 
     @property
+    def n_published(self) -> int:
+        """Estimates published, those of refused reports not counted."""
+        return self._n_published
+
+    @property
     def refused(self) -> Refused:
         """Reports and messages left out so far."""
         first = Refused() if self._collector is None else self._collector.refused
@@ -140,6 +158,7 @@ class ToPLServer:
             return published
         return parallel(self._collector.mechanism.guarantee.of("users before the threshold"), published)
 
+    @exclusive
     def receive(self, data: bytes | bytearray | memoryview, *, most_reports: int | None = None) -> Floats:
         """Take in messages.
 
@@ -159,35 +178,49 @@ class ToPLServer:
             threshold is sought.  As soon as m reports are in, theta is chosen (the buffer's others count too); the
             next announcement has it.
         """
+        words = str(most_reports).encode()
+        return self._consume(lambda server: server._receive(data, most_reports), data, words)
+
+    def _receive(self, data: bytes | bytearray | memoryview, most_reports: int | None) -> Floats:
         if self._hybrid is None:
             self._sought("receive").receive(data, most_reports=most_reports)
-            self.choose()
+            self._choose()
             return np.empty(0)
         parts = [np.empty(0)]
         for reports in split(data, self._hybrid):
             if reports is None or (most_reports is not None and reports.size > most_reports):
                 self._refused.messages += 1
             else:
-                parts.append(self.publish(reports))
+                parts.append(self._publish(reports))
         return np.concatenate(parts)
 
+    @exclusive
     def collect(self, reports: Any) -> None:
         """Take in square-wave reports, without their messages; those out of range are counted and left out."""
-        self._sought("collect").add(reports)
-        self.choose()
+        column = as_column([reports] if is_number(reports) else reports, "reports")
+        self._consume(lambda server: server._collect(column), column)
+
+    def _collect(self, column: NDArray[Any]) -> None:
+        self._sought("collect").add(column)
+        self._choose()
 
     def shard(self) -> HistogramCollector:
         """An empty collector for another machine, to be merged later."""
         collector = self._sought("shard")
         return HistogramCollector(collector.mechanism, collector.bins)
 
+    @exclusive
     def merge(self, *collectors: HistogramCollector) -> None:
         """Take in what other machines have collected for the threshold; all or nothing."""
+        self._consume(lambda server: server._merge(collectors), *(c.to_bytes() for c in collectors))
+
+    def _merge(self, collectors: tuple[HistogramCollector, ...]) -> None:
         merged = self._sought("merge").merge(*collectors)
         if merged.n_reports >= self.holdout:
             self._choose_from(merged)
         self._collector = merged
 
+    @exclusive
     def publish(self, reports: Any) -> Floats:
         """Estimates from hybrid reports, without their messages.
 
@@ -201,10 +234,14 @@ class ToPLServer:
         float64[n]
             One estimate a report, in units of the input; NaN for those refused, so that the others keep their places.
         """
+        column = as_column([reports] if is_number(reports) else reports, "reports")
+        return self._consume(lambda server: server._publish(column), column)
+
+    def _publish(self, column: NDArray[Any]) -> Floats:
         if self._hybrid is None:
             raise StateError("publish() before the threshold was chosen: expected square-wave reports, for collect()")
-        column = as_column([reports] if is_number(reports) else reports, "reports")
         good = (column >= 0) & (column < self._hybrid.n_outputs) & (column == np.floor(column))
+        self._n_published += int(np.count_nonzero(good))
         if good.all():
             return self._hybrid.estimate(column.astype(np.int64, copy=False) if column.dtype.kind == "f" else column)
         self._refused.reports += int(np.count_nonzero(~good))
@@ -212,11 +249,15 @@ class ToPLServer:
         estimates[good] = self._hybrid.estimate(column[good].astype(np.int64))
         return estimates
 
+    @exclusive
     def choose(self) -> None:
         """Choose theta if it is sought and m reports are in.
 
         Collecting does so by itself; call it if that was interrupted.
         """
+        self._consume(lambda server: server._choose())
+
+    def _choose(self) -> None:
         if self._hybrid is None and self._sought("choose").n_reports >= self.holdout:
             self._choose_from(self._sought("choose"))
 
@@ -229,3 +270,43 @@ class ToPLServer:
         found = self._rule.estimate(collector.mechanism, collector.totals)
         hybrid = Hybrid(self._widest.epsilon, 0.0, self._rule.choose_from(found, self._task))
         self._distribution, self._hybrid = found, hybrid
+
+    # State files.
+
+    @property
+    def _consumed(self) -> int:
+        refused = self.refused
+        counted = self.n_collected + self._n_published + refused.reports + refused.messages
+        return counted + int(self._hybrid is not None)
+
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        names = ("epsilon", "bound", "holdout", "max_range")
+        return {**{name: getattr(self, name) for name in names}, **self._given}
+
+    def _position(self) -> Position:
+        return {
+            "n_seen": self._consumed,
+            "n_published": self._n_published,
+            "theta": self.threshold,
+            "refused": packing.describe(self._refused),
+            "collector": None if self._collector is None else self._collector._position(),
+            "distribution": packing.describe(self._distribution),
+        }
+
+    def _resume(self, saved: Position) -> None:
+        self._n_published = packing.whole(saved["n_published"])
+        self._refused = packing.restore(Refused, saved["refused"])
+        if self._collector is not None:
+            self._collector._resume(saved["collector"])
+            self._distribution = packing.restore(Distribution | None, saved["distribution"])
+            if self._distribution is not None:
+                self._distribution.frequencies.flags.writeable = False
+            if saved["theta"] is not None:
+                self._hybrid = Hybrid(self._widest.epsilon, 0.0, packing.restore(float, saved["theta"]))
+        counts = (self._n_published, self._refused.reports, self._refused.messages)
+        high = self.threshold
+        if min(counts) < 0 or saved["n_seen"] != self._consumed or high != saved["theta"]:
+            raise ValueError("counts out of range")
+        if high is not None and (high > self.bound or self.n_collected < self.holdout):
+            raise ValueError("a threshold out of range")

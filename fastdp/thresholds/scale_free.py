@@ -114,8 +114,9 @@ class ScaleFree:
         chooser = _ScaleFreeChooser(self, task)
         if chooser.resolved < FEWEST:
             warnings.warn(
-                f"holdout = {task.holdout}: about {chooser.resolved:.2g} noise scales of values lie above the best "
-                f"threshold, so the choice will be rough; expected a hold-out of {chooser.enough} values or more"
+                f"holdout: of the {task.holdout} values that choose the threshold about {chooser.resolved:.2g} noise "
+                f"scales lie above the best one, so the choice will be rough; expected a hold-out of "
+                f"{chooser.enough} values or more"
                 + (f" (or a shorter max_range, now {task.max_range})" if task.max_range > task.holdout else ""),
                 AccuracyWarning,
                 stacklevel=2,

@@ -8,8 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels._jit import kernel, plus
-from fastdp_kernels.block_lengths import EXPONENT, EXTRA, PREDICTION, catch_up_length, close_block
+from fastdp_kernels.block_lengths import CATCH, EXPONENT, EXTRA, PREDICTION, close_block
 from fastdp_kernels.online_pass import sum_part
+
+#: Numbers that a block leaves behind, see ``sum_adaptive``.
+COLUMNS = 5
 
 
 @kernel
@@ -42,9 +45,10 @@ def sum_adaptive(
         Values in the open block, their sum in steps, and blocks closed by this call; changed in place.
     memory : float64[MEMORY]
         What released sums have taught; changed in place.
-    blocks : float64[noise.size + 1, 4]
-        Receives exponent, released sum in thresholds, and what the block's values were published as (prediction and
-        extra) of each closed block, and the same of the block left open (its sum is not written).
+    blocks : float64[noise.size + 1, COLUMNS]
+        Receives exponent, released sum in thresholds, and what the block's values were published as (prediction,
+        extra, and how many values the extra is for) of each closed block, and the same of the block left open (its
+        sum is not written).
 
     Returns
     -------
@@ -66,6 +70,7 @@ def sum_adaptive(
         blocks[closed, 0] = memory[EXPONENT]
         blocks[closed, 2] = memory[PREDICTION]
         blocks[closed, 3] = memory[EXTRA]
+        blocks[closed, 4] = memory[CATCH]
         if part == room:
             released = np.float64(plus(counters[1], noise[closed])) / theta_steps
             blocks[closed, 1] = released
@@ -77,6 +82,7 @@ def sum_adaptive(
     blocks[closed, 0] = memory[EXPONENT]
     blocks[closed, 2] = memory[PREDICTION]
     blocks[closed, 3] = memory[EXTRA]
+    blocks[closed, 4] = memory[CATCH]
     return -1 if flags < 0 else at
 
 
@@ -86,7 +92,7 @@ def emit_adaptive(blocks: np.ndarray, filled: int, theta: float, spikes: bool, o
 
     Parameters
     ----------
-    blocks : float64[any, 4]
+    blocks : float64[any, COLUMNS]
         As :func:`sum_adaptive` wrote them, the block left open last.
     filled : int
         Values already published in the first block.
@@ -103,7 +109,7 @@ def emit_adaptive(blocks: np.ndarray, filled: int, theta: float, spikes: bool, o
         length = 1 << exponent
         usual = blocks[j, 2] * theta
         first = usual + blocks[j, 3] * theta
-        catch = min(max(catch_up_length(exponent) - filled, 0), out.size - at)
+        catch = min(max(int(blocks[j, 4]) - filled, 0), out.size - at)
         for i in range(at, at + catch):
             out[i] = first
         end = min(at + length - filled, out.size)

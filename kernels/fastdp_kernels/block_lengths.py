@@ -43,7 +43,9 @@ PREDICTION = POSITION + 9
 EXTRA = POSITION + 10
 #: The level's variance before the last sum came.
 BEFORE = POSITION + 11
-MEMORY = POSITION + 12
+#: How many values at the open block's begin make up for what is open.
+CATCH = POSITION + 12
+MEMORY = POSITION + 13
 
 #: Public parameters, float64[SHAPE]: variance of a block's noise, r, the prior signal, bounds of the exponent, the
 #: scale of the prior, where blocks must end once (0: nowhere), and 1 if a block makes up for the one before, or 0.
@@ -60,8 +62,9 @@ SHAPE = 9
 
 #: Blocks shorter than this many values share a choice.
 CADENCE = 512.0
-#: The first 2^-CATCH_UP of a block make up for what the block before left open.
-CATCH_UP = 2
+#: What a block left open is made up for by 2^-CATCH_UP times as many values as it or the next block has, whichever is
+#: longer, or by all of the next.
+CATCH_UP = 2.0
 #: How fast differences are forgotten, by block.
 FORGET = 0.98
 #: The prior signal counts as so many differences at its scale.
@@ -264,7 +267,7 @@ def close_block(memory: np.ndarray, total: float, shape: np.ndarray) -> None:
         chosen = choose_exponent(memory[WHITE], memory[DRIFT], seen, shape)
         memory[EXPONENT] = min(chosen, exponent + 1)
     fit_exponent(memory, shape)
-    published = length * memory[PREDICTION] + catch_up_length(exponent) * memory[EXTRA]
+    published = length * memory[PREDICTION] + memory[CATCH] * memory[EXTRA]
     # Up to the limit nothing is published, and there is nothing to make up for.
     open_account = memory[CARRY] + total - published if memory[POSITION] > shape[LIMIT] else 0.0
     memory[CARRY] = shape[SPREADS] * open_account
@@ -280,16 +283,12 @@ def fit_exponent(memory: np.ndarray, shape: np.ndarray) -> None:
 
 
 @inline
-def catch_up_length(exponent: int) -> int:
-    """How many values at a block's begin make up for the block before."""
-    return 1 << max(exponent - CATCH_UP, 0)
-
-
-@inline
 def predict(memory: np.ndarray, shape: np.ndarray) -> None:
     """What values of the open block are published as: the level, and at first what the block before left open."""
     memory[PREDICTION] = min(max(memory[LEVEL], 0.0), 1.0)
-    memory[EXTRA] = shape[SPREADS] * memory[CARRY] / catch_up_length(int(memory[EXPONENT]))
+    longer = max(memory[EXPONENT], memory[LAST])
+    memory[CATCH] = LENGTHS[int(min(memory[EXPONENT], max(longer - CATCH_UP, 0.0)))]
+    memory[EXTRA] = shape[SPREADS] * memory[CARRY] / memory[CATCH]
 
 
 @kernel

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels._jit import kernel
-from fastdp_kernels.adaptive_pass import sum_adaptive
+from fastdp_kernels.adaptive_pass import COLUMNS, sum_adaptive
 from fastdp_kernels.binary_counter import count_on
 from fastdp_kernels.noisy_max import choose_candidate
 from fastdp_kernels.privtree import descend
@@ -78,7 +78,7 @@ def release_blocks(
     theta = np.float64(theta_steps)
     counters = np.zeros(3, np.int64)
     memory = np.empty(start.size)
-    blocks = np.empty((noise.shape[1] + 1, 4))
+    blocks = np.empty((noise.shape[1] + 1, COLUMNS))
     for i in range(noise.shape[0]):
         memory[:] = start
         counters[:] = 0

@@ -17,6 +17,8 @@ from fastdp.cli import main
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = {"epsilon": 0.5, "bound": 200.0, "holdout": 1000, "max_range": 4096, "seed": 5}
+#: The systems of the central model by the command's name for them; the first is its default.
+SYSTEMS = {"adaptive": fastdp.Adaptive, "tops": fastdp.ToPS}
 ARGUMENTS = ["--epsilon", "0.5", "--bound", "200", "--holdout", "1000", "--max-range", "4096"]
 
 
@@ -30,8 +32,8 @@ def values() -> np.ndarray:
 def publish() -> Callable[..., np.ndarray]:
     """What the library itself publishes for the options that ``run`` passes."""
 
-    def publish(stream: np.ndarray, **options: Any) -> np.ndarray:
-        return fastdp.ToPS(**{**OPTIONS, **options}).publish(stream)
+    def publish(stream: np.ndarray, method: str = "adaptive", **options: Any) -> np.ndarray:
+        return SYSTEMS[method](**{**OPTIONS, **options}).publish(stream)
 
     return publish
 
@@ -57,7 +59,9 @@ def run() -> Callable[..., Result]:
 
     def run(*arguments: object, seed: int | None = 5, stdin: str | bytes | None = None) -> Result:
         seeded = [] if seed is None else ["--seed", str(seed)]
-        return CliRunner().invoke(main, ["release", *ARGUMENTS, *seeded, *map(str, arguments)], input=stdin)
+        # PAK has no longest range.
+        usual = [each for each in ARGUMENTS if "pak" not in arguments or each not in ARGUMENTS[-2:]]
+        return CliRunner().invoke(main, ["release", *usual, *seeded, *map(str, arguments)], input=stdin)
 
     return run
 

@@ -21,7 +21,7 @@ def test_help_has_an_example():
 
 
 def test_seed_is_for_simulation_only():
-    said = CliRunner().invoke(main, ["release", "--help"]).output
+    said = " ".join(CliRunner().invoke(main, ["release", "--help"]).output.split())
     assert "For simulation only" in said
     assert "NOT PRIVATE" in said
 

@@ -63,6 +63,18 @@ def test_a_stream_is_released_until_its_limit(run, account, complaint, write_inp
     assert f"{budget}: 6 lines, all seals right" in account("verify").output
 
 
+def test_running_sums_are_recorded_as_such(run, account, write_input, values, budget, tmp_path) -> None:
+    paid = ("--ledger", budget, "--stream", "meter", "--limit", 1)
+    told = ("--method", "pak", "--length", 5000, "--delta", 1e-6, *paid)
+    done = run(write_input(".npy", values), "-o", tmp_path / "out.npy", *told, seed=None)
+    assert done.exit_code == 0, done.output
+    # The distance of the sampled law from the proved one counts as delta.
+    delta = Ledger(budget).spent("meter").delta
+    assert 1e-6 < delta < 1.1e-6
+    assert f"has cost epsilon = 0.5, delta = {delta!r}" in done.stderr
+    assert "PAK: epsilon = 0.5" in account("show").output
+
+
 def test_parts_simulations_and_a_limit_of_ones_own(run, account, complaint, write_input, values, budget, tmp_path):
     source, told = write_input(".npy", values), ("--ledger", budget, "--stream", "meter", "--quiet")
     for day in ("monday", "tuesday"):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fastdp.errors import ParameterError
-from fastdp.plots import bin_means, truth_and_release
+from fastdp.plots import bin_means, truth_and_releases
 
 
 def test_bin_means():
@@ -24,12 +24,16 @@ def test_a_picture_without_a_screen(suffix, tmp_path):
     pytest.importorskip("matplotlib")
     before = "matplotlib.pyplot" in sys.modules
     values = np.random.default_rng(0).random(1000)
-    truth_and_release(values, -values, tmp_path / f"p{suffix}", clock=True, span=(10.0, 34.0), title="t")
+    released = {"one": -values, "two": 2 * values}
+    truth_and_releases(values, released, tmp_path / f"p{suffix}", clock=True, span=(10.0, 34.0), title="t")
     assert (tmp_path / f"p{suffix}").stat().st_size > 5000
     assert ("matplotlib.pyplot" in sys.modules) == before, "pyplot would open a window manager"
 
 
 def test_lengths_must_agree(tmp_path):
     pytest.importorskip("matplotlib")
-    with pytest.raises(ParameterError, match="released has shape"):
-        truth_and_release([1.0, 2.0], [1.0], tmp_path / "p.png")
+    with pytest.raises(ParameterError, match=r"released\['one'\] has shape"):
+        truth_and_releases([1.0, 2.0], {"one": [1.0]}, tmp_path / "p.png")
+    for count in (0, 4):
+        with pytest.raises(ParameterError, match=f"released has {count} streams: expected 1 to 3"):
+            truth_and_releases([1.0], {str(k): [1.0] for k in range(count)}, tmp_path / "p.png")

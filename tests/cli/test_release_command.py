@@ -11,10 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastdp.systems.tops import ToPS
+import fastdp
 
 INPUTS = (".csv", ".csv.gz", ".txt", ".txt.gz", ".npy", ".npz", ".parquet")
 OUTPUTS = (".csv", ".csv.gz", ".npy", ".npz", ".parquet")
+
+
+def given(options: dict[str, object]) -> list[str]:
+    """Keyword arguments as the command takes them."""
+    return [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
 
 
 @pytest.mark.parametrize("suffix", INPUTS)
@@ -27,11 +32,13 @@ def test_every_input_gives_what_the_library_publishes(
 
 
 @pytest.mark.parametrize("suffix", OUTPUTS)
-@pytest.mark.parametrize("prune", [0, 1])
-def test_every_output_holds_the_same_floats(suffix, prune, write_input, run, read_output, values, publish, tmp_path):
-    result = run(write_input(".npy", values), "-o", tmp_path / f"out{suffix}", "--prune", prune)
+@pytest.mark.parametrize("options", [{}, {"method": "tops", "prune": 0}], ids=["adaptive", "tops"])
+def test_every_output_holds_the_same_floats(
+    suffix, options, write_input, run, read_output, values, publish, tmp_path
+):
+    result = run(write_input(".npy", values), "-o", tmp_path / f"out{suffix}", *given(options))
     assert result.exit_code == 0, result.output
-    np.testing.assert_array_equal(read_output(tmp_path / f"out{suffix}"), publish(values, prune=prune), strict=True)
+    np.testing.assert_array_equal(read_output(tmp_path / f"out{suffix}"), publish(values, **options), strict=True)
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".npy", ".npz", ".parquet"])
@@ -44,10 +51,10 @@ def test_chunk_size_changes_nothing(suffix, write_input, run, values, tmp_path):
     assert len(set(files)) == 1
 
 
-def test_options_reach_the_publisher(write_input, run, read_output, values, publish, tmp_path):
-    options = {"fan_out": 4, "prune": 2, "resolution": 0.125, "max_range": 999, "holdout": 500}
-    arguments = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
-    assert run(write_input(".npy", values), "-o", tmp_path / "out.npy", *arguments).exit_code == 0
+@pytest.mark.parametrize("options", [{}, {"method": "tops", "fan_out": 4, "prune": 2}], ids=["adaptive", "tops"])
+def test_options_reach_the_publisher(options, write_input, run, read_output, values, publish, tmp_path):
+    options = {**options, "resolution": 0.125, "max_range": 999, "holdout": 500}
+    assert run(write_input(".npy", values), "-o", tmp_path / "out.npy", *given(options)).exit_code == 0
     np.testing.assert_array_equal(read_output(tmp_path / "out.npy"), publish(values, **options))
 
 
@@ -80,23 +87,35 @@ def test_without_seed_or_key_the_noise_is_fresh(write_input, run, read_output, v
     assert not np.array_equal(read_output(tmp_path / "a.npy"), read_output(tmp_path / "b.npy"))
 
 
-def test_summary_says_public_facts_only(write_input, run, values, expected, tmp_path):
-    result = run(write_input(".npy", values), "-o", tmp_path / "out.npy")
+@pytest.mark.parametrize("method", ["adaptive", "tops"])
+def test_summary_says_public_facts_only(method, write_input, run, values, tmp_path):
+    result = run(write_input(".npy", values), "-o", tmp_path / "out.npy", "--method", method)
     said = dict(line.split("  ", 1) for line in result.stderr.splitlines())
     said = {name: text.strip() for name, text in said.items()}
-    publisher = ToPS(0.5, 200.0, 1000, 4096, seed=5)
-    publisher.publish(values)
+    system = {"adaptive": fastdp.Adaptive, "tops": fastdp.ToPS}[method]
+    publisher = system(0.5, 200.0, 1000, 4096, seed=5)
+    published = publisher.publish(values)
     assert result.stdout == ""
     assert said.pop("values read") == "4,321"
     assert said.pop("held out") == "1,000"
-    assert said.pop("published") == f"{expected.size:,}"
+    assert said.pop("published") == f"{published.size:,}"
     assert said.pop("threshold").startswith(f"{publisher.threshold:g} ")
     assert said.pop("guarantee") == str(publisher.guarantee)
-    assert said.pop("block length") == str(publisher.plan.block)
+    now = f"{publisher.block:,}"
+    wanted = {"adaptive": f"follows the stream; {now} values by now", "tops": now}
+    assert said.pop("block length") == wanted[method]
     assert said.pop("resolution") == f"{publisher.resolution:g}"
     assert "values/s" in said.pop("time")
     assert said.pop("output") == str(tmp_path / "out.npy")
     assert not said, "nothing else is said"
+
+
+@pytest.mark.filterwarnings("default::fastdp.errors.AccuracyWarning")
+def test_a_short_holdout_is_said_in_one_line(write_input, run, values, tmp_path):
+    result = run(write_input(".npy", values), "-o", tmp_path / "out.npy", "--holdout", 20, "--quiet")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("Warning: holdout: of the 18 values that choose the threshold")
+    assert result.stderr.count("\n") == 1
 
 
 def test_quiet_says_nothing(write_input, run, values, tmp_path):
@@ -294,8 +313,8 @@ def test_nonfinite_zero(write_input, run, read_output, values, publish, tmp_path
         (["--bound", "0"], "bound = 0.0: expected a number above 0"),
         (["--holdout", "0"], "holdout = 0: expected a whole number of at least 1"),
         (["--max-range", "0"], "max_range = 0"),
-        (["--fan-out", "1"], "fan_out = 1"),
-        (["--prune", "99"], "prune = 99"),
+        (["--method", "tops", "--fan-out", "1"], "fan_out = 1"),
+        (["--method", "tops", "--prune", "99"], "prune = 99"),
         (["--resolution", "1000"], "resolution = 1000.0"),
     ],
 )
@@ -314,13 +333,13 @@ def test_existing_output_needs_force(write_input, run, read_output, complaint, v
 
 def test_output_that_appears_meanwhile_is_kept(write_input, run, complaint, values, monkeypatch, tmp_path):
     source, out = write_input(".npy", values), tmp_path / "out.npy"
-    publish = ToPS.publish
+    publish = fastdp.Adaptive.publish
 
     def slow_publish(self, chunk):
         out.write_bytes(b"precious")
         return publish(self, chunk)
 
-    monkeypatch.setattr(ToPS, "publish", slow_publish)
+    monkeypatch.setattr(fastdp.Adaptive, "publish", slow_publish)
     assert "exists already" in complaint(run(source, "-o", out))
     assert out.read_bytes() == b"precious"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.npy", "out.npy"]
@@ -484,6 +503,47 @@ def test_memory_is_constant(suffix, few, more, write_input, tmp_path):
     assert min(peak(few + more) for _ in range(2)) - peak(few) < more * 8 / 1024 / 2, "kibibytes"
 
 
+# Running sums.
+
+
+def pak(**options):
+    return fastdp.PAK(0.5, 1 / 5000**2, 200.0, 5000, holdout=1000, **({"seed": 5} | options))
+
+
+@pytest.mark.parametrize("chunk_size", [7, 999, 1000, 1001, 65_536])
+def test_running_sums_give_what_the_library_releases(chunk_size, write_input, run, read_output, values, tmp_path):
+    told = ("--method", "pak", "--length", 5000, "--chunk-size", chunk_size)
+    result = run(write_input(".npy", values), "-o", tmp_path / "out.npy", *told)
+    assert result.exit_code == 0, result.output
+    released = pak().release(values)
+    np.testing.assert_array_equal(read_output(tmp_path / "out.npy"), released.values, strict=True)
+    said = {name: text.strip() for name, text in (line.split("  ", 1) for line in result.stderr.splitlines())}
+    assert said["guarantee"] == str(released.guarantee)
+    assert said["published"] == "3,321"
+    assert "block length" not in said
+
+
+def test_running_sums_without_a_holdout(values):
+    from fastdp.cli.differences import Differences
+
+    parts = {"threshold": fastdp.thresholds.Fixed(90.0), "seed": 5}
+    cut = Differences(fastdp.PAK(0.5, 1e-6, 200.0, 5000, holdout=0, **parts))
+    published = np.concatenate([cut.publish(chunk) for chunk in np.split(values, [0, 1, 50])])
+    whole = fastdp.PAK(0.5, 1e-6, 200.0, 5000, holdout=0, **parts).release(values)
+    np.testing.assert_array_equal(published, whole.values)
+    assert cut.n_published == cut.n_seen == values.size
+
+
+def test_running_sums_need_a_length(write_input, run, complaint, values, tmp_path):
+    source = write_input(".npy", values)
+    result = run(source, "-o", tmp_path / "out.npy", "--method", "pak")
+    assert result.exit_code == 2
+    assert "--method pak needs --length" in result.stderr
+    said = complaint(run(source, "-o", tmp_path / "out.npy", "--method", "pak", "--length", 4000))
+    assert "expected at most 4000" in said
+    assert not (tmp_path / "out.npy").exists()
+
+
 # The local model.
 
 
@@ -508,12 +568,26 @@ def test_the_local_model_gives_what_the_library_gives(
 
 
 @pytest.mark.parametrize(
-    "option", ["--fan-out=16", "--prune=optimal", "--resolution=0.5", "--nonfinite=zero", "--nonfinite=raise"]
+    ("method", "option"),
+    [
+        ("adaptive", "--fan-out=16"),
+        ("adaptive", "--prune=optimal"),
+        ("adaptive", "--length=5000"),
+        ("tops", "--delta=0.1"),
+        ("pak", "--max-range=9"),
+        ("pak", "--prune=1"),
+        ("pak", "--nonfinite=zero"),
+        ("topl", "--fan-out=16"),
+        ("topl", "--prune=optimal"),
+        ("topl", "--resolution=0.5"),
+        ("topl", "--nonfinite=zero"),
+        ("topl", "--nonfinite=raise"),
+    ],
 )
-def test_the_local_model_refuses_options_of_the_hierarchy(option, write_input, run, values, tmp_path):
-    result = run(write_input(".npy", values), "-o", tmp_path / "out.npy", "--method", "topl", option)
+def test_options_of_another_method_are_refused(method, option, write_input, run, values, tmp_path):
+    result = run(write_input(".npy", values), "-o", tmp_path / "out.npy", "--method", method, option)
     assert result.exit_code == 2
-    assert f"{option.partition('=')[0]} does not apply to --method topl" in result.stderr
+    assert f"{option.partition('=')[0]} does not apply to --method {method}" in result.stderr
     assert not (tmp_path / "out.npy").exists()
 
 

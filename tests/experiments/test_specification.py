@@ -61,7 +61,7 @@ def put(tables, path, value) -> None:
             "mechanisms[1].threshold.theta = 1000000000.0: expected at most the bound",
         ),
         (("datasets", 0, "bound"), -3, "datasets[0].bound = -3: expected a number above 0"),
-        (("mechanisms", 0, "system"), "top", "mechanisms[0].system = 'top': expected one of 'adaptive'"),
+        (("mechanisms", 0, "system"), "top", "mechanisms[0].system = 'top': expected one of 'adaptive', 'tops'"),
         (("mechanisms", 0, "prune"), 9, "mechanisms[0].prune = 9: expected less than the 3 levels"),
         (("mechanisms", 0, "prune"), [0, -1], "mechanisms[0].prune = -1: expected a whole number"),
         (("mechanisms", 0, "pruned"), 1, "mechanisms[0].pruned = 1: unknown key; expected one of name, system"),

@@ -45,6 +45,10 @@ TOPS_OPTIONS: dict[str, tuple[list[Any], str]] = {
     "c": ([None, *BAD_REAL], "number"),
     "noise": (BAD_NAME, "one of 'laplace', 'exponential'"),
 }
+ADAPTIVE_OPTIONS: dict[str, tuple[list[Any], str]] = {
+    "closing": (BAD_NAME, "one of 'spread', 'spike', 'none'"),
+    "threshold": ([5, "scale free", object, NoisyMax], "fastdp.thresholds"),
+}
 
 
 def cases(*tables: dict[str, tuple[list[Any], str]]) -> list[Any]:
@@ -88,20 +92,22 @@ def test_stream_publisher(compose, name: str, value: Any, accepted: str) -> None
     check(lambda: compose(**(options | {name: value})), name, value, accepted)
 
 
-@pytest.mark.parametrize(("name", "value", "accepted"), cases(OPTIONS, TOPS_OPTIONS))
+@pytest.mark.parametrize(("name", "value", "accepted"), cases(OPTIONS, ADAPTIVE_OPTIONS))
 def test_release_function(stream, name: str, value: Any, accepted: str) -> None:
-    options = {"epsilon": 1.0, "bound": 50, "max_range": 64, "fan_out": 4, "seed": 1}
+    options = {"epsilon": 1.0, "bound": 50, "max_range": 64, "seed": 1}
     check(lambda: fastdp.release(stream, **(options | {name: value})), name, value, accepted)
 
 
 @pytest.mark.parametrize("value", BAD_NAME)
 def test_release_method(stream, value: Any) -> None:
-    check(lambda: fastdp.release(stream, 1.0, 50, method=value), "method", value, "one of .*'tops'")
+    check(lambda: fastdp.release(stream, 1.0, 50, method=value), "method", value, "one of 'adaptive', 'tops'")
 
 
 def test_unknown_options_are_named(stream) -> None:
-    with pytest.raises(ParameterError, match="epsilom = 3: expected an option of ToPS"):
+    with pytest.raises(ParameterError, match="epsilom = 3: expected an option of Adaptive"):
         fastdp.release(stream, 1.0, 50, epsilom=3)
+    with pytest.raises(ParameterError, match="prune = 1: expected an option of Adaptive"):
+        fastdp.release(stream, 1.0, 50, prune=1)
     with pytest.raises(TypeError, match="epsilom"):
         fastdp.ToPS(1.0, 50, epsilom=3)
 

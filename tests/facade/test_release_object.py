@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -187,13 +188,27 @@ def test_what_a_release_says(make, stream, options) -> None:
         release.offset = 3
 
 
-def test_one_call_is_the_publisher(stream) -> None:
-    options = {"max_range": 64, "fan_out": 4, "prune": 1}
-    by_call = fastdp.release(stream, 1.0, 50, seed=3, **options)
-    by_hand = fastdp.ToPS(1.0, 50, holdout=stream.size // 4, seed=3, **options).release(stream)
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+@pytest.mark.parametrize(
+    ("method", "system", "options"),
+    [("adaptive", fastdp.Adaptive, {}), ("tops", fastdp.ToPS, {"fan_out": 4, "prune": 1})],
+)
+def test_one_call_is_the_publisher(method, system, options, stream) -> None:
+    options |= {"max_range": 64}
+    named = {"method": method, **options}
+    by_call = fastdp.release(stream, 1.0, 50, seed=3, **named)
+    by_hand = system(1.0, 50, holdout=stream.size // 4, seed=3, **options).release(stream)
     assert by_call.offset == stream.size // 4
     assert np.array_equal(by_call.values, by_hand.values)
-    assert fastdp.release(stream, 1.0, 50, seed=3, holdout=7, **options).offset == 7
-    assert fastdp.release([1, 2], 1.0, 50, seed=3).offset == 1
-    assert fastdp.release(np.ones(300_000), 1.0, 50, seed=3).offset == 65_536
-    assert not fastdp.release(stream, 1.0, 50, **options).guarantee.simulated
+    assert fastdp.release(stream, 1.0, 50, seed=3, holdout=7, **named).offset == 7
+    assert fastdp.release([1, 2], 1.0, 50, method, seed=3).offset == 1
+    assert fastdp.release(np.ones(300_000), 1.0, 50, method, seed=3).offset == 65_536
+    assert not fastdp.release(stream, 1.0, 50, **named).guarantee.simulated
+
+
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+def test_the_default_method_follows_the_stream(stream) -> None:
+    usual, named = (fastdp.release(stream, 1.0, 50, seed=3, **more) for more in ({}, {"method": "adaptive"}))
+    assert np.array_equal(usual.values, named.values)
+    assert usual.revised.size == len(usual)
+    assert re.search(r"revision=RevisedStream\(\d+ blocks\)\)$", repr(usual)), "not every released sum"

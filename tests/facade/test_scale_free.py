@@ -202,7 +202,7 @@ def test_errors_near_the_best_threshold_whatever_the_unit(law: str, epsilon: flo
 
 def test_a_short_holdout_is_said_and_the_named_one_does() -> None:
     short = task(0.1, 500, max_range=R)
-    with pytest.warns(AccuracyWarning, match=r"^holdout = 500: about .* expected a hold-out of \d+ values") as caught:
+    with pytest.warns(AccuracyWarning, match=r"^holdout: of the 500 .* a hold-out of \d+ values") as caught:
         ScaleFree().start(short)
     enough = int(str(caught[0].message).split("hold-out of ")[1].split()[0])
     for m, epsilon in ((enough, 0.1), (enough, 7.0), (enough // 2 + 1, 0.1)):

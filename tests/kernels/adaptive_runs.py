@@ -72,7 +72,7 @@ def run_kernel(
     memory: np.ndarray | None = None,
 ) -> Pass:
     memory = start(p, exponent, level, variance) if memory is None else memory.copy()
-    counters, blocks = np.zeros(3, np.int64), np.full((noise.size + 1, 4), np.nan)
+    counters, blocks = np.zeros(3, np.int64), np.full((noise.size + 1, adaptive_pass.COLUMNS), np.nan)
     consumed = adaptive_pass.sum_adaptive(
         *(steps.astype(np.float64), 1.0, float(THETA_STEPS), float(THETA_STEPS), shape_of(p)),
         *(noise, counters, memory, blocks),

@@ -144,7 +144,7 @@ def test_any_cut_and_any_batch_of_noise_gives_the_same(cuts: list[int], noises: 
         at, filled, rows = 0, int(counters[0]), []
         while True:
             batch = noise[closed : closed - closed % noises + noises]
-            blocks = np.full((batch.size + 1, 4), np.nan)
+            blocks = np.full((batch.size + 1, adaptive_pass.COLUMNS), np.nan)
             counters[2] = 0
             at += adaptive_pass.sum_adaptive(
                 part[at:], 1.0, float(THETA_STEPS), float(THETA_STEPS), shape_of(p), batch, counters, memory, blocks
@@ -167,7 +167,7 @@ def test_values_that_are_not_finite_are_noticed_anywhere(wrong: float, place: in
     p = public()
     values = np.full(1000, 5.0)
     values[place] = wrong
-    blocks, noise = np.empty((1001, 4)), np.zeros(1000, np.int64)
+    blocks, noise = np.empty((1001, adaptive_pass.COLUMNS)), np.zeros(1000, np.int64)
     consumed = adaptive_pass.sum_adaptive(
         values, 1.0, 10.0, 10.0, shape_of(p), noise, np.zeros(3, np.int64), start(p, 3), blocks
     )

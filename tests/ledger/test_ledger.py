@@ -218,6 +218,7 @@ def test_a_publisher_that_ended_tells_where(ledger) -> None:
 @pytest.mark.parametrize(
     "publisher",
     [
+        fastdp.Adaptive(**(OPTIONS | {"holdout": 1000})),
         fastdp.ToPS(**OPTIONS),
         fastdp.PAK(1.0, 1e-6, 100.0, 1000, holdout=100),
         fastdp.ToPL(**OPTIONS),
@@ -251,6 +252,7 @@ def test_what_is_not_private_is_recorded_as_such(ledger) -> None:
         ledger(limit_epsilon=1e300).spend(Guarantee(0.0), stream="s")
 
 
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 def test_release_spends_before_it_releases(ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     account = ledger(limit_epsilon=1.0)
     plain = {name: value for name, value in OPTIONS.items() if name not in ("epsilon", "bound")}

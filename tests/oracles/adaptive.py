@@ -133,7 +133,8 @@ class Learner:
 
     @property
     def catch_up(self):
-        return 2 ** max(self.exponent - self.public.constants.CATCH_UP, 0)
+        last = self.blocks[-1].exponent if self.blocks else 0
+        return catch_up_length(self.exponent, last, self.public.constants.CATCH_UP)
 
     def means_by_scale(self):
         """Of all differences seen, fading by block: {scale: (weight, energy, noises)}."""
@@ -199,7 +200,7 @@ class Learner:
     def close(self, total):
         """A block's released sum, in thresholds."""
         p, k = self.public, self.exponent
-        length = 2**k
+        length, caught = 2**k, self.catch_up
         # Counted first, so that what is seen now has not faded.
         self.blocks.append(Block(k, total, self.prediction, self.extra, 0.0, 0.0, 0.0))
         self._compare(k, Run(self.position, self.position + length, total, 1))
@@ -218,7 +219,7 @@ class Learner:
         self.level += trust * (total / length - self.level)
         self.variance = predicted * (1 - trust)
         self.blocks[-1] = self.blocks[-1]._replace(white=self.white, drift=self.drift, level=self.level)
-        published = length * self.prediction + self.catch_up * self.extra
+        published = length * self.prediction + caught * self.extra
         self.carry = self.carry + total - published if p.spreads and self.position > p.limit else 0.0
         if learns:
             self.decided = self.position
@@ -239,13 +240,20 @@ def release(steps, noise, theta_steps, learner):
     return learner
 
 
+def catch_up_length(exponent, before, catch_up):
+    """A quarter of the longer of two neighbouring blocks, but no more than the second has."""
+    return 2 ** int(min(exponent, max(max(exponent, before) - catch_up, 0)))
+
+
 def published(learner, count, *, spikes, skip=0):
     """The first ``count`` values behind the first ``skip`` blocks, in thresholds."""
     catch_up = learner.public.constants.CATCH_UP
+    before = learner.blocks[skip - 1].exponent if skip else 0
     opened = Block(learner.exponent, np.nan, learner.prediction, learner.extra, 0.0, 0.0, 0.0)
     out = []
     for block in [*learner.blocks[skip:], opened]:
-        first = 2 ** max(block.exponent - catch_up, 0)
+        first = catch_up_length(block.exponent, before, catch_up)
+        before = block.exponent
         values = [block.prediction + block.extra * (i < first) for i in range(2**block.exponent)]
         if spikes:
             values[-1] = block.total - sum(values[:-1])

@@ -35,6 +35,7 @@ def test_every_kernel_is_compiled_once_whatever_users_bring() -> None:
     assert {name: found for name, found in signatures.items() if len(found) > 1} == {}
     met = {name.split(".")[0] for name, found in signatures.items() if found}
     assert {"online_pass", "many_streams", "many_ranges", "noisy_max", "guarded_log", "privtree"} <= met
+    assert {"adaptive_pass", "block_lengths", "revision"} <= met
 
 
 USE_A_KERNEL = """
@@ -153,7 +154,7 @@ FIRST_RELEASES = """
 import sys, threading
 import numpy as np
 
-gate, results = threading.Barrier(8), [None] * 8
+gate, results = threading.Barrier(10), [None] * 10
 values = np.random.default_rng(1).gamma(2.0, 9.0, 3000)
 sys.setswitchinterval(1e-5)
 
@@ -163,6 +164,8 @@ def release(kind):
     import fastdp
     from fastdp.smoothers import Mean, Median
 
+    if kind == 4:
+        return fastdp.release(values, 1.0, 100.0, holdout=500, max_range=512, seed=1).revised
     if kind == 3:
         return fastdp.release_many(values.reshape(10, -1), 1.0, 100.0, seed=1).values
     options = ({"smoother": Mean()}, {"smoother": Median()}, {"prune": 0})[kind]
@@ -171,16 +174,16 @@ def release(kind):
 
 def first(k):
     gate.wait()
-    results[k] = release(k % 4)
+    results[k] = release(k % 5)
 
 
-threads = [threading.Thread(target=first, args=(k,)) for k in range(8)]
+threads = [threading.Thread(target=first, args=(k,)) for k in range(10)]
 for thread in threads:
     thread.start()
 for thread in threads:
     thread.join()
 for k, result in enumerate(results):
-    assert result is not None and np.array_equal(result, release(k % 4))
+    assert result is not None and np.array_equal(result, release(k % 5))
 """
 
 

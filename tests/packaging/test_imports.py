@@ -14,10 +14,10 @@ ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels" / "fastdp_kernels"
 
 
-def run(program: str) -> str:
+def run(program: str, *flags: str) -> str:
     environment = {**os.environ, "PYTHONPATH": ":".join(p for p in sys.path if p)}
     done = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, *flags, "-c", program], env=environment, capture_output=True, text=True, check=True
     )
     return done.stdout
 
@@ -58,12 +58,12 @@ def test_both_packages_are_typed() -> None:
 
 
 def test_readme_python_runs() -> None:
-    """The Python in README works as printed."""
+    """The Python in README works as printed, and warns of nothing."""
     text = (ROOT / "README.md").read_text()
     blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]
     assert blocks
     for block in blocks:
-        run(block)
+        run(block, "-W", "error")
 
 
 def test_a_kernel_is_compiled_anew_when_any_kernel_file_changed() -> None:

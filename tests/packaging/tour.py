@@ -62,7 +62,11 @@ def streams() -> None:
         (SquareWave(), Flat(), None),
     ]
     for values in forms(numbers):
-        fastdp.release(values, 1, 50, seed=1, max_range=64, prune=0)
+        fastdp.release(values, 1, 50, "tops", seed=1, max_range=64, prune=0)
+        adaptive = fastdp.release(values, 1, 50, seed=1, max_range=64)
+        for first, last in ranges:
+            adaptive.range_sum(first, last, retrospective=True)
+        assert adaptive.revised.size == len(adaptive)
         publisher = fastdp.ToPS(1.0, 50.0, holdout=40, max_range=64, fan_out=4, prune=1, seed=1)
         publisher.publish(values)
         publisher.publish([])
@@ -87,6 +91,10 @@ def streams() -> None:
         for rows in (numbers.reshape(5, -1), numbers.reshape(5, -1).astype(np.float32), [numbers, numbers[:99]]):
             many = fastdp.release_many(rows, 1.0, 50.0, seed=1, **options)
             many.range_sum(0, 0, 5)
+    for closing in ("spread", "spike", "none"):
+        publisher = fastdp.Adaptive(1.0, 50.0, max_range=64, closing=closing, threshold=Fixed(20), seed=1)
+        for part in (numbers.astype(np.float32), [], [3], numbers[::-1]):
+            publisher.publish(part)
     for renewal in (Withheld(), Refined()):
         fastdp.ToPS(1.0, 50.0, holdout=40, max_range=64, fan_out=4, renewal=renewal, seed=1).publish(numbers)
     for scale in (0.5, 3, 2.0**36, 2.0**45):

@@ -166,13 +166,15 @@ def test_accounts(holdout: int, epsilon: float) -> None:
     sums = {name: np.add.reduceat(r.values[: edges[-1]], edges[:-1]) for name, (r, _) in released.items()}
     # A spike: sums over whole blocks are the released sums, and all other values the prediction.
     assert sums["spike"] == pytest.approx(totals, **tolerance)
+    last = 1 << int(revisions[0].memory[b.LAST])
     for begin, end in itertools.pairwise(edges):
         quiet = released["none"][0].values[begin:end]
         assert np.ptp(quiet) == 0.0
         assert 0.0 <= quiet[0] <= theta
         assert np.array_equal(released["spike"][0].values[begin : end - 1], quiet[:-1])
-        # Spread: the same in the last three quarters.
-        quarter = max((end - begin) >> b.CATCH_UP, 1)
+        # Spread: the same behind a quarter of the longer of two blocks.
+        quarter = min(end - begin, max(max(int(end - begin), last) >> int(b.CATCH_UP), 1))
+        last = int(end - begin)
         assert np.array_equal(released["spread"][0].values[begin + quarter : end], quiet[quarter:])
         assert np.ptp(released["spread"][0].values[begin : begin + quarter]) == 0.0
     # What is published up to a block's end lacks what the next block will make up for.

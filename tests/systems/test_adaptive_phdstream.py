@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import replace
 
@@ -286,8 +285,6 @@ def test_an_interrupt_leaves_the_batch_consumed_or_not(monkeypatch: pytest.Monke
     assert stream.n_steps == 1
     for batch in steps[1:]:
         assert np.array_equal(stream.step(*batch), reference.step(*batch))
-    with pytest.raises(StateError, match="cannot be copied"):
-        copy.deepcopy(stream)
 
 
 def test_the_period_follows_what_moves() -> None:

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import fastdp
+from fastdp import packing
 from fastdp.errors import DataError, StateError
 from fastdp.statefile import StateFile
-from fastdp.systems import persistence
 from fastdp.systems.adaptive import Adaptive
 from fastdp.systems.adaptive_pipeline import AdaptivePrepared
 from fastdp.systems.course import position, restore
@@ -150,7 +150,7 @@ def test_an_interrupt_shows_nothing_that_could_be_used_again(
 
 
 def packed(memory: np.ndarray) -> str:
-    return persistence.pack(memory, "<f8")
+    return packing.pack(memory, "<f8")
 
 
 def tampered(memory: np.ndarray, place: int, value: float) -> str:

@@ -20,12 +20,16 @@ from hypothesis import strategies as st
 import fastdp
 from fastdp.errors import FastDPError
 from fastdp.statefile import StateFile
+from fastdp.systems.adaptive import Adaptive
+from fastdp.thresholds import Fixed, NoisyMax
 
 ROOT = Path(__file__).parents[2]
 STREAM = np.random.default_rng(3).gamma(2.0, 8.0, 700)
 MAKERS: dict[str, Any] = {
     "ToPS": lambda: fastdp.ToPS(0.5, 200.0, 50, 64, seed=4),
     "ToPS, every value": lambda: fastdp.ToPS(0.5, 200.0, 50, 64, prune=0, seed=4),
+    "Adaptive": lambda: Adaptive(0.5, 200.0, 64, 64, threshold=NoisyMax(), seed=4),
+    "Adaptive, fixed": lambda: Adaptive(0.5, 200.0, max_range=64, closing="spike", threshold=Fixed(40.0), seed=4),
     "PAK": lambda: fastdp.PAK(0.5, 1e-6, 200.0, 4096, holdout=50, seed=4),
 }
 #: Length of a chunk, and what happens then: nothing, a crash after the output was delivered, or one before.
@@ -113,7 +117,7 @@ def test_killed_processes_and_broken_disks() -> None:
     """A short run of ``python -m benchmarks.faults``; CI's machines may not mount disks."""
     paths = os.pathsep.join(map(str, (ROOT, ROOT / "kernels")))
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.faults", "--kills", "9", "--values", "12000"],
+        [sys.executable, "-m", "benchmarks.faults", "--kills", "9", "--values", "6000"],
         env={**os.environ, "PYTHONPATH": paths},
         cwd=ROOT,
         capture_output=True,

@@ -120,15 +120,23 @@ def test_it_beats_the_plain_binary_tree() -> None:
     assert error(threshold=Fixed(2000.0)) > 5 * error(threshold=NoisyMax(), holdout=2000)
 
 
-def test_it_cannot_be_copied() -> None:
+def test_a_copy_has_noise_of_its_own_and_pickles_are_refused() -> None:
     import copy
     import pickle
 
-    publisher = make(threshold=NoisyMax(), seed=None)
-    publisher.publish(stream(300))
-    for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
-        with pytest.raises(fastdp.errors.StateError, match="cannot be copied"):
-            duplicate(publisher)
+    values = stream(700)
+    for before in (100, 300):
+        publisher, undisturbed = (make(threshold=NoisyMax()) for _ in range(2))
+        for p in (publisher, undisturbed):
+            p.publish(values[:before])
+        twins = copy.copy(publisher), copy.deepcopy(publisher)
+        assert [twin.n_seen for twin in twins] == [before, before]
+        outputs = [p.publish(values[before:]) for p in (*twins, publisher)]
+        assert not (outputs[0] == outputs[1]).any()
+        assert not (outputs[0] == outputs[2]).any()
+        assert np.array_equal(outputs[2], undisturbed.publish(values[before:]))
+    with pytest.raises(fastdp.errors.StateError, match="cannot be pickled"):
+        pickle.dumps(publisher)
 
 
 def test_the_holdout_is_forgotten_and_delta_is_the_users() -> None:

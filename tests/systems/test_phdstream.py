@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import pickle
 from fractions import Fraction
 
 import numpy as np
@@ -315,11 +316,17 @@ def test_an_interrupt_leaves_the_batch_consumed_or_not(monkeypatch: pytest.Monke
         assert np.array_equal(stream.step(*batch), reference.step(*batch))
 
 
-def test_it_cannot_be_copied_and_keeps_no_secret_of_the_batch() -> None:
+def test_a_copy_has_noise_of_its_own_and_the_batch_leaves_no_secret() -> None:
     stream = make()
-    stream.step(*batches(1, 2, 1)[0])
-    with pytest.raises(StateError, match="cannot be copied"):
-        copy.deepcopy(stream)
+    first, second = batches(2, 2, 1)
+    stream.step(*first)
+    twin = copy.deepcopy(stream)
+    assert np.array_equal(twin.tree.counts, stream.tree.counts)
+    twin.step(*second)
+    stream.step(*second)
+    assert not np.array_equal(twin._state.visit.released, stream._state.visit.released)
+    with pytest.raises(StateError, match="cannot be pickled"):
+        pickle.dumps(stream)
     assert not hasattr(stream._state.visit, "score")
     assert not hasattr(stream._state.visit, "ends")
     assert np.array_equal(stream.sample(), stream.sample())

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastdp
+from fastdp import packing
 from fastdp.errors import DataError, ParameterError
 from fastdp.perturbers import Flat, Hierarchy
 from fastdp.renewals import Refined, Withheld
 from fastdp.smoothers import Mean, Median, MovingAverage, Recent
-from fastdp.systems import persistence
 from fastdp.systems.course import position, restore
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile, ThresholdTask
 
@@ -295,7 +295,7 @@ def test_files_with_places_that_no_stream_reaches_are_damaged(renewal, tmp_path:
         "open_sum": [2**80, -1, 1.0],
         "released": [None, 0.5],
         "prediction": ["x", float("nan"), 3],
-        "smoother": [persistence.pack(np.zeros(3), "<f8")],
+        "smoother": [packing.pack(np.zeros(3), "<f8")],
     }
     for name, wrong in changes.items():
         for value in wrong:

@@ -167,8 +167,8 @@ def test_saving_beside_and_over_a_kept_file(tmp_path: Path) -> None:
 
 
 def test_fingerprints_need_the_key() -> None:
+    from fastdp.persistence import Replay
     from fastdp.randomness.key import Key
-    from fastdp.systems.persistence import Replay
 
     values = stream(10)
     assert Replay.of(values, Key.from_seed(1)) == Replay.of(values, Key.from_seed(1))
@@ -297,6 +297,7 @@ def test_two_processes_on_one_file_never_both_publish(tmp_path: Path) -> None:
     program = (
         "import sys, numpy as np, fastdp\n"
         "p = fastdp.ToPS.load(sys.argv[1])\n"
+        "print('loaded', flush=True)\n"
         "sys.stdin.readline()\n"
         "try:\n    p.publish(np.full(100, float(sys.argv[2]))); print('published')\n"
         "except fastdp.errors.StateError: print('refused')\n"
@@ -317,6 +318,8 @@ def test_two_processes_on_one_file_never_both_publish(tmp_path: Path) -> None:
             )
             for value in (0.0, 50.0)
         ]
+        # Whoever loads behind the other's write goes on from there, rightly.
+        assert [child.stdout.readline() for child in children] == ["loaded\n"] * 2
         for child in children:
             child.stdin.write("go\n")
             child.stdin.flush()
@@ -380,11 +383,11 @@ def test_damage_within_an_authentic_file_is_one_error(tmp_path: Path) -> None:
 
 
 def test_a_passphrase_costs_its_derivation_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fastdp import statefile
+    from cryptography.hazmat.primitives.kdf import scrypt
 
     derivations = []
-    original = statefile.Scrypt
-    monkeypatch.setattr(statefile, "Scrypt", lambda **options: derivations.append(1) or original(**options))
+    original = scrypt.Scrypt
+    monkeypatch.setattr(scrypt, "Scrypt", lambda **options: derivations.append(1) or original(**options))
     publisher = make()
     publisher.keep(tmp_path / "kept", "a passphrase")
     for start in range(0, 2000, 200):

@@ -8,7 +8,6 @@ continues, or accepts the very same chunk once more.  Source: the project's nois
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import hashlib
 import json
@@ -17,17 +16,41 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp import packing, validation
+from fastdp._version import __version__
 from fastdp.errors import DataError, StateError
 from fastdp.randomness.key import Key
 from fastdp.statefile import StateFile
 
 #: A position in the stream as a state file holds it.
 Position = dict[str, Any]
+#: What reading a description or a position may raise if it is none.
+_DAMAGE = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    zlib.error,
+)
+#: What a call consumes, in the form that fingerprints are made of: values, or one batch (:func:`as_one`).
+Chunk = NDArray[Any]
+
+
+def as_one(*parts: NDArray[Any] | bytes) -> Chunk:
+    """A batch as a chunk of one entry, which comes again whole or not at all."""
+    digest = hashlib.blake2b()
+    for part in parts:
+        raw = part if isinstance(part, bytes) else np.ascontiguousarray(part).tobytes()
+        digest.update(len(raw).to_bytes(8, "little") + raw)
+    return np.frombuffer(digest.digest(), f"V{digest.digest_size}")
 
 
 @dataclass(frozen=True)
@@ -39,28 +62,35 @@ class Replay:
     count : int
         Its number of values.
     digest : str
-        Its keyed fingerprint.
+        Its keyed fingerprint, rolled on from that of what came before.
     """
 
     count: int
     digest: str
 
+    def __post_init__(self) -> None:
+        """Refuse what is none: it may come from a file."""
+        packing.whole(self.count)
+        bytes.fromhex(self.digest)
+
     @classmethod
-    def of(cls, values: NDArray[np.float64], key: Key) -> Replay:
+    def of(cls, values: Chunk, key: Key, before: str = "") -> Replay:
         """What a state file records of a chunk; tells nothing about it without the key."""
-        fingerprint = hashlib.blake2b(values.tobytes(), key=key.reveal(), person=b"fastdp replay 1")
+        fingerprint = hashlib.blake2b(bytes.fromhex(before), key=key.reveal(), person=b"fastdp replay 1")
+        fingerprint.update(values.tobytes())
         return cls(values.size, fingerprint.hexdigest())
 
-    def check(self, values: NDArray[np.float64], key: Key) -> None:
+    def check(self, values: Chunk, key: Key, before: str = "") -> None:
         """Refuse anything but the same values again (more may follow them)."""
         if values.size < self.count:
             raise DataError(
                 f"chunk has {values.size} values: expected at least the {self.count} values that the state file "
                 "recorded last, in one call (replay)"
             )
-        if Replay.of(values[: self.count], key) != self:
+        if Replay.of(values[: self.count], key, before) != self:
+            what = "the batch" if values.dtype.kind == "V" else f"chunk[:{self.count}]"
             raise DataError(
-                f"chunk[:{self.count}] differs from the values that the state file recorded last: "
+                f"{what} differs from what the state file recorded last: "
                 "publishing altered values with the same noise would reveal the difference"
             )
 
@@ -69,18 +99,35 @@ class StateFiles:
     """The files one publisher has written or was loaded from, and how it last left each.
 
     A file that somebody else has written since, or that was put back from a copy, is never overwritten.
+
+    Attributes
+    ----------
+    kept : StateFile or None
+        The file that is written before outputs leave.
+    last : Position or None
+        The position recorded last.
+    digest : str
+        Rolling keyed digest of the chunks consumed while a file was kept; anything but hexadecimal is a ValueError.
     """
 
     def __init__(
-        self, file: StateFile | None = None, header: bytes = b"", last: Position | None = None, *, kept: bool = False
+        self,
+        file: StateFile | None = None,
+        header: bytes = b"",
+        last: Position | None = None,
+        *,
+        kept: bool = False,
+        digest: str = "",
     ) -> None:
         self._headers: dict[str, bytes] = {} if file is None else {file.real: header}
         self.kept = file if kept else None
         self.last = last
+        bytes.fromhex(digest)
+        self.digest = digest
 
-    def position_at(self, n_seen: int) -> Position | None:
+    def position_at(self, consumed: int) -> Position | None:
         """The position recorded last, if it is this one: saves packing the hold-out's summary again."""
-        return self.last if self.last is not None and self.last["n_seen"] == n_seen else None
+        return self.last if self.last is not None and self.last["n_seen"] == consumed else None
 
     def write(self, file: StateFile, content: dict[str, Any]) -> None:
         """Write the next generation of this publisher's state."""
@@ -105,34 +152,29 @@ class StateFiles:
             file.sync_folder()
 
 
-class Described(Protocol):
-    """The public side of a publisher."""
-
-    def describe(self) -> dict[str, Any]:
-        """Parts by name, and parameters."""
-        ...
-
-
 def content(
     name: str,
-    composition: Described,
+    description: dict[str, Any],
     key: Key,
     now: Position,
     *,
     kept: bool,
+    digest: str,
     before: Position | None = None,
     chunk: Replay | None = None,
 ) -> dict[str, Any]:
     """Everything a state file holds: parts, parameters, key, and one or two positions."""
     return {
         "class": name,
-        "composition": composition.describe(),
+        "fastdp": __version__,
+        "composition": description,
         "secret": key.reveal().hex(),
         "member": key.member,
         "simulated": key.simulated,
         "kept": kept,
         "now": now,
         "before": before,
+        "digest": digest,
         "chunk": None if chunk is None else dataclasses.asdict(chunk),
     }
 
@@ -147,27 +189,16 @@ def read(file: StateFile) -> tuple[dict[str, Any], bytes]:
     return content, header
 
 
-def pack(array: NDArray[Any], kind: str) -> str:
-    """An array as text, compressed; ``kind`` is the type that is written, such as "<f8"."""
-    return base64.b64encode(zlib.compress(array.astype(kind).tobytes(), 1)).decode()
-
-
-def unpack(text: str, kind: str) -> NDArray[Any]:
-    """What :func:`pack` wrote; ValueError or zlib.error if it did not."""
-    return np.frombuffer(zlib.decompress(base64.b64decode(text)), kind)
-
-
-def whole(number: object) -> int:
-    """A whole number of a state file; ValueError for anything else, such as 2.0."""
-    if type(number) is not int:
-        raise ValueError(f"{number!r} is no whole number")
-    return number
-
-
 @contextmanager
-def trusting(name: str) -> Iterator[None]:
-    """Whatever is wrong within a file that passed its authentication is one clear error."""
+def trusting(name: str, writer: object = __version__) -> Iterator[None]:
+    """Whatever is wrong within a file that passed its authentication is one clear error.
+
+    ``writer`` is the version that wrote it: another one may have had something that this one has not.
+    """
     try:
         yield
-    except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError, zlib.error) as error:
-        raise StateError(f"state file {name} is damaged: {error}") from error
+    except _DAMAGE as error:
+        same = writer in (None, __version__)
+        shown = validation.shown(writer).strip("'")
+        other = "" if same else f" (or needs fastdp {shown}, which wrote it; this is {__version__})"
+        raise StateError(f"state file {name} is damaged{other}: {error}") from error

@@ -1,0 +1,122 @@
+"""Released and resident trees for state files: as few numbers as they follow from, checked before kernels see them.
+
+A tree's cells stand breadth first and the parts of a cell side by side, so which cells are cut says everything about
+its shape.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp import packing
+from fastdp.spatial.box import Box
+from fastdp.spatial.counts_alone import Grown
+from fastdp.spatial.decomposition import Integers, Residents, Visit
+from fastdp.spatial.network import Network
+from fastdp.spatial.plan import Plan
+from fastdp.spatial.polygons import Polygons
+from fastdp.stepwise import expect
+
+#: Domains that a state file may name.
+DOMAINS = {kind.__name__: kind for kind in (Box, Polygons, Network)}
+_NUMBERS = ("released", "measure", "held", "projected")
+_GROWN = ("weight", "variance", "rate")
+_KINDS: dict[str, Any] = {"released": NDArray[np.int64], "weight": NDArray[np.int64]}
+
+
+def describe_visit(visit: Visit | None) -> dict[str, Any] | None:
+    """A released tree."""
+    if visit is None:
+        return None
+    cut = np.flatnonzero(visit.first >= 0)
+    return {"cut": packing.describe(cut), **{name: packing.describe(getattr(visit, name)) for name in _NUMBERS}}
+
+
+def restore_visit(described: Any, plan: Plan) -> Visit | None:
+    """The released tree that was described, but for ``origin``, which nobody reads after the step: all -1."""
+    if described is None:
+        return None
+    numbers = _numbers(described, _NUMBERS)
+    size = numbers["released"].size
+    first, starts = shape(packing.restore(NDArray[np.int64], described["cut"]), size, plan)
+    _check_numbers(numbers, size, ("measure",))
+    parents = np.flatnonzero(first >= 0)
+    parent = np.concatenate([[-1], np.repeat(parents, plan.fan_out)])
+    code: Integers = np.zeros(size, np.int64)
+    for begin, end in zip(starts[1:-1].tolist(), starts[2:].tolist(), strict=True):
+        level = np.arange(begin, end)
+        code[level] = code[parent[level]] * plan.fan_out + (level - 1) % plan.fan_out
+    leaves = np.flatnonzero((first < 0) & (numbers["measure"] > 0.0))
+    origin: Integers = np.full(size, -1, np.int64)
+    return Visit(starts, parent, first, code, origin, leaves=leaves, **numbers)
+
+
+def describe_grown(grown: Grown) -> dict[str, Any]:
+    """A tree that grows by counts."""
+    visit = describe_visit(grown.visit)
+    return {"visit": visit, **{name: packing.describe(getattr(grown, name)) for name in _GROWN}}
+
+
+def restore_grown(described: Any, plan: Plan) -> Grown:
+    """The tree that was described."""
+    visit, numbers = restore_visit(described["visit"], plan), _numbers(described, _GROWN)
+    if visit is None:
+        raise ValueError("no tree")
+    _check_numbers(numbers, visit.first.size, ("weight", "variance"))
+    return Grown(visit, **numbers)
+
+
+def _numbers(described: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: packing.restore(_KINDS.get(name, NDArray[np.float64]), described[name]) for name in names}
+
+
+def _check_numbers(numbers: dict[str, Any], size: int, positive: tuple[str, ...]) -> None:
+    """ValueError unless each is one finite number a node, and some are not negative."""
+    for array in numbers.values():
+        expect(array, np.empty(size, array.dtype))
+    if not all(np.isfinite(array).all() for array in numbers.values()):
+        raise ValueError("a tree with numbers out of range")
+    if any((numbers[name] < 0).any() for name in positive):
+        raise ValueError("a tree with numbers out of range")
+
+
+def check_residents(residents: Residents, plan: Plan) -> None:
+    """ValueError for a resident tree that no step can have left."""
+    size = residents.first.size
+    first, _ = shape(np.flatnonzero(residents.first >= 0), size, plan)
+    for array in (residents.first, residents.released, residents.split_at):
+        expect(array, first)
+    expect(residents.measure, np.empty(size))
+    expect(residents.state, np.empty((size, plan.counter.width), np.int64))
+    if not np.array_equal(first, residents.first) or not np.isfinite(residents.measure).all():
+        raise ValueError("a tree of another shape")
+
+
+def check_codes(codes: Integers, plan: Plan) -> None:
+    """ValueError for what is not the ascending codes of a batch."""
+    if codes.ndim != 1 or (np.diff(codes) < 0).any():
+        raise ValueError("codes out of order")
+    if codes.size and not 0 <= codes[0] <= codes[-1] < plan.fan_out**plan.max_depth:
+        raise ValueError("codes of no cell")
+
+
+def shape(cut: Integers, size: int, plan: Plan) -> tuple[Integers, Integers]:
+    """First children of a tree's nodes and the first node of each depth, from the nodes that are cut."""
+    first: Integers = np.full(size, -1, np.int64)
+    if cut.ndim != 1 or size != 1 + cut.size * plan.fan_out or (np.diff(cut) <= 0).any():
+        raise ValueError("a tree of another shape")
+    children = 1 + plan.fan_out * np.arange(cut.size)
+    if cut.size and (cut[0] != 0 or (cut >= children).any()):
+        raise ValueError("a tree of another shape")
+    first[cut] = children
+    starts = [0, 1]
+    while starts[-1] < size:
+        inner = int(np.searchsorted(cut, starts[-1]))
+        starts.append(1 + plan.fan_out * inner)
+    if len(starts) > plan.max_depth + 2:
+        raise ValueError("a tree deeper than max_depth")
+    starts += [size] * (plan.max_depth + 2 - len(starts))
+    return first, np.array(starts, np.int64)

@@ -1,0 +1,575 @@
+"""State files of every online object, over one table: exact continuation, replays, copies, and one error each."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import importlib
+import itertools
+import json
+import os
+import pickle
+import pkgutil
+import shutil
+import stat as file_modes
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fastdp
+from fastdp import packing
+from fastdp.counters import SelectiveCounting, Simple
+from fastdp.durable import Durable
+from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.local import HistogramCollector
+from fastdp.local.encoding import KINDS
+from fastdp.spatial import saved
+from fastdp.statefile import StateFile
+from fastdp_kernels import block_lengths
+from tests.systems.saved_objects import CASES, FIXTURES, KEY, Alternating, Case, ending, golden_cut, is_empty, stream
+
+pytest.importorskip("shapely")
+
+table = pytest.mark.parametrize("name", CASES)
+
+
+def load(case: Case, path: Path, key: bytes | str | None = KEY, **options):
+    return type(case.make()).load(path, key, **options, **case.options)
+
+
+def place(publisher) -> dict:
+    """Everything that a state file says of where an object stands."""
+    return publisher._position()
+
+
+def view(publisher) -> list:
+    """What an object shows without consuming anything."""
+    names = ("n_seen", "n_steps", "next_count", "threshold", "guarantee", "refused")
+    shown = [getattr(publisher, name, None) for name in names]
+    if getattr(publisher, "n_steps", 0) and hasattr(publisher, "sample"):
+        tree = publisher.tree
+        shown += [array.tolist() for array in (tree.lower, tree.upper, tree.counts, tree.depths, publisher.sample())]
+    return shown
+
+
+def undisturbed(case: Case) -> list[np.ndarray]:
+    publisher = case.make()
+    return [case.run(publisher, chunk) for chunk in case.calls]
+
+
+def kept(case: Case, path: Path, calls: int):
+    publisher = case.make()
+    publisher.keep(path, KEY)
+    for chunk in case.calls[:calls]:
+        case.run(publisher, chunk)
+    return publisher
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One kept file of each object, about the middle of its stream."""
+    folder = tmp_path_factory.mktemp("samples")
+    for name, case in CASES.items():
+        kept(case, folder / name, golden_cut(case))
+    return {name: folder / name for name in CASES}
+
+
+def online_objects(kind: type = Durable) -> set[type]:
+    abstract = any(getattr(getattr(kind, name), "__isabstractmethod__", False) for name in dir(kind))
+    found = set() if abstract or not kind.__module__.startswith("fastdp.") else {kind}
+    return found.union(*map(online_objects, kind.__subclasses__()))
+
+
+def test_the_table_has_every_online_object() -> None:
+    for module in pkgutil.walk_packages(fastdp.__path__, "fastdp."):
+        if module.name.split(".")[1] in ("systems", "counters", "local"):
+            importlib.import_module(module.name)
+    without_rows = online_objects() - {type(case.make()) for case in CASES.values()}
+    assert not without_rows
+    assert set(HistogramCollector._PARTS) == set(KINDS.values()), "every mechanism can be in a file"
+
+
+@table
+def test_from_any_cut_it_goes_on_exactly(tmp_path: Path, name: str) -> None:
+    """After each call the file is copied: loading it, behind the call or before it, gives the undisturbed run."""
+    case, path = CASES[name], tmp_path / "kept"
+    whole = undisturbed(case)
+    publisher, digests = case.make(), set()
+    publisher.keep(path, KEY)
+    files = [path.read_bytes()]
+    views = [view(publisher)]
+    for chunk, expected in zip(case.calls, whole, strict=True):
+        assert np.array_equal(case.run(publisher, chunk), expected)
+        views.append(view(publisher))
+        files.append(path.read_bytes())
+        digests.add(publisher.digest)
+    assert len(digests) == len({f for f in files[1:] if f != files[0]}), "each call rolls the digest on"
+    assert file_modes.S_IMODE(path.stat().st_mode) == 0o600
+    assert [p.name for p in tmp_path.iterdir()] == ["kept"]
+    for cut, content in enumerate(files):
+        path.write_bytes(content)
+        loaded = load(case, path)
+        assert view(loaded) == views[cut]
+        for chunk, expected in zip(case.calls[cut:], whole[cut:], strict=True):
+            assert np.array_equal(case.run(loaded, chunk), expected)
+        assert place(loaded) == place(publisher)
+        assert loaded.digest == publisher.digest
+        if cut and content != files[cut - 1]:
+            path.write_bytes(content)
+            replayed = load(case, path, replay=True)
+            for chunk, expected in zip(case.calls[cut - 1 :], whole[cut - 1 :], strict=True):
+                assert np.array_equal(case.run(replayed, chunk), expected)
+            assert replayed.digest == publisher.digest
+
+
+@table
+@pytest.mark.parametrize("key", [None, "a passphrase"])
+def test_saved_once_it_goes_on_exactly(tmp_path: Path, name: str, key: str | None) -> None:
+    case, path = CASES[name], tmp_path / "saved"
+    whole, cut = undisturbed(case), golden_cut(case)
+    publisher = case.make()
+    for chunk in case.calls[:cut]:
+        case.run(publisher, chunk)
+    publisher.save(path, key)
+    assert file_modes.S_IMODE(path.stat().st_mode) == 0o600
+    loaded = load(case, path, key)
+    before = path.read_bytes()
+    for chunk, expected in zip(case.calls[cut:], whole[cut:], strict=True):
+        assert np.array_equal(case.run(loaded, chunk), expected)
+    assert path.read_bytes() == before, "a saved file is not kept"
+    if key is not None:
+        assert publisher._key.reveal().hex().encode() not in before
+
+
+@settings(max_examples=15)
+@given(
+    cuts=st.lists(st.integers(0, 300), max_size=5), name=st.sampled_from(["tops", "stream_publisher", "topl", "pak"])
+)
+def test_a_stream_may_be_cut_and_reloaded_anywhere(
+    tmp_path_factory: pytest.TempPathFactory, cuts: list[int], name: str
+) -> None:
+    case, path = CASES[name], tmp_path_factory.mktemp("cuts") / "kept"
+    case.make().keep(path, KEY)
+    ends = [0, *sorted(cuts), 300]
+    parts = [load(case, path).publish(stream(300)[a:b]) for a, b in itertools.pairwise(ends)]
+    assert np.array_equal(np.concatenate(parts), case.make().publish(stream(300)))
+
+
+@table
+def test_an_altered_replay_is_refused(tmp_path: Path, samples: dict[str, Path], name: str) -> None:
+    case, path = CASES[name], tmp_path / "kept"
+    shutil.copy(samples[name], path)
+    replayed = load(case, path, replay=True)
+    chunk = case.calls[golden_cut(case) - 1]
+    with pytest.raises(DataError, match="differs"):
+        case.run(replayed, case.alter(chunk))
+    for call in (replayed.save, replayed.keep):
+        with pytest.raises(StateError, match="waits for a replay"):
+            call(tmp_path / "other")
+    with pytest.raises(StateError, match=r"waits for a replay|cannot be copied"):
+        copy.copy(replayed)
+    case.run(replayed, chunk)
+    assert place(replayed) == place(load(case, path))
+
+
+@table
+def test_a_second_writer_and_a_stale_file_are_refused(tmp_path: Path, name: str) -> None:
+    case, path = CASES[name], tmp_path / "kept"
+    first = kept(case, path, len(case.calls) - 1)
+    stale, before = path.read_bytes(), place(first)
+    second = load(case, path)
+    case.run(second, case.calls[-1])
+    with pytest.raises(StateError, match="another publisher"):
+        case.run(first, case.alter(case.calls[-1]))
+    assert place(first) == before
+    path.write_bytes(stale)
+    with pytest.raises(StateError, match="stale"):
+        second.save(path, KEY)
+    with pytest.raises(StateError, match="exists"):
+        case.make().save(path)
+
+
+@table
+def test_a_failed_write_consumes_nothing(tmp_path: Path, name: str) -> None:
+    case, path = CASES[name], tmp_path / "kept"
+    publisher, whole = case.make(), undisturbed(case)
+    publisher.keep(path, KEY)
+    for chunk, expected in zip(case.calls, whole, strict=True):
+        before = place(publisher)
+        path.rename(tmp_path / "aside")
+        # An empty chunk needs no write.
+        with contextlib.nullcontext() if is_empty(chunk) else pytest.raises(StateError, match="gone"):
+            case.run(publisher, case.alter(chunk))
+        assert place(publisher) == before
+        (tmp_path / "aside").rename(path)
+        assert np.array_equal(case.run(publisher, chunk), expected)
+
+
+@table
+@settings(max_examples=60)
+@given(where=st.floats(0.0, 1.0, exclude_max=True), bit=st.integers(0, 7))
+def test_an_altered_bit_is_one_error(samples: dict[str, Path], name: str, where: float, bit: int) -> None:
+    raw, path = samples[name].read_bytes(), samples[name].with_suffix(".damaged")
+    damaged = bytearray(raw)
+    damaged[int(where * len(raw))] ^= 1 << bit
+    path.write_bytes(bytes(damaged))
+    with pytest.raises(StateError, match=r"altered|no fastdp state file|format|expected key|unknown protection"):
+        load(CASES[name], path)
+
+
+@table
+@settings(max_examples=30)
+@given(where=st.floats(0.0, 1.0, exclude_max=True))
+def test_a_file_cut_short_is_one_error(samples: dict[str, Path], name: str, where: float) -> None:
+    raw, path = samples[name].read_bytes(), samples[name].with_suffix(".short")
+    path.write_bytes(raw[: int(where * len(raw))])
+    with pytest.raises(StateError, match=r"altered|cut short"):
+        load(CASES[name], path)
+
+
+@table
+def test_one_error_for_each_wrong_file(tmp_path: Path, samples: dict[str, Path], name: str) -> None:
+    case, path = CASES[name], tmp_path / "s"
+    raw = samples[name].read_bytes()
+    with pytest.raises(StateError, match="could not be read: No such file"):
+        load(case, path)
+    with pytest.raises(StateError, match="could not be read: Is a directory"):
+        load(case, tmp_path)
+    with pytest.raises(StateError, match="could not be read: Is a directory"):
+        case.make().save(tmp_path, KEY)
+    with pytest.raises(StateError, match="could not be written: No such file"):
+        case.make().save(tmp_path / "folder" / "s", KEY)
+    for version, age in ((1, "an older"), (3, "a newer")):
+        path.write_bytes(raw[:8] + version.to_bytes(2, "big") + raw[10:])
+        with pytest.raises(StateError, match=f"has format {version}: this fastdp reads format 2 .{age} fastdp"):
+            load(case, path)
+    path.write_bytes(raw)
+    with pytest.raises(StateError, match="wrong key"):
+        load(case, path, bytes(32))
+    with pytest.raises(StateError, match="expected key = 32 bytes"):
+        load(case, path, None)
+    other = CASES["client" if name != "client" else "tops"]
+    with pytest.raises(StateError, match=f"holds a {type(case.make()).__name__}: expected a"):
+        load(other, path)
+    case.make().save(tmp_path / "fresh", KEY)
+    with pytest.raises(StateError, match="no chunk to replay"):
+        load(case, tmp_path / "fresh", replay=True)
+
+
+@pytest.mark.skipif(not hasattr(os, "seteuid") or os.geteuid() != 0, reason="needs to change the user")
+@table
+def test_files_of_another_user_are_one_error(
+    tmp_path_factory: pytest.TempPathFactory, samples: dict[str, Path], name: str
+) -> None:
+    case = CASES[name]
+    publisher = load(case, samples[name])
+    os.seteuid(65534)
+    try:
+        with pytest.raises(StateError, match="could not be read: Permission denied"):
+            load(case, samples[name])
+        with pytest.raises(StateError, match="Permission denied"):
+            publisher.save(samples[name], KEY)
+    finally:
+        os.seteuid(0)
+
+
+@table
+def test_copies_never_share_noise(name: str) -> None:
+    case, cut = CASES[name], golden_cut(CASES[name])
+    publisher = case.make()
+    for chunk in case.calls[:cut]:
+        case.run(publisher, chunk)
+    if not case.plain:
+        with pytest.raises(StateError, match="pickled"):
+            pickle.dumps(publisher)
+    if not case.copies:
+        for duplicate in (copy.copy, copy.deepcopy):
+            with pytest.raises(StateError, match="cannot be copied"):
+                duplicate(publisher)
+        return
+    twins = [copy.copy(publisher), copy.deepcopy(publisher)]
+    if case.plain:
+        twins.append(pickle.loads(pickle.dumps(publisher)))  # noqa: S301 - made here
+    assert all(place(twin) == place(publisher) for twin in twins)
+    assert len({p._key.reveal() for p in (publisher, *twins)}) == 1 + len(twins)
+    whole = undisturbed(case)
+    outputs = [[case.run(p, chunk) for chunk in case.calls[cut:]] for p in (*twins, publisher)]
+    for a, b in zip(outputs[-1], whole[cut:], strict=True):
+        assert np.array_equal(a, b), "a copy changes nothing for the original"
+    for others in outputs[:-1]:
+        same = all(np.array_equal(a, b) for a, b in zip(others, whole[cut:], strict=True))
+        assert same == case.plain
+
+
+JUNK = (None, -1, 0, 1, 7, 2**70, 0.5, float("nan"), "?", "", [], {}, [1, 2], "eJwDAAAAAAE=", True)
+
+
+def leaves(content, path=()):
+    """Paths to everything in a JSON document."""
+    inner = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    for name, value in inner:
+        yield (*path, name)
+        yield from leaves(value, (*path, name))
+
+
+@table
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")  # damage may be another epsilon
+@settings(max_examples=40)
+@given(data=st.data())
+def test_damage_within_an_authentic_file_is_one_error_or_none(
+    samples: dict[str, Path], name: str, data: st.DataObject
+) -> None:
+    case = CASES[name]
+    content = json.loads(StateFile(samples[name], KEY).read()[0])
+    where = data.draw(st.sampled_from(sorted(leaves(content), key=str)))
+    inner = content
+    for step in where[:-1]:
+        inner = inner[step]
+    inner[where[-1]] = data.draw(st.sampled_from(JUNK))
+    path = samples[name].with_suffix(".junk")
+    path.unlink(missing_ok=True)
+    StateFile(path).write(json.dumps(content).encode(), None)
+    for replay in (False, True):
+        with contextlib.suppress(StateError):
+            load(case, path, None, replay=replay)
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.portable])
+def test_files_of_format_2_are_read_for_ever(tmp_path: Path, name: str) -> None:
+    """The fixtures were written once, with the first fastdp that could save such an object."""
+    case, path = CASES[name], tmp_path / "kept"
+    expected = json.loads((FIXTURES / "state_v2.json").read_text())[name]
+    cut = golden_cut(case)
+    for replay in (True, False):
+        shutil.copy(FIXTURES / f"state_v2_{name}.fastdp", path)
+        publisher = load(case, path, replay=replay)
+        if replay:
+            last = ending(case.run(publisher, case.calls[cut - 1]))
+            np.testing.assert_allclose(last, expected["last"], rtol=1e-9)
+        for chunk, values in zip(case.calls[cut:], expected["rest"], strict=True):
+            np.testing.assert_allclose(ending(case.run(publisher, chunk)), values, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [fastdp.ToPS, fastdp.PAK])
+def test_files_of_the_first_fastdp_are_read(tmp_path: Path, kind: type) -> None:
+    """Format 2 without a rolling digest: kept, two chunks consumed."""
+    path, values = tmp_path / "kept", np.random.default_rng(7).integers(0, 40, 400).astype(float)
+    made = {
+        fastdp.ToPS: lambda: fastdp.ToPS(epsilon=1.0, bound=64, holdout=50, max_range=64, seed=11, prune=0),
+        fastdp.PAK: lambda: fastdp.PAK(
+            1.0, 1e-6, 64, 400, holdout=50, seed=12, threshold=fastdp.thresholds.NoisyMax()
+        ),
+    }[kind]()
+    whole = [made.publish(values[a:b]) for a, b in ((0, 120), (120, 200), (200, 400))]
+    for replay in (True, False):
+        shutil.copy(FIXTURES / f"state_v2_first_{kind.__name__.lower()}.fastdp", path)
+        publisher = kind.load(path, KEY, replay=replay)
+        if replay:
+            with pytest.raises(DataError, match="differs"):
+                publisher.publish(values[120:200] + 1.0)
+            assert np.array_equal(publisher.publish(values[120:200]), whole[1])
+        assert np.array_equal(publisher.publish(values[200:]), whole[2])
+
+
+def test_a_replay_does_not_ask_the_selector_again(tmp_path: Path) -> None:
+    asked = []
+
+    class Asked(Alternating):
+        def select(self, values, step, last) -> int:
+            asked.append(step)
+            return len(asked) % 2
+
+    counting = SelectiveCounting([Simple(), Simple()], Asked(), 1.0, seed=1)
+    counting.keep(tmp_path / "kept")
+    outs = [counting.step(value) for value in (3, 4)]
+    replayed = SelectiveCounting.load(tmp_path / "kept", replay=True, selector=Asked())
+    with pytest.raises(DataError, match="differs"):
+        replayed.step(5)
+    again = replayed.step(4)
+    assert (again.counter, again.counts.tolist()) == (outs[1].counter, outs[1].counts.tolist())
+    assert asked == [0, 1]
+    replayed.step(9)
+    assert asked == [0, 1, 2]
+    with pytest.raises(ParameterError, match="selector = None"):
+        SelectiveCounting.load(tmp_path / "kept")
+
+
+def test_a_client_that_has_answered_remembers_it(tmp_path: Path) -> None:
+    case, path = CASES["client"], tmp_path / "kept"
+    client = kept(case, path, 0)
+    fresh = fastdp.local.Announcement(fastdp.local.Hybrid(1.0, 0.0, 40.0))
+    message = client.answer(fresh, 12.5)
+    with pytest.raises(StateError, match="has answered"):
+        load(case, path).answer(fresh, 12.5)
+    replayed = load(case, path, replay=True)
+    for announcement in (fresh, fresh.to_text()):
+        with pytest.raises(DataError, match="differs"):
+            replayed.answer(announcement, 13.5)
+    assert replayed.answer(fresh.to_text(), 12.5) == message, "words from the operating system, but not a second time"
+    with pytest.raises(StateError, match="has answered"):
+        load(case, path).answer(fresh, 12.5)
+
+
+def test_parts_of_your_own_cannot_be_saved(tmp_path: Path) -> None:
+    class Mine(Simple):
+        """A counter of the user's."""
+
+    for publisher in (
+        fastdp.counters.RunningCounts(Mine(), 1.0),
+        fastdp.PHDStream(fastdp.spatial.Box([0.0], [1.0]), 1.0, Mine()),
+    ):
+        with pytest.raises(StateError, match="a Mine of your own cannot be saved"):
+            publisher.save(tmp_path / "s")
+        assert not (tmp_path / "s").exists()
+        assert isinstance(copy.copy(publisher).counter, Mine), "copies need no names"
+
+
+@pytest.mark.parametrize(
+    ("cut", "size"),
+    [([0], 2), ([0], 5), ([1], 3), ([0, 3], 5), ([0, 0], 5), ([0, 2, 1], 7), ([0, -1], 5), ([0, 10**12], 5), ([], 3)],
+)
+def test_trees_that_no_step_makes_are_refused(cut: list[int], size: int) -> None:
+    """Before a kernel follows their children."""
+    publisher = CASES["phdstream"].make()
+    with pytest.raises(ValueError, match="tree"):
+        saved.shape(np.array(cut, np.int64), size, publisher._plan)
+    first, starts = saved.shape(np.array([0, 1, 4], np.int64), 7, publisher._plan)
+    assert first.tolist() == [1, 3, -1, -1, 5, -1, -1]
+    assert starts.tolist() == [0, 1, 3, 5, 7, 7, 7, 7]
+    deep = np.concatenate([[0], 1 + 2 * np.arange(7)])
+    with pytest.raises(ValueError, match="deeper"):
+        saved.shape(deep, 1 + 2 * deep.size, publisher._plan)
+
+
+@pytest.mark.parametrize("name", ["first", "released", "measure", "state", "split_at"])
+def test_resident_trees_that_no_step_leaves_are_refused(name: str) -> None:
+    case = CASES["phdstream_tree"]
+    publisher = case.make()
+    case.run(publisher, case.calls[0])
+    residents = publisher._state.residents
+    saved.check_residents(residents, publisher._plan)
+    array = getattr(residents, name)
+    wrongs = [array[:-1], array[:, None], array.astype(np.int32)]
+    if name == "first":
+        wrongs += [array + 1, np.where(array < 0, 10**6, array), np.maximum(array, 0)]
+    for wrong in wrongs:
+        with pytest.raises(ValueError, match=r"shape|tree"):
+            saved.check_residents(dataclasses.replace(residents, **{name: wrong}), publisher._plan)
+
+
+def at_cut(name: str, calls: int):
+    publisher = CASES[name].make()
+    for chunk in CASES[name].calls[:calls]:
+        CASES[name].run(publisher, chunk)
+    return publisher
+
+
+def refuse(publisher, wrong: dict) -> None:
+    """The publisher's own place is one, the wrong one is not, and changes nothing."""
+    place = publisher._position()
+    publisher._resume(place)
+    with pytest.raises(ValueError, match=r"out of|no tree|shape|no cell|wait"):
+        publisher._resume(wrong)
+    assert publisher._position() == place
+
+
+@pytest.mark.parametrize(
+    ("entry", "value"),
+    [(block_lengths.EXPONENT, value) for value in (5.5, -1.0, 11.0, 60.0, 1e300)]
+    + [(block_lengths.LAST, value) for value in (4.5, -1.0, 11.0, 1e300)]
+    + [(block_lengths.POSITION, 1080.5)]
+    + [
+        (entry, -1.0)
+        for entry in (
+            block_lengths.COUNTS + 3,
+            block_lengths.NOISES,
+            block_lengths.PENDING_NOISES + 39,
+            block_lengths.VARIANCE,
+            block_lengths.WHITE,
+            block_lengths.DRIFT,
+        )
+    ]
+    + [(entry, value) for entry in (block_lengths.LEVEL, block_lengths.ENERGIES) for value in (np.nan, np.inf)],
+)
+def test_memories_of_blocks_that_no_sums_leave_are_refused(entry: int, value: float) -> None:
+    """Kernels use three entries as indices and lengths."""
+    publisher = at_cut("adaptive", 4)
+    memory = publisher._standing.progress.smoother.copy()
+    memory[entry] = value
+    refuse(publisher, {**publisher._position(), "smoother": packing.pack(memory, "<f8")})
+
+
+def test_places_of_blocks_that_no_stream_reaches_are_refused() -> None:
+    publisher = at_cut("adaptive", 4)
+    place, memory = publisher._position(), publisher._standing.progress.smoother
+    for change in (
+        {"blocks": 0},
+        {"blocks": 10**6},
+        {"filled": place["filled"] + 32, "n_seen": place["n_seen"] + 32},
+        {"smoother": packing.pack(memory[:-1], "<f8")},
+        {"smoother": packing.pack(np.empty(0), "<f8")},
+    ):
+        refuse(publisher, {**place, **change})
+    # A block that would go on behind the warm-up.
+    warming = at_cut("adaptive", 2)
+    memory = warming._standing.progress.smoother.copy()
+    memory[block_lengths.EXPONENT] = 4.0
+    refuse(warming, {**warming._position(), "smoother": packing.pack(memory, "<f8")})
+
+
+def _pace(**change):
+    return lambda state: {"pace": dataclasses.replace(state.pace, **change)}
+
+
+def _grown(**change):
+    return lambda state: {
+        "grown": dataclasses.replace(state.grown, **{n: f(getattr(state.grown, n)) for n, f in change.items()})
+    }
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda state: {"added": ()},
+        lambda state: {"removed": state.removed[:1]},
+        lambda state: {"counted": 0},
+        lambda state: {"counted": state.n_steps + 1, "added": (), "removed": ()},
+        lambda state: {"added": (state.added[0][::-1], state.added[1])},
+        lambda state: {"added": (state.added[0] + 2**6, state.added[1])},
+        lambda state: {"removed": (state.removed[0] - 2**6, state.removed[1])},
+        lambda state: {"n_steps": 0, "grown": None},
+        lambda state: {"grown": None},
+        _pace(period=2),
+        _pace(period=4),
+        _pace(weight=1.5),
+        _pace(products=np.nan),
+        _pace(squares=-1.0),
+        _pace(costs=np.zeros(4)),
+        _pace(costs=np.full(3, np.inf)),
+        _grown(weight=lambda array: array[:-1]),
+        _grown(weight=lambda array: -array - 1),
+        _grown(variance=lambda array: array - 1e9),
+        _grown(rate=lambda array: array + np.nan),
+        _grown(visit=lambda visit: dataclasses.replace(visit, held=visit.held[:-1])),
+    ],
+)
+def test_trees_that_no_count_leaves_are_refused(change) -> None:
+    publisher = at_cut("adaptive_phdstream", 3)
+    state = publisher._state
+    assert len(state.added) == 2
+    wrong = dataclasses.replace(state, **change(state))
+    refuse(publisher, publisher._position_of(wrong, wrong.n_steps))
+
+
+def test_a_field_younger_than_the_file_gets_its_default() -> None:
+    distribution = at_cut("topl_server", 3).distribution
+    described = packing.describe(distribution)
+    del described["scale"]
+    assert packing.restore(type(distribution), described).scale == "linear"
+    del described["low"]
+    with pytest.raises(TypeError, match="low"):
+        packing.restore(type(distribution), described)
