@@ -19,7 +19,7 @@ def publisher(**options: object) -> fastdp.PAK:
 def endless(holdout: int = sizes.HOLDOUT) -> fastdp.PAK:
     """A publisher for a stream so long that it has no end here."""
     rule = PAKQuantile(delta=1e-12)
-    return fastdp.PAK(sizes.EPSILON, 1e-12, sizes.BOUND, 2**40, holdout=holdout, threshold=rule)
+    return fastdp.PAK(sizes.EPSILON, 1e-12, sizes.BOUND, 2**33, holdout=holdout, threshold=rule)
 
 
 class WholePAK:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
+import os
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from fastdp.cli.budget import Spending, unpaid
+from fastdp.cli.budget import Paid, Spending
 from fastdp.cli.complaints import plain_errors, terminated_cleanly
 from fastdp.cli.options import (
     check_secrets,
@@ -207,9 +207,12 @@ def release(
         # What is written is released, were it to a file that never gets its name; an earlier run may have written.
         # A release that goes on was reserved when it began.
         resumed = resumption is not None and resumption.resumed
-        paid = spending.reserved(_accounted(publisher), source, refundable=resumption is None)
-        with nullcontext(unpaid) if resumed else paid as keep:
-            _publish(publisher, source, output, column, chunk_size, resumption, keep, quiet=quiet, force=force)
+        with (
+            spending.resumed(_accounted(publisher), source, resumption.reservation)
+            if resumption is not None and resumed
+            else spending.reserved(_accounted(publisher), source, refundable=True)
+        ) as paid:
+            _publish(publisher, source, output, column, chunk_size, resumption, paid, quiet=quiet, force=force)
         if not quiet:
             said = spending.summary(publisher)
             click.echo(_summary(publisher, output, time.perf_counter() - begin, said), err=True)
@@ -254,6 +257,8 @@ def _resume(ctx: click.Context, state: Path, seed: int | None, key: Key | None) 
     settings = {"fastdp": __version__, **{name: ctx.params[name] for name in SETTINGS}}
     # A release that was reserved in a ledger goes on under that reservation, and under no other.
     settings |= {name: None if ctx.params[name] is None else str(ctx.params[name]) for name in RESERVED}
+    if ctx.params["ledger"] is not None:
+        settings["ledger"] = os.path.realpath(ctx.params["ledger"])
     return Resumption(state, settings, key if seed is None else Key.from_seed(seed))
 
 
@@ -264,7 +269,7 @@ def _publish(
     column: str | None,
     chunk_size: int,
     resumption: Resumption | None,
-    keep: Callable[[], None],
+    paid: Paid,
     *,
     quiet: bool,
     force: bool,
@@ -283,7 +288,7 @@ def _publish(
         if resumption is not None and output == STDOUT:
             write = stack.enter_context(Withheld(resumption, write)).write
         if resumption is not None:
-            resumption.begin()
+            resumption.begin(None if output == STDOUT else output, paid.reservation)
         for chunk in watched(opened, quiet=quiet):
             if resumption is not None:
                 resumption.follow(chunk)
@@ -298,7 +303,7 @@ def _publish(
                     f"expected finite numbers{_way_out(publisher)}"
                 ) from None
             if published.size:
-                keep()
+                paid.keep()
                 write(published)
         if not publisher.n_seen:
             raise DataError(f"{opened.name}: empty, holds no values")

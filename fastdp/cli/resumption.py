@@ -3,7 +3,9 @@
 The state file holds the noise key and a mark: how many values the output may already depend on, and a keyed digest of
 them.  The mark is written before anything behind it leaves.  The same command then publishes the stream from its
 start with the same noise, which gives the same bytes; up to the mark nothing leaves before the digest has shown that
-the values are the same, because other values under the same noise would reveal their difference.
+the values are the same, because other values under the same noise would reveal their difference.  A file takes its
+place at the end, so its mark is the end; what a killed run left of it is removed before another run writes.  Nor may
+a copy of the state file be used beside it.
 Source: the project's noise design, section 8.
 """
 
@@ -21,6 +23,7 @@ from numpy.typing import NDArray
 
 from fastdp import packing, persistence
 from fastdp.errors import DataError, StateError
+from fastdp.files.atomic_file import remove_leftovers
 from fastdp.randomness.key import Key
 from fastdp.statefile import StateFile
 
@@ -47,7 +50,12 @@ class Resumption:
     Raises
     ------
     StateError
-        If the file is damaged, of another release, or of another key.
+        If the file is damaged, a copy, of another release, or of another key.
+
+    Attributes
+    ----------
+    reservation : dict or None
+        Under which budget the release began, as :meth:`begin` was told.
     """
 
     def __init__(self, path: Path, settings: dict[str, Any], key: Key | None) -> None:
@@ -55,6 +63,8 @@ class Resumption:
         self._file = StateFile(path, key.derive("release state").reveal() if key is not None and real else None)
         self._settings = settings
         self._count = 0
+        self._outputs: list[str] = []
+        self.reservation: dict[str, Any] | None = None
         self._new = not Path(self._file.real).exists()
         if not self._new:
             self.key, self._mark, self._digest, self._files = self._read(key)
@@ -81,6 +91,15 @@ class Resumption:
             )
             raise StateError(f"state file {name} is of a release with {changed}: expected the same command again")
         with persistence.trusting(name):
+            place = content["place"]
+            home, self._outputs = str(place["state"]), [str(each) for each in place["outputs"]]
+            self.reservation = None if place["reservation"] is None else dict(place["reservation"])
+        if home != self._file.real:
+            raise StateError(
+                f"state file {name} is a copy of {home!r}: expected it there, because two copies would publish two "
+                "streams under one noise"
+            )
+        with persistence.trusting(name):
             secret = Key(bytes.fromhex(content["secret"]), simulated=bool(content["simulated"]))
             mark, digest = packing.whole(content["now"]["n_seen"]), str(content["now"]["digest"])
             if mark < 0:
@@ -89,9 +108,22 @@ class Resumption:
             raise StateError(f"state file {name} is of a release with another key or seed: expected the same")
         return secret, mark, digest, persistence.StateFiles(self._file, header)
 
-    def begin(self) -> None:
-        """Put the key on disk, once everything else about the command is known to be in order."""
-        if self._new:
+    def begin(self, output: str | None, reservation: dict[str, Any] | None) -> None:
+        """Put the key on disk, once everything else about the command is known to be in order.
+
+        Parameters
+        ----------
+        output : str or None
+            The file that is about to be written; None for standard output.
+        reservation : dict or None
+            What a ledger has reserved for the release, as plain values.
+        """
+        for known in self._outputs:
+            remove_leftovers(Path(known))
+        into = [] if output is None else [os.path.realpath(output)]
+        outputs = sorted({*self._outputs, *into})
+        if self._new or (outputs, reservation) != (self._outputs, self.reservation):
+            self._outputs, self.reservation = outputs, reservation
             self._write()
             self._new = False
 
@@ -134,6 +166,7 @@ class Resumption:
         now = {"n_seen": self._mark, "digest": self._digest}
         content: dict[str, Any] = {"class": KIND, "composition": self._settings, "secret": self.key.reveal().hex()}
         content |= {"simulated": self.key.simulated, "kept": True, "now": now, "before": None}
+        content["place"] = {"state": self._file.real, "outputs": self._outputs, "reservation": self.reservation}
         self._files.write(self._file, content)
 
     def finish(self) -> None:

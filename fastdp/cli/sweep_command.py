@@ -114,7 +114,7 @@ def _summary(folder: Path) -> str:
 
     manifest, table = read_manifest(folder), load(folder)
     failed = [error for error in table["error"] if isinstance(error, str)]
-    spent = sum(each["seconds"] for each in manifest["sessions"])
+    spent = sum(each["seconds"] or 0.0 for each in manifest["sessions"])
     rows = [
         ("cells", thousands(manifest["cells"])),
         ("failed", thousands(len(failed)) + (f", the first: {failed[0]}" if failed else "")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import zlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,8 +40,17 @@ def read_columns(
     Raises
     ------
     DataError
-        If a column is missing or a row is too short.
+        If a column is missing, a row is too short, or the file is no such text.
     """
+    try:
+        return _read_columns(path, wanted, headerless)
+    except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{path}: not readable as text in UTF-8, comma-separated ({error})") from None
+
+
+def _read_columns(
+    path: str | Path, wanted: Mapping[str, Sequence[str]], headerless: Sequence[str] | None
+) -> tuple[dict[str, list[str]], list[int]]:
     opener = gzip.open if Path(path).suffix.lower() == ".gz" else open
     columns: dict[str, list[str]] = {key: [] for key in wanted}
     lines: list[int] = []

@@ -15,7 +15,7 @@ from fastdp.experiments.specification import AnyDataSet, AnyWorkload, Mechanism,
 from fastdp.randomness.key import Key
 
 #: Raised when the same specification would give other numbers, so that no old part is taken for a new one.
-FORMAT = 1
+FORMAT = 2
 FEWEST_CELLS, MOST_CELLS, USUAL_PARTS = 16, 1000, 1000
 
 

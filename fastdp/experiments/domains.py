@@ -46,7 +46,7 @@ def load_domain(source: str, folder: Path) -> tuple[Domain, str]:
         geometry = shapely.from_geojson(text)
     except OSError as error:
         raise DataError(f"domain {source}: no such file ({error.strerror})") from None
-    except shapely.errors.ShapelyError as error:
+    except (UnicodeDecodeError, shapely.errors.ShapelyError) as error:
         raise DataError(f"domain {source}: not readable as GeoJSON ({error})") from None
     lines = any("Line" in each.geom_type for each in shapely.get_parts(geometry))
     domain: Domain = Network(geometry, geographic=True) if lines else Polygons(geometry, geographic=True)

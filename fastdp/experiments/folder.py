@@ -15,8 +15,8 @@ from typing import Any
 
 from fastdp._version import __version__
 from fastdp.errors import DataError, StateError
-from fastdp.experiments.cells import FORMAT, count_cells
-from fastdp.experiments.results import MANIFEST, PARTS, RESULTS, read_manifest, write_json
+from fastdp.experiments.cells import FORMAT, count_cells, parts
+from fastdp.experiments.results import MANIFEST, PARTS, RESULTS, part_path, read_manifest, write_json
 from fastdp.experiments.specification import Specification, canonical
 from fastdp.files.atomic_file import atomic_file
 
@@ -48,43 +48,61 @@ class SweepFolder:
     data : dict
         Digest and length of each data set, by name.
 
-    Raises
-    ------
-    DataError
-        If the folder holds another sweep, or the data have changed since it began, or it holds other files.
+    Nothing is touched before :meth:`alone`.
     """
 
     def __init__(self, path: Path, specification: Specification, data: dict[str, Any]) -> None:
         self.path = path
-        table = specification.table()
+        self.manifest: dict[str, Any] = {}
+        self._specification = specification
+        self._data = data
+
+    def _begin(self) -> None:
+        """Read the manifest, or write the first; the folder is ours."""
+        table = self._specification.table()
         digest = hashlib.sha256(canonical([FORMAT, table]).encode()).hexdigest()
-        path.mkdir(parents=True, exist_ok=True)
-        if (path / MANIFEST).exists():
-            self.manifest = read_manifest(path)
+        if (self.path / MANIFEST).exists():
+            self.manifest = read_manifest(self.path)
             if self.manifest.get("digest") != digest:
                 raise DataError(
-                    f"{path} holds another sweep: expected a new folder, or the specification it began with"
+                    f"{self.path} holds another sweep: expected a new folder, or the specification it began with"
                 )
-            if self.manifest.get("data") != data:
-                raise DataError(f"{path}: the data sets have changed since the sweep began; expected a new folder")
+            if self.manifest.get("data") != self._data:
+                raise DataError(
+                    f"{self.path}: the data sets have changed since the sweep began; expected a new folder"
+                )
+            began = self.manifest["versions"]["fastdp"]
+            if began != __version__ and not self.finished:
+                raise DataError(
+                    f"{self.path} was begun by fastdp {began}, this is {__version__}, whose numbers may differ; "
+                    "expected that version, or a new folder"
+                )
         else:
-            strangers = sorted(each.name for each in path.iterdir() if not each.name.startswith("."))
-            if strangers:
-                raise DataError(f"{path} holds {strangers[0]}: expected an empty folder, or one of this sweep")
+            self._refuse_strangers()
             self.manifest = {
-                "name": specification.name,
-                "seed": specification.seed,
+                "name": self._specification.name,
+                "seed": self._specification.seed,
                 "specification": table,
                 "digest": digest,
-                "data": data,
-                "cells": count_cells(specification),
+                "data": self._data,
+                "cells": count_cells(self._specification),
+                "parts": [part.name(self._specification) for part in parts(self._specification)],
                 "versions": _versions(),
                 "machine": {"platform": platform.platform(), "processor": platform.machine(), "cpus": os.cpu_count()},
                 "sessions": [],
                 "finished": None,
             }
-            write_json(path / MANIFEST, self.manifest)
-        (path / PARTS).mkdir(exist_ok=True)
+            self._write_manifest()
+        (self.path / PARTS).mkdir(exist_ok=True)
+
+    def _refuse_strangers(self) -> None:
+        strangers = sorted(each.name for each in self.path.iterdir() if not each.name.startswith("."))
+        # In this order: a runner that began meanwhile wrote its manifest before all else.
+        if strangers and not (self.path / MANIFEST).exists():
+            raise DataError(f"{self.path} holds {strangers[0]}: expected an empty folder, or one of this sweep")
+
+    def _write_manifest(self) -> None:
+        write_json(self.path / MANIFEST, self.manifest)
 
     @property
     def finished(self) -> bool:
@@ -97,25 +115,47 @@ class SweepFolder:
 
     def write_part(self, name: str, content: bytes) -> None:
         """A part appears complete or not at all."""
-        with atomic_file(self.path / PARTS / f"{name}.parquet", overwrite=True) as file:
+        with atomic_file(part_path(self.path, name), overwrite=True) as file:
             file.write(content)
 
-    def note_session(self, session: dict[str, Any]) -> None:
-        """Add who ran what to the manifest."""
-        self.manifest["sessions"].append(session)
-        write_json(self.path / MANIFEST, self.manifest)
+    def drop_part(self, name: str) -> None:
+        """A part that cannot be read is run again."""
+        part_path(self.path, name).unlink(missing_ok=True)
+
+    def begin_session(self, session: dict[str, Any]) -> None:
+        """Note who runs what, and with which versions, before it is run."""
+        self.manifest["sessions"].append({**session, "started": now(), "versions": _versions(), "seconds": None})
+        self._write_manifest()
+
+    def end_session(self, seconds: float) -> None:
+        """Note that the session has come to its end; one that was killed has no ``seconds``."""
+        self.manifest["sessions"][-1]["seconds"] = seconds
+        self._write_manifest()
 
     def finish(self) -> None:
         """Parts that became the final table are removed; may be repeated."""
         if self.manifest["finished"] is None:
             self.manifest["finished"] = now()
-            write_json(self.path / MANIFEST, self.manifest)
+            self._write_manifest()
         for each in (self.path / PARTS).iterdir():
             each.unlink()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """One runner at a time, where the system can lock files; what a killed one left half-written goes."""
+        """One runner at a time, where the system can lock files; what a killed one left half-written goes.
+
+        Raises
+        ------
+        StateError
+            If another runner is at work.
+        DataError
+            If the folder holds another sweep or other files, the data have changed since it began, or an unfinished
+            one is of another version of fastdp.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        if not (self.path / MANIFEST).exists():
+            # Before a lock file is left in a folder of somebody else's.
+            self._refuse_strangers()
         with (self.path / ".lock").open("w") as lock:
             try:
                 import fcntl
@@ -127,6 +167,7 @@ class SweepFolder:
                 raise StateError(
                     f"{self.path}: another sweep writes to this folder; expected it to end first"
                 ) from None
+            self._begin()
             for place in (self.path, self.path / PARTS):
                 for each in place.glob(".*.tmp"):
                     each.unlink()

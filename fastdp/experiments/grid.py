@@ -24,7 +24,7 @@ def expand(table: Mapping[str, Any], place: str) -> Iterator[tuple[str, dict[str
     Yields
     ------
     suffix : str
-        What distinguishes the choice, for labels: "prune=2, smoother.part=Mean"; empty without lists.
+        What distinguishes the choice, for labels: "prune=2, smoother=MovingAverage/window=3"; empty without lists.
     chosen : dict
         The table without lists.
     """
@@ -40,9 +40,14 @@ def expand(table: Mapping[str, Any], place: str) -> Iterator[tuple[str, dict[str
             for name in path[:-1]:
                 target = target[name]
             target[path[-1]] = value
-            shown = "/".join(map(str, value.values())) if isinstance(value, Mapping) else value
+            shown = _summary(value) if isinstance(value, Mapping) else value
             said.append(f"{'.'.join(path)}={shown}")
         yield ", ".join(said), chosen
+
+
+def _summary(part: Mapping[str, Any]) -> str:
+    """A part in one word: its name, and its other fields with theirs."""
+    return "/".join(str(value) if name == "part" else f"{name}={value}" for name, value in part.items())
 
 
 def _lists(table: Mapping[str, Any], path: Path) -> Iterator[tuple[Path, list[Any]]]:

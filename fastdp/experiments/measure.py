@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import metrics
+from fastdp.errors import ParameterError
 from fastdp.experiments.mechanisms import Outcome
 from fastdp.experiments.queries import Queries
 from fastdp.experiments.scene import Clipped, Scene
@@ -59,7 +60,8 @@ def measure(
 ) -> Iterator[tuple[str, int, list[float]]]:
     """Rows of a run: a group's label, how many queries it has, and the numbers of :func:`columns`.
 
-    ``truth`` and ``answer`` are means over the group.  Parts are NaN where theta changed on the way.
+    ``truth`` and ``answer`` are means over the group.  Parts are NaN where theta changed on the way; the clipped
+    truth is then refused.
     """
     starts, stops = queries.starts, queries.stops
     truth = scene.prefix[stops] - scene.prefix[starts]
@@ -74,6 +76,8 @@ def measure(
         if not outcome.splits:
             unknown = np.full(truth.size, math.nan)
             split = Split(unknown, split.truncation, unknown)
+    elif specification.truth == "clipped":
+        raise ParameterError("truth = 'clipped': expected 'raw', because there is no one threshold to clip at")
     lengths = (stops - starts).astype(np.float64)
     for label, which in queries.groups:
         yield label, lengths[which].size, _row(specification, truth, answers, lengths, split, which)

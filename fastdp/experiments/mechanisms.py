@@ -151,6 +151,9 @@ def _build_part(role: str, table: Parameters) -> Any:
         if name not in kind.__dataclass_fields__:
             listed = ", ".join(kind.__dataclass_fields__) or "no parameters"
             raise ParameterError(f"{role}.{name} = {validation.shown(value)}: unknown key; expected {listed}")
+    for name, parameter in inspect.signature(kind).parameters.items():
+        if parameter.default is parameter.empty and name not in fields:
+            raise ParameterError(f"{role}.{name} is missing: expected a value for it")
     with placed(role):
         return kind(**fields)
 
@@ -164,9 +167,10 @@ def parameter_names(system: Any, *further: str) -> tuple[str, ...]:
 class _Composed:
     """ToPS, and any composition of threshold, perturber and smoother.
 
-    ``threshold_epsilon`` and ``publish_epsilon`` give the two phases budgets of their own (ToPS section 5.4), and a
-    threshold that is not clipped (``clip = false``) may exceed the bound, as in the published code.  Without these, a
-    run is bit for bit what the publisher releases under the same key.
+    ``threshold_epsilon`` and ``publish_epsilon`` give the two phases budgets of their own (ToPS section 5.4).
+    Without these, a run is bit for bit what the publisher releases under the same key.  A threshold that is not
+    clipped (``clip = false``) may exceed the bound, as in the published code: noise grows with it, values stay
+    within the bound.
     """
 
     def __init__(self, publisher: Callable[..., StreamPublisher]) -> None:
@@ -216,24 +220,31 @@ class _Composed:
         body = values[setting.holdout :]
 
         def run(key: Key) -> Outcome:
-            theta = chooser.choose(key)
-            within = theta <= setting.bound and epsilon == setting.epsilon
             second = StreamPublisher(
-                threshold=Fixed(theta),
+                threshold=_Chosen(chooser.choose(key)),
                 perturber=composition.perturber,
                 smoother=composition.smoother,
                 epsilon=epsilon,
-                bound=max(setting.bound, theta),
+                bound=setting.bound,
                 max_range=setting.max_range,
-                # The same grid as the publisher's, unless it must be wider or serve another budget.
-                resolution=composition.resolution if within else parameters.get("resolution"),
+                # The same grid as the publisher's, unless it must serve another budget.
+                resolution=composition.resolution if epsilon == setting.epsilon else parameters.get("resolution"),
                 nonfinite=composition.nonfinite,
                 key=key,
             )
             release = second.release(body)
-            return Outcome(release.range_sum, release.threshold, release.block, composition.smoother)
+            # What blocks that follow the stream would have been without noise, nobody can tell.
+            splits = not isinstance(composition.perturber, perturbers.Blocks)
+            return Outcome(release.range_sum, release.threshold, release.block, composition.smoother, splits=splits)
 
         return run
+
+
+class _Chosen(Fixed):
+    """A threshold that was chosen before, above the bound too: the grid takes it up to its ceiling."""
+
+    def start(self, task: ThresholdTask) -> Any:
+        return super().start(replace(task, bound=max(task.bound, self.theta)))
 
 
 def _renewing(composition: Composition, values: Floats) -> Run:

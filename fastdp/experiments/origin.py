@@ -46,6 +46,8 @@ class Origin:
         return [catalogue.path_of(self.source) if self.kind == "download" else folder / self.source]
 
     def stamp(self, folder: Path) -> tuple[int, ...]:
-        """Changes when a file does: times and sizes of those that are there."""
+        """Changes when a file does, were its time set back: times, sizes and numbers of those that are there."""
         found = [path.stat() for path in self.files(folder) if path.exists()]
-        return tuple(number for each in found for number in (each.st_mtime_ns, each.st_size))
+        return tuple(
+            number for each in found for number in (each.st_mtime_ns, each.st_ctime_ns, each.st_size, each.st_ino)
+        )

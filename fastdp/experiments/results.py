@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastdp.errors import DataError
 from fastdp.files.atomic_file import atomic_file
@@ -24,6 +26,8 @@ RESULTS, MANIFEST, PARTS = "results.parquet", "manifest.json", "parts"
 _LABELS = ("cell", "dataset", "mechanism", "epsilon", "repetition", "threshold", "workload", "group", "queries")
 #: Rows that the final file is written in at a time.
 ROW_GROUP = 2**16
+#: A bit that the disk has changed is noticed.
+CHECKED: dict[str, Any] = {"write_page_checksum": True}
 
 
 @dataclass
@@ -68,38 +72,98 @@ def pack_rows(rows: Rows) -> bytes:
         "cell": arrow.int64(),
         "repetition": arrow.int32(),
         "queries": arrow.int32(),
-        **dict.fromkeys(("epsilon", "threshold", *rows.numbers), arrow.float64()),
+        **dict.fromkeys(("epsilon", "threshold"), arrow.float64()),
         **dict.fromkeys(("dataset", "mechanism", "workload", "group", "error"), arrow.string()),
     }
     by_label = dict(zip(_LABELS, zip(*rows.labels, strict=True), strict=True)) if rows.labels else {}
     measured = np.array(rows.measured, np.float64).reshape(-1, len(rows.numbers))
     table = {name: arrow.array(by_label.get(name, ()), kinds[name]) for name in _LABELS}
     for k, name in enumerate(rows.numbers):
-        # NaN stands for what does not exist, as in pandas.
-        table[name] = arrow.array(np.ascontiguousarray(measured[:, k]))
+        table[name] = _numbers(measured[:, k])
+    for name in ("epsilon", "threshold"):
+        table[name] = _numbers(np.array(by_label.get(name, ()), np.float64))
     table["error"] = arrow.array(rows.errors, kinds["error"])
     out = io.BytesIO()
-    arrow.parquet.write_table(arrow.table(table), out, compression="zstd", write_statistics=False)
+    arrow.parquet.write_table(arrow.table(table), out, compression="zstd", write_statistics=False, **CHECKED)
     return out.getvalue()
 
 
-def merge_parts(folder: Path, names: Iterable[str]) -> None:
-    """Write ``results.parquet`` from parts in this order, in constant memory; it appears complete or not at all."""
+def _numbers(column: NDArray[np.float64]) -> Any:
+    """What does not exist, NaN here, is null: databases count NaN as a number, the largest."""
+    return import_pyarrow().array(np.ascontiguousarray(column), mask=np.isnan(column))
+
+
+class DamagedPartsError(DataError):
+    """Part files that are no Parquet, or other than theirs.
+
+    Parameters
+    ----------
+    names : list of str
+        Of the parts.
+    """
+
+    def __init__(self, folder: Path, names: list[str]) -> None:
+        shown = ", ".join(str(part_path(folder, name)) for name in names[:3])
+        super().__init__(f"{shown}{', ...' if len(names) > 3 else ''}: damaged; expected a part of the sweep")
+        self.names = names
+
+
+def part_path(folder: Path, name: str) -> Path:
+    """Where a part is stored."""
+    return folder / PARTS / f"{name}.parquet"
+
+
+def _read_table(path: Path) -> Any:
+    """A Parquet file; None if it is none."""
     arrow = import_pyarrow()
-    writer = None
-    pending: list[Any] = []
-    with atomic_file(folder / RESULTS, overwrite=True) as file:
-        for name in names:
-            pending.append(arrow.parquet.read_table(io.BytesIO((folder / PARTS / f"{name}.parquet").read_bytes())))
+    content = io.BytesIO(path.read_bytes())
+    try:
+        return arrow.parquet.read_table(content, page_checksum_verification=True)
+    except (arrow.ArrowException, OSError, ValueError):
+        return None
+
+
+def merge_parts(folder: Path, names: Sequence[str]) -> None:
+    """Write ``results.parquet`` from parts in this order, in constant memory; it appears complete or not at all.
+
+    Raises
+    ------
+    DamagedPartsError
+        If some cannot be read.
+    """
+    with atomic_file(folder / RESULTS, overwrite=True) as file, ExitStack() as stack:
+        writer: Any = None
+        pending: list[Any] = []
+        for table in _tables(folder, names):
             if writer is None:
-                writer = arrow.parquet.ParquetWriter(file, pending[0].schema, compression="zstd")
+                writer = stack.enter_context(
+                    import_pyarrow().parquet.ParquetWriter(file, table.schema, compression="zstd", **CHECKED)
+                )
+            pending.append(table)
             if sum(each.num_rows for each in pending) >= ROW_GROUP:
-                writer.write_table(arrow.concat_tables(pending).combine_chunks())
+                _write_tables(writer, pending)
                 pending = []
-        if writer is not None:
-            if pending:
-                writer.write_table(arrow.concat_tables(pending).combine_chunks())
-            writer.close()
+        if pending:
+            _write_tables(writer, pending)
+
+
+def _tables(folder: Path, names: Sequence[str]) -> Iterator[Any]:
+    """The parts' tables, one after another; if one is damaged all that are are told."""
+    schema: Any = None
+    damaged = []
+    for name in names:
+        table = _read_table(part_path(folder, name))
+        schema = table.schema if schema is None and table is not None else schema
+        if table is None or table.schema != schema:
+            damaged.append(name)
+        elif not damaged:
+            yield table
+    if damaged:
+        raise DamagedPartsError(folder, damaged)
+
+
+def _write_tables(writer: Any, tables: list[Any]) -> None:
+    writer.write_table(import_pyarrow().concat_tables(tables).combine_chunks())
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -145,15 +209,20 @@ def load(folder: str | Path) -> Any:
     Raises
     ------
     DataError
-        If it is no sweep's folder, or holds no results.
+        If it is no sweep's folder, or holds no results, or damaged ones.
     """
     folder = Path(folder)
-    read_manifest(folder)
+    manifest = read_manifest(folder)
     arrow = import_pyarrow()
-    paths = [folder / RESULTS] if (folder / RESULTS).exists() else sorted((folder / PARTS).glob("*.parquet"))
-    if not paths:
-        raise DataError(f"{folder}: no results yet")
-    table = arrow.concat_tables([arrow.parquet.read_table(io.BytesIO(path.read_bytes())) for path in paths])
+    if (folder / RESULTS).exists():
+        table = _read_table(folder / RESULTS)
+        if table is None:
+            raise DataError(f"{folder / RESULTS}: damaged; remove it and run the sweep again")
+    else:
+        there = [name for name in manifest.get("parts", []) if part_path(folder, name).exists()]
+        if not there:
+            raise DataError(f"{folder}: no results yet")
+        table = arrow.concat_tables(list(_tables(folder, there)))
     # Stable, so that rows of one cell keep their order; cells of one part are in order already.
     order = np.argsort(table.column("cell").to_numpy(), kind="stable")
     table = table.take(order)

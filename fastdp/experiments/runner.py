@@ -9,20 +9,23 @@ from __future__ import annotations
 import multiprocessing
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
 from fastdp import validation
 from fastdp.errors import StateError
 from fastdp.experiments.cells import Part, parts
-from fastdp.experiments.folder import SweepFolder, now
-from fastdp.experiments.results import merge_parts
+from fastdp.experiments.folder import SweepFolder
+from fastdp.experiments.results import DamagedPartsError, merge_parts
 from fastdp.experiments.scene import load_scene
 from fastdp.experiments.specification import Specification
 from fastdp.experiments.work import run_part
@@ -31,7 +34,7 @@ from fastdp.files.parquet_reader import import_pyarrow
 MODES = ("threads", "processes")
 #: Tasks that wait for each worker, so that none is idle and memory stays small.
 AHEAD = 3
-#: How often workers that die are replaced.
+#: How often workers that die are replaced, and damaged parts.
 PATIENCE = 3
 
 
@@ -102,40 +105,59 @@ def run(
     folder = SweepFolder(Path(output), specification, found)
     with folder.alone():
         if not folder.finished:
-            named = [(part.name(specification), part) for part in parts(specification)]
-            done = folder.done()
-            waiting = [(name, part) for name, part in named if name not in done]
-            if waiting:
-                begin, started = time.perf_counter(), now()
-                with tqdm(
-                    total=sum(part.cells for _, part in named),
-                    initial=sum(part.cells for name, part in named if name in done),
-                    unit=" cells",
-                    file=sys.stderr,
-                    disable=not progress,
-                ) as bar:
-
-                    def store(name: str, part: Part, content: bytes) -> None:
-                        folder.write_part(name, content)
-                        bar.update(part.cells)
-
-                    _run_all(job, waiting, workers, mode, executor, store)
-                folder.note_session(
-                    {
-                        "started": started,
-                        "seconds": round(time.perf_counter() - begin, 3),
-                        "cells": sum(part.cells for _, part in waiting),
-                        "workers": workers if executor is None else None,
-                        "mode": mode if executor is None else type(executor).__name__,
-                    }
-                )
-            merge_parts(folder.path, [name for name, _ in named])
+            how = {
+                "workers": workers if executor is None else None,
+                "mode": mode if executor is None else type(executor).__name__,
+            }
+            runner = partial(_run_all, job, workers=workers, mode=mode, executor=executor)
+            _complete(folder, specification, how, runner, progress=progress)
         folder.finish()
     return folder.path
 
 
 Named = list[tuple[str, Part]]
 Store = Callable[[str, Part, bytes], None]
+
+
+def _complete(
+    folder: SweepFolder,
+    specification: Specification,
+    how: dict[str, Any],
+    runner: Callable[[Named, Store], None],
+    *,
+    progress: bool,
+) -> None:
+    """Run the parts that are not there, and make the table of all; parts that are damaged are run again."""
+    named = [(part.name(specification), part) for part in parts(specification)]
+    for left in reversed(range(PATIENCE)):
+        done = folder.done()
+        waiting = [(name, part) for name, part in named if name not in done]
+        if waiting:
+            begin = time.perf_counter()
+            folder.begin_session({**how, "cells": sum(part.cells for _, part in waiting)})
+            with tqdm(
+                total=sum(part.cells for _, part in named),
+                initial=sum(part.cells for name, part in named if name in done),
+                unit=" cells",
+                file=sys.stderr,
+                disable=not progress,
+            ) as bar:
+
+                def store(name: str, part: Part, content: bytes, bar: Any = bar) -> None:
+                    folder.write_part(name, content)
+                    bar.update(part.cells)
+
+                runner(waiting, store)
+            folder.end_session(round(time.perf_counter() - begin, 3))
+        try:
+            merge_parts(folder.path, [name for name, _ in named])
+            return
+        except DamagedPartsError as error:
+            if not left:
+                raise
+            warnings.warn(f"{error}; run again", RuntimeWarning, stacklevel=3)
+            for name in error.names:
+                folder.drop_part(name)
 
 
 @dataclass(frozen=True)
@@ -153,7 +175,7 @@ class _Job:
         return slim, part, self.data, self.digests[first.data_set.name]
 
 
-def _run_all(job: _Job, waiting: Named, workers: int, mode: str, executor: Executor | None, store: Store) -> None:
+def _run_all(job: _Job, waiting: Named, store: Store, *, workers: int, mode: str, executor: Executor | None) -> None:
     if executor is None and mode == "threads" and workers == 1:
         for name, part in waiting:
             store(name, part, run_part(*job.arguments(part)))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.datasets import CATALOGUE, TABLE1, catalogue, dns_like_day, hold_out_and_extend, table1
 from fastdp.datasets.generated import DNS_BOUND
-from fastdp.errors import DataError
+from fastdp.errors import DataError, FastDPError
 from fastdp.experiments.origin import KINDS, Origin
 from fastdp.experiments.spatial_sources import SPATIAL_GENERATORS
 from fastdp.experiments.tables import TableReader, placed
@@ -66,6 +66,8 @@ class DataSet(Origin):
         all there is after the hold-out.
     overlap : bool
         The published part begins with the hold-out again, as in ToPS section 5.4; no privacy then.
+    place : str
+        Where it stands in TOML, for messages.
     """
 
     bound: float
@@ -75,6 +77,7 @@ class DataSet(Origin):
     column: str | None = None
     published: int | None = None
     overlap: bool = False
+    place: str = field(default="datasets", compare=False)
 
     def load(self, folder: Path) -> Floats:
         """The hold-out and then the published part: float64[holdout + published], read-only.
@@ -91,9 +94,11 @@ class DataSet(Origin):
         """
         values = self._read(folder)
         if values.size <= self.holdout:
-            raise DataError(f"holdout = {self.holdout}: expected less than the {values.size} values of {self.name}")
+            raise DataError(
+                f"{self.place}: holdout = {self.holdout}: expected less than the {values.size} values of {self.name}"
+            )
         if not np.isfinite(values).all():
-            raise DataError(f"{self.name} holds NaN or infinity: expected finite values")
+            raise DataError(f"{self.place}: {self.name} holds NaN or infinity: expected finite values")
         rest = values if self.overlap else values[self.holdout :]
         published = rest.size if self.published is None else self.published
         if self.overlap:
@@ -104,11 +109,15 @@ class DataSet(Origin):
 
     def _read(self, folder: Path) -> Floats:
         if self.kind == "generator":
-            return as_floats(GENERATORS[self.source].make(**self.parameters))
-        if self.kind == "download":
-            return catalogue.load(self.source, self.column)
-        with open_source(str(folder / self.source), self.column, _CHUNK) as source:
-            return np.concatenate([np.empty(0), *source.chunks])
+            with placed(self.place):
+                return as_floats(GENERATORS[self.source].make(**self.parameters))
+        try:
+            if self.kind == "download":
+                return catalogue.load(self.source, self.column)
+            with open_source(str(folder / self.source), self.column, _CHUNK) as source:
+                return np.concatenate([np.empty(0), *source.chunks])
+        except FastDPError as error:
+            raise type(error)(f"{self.place}: {error}") from error
 
 
 def read_data_set(table: Mapping[str, Any], place: str, name: str, holdout: int, max_range: int) -> DataSet:
@@ -152,4 +161,5 @@ def read_data_set(table: Mapping[str, Any], place: str, name: str, holdout: int,
         column=column,
         published=reader.integer("published", low=1) if "published" in reader else None,
         overlap=reader.flag("overlap", False),
+        place=place,
     )

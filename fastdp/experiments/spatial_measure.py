@@ -59,6 +59,9 @@ def follow(
         Of a map each box is a group, with truth and answer alone.
         ``time`` is the number of batches since the stream's beginning, those before the first step included.
     """
+    if not asked:
+        # A sweep of maps alone has nothing to ask after the first repetition.
+        return
     looks = sorted({t for _, each in asked for t in each.looks})
     waiting: list[tuple[Floats, Floats]] = [(scene.stream.initial, np.empty((0, scene.stream.lower.size)))]
     batches = scene.stream.batches

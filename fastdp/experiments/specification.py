@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fastdp import validation
-from fastdp.errors import DataError, ParameterError
+from fastdp.errors import DataError, FastDPError, ParameterError
 from fastdp.experiments import spatial_measure
 from fastdp.experiments.boxes import BoxWorkload, read_box_workload
 from fastdp.experiments.grid import expand
@@ -20,7 +20,7 @@ from fastdp.experiments.queries import Workload, read_workload
 from fastdp.experiments.sources import DataSet, read_data_set
 from fastdp.experiments.spatial_mechanisms import SPATIAL_SYSTEMS, SpatialSetting
 from fastdp.experiments.spatial_sources import SpatialDataSet, is_spatial, read_spatial_data_set
-from fastdp.experiments.tables import TableReader, placed
+from fastdp.experiments.tables import TableReader
 from fastdp.spatial import Box
 from fastdp.spatial.queries import FLOOR
 
@@ -84,7 +84,8 @@ class Specification:
         Among ``METRICS``; "parts" splits errors into noise, truncation and smoothing.  In a spatial sweep "mse",
         "mae" and "relative_error".
     truth : "raw" or "clipped"
-        What answers are compared with: the values, or the values cut off at theta (ToPS section 5.3).
+        What answers are compared with: the values, or the values cut off at theta (ToPS section 5.3), where that
+        does not change on the way.
     relative_floor : float
         Relative errors divide by the truth, but not by less than this; in units of the input, or in a spatial sweep
         a part of all points present.
@@ -154,8 +155,10 @@ class Specification:
             budgets = self.budgets(mechanism)
             for data_set in self.datasets:
                 for epsilon in sorted({min(budgets), max(budgets)}):
-                    with placed(mechanism.place):
+                    try:
                         self._check(mechanism, data_set, published[data_set.name], epsilon)
+                    except FastDPError as error:
+                        raise type(error)(f"{_place_of(str(error), mechanism, data_set)}{error}") from error
         for workload in self.workloads:
             for data_set in self.datasets:
                 if isinstance(workload, BoxWorkload):
@@ -166,6 +169,11 @@ class Specification:
             # Of the domain nothing but its dimension decides what can run.
             SPATIAL_SYSTEMS[mechanism.system].check(mechanism.parameters, SpatialSetting(Box(*data_set.box), epsilon))
         else:
+            if self.truth == "clipped" and "renewal" in mechanism.parameters:
+                raise ParameterError(
+                    f"renewal = {validation.shown(mechanism.parameters['renewal'])}: expected none where truth = "
+                    "'clipped', because thresholds that change leave no one truth"
+                )
             setting = self.setting(data_set, published, epsilon)
             SYSTEMS[mechanism.system].check(mechanism.parameters, setting)
 
@@ -180,6 +188,20 @@ class Specification:
             ],
             "workloads": [each.table() for each in self.workloads],
         }
+
+
+def _place_of(message: str, mechanism: Mechanism, data_set: AnyDataSet) -> str:
+    """Where what a message begins with stands, in front of it."""
+    name = message.split(" ", 1)[0]
+    if name == "epsilon":
+        return "epsilons: " if mechanism.epsilons is None else f"{mechanism.place}.epsilons: "
+    if name in ("bound", "holdout", "max_range") and name not in mechanism.parameters:
+        return f"{data_set.place}.{name}: {mechanism.place}: "
+    if name not in mechanism.parameters:
+        for role, part in mechanism.parameters.items():
+            if isinstance(part, Mapping) and name in part:
+                return f"{mechanism.place}.{role}."
+    return f"{mechanism.place}."
 
 
 def canonical(value: Any) -> str:
@@ -199,7 +221,10 @@ def read_specification(path: str | Path) -> Specification:
         table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: not readable as TOML ({error})") from None
-    return from_table(table)
+    try:
+        return from_table(table)
+    except FastDPError as error:
+        raise type(error)(f"{path}: {error}") from error
 
 
 def from_table(table: Mapping[str, Any]) -> Specification:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from fastdp.errors import DataError
+from fastdp.errors import DataError, StateError
 from fastdp.experiments import measure, spatial_measure
 from fastdp.experiments.boxes import BoxWorkload
 from fastdp.experiments.cells import Group, Part, Stretch, query_seed
@@ -41,6 +41,8 @@ def run_part(specification: Specification, part: Part, folder: Path, digest: str
     ------
     DataError
         If the data are missing here, or other than the runner's.
+    StateError
+        If memory or a file gives out.  Nothing else that a mechanism raises ends the part: it is the cell's result.
     """
     rows = Rows(row_columns(specification))
     root = Key.from_seed(specification.seed)
@@ -72,7 +74,9 @@ def _run_stretch(specification: Specification, root: Key, scene: AnyScene, stret
         else:
             task = _task(specification, root, scene, group)
         broken = None
-    except Exception as error:  # whatever a mechanism raises is a result
+    except (MemoryError, OSError) as error:
+        raise _of_the_machine(error, labels) from error
+    except Exception as error:  # whatever else a mechanism raises is a result
         broken = error
     for repetition in range(stretch.first, stretch.last):
         place = (group.begin + repetition, *labels, group.epsilon, repetition)
@@ -80,11 +84,22 @@ def _run_stretch(specification: Specification, root: Key, scene: AnyScene, stret
             if broken is not None:
                 raise broken
             theta, found = task(repetition)
+        except (MemoryError, OSError) as error:
+            raise _of_the_machine(error, labels) from error
         except Exception as error:  # the cell fails, not the sweep
             rows.add(*place, math.nan, None, None, 0, None, f"{type(error).__name__}: {error}")
             continue
         for workload, label, count, numbers in found:
             rows.add(*place, theta, workload, label, count, numbers, None)
+
+
+def _of_the_machine(error: Exception, labels: tuple[str, str]) -> StateError:
+    """What another machine, or this one at another time, would not say is no result."""
+    data_set, mechanism = labels
+    return StateError(
+        f"{mechanism} on {data_set}: {type(error).__name__}: {error}; expected enough memory and readable files, run "
+        "again to go on"
+    )
 
 
 def _task(specification: Specification, root: Key, scene: Scene, group: Group) -> Callable[[int], Found]:

@@ -49,7 +49,7 @@ def atomic_file(target: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
     # A link stays a link: the file it points to is replaced.
     final = Path(os.path.realpath(target))
     _refuse(target, final, overwrite=overwrite)
-    _remove_leftovers(final)
+    remove_leftovers(final)
     temporary, file, permissions = _open_beside(final)
     try:
         with file:
@@ -109,8 +109,8 @@ def _lock(file: BinaryIO, *, wait: bool) -> bool:
     return True
 
 
-def _remove_leftovers(final: Path) -> None:
-    """Parts whose writers were killed: nobody holds their locks."""
+def remove_leftovers(final: Path) -> None:
+    """Remove the parts of a target, behind its links, whose writers were killed: nobody holds their locks."""
     for path in final.parent.glob(f".{glob.escape(final.name)}.{'[0-9a-f]' * 2 * TOKEN_BYTES}.tmp"):
         with contextlib.suppress(OSError), path.open("rb") as file:
             if _lock(file, wait=False):

@@ -212,7 +212,7 @@ def _positions(start: object, stop: object) -> tuple[int | None, int | None]:
 
 def described(publisher: object) -> dict[str, Any]:
     """Class and public parameters of a publisher; never its key."""
-    plan = getattr(publisher, "_described", None)
+    plan = getattr(publisher, "_public", None)
     if plan is not None:
         try:
             parameters = plan.describe()

@@ -185,8 +185,9 @@ class Mechanism(ABC):
         stream : int
             With a key: the number of the stream, below 2^40.
         start : int, optional
-            Report i uses word start + i of the stream.  A key of your own needs it: use each word once, because two
-            reports by one word are not independent, and together they do not have this guarantee.
+            Report i uses word start + i of the stream, which has 2^33 words.  A key of your own needs it: use each
+            word once, because two reports by one word are not independent, and together they do not have this
+            guarantee.
 
         Returns
         -------

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 WORD_BYTES = 8
 MOST_STREAMS = 2**40
-MOST_START = 2**62
+#: Words of one stream; those that follow are another stream's.
+MOST_START = 2**33
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Source:
     level : int
         Keeps the streams of different mechanisms apart.
     stream, start : int
-        Number of the stream and position in it; a key needs the position.
+        Number of the stream and position in it; a key needs the position.  A stream has 2^33 words.
     """
 
     seed: int | str | None
@@ -51,8 +52,16 @@ class Source:
                 "start = None: expected the position of the first unused word, because a key is given"
             )
 
+    def _check_end(self, count: int) -> None:
+        if (self.start or 0) + count > MOST_START:
+            raise ParameterError(
+                f"start = {self.start}: expected at most {MOST_START - count} for {count} reports, "
+                f"because a stream has {MOST_START} words"
+            )
+
     def few(self, count: int) -> list[int]:
         """A few words as Python integers; without seed or key they need neither cipher nor compiler."""
+        self._check_end(count)
         if self.seed is None and self.key is None:
             raw = os.urandom(WORD_BYTES * count)
             return [int.from_bytes(raw[i : i + WORD_BYTES], "little") for i in range(0, len(raw), WORD_BYTES)]
@@ -61,6 +70,8 @@ class Source:
     def blocks(self, count: int) -> Iterator[NDArray[np.uint64]]:
         """The words block by block; each block overwrites the one before."""
         from fastdp.randomness.key import Key
+
+        self._check_end(count)
         from fastdp.randomness.words import CHUNK, Purpose, StreamId, WordStream
 
         stream = StreamId(Purpose.LOCAL, self.level, self.stream)

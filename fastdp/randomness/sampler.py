@@ -21,7 +21,7 @@ from fastdp.errors import ParameterError
 from fastdp.randomness import exact
 from fastdp.randomness.key import Key
 from fastdp.randomness.row_words import RowWords
-from fastdp.randomness.words import CHUNK, Purpose, StreamId, WordStream, word_at
+from fastdp.randomness.words import CHUNK, MOST_WORDS, Purpose, StreamId, WordStream, word_at
 from fastdp_kernels import double_double, guarded_log
 
 LEAST_SCALE = Fraction(1, 2**40)
@@ -228,7 +228,7 @@ def discrete_laplace(
         s in [2^-40, 2^56], taken as the exact rational that it denotes; sensitivity / epsilon for the Laplace
         mechanism on integers, which is then pure epsilon-DP on the machine (``docs/noise.md``, section 2).
     size : int
-        How many.
+        How many, at most 2^33.
     stream : int
         With a key or seed of your own: the number of the stream, below 2^40.  The same key and stream give the
         same draws; use each stream once.
@@ -267,6 +267,6 @@ def _draw(scale: float | Fraction, one_sided: bool, size: int, stream: int, key:
     rational = scale if isinstance(scale, Fraction) else Fraction(validation.positive("scale", scale))
     number = validation.integer("stream", stream, 0, 2**40 - 1)
     law = _law(rational, one_sided)
-    out: NDArray[np.int64] = np.empty(validation.integer("size", size, 0), np.int64)
+    out: NDArray[np.int64] = np.empty(validation.integer("size", size, 0, MOST_WORDS), np.int64)
     fill(out, law, key, StreamId(Purpose.DRAWS, number=number))
     return out

@@ -2,8 +2,8 @@
 
 Noise is a pure function of (key, stream id, position): the same whatever the chunking, the threads or
 the scheduler, and the same again after a crash.  The 128-bit counter block is the stream id (64 bits)
-followed by the stream's number among many (32 bits, 0 for a key without one) and the block number, so two ids
-never share a block below 2^33 words.
+followed by the stream's number among many (32 bits, 0 for a key without one) and the block number.  A stream ends
+after 2^33 words, before its block number would run into the next stream's, so no two streams ever share a block.
 
 Source: NIST SP 800-38A section 6.5 (CTR mode); the project's noise design, section 1.
 """
@@ -23,6 +23,8 @@ from fastdp.randomness.key import Key
 CHUNK = 32_768
 #: Bits of a block's number below the number of a stream among many.
 BLOCK_BITS = 32
+#: Words of one stream: two a block.
+MOST_WORDS = 2 << BLOCK_BITS
 _ZEROS = memoryview(bytes(8 * CHUNK))
 
 
@@ -76,21 +78,35 @@ class WordStream:
     stream : StreamId
         Which stream.
     start : int
-        Position of the first word to read.
+        Position of the first word to read, up to 2^33.
+
+    Raises
+    ------
+    OverflowError
+        Before a word is read beyond the stream's 2^33, whatever the key.
     """
 
     def __init__(self, key: Key, stream: StreamId, start: int = 0) -> None:
+        self._left = MOST_WORDS - start
+        self._check(0)
         block, odd = divmod(start, 2)
-        if key.member and block >> BLOCK_BITS:
-            raise OverflowError(f"position {start} of a numbered stream: beyond 2^{BLOCK_BITS + 1} words")
         counter = (stream.pack() << 64 | key.member << BLOCK_BITS | block).to_bytes(16, "big")
         cipher = Cipher(algorithms.AES(key.reveal()), modes.CTR(counter))
         self._encryptor: CipherContext = cipher.encryptor()
         if odd:
             self._encryptor.update(bytes(8))
 
+    def _check(self, count: int) -> None:
+        if not count <= self._left <= MOST_WORDS:
+            raise OverflowError(
+                f"{count} words from position {MOST_WORDS - self._left} of a stream: beyond its {MOST_WORDS} words "
+                "(those that follow are another stream's)"
+            )
+
     def fill(self, out: NDArray[np.uint64]) -> None:
         """Overwrite ``out`` (uint64[n], little-endian words of the key stream) with the next n words."""
+        self._check(out.size)
+        self._left -= out.size
         raw = memoryview(out.data).cast("B")
         for begin in range(0, len(raw), len(_ZEROS)):
             part = raw[begin : begin + len(_ZEROS)]

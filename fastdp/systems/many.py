@@ -130,15 +130,16 @@ def release_many(
     if holdout is None:
         looks = getattr(threshold, "uses_holdout", False)
         holdout = max(1, min(USUAL_HOLDOUT, shortest // 4)) if looks else 0
+    # What is wrong with the streams comes before what their lengths would ask of the parts.
+    _check_lengths(rows, validation.integer("holdout", holdout, 0))
     if max_range is None:
-        max_range = max(1, min(USUAL_RANGE, longest - validation.integer("holdout", holdout, 0)))
+        max_range = min(USUAL_RANGE, longest - holdout) if rows.size else USUAL_RANGE
     composition = Composition(
         threshold, perturber, smoother, epsilon, bound, holdout, max_range, resolution, nonfinite
     )
     secret = Key.choose(seed, key)
     if secret.member:
         raise ParameterError(f"key = {secret!r}: expected a key without a stream number, which is for one stream")
-    _check_lengths(rows, composition.task.holdout)
     return _Many(RowPipeline(composition, secret), rows, _as_ids(ids, rows.size), threads).release()
 
 

@@ -42,7 +42,7 @@ class PAK(Planned):
     bound : float
         B: public upper bound of a value, in units of the input.
     length : int
-        n: values of the whole stream, the hold-out included.
+        n: values of the whole stream, the hold-out included; at most 2^33.
     holdout : int
         m, the time lag: the first values choose the threshold tau; their sum is published at once.
     share : float

@@ -13,6 +13,7 @@ from fastdp.errors import ParameterError
 from fastdp.grid import Grid, make_grid
 from fastdp.privacy import Guarantee, parallel, remainder, sequential
 from fastdp.randomness import sampler
+from fastdp.randomness.words import MOST_WORDS
 from fastdp.systems.composition import PARTS
 from fastdp.thresholds import PAKQuantile, SmoothQuantile, Threshold, ThresholdTask
 
@@ -52,7 +53,7 @@ class PAKPlan:
             "epsilon": validation.positive("epsilon", self.epsilon),
             "delta": validation.real("delta", self.delta),
             "bound": validation.positive("bound", self.bound),
-            "length": validation.integer("length", self.length, 1, 2**40),
+            "length": validation.integer("length", self.length, 1, MOST_WORDS),
             "share": validation.positive("share", self.share),
             "tail_factor": validation.positive("tail_factor", self.tail_factor),
         }

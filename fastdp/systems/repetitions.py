@@ -127,7 +127,13 @@ class Repeater:
             self._each(values, steps, lambda which, sums: fill(which, sums, releases, which))
             releases.values.flags.writeable = False
             return Repetitions(thetas, None, releases)
-        _, starts, stops = room(1).queries(0, *queries)
+        try:
+            first, second = queries
+        except (TypeError, ValueError):
+            raise ParameterError(
+                f"queries = {validation.shown(queries)}: expected (starts, stops), two columns of whole numbers"
+            ) from None
+        _, starts, stops = room(1).queries(0, first, second)
         width = starts.size
         answers = np.empty((size, width))
 
@@ -137,7 +143,7 @@ class Repeater:
             fill(which, sums, scratch, rows)
             scratch.values.flags.writeable = False  # as releases are: kernels are compiled for that alone
             firsts, lasts = np.tile(starts, rows.size), np.tile(stops, rows.size)
-            answers[which] = scratch.range_sum(np.repeat(rows, width), firsts, lasts).reshape(-1, width)
+            answers[which] = scratch.range_sum(np.repeat(rows, width), firsts, lasts).reshape(rows.size, width)
 
         self._each(values, steps, answer)
         return Repetitions(thetas, answers, None)

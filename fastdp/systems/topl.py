@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from fastdp import packing, validation
 from fastdp.alone import exclusive
-from fastdp.errors import DataError
+from fastdp.errors import DataError, StateError
 from fastdp.inputs import as_column, as_floats
+from fastdp.local.client_words import MOST_START
 from fastdp.persistence import Chunk, Position
 from fastdp.privacy import Guarantee
 from fastdp.randomness.key import Key
@@ -167,10 +168,18 @@ class ToPL(Rebuilt):
         DataError
             If the chunk is no column of real numbers, or holds NaN or infinity (with ``nonfinite="raise"``);
             nothing is consumed then.
+        StateError
+            After 2^33 values, when the key's words are used up; nothing is consumed then.
         """
         return self._checked(as_column(chunk), "chunk")
 
     def _checked(self, values: NDArray[Any], name: str) -> Floats:
+        used = max(self._n_held, self._n_published)
+        if used + values.size > MOST_START:
+            raise StateError(
+                f"{name} has {values.size} values after {used}: expected at most {MOST_START} "
+                "under one key; go on with a new ToPL"
+            )
         finite = np.isfinite(as_floats(values))
         if not finite.all():
             if self.nonfinite == "raise":

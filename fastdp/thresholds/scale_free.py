@@ -30,7 +30,7 @@ from fastdp.thresholds.noisy_choice import (
     noise_law,
     score_unit,
 )
-from fastdp_kernels import online_pass
+from fastdp_kernels import noisy_max, online_pass
 
 #: Neighbouring candidates: three of them make a factor of 1.5, which is where the second count is taken.
 PER_REACH = 3
@@ -147,6 +147,13 @@ def _candidates(top: int) -> NDArray[np.int64]:
     return np.unique(np.maximum(steps, 1))
 
 
+def first_of_eighths(candidates: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The first candidate that is not below 2^e (1 + k / 8), at 8 e + k, for values below 2^63: int64[504]."""
+    eighth = np.arange(63 * 8)
+    found: NDArray[np.int64] = np.searchsorted(candidates, np.ldexp(1.0 + eighth % 8 / 8.0, eighth // 8))
+    return found
+
+
 def _nearest(candidates: NDArray[np.int64]) -> NDArray[np.intp]:
     """Which candidate is nearest to 1.5 times each candidate; the lower of two."""
     # Everything doubled twice, so that middles and 1.5 times are whole.
@@ -187,13 +194,14 @@ class _ScaleFreeChooser(CountedHoldout):
             )
         )
         self._few = few
+        self._first = first_of_eighths(self.candidates)
         super().__init__(np.zeros(self.candidates.size, np.int64))
 
     def observe(self, values: NDArray[np.float64]) -> None:
         """Count values, rounded to the grid as the publisher rounds them."""
         steps: NDArray[np.int64] = np.empty(values.size, np.int64)
         online_pass.round_values(values, 1.0 / self._task.resolution, float(self._top), steps)
-        self._counts += np.bincount(np.searchsorted(self.candidates, steps), minlength=self._counts.size)
+        noisy_max.bin_eighths(steps, self._first, self.candidates, self._counts)
 
     def scores(self) -> NDArray[np.int64]:
         """Of each candidate."""

@@ -110,11 +110,9 @@ def emit_adaptive(blocks: np.ndarray, filled: int, theta: float, spikes: bool, o
         usual = blocks[j, 2] * theta
         first = usual + blocks[j, 3] * theta
         catch = min(max(int(blocks[j, 4]) - filled, 0), out.size - at)
-        for i in range(at, at + catch):
-            out[i] = first
+        out[at : at + catch] = first
         end = min(at + length - filled, out.size)
-        for i in range(at + catch, end):
-            out[i] = usual
+        out[at + catch : end] = usual
         if spikes and j < blocks.shape[0] - 1:
             out[end - 1] = blocks[j, 1] * theta - usual * np.float64(length - 1)
         at = end

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastdp_kernels._jit import kernel
+from fastdp_kernels._jit import bits_of, kernel
+
+#: The same bits of 1.0.
+EIGHTHS = np.int64(1023 << 3)
 
 
 @kernel
@@ -30,6 +33,30 @@ def bin_values(values: np.ndarray, step: float, counts: np.ndarray) -> None:
         x = x if x > 0.0 else 0.0
         x = x if x < last else last
         counts[np.int64(x)] += 1
+
+
+@kernel
+def bin_eighths(steps: np.ndarray, first: np.ndarray, candidates: np.ndarray, counts: np.ndarray) -> None:
+    """Add each value to the bin of the least candidate that is not below it.
+
+    Parameters
+    ----------
+    steps : int64[n]
+        Values in grid steps, from 0 to the largest candidate, below 2^53.
+    first : int64[63 * 8]
+        For each e and k, at 8 e + k, the first candidate that is not below 2^e (1 + k / 8).
+    candidates : int64[J]
+        Rising.
+    counts : int64[J]
+        The histogram; changed in place.
+    """
+    for i in range(steps.size):
+        # The exponent and three bits of the mantissa: which eighth of an octave.
+        eighth = (bits_of(np.float64(steps[i])) >> 49) - EIGHTHS
+        j = first[eighth] if steps[i] > 1 else 0
+        while candidates[j] < steps[i]:
+            j += 1
+        counts[j] += 1
 
 
 @kernel

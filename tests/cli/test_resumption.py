@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from fastdp.ledger import Ledger
+from fastdp.statefile import StateFile
 
 pytestmark = pytest.mark.usefixtures("in_folder")
 
@@ -101,11 +106,17 @@ def test_what_was_interrupted_goes_on_from_the_start(release, values, lines, cut
     assert whole.stdout.startswith(cut)
 
 
+def _mark() -> tuple[str, dict]:
+    """Key and mark in the state file."""
+    content = json.loads(StateFile("s").read()[0])
+    return content["secret"], content["now"]
+
+
 def test_altered_values_get_nothing(release, values, lines, cut_short, complaint) -> None:
     Path("in.csv").write_text(lines(values))
     cut = cut_short(3)
     told = len(cut.splitlines()) - 1
-    state = Path("s").read_bytes()
+    state = _mark()
     # Each position that may have left, the first and the last included; and each way of stopping short.
     for position in (0, 999, 1000, 1000 + told - 1):
         altered = values.copy()
@@ -117,7 +128,7 @@ def test_altered_values_get_nothing(release, values, lines, cut_short, complaint
     assert "expected the same values again" in complaint(release("in.csv", "-o", "-"))
     assert "expected the same values again" in complaint(release("in.csv", "-o", "out.csv"))
     assert not Path("out.csv").exists()
-    assert Path("s").read_bytes() == state
+    assert _mark() == state
     # What comes behind never met noise: it may differ from what would have come.
     behind = values.copy()
     behind[1000 + told + 500 :] += 1.0
@@ -149,7 +160,6 @@ def test_files_are_kept_apart(release, run, values, lines, complaint) -> None:
 
 def test_other_and_damaged_files_are_refused(release, values, lines, complaint) -> None:
     import fastdp
-    from fastdp.statefile import StateFile
 
     Path("in.csv").write_text(lines(values))
     fastdp.ToPS(0.5, 200.0, 1000, 4096).save("s")
@@ -166,6 +176,7 @@ def test_other_and_damaged_files_are_refused(release, values, lines, complaint) 
         (b'"n_seen":', b'"n_seen":-'),
         (b'"composition":{', b'"composition":3,"x":{'),
         (b'"now":{', b'"now":3,"x":{'),
+        (b'"outputs":[]', b'"outputs":7'),
     ):
         Path("s").unlink()
         StateFile("s").write(payload.replace(old, new), None)
@@ -189,3 +200,80 @@ def test_two_runs_at_once_never_both_publish(release, values, lines, monkeypatch
     assert release("in.csv", "-o", "-").exit_code == 0
     assert said[0].exit_code == 1
     assert "not those" in said[0].stderr
+
+
+def test_a_copied_state_file_is_refused(release, run, values, lines, complaint) -> None:
+    """Two copies would give two streams the same noise, and cost a ledger once."""
+    Path("in.csv").write_text(lines(values))
+    first = release("in.csv", "-o", "-").stdout
+    shutil.copy("s", "copy")
+    Path("s").rename("moved")
+    for other in ("copy", "moved"):
+        said = complaint(run("in.csv", "-o", "-", "--state", other, seed=None))
+        assert said.startswith(f"state file '{other}' is a copy of ")
+    Path("moved").rename("s")
+    Path("link").symlink_to("s")
+    assert run("in.csv", "-o", "-", "--state", "link", seed=None).stdout == first
+
+
+def test_what_a_killed_run_left_of_its_file_goes_first(release, values, lines, tmp_path: Path) -> None:
+    """Another input may follow, under the same noise, where no output appeared: nothing of the first may be left."""
+    pytest.importorskip("fcntl", reason="files cannot be locked here")
+    Path("in.csv").write_text(lines(np.where(np.arange(values.size) == 4000, np.nan, values)))
+    Path("other.csv").write_text(lines(values + 1.0))
+    Path("out.npy").symlink_to("real.npy")
+    assert release("in.csv", "-o", "out.npy").exit_code == 1
+    # As if that run had not ended by an error but been killed.
+    left = tmp_path / ".real.npy.0123456789abcdef.tmp"
+    left.write_bytes(b"some of the first release")
+    assert release("missing.csv", "-o", "elsewhere.npy").exit_code == 1
+    assert release("other.csv", "-o", "elsewhere.npy").exit_code == 0
+    assert not left.exists()
+    assert json.loads(StateFile("s").read()[0])["place"]["outputs"] == [
+        str(tmp_path / "elsewhere.npy"),
+        str(tmp_path / "real.npy"),
+    ]
+
+
+def test_a_resumed_release_is_paid_for(release, values, lines, cut_short, complaint, tmp_path: Path) -> None:
+    Path("in.csv").write_text(lines(values))
+    told = ("--ledger", "budget", "--stream", "meter", "--limit", 1)
+    cut = cut_short(3, *told)
+    assert [each.state for each in Ledger("budget").entries()] == ["reserved"]
+    Path("budget").rename("gone")
+    assert "could not be opened" in complaint(release("in.csv", "-o", "-", *told))
+    Ledger("budget").spend(Ledger("gone").entries()[0].guarantee, stream="meter")
+    mine = Ledger("gone").entries()[0]
+    if Ledger("budget").entries()[0].time != mine.time:
+        assert "is not there; expected the ledger" in complaint(release("in.csv", "-o", "-", *told))
+    Path("gone").replace("budget")
+    # The same ledger by another name.
+    again = release("in.csv", "-o", "-", "--ledger", tmp_path / "budget", *told[2:])
+    assert again.stdout.startswith(cut)
+    assert [each.state for each in Ledger("budget").entries()] == ["spent"]
+    assert release("in.csv", "-o", "-", *told).stdout == again.stdout
+    assert len(Ledger("budget").entries()) == 1
+
+
+def test_a_cancelled_reservation_is_made_anew(release, values, lines, cut_short) -> None:
+    from fastdp.ledger.ledger import Reservation
+
+    Path("in.csv").write_text(lines(values))
+    told = ("--ledger", "budget", "--stream", "meter", "--limit", 1)
+    cut = cut_short(3, *told)
+    account = Ledger("budget")
+    Reservation(account, account.entries()[0]).cancel()
+    for _ in range(2):
+        assert release("in.csv", "-o", "-", *told).stdout.startswith(cut)
+        assert [each.state for each in account.entries()] == ["cancelled", "spent"]
+
+
+def test_errors_before_the_first_byte_cost_nothing(release, values, lines) -> None:
+    Path("in.csv").write_text(lines(values))
+    told = ("--ledger", "budget", "--stream", "meter", "--limit", 1)
+    for output in ("-", "out.npy"):
+        for _ in range(3):
+            assert release("in.csv", "-o", output, "--column", "nope", *told).exit_code == 1
+    assert {each.state for each in Ledger("budget").entries()} == {"cancelled"}
+    assert release("in.csv", "-o", "-", *told).exit_code == 0
+    assert Ledger("budget").spent("meter").epsilon == 0.5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,12 +10,12 @@ import pytest
 
 import fastdp
 from fastdp import experiments, metrics
-from fastdp.errors import DataError
+from fastdp.errors import DataError, ParameterError
 from fastdp.experiments.cells import groups, parts, query_seed
 from fastdp.experiments.measure import columns, measure, split_errors
 from fastdp.experiments.mechanisms import SYSTEMS, Outcome
 from fastdp.experiments.queries import Workload
-from fastdp.experiments.scene import load_scene
+from fastdp.experiments.scene import Scene, load_scene
 from fastdp.experiments.work import run_part
 from fastdp.randomness.key import Key
 from fastdp.smoothers import Mean, MovingAverage, Recent
@@ -175,6 +176,43 @@ def test_a_threshold_without_clip_may_exceed_the_bound_and_budgets_may_differ(sc
     assert np.std(noise) == pytest.approx(np.sqrt(2.0) * outcome.theta / 2.0, rel=0.1)
 
 
+@pytest.mark.parametrize("bound", [1657.0, 100.0, 33.3])
+def test_a_threshold_above_the_bound_is_what_the_publisher_releases(small, scene, bound: float) -> None:
+    """Values stay within the bound, and so does what the parts of the error presume."""
+    parameters = {"threshold": {"part": "PAKQuantile", "p": 0.995, "clip": False}, "perturber": {"part": "Flat"}}
+    narrow = Scene(replace(scene.data_set, bound=bound), scene.values)
+    setting = experiments.Setting(bound, 500, scene.body.size, 2048, 0.05)
+    key = Key.from_seed(1)
+    outcome = SYSTEMS["publisher"].prepare(parameters, setting, scene.values)(key)
+    parts = {"threshold": fastdp.thresholds.PAKQuantile(0.995, clip=False), "perturber": fastdp.perturbers.Flat()}
+    publisher = fastdp.StreamPublisher(**parts, epsilon=0.05, bound=bound, holdout=500, max_range=2048, key=key)
+    release = publisher.release(scene.values)
+    queries = Workload("w", count=40).draw(scene.body.size, 2048, 9)
+    assert outcome.theta == release.threshold > bound
+    np.testing.assert_array_equal(
+        outcome.answer(queries.starts, queries.stops), release.range_sum(queries.starts, queries.stops)
+    )
+    exact = {**parameters, "publish_epsilon": 1e6}
+    truncated = SYSTEMS["publisher"].prepare(exact, setting, scene.values)(key)
+    ((_, _, row),) = measure(experiments.from_table(small), narrow, queries, truncated)
+    by_name = dict(zip(columns(experiments.from_table(small).metrics), row, strict=True))
+    noise = 2.0 * (truncated.theta / 1e6) ** 2 * np.mean(queries.stops - queries.starts)
+    assert by_name["noise_mse"] == pytest.approx(noise, rel=0.5)
+
+
+def test_blocks_that_follow_the_stream_have_no_parts_of_noise(small, scene) -> None:
+    parameters = {"threshold": {"part": "NoisyMax"}, "perturber": {"part": "Blocks"}}
+    setting = experiments.Setting(1657.0, 500, scene.body.size, 2048, 1.0)
+    outcome = SYSTEMS["publisher"].prepare(parameters, setting, scene.values)(Key.from_seed(1))
+    queries = Workload("w", count=40).draw(scene.body.size, 2048, 9)
+    found = experiments.from_table(small)
+    ((_, _, row),) = measure(found, scene, queries, outcome)
+    by_name = dict(zip(columns(found.metrics), row, strict=True))
+    assert np.isnan(by_name["noise_mse"])
+    assert np.isnan(by_name["smoothing_mse"])
+    assert not np.isnan(by_name["truncation_mse"])
+
+
 def test_renewed_thresholds_have_no_parts(small, scene) -> None:
     small["mechanisms"] = [
         {
@@ -193,6 +231,10 @@ def test_renewed_thresholds_have_no_parts(small, scene) -> None:
     by_name = dict(zip(columns(found.metrics), row, strict=True))
     assert np.isnan(by_name["noise_mse"])
     assert by_name["mse"] > 0.0
+    with pytest.raises(ParameterError, match="no one threshold to clip at"):
+        next(measure(replace(found, truth="clipped"), scene, queries, outcome))
+    with pytest.raises(ParameterError, match=r"^mechanisms\[0\]\.renewal = .* where truth = 'clipped'"):
+        replace(found, truth="clipped").check(dict.fromkeys(("POS, order=iid", "POS, order=bursty"), 2500))
 
 
 def test_the_threshold_sees_the_hold_out_and_nothing_else(small) -> None:

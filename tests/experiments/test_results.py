@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import sys
 
@@ -12,6 +13,7 @@ from fastdp import experiments
 from fastdp.errors import DataError, FastDPError
 from fastdp.experiments.drawing import quartiles, ticks_of
 from fastdp.experiments.figures import draw_all
+from fastdp.experiments.results import Rows, pack_rows
 
 
 @pytest.fixture
@@ -143,3 +145,13 @@ def test_ticks_do_not_touch() -> None:
     assert ticks_of({0.01, 0.02, 0.03, 0.05, 0.07, 0.1}) == [0.01, 0.02, 0.05, 0.1]
     assert ticks_of({0.3, 0.4, 0.7}) == [0.3, 0.7]
     assert ticks_of(set()) == []
+
+
+def test_what_does_not_exist_is_null() -> None:
+    """Databases take NaN for a number, and the largest."""
+    rows = Rows(("mse",))
+    rows.add(0, "a", "b", 1.0, 0, float("nan"), None, None, 0, None, "ValueError: x")
+    rows.add(1, "a", "b", 1.0, 1, 2.0, "w", "all", 3, [4.0], None)
+    table = pytest.importorskip("pyarrow.parquet").read_table(io.BytesIO(pack_rows(rows)))
+    assert table.column("mse").to_pylist() == [None, 4.0]
+    assert table.column("threshold").to_pylist() == [None, 2.0]

@@ -16,6 +16,7 @@ import pytest
 
 from fastdp import experiments
 from fastdp.errors import DataError, FastDPError, StateError
+from fastdp.experiments import folder as folder_module
 from fastdp.experiments import mechanisms, runner
 from fastdp.experiments.folder import SweepFolder
 
@@ -93,7 +94,11 @@ def test_killed_three_times_at_random_points(small, tmp_path, digest, toml) -> N
     assert digest(output) == digest(whole)
     manifest = experiments.read_manifest(output)
     assert manifest["finished"]
-    assert manifest["sessions"][0]["cells"] == 720 - partial["cell"].nunique(), "nothing was done twice"
+    *killed, last = manifest["sessions"]
+    assert last["cells"] == 720 - partial["cell"].nunique(), "nothing was done twice"
+    assert [each["seconds"] for each in killed] == [None] * 3
+    assert killed[0]["cells"] == 720
+    assert all(each["versions"] == manifest["versions"] for each in manifest["sessions"])
 
 
 def _parts(folder: Path) -> int:
@@ -121,13 +126,15 @@ def test_half_written_files_are_removed(small, tmp_path, digest, undisturbed) ->
     out = tmp_path / "out"
     (out / "parts").mkdir(parents=True)
     found = experiments.from_table(small)
-    SweepFolder(tmp_path / "other", found, runner.check_data(found, Path()))
+    with SweepFolder(tmp_path / "other", found, runner.check_data(found, Path())).alone():
+        pass
     (tmp_path / "other" / "parts" / ".x.parquet.0.tmp").write_bytes(b"half")
     folder = experiments.run(found, tmp_path / "other")
     assert digest(folder) == undisturbed
     assert not list((folder / "parts").iterdir())
     with pytest.raises(DataError, match="holds parts: expected an empty folder"):
         experiments.run(found, out)
+    assert [each.name for each in out.iterdir()] == ["parts"]
 
 
 def test_a_folder_holds_one_sweep_of_the_same_data(small, tmp_path) -> None:
@@ -152,6 +159,82 @@ def test_one_runner_at_a_time(small, tmp_path) -> None:
         experiments.run(found, tmp_path / "out")
 
 
+def test_two_starters_of_one_new_folder(small, tmp_path, digest, undisturbed) -> None:
+    """What the second one knew before the lock was his counts for nothing."""
+    found = experiments.from_table(small)
+    data = runner.check_data(found, Path())
+    first, second = (SweepFolder(tmp_path / "out", found, data) for _ in range(2))
+    with first.alone():
+        first.begin_session({"cells": 1})
+        first.end_session(2.5)
+    with second.alone():
+        assert second.manifest["sessions"][0]["seconds"] == 2.5
+        second.begin_session({"cells": 3})
+    folder = experiments.run(found, tmp_path / "out")
+    assert [each["cells"] for each in experiments.read_manifest(folder)["sessions"]] == [1, 3, 120]
+    assert digest(folder) == undisturbed
+    small["epsilons"] = [0.3]
+    other = experiments.from_table(small)
+    with pytest.raises(DataError, match="holds another sweep"), SweepFolder(folder, other, data).alone():
+        pass
+
+
+def test_only_parts_of_the_sweep_are_loaded(small, tmp_path, monkeypatch) -> None:
+    found = experiments.from_table(small)
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "merge_parts", None)
+        with pytest.raises(TypeError):
+            experiments.run(found, tmp_path / "out")
+    whole = experiments.load(tmp_path / "out")
+    some = next((tmp_path / "out" / "parts").glob("*.parquet"))
+    (some.parent / "stranger.parquet").write_bytes(some.read_bytes())
+    assert len(experiments.load(tmp_path / "out")) == len(whole)
+
+
+def test_another_version_does_not_go_on(small, tmp_path, monkeypatch) -> None:
+    found = experiments.from_table(small)
+    data = runner.check_data(found, Path())
+    with monkeypatch.context() as patch:
+        patch.setattr(folder_module, "__version__", "0.0.1")
+        with SweepFolder(tmp_path / "out", found, data).alone():
+            pass
+    with pytest.raises(DataError, match=r"begun by fastdp 0\.0\.1, this is .*expected that version, or a new folder"):
+        experiments.run(found, tmp_path / "out")
+
+
+def test_damaged_parts_are_run_again(small, tmp_path, digest, undisturbed, monkeypatch) -> None:
+    found = experiments.from_table(small)
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "merge_parts", None)
+        with pytest.raises(TypeError):
+            experiments.run(found, tmp_path / "out")
+    paths = sorted((tmp_path / "out" / "parts").glob("*.parquet"))
+    content = paths[2].read_bytes()
+    paths[2].write_bytes(content[: len(content) // 2])
+    flipped = bytearray(paths[3].read_bytes())
+    flipped[200] ^= 255
+    paths[3].write_bytes(flipped)
+    for path in paths[5:9]:
+        path.write_bytes(b"")
+    with pytest.raises(DataError, match="damaged"):
+        experiments.load(tmp_path / "out")
+    with pytest.warns(RuntimeWarning, match=r"parquet, \.\.\.: damaged; .*run again") as told:
+        folder = experiments.run(found, tmp_path / "out")
+    assert len(told) == 1
+    assert digest(folder) == undisturbed
+    cells = experiments.read_manifest(folder)["sessions"][-1]["cells"]
+    assert 6 <= cells <= 6 * 7
+    (folder / "results.parquet").write_bytes(b"x")
+    with pytest.raises(DataError, match=r"results\.parquet: damaged"):
+        experiments.load(folder)
+
+
+def test_parts_that_are_always_damaged_end_the_sweep(small, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(runner, "run_part", lambda *_: b"not Parquet")
+    with pytest.warns(RuntimeWarning), pytest.raises(DataError, match="damaged; expected a part"):
+        experiments.run(experiments.from_table(small), tmp_path / "out")
+
+
 class Moody:
     """Fails in some repetitions, which it recognises by the hold-out being what it is and a count."""
 
@@ -162,7 +245,7 @@ class Moody:
 
     def prepare(self, parameters, setting, values):
         if parameters.get("always"):
-            raise MemoryError("too large")
+            raise ArithmeticError("too large")
         base = mechanisms.SYSTEMS["base"].prepare({}, setting, values)
 
         def run(key):
@@ -188,11 +271,51 @@ def test_a_failing_cell_is_recorded_and_the_rest_goes_on(small, tmp_path, monkey
     failed = table[table["error"].notna()]
     assert (failed["queries"] == 0).all()
     assert failed["mse"].isna().all()
-    assert set(failed[failed["mechanism"] == "never"]["error"]) == {"MemoryError: too large"}
+    assert set(failed[failed["mechanism"] == "never"]["error"]) == {"ArithmeticError: too large"}
     assert len(failed[failed["mechanism"] == "never"]) == 20
     assert set(failed[failed["mechanism"] == "moody"]["error"]) == {"ZeroDivisionError: odd key"}
     assert 0 < len(failed[failed["mechanism"] == "moody"]) < 20
     assert not (failed["mechanism"] == "ToPS").any()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("error", [MemoryError("too large"), FileNotFoundError(2, "gone")])
+def test_what_the_machine_lacks_is_no_result(
+    small, tmp_path, monkeypatch, digest, undisturbed, workers, error
+) -> None:
+    """Run again once there is memory, the sweep goes on as if nothing had been."""
+    found = experiments.from_table(small)
+    usual = mechanisms.SYSTEMS["topl"]
+
+    class Greedy:
+        accepted = usual.accepted
+        check = staticmethod(usual.check)
+
+        def prepare(self, *_):
+            def run(key):
+                raise error
+
+            return run
+
+    with monkeypatch.context() as patch:
+        patch.setitem(mechanisms.SYSTEMS, "topl", Greedy())
+        with pytest.raises(
+            StateError, match=f"^ToPL on POS, order=iid: {type(error).__name__}: .*run again to go on"
+        ):
+            experiments.run(found, tmp_path / "out", workers=workers)
+    assert digest(experiments.run(found, tmp_path / "out")) == undisturbed
+
+
+def test_other_values_with_the_time_set_back_are_seen(small, tmp_path) -> None:
+    path = tmp_path / "in.npy"
+    np.save(path, np.arange(900.0))
+    small["datasets"] = [{"name": "mine", "file": "in.npy", "bound": 900}]
+    found = experiments.from_table(small)
+    before = runner.check_data(found, tmp_path)
+    times = path.stat()
+    np.save(path, np.arange(900.0)[::-1])
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert runner.check_data(found, tmp_path) != before
 
 
 def _die_once(*arguments):

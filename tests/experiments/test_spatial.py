@@ -157,6 +157,15 @@ def test_files_are_read_by_the_loaders(spatial, tmp_path) -> None:
     assert complaint(spatial, tmp_path).startswith("datasets[0].batch, period = None, None: expected exactly one")
 
 
+@pytest.mark.parametrize("content", [b"t,lat,lon\n1,2,\xff\n", b"\x93NUMPY\x01\x00", b"t,lat,lon\n\x00,1,2\n"])
+def test_files_that_are_no_text(spatial, tmp_path, content: bytes) -> None:
+    (tmp_path / "in.csv").write_bytes(content)
+    (tmp_path / "in.csv.gz").write_bytes(content)
+    for name in ("in.csv", "in.csv.gz"):
+        spatial["datasets"] = [{"name": "a", "file": name, "format": "pickups", "period": 9}]
+        assert name in complaint(spatial, tmp_path)
+
+
 def test_domains_that_are_no_box(spatial, tmp_path) -> None:
     """Pickups on made-up streets, and circles on land that is read from GeoJSON."""
     pytest.importorskip("shapely", reason="the extra 'geo' (shapely) is not installed")
@@ -257,6 +266,15 @@ def test_maps_are_of_the_first_repetition(finished) -> None:
     one = maps[(maps["cell"] == 0) & (maps["time"] == 9.0)]
     assert one["truth"].sum() == one["points"].iloc[0], "the grid covers the domain"
     assert maps["mse"].isna().all()
+
+
+def test_maps_alone(spatial, tmp_path) -> None:
+    spatial.update(workloads=spatial["workloads"][2:], mechanisms=spatial["mechanisms"][2:3], epsilons=[1.0])
+    folder = experiments.run(experiments.from_table(spatial), tmp_path / "out")
+    table = experiments.load(folder)
+    assert not table["error"].notna().any()
+    assert set(table["repetition"]) == {0}
+    assert len(table) == 2 * 2 * 36
 
 
 @pytest.mark.parametrize(("workers", "mode"), [(2, "processes"), (4, "threads")])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fastdp import experiments
-from fastdp.errors import DataError, FastDPError
+from fastdp.errors import DataError, FastDPError, ParameterError
 from fastdp.experiments.cells import count_cells, groups, parts
 from fastdp.experiments.runner import check_data
 
@@ -48,7 +48,18 @@ def put(tables, path, value) -> None:
         (("datasets", 0, "sigma"), 2, "datasets[0].sigma = 2: unknown key; expected one of name"),
         (("datasets", 0, "file"), "a.npy", "datasets[0] has generator, file: expected one of"),
         (("datasets", 0, "order"), [], "datasets[0].order = []: expected a value"),
-        (("datasets", 0, "n"), 400, "holdout = 500: expected less than the 400 values"),
+        (("datasets", 0, "n"), 400, "datasets[0]: holdout = 500: expected less than the 400 values"),
+        (("datasets", 0, "n"), "x", "datasets[0].n = 'x': expected a whole number"),
+        (("datasets", 0, "seed"), -1, "datasets[0].seed = -1: expected a whole number"),
+        (("datasets", 0, "holdout"), 0, "datasets[0].holdout: mechanisms[0]: holdout = 0: expected a whole number"),
+        (("epsilons",), [1e-300], "epsilons: epsilon = 1e-300: with bound"),
+        (("mechanisms", 0, "epsilons"), [1e-300], "mechanisms[0].epsilons: epsilon = 1e-300: with bound"),
+        (("mechanisms", 1, "threshold"), {"part": "Fixed"}, "mechanisms[1].threshold.theta is missing: expected"),
+        (
+            ("mechanisms", 1, "threshold"),
+            {"part": "Fixed", "theta": 1e9},
+            "mechanisms[1].threshold.theta = 1000000000.0: expected at most the bound",
+        ),
         (("datasets", 0, "bound"), -3, "datasets[0].bound = -3: expected a number above 0"),
         (("mechanisms", 0, "system"), "top", "mechanisms[0].system = 'top': expected one of 'adaptive', 'tops'"),
         (("mechanisms", 0, "prune"), 9, "mechanisms[0].prune = 9: expected less than the 3 levels"),
@@ -95,6 +106,7 @@ def test_files_that_are_missing_or_need_a_column(small, tmp_path) -> None:
     small["datasets"] = [{"name": "mine", "file": "no.npy"}]
     assert complaint(small) == "datasets[0].bound is missing: expected a value for it"
     small["datasets"][0]["bound"] = 3
+    assert complaint(small).startswith("datasets[0]: ")
     assert "no.npy: no such file" in complaint(small)
     np.savez(tmp_path / "two.npz", a=np.ones(900), b=np.ones(900))
     small["datasets"][0]["file"] = str(tmp_path / "two.npz")
@@ -103,7 +115,7 @@ def test_files_that_are_missing_or_need_a_column(small, tmp_path) -> None:
     assert check_data(experiments.from_table(small), Path())["mine"]["values"] == 900
     np.save(tmp_path / "nan.npy", np.full(900, np.nan))
     small["datasets"][0] = {"name": "mine", "file": str(tmp_path / "nan.npy"), "bound": 3}
-    assert complaint(small) == "mine holds NaN or infinity: expected finite values"
+    assert complaint(small) == "datasets[0]: mine holds NaN or infinity: expected finite values"
 
 
 def test_a_download_that_is_not_there_says_how_to_get_it(small, tmp_path, monkeypatch) -> None:
@@ -116,6 +128,19 @@ def test_no_toml(tmp_path) -> None:
     (tmp_path / "bad.toml").write_text("a = \n")
     with pytest.raises(DataError, match=r"bad\.toml: not readable as TOML"):
         experiments.read_specification(tmp_path / "bad.toml")
+    (tmp_path / "odd.toml").write_text("epsilons = 3\n")
+    with pytest.raises(ParameterError, match=r"odd\.toml: datasets is missing"):
+        experiments.read_specification(tmp_path / "odd.toml")
+
+
+def test_labels_name_the_fields_that_differ(small) -> None:
+    parts = [{"part": "NoisyMax", "c": 20.0}, {"part": "NoisyMax", "step": 20.0}]
+    small["mechanisms"] = [{"name": "P", "system": "publisher", "threshold": parts, "perturber": {"part": "Flat"}}]
+    found = experiments.from_table(small)
+    assert [each.name for each in found.mechanisms] == [
+        "P, threshold=NoisyMax/c=20.0",
+        "P, threshold=NoisyMax/step=20.0",
+    ]
 
 
 def test_lists_expand_to_a_grid(small) -> None:
@@ -131,7 +156,7 @@ def test_lists_expand_to_a_grid(small) -> None:
     found = experiments.from_table(small)
     assert [each.name for each in found.datasets] == ["POS, order=iid", "POS, order=bursty"]
     assert len(found.mechanisms) == 12
-    assert found.mechanisms[1].name == ("grid, threshold.c=20.0, perturber.prune=0, smoother=MovingAverage/3")
+    assert found.mechanisms[1].name == ("grid, threshold.c=20.0, perturber.prune=0, smoother=MovingAverage/window=3")
     assert found.mechanisms[-1].parameters == {
         "threshold": {"part": "NoisyMax", "c": 60.0},
         "perturber": {"part": "Hierarchy", "prune": 2},

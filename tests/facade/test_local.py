@@ -219,6 +219,11 @@ def test_bad_values_reports_and_positions() -> None:
                 mechanism.perturb(values, seed=1, stream=stream, start=start)  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="not both"):
         mechanism.perturb(0.5, seed=1, key=bytes(32))
+    for key in (Key.from_seed(1), Key.from_seed(1).of_stream(0)):
+        for values, start in ((0.5, 2**33), ([0.5] * 2, 2**33 - 1), ([0.5] * 100, 2**33 - 99), ([0.5], 2**33 + 1)):
+            with pytest.raises(ParameterError, match=rf"^start = {start}"):
+                mechanism.perturb(values, key=key, start=start)
+        assert len(mechanism.perturb([0.5] * 100, key=key, start=2**33 - 100)) == 100
     for server in (mechanism, SquareWave(1.0)):
         n = server.n_outputs
         cases = (

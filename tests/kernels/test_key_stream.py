@@ -10,6 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from fastdp.errors import ParameterError, StateError
+from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.row_words import RowWords
 from fastdp.randomness.words import CHUNK, Purpose, StreamId, WordStream, word_at
@@ -37,7 +38,7 @@ def test_known_answer() -> None:
     key = Key.from_bytes(bytes.fromhex("603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4"))
     stream = StreamId(0xF0, 0xF2, 0xF3F4F5F6F7, 0xF1)  # type: ignore[arg-type]
     words = np.empty(4, np.uint64)
-    WordStream(key, stream, 2 * 0xF8F9FAFBFCFDFEFF).fill(words)
+    WordStream(key.of_stream(0xF8F9FAFB - 1), stream, 2 * 0xFCFDFEFF).fill(words)
     assert words.tobytes().hex() == "0bdf7df1591716335e9a8b15c860c5025a6e699d536119065433863c8f657b94"
 
 
@@ -62,8 +63,28 @@ def test_words_of_numbered_streams(number: int) -> None:
     WordStream(key.of_stream(number), stream).fill(words)
     assert words.tolist() == block_cipher_words(key, stream, 1001, number + 1)
     assert word_at(key.of_stream(number), stream, 1000) == words[1000]
-    with pytest.raises(OverflowError, match="numbered stream"):
-        WordStream(key.of_stream(number), stream, 2**33)
+
+
+@pytest.mark.parametrize("key", [Key.from_seed(1), Key.from_seed(1).of_stream(0)])
+def test_a_stream_ends_before_the_next_one(key: Key) -> None:
+    """Position 2^33 of the plain key would be position 0 of its stream 0, and so on."""
+    stream = StreamId(Purpose.TREE)
+    reader, two, one = WordStream(key, stream, 2**33 - 3), np.empty(2, np.uint64), np.empty(1, np.uint64)
+    reader.fill(two)
+    with pytest.raises(OverflowError, match="2 words from position 8589934591"):
+        reader.fill(two)
+    reader.fill(one)
+    assert [*two.tolist(), *one.tolist()] == [word_at(key, stream, 2**33 - k) for k in (3, 2, 1)]
+    with pytest.raises(OverflowError):
+        reader.fill(one)
+    WordStream(key, stream, 2**33).fill(one[:0])
+    for beyond in (2**33, 5 * 2**33):
+        with pytest.raises(OverflowError):
+            word_at(key, stream, beyond)
+    with pytest.raises(OverflowError):
+        sampler.fill(np.empty(3, np.int64), sampler.discrete_laplace_law(2), key, stream, 2**33 - 2)
+    with pytest.raises(OverflowError):
+        RowWords(Key.from_seed(1), [(stream, 2**33 + 1)])
 
 
 @pytest.mark.parametrize("counts", [[4], [1], [5, 1, 2], [64, 7, 3]])

@@ -140,7 +140,7 @@ def test_rules_without_an_end_or_with_one_of_their_own_are_refused(rule: object)
     ("options", "words_said"),
     [
         ({"epsilon": 1e-7}, r"clip = False: r tau may reach .* expected at most the bound, 100"),
-        ({"epsilon": 1e-3, "length": 2**40, "resolution": 0.01}, r"r tau may reach .*at most 2\^62 fit"),
+        ({"epsilon": 1e-3, "length": 2**33, "resolution": 1e-4}, r"r tau may reach .*at most 2\^62 fit"),
         ({"resolution": 1e-9}, r"clip = False: r tau may reach .* resolution = 1e-09"),
         ({"delta": 0.02}, r"beta = 0.006: kappa = .* is not positive"),
     ],

@@ -74,6 +74,10 @@ def test_one_start_for_many_stops() -> None:
     assert found.answers.shape == (2, 2)
 
 
+def test_no_queries_have_no_answers() -> None:
+    assert make(PARTS["tops"]).repeat(VALUES, 3, queries=([], [])).answers.shape == (3, 0)
+
+
 def test_what_is_not_accepted() -> None:
     parts = PARTS["tops"]
     broken = VALUES.copy()
@@ -87,6 +91,8 @@ def test_what_is_not_accepted() -> None:
         (make(parts), {"threads": 0}, ParameterError, "^threads = 0"),
         (make(parts), {"queries": ([0], [601])}, ParameterError, r"^starts\[0\] = 0, stops\[0\] = 601"),
         (make(parts), {"queries": ([0, 1], [1, 2, 3])}, ParameterError, "entries"),
+        (make(parts), {"queries": [0]}, ParameterError, r"^queries = \[0\]: expected \(starts, stops\)"),
+        (make(parts), {"queries": 3}, ParameterError, "^queries = 3: expected"),
         (make(parts), {"values": VALUES[:100]}, DataError, "^values has 100 entries"),
         (make(parts), {"values": broken}, DataError, r"^values\[300\] = nan"),
     ):

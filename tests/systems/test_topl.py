@@ -163,6 +163,16 @@ def test_bad_input_changes_nothing() -> None:
         fastdp.StreamPublisher(threshold=Rule(report_epsilon=1.0), epsilon=40.0, **parts)
 
 
+def test_it_ends_with_the_words_of_its_key() -> None:
+    publisher = fastdp.ToPL(1.0, bound=10.0, holdout=20, seed=1)
+    publisher.publish([1.0] * 30)
+    publisher._n_published = 2**33 - 2
+    with pytest.raises(StateError, match=r"^chunk has 3 values after 8589934590: .*new ToPL"):
+        publisher.publish([1.0] * 3)
+    assert publisher.n_published == 2**33 - 2
+    assert publisher.publish([1.0] * 2).size == 2
+
+
 def test_nonfinite_values_may_count_as_zero() -> None:
     values, zeros = stream(), stream()
     values[[5, 2500]], zeros[[5, 2500]] = [np.nan, np.inf], 0.0

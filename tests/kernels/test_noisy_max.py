@@ -1,0 +1,26 @@
+"""Histograms of hold-outs: equal to a search for each value."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastdp.thresholds.scale_free import first_of_eighths
+from fastdp_kernels import noisy_max
+
+
+@given(
+    st.integers(1, 2**45).flatmap(lambda top: st.tuples(st.just(top), st.lists(st.integers(0, top), max_size=40))),
+    st.integers(2, 9),
+)
+def test_bins_by_eighths_of_octaves_are_those_of_a_search(values: tuple[int, list[int]], per_octave: int) -> None:
+    top, steps = values
+    grid = np.rint(top * 2.0 ** (-np.arange(60 * per_octave) / per_octave)).astype(np.int64)
+    candidates = np.unique(np.maximum(np.append(grid, top), 1))
+    first = first_of_eighths(candidates)
+    near = np.clip(np.concatenate([candidates - 1, candidates, candidates + 1]), 0, top)
+    every = np.concatenate([np.array(steps, np.int64), near])
+    counts = np.zeros(candidates.size, np.int64)
+    noisy_max.bin_eighths(every, first, candidates, counts)
+    assert np.array_equal(counts, np.bincount(np.searchsorted(candidates, every), minlength=candidates.size))
