@@ -5,18 +5,27 @@ Source: the project's noise design, section 8.
 
 from __future__ import annotations
 
+import json
 import os
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, NoReturn, Self, TypeVar
 
 from fastdp import packing, persistence, validation
+from fastdp._version import __version__
 from fastdp.alone import Alone, exclusive
 from fastdp.errors import StateError
 from fastdp.randomness.key import Key
 from fastdp.statefile import StateFile
 
 R = TypeVar("R")
+
+
+def _agrees(now: Any, recorded: Any) -> bool:
+    """Whether a position is the recorded one; fields younger than the record may have come since."""
+    if isinstance(now, dict) and isinstance(recorded, dict):
+        return all(name in now and _agrees(now[name], value) for name, value in recorded.items())
+    return bool(now == recorded)
 
 
 class Durable(Alone):
@@ -36,6 +45,8 @@ class Durable(Alone):
         super().__init__()
         self._files = persistence.StateFiles()
         self._replay: persistence.Replay | None = None
+        #: Where a replay must lead to, and the version of fastdp that says so.
+        self._destination: tuple[persistence.Position, object] | None = None
         self._copies = 0
 
     # What an object has to tell.
@@ -161,6 +172,7 @@ class Durable(Alone):
             publisher._resume(saved)
             chunk = None if content["chunk"] is None else persistence.Replay(**content["chunk"])
             publisher._replay = chunk if replay else None
+            publisher._destination = (content["now"], content.get("fastdp")) if replay else None
             # Files of the first fastdp have no rolling digest.
             digest = chunk.digest if chunk and not replay else content.get("digest", "")
             publisher._files = persistence.StateFiles(file, header, saved, kept=content["kept"], digest=digest)
@@ -192,10 +204,32 @@ class Durable(Alone):
         ``drawn`` joins the position before: what a replay must not draw again.
         """
         assert self._files.kept is not None  # noqa: S101 - the caller has looked
+        self._check_destination(values, now)
         before = {**(self._files.position_at(self._consumed) or self._position()), **drawn}
         chunk = persistence.Replay.of(values, self._key, self._files.digest)
         self._files.write(self._files.kept, self._content(now, kept=True, before=before, chunk=chunk))
         self._files.digest = chunk.digest
+
+    def _check_destination(self, values: persistence.Chunk, now: persistence.Position) -> None:
+        """Refuse a replay that leads elsewhere than the recorded call: another fastdp may cut a stream differently.
+
+        The same noise would then meet other sums, whose difference it would reveal.
+        """
+        if self._replay is None or self._destination is None:
+            return
+        recorded, writer = self._destination
+        if values.size != self._replay.count:
+            # What the recorded values alone lead to is not known then.
+            if writer != __version__:
+                raise StateError(
+                    f"the state file was written by fastdp {writer}, this is {__version__}: expected just the "
+                    f"{self._replay.count} recorded values in the replay, got {values.size}"
+                )
+        elif not _agrees(json.loads(json.dumps(now)), recorded):
+            raise StateError(
+                f"the replay leads to another position than the state file recorded (by fastdp {writer}, this is "
+                f"{__version__}): expected the fastdp that wrote it, because the same noise would meet other sums"
+            )
 
     def _content(self, now: persistence.Position, *, kept: bool, **chunk: Any) -> dict[str, Any]:
         """What a state file holds of this object."""

@@ -36,7 +36,7 @@ def main() -> int:
     warm(options.values)
     share = -(-options.kills // len(SUBJECTS))
     scores = [judge(subject, options.values, share, options.seed + k) for k, subject in enumerate(SUBJECTS)]
-    twins = [judge(twin, options.values, max(share, 4), options.seed) for twin in TWINS]
+    twins = [judge(twin, options.values, max(share, 12), options.seed) for twin in TWINS]
     kills, survived = sum(score.kills for score in scores), sum(score.survived for score in scores)
     columns = [
         "who",

@@ -19,6 +19,10 @@ MOST_KILLS = 3
 LEFT = {"in.csv", "in.npy", "in.parquet", "key", "out", "out.csv", "out.npy", "out.parquet", "state", "kept"}
 
 
+#: What a run begins with besides its input.
+SECRETS = ("state", "key")
+
+
 @dataclass
 class Score:
     """What came of it.
@@ -143,16 +147,20 @@ def _conclude(trial: Trial, struck: int, score: Score) -> None:
         differences(seen, whole[: len(seen)]) if trial.subject.streams else differences(seen, whole)
         for seen in trial.seen
     )
-    # Another folder, never disturbed, with the same secrets: what the noise is, nobody else can know.
-    with _Folder(trial.subject, trial.n) as twin:
-        for name in ("state", "key"):
-            if (trial.folder / name).exists():
-                shutil.copy(trial.folder / name, twin.folder / name)
+    parts = [path.name for path in _parts(trial.folder)]
+    # The same folder, never disturbed, with the same secrets: what the noise is, nobody else can know.  Not another
+    # one, because a state file says where it lives.
+    with tempfile.TemporaryDirectory(prefix="fastdp-faults-") as scratch:
+        secrets = [shutil.move(trial.folder / name, scratch) for name in SECRETS if (trial.folder / name).exists()]
+        shutil.rmtree(trial.folder)
+        trial.folder.mkdir()
+        twin = Trial(trial.subject, trial.folder, trial.n)
+        for secret in secrets:
+            shutil.copy(secret, trial.folder)
         undisturbed = twin.finish()
     different += differences(whole, undisturbed)
     score.compared += sum(map(len, trial.seen)) + len(undisturbed)
     score.different += different
-    parts = [path.name for path in _parts(trial.folder)]
     for wrong, what in ((exposed, "parts that others can read"), (parts, "parts left")):
         if wrong:
             score.note(f"{what}: {', '.join(wrong)}")

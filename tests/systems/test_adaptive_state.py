@@ -247,3 +247,27 @@ def test_files_name_their_class(tmp_path: Path) -> None:
     fixed().save(tmp_path / "s")
     with pytest.raises(StateError, match="Adaptive"):
         fastdp.ToPS.load(tmp_path / "s")
+
+
+def test_a_replay_that_cuts_the_stream_differently_is_refused(tmp_path, monkeypatch) -> None:
+    """Another fastdp may choose other lengths: the same noise would meet other sums."""
+    from fastdp.perturbers import blocks
+
+    values, path = stream(), tmp_path / "state"
+    publisher = make()
+    publisher.keep(path)
+    publisher.publish(values[:2000])
+    expected = publisher.publish(values[2000:5000])
+    monkeypatch.setattr(blocks, "PRIOR_DRIFT", 50.0)
+    other = type(publisher).load(path, replay=True)
+    with pytest.raises(StateError, match=r"^the replay leads to another position"):
+        other.publish(values[2000:5000])
+    monkeypatch.undo()
+    same = type(publisher).load(path, replay=True)
+    assert np.array_equal(same.publish(values[2000:5000]), expected)
+    longer = type(publisher).load(path)
+    longer.publish(values[5000:5500])
+    monkeypatch.setattr("fastdp.durable.__version__", "9.9")
+    again = type(publisher).load(path, replay=True)
+    with pytest.raises(StateError, match=r"this is 9\.9: expected just the 500 recorded values"):
+        again.publish(values[5000:6000])
