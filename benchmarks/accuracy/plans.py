@@ -6,8 +6,9 @@ that they draw themselves is floating-point Laplace, which is NOT safe to releas
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,13 +28,45 @@ from fastdp.thresholds import Fixed, ScaleFree
 Before = Callable[[Indices], Floats]
 
 
-class _Plan:
+#: Noisy prefix sums, and the same from exact ones.
+Released = tuple[Before, Callable[[Before, Indices], Floats]]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a plan releases from: its parameters, the stream, theta, and noise of this run."""
+
+    parameters: Parameters
+    setting: Setting
+    values: Floats
+    theta: float
+    generator: np.random.Generator
+    key: Key
+
+    @property
+    def scale(self) -> float:
+        """theta / epsilon."""
+        return self.theta / self.setting.epsilon
+
+    @property
+    def held(self) -> Floats:
+        """The hold-out, clipped."""
+        return np.clip(self.values[: self.setting.holdout], 0.0, self.theta)
+
+    @property
+    def body(self) -> Floats:
+        """The published part, clipped."""
+        return np.clip(self.values[self.setting.holdout :], 0.0, self.theta)
+
+
+class _Plan(ABC):
     """A mechanism that is no publisher: theta as Adaptive chooses it, then a plan of its own."""
 
     accepted: tuple[str, ...] = ()
 
     def check(self, parameters: Parameters, setting: Setting) -> None:
-        """Nothing can be wrong."""
+        """Nothing can be wrong, unless a plan has parameters."""
+        del parameters, setting
 
     def prepare(self, parameters: Parameters, setting: Setting, values: Floats) -> Run:
         task = Adaptive(setting.epsilon, setting.bound, setting.holdout, setting.max_range, seed=0).composition.task
@@ -43,7 +76,7 @@ class _Plan:
         def run(key: Key) -> Outcome:
             theta = chooser.choose(key)
             generator = np.random.default_rng(int.from_bytes(key.derive("plan").reveal()[:8], "little"))
-            released, exact = self.release(parameters, setting, values, theta, generator, key)
+            released, exact = self.release(Given(parameters, setting, values, theta, generator, key))
 
             def answer(starts: Indices, stops: Indices) -> Floats:
                 sums: Floats = released(stops) - released(starts)
@@ -53,17 +86,9 @@ class _Plan:
 
         return run
 
-    def release(
-        self,
-        parameters: Parameters,
-        setting: Setting,
-        values: Floats,
-        theta: float,
-        generator: np.random.Generator,
-        key: Key,
-    ) -> tuple[Before, Callable[[Before, Indices], Floats]]:
-        """Noisy prefix sums, and the same from exact ones."""
-        raise NotImplementedError
+    @abstractmethod
+    def release(self, given: Given) -> Released:
+        """What the plan answers from."""
 
 
 def _spread(edges: Indices, sums: Floats, size: int) -> Before:
@@ -84,21 +109,12 @@ class FlatBlocks(_Plan):
         """The length is whole."""
         validation.integer("length", parameters.get("length"), 1)
 
-    def release(
-        self,
-        parameters: Parameters,
-        setting: Setting,
-        values: Floats,
-        theta: float,
-        generator: np.random.Generator,
-        key: Key,
-    ) -> tuple[Before, Callable[[Before, Indices], Floats]]:
+    def release(self, given: Given) -> Released:
         """Sums of blocks."""
-        del key
-        body, length = np.clip(values[setting.holdout :], 0.0, theta), int(parameters["length"])
+        body, length = given.body, int(given.parameters["length"])
         edges = np.arange(0, body.size + 1, length)
         sums = np.add.reduceat(body[: edges[-1]], edges[:-1]) if edges.size > 1 else np.empty(0)
-        noisy = sums + generator.laplace(0.0, theta / setting.epsilon, sums.size)
+        noisy = sums + given.generator.laplace(0.0, given.scale, sums.size)
 
         def exact(before: Before, stops: Indices) -> Floats:
             return _spread(edges, np.diff(before(edges)), body.size)(stops)
@@ -109,50 +125,32 @@ class FlatBlocks(_Plan):
 class HoldoutMean(_Plan):
     """The mean of the hold-out, with a quarter of its budget, times the length."""
 
-    def release(
-        self,
-        parameters: Parameters,
-        setting: Setting,
-        values: Floats,
-        theta: float,
-        generator: np.random.Generator,
-        key: Key,
-    ) -> tuple[Before, Callable[[Before, Indices], Floats]]:
+    def release(self, given: Given) -> Released:
         """A constant."""
-        del parameters, key
-        true = float(np.clip(values[: setting.holdout], 0.0, theta).mean())
-        mean = true + generator.laplace(0.0, 4.0 * theta / setting.epsilon / setting.holdout)
+        true = float(given.held.mean())
+        mean = true + given.generator.laplace(0.0, 4.0 * given.scale / given.setting.holdout)
         return (lambda stops: mean * stops), (lambda before, stops: true * stops)
 
 
 class ShrunkenTree(_Plan):
     """The tree that ToPS releases, its children drawn towards their parents as far as their noise says."""
 
-    def release(
-        self,
-        parameters: Parameters,
-        setting: Setting,
-        values: Floats,
-        theta: float,
-        generator: np.random.Generator,
-        key: Key,
-    ) -> tuple[Before, Callable[[Before, Indices], Floats]]:
+    def release(self, given: Given) -> Released:
         """Leaves of a consistent tree, shrunken from the top down; within a block evenly."""
-        del parameters, generator
-        body = values[setting.holdout :]
+        setting, body = given.setting, given.body
         publisher = StreamPublisher(
-            threshold=Fixed(theta),
+            threshold=Fixed(given.theta),
             perturber=Hierarchy(),
             smoother=Recent(),
             epsilon=setting.epsilon,
-            bound=max(setting.bound, theta),
+            bound=setting.bound,
             max_range=setting.max_range,
-            key=key,
+            key=given.key,
         )
         plan, published = publisher.plan, publisher.publish(body)
         edges = np.arange(0, body.size + 1, plan.block)
         leaves = np.add.reduceat(published[: edges[-1]], edges[:-1])
-        shrunken = shrink(leaves, plan.fan_out, plan.levels, 2.0 * (plan.levels * theta / setting.epsilon) ** 2)
+        shrunken = shrink(leaves, plan.fan_out, plan.levels, 2.0 * (plan.levels * given.scale) ** 2)
 
         def exact(before: Before, stops: Indices) -> Floats:
             return _spread(edges, np.diff(before(edges)), body.size)(stops)
