@@ -6,22 +6,34 @@ shows nothing.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.auditing.blocks import LOOKED_AT, BlocksTrials
-from fastdp.auditing.mechanisms import BinaryTreeTrials, HierarchyTrials, SplitTrials
+from fastdp.auditing.mechanisms import (
+    BinaryTreeTrials,
+    HierarchyTrials,
+    SettlingTrials,
+    SplitTrials,
+    StreamTrials,
+    ToPLTrials,
+)
 from fastdp.auditing.trials import TrialMechanism
+from fastdp.counters import RunningCounts, SelectiveCounting
 from fastdp.perturbers import Hierarchy
 from fastdp.perturbers.base import HierarchyPlan
 from fastdp.privacy import Guarantee
 from fastdp.randomness.key import Key
 from fastdp.systems.adaptive_phdstream import AdaptivePHDStream
+from fastdp.systems.composition import Composition
+from fastdp.systems.course import Course, Imputed, Journey, Mend
 from fastdp.systems.stream_publisher import StreamPublisher
 from fastdp.thresholds import NoisyMax
 
@@ -44,6 +56,24 @@ class Misclaimed:
     def draw_trials(self, data: Any, trials: int, key: Key) -> NDArray[Any]:
         """The mechanism's own."""
         return self.mechanism.draw_trials(data, trials, key)
+
+
+@dataclass(frozen=True)
+class MisclaimedRuns:
+    """The same for a mechanism that makes one run a call; its delta is as it was."""
+
+    mechanism: Any
+    epsilon: float
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The wrong claim."""
+        return Guarantee(epsilon=self.epsilon, delta=self.mechanism.guarantee.delta)
+
+    def __call__(self, data: Any, seed: int) -> NDArray[Any]:
+        """The mechanism's own."""
+        outputs: NDArray[Any] = self.mechanism(data, seed)
+        return outputs
 
 
 def theta_missing(epsilon: float, perturber: Hierarchy, max_range: int) -> Misclaimed:
@@ -73,7 +103,7 @@ class SharedNoise(Hierarchy):
         return super().node_noise(plan, theta_steps, epsilon, key, 0)
 
 
-def shared_noise(seed: int) -> StreamPublisher:
+def shared_noise(key: Key) -> StreamPublisher:
     """ToPS with two leaves a tree and one noise for all trees."""
     return StreamPublisher(
         threshold=NoisyMax(fan_out=2),
@@ -83,8 +113,68 @@ def shared_noise(seed: int) -> StreamPublisher:
         holdout=4,
         max_range=2,
         resolution=1.0,
-        seed=seed,
+        key=key,
     )
+
+
+class FreeRefinement(Composition):
+    """Published values choose the next theta, and nobody takes its epsilon from their noise."""
+
+    @cached_property
+    def publish_epsilon(self) -> float:
+        """All of it."""
+        return self.epsilon
+
+
+def free_refinement(right: StreamPublisher) -> MisclaimedRuns:
+    """A publisher with a :class:`fastdp.renewals.Refined`, without its price."""
+    fields = {field.name: getattr(right.composition, field.name) for field in dataclasses.fields(Composition)}
+    wrong = FreeRefinement(**fields)
+    return MisclaimedRuns(StreamTrials(lambda key: right._of(wrong, key)), right.epsilon)
+
+
+class TellingCourse(Course):
+    """What is published in the place of withheld values is their own mean, without noise."""
+
+    def _withhold(self, journey: Journey, floats: Floats, at: int, mend: Mend) -> None:
+        super()._withhold(journey, floats, at, mend)
+        if journey.standing.progress.theta_steps:
+            journey.steps[-1] = Imputed(float(floats.mean()), floats.size)
+
+
+def telling_mean(right: StreamPublisher) -> StreamTrials:
+    """A publisher with a :class:`fastdp.renewals.Withheld` that tells what it withholds."""
+
+    def make(key: Key) -> StreamPublisher:
+        publisher = right._fresh(key)
+        publisher._course = TellingCourse(publisher.composition, key)
+        return publisher
+
+    return StreamTrials(make)
+
+
+class FreeSettling(SettlingTrials):
+    """A counter that takes back its open noise when it is left, and puts none in its place."""
+
+    def _change(self, state: Integers, noise: Integers, value: int | None) -> Integers:
+        return super()._change(state, np.zeros_like(noise) if value is None else noise, value)
+
+
+class OneKeyCounting(SelectiveCounting):
+    """Selective counting whose counters all have the first one's noise."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        first = self._key.derive("counter", 0)
+        self._counts = [RunningCounts(counter, self.epsilon, self.dimension, key=first) for counter in self.counters]
+
+
+class TwiceReporting(ToPLTrials):
+    """ToPL where the users before the threshold report once more after it."""
+
+    def __call__(self, data: Sequence[float], seed: int) -> Floats:
+        """Data: the users' values, as many as before the threshold."""
+        return super().__call__([*data, *data], seed)
 
 
 class RecountingPHDStream(AdaptivePHDStream):

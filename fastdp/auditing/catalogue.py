@@ -11,6 +11,25 @@ from numpy.typing import NDArray
 
 from fastdp.auditing import broken
 from fastdp.auditing.blocks import BlocksTrials, turning_point
+from fastdp.auditing.inputs import (
+    CHOICE,
+    EVENT,
+    HOLDOUTS,
+    LATER_HOLDOUT,
+    LEFT,
+    PERIOD,
+    POINTS,
+    THETA,
+    TREES,
+    TREES_IN_PIECES,
+    VALUE,
+    attack,
+    late_event,
+    open_nodes,
+    open_sums,
+    repeated_counts,
+    two_late_events,
+)
 from fastdp.auditing.mechanisms import (
     BinaryTreeTrials,
     Count,
@@ -20,29 +39,34 @@ from fastdp.auditing.mechanisms import (
     NodesTrials,
     NoisyMaxTrials,
     PublisherTrials,
+    RepeatedTrials,
+    SelectiveTrials,
+    SettlingTrials,
     SmoothQuantileTrials,
     SpatialTrials,
     SplitTrials,
-    WholeTrials,
+    StreamTrials,
+    ToPLTrials,
 )
 from fastdp.counters import BinaryTree, Block, Simple
 from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding
 from fastdp.perturbers import Flat, Hierarchy, Perturber
 from fastdp.randomness.key import Key
+from fastdp.renewals import Refined, Renewal, Withheld
 from fastdp.spatial import Box
 from fastdp.systems.adaptive_phdstream import AdaptivePHDStream
 from fastdp.systems.pak import PAK
 from fastdp.systems.phdstream import PHDStream
 from fastdp.systems.stream_publisher import StreamPublisher
+from fastdp.systems.topl import ToPL
 from fastdp.systems.tops import ToPS
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile
+from fastdp.thresholds import SquareWave as SquareWaveRule
 from fastdp.thresholds.base import ThresholdTask
 
 Floats = NDArray[np.float64]
 
-FAST, MEDIUM, SLOW = 10_000_000, 1_000_000, 10_000
-#: Values are clipped to so many grid steps.
-THETA = 64
+FAST, MEDIUM, REPEATED, SLOW = 10_000_000, 1_000_000, 300_000, 30_000
 
 
 @dataclass(frozen=True)
@@ -72,51 +96,6 @@ class Case:
     events: tuple[Callable[[Floats], Floats], ...] = ()
 
 
-def attack(depth: int, epsilon: float) -> tuple[Floats, Floats]:
-    """Additions and removals on [0, 1] that keep the paper's score at its threshold all along one path.
-
-    The cell of depth i around 0 is to hold i penalties of a level more than nothing: additions go into the deepest
-    one, removals into the siblings.
-    """
-    plan = SplitTrials(epsilon, depth, repaired=False).plan
-    penalty = plan.bias / plan.unit
-    wanted = [round((i + 0.15) * penalty) for i in range(depth)]
-    siblings = 0.75 * 2.0 ** -np.arange(depth - 1.0)
-    return np.zeros(wanted[-1]), np.repeat(siblings, np.diff(wanted))
-
-
-def late_event(batches: int) -> tuple[list[list[float]], list[list[float]]]:
-    """Streams on [0, 1], the second with one addition more, after the first batch."""
-    first = [0.1] * 40
-    rest: list[list[float]] = [[] for _ in range(batches - 2)]
-    return [first, [], *rest], [first, [0.1], *rest]
-
-
-def repeated_counts(outputs: Floats) -> Floats:
-    """Log-likelihood ratio of one point more in every count after the first, from counts of four intervals each."""
-    totals = outputs.reshape(outputs.shape[0], -1, 4).sum(axis=2)
-    ratio: Floats = np.clip(np.diff(totals, axis=1), 0.0, 1.0).sum(axis=1)
-    return ratio
-
-
-def open_sums(outputs: Floats) -> Floats:
-    """Log-likelihood ratio of a binary counter's outputs for a first value of 0 or THETA, times the scale.
-
-    Node [1, 2^j] is released alone at time 2^j; a shift of Laplace noise by THETA has a clipped linear ratio.
-    """
-    times = [2**j - 1 for j in range(outputs.shape[1].bit_length())]
-    total: Floats = np.clip(outputs[:, times], 0.0, THETA).sum(axis=1)
-    return total
-
-
-def open_nodes(outputs: Floats) -> Floats:
-    """The same for all nodes of a tree with two children a node: those that hold the first leaf."""
-    leaves = (outputs.shape[1] + 1) // 2
-    first = np.cumsum([0, *(leaves >> height for height in range(leaves.bit_length() - 1))])
-    total: Floats = np.clip(outputs[:, first], 0.0, THETA).sum(axis=1)
-    return total
-
-
 def _published(perturber: Perturber, epsilon: float, max_range: int) -> PublisherTrials:
     def make(key: Key) -> StreamPublisher:
         return StreamPublisher(
@@ -132,11 +111,19 @@ def _published(perturber: Perturber, epsilon: float, max_range: int) -> Publishe
     return PublisherTrials(make)
 
 
-#: One value more in the first leaf, and one event more.
-VALUE: tuple[list[int], list[int]] = [THETA, 0, 0, 0], [0, 0, 0, 0]
-EVENT: tuple[list[int], list[int]] = [1, 0, 0, 0], [0, 0, 0, 0]
-#: Points on [0, 1], added and removed, without any that was removed.
-POINTS: tuple[tuple[Floats, Floats], tuple[Floats, Floats]] = (np.zeros(3), np.zeros(0)), (np.zeros(2), np.zeros(0))
+def _composed(epsilon: float, renewal: Renewal | None = None) -> StreamPublisher:
+    """Few candidates, and two leaves a tree: theta and each value's noise show as much as they ever do."""
+    return StreamPublisher(
+        threshold=NoisyMax(step=1.0, fan_out=2),
+        perturber=Hierarchy(2, prune=0),
+        epsilon=epsilon,
+        bound=4.0,
+        holdout=4,
+        max_range=2,
+        resolution=1.0,
+        renewal=renewal,
+        seed=0,
+    )
 
 
 def choices(epsilon: float) -> dict[str, NoisyMaxTrials]:
@@ -153,19 +140,11 @@ def choices(epsilon: float) -> dict[str, NoisyMaxTrials]:
     return {name: NoisyMaxTrials(rule, task) for name, rule in rules.items()}
 
 
-#: For each of them a pair of hold-outs with nearly the largest exact loss, at a candidate that wins often.
-HOLDOUTS: dict[str, tuple[list[float], list[float]]] = {
-    "noisy-max-laplace": ([2, 2, 2], [0, 2, 2]),
-    "noisy-max-exponential": ([2, 2, 3], [2, 2, 2]),
-    "scale-free-laplace": ([2, 2, 2], [0, 2, 2]),
-    "scale-free-exponential": ([0, 2, 2], [2, 2, 2]),
-}
-
-
 def fast(epsilon: float) -> list[Case]:
     """Mechanisms that run many trials at once, pure and with a budget of one's choice."""
     rules = choices(epsilon)
     nodes = Hierarchy(2, prune=0, consistent=False)
+    tops = ToPS(epsilon, 4.0, 4, 16, prune=0, resolution=1.0, seed=0)
     return [
         Case("count", Count(epsilon), 0, 1, FAST),
         *(Case(name, rule, *HOLDOUTS[name], FAST) for name, rule in rules.items()),
@@ -179,6 +158,8 @@ def fast(epsilon: float) -> list[Case]:
         Case("counter-simple", CounterTrials(Simple(), epsilon), *EVENT, FAST),
         Case("counter-block", CounterTrials(Block(2), epsilon), *EVENT, MEDIUM),
         Case("counter-binary", CounterTrials(BinaryTree(4), epsilon), *EVENT, MEDIUM),
+        Case("counter-block-settling", SettlingTrials(Block(3, settles=True), epsilon), *LEFT, MEDIUM),
+        Case("counter-binary-settling", SettlingTrials(BinaryTree(4, settles=True), epsilon), *LEFT, MEDIUM),
         Case("privtree", SplitTrials(epsilon, 12), *POINTS, MEDIUM),
         Case("stream-flat", _published(Flat(), epsilon, 1024), [0.0], [1.0], FAST),
         Case(
@@ -188,6 +169,9 @@ def fast(epsilon: float) -> list[Case]:
             [1.0] + [0.0] * 31,
             MEDIUM,
         ),
+        Case("tops", RepeatedTrials(tops._fresh), *TREES, REPEATED),
+        Case("tops-holdout", RepeatedTrials(_composed(epsilon)._fresh), *CHOICE, REPEATED),
+        Case("tops-trees", RepeatedTrials(_composed(epsilon)._fresh), *TREES, REPEATED),
         *(
             Case(f"local-{law.__name__.lower()}", LocalTrials(law(epsilon)), -1.0, 1.0, FAST)
             for law in (SquareWave, StochasticRounding, Piecewise, Hybrid)
@@ -195,89 +179,125 @@ def fast(epsilon: float) -> list[Case]:
     ]
 
 
-def slow() -> list[Case]:
-    """The mechanisms with a delta, and whole streams."""
+def quantiles() -> list[Case]:
+    """The thresholds with a delta."""
     wide = ThresholdTask(epsilon=1.0, bound=1024.0, holdout=8, max_range=1024, resolution=2.0**-10)
-    tops = WholeTrials(lambda seed: ToPS(1.0, 4.0, 4, 16, prune=0, resolution=1.0, seed=seed))
-    pak = WholeTrials(
-        lambda seed: PAK(
-            *(1.0, 1e-3, 4.0, 5), holdout=4, threshold=PAKQuantile(p=0.5, beta=0.4, delta=1e-3), seed=seed
-        )
-    )
+    rules: dict[str, SmoothQuantile | PAKQuantile] = {
+        "smooth-quantile": SmoothQuantile(p=0.5, delta=1e-3),
+        "pak-quantile": PAKQuantile(p=0.5, beta=0.25, delta=1e-3),
+    }
     return [
         Case(
-            "smooth-quantile",
-            SmoothQuantileTrials(SmoothQuantile(p=0.5, delta=1e-3), wide),
+            name,
+            SmoothQuantileTrials(rule, wide),
             [0, 0, 0, 0, 1024, 1024, 1024, 1024],
             [0, 0, 0, 1024, 1024, 1024, 1024, 1024],
             FAST,
-        ),
-        Case("tops", tops, [1, 2, 3, 4, 4, 0, 0, 0], [1, 2, 3, 4, 0, 0, 0, 0], SLOW),
-        Case("tops-holdout", tops, [0, 0, 0, 0, 4], [4, 0, 0, 0, 4], SLOW),
-        Case(
-            "tops-trees",
-            WholeTrials(lambda seed: ToPS(1.0, 4.0, 4, 2, fan_out=2, prune=0, resolution=1.0, seed=seed)),
-            *TREES,
-            SLOW,
-        ),
-        Case("pak", pak, [4, 4, 4, 4, 4], [4, 4, 4, 4, 0], SLOW),
-        Case("pak-holdout", pak, [0, 0, 4, 4, 4], [0, 4, 4, 4, 4], SLOW),
+        )
+        for name, rule in rules.items()
+    ]
+
+
+def slow(epsilon: float) -> list[Case]:
+    """Whole streams, a fresh object for each."""
+    rule = PAKQuantile(p=0.5, beta=0.4, delta=1e-3)
+    pak = PAK(epsilon, 1e-3, 4.0, 5, holdout=4, threshold=rule, seed=0)
+    lag_sums = PAK(epsilon, 1e-3, 4.0, 5, holdout=4, share=0.5, threshold=rule, lag_sums=True, seed=0)
+    topl = _topl(epsilon)
+    return [
+        Case("tops-withheld", StreamTrials(_composed(epsilon, Withheld(1, 4))._fresh), *LATER_HOLDOUT, SLOW),
+        Case("tops-withheld-period", StreamTrials(_composed(epsilon, Withheld(1, 4))._fresh), *PERIOD, SLOW),
+        Case("tops-refined", StreamTrials(_composed(epsilon, Refined(0.5, 1))._fresh), *PERIOD, SLOW),
+        Case("pak", StreamTrials(pak._fresh), [[4, 4, 4, 4], [4]], [[4, 4, 4, 4], [0]], SLOW),
+        Case("pak-holdout", StreamTrials(pak._fresh), [[0, 0, 4, 4], [4]], [[0, 4, 4, 4], [4]], SLOW),
+        Case("pak-lag-sums", StreamTrials(lag_sums._fresh), [[0, 4, 4, 4], [4]], [[0, 0, 4, 4], [4]], SLOW),
+        Case("topl", ToPLTrials(topl._fresh), [4.0, 0.0], [4.0, 4.0], SLOW),
+        Case("topl-holdout", ToPLTrials(topl._fresh), [0.0, 2.0], [4.0, 2.0], SLOW),
+        Case("selective-counting", SelectiveTrials(epsilon), *EVENT, SLOW),
         Case(
             "phdstream",
-            SpatialTrials(lambda seed: PHDStream(Box(0, 1), 1.0, max_depth=4, seed=seed)),
+            SpatialTrials(PHDStream(Box(0, 1), epsilon, max_depth=4, seed=0)._fresh),
             [[0.1] * 4, [0.1] * 3],
             [[0.1] * 5, [0.1] * 3],
             SLOW,
         ),
         Case(
-            "phdstream-adaptive",
-            SpatialTrials(lambda seed: AdaptivePHDStream(Box(0, 1), 1.0, max_depth=2, period=2, seed=seed)),
+            "phdstream-settling",
+            SpatialTrials(PHDStream(Box(0, 1), epsilon, Block(2, settles=True), max_depth=2, seed=0)._fresh),
             *late_event(4),
             SLOW,
         ),
+        Case(
+            "phdstream-adaptive",
+            SpatialTrials(AdaptivePHDStream(Box(0, 1), epsilon, max_depth=2, period=2, seed=0)._fresh),
+            *late_event(4),
+            SLOW,
+        ),
+        Case("phdstream-two-events", SpatialTrials(_adaptive(epsilon, 2)._fresh), *two_late_events(4), SLOW),
     ]
 
 
-#: One value of two trees, behind the hold-out.
-TREES: tuple[list[float], list[float]] = [1, 2, 3, 4, 4, 0, 0, 0], [1, 2, 3, 4, 0, 0, 0, 0]
+def _topl(epsilon: float) -> ToPL:
+    """One user before the threshold, whose report shows."""
+    return ToPL(epsilon, 4.0, 1, 16, threshold=SquareWaveRule(bins=64), seed=0)
+
+
+def _adaptive(epsilon: float, sensitivity: int) -> AdaptivePHDStream:
+    """One cell, counted in every step."""
+    return AdaptivePHDStream(Box(0, 1), epsilon, max_depth=0, period=1, sensitivity=sensitivity, seed=0)
 
 
 def shipped() -> list[Case]:
     """The mechanisms of the package: an audit must find them consistent with their claims."""
-    return [*fast(1.0), *slow()]
+    return [*fast(1.0), *quantiles(), *slow(1.0)]
+
+
+#: Whole streams whose halves come near enough to what they lose to be caught in the trials that they take.
+CAUGHT_WHOLE = ("tops-withheld", "tops-refined", "pak", "topl", "topl-holdout", "selective-counting")
 
 
 def halved() -> list[Case]:
-    """Every fast mechanism with the noise that twice its claim needs."""
-    return [
-        replace(
-            case,
-            name=f"broken-half-{case.name}",
-            mechanism=broken.Misclaimed(case.mechanism, 1.0),
-            trials=FAST,
-            broken=True,
-        )
-        for case in fast(2.0)
+    """Mechanisms with the noise that twice their claim needs."""
+    whole = [
+        replace(case, mechanism=broken.MisclaimedRuns(case.mechanism, 1.0), trials=SLOW)
+        for case in slow(2.0)
+        if case.name in CAUGHT_WHOLE
     ]
+    many = [replace(case, mechanism=broken.Misclaimed(case.mechanism, 1.0), trials=FAST) for case in fast(2.0)]
+    return [replace(case, name=f"broken-half-{case.name}", broken=True) for case in (*many, *whole)]
 
 
 def broken_twins() -> list[Case]:
     """Broken on purpose: an audit must find each of them in violation of its claim."""
     added, removed = attack(12, 1.0)
+    three_quarters = NodesTrials(Hierarchy(2, prune=0, consistent=False), 4.0 / 3.0, 8, THETA)
+    recounting = broken.RecountingPHDStream(Box(0, 1), 1.0, max_depth=0, period=1, seed=0)
+    one_event = broken.MisclaimedRuns(SpatialTrials(_adaptive(1.0, 1)._fresh), 1.0)
     return [
         *halved(),
         Case(
             "broken-hierarchy-three-quarters",
-            broken.Misclaimed(NodesTrials(Hierarchy(2, prune=0, consistent=False), 4.0 / 3.0, 8, THETA), 1.0),
+            broken.Misclaimed(three_quarters, 1.0),
             *VALUE,
             FAST,
             True,
             (open_nodes,),
         ),
         Case("broken-theta-missing", broken.theta_missing(1.0, Hierarchy(4, prune=1), 64), *VALUE, FAST, True),
-        Case("broken-trees-share", WholeTrials(broken.shared_noise), *TREES, SLOW, True),
+        Case(
+            "broken-trees-share",
+            StreamTrials(broken.shared_noise),
+            *TREES_IN_PIECES,
+            SLOW,
+            True,
+        ),
+        Case("broken-refined-free", broken.free_refinement(_composed(1.0, Refined(0.5, 1))), *PERIOD, SLOW, True),
+        Case("broken-withheld-mean", broken.telling_mean(_composed(1.0, Withheld(1, 4))), *LATER_HOLDOUT, SLOW, True),
         Case("broken-blocks-peeking", broken.PeekingBlocks(1.0, THETA), *turning_point(THETA, 1.0), MEDIUM, True),
         Case("broken-log2-levels", broken.log2_levels(1.0, 4, THETA), *VALUE, FAST, True, events=(open_sums,)),
+        Case("broken-settling-free", broken.FreeSettling(Block(3, settles=True), 1.0), *LEFT, MEDIUM, True),
+        Case("broken-selective-one-key", SelectiveTrials(1.0, broken.OneKeyCounting), *EVENT, SLOW, True),
+        Case("broken-topl-twice", broken.TwiceReporting(_topl(1.0)._fresh), [0.0], [4.0], SLOW, True),
         Case(
             "broken-papers-score",
             broken.papers_score(1.0, 12),
@@ -288,12 +308,13 @@ def broken_twins() -> list[Case]:
         ),
         Case(
             "broken-recounted",
-            SpatialTrials(lambda seed: broken.RecountingPHDStream(Box(0, 1), 1.0, max_depth=0, period=1, seed=seed)),
+            SpatialTrials(recounting._fresh),
             *late_event(10),
-            2_000,
+            SLOW,
             True,
             events=(repeated_counts,),
         ),
+        Case("broken-one-event", one_event, *two_late_events(4), SLOW, True),
         Case("broken-piecewise-leak", broken.LeakingPiecewise(1.0), [0.0, 0.3, 0.5], [0.0, 0.3, -0.5], FAST, True),
         Case("broken-floating-point", broken.FloatingPointLaplace(1.0), 0.0, 1.0, FAST, True),
     ]

@@ -157,11 +157,14 @@ def noisy_max_loss(mechanism: NoisyMaxTrials, *, noise_factor: float = 1.0) -> E
     return ExactLoss(mechanism.guarantee.epsilon, round(worst, 10), cases)
 
 
-def smooth_noise_loss(law: SmoothNoise, epsilon: float, delta: float) -> ExactLoss:
+def smooth_noise_loss(
+    law: SmoothNoise, epsilon: float, delta: float, *, kappa: float = 1.0, offset: float = 0.0
+) -> ExactLoss:
     """Noise of a smooth upper bound of the sensitivity: the least epsilon at which delta is enough, by an integral.
 
-    Neighbouring releases are x + S Z / a and y + S' Z / a with |x - y| <= min(S, S') and |ln S / S'| <= b, so over
-    S / a they are Z and shift + e^s Z, the worst at the corners of what the two may be.
+    Neighbouring releases are x + kappa S (Z + c) / a and y + kappa S' (Z + c) / a with |x - y| <= min(S, S') and
+    |ln S / S'| <= b, so over kappa S / a they are Z + c and shift + e^s (Z + c), the worst at the corners of what the
+    two may be.
 
     Parameters
     ----------
@@ -169,15 +172,19 @@ def smooth_noise_loss(law: SmoothNoise, epsilon: float, delta: float) -> ExactLo
         The noise with the rule's own constants a and b; its density is written anew.
     epsilon, delta : float
         The claim; delta = 0 takes the largest log-ratio of densities.
+    kappa, offset : float
+        Factor and c of PAK Eq. 11 and 12.
     """
     z = np.concatenate([-np.geomspace(1e4, 40.0, 2001)[:-1], np.linspace(-40.0, 40.0, 160_001)])
     z = np.concatenate([z, -z[2000::-1]])
     widths = np.gradient(z)
-    here = _density(law, z)
+    here = _density(law, z - offset)
     pairs = []
     for stretch in (-law.b, 0.0, law.b):
-        for shift in (0.0, law.a * min(1.0, math.exp(stretch))):
-            there = _density(law, (z - shift) * math.exp(-stretch)) * math.exp(-stretch)
+        farthest = law.a / kappa * min(1.0, math.exp(stretch))
+        # Without an offset either sign gives the same.
+        for shift in {0.0, farthest, -farthest if offset else 0.0}:
+            there = _density(law, (z - shift) * math.exp(-stretch) - offset) * math.exp(-stretch)
             pairs += [(here, there), (there, here)]
     if delta == 0.0:
         worst = max(float(np.log(p / q).max()) for p, q in pairs)

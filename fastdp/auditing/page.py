@@ -5,31 +5,20 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-
-import numpy as np
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from fastdp import validation
 from fastdp._version import __version__
-from fastdp.auditing.catalogue import Case, attack, audit_cases, choices
-from fastdp.auditing.exact import ExactLoss, local_report_loss, noisy_max_loss, smooth_noise_loss, split_loss
-from fastdp.auditing.mechanisms import SplitTrials
-from fastdp.auditing.run import audit
+from fastdp.auditing.catalogue import Case, audit_cases
+from fastdp.auditing.exact_catalogue import exact_losses
+from fastdp.auditing.run import LEAST_TRIALS, audit
 from fastdp.auditing.trials import draws_trials
 from fastdp.errors import ParameterError
-from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding
-from fastdp.randomness import sampler
-from fastdp.randomness.key import Key
-from fastdp.thresholds import SmoothQuantile
-from fastdp.thresholds.base import ThresholdTask
 
 #: Trials after which a broken twin is looked at, until it is caught.
 LOOKS = tuple(factor * 10**power for power in range(3, 10) for factor in (1, 3))
 WARM_TRIALS = 1000
-#: Trees whose exact log-ratios are taken.
-OUTCOMES = 20_000
 GROUPS = ("all", "shipped", "broken", "exact")
 
 
@@ -100,7 +89,7 @@ def lines(name: str, most_trials: int | None, seed: int | str | None) -> Iterato
     ParameterError
         For a name that is not in the catalogue; before any audit.
     """
-    cases, exact = audit_cases(), _exact_losses(seed)
+    cases, exact = audit_cases(), exact_losses(seed)
     known = [*(case.name for case in cases), *exact]
     if name not in GROUPS and name not in known:
         raise ParameterError(
@@ -150,8 +139,8 @@ def _caught_after(case: Case, most_trials: int | None, seed: int | str | None) -
 
 def _warm(case: Case) -> None:
     """Compilation is not part of an audit's time."""
-    if draws_trials(case.mechanism):
-        audit(case.mechanism, case.x, case.x_adjacent, trials=WARM_TRIALS, events=case.events or "auto", seed=0)
+    trials = WARM_TRIALS if draws_trials(case.mechanism) else LEAST_TRIALS
+    audit(case.mechanism, case.x, case.x_adjacent, trials=trials, events=case.events or "auto", seed=0)
 
 
 def _line(case: Case, trials: int, seed: int | str | None) -> Line:
@@ -169,47 +158,6 @@ def _line(case: Case, trials: int, seed: int | str | None) -> Line:
         result.violated,
         case.broken,
     )
-
-
-def _exact_losses(seed: int | str | None) -> dict[str, tuple[Callable[[], ExactLoss], bool]]:
-    """What is enumerated, and whether it should violate its claim."""
-    key = Key.choose(seed, None)
-    split, paper = SplitTrials(1.0, 12), SplitTrials(1.0, 12, repaired=False)
-    less = sampler.discrete_laplace_law(split.plan.split_law.scale / 2)
-    points = {count: (np.zeros(count), np.zeros(0)) for count in (5, 22)}
-    task = ThresholdTask(epsilon=1.0, bound=1024.0, holdout=8, max_range=1024, resolution=2.0**-10)
-    smooth = {
-        "laplace": SmoothQuantile(p=0.5, delta=1e-3).law(task),
-        "gaussian": SmoothQuantile(p=0.5, delta=1e-3, noise="gaussian").law(task),
-        "cauchy": SmoothQuantile(p=0.5, noise="cauchy").law(task),
-    }
-    deltas = {"laplace": 1e-3, "gaussian": 1e-3, "cauchy": 0.0}
-    return {
-        **{
-            f"exact-local-{law.__name__.lower()}": (partial(local_report_loss, law(1.0)), False)
-            for law in (SquareWave, StochasticRounding, Piecewise, Hybrid)
-        },
-        **{f"exact-{name}": (partial(noisy_max_loss, rule), False) for name, rule in choices(1.0).items()},
-        **{
-            f"exact-smooth-{name}": (partial(smooth_noise_loss, law, 1.0, deltas[name]), False)
-            for name, law in smooth.items()
-        },
-        "exact-phdstream-step": (partial(split_loss, split, points[22], OUTCOMES, key), False),
-        **{
-            f"exact-broken-half-{name}": (partial(noisy_max_loss, rule, noise_factor=0.5), True)
-            for name, rule in choices(1.0).items()
-        },
-        # The other two have more than half of their noise to spare on any pair.
-        "exact-broken-half-smooth-laplace": (
-            partial(smooth_noise_loss, replace(smooth["laplace"], a=2.0 * smooth["laplace"].a), 1.0, 1e-3),
-            True,
-        ),
-        "exact-broken-half-phdstream-step": (
-            partial(split_loss, split, points[5], OUTCOMES, key, split_law=less),
-            True,
-        ),
-        "exact-broken-papers-score": (partial(split_loss, paper, attack(12, 1.0), OUTCOMES, key), True),
-    }
 
 
 COLUMNS = ("mechanism", "claimed epsilon", "delta", "lower bound", "confidence", "trials", "seconds", "verdict")

@@ -1,0 +1,96 @@
+"""Adjacent inputs that hurt, and likelihood ratios of mechanisms whose law is known."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.auditing.mechanisms import SplitTrials
+
+Floats = NDArray[np.float64]
+
+#: Values are clipped to so many grid steps.
+THETA = 64
+
+#: One value more in the first leaf, and one event more.
+VALUE: tuple[list[int], list[int]] = [THETA, 0, 0, 0], [0, 0, 0, 0]
+EVENT: tuple[list[int], list[int]] = [1, 0, 0, 0], [0, 0, 0, 0]
+#: The same for a counter that is left after two values, and goes on.
+LEFT: tuple[list[int | None], list[int | None]] = [1, 0, None, 0], [0, 0, None, 0]
+#: Points on [0, 1], added and removed, without any that was removed.
+POINTS: tuple[tuple[Floats, Floats], tuple[Floats, Floats]] = (np.zeros(3), np.zeros(0)), (np.zeros(2), np.zeros(0))
+
+#: For each of them a pair of hold-outs with nearly the largest exact loss, at a candidate that wins often.
+HOLDOUTS: dict[str, tuple[list[float], list[float]]] = {
+    "noisy-max-laplace": ([2, 2, 2], [0, 2, 2]),
+    "noisy-max-exponential": ([2, 2, 3], [2, 2, 2]),
+    "scale-free-laplace": ([2, 2, 2], [0, 2, 2]),
+    "scale-free-exponential": ([0, 2, 2], [2, 2, 2]),
+}
+
+#: Four values held out and one published, theta at its likeliest to tell the hold-outs apart (by enumeration).
+CHOICE: tuple[list[float], list[float]] = [1, 1, 2, 2, 4], [1, 1, 1, 2, 4]
+#: One value of two trees, behind the hold-out.
+TREES: tuple[list[float], list[float]] = [1, 2, 3, 4, 4, 0, 0, 0], [1, 2, 3, 4, 0, 0, 0, 0]
+TREES_IN_PIECES = [TREES[0][:4], TREES[0][4:]], [TREES[1][:4], TREES[1][4:]]
+#: Hold-out, a published period, a later hold-out: one value differs in the later hold-out, or in the period.
+LATER_HOLDOUT: tuple[list[list[float]], list[list[float]]] = (
+    [[4, 4, 4, 4], [0, 0], [1, 1, 2, 2]],
+    [[4, 4, 4, 4], [0, 0], [1, 1, 1, 2]],
+)
+PERIOD: tuple[list[list[float]], list[list[float]]] = (
+    [[4, 4, 4, 4], [4, 0], [0, 0, 0, 0]],
+    [[4, 4, 4, 4], [0, 0], [0, 0, 0, 0]],
+)
+
+
+def attack(depth: int, epsilon: float) -> tuple[Floats, Floats]:
+    """Additions and removals on [0, 1] that keep the paper's score at its threshold all along one path.
+
+    The cell of depth i around 0 is to hold i penalties of a level more than nothing: additions go into the deepest
+    one, removals into the siblings.
+    """
+    plan = SplitTrials(epsilon, depth, repaired=False).plan
+    penalty = plan.bias / plan.unit
+    wanted = [round((i + 0.15) * penalty) for i in range(depth)]
+    siblings = 0.75 * 2.0 ** -np.arange(depth - 1.0)
+    return np.zeros(wanted[-1]), np.repeat(siblings, np.diff(wanted))
+
+
+def late_event(batches: int) -> tuple[list[list[float]], list[list[float]]]:
+    """Streams on [0, 1], the second with one addition more, after the first batch."""
+    first = [0.1] * 40
+    rest: list[list[float]] = [[] for _ in range(batches - 2)]
+    return [first, [], *rest], [first, [0.1], *rest]
+
+
+def repeated_counts(outputs: Floats) -> Floats:
+    """Log-likelihood ratio of one point more in every count after the first, from counts of four intervals each."""
+    totals = outputs.reshape(outputs.shape[0], -1, 4).sum(axis=2)
+    ratio: Floats = np.clip(np.diff(totals, axis=1), 0.0, 1.0).sum(axis=1)
+    return ratio
+
+
+def open_sums(outputs: Floats) -> Floats:
+    """Log-likelihood ratio of a binary counter's outputs for a first value of 0 or THETA, times the scale.
+
+    Node [1, 2^j] is released alone at time 2^j; a shift of Laplace noise by THETA has a clipped linear ratio.
+    """
+    times = [2**j - 1 for j in range(outputs.shape[1].bit_length())]
+    total: Floats = np.clip(outputs[:, times], 0.0, THETA).sum(axis=1)
+    return total
+
+
+def open_nodes(outputs: Floats) -> Floats:
+    """The same for all nodes of a tree with two children a node: those that hold the first leaf."""
+    leaves = (outputs.shape[1] + 1) // 2
+    first = np.cumsum([0, *(leaves >> height for height in range(leaves.bit_length() - 1))])
+    total: Floats = np.clip(outputs[:, first], 0.0, THETA).sum(axis=1)
+    return total
+
+
+def two_late_events(batches: int) -> tuple[list[list[float]], list[list[float]]]:
+    """Streams on [0, 1], the second with two additions more, in two batches after the first."""
+    first = [0.1] * 40
+    rest: list[list[float]] = [[] for _ in range(batches - 3)]
+    return [first, [], [], *rest], [first, [0.1], [0.1], *rest]

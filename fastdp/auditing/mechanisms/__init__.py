@@ -1,0 +1,37 @@
+"""The mechanisms of this package, each ready to run many trials."""
+
+from __future__ import annotations
+
+from fastdp.auditing.mechanisms.local import LocalTrials, ToPLTrials
+from fastdp.auditing.mechanisms.noise import BinaryTreeTrials, Count, HierarchyTrials, NodesTrials, draw_noise
+from fastdp.auditing.mechanisms.spatial import (
+    Coin,
+    CounterTrials,
+    SelectiveTrials,
+    SettlingTrials,
+    SpatialTrials,
+    SplitTrials,
+)
+from fastdp.auditing.mechanisms.streams import PublisherTrials, RepeatedTrials, StreamTrials
+from fastdp.auditing.mechanisms.thresholds import NoisyMaxTrials, SmoothQuantileTrials
+
+__all__ = [
+    "BinaryTreeTrials",
+    "Coin",
+    "Count",
+    "CounterTrials",
+    "HierarchyTrials",
+    "LocalTrials",
+    "NodesTrials",
+    "NoisyMaxTrials",
+    "PublisherTrials",
+    "RepeatedTrials",
+    "SelectiveTrials",
+    "SettlingTrials",
+    "SmoothQuantileTrials",
+    "SpatialTrials",
+    "SplitTrials",
+    "StreamTrials",
+    "ToPLTrials",
+    "draw_noise",
+]

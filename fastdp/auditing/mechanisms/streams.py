@@ -1,0 +1,90 @@
+"""Whole streams through the publishers themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.privacy import Guarantee
+from fastdp.randomness.key import Key
+from fastdp.systems.pak import PAK
+from fastdp.systems.stream_publisher import StreamPublisher
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PublisherTrials:
+    """One long stream through one ``StreamPublisher``, a piece of it a trial.
+
+    Attributes
+    ----------
+    make : callable
+        A fresh publisher with this key; trees of its noise must begin where pieces do, and nothing may be predicted
+        from the piece before (no smoother).
+    """
+
+    make: Callable[[Key], StreamPublisher]
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The publisher's."""
+        return self.make(Key.from_seed(0)).guarantee
+
+    def draw_trials(self, data: Sequence[float], trials_: int, key: Key) -> Floats:
+        """Data: one piece."""
+        return self.make(key).publish(np.tile(np.asarray(data, np.float64), trials_)).reshape(trials_, -1)
+
+
+@dataclass(frozen=True)
+class RepeatedTrials:
+    """A whole stream a trial, by ``StreamPublisher.repeat``: theta, which is public, and what is published.
+
+    Attributes
+    ----------
+    make : callable
+        A fresh publisher with this key.
+    """
+
+    make: Callable[[Key], StreamPublisher]
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The publisher's."""
+        return self.make(Key.from_seed(0)).guarantee
+
+    def draw_trials(self, data: Sequence[float], trials_: int, key: Key) -> Floats:
+        """Data: the stream, the hold-out first."""
+        done = self.make(key).repeat(np.asarray(data, np.float64), trials_)
+        assert done.releases is not None  # noqa: S101 - no queries were given
+        return np.column_stack([done.thresholds, done.releases.values.reshape(trials_, -1)])
+
+
+@dataclass(frozen=True)
+class StreamTrials:
+    """A whole stream a trial, from a fresh publisher: after each piece theta, and what the piece published.
+
+    Attributes
+    ----------
+    make : callable
+        A fresh publisher with this key.
+    """
+
+    make: Callable[[Key], StreamPublisher | PAK]
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The publisher's."""
+        return self.make(Key.from_seed(0)).guarantee
+
+    def __call__(self, data: Sequence[Sequence[float]], seed: int) -> Floats:
+        """Data: the stream in pieces; the first one is the hold-out."""
+        publisher = self.make(Key.from_seed(seed))
+        outputs = []
+        for piece in data:
+            published = publisher.publish(piece)
+            outputs += [np.asarray([publisher.threshold], np.float64), published]
+        return np.concatenate(outputs)
