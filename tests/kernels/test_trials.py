@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fastdp.auditing.catalogue import attack
+from fastdp.auditing.inputs import attack
 from fastdp.auditing.mechanisms import SplitTrials, draw_noise
 from fastdp.counters.simple import Simple
 from fastdp.randomness import sampler
