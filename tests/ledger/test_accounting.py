@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from fastdp.errors import ParameterError
 from fastdp.ledger import Budget, Entry, compose
-from fastdp.ledger.accounting import ELEMENTS, Loss, Region, left, total
+from fastdp.ledger.accounting import left
+from fastdp.ledger.entry import ELEMENTS
+from fastdp.ledger.tally import EVERYWHERE, Loss, Region, Tally
 from fastdp.privacy import Guarantee
 from tests.oracles import ledger as oracle
 
@@ -29,6 +31,10 @@ def entry(
 ) -> Entry:
     state = said.pop("state", "spent")
     return Entry(1, "", "s", Guarantee(epsilon, **said), part, start, stop, None, "", state)
+
+
+def total(entries: list[Entry], stream: str, region: Region = EVERYWHERE) -> Loss:
+    return Tally(entries).total(stream, region)
 
 
 def element(epsilon: float, kind: int = 0, **said) -> Entry:
