@@ -174,7 +174,7 @@ def _name(row: bytes, shown: str, key: Key | None) -> str:
 
 def _parsed(row: bytes, shown: str, number: int) -> Line:
     try:
-        line = json.loads(row)
+        line = json.loads(row.decode())
     except (ValueError, RecursionError):
         line = None
     if not isinstance(line, dict):

@@ -25,7 +25,7 @@ from fastdp.randomness.key import Key
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 #: Of a last line that was cut off, so much is kept in the line that takes its place.
 KEPT = 4096
-BLOCK = 2**18
+BLOCK, NONCE_BYTES = 2**18, 8
 
 
 class Session:
@@ -150,6 +150,8 @@ class Session:
 
     def _write_line(self, body: Line) -> Line:
         line = {"id": self.count, "time": datetime.now(UTC).isoformat(timespec="seconds"), **body}
+        # Lines that say the same are different ones: whoever has seen one tells it from its like in an older copy.
+        line["nonce"] = secrets.token_hex(NONCE_BYTES)
         raw, seal = chain.sealed(line, self.head, self._mac)
         if not self._ended:
             raw = b"\n" + raw

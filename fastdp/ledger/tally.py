@@ -109,14 +109,15 @@ class Tally:
             self.add(entry)
 
     def add(self, entry: Entry, times: int = 1) -> None:
-        """Count a release; with ``times`` = -1 no longer.  One that does not count is left out."""
+        """Count a release once more, or with ``times`` = -1 once less.  One that does not count is left out."""
         if not entry.counts:
             return
         kind, said, where = entry.kind, entry.guarantee, _where(entry)
         self._kinds[kind] += times
         if not self._kinds[kind]:
             del self._kinds[kind]
-        self._deltas += times * Fraction(said.delta)
+        if said.delta:
+            self._deltas += times * Fraction(said.delta)
         if math.isinf(said.epsilon):
             self._endless += times
             return
@@ -128,7 +129,7 @@ class Tally:
                 meetings[kind] = _Meeting(), _Meeting()
             costs = _cost(said.epsilon, said.delta, said.numeric_distance, beside)
             for meeting, cost in zip(meetings[kind], costs, strict=True):
-                meeting.add(where, times * cost)
+                meeting.add(where, cost if times > 0 else -cost)
 
     def total(self, stream: str, region: Region = EVERYWHERE) -> Loss:
         """What they add up to; ParameterError if units do not fit together."""
@@ -172,7 +173,7 @@ class _Meeting:
         self._largest: Fraction | None = NOTHING
 
     def add(self, where: Region, cost: Fraction) -> None:
-        if not cost:
+        if not cost.numerator:
             return
         if where.part is None:
             self._unlabelled.add(where.start, where.stop, cost)
@@ -239,6 +240,8 @@ class _Steps:
 
 def _where(entry: Entry) -> Region:
     """The part of the stream that counts as such: only those that are proved disjoint (``docs/privacy.md``)."""
+    if entry.part is None and entry.start is None:
+        return EVERYWHERE
     if entry.kind == VALUE:
         return Region(entry.part, entry.start, entry.stop)
     return Region(entry.part) if entry.kind in ELEMENTS else EVERYWHERE
