@@ -25,7 +25,8 @@ from fastdp.privacy import Guarantee
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId, WordStream
-from fastdp.spatial import Box, decomposition
+from fastdp.spatial import Box
+from fastdp.spatial.cells import encode
 from fastdp.spatial.plan import Plan, make_plan
 from fastdp.systems.pak import PAK
 from fastdp.systems.running_sum import RunningSum
@@ -271,8 +272,7 @@ class SplitTrials:
         """Data: the points added and removed."""
         plan = self.plan
         added, removed, target = (
-            decomposition.encode(plan, np.asarray(points, np.float64).reshape(-1, 1))
-            for points in (*data, [self.target])
+            encode(plan, np.asarray(points, np.float64).reshape(-1, 1)) for points in (*data, [self.target])
         )
         out: Integers = np.full((trials_, 2), -1, np.int64)
         fixed = (plan.max_depth, plan.fan_out, plan.unit, plan.bias, plan.threshold, plan.repaired)
