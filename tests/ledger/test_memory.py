@@ -172,6 +172,20 @@ def test_a_file_that_was_right_and_another_one_is_told(path: Path, ledger, tmp_p
         account.spend(Guarantee(1 / 64), stream="meter")
 
 
+def test_a_last_line_without_its_line_end_counts_once(path: Path, ledger) -> None:
+    account = ledger(limit_epsilon=1.0)
+    account.spend(Guarantee(0.25), stream="meter")
+    assert account.remaining("meter").epsilon == 0.75
+    path.write_bytes(path.read_bytes()[:-1])
+    for _ in range(2):
+        assert account.remaining("meter").epsilon == 0.75
+    account.spend(Guarantee(0.5), stream="meter")
+    assert account.remaining("meter").epsilon == 0.25
+    path.write_bytes(path.read_bytes()[:-1])
+    account.spend(Guarantee(0.25), stream="meter")
+    assert account.spent("meter").epsilon == ledger().spent("meter").epsilon == 1.0
+
+
 def test_an_error_while_lines_are_read_leaves_no_half_of_them(path: Path, ledger) -> None:
     account = ledger(limit_epsilon=1.0)
     account.spend(Guarantee(0.25), stream="meter")
