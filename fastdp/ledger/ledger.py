@@ -43,8 +43,10 @@ class Ledger(Book):
     Privacy: the ledger computes basic composition, exactly (``docs/privacy.md``), and releases nothing itself.  It
     knows what it is told: two names for one stream, or positions and parts that are not disjoint, it cannot see.
 
-    Every call locks the file, checks it from the first line on, and adds at most one line, synced before the call
-    returns.  Objects can be shared by threads, and processes may have one each.  A line is never changed.
+    Every call locks the file, checks it, and adds at most one line, synced before the call returns.  Lines that this
+    object has checked before are compared by one SHA-256 of all their bytes; where that is another one, they are
+    checked from the first on.  Objects can be shared by threads, and processes may have one each.  A line is never
+    changed.
 
     A release is reserved before it happens and committed afterwards.  A reservation whose process died counts as
     spent, for ever: nobody knows whether the output had left.
