@@ -13,7 +13,8 @@ import numpy as np
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
-from fastdp.spatial.decomposition import LEAST_CAPACITY, Integers, Visit, route_strays, walk_down
+from fastdp.spatial.cells import Integers, Visit
+from fastdp.spatial.decomposition import LEAST_CAPACITY, route_strays, walk_down
 from fastdp.spatial.domain import Floats
 from fastdp.spatial.plan import Plan
 from fastdp.spatial.release_times import Growth, Pace

@@ -12,7 +12,7 @@ from functools import cache
 
 import numpy as np
 
-from fastdp.spatial.decomposition import Integers
+from fastdp.spatial.cells import Integers
 from fastdp.spatial.domain import Floats
 
 #: Steps before the second count.

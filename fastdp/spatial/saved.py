@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from fastdp import packing
 from fastdp.spatial.box import Box
+from fastdp.spatial.cells import Integers, Residents, Visit
 from fastdp.spatial.counts_alone import Grown
-from fastdp.spatial.decomposition import Integers, Residents, Visit
 from fastdp.spatial.network import Network
 from fastdp.spatial.plan import Plan
 from fastdp.spatial.polygons import Polygons

@@ -19,8 +19,8 @@ from fastdp.privacy import Guarantee, parallel, sequential
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.spatial import counts_alone, decomposition, saved
+from fastdp.spatial.cells import Integers, Visit
 from fastdp.spatial.counts_alone import CountPlan, Grown
-from fastdp.spatial.decomposition import Integers, Visit
 from fastdp.spatial.domain import Domain
 from fastdp.spatial.plan import make_plan
 from fastdp.spatial.release_times import FIRST_PERIOD, Pace, check_pace, following_pace
