@@ -259,7 +259,10 @@ def shipped() -> list[Case]:
 
 
 #: Whole streams whose halves come near enough to what they lose to be caught in the trials that they take.
-CAUGHT_WHOLE = ("tops-withheld", "tops-refined", "pak", "topl", "topl-holdout", "selective-counting")
+CAUGHT_WHOLE = (
+    *("tops-withheld", "tops-withheld-period", "tops-refined", "pak", "topl", "topl-holdout"),
+    *("selective-counting", "phdstream-two-events"),
+)
 
 
 def halved() -> list[Case]:

@@ -220,11 +220,11 @@ is not above the claim. A bound far below it means that no event of the family c
 mechanism has a slack on this pair of inputs.
 
 What runs is the package's own code. `noisy-max` and `scale-free` are the rules' own choices, of which a publisher
-takes one; `adaptive-blocks`, `binary-tree`, `privtree` and the counters that settle draw the noise of all runs at once
-and loop over the mechanism's own steps; `smooth-quantile` and `pak-quantile` alone are vectorised twins, which a test
-holds against the rules themselves. Names that begin with `tops`, `pak-`, `topl`, `phdstream` or `selective` are whole
-streams: theta after each piece, what the server collects, and all that is published; `tops`, `tops-holdout` and
-`tops-trees` by `repeat`, the others by a fresh object for every run.
+takes one; `adaptive-blocks`, `binary-tree`, `privtree` and the counters that settle draw the noise of all runs at
+once and loop over the mechanism's own steps; `smooth-quantile` and `pak-quantile` alone are vectorised twins, which
+a test holds against the rules themselves. Names that begin with `tops`, `pak-`, `topl`, `phdstream` or `selective`
+are whole streams: theta after each piece, what the server collects, and all that is published; `tops`, `tops-
+holdout` and `tops-trees` by `repeat`, the others by a fresh object for every run.
 
 The inputs differ in one published value, or where the name says so: in the hold-out (`holdout`); in the hold-out of a
 later threshold (`tops-withheld`), or in the period before it (`tops-withheld-period`); in a value that is published

@@ -155,8 +155,7 @@ class SplitTrials:
         """Data: the points added and removed."""
         plan = self.plan
         added, removed, target = (
-            cells.encode(plan, np.asarray(points, np.float64).reshape(-1, 1))
-            for points in (*data, [self.target])
+            cells.encode(plan, np.asarray(points, np.float64).reshape(-1, 1)) for points in (*data, [self.target])
         )
         out: Integers = np.full((trials_, 2), -1, np.int64)
         fixed = (plan.max_depth, plan.fan_out, plan.unit, plan.bias, plan.threshold, plan.repaired)
