@@ -221,15 +221,15 @@ def test_earlier_files_need_force_and_none_is_left_over(write_events, synthesize
 
 
 def test_an_interrupt_leaves_whole_files(write_events, synthesize, events, monkeypatch, tmp_path):
-    step, steps = PHDStream.step, []
+    advance, steps = PHDStream.advance, []
 
     def interrupted(self, added, removed=None):
         steps.append(len(added))
         if len(steps) == 3:
             raise KeyboardInterrupt
-        return step(self, added, removed)
+        advance(self, added, removed)
 
-    monkeypatch.setattr(PHDStream, "step", interrupted)
+    monkeypatch.setattr(PHDStream, "advance", interrupted)
     assert synthesize(write_events(), "--format", "npy").exit_code == 1
     monkeypatch.undo()
     files = sorted((tmp_path / "out").iterdir())
