@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from benchmarks.faults.online import CHUNK, HOLDOUT, ONLINE, SECRET, SavedLate, make_tops, values
 from fastdp.cli import main
+from fastdp.ledger import Ledger
 
 ARGUMENTS = ["--epsilon", "0.5", "--bound", "200", "--holdout", str(HOLDOUT), "--max-range", "4096", "--quiet"]
 #: A budget that is charged once, however often a release begins.
-LEDGER = ("--ledger", "budget", "--stream", "meter", "--limit", "1")
+LEDGER = ("--ledger", "budget", "--stream", "meter")
 #: Files of a folder.
 FILES = 12
 
@@ -80,6 +81,7 @@ class StreamedRelease:
     def prepare(self, folder: Path, n: int) -> None:
         write_input(folder / f"in{self.suffix}", values(n))
         write_key(folder / "key")
+        write_ledger(folder / "budget", self.options)
 
     def run(self, folder: Path) -> None:
         os.chdir(folder)
@@ -116,6 +118,7 @@ class FolderRelease:
         )
         (folder / "in.csv").write_text("x,y,event\n" + "".join(f"{x!r},{y!r},{event}\n" for x, y, event in rows))
         write_key(folder / "key")
+        write_ledger(folder / "budget", self.options)
 
     def run(self, folder: Path) -> None:
         os.chdir(folder)
@@ -136,6 +139,12 @@ def release(*arguments: str) -> None:
 def write_key(path: Path) -> None:
     path.touch(mode=0o600)
     path.write_bytes(SECRET)
+
+
+def write_ledger(path: Path, options: tuple[str, ...]) -> None:
+    """An empty one, for a command that has use for it."""
+    if "--ledger" in options:
+        Ledger(path).set_limit(epsilon=1.0)
 
 
 def write_input(path: Path, stream: NDArray[np.float64]) -> None:

@@ -146,7 +146,6 @@ class Resumption:
             was, place = dict(content["composition"]), content["place"]
             home, self._outputs = str(place["state"]), [str(each) for each in place["outputs"]]
             self.reservation = None if place["reservation"] is None else dict(place["reservation"])
-            self.token = str(place.get("token", self.token))
         if home != self._file.real:
             raise StateError(
                 f"state file {name} is a copy of {home!r}: expected it there, because two copies would publish two "
@@ -159,7 +158,10 @@ class Resumption:
                 raise ValueError(f"a mark at {mark}")
         # A file that an earlier run did not come to use, because a ledger refused it for example, binds nobody.
         self._new = not (mark or self._outputs or self.reservation)
-        if was != self._settings and not self._new:
+        if was == self._settings:
+            # Whatever a ledger holds under this name is for these settings.
+            self.token = str(place.get("token", self.token))
+        elif not self._new:
             changed = ", ".join(
                 f"{option} = {was.get(option)!r}, now {value!r}"
                 for option, value in self._settings.items()

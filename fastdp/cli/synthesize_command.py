@@ -310,8 +310,8 @@ def _summary(
     from fastdp.cli.summary import as_table, seconds, thousands
 
     count, points = written
-    before = stream.n_steps - count
-    said = f"{thousands(count)} files; {thousands(before)} were there" if before else "all files"
+    rest = count < stream.n_steps
+    said = f"{thousands(count)} of {thousands(stream.n_steps)} files; the others were there" if rest else "all files"
     return as_table(
         (
             ("batches", thousands(stream.n_steps)),

@@ -94,7 +94,7 @@ def test_a_finished_release_is_left_alone(method, go) -> None:
     # What was lost comes again as it was, and so does all of it on demand.
     Path("out/batch_002.csv").unlink()
     told = go(*METHODS[method])
-    assert "points in 1 files; 4 were there" in told.stderr
+    assert "points in 1 of 5 files; the others were there" in told.stderr
     assert contents() == whole
     assert {name: seen for name, seen in moments().items() if name != FILES[2]} == {
         name: seen for name, seen in before.items() if name != FILES[2]
@@ -286,6 +286,21 @@ def test_a_refusal_by_the_ledger_binds_nobody(go, complaint) -> None:
     assert written() == []
     assert go(*PAID, "--limit", 1, "--epsilon", 1).exit_code == 0
     assert Ledger("budget").spent("places").epsilon == 1.0
+
+
+def test_a_reservation_is_for_the_settings_that_it_was_made_for(go, monkeypatch) -> None:
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PointFolder, "clear", die)
+        assert go(*PAID, "--epsilon", 0.125).exit_code == 1
+    # Nothing was written: another epsilon may come, but not at the price of the first.
+    assert go(*PAID, "--limit", 3).exit_code == 0
+    assert [(entry.guarantee.epsilon, entry.state) for entry in Ledger("budget").entries()] == [
+        (0.125, "reserved"),
+        (2.0, "spent"),
+    ]
 
 
 def test_errors_before_the_first_file_cost_nothing(go, monkeypatch) -> None:
