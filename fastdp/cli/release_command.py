@@ -186,19 +186,13 @@ def release(
     spending = Spending(**{name: value for name, value in others.items() if name not in USERS})
     with plain_errors(), terminated_cleanly():
         from fastdp.cli.apart import keep_all_apart
-        from fastdp.cli.key_file import read_key
+        from fastdp.cli.resumption import Kind, noise_of
         from fastdp.cli.writers import check_suffix
 
         keep_all_apart(source, output, state)
         check_suffix(output)
-        key = None if key_file is None else read_key(key_file)
-        resumption: Resumption | None = None
-        if state is not None:
-            from fastdp.cli.resumption import Kind, resume
-
-            resumption = resume(ctx, Kind("fastdp release", "values"), SETTINGS, state, seed, key)
-            seed, key = None, resumption.key
-        publisher = _system(method, epsilon=epsilon, bound=bound, holdout=holdout, seed=seed, key=key, **options)
+        resumption, noise = noise_of(ctx, Kind("fastdp release", "values"), SETTINGS)
+        publisher = _system(method, epsilon=epsilon, bound=bound, holdout=holdout, **noise, **options)
         begin = time.perf_counter()
         _publish(publisher, source, output, column, chunk_size, resumption, spending, quiet=quiet, force=force)
         if not quiet:

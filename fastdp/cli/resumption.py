@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from fastdp import packing, persistence
 from fastdp._version import __version__
+from fastdp.cli.key_file import read_key
 from fastdp.errors import DataError, StateError
 from fastdp.files.atomic_file import remove_leftovers
 from fastdp.randomness.key import Key
@@ -54,33 +55,33 @@ class Kind(NamedTuple):
     unit: str
 
 
-def resume(
-    ctx: click.Context, kind: Kind, names: Iterable[str], state: Path, seed: int | None, key: Key | None
-) -> Resumption:
-    """The release of a command, begun by an earlier run or by this one.
+def noise_of(
+    ctx: click.Context, kind: Kind, names: Iterable[str]
+) -> tuple[Resumption | None, dict[str, int | Key | None]]:
+    """The release that a command begins or goes on with, if it has ``--state``, and the seed or key of its noise.
 
     Parameters
     ----------
     ctx : click.Context
-        Holds the command's options, those of :func:`fastdp.cli.options.ledger_options` among them.
+        Holds the command's options: ``state``, ``seed``, ``key_file``, and those of
+        :func:`fastdp.cli.options.ledger_options`.
     kind : Kind
         The command.
     names : iterable of str
-        Options on which the output depends, besides the values and the key.
-    state : Path
-        The state file.
-    seed : int or None
-        Takes the key's place.
-    key : Key or None
-        The user's own.
+        Options on which the output depends, besides the input and the key.
     """
+    state, seed, key_file = (ctx.params[name] for name in ("state", "seed", "key_file"))
+    key = None if key_file is None else read_key(key_file)
+    if state is None:
+        return None, {"seed": seed, "key": key}
     # Another version may draw other noise from the same key.
     settings = {"fastdp": __version__, **{name: _plain(ctx.params[name]) for name in names}}
     # A release that was reserved in a ledger goes on under that reservation, and under no other.
     settings |= {name: None if ctx.params[name] is None else str(ctx.params[name]) for name in RESERVED}
     if ctx.params["ledger"] is not None:
         settings["ledger"] = os.path.realpath(ctx.params["ledger"])
-    return Resumption(kind, state, settings, key if seed is None else Key.from_seed(seed))
+    resumption = Resumption(kind, state, settings, key if seed is None else Key.from_seed(seed))
+    return resumption, {"seed": None, "key": resumption.key}
 
 
 def _plain(option: Any) -> Any:

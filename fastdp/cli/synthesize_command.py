@@ -208,21 +208,15 @@ def synthesize(
         from fastdp.cli.apart import keep_all_apart
         from fastdp.cli.event_batches import cut
         from fastdp.cli.event_reader import read_events
-        from fastdp.cli.key_file import read_key
         from fastdp.cli.point_files import PointFolder, keep_outside
+        from fastdp.cli.resumption import Kind, noise_of
 
         begin = time.perf_counter()
         keep_all_apart(source, str(output), state)
         keep_outside(output, source, state)
-        key = None if key_file is None else read_key(key_file)
-        resumption: Resumption | None = None
-        if state is not None:
-            from fastdp.cli.resumption import Kind, resume
-
-            resumption = resume(ctx, Kind("fastdp synthesize", "batches"), SETTINGS, state, seed, key)
-            seed, key = None, resumption.key
+        resumption, noise = noise_of(ctx, Kind("fastdp synthesize", "batches"), SETTINGS)
         options |= {"max_depth": max_depth, "sensitivity": sensitivity, "outside": "clip" if clip else "raise"}
-        publisher = _system(method, box, epsilon, seed=seed, key=key, **options)
+        publisher = _system(method, box, epsilon, **noise, **options)
         columns = {"x": x, "y": y, "time": moment, "event": event}
         timed = every is not None or moment is not None or sort
         events = read_events(source, columns, timed=timed, sort=sort, quiet=quiet)
@@ -233,6 +227,9 @@ def synthesize(
             written = resumption.mark if resumption.wrote(str(output)) else 0
         folder = PointFolder(output, kind, events.names, len(batches), force=force, written=written)
         with spending.paid(publisher, source, resumption) as paid:
+            if resumption is not None and resumption.new:
+                # A state file that cannot be written is no reason to remove the files of another release.
+                resumption.begin(None, None)
             folder.clear()
             if resumption is not None:
                 resumption.begin(str(output), paid.reservation)

@@ -216,6 +216,13 @@ def test_files_of_others_are_not_taken_for_ones_own(go, synthesize, source, comp
     assert contents() == whole
 
 
+def test_a_state_file_that_cannot_be_written_removes_nothing(synthesize, source, complaint) -> None:
+    assert synthesize(source).exit_code == 0
+    before = moments()
+    assert "could not be written" in complaint(synthesize(source, "--state", "nowhere/s", "--force"))
+    assert moments() == before
+
+
 def test_a_forced_run_that_is_interrupted_mixes_nothing(go, synthesize, source, cut_short) -> None:
     assert synthesize(source, batch=100).exit_code == 0
     cut_short(2, "--force")
