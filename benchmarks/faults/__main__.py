@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,6 +37,8 @@ def main() -> int:
     heading(sys.argv[1:], "benchmarks.faults")
     # Its monitor is a thread that takes a lock; a child forked meanwhile would wait for it for ever.
     tqdm.monitor_interval = 0
+    # Its own lock is shared with children, of which one that is killed would keep it.
+    tqdm.set_lock(threading.RLock())
     start = time.perf_counter()
     chosen, broken = ([each for each in group if options.only in each.name] for group in (SUBJECTS, TWINS))
     if not chosen:

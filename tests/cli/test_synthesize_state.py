@@ -7,6 +7,7 @@ import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -15,7 +16,10 @@ from fastdp.cli.budget import Spending
 from fastdp.cli.point_files import PointFolder
 from fastdp.cli.resumption import Resumption
 from fastdp.ledger import Ledger
+from fastdp.ledger.ledger import Reservation
+from fastdp.systems.phdstream import PHDStream
 
+RESERVE = Ledger.reserve
 METHODS = {"phdstream": (), "adaptive": ("--method", "adaptive", "--period", 2)}
 PAID = ("--ledger", "budget", "--stream", "places", "--limit", 2)
 FILES = [f"batch_00{k}.csv" for k in range(5)]
@@ -267,25 +271,51 @@ def test_a_ledger_is_charged_once(go, cut_short, complaint) -> None:
     assert states() == ["spent"]
 
 
-@pytest.mark.parametrize("moment", ["before the ledger", "behind it", "at the commit"])
+def die(*_: object, **__: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def reserve_and_die(*arguments: object, **options: object) -> NoReturn:
+    RESERVE(*arguments, **options)
+    raise KeyboardInterrupt
+
+
+MOMENTS = {
+    "before the ledger": (Ledger, "reserve", die, []),
+    "before its answer": (Ledger, "reserve", reserve_and_die, ["reserved"]),
+    "behind it": (PointFolder, "clear", die, ["reserved"]),
+    "at the commit": (Reservation, "commit", die, ["reserved"]),
+    "behind that": (Spending, "summary", die, ["spent"]),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
 def test_a_kill_beside_the_ledger_is_not_charged_twice(moment, go, monkeypatch) -> None:
-    killed = {
-        "before the ledger": (Ledger, "reserve", False),
-        "behind it": (PointFolder, "clear", False),
-        "at the commit": (Spending, "summary", True),
-    }
-    where, name, done = killed[moment]
-
-    def die(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
+    where, name, death, left = MOMENTS[moment]
     with monkeypatch.context() as patch:
-        patch.setattr(where, name, die)
+        patch.setattr(where, name, death)
         assert go(*PAID).exit_code == 1
-    assert states() == ([] if moment == "before the ledger" else ["spent" if done else "reserved"])
+    assert states() == left
     assert go(*PAID).exit_code == 0
     assert states() == ["spent"]
     assert written() == FILES
+
+
+def test_what_was_released_is_not_given_back(go, cut_short, monkeypatch) -> None:
+    from fastdp.errors import StateError
+
+    cut_short(2, *PAID)
+    account = Ledger("budget")
+    # By hand, and wrongly so: files are out.
+    Reservation(account, account.entries()[0]).cancel()
+
+    def fail(*_: object) -> NoReturn:
+        raise StateError("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PHDStream, "advance", fail)
+        assert go(*PAID).exit_code == 1
+    assert states() == ["cancelled", "reserved"]
 
 
 def test_a_refusal_by_the_ledger_binds_nobody(go, complaint) -> None:
@@ -296,9 +326,6 @@ def test_a_refusal_by_the_ledger_binds_nobody(go, complaint) -> None:
 
 
 def test_a_reservation_is_for_the_settings_that_it_was_made_for(go, monkeypatch) -> None:
-    def die(*_: object) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
         patch.setattr(PointFolder, "clear", die)
         assert go(*PAID, "--epsilon", 0.125).exit_code == 1
