@@ -69,7 +69,8 @@ def main() -> int:
         [row(subject, score) for subject, score in zip(broken, twins, strict=True)],
     )
     faults = [] if options.only else [fault() for fault in disks.FAULTS]
-    table("Other faults", ["fault", "who", "said", "before it", "afterwards"], [fault.row() for fault in faults])
+    if faults:
+        table("Other faults", ["fault", "who", "said", "before it", "afterwards"], [fault.row() for fault in faults])
     good = survived == kills and all(twin.different for twin in twins) and all(fault.good for fault in faults)
     print("All survived; every twin caught." if good else "FAILED: see above.")
     return 0 if good else 1

@@ -107,8 +107,8 @@ Examples
     default="phdstream",
     show_default=True,
     help="The system: phdstream, which counts each batch as it comes; adaptive, whose cells follow counts that are "
-    "made every few batches. It has less error behind a large first file (--initial) and with a hundred batches or more, "
-    "and far more error with few: an event shows up to --max-period batches late.",
+    "made every few batches. It has less error behind a large first file (--initial) and with a hundred batches or "
+    "more, and far more error with few: an event shows up to --max-period batches late.",
 )
 @click.option(
     "--counter",
