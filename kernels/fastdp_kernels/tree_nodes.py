@@ -60,8 +60,8 @@ def release_tree(
     for piece in range(leaves // size):
         begin = piece * size
         have = min(max(values.size - begin, 0), size)
+        # What lies behind them in the scratch enters no node that stays.
         round_values(values[begin : begin + have], steps_per_unit, top, sums[:have])
-        sums[have:] = 0
         here, above = sums, parents
         first = 0
         width = size
