@@ -172,9 +172,9 @@ def _regrow(
     estimate[0], variance[0], rate[0] = before.projected[0], grown.variance[0], grown.rate[0]
     starts: Integers = np.zeros(cells.max_depth + 2, np.int64)
     starts[1:] = 1
-    size = 1
+    further = ends, released, weight, estimate, variance, rate
     deviation = max(float(np.sqrt(plan.noise)), LEAST_DEVIATION)
-    for level, stop in walk_down(cells, starts, old, code, measure):
+    for level, stop in walk_down(cells, starts, parent, first, old, code, measure, further):
         size = adaptive_tree.regrow(
             level,
             stop,
@@ -207,6 +207,7 @@ def _regrow(
         )
         if size < 0:
             return _regrow(plan, grown, added, removed, 4 * capacity)
+    size = int(starts[-1])
     visit = Visit(
         starts,
         parent[:size].copy(),

@@ -28,8 +28,6 @@ from fastdp.systems.spatial_publisher import SpatialPublisher, for_events
 
 #: Events wait for this many steps at most.
 MOST_PERIOD = 2**16
-#: Larger variances of the first counts, over the later ones', are taken for this: 4 for any usual epsilon.
-MOST_RATIO = 2.0**20
 
 
 @dataclass(frozen=True)
@@ -125,8 +123,11 @@ class AdaptivePHDStream(SpatialPublisher):
         share = Fraction(self.epsilon) / self.sensitivity
         plan = make_plan(domain, fan_out, max_depth, share / 2, share / 2, Simple(), threshold=0.0)
         scale = noise_scale(Simple(), share)
+        # Cells are cut by deviations of half a point at least, so that the first counts' is compared with that; it
+        # must not grow with a later noise that vanishes, or nothing would ever be cut.
+        least = counts_alone.LEAST_DEVIATION**2
         noise = _variance(float(scale))
-        first = round(min(_variance(2.0 * float(scale)) / noise, MOST_RATIO))
+        first = round(max(_variance(2.0 * float(scale)), least) / max(noise, least))
         self._counting = CountPlan(plan, sampler.discrete_laplace_law(scale), noise, first, self.shrink)
         start = min(FIRST_PERIOD, self.max_period) if self.period is None else self.period
         super().__init__(domain, plan, _State(0, None, None, Pace(start)), outside=outside, seed=seed, key=key)
