@@ -13,7 +13,7 @@ from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
-from fastdp.spatial import Box, counts_alone
+from fastdp.spatial import Box, PointIndex, counts_alone, random_boxes, relative_error
 from fastdp.spatial.release_times import Growth, Pace, following_pace, periods
 from fastdp.systems.adaptive_phdstream import AdaptivePHDStream
 from fastdp_kernels import adaptive_tree
@@ -366,3 +366,35 @@ def test_extreme_epsilons_do_not_break_it() -> None:
         for added, removed in batches(3, 2, 1):
             stream.advance(added, removed)
         assert np.isfinite(stream.tree.counts).all()
+
+
+def test_more_budget_does_not_make_it_worse() -> None:
+    """Deviations are half a point at least, the first counts' too: cells must not vanish as the later noise does."""
+    generator = np.random.default_rng(0)
+    first = np.clip(generator.normal([0.3, 0.7], 0.03, (2000, 2)), 0, 1)
+    later = np.clip(generator.normal([0.3, 0.7], 0.03, (8, 50, 2)), 0, 1)
+    queries = random_boxes([0, 0], [1, 1], 500, 0.0001, 0.001, seed=0)
+    truth = PointIndex(np.concatenate([first, *later])).count(queries.lower, queries.upper).astype(float)
+    errors, leaves = [], []
+    for epsilon in (1.0, 3.0, 6.0, 8.0, 12.0, 20.0, 50.0):
+        stream = AdaptivePHDStream(SQUARE, epsilon, period=4, seed=1)
+        stream.advance(first)
+        for batch in later:
+            stream.advance(batch)
+        errors.append(relative_error(truth, stream.count(queries.lower, queries.upper), 2400))
+        leaves.append(stream.tree.n_leaves)
+    assert (np.array(errors[1:]) < 1.15 * np.minimum.accumulate(errors)[:-1]).all()
+    assert min(leaves) == leaves[0]
+    assert min(leaves[1:]) > 0.6 * max(leaves)
+
+
+def test_parts_without_measure_get_nothing() -> None:
+    """No step leaves such a family; if one came, no number would be lost to it."""
+    first, weight = np.array([1, -1, -1]), np.array([2, 1, 1])
+    held, variance, estimate = np.empty(3), np.empty(3), np.empty(3)
+    for counts in ([7.0, 4.0, 3.0], [0.0, 0.0, 0.0]):
+        adaptive_tree.shrink_counts(
+            2, 2.0, True, first, np.array(counts), weight, np.array([1.0, 0.0, 0.0]), held, variance, estimate
+        )
+        assert np.isfinite(np.concatenate([held, variance])).all()
+        assert estimate.tolist() == [counts[0], 0.0, 0.0]
