@@ -23,7 +23,7 @@ from fastdp.spatial.counts_alone import CountPlan, Grown
 from fastdp.spatial.decomposition import Integers, Visit
 from fastdp.spatial.domain import Domain
 from fastdp.spatial.plan import make_plan
-from fastdp.spatial.release_times import FIRST_PERIOD, Pace, check_pace, following_pace
+from fastdp.spatial.release_times import FIRST_PERIOD, MOST_COARSE, Pace, check_pace, following_pace, sooner
 from fastdp.systems.spatial_publisher import SpatialPublisher, for_events
 
 #: Events wait for this many steps at most.
@@ -46,6 +46,9 @@ class _State:
         Steps up to the last count.
     added, removed : tuple of int64[n]
         Codes of the batches since.  Secret.
+    anew : bool or None
+        Whether the next count lets PrivTree choose its cells; None for a stream that never does so, as none did when
+        its state file was written.
     """
 
     n_steps: int
@@ -55,6 +58,7 @@ class _State:
     counted: int = 0
     added: tuple[Integers, ...] = ()
     removed: tuple[Integers, ...] = ()
+    anew: bool | None = None
 
 
 class AdaptivePHDStream(SpatialPublisher):
@@ -130,7 +134,9 @@ class AdaptivePHDStream(SpatialPublisher):
         first = round(max(_variance(2.0 * float(scale)), least) / max(noise, least))
         self._counting = CountPlan(plan, sampler.discrete_laplace_law(scale), noise, first, self.shrink)
         start = min(FIRST_PERIOD, self.max_period) if self.period is None else self.period
-        super().__init__(domain, plan, _State(0, None, None, Pace(start)), outside=outside, seed=seed, key=key)
+        super().__init__(
+            domain, plan, _State(0, None, None, Pace(start), anew=False), outside=outside, seed=seed, key=key
+        )
 
     @property
     def next_count(self) -> int:
@@ -158,18 +164,22 @@ class AdaptivePHDStream(SpatialPublisher):
             root = decomposition.root_only(plan.cells)
             _, visit, _ = decomposition.take_step(plan.cells, root, added, removed, 0, self._key)
             grown = counts_alone.plant(plan, visit)
-            return _State(now, grown.visit, grown, state.pace, now)
+            return _State(now, grown.visit, grown, state.pace, now, anew=state.anew)
         waiting = (*state.added, added), (*state.removed, removed)
         elapsed = now - state.counted
         if elapsed < state.pace.period:
             visit = counts_alone.forecast(plan, state.grown, state.pace, elapsed)
             return replace(state, n_steps=now, visit=visit, added=waiting[0], removed=waiting[1])
         come, gone = (np.sort(np.concatenate(chunks)) for chunks in waiting)
-        grown, growth = counts_alone.count(plan, state.grown, come, gone, now - 1, elapsed, self._key)
+        made = counts_alone.count_anew if state.anew else counts_alone.count
+        grown, growth = made(plan, state.grown, come, gone, now - 1, elapsed, self._key)
         total = float(state.grown.visit.projected[0])
         most = self.max_period if self.period is None else None
         pace = following_pace(state.pace, growth, total, now, plan.noise, most)
-        return _State(now, grown.visit, grown, pace, now)
+        anew = None if state.anew is None else growth.coarse > MOST_COARSE
+        if anew and most is not None:
+            pace = sooner(pace, elapsed)
+        return _State(now, grown.visit, grown, pace, now, anew=anew)
 
     # State files.
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from fastdp.analysis.tree_loss import tree_step_loss
 from fastdp.counters import Simple
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.randomness import sampler
@@ -16,11 +19,13 @@ from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import Box, PointIndex, counts_alone, random_boxes, relative_error
 from fastdp.spatial.release_times import Growth, Pace, following_pace, periods
 from fastdp.systems.adaptive_phdstream import AdaptivePHDStream
+from fastdp.systems.phdstream import PHDStream
 from fastdp_kernels import adaptive_tree
 from tests import stat
 from tests.facade.test_spatial import HalfPlain, Plain, Slab
 from tests.oracles import counts_alone as oracle
 from tests.oracles import phdstream as first_oracle
+from tests.systems.saved_objects import FIXTURES, KEY
 from tests.systems.test_phdstream import SQUARE, Half, batches, clustered, draws
 
 
@@ -40,8 +45,19 @@ CASES = [
 ]
 
 
+def moving(steps: int, dim: int, seed: int) -> list[tuple[np.ndarray, np.ndarray | None]]:
+    """A cluster that is elsewhere at every fourth step, of which the last two steps are present."""
+    generator = np.random.default_rng(seed)
+    places = generator.random((steps, dim)).repeat(4, axis=0)
+    made = [np.clip(generator.normal(place, 0.02, (40, dim)), 0, 1) for place in places[:steps]]
+    return [(made[t], made[t - 2] if t >= 2 else np.empty((0, dim))) for t in range(steps)]
+
+
+@pytest.mark.parametrize(
+    "stream_of", [lambda dim: batches(24, dim, 11 + dim, size=12), lambda dim: moving(18, dim, dim)]
+)
 @pytest.mark.parametrize(("dim", "fan_out", "max_depth", "options"), CASES)
-def test_equals_the_naive_version(dim: int, fan_out: int, max_depth: int, options: dict) -> None:
+def test_equals_the_naive_version(dim: int, fan_out: int, max_depth: int, options: dict, stream_of) -> None:
     domain = Box([0.0] * dim, [1.0] * dim)
     stream = make(domain, **{"epsilon": 2.0, "fan_out": fan_out, "max_depth": max_depth, **options})
     plan, counting = stream._plan, stream._counting
@@ -60,7 +76,8 @@ def test_equals_the_naive_version(dim: int, fan_out: int, max_depth: int, option
     split, initial = draws(plan.split_law, Purpose.SPLIT, 4096), draws(plan.cell_law, Purpose.CELL, 4096)
     later = draws(counting.law, Purpose.CELL, 4096)
     sizes = set()
-    for t, (added, removed) in enumerate(batches(24, dim, 11 + dim, size=12)):
+    steps = stream_of(dim)
+    for t, (added, removed) in enumerate(steps):
         stream.advance(added, removed)
         batch = added.tolist(), removed.tolist()
         expected = naive.step(*batch, later) if t else naive.begin(*batch, split, initial)
@@ -74,7 +91,10 @@ def test_equals_the_naive_version(dim: int, fan_out: int, max_depth: int, option
         assert ours.keys() == expected.keys()
         assert [ours[p] for p in ours] == pytest.approx([expected[p] for p in ours], rel=1e-9, abs=1e-9)
         sizes.add(len(ours))
+        if t:
+            assert stream._state.anew == naive.anew
     assert max_depth == 0 or len(sizes) > 2, "cells were cut and merged"
+    assert len(steps) == 24 or set(naive.kinds) == ({False, True} if max_depth else {False}), "cells of both kinds"
 
 
 def test_an_event_is_counted_once_whatever_becomes_of_its_cell() -> None:
@@ -398,3 +418,97 @@ def test_parts_without_measure_get_nothing() -> None:
         )
         assert np.isfinite(np.concatenate([held, variance])).all()
         assert estimate.tolist() == [counts[0], 0.0, 0.0]
+
+
+def test_cells_are_planted_anew_where_the_shape_moves() -> None:
+    """Counts in cells of the past say next to nothing of a cluster that is elsewhere: PrivTree looks for it."""
+    generator = np.random.default_rng(1)
+    made = np.clip(generator.normal(generator.random((40, 1, 2)), 0.02, (40, 1000, 2)), 0, 1)
+    queries = random_boxes([0, 0], [1, 1], 1000, 0.0001, 0.001, seed=0)
+    truth = [PointIndex(made[t]).count(queries.lower, queries.upper).astype(float) for t in range(40)]
+
+    def error(stream) -> float:
+        stream.advance(made[0])
+        found = []
+        for t in range(1, 40):
+            stream.advance(made[t], made[t - 1])
+            if t >= 20:
+                found.append(relative_error(truth[t], stream.count(queries.lower, queries.upper), 1000))
+        return float(np.mean(found))
+
+    planted, never = (AdaptivePHDStream(SQUARE, 1.0, seed=2) for _ in range(2))
+    never._state = replace(never._state, anew=None)
+    errors = error(planted), error(never), error(PHDStream(SQUARE, 1.0, seed=2))
+    assert planted._state.anew
+    assert planted.next_count == 41
+    assert errors[0] < 0.4 * errors[1]
+    assert errors[0] < 1.3 * errors[2]
+    assert planted.guarantee.epsilon == 1.0
+
+
+def test_how_cells_are_chosen_does_not_follow_from_what_waits() -> None:
+    """One event more waits: until it is counted nothing differs; a removal then changes one count by one, no cell."""
+    steps = moving(20, 2, 3)
+    at = 14
+    streams = [make(period=2, epsilon=4.0) for _ in range(3)]
+    for t, (added, removed) in enumerate(steps[: at + 1]):
+        for k, stream in enumerate(streams):
+            event = np.full((1, 2), 0.3)
+            come = np.concatenate([added, event]) if (k, t) == (1, at - 1) else added
+            gone = np.concatenate([removed, event]) if (k, t) == (2, at - 1) else removed
+            if t == at - 1:
+                kind = stream._state.anew
+            stream.advance(come, gone)
+        plain = streams[0]._state
+        if t == at - 1:
+            assert kind, "the count to come lets PrivTree choose"
+            for stream in streams[1:]:
+                assert stream.next_count == streams[0].next_count == at + 1
+                assert np.array_equal(stream.tree.counts, streams[0].tree.counts)
+    without, fewer = plain.grown.visit, streams[2]._state.grown.visit
+    assert without.code.tolist() == fewer.code.tolist()
+    assert sorted({*(without.released - fewer.released).tolist()}) == [0, 1]
+    assert int((without.released - fewer.released)[without.leaves].sum()) == 1
+    more = streams[1]._state.grown.visit
+    assert int(more.released[0]) != int(without.released[0])
+
+
+def test_the_exact_loss_of_cells_planted_anew_is_half_of_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, losses = counts_alone.take_step, []
+
+    def watched(plan, *arguments):
+        found = real(plan, *arguments)
+        losses.append(tree_step_loss(plan, *found[1:]).worst)
+        return found
+
+    monkeypatch.setattr(counts_alone, "take_step", watched)
+    for seed in range(6):
+        stream = make(epsilon=1.0, seed=seed, max_depth=20)
+        for added, removed in moving(40, 2, seed):
+            stream.advance(np.repeat(added, 5, axis=0), np.repeat(removed, 5, axis=0))
+    assert len(losses) > 60
+    assert 0.2 < max(losses) <= 0.5
+
+
+def test_an_older_file_never_plants_anew(tmp_path: Path) -> None:
+    """Its stream goes on as it would have; a newer one goes on with what it had decided."""
+    shutil.copy(FIXTURES / "state_v2_adaptive_phdstream.fastdp", tmp_path / "kept")
+    old = AdaptivePHDStream.load(tmp_path / "kept", KEY)
+    new = make(SQUARE, 4.0)
+    kinds = set()
+    for t, (added, removed) in enumerate(moving(24, 2, 5)):
+        old.advance(added, removed)
+        new.advance(added, removed)
+        assert old._state.anew is None
+        kinds.add(new._state.anew)
+        path = tmp_path / str(t)
+        new.save(path)
+        again = AdaptivePHDStream.load(path)
+        assert again._state.anew is new._state.anew
+        if t % 4 == 3:
+            new = again
+    assert kinds == {False, True}
+    whole = make(SQUARE, 4.0)
+    for added, removed in moving(24, 2, 5):
+        whole.advance(added, removed)
+    assert np.array_equal(whole.sample(), new.sample())

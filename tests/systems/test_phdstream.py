@@ -405,7 +405,7 @@ def test_points_on_the_border_of_a_domain_are_counted() -> None:
 
 
 class Slivers(Plain):
-    """The unit square, but of cells below a 64th nothing is seen on the left: they have parts, and their parts none."""
+    """The unit square, but on the left of cells below a 64th nothing is seen: larger ones have parts without any."""
 
     def __init__(self) -> None:
         super().__init__(SQUARE)
