@@ -1,5 +1,7 @@
 """PHDStream with cells chosen from released counts: all of epsilon goes to the counts, which are made seldom.
 
+Where past counts say too little about what comes, PrivTree chooses cells anew, as for the first batch.
+
 Beyond the paper; the same guarantee, proof and measurements in ``docs/phdstream.md`` ("Counts alone").
 """
 
@@ -62,11 +64,16 @@ class _State:
 
 
 class AdaptivePHDStream(SpatialPublisher):
-    """Releases a synthetic version of a changing set of points, at a fraction of PHDStream's error.
+    """Releases a synthetic version of a changing set of points, with less error than PHDStream where its shape lasts.
 
     PrivTree chooses the first cells.  After that cells are cut and merged by released counts alone, so that all of
     epsilon goes to the counts; a cell is counted every few steps, by a period that follows from released counts too,
-    and forecast in between; estimates are shrunken where noise drowns the difference between a cell's parts.
+    and forecast in between; estimates are shrunken where noise drowns the difference between a cell's parts.  If much
+    of what a count finds is in cells that past ones did not cut, PrivTree chooses the next count's cells.
+
+    For streams whose shape changes slowly, and releases that may lag a few steps behind.  Where points are soon
+    elsewhere, and where each batch must show at once, :class:`fastdp.PHDStream` is better (measured in
+    ``docs/phdstream.md``, "Which one").
 
     Parameters
     ----------
@@ -93,12 +100,13 @@ class AdaptivePHDStream(SpatialPublisher):
 
     Notes
     -----
-    Privacy: streams are adjacent if they differ in one event, one addition or one removal in one batch.  An event of
-    the first batch enters PrivTree's decisions (epsilon / 2) and one count (epsilon / 2), a later event one count
-    (epsilon).  The number of batches is public; nothing else is.
+    Privacy: streams are adjacent if they differ in one event, one addition or one removal in one batch.  An event is
+    in one count: with epsilon in cells that past releases chose, or, in the first batch and where cells are planted
+    anew, with epsilon / 2 beside PrivTree's decisions with epsilon / 2.  Which of the two follows from past releases.
+    The number of batches is public; nothing else is.
 
-    Unlike :class:`fastdp.PHDStream` it keeps the events that wait to be counted, those of at most ``max_period``
-    steps, in memory.  The first batch should hold all points so far; if it is empty, the first cells come from the
+    Unlike :class:`fastdp.PHDStream` it keeps the events that wait to be counted, those of at most one period, in
+    memory.  The first batch should hold all points so far; if it is empty, the first cells come from the
     second count on.  After an interrupt compare ``n_steps``: a batch that was consumed must not be sent again.
     """
 
@@ -146,15 +154,17 @@ class AdaptivePHDStream(SpatialPublisher):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Epsilon for ``sensitivity`` events over all releases: of the first batch, or of a later one."""
+        """Epsilon for ``sensitivity`` events over all releases: an event is in one count, of either kind."""
         half = self.epsilon / 2
         cells = event_guarantee(half, "PrivTree: (2 beta - 1) / (beta - 1) / lambda, whatever the depth")
-        first = sequential(
-            cells.of("first batch, cells"), counter_guarantee(Simple(), half).of("first batch, counts")
+        planted = sequential(
+            cells.of("where PrivTree chooses, cells"),
+            counter_guarantee(Simple(), half).of("where PrivTree chooses, counts"),
         )
         once = "an event waits until its cell is counted and is in that count only"
-        later = event_guarantee(self.epsilon, "cells and times of counts follow from past releases", once)
-        whole = parallel(first, later.of("later batches"))
+        follows = "cells, times of counts, and which of them PrivTree prepares, follow from past releases"
+        alone = event_guarantee(self.epsilon, follows, once)
+        whole = parallel(planted, alone.of("other counts"))
         return replace(for_events(whole, self.sensitivity), simulated=self._key.simulated)
 
     def _following(self, added: Integers, removed: Integers) -> _State:
