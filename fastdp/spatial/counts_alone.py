@@ -89,6 +89,12 @@ def plant(plan: CountPlan, visit: Visit) -> Grown:
     return _estimated(plan, visit, weight, np.zeros(weight.size))
 
 
+def is_bare(plan: CountPlan, grown: Grown) -> bool:
+    """Whether next to no points were released, so that nothing says where those that come will be."""
+    least = SPLIT * _deviation(plan) * float(np.sqrt(grown.variance[0]))
+    return plan.cells.max_depth > 0 and float(grown.visit.projected[0]) <= least
+
+
 def count(
     plan: CountPlan, grown: Grown, added: Integers, removed: Integers, step: int, elapsed: int, key: Key
 ) -> tuple[Grown, Growth]:
@@ -167,6 +173,11 @@ def _weigh(plan: CountPlan, visit: Visit, weight: Integers) -> Integers:
     return drawn
 
 
+def _deviation(plan: CountPlan) -> float:
+    """What one count's noise counts as, in points."""
+    return max(float(np.sqrt(plan.noise)), LEAST_DEVIATION)
+
+
 def _growth(grown: Grown, counts: Integers, estimate: Floats, rate: Floats, elapsed: int, coarse: float) -> Growth:
     total = float(grown.visit.projected[0])
     even = estimate * (elapsed * grown.rate[0] / total) if total > 0.0 else np.zeros(counts.size)
@@ -176,7 +187,7 @@ def _growth(grown: Grown, counts: Integers, estimate: Floats, rate: Floats, elap
 def _coarse(plan: CountPlan, visit: Visit, nodes: Integers, gained: Integers, drawn: Integers) -> float:
     """The part of what came, by these disjoint nodes' counts, that alone would have had its node cut."""
     came = np.maximum(gained[nodes], 0)
-    deviations = max(float(np.sqrt(plan.noise)), LEAST_DEVIATION) * np.sqrt(drawn[nodes])
+    deviations = _deviation(plan) * np.sqrt(drawn[nodes])
     beyond = np.maximum(came - SPLIT * deviations, 0.0)[visit.depth[nodes] < plan.cells.max_depth]
     return float(beyond.sum()) / max(float(came.sum()), 1.0)
 
@@ -226,7 +237,7 @@ def _regrow(
     starts: Integers = np.zeros(cells.max_depth + 2, np.int64)
     starts[1:] = 1
     further = ends, released, weight, estimate, variance, rate
-    deviation = max(float(np.sqrt(plan.noise)), LEAST_DEVIATION)
+    deviation = _deviation(plan)
     for level, stop in walk_down(cells, starts, parent, first, old, code, measure, further):
         size = adaptive_tree.regrow(
             level,

@@ -107,7 +107,7 @@ class AdaptivePHDStream(SpatialPublisher):
 
     Unlike :class:`fastdp.PHDStream` it keeps the events that wait to be counted, those of at most one period, in
     memory.  The first batch should hold all points so far; if it is empty, the first cells come from the
-    second count on.  After an interrupt compare ``n_steps``: a batch that was consumed must not be sent again.
+    second count.  After an interrupt compare ``n_steps``: a batch that was consumed must not be sent again.
     """
 
     _state: _State
@@ -174,7 +174,8 @@ class AdaptivePHDStream(SpatialPublisher):
             root = decomposition.root_only(plan.cells)
             _, visit, _ = decomposition.take_step(plan.cells, root, added, removed, 0, self._key)
             grown = counts_alone.plant(plan, visit)
-            return _State(now, grown.visit, grown, state.pace, now, anew=state.anew)
+            anew = None if state.anew is None else counts_alone.is_bare(plan, grown)
+            return _State(now, grown.visit, grown, state.pace, now, anew=anew)
         waiting = (*state.added, added), (*state.removed, removed)
         elapsed = now - state.counted
         if elapsed < state.pace.period:

@@ -41,6 +41,8 @@ class Follower:
         self.own_weight = {path: self.first_weight * (path in leaves) for path in self.own}
         self.rate = dict.fromkeys(self.own, 0.0)
         self.estimate, self.variance = self.estimates(self.own)
+        least = SPLIT * math.sqrt(max(self.noise, LEAST_DEVIATION**2) * self.variance[()])
+        self.anew = self.first.max_depth > 0 and self.estimate[()] <= least
         return {path: self.estimate[path] for path in leaves}
 
     def children(self, path):

@@ -91,8 +91,7 @@ def test_equals_the_naive_version(dim: int, fan_out: int, max_depth: int, option
         assert ours.keys() == expected.keys()
         assert [ours[p] for p in ours] == pytest.approx([expected[p] for p in ours], rel=1e-9, abs=1e-9)
         sizes.add(len(ours))
-        if t:
-            assert stream._state.anew == naive.anew
+        assert stream._state.anew == naive.anew
     assert max_depth == 0 or len(sizes) > 2, "cells were cut and merged"
     assert len(steps) == 24 or set(naive.kinds) == ({False, True} if max_depth else {False}), "cells of both kinds"
 
@@ -213,7 +212,7 @@ def test_the_order_within_a_batch_has_no_influence_and_the_seed_decides() -> Non
         assert np.array_equal(one.sample(), one.sample())
 
 
-def test_it_finds_cells_from_counts_alone_where_the_first_batch_is_empty() -> None:
+def test_it_finds_cells_where_the_first_batch_is_empty() -> None:
     stream = make(epsilon=2.0, max_depth=10)
     with pytest.raises(StateError, match="expected a step first"):
         _ = stream.tree
@@ -223,8 +222,19 @@ def test_it_finds_cells_from_counts_alone_where_the_first_batch_is_empty() -> No
     for batch in points:
         stream.advance(batch)
     assert stream.total == pytest.approx(12_000, rel=0.05)
-    assert stream.count([0.15, 0.65], [0.25, 0.75]) / 12_000 > 0.75
-    assert stream.tree.n_leaves > 50
+    # Cells of depth 10 are a 32nd wide.  From counts alone, the first of which sees one cell, it would be 0.8.
+    assert stream.count([0.15, 0.65], [0.25, 0.75]) / 12_000 > 0.97
+    alone = make(epsilon=2.0, max_depth=10)
+    alone._state = replace(alone._state, anew=None)
+    alone.advance([])
+    for batch in points:
+        alone.advance(batch)
+    assert alone.count([0.15, 0.65], [0.25, 0.75]) / 12_000 < 0.9
+    assert alone.tree.n_leaves > 50
+    for depth in (0, 1):
+        bare = make(epsilon=2.0, max_depth=depth)
+        bare.advance(None)
+        assert bare._state.anew == (depth > 0)
 
 
 def test_the_guarantee_is_epsilon_once() -> None:
