@@ -237,7 +237,6 @@ def shrink_counts(
             positive += estimate[c]
         for c in range(begin, end):
             if positive > 0.0:
-                part = estimate[c] / positive
+                estimate[c] = estimate[i] * (estimate[c] / positive)
             else:
-                part = measure[c] / whole if whole > 0.0 else 0.0
-            estimate[c] = estimate[i] * part
+                estimate[c] = estimate[i] * (measure[c] / whole) if whole > 0.0 else 0.0
