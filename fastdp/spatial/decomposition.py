@@ -6,10 +6,12 @@ PrivTree is one such step on an empty tree; PHDStream is one after the other.  T
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastdp.errors import ParameterError
 from fastdp.randomness import sampler
@@ -86,11 +88,23 @@ def take_step(
 
 
 def walk_down(
-    plan: Plan, starts: Integers, origin: Integers, code: Integers, measure: Floats
+    plan: Plan,
+    starts: Integers,
+    parent: Integers,
+    first: Integers,
+    origin: Integers,
+    code: Integers,
+    measure: Floats,
+    further: Sequence[NDArray[Any]],
 ) -> Iterator[tuple[int, int]]:
     """Ranges of levels to decide at once, from the root down; measures of new cells are filled in before each.
 
-    Arrays as in ``fastdp_kernels.privtree.descend``, which appends levels between one range and the next.
+    Arrays as in ``fastdp_kernels.privtree.descend``, which appends levels between one range and the next; ``further``
+    are those others that have an entry for each appended node.  In the end ``starts[-1]`` is the number of nodes.
+
+    A cut whose parts have measure 0, all of them, is taken back: rounding may lose the sliver of a polygon that a
+    cell holds, and then none of its parts could be counted in or sampled from.  That follows from the domain and the
+    decision alone.
     """
     level, stride = 0, plan.max_depth + 1 if plan.uniform else 1
     while level <= plan.max_depth and starts[level + 1] > starts[level]:
@@ -100,9 +114,36 @@ def walk_down(
             if fresh.any():
                 found = measure[part]
                 found[fresh] = measures(plan, code[part][fresh], level)
+            if level > 0:
+                _take_back(plan.fan_out, level, starts, parent, first, measure, (origin, code, *further))
+                if starts[level + 1] == starts[level]:
+                    break
         yield level, level + stride
         level += stride
     starts[level + 1 :] = starts[level]
+
+
+def _take_back(
+    fan_out: int,
+    level: int,
+    starts: Integers,
+    parent: Integers,
+    first: Integers,
+    measure: Floats,
+    further: Sequence[NDArray[Any]],
+) -> None:
+    """Drop the families of the last level that have no measure, and close the gaps."""
+    begin, end = int(starts[level]), int(starts[level + 1])
+    barren = ~(measure[begin:end] > 0.0).reshape(-1, fan_out).any(axis=1)
+    if not barren.any():
+        return
+    first[parent[begin:end:fan_out][barren]] = -1
+    kept = begin + np.flatnonzero(np.repeat(~barren, fan_out))
+    end = begin + kept.size
+    for column in (parent, measure, *further):
+        column[begin:end] = column[kept]
+    first[parent[begin:end:fan_out]] = np.arange(begin, end, fan_out)
+    starts[level + 1] = end
 
 
 def _grow(
@@ -119,8 +160,7 @@ def _grow(
     measure[0] = residents.measure[0]
     starts: Integers = np.zeros(plan.max_depth + 2, np.int64)
     starts[1:] = 1
-    size = 1
-    for level, stop in walk_down(plan, starts, old, code, measure):
+    for level, stop in walk_down(plan, starts, parent, first, old, code, measure, (ends, released)):
         size = privtree.descend(
             level,
             stop,
@@ -152,6 +192,7 @@ def _grow(
         if size < 0:
             # The same words again, and more: the decisions so far come out the same.
             return _grow(plan, residents, added, removed, step, key, 4 * capacity)
+    size = int(starts[-1])
     visit = Visit(
         starts,
         parent[:size],
