@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.auditing.mechanisms import SplitTrials
 
 Floats = NDArray[np.float64]
+#: Points added and removed, batch by batch.
+Batches = list[tuple[Sequence[float], Sequence[float]]]
 
 #: Values are clipped to so many grid steps.
 THETA = 64
@@ -15,8 +19,11 @@ THETA = 64
 #: One value more in the first leaf, and one event more.
 VALUE: tuple[list[int], list[int]] = [THETA, 0, 0, 0], [0, 0, 0, 0]
 EVENT: tuple[list[int], list[int]] = [1, 0, 0, 0], [0, 0, 0, 0]
-#: The same for a counter that is left after two values, and goes on.
+#: The same for a counter that is left after two values, and goes on; and after five.
 LEFT: tuple[list[int | None], list[int | None]] = [1, 0, None, 0], [0, 0, None, 0]
+LEFT_LATE: tuple[list[int | None], list[int | None]] = [1, 0, 0, 0, 0, None], [0, 0, 0, 0, 0, None]
+#: One value in a leaf that is not the first.
+SECOND: tuple[list[int], list[int]] = [0, THETA, 0, 0], [0, 0, 0, 0]
 #: Points on [0, 1], added and removed, without any that was removed.
 POINTS: tuple[tuple[Floats, Floats], tuple[Floats, Floats]] = (np.zeros(3), np.zeros(0)), (np.zeros(2), np.zeros(0))
 
@@ -57,17 +64,23 @@ def attack(depth: int, epsilon: float) -> tuple[Floats, Floats]:
     return np.zeros(wanted[-1]), np.repeat(siblings, np.diff(wanted))
 
 
-def late_event(batches: int) -> tuple[list[list[float]], list[list[float]]]:
-    """Streams on [0, 1], the second with one addition more, after the first batch."""
+def additions(*batches: Sequence[float]) -> Batches:
+    """Batches of points that appear."""
+    return [(batch, []) for batch in batches]
+
+
+def late_events(batches: int, events: int = 1) -> tuple[Batches, Batches]:
+    """Streams on [0, 1], the second with one addition more in each of the first batches after the first one."""
     first = [0.1] * 40
-    rest: list[list[float]] = [[] for _ in range(batches - 2)]
-    return [first, [], *rest], [first, [0.1], *rest]
+    return (
+        additions(first, *[[]] * (batches - 1)),
+        additions(first, *[[0.1]] * events, *[[]] * (batches - 1 - events)),
+    )
 
 
 def repeated_counts(outputs: Floats) -> Floats:
-    """Log-likelihood ratio of one point more in every count after the first, from counts of four intervals each."""
-    totals = outputs.reshape(outputs.shape[0], -1, 4).sum(axis=2)
-    ratio: Floats = np.clip(np.diff(totals, axis=1), 0.0, 1.0).sum(axis=1)
+    """Log-likelihood ratio of one point more in every count after the first, from the totals after each batch."""
+    ratio: Floats = np.clip(np.diff(outputs[:, 3::4], axis=1), 0.0, 1.0).sum(axis=1)
     return ratio
 
 
@@ -89,8 +102,13 @@ def open_nodes(outputs: Floats) -> Floats:
     return total
 
 
-def two_late_events(batches: int) -> tuple[list[list[float]], list[list[float]]]:
-    """Streams on [0, 1], the second with two additions more, in two batches after the first."""
-    first = [0.1] * 40
-    rest: list[list[float]] = [[] for _ in range(batches - 3)]
-    return [first, [], [], *rest], [first, [0.1], [0.1], *rest]
+def open_lag_sums(outputs: Floats) -> Floats:
+    """The same for PAK's running sums of a hold-out 4, 4, 4, 4 (behind theta), or 0, 4, 4, 4."""
+    total: Floats = np.clip(outputs[:, [1, 2, 4]] - np.array([0.0, 4.0, 12.0]), 0.0, 4.0).sum(axis=1)
+    return total
+
+
+def open_tree(outputs: Floats) -> Floats:
+    """The same for PAK's running sums of four values in two pieces, theta before each."""
+    total: Floats = np.clip(outputs[:, [1, 2, 5]], 0.0, 4.0).sum(axis=1)
+    return total

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from fastdp.auditing.mechanisms.local import LocalTrials, ToPLTrials
-from fastdp.auditing.mechanisms.noise import BinaryTreeTrials, Count, HierarchyTrials, NodesTrials, draw_noise
+from fastdp.auditing.mechanisms.noise import (
+    BinaryTreeTrials,
+    Count,
+    HierarchyTrials,
+    NodesTrials,
+    OneTreeTrials,
+    draw_noise,
+)
 from fastdp.auditing.mechanisms.spatial import (
     Coin,
     CounterTrials,
@@ -12,7 +19,7 @@ from fastdp.auditing.mechanisms.spatial import (
     SpatialTrials,
     SplitTrials,
 )
-from fastdp.auditing.mechanisms.streams import PublisherTrials, RepeatedTrials, StreamTrials
+from fastdp.auditing.mechanisms.streams import ManyTrials, PublisherTrials, RepeatedTrials, StreamTrials
 from fastdp.auditing.mechanisms.thresholds import NoisyMaxTrials, SmoothQuantileTrials
 
 __all__ = [
@@ -22,8 +29,10 @@ __all__ = [
     "CounterTrials",
     "HierarchyTrials",
     "LocalTrials",
+    "ManyTrials",
     "NodesTrials",
     "NoisyMaxTrials",
+    "OneTreeTrials",
     "PublisherTrials",
     "RepeatedTrials",
     "SelectiveTrials",

@@ -70,6 +70,14 @@ class HierarchyTrials:
         return rows
 
 
+def _levels(leaves: Sequence[int], fan_out: int) -> list[Integers]:
+    """True sums of a tree's nodes, level by level."""
+    levels: list[Integers] = [np.asarray(leaves, np.int64)]
+    while levels[-1].size > 1:
+        levels.append(levels[-1].reshape(-1, fan_out).sum(axis=1))
+    return levels
+
+
 @dataclass(frozen=True)
 class NodesTrials(HierarchyTrials):
     """All nodes of one tree a trial, as a hierarchy without consistency releases them."""
@@ -79,11 +87,22 @@ class NodesTrials(HierarchyTrials):
         plan = self.perturber.plan(self.epsilon, self.max_range)
         forest = replace(plan, tops=trials_, leaves=trials_ * plan.fan_out ** (plan.levels - 1))
         noise = self.perturber.node_noise(forest, self.theta_steps, self.epsilon, key, 0)
-        sums, levels = np.asarray(data, np.int64), []
-        for level in np.split(noise, np.cumsum(forest.widths[: plan.levels])[:-1]):
-            levels.append(level.reshape(trials_, -1) + sums)
-            sums = sums.reshape(-1, plan.fan_out).sum(axis=1) if sums.size > 1 else sums
-        return np.concatenate(levels, axis=1)
+        drawn = np.split(noise, np.cumsum(forest.widths[: plan.levels])[:-1])
+        pairs = zip(drawn, _levels(data, plan.fan_out), strict=True)
+        return np.concatenate([level.reshape(trials_, -1) + sums for level, sums in pairs], axis=1)
+
+
+@dataclass(frozen=True)
+class OneTreeTrials(NodesTrials):
+    """The same with a key of its own for each trial: in a forest, noise that two levels shared would hide.
+
+    It would stand in the trees of different trials.
+    """
+
+    def draw_trials(self, data: Sequence[int], trials_: int, key: Key) -> Integers:
+        """Data and outputs: as of ``NodesTrials``."""
+        draw = super().draw_trials
+        return np.concatenate([draw(data, 1, key.derive("tree", number)) for number in range(trials_)])
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -20,7 +20,8 @@ from fastdp.privacy import Guarantee
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.spatial import Box, cells
-from fastdp.spatial.plan import Plan, make_plan
+from fastdp.spatial.plan import Plan
+from fastdp.systems.phdstream import PHDStream
 from fastdp.systems.spatial_publisher import SpatialPublisher
 from fastdp_kernels import trials
 
@@ -142,9 +143,9 @@ class SplitTrials:
 
     @property
     def plan(self) -> Plan:
-        """The constants of the split tests on [0, 1]."""
-        half = Fraction(self.epsilon)
-        return make_plan(Box(0, 1), 2, self.max_depth, half, half, Simple(), threshold=0.0, repaired=self.repaired)
+        """The constants of the split tests on [0, 1], of which a publisher's epsilon pays for half."""
+        score = "repaired" if self.repaired else "paper"
+        return PHDStream(Box(0, 1), 2.0 * self.epsilon, max_depth=self.max_depth, score=score, seed=0)._plan
 
     @property
     def guarantee(self) -> Guarantee:
@@ -177,27 +178,38 @@ class SplitTrials:
 
 @dataclass(frozen=True)
 class SpatialTrials:
-    """A whole stream of points on [0, 1] a trial; outputs are the counts of four intervals after each batch.
+    """A whole stream of points on [0, 1] a trial; outputs tell of the released tree after each batch.
+
+    That is, where the inputs differ: the number of leaves, depth and count of the leaf around the target, and the
+    total.
 
     Attributes
     ----------
     make : callable
         A fresh publisher of points with this key.
+    share : float
+        Of its epsilon, what can be lost at all: a single cell is never cut, which leaves the counts' half.
+    target : float
+        The place of the events in which the inputs differ.
     """
 
     make: Callable[[Key], SpatialPublisher]
+    share: float = 1.0
+    target: float = 0.1
 
     @property
     def guarantee(self) -> Guarantee:
         """The stream's."""
-        return self.make(Key.from_seed(0)).guarantee
+        whole = self.make(Key.from_seed(0)).guarantee
+        return replace(whole, epsilon=whole.epsilon * self.share)
 
-    def __call__(self, data: Sequence[Any], seed: int) -> Floats:
-        """Data: batches of additions."""
+    def __call__(self, data: Sequence[tuple[Sequence[float], Sequence[float]]], seed: int) -> Floats:
+        """Data: batches of points added and removed."""
         stream = self.make(Key.from_seed(seed))
-        lower = np.arange(4.0).reshape(-1, 1) / 4.0
-        counts = []
+        seen: list[float] = []
         for batch in data:
-            stream.advance(np.asarray(batch, np.float64).reshape(-1, 1))
-            counts.append(np.asarray(stream.count(lower, lower + 0.25), np.float64))
-        return np.concatenate(counts)
+            stream.advance(*(np.asarray(points, np.float64).reshape(-1, 1) for points in batch))
+            tree = stream.tree
+            leaf = int(np.flatnonzero((tree.lower[:, 0] <= self.target) & (self.target < tree.upper[:, 0]))[0])
+            seen += [tree.n_leaves, tree.depths[leaf], tree.counts[leaf], tree.total]
+        return np.array(seen, np.float64)

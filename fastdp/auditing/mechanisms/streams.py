@@ -8,10 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.perturbers import Hierarchy
 from fastdp.privacy import Guarantee
 from fastdp.randomness.key import Key
+from fastdp.released_many import ReleasedMany
+from fastdp.systems.many import release_many
 from fastdp.systems.pak import PAK
 from fastdp.systems.stream_publisher import StreamPublisher
+from fastdp.systems.topl import ToPL
+from fastdp.thresholds import Fixed
 
 Floats = NDArray[np.float64]
 
@@ -73,7 +78,7 @@ class StreamTrials:
         A fresh publisher with this key.
     """
 
-    make: Callable[[Key], StreamPublisher | PAK]
+    make: Callable[[Key], StreamPublisher | PAK | ToPL]
 
     @property
     def guarantee(self) -> Guarantee:
@@ -81,10 +86,40 @@ class StreamTrials:
         return self.make(Key.from_seed(0)).guarantee
 
     def __call__(self, data: Sequence[Sequence[float]], seed: int) -> Floats:
-        """Data: the stream in pieces; the first one is the hold-out."""
+        """Data: the stream in pieces; the first one is the hold-out, if there is any."""
         publisher = self.make(Key.from_seed(seed))
         outputs = []
         for piece in data:
             published = publisher.publish(piece)
             outputs += [np.asarray([publisher.threshold], np.float64), published]
         return np.concatenate(outputs)
+
+
+@dataclass(frozen=True)
+class ManyTrials:
+    """Two short streams through ``release_many`` a trial, with a fresh key: what both publish."""
+
+    epsilon: float
+
+    def _released(self, data: Sequence[Sequence[float]], seed: int) -> ReleasedMany:
+        rows = np.asarray(data, np.float64)
+        threshold, perturber = Fixed(4.0), Hierarchy(2, prune=0)
+        return release_many(
+            rows,
+            self.epsilon,
+            4.0,
+            threshold=threshold,
+            perturber=perturber,
+            smoother=None,
+            resolution=1.0,
+            seed=seed,
+        )
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Of both streams together."""
+        return self._released([[0.0] * 4] * 2, 0).guarantee
+
+    def __call__(self, data: Sequence[Sequence[float]], seed: int) -> Floats:
+        """Data: the streams, equally long."""
+        return self._released(data, seed).values
