@@ -17,7 +17,7 @@ def has_locks() -> bool:
 
 
 def lock(descriptor: int) -> bool:
-    """Lock an open file or folder until it is closed; False if somebody else kept it for LOCK_SECONDS.
+    """Lock an open file or folder until :func:`unlock`; False if somebody else kept it for LOCK_SECONDS.
 
     In tries: an interrupted call of this very process may hold it until it is collected.
     """
@@ -31,6 +31,20 @@ def lock(descriptor: int) -> bool:
         else:
             return True
     return False
+
+
+def unlock(descriptor: int) -> None:
+    """Give a lock back and close its file.
+
+    Closing alone does not: a child that was forked meanwhile has the same open file, and so the lock, as long as it
+    lives.
+    """
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    finally:
+        os.close(descriptor)
 
 
 def sync_folder(folder: Path) -> None:

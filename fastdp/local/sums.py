@@ -47,10 +47,14 @@ class SumCollector(Collector):
         return int(self.totals[:, :, 0].sum())
 
     def _count(self, reports: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
+        places, amounts = [], []
         for k, term in enumerate(self._terms):
             mine = (reports >= term.first) & (reports < term.last)
-            np.add.at(self.totals[:, k, 0], slots[mine], 1)
-            np.add.at(self.totals[:, k, 1], slots[mine], reports[mine])
+            counted = 2 * (slots[mine] * len(self._terms) + k)
+            places += [counted, counted + 1]
+            amounts += [np.ones_like(counted), reports[mine]]
+        # Numbers and sums in one call, between whose parts no interrupt comes; not on a copy: slots may be many.
+        np.add.at(self.totals.reshape(-1), np.concatenate(places), np.concatenate(amounts))
 
     def _check_totals(self) -> None:
         counts, sums = self.totals[:, :, 0], self.totals[:, :, 1]

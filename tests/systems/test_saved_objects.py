@@ -167,7 +167,7 @@ def test_a_stream_may_be_cut_and_reloaded_anywhere(
 def test_an_altered_replay_is_refused(tmp_path: Path, samples: dict[str, Path], name: str) -> None:
     case, path = CASES[name], tmp_path / "kept"
     shutil.copy(samples[name], path)
-    replayed = load(case, path, replay=True)
+    replayed = load(case, path, replay=True, moved=True)
     chunk = case.calls[golden_cut(case) - 1]
     with pytest.raises(DataError, match="differs"):
         case.run(replayed, case.alter(chunk))
@@ -177,7 +177,7 @@ def test_an_altered_replay_is_refused(tmp_path: Path, samples: dict[str, Path], 
     with pytest.raises(StateError, match=r"waits for a replay|cannot be copied"):
         copy.copy(replayed)
     case.run(replayed, chunk)
-    assert place(replayed) == place(load(case, path))
+    assert place(replayed) == place(load(case, path)), "its home is here now"
 
 
 @table
@@ -339,7 +339,7 @@ def test_damage_within_an_authentic_file_is_one_error_or_none(
     StateFile(path).write(json.dumps(content).encode(), None)
     for replay in (False, True):
         with contextlib.suppress(StateError):
-            load(case, path, None, replay=replay)
+            load(case, path, None, replay=replay, moved=True)
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.portable])
