@@ -32,10 +32,10 @@ class Mean:
         sums = np.cumsum(np.concatenate([state[1:], means]))
         return np.array([state[0] + means.size, sums[-1]]), sums[1:] / counts
 
-    def is_state(self, state: SmootherState, theta: float) -> bool:
+    def is_state(self, state: SmootherState, theta: float, blocks: int) -> bool:
         """A number of blocks comes first."""
         del theta
-        return is_count(float(state[0]))
+        return is_count(float(state[0]), blocks)
 
     def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
         """Running means of many streams, added up in the same order."""
@@ -78,10 +78,10 @@ class MovingAverage:
         following[1] = moving_window.follow_window(following[2:], int(state[0]), float(state[1]), means, out)
         return following, out
 
-    def is_state(self, state: SmootherState, theta: float) -> bool:
+    def is_state(self, state: SmootherState, theta: float, blocks: int) -> bool:
         """A number of blocks comes first, the guess among them; it says where in the ring the next one goes."""
         del theta
-        return state[0] >= 1.0 and is_count(float(state[0]))
+        return is_count(float(state[0]) - 1.0, blocks)
 
     def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
         """The same for many streams."""

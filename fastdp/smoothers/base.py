@@ -60,7 +60,7 @@ MOST_BLOCKS = 2.0**53
 class CheckedSmoother(Protocol):
     """A smoother that can tell which memories it may have: those of state files are checked before they are used."""
 
-    def is_state(self, state: SmootherState, theta: float) -> bool:
+    def is_state(self, state: SmootherState, theta: float, blocks: int) -> bool:
         """Whether :meth:`Smoother.start` and steps can have left this.
 
         Parameters
@@ -69,13 +69,15 @@ class CheckedSmoother(Protocol):
             Finite numbers, as many as a fresh state has.
         theta : float
             The threshold that the smoother was started with.
+        blocks : int
+            So many blocks at most have been seen since.
         """
         ...
 
 
-def is_count(number: float) -> bool:
-    """Whether it may be a number of blocks."""
-    return 0.0 <= number <= MOST_BLOCKS and number == math.floor(number)
+def is_count(number: float, most: int) -> bool:
+    """Whether it may be a number of blocks, at most so many."""
+    return 0.0 <= number <= min(most, MOST_BLOCKS) and number == math.floor(number)
 
 
 @runtime_checkable

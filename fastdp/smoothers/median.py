@@ -43,11 +43,11 @@ class Median:
         running_median.follow_median(following[2:], float(state[0]), float(state[1]), means, out)
         return following, out
 
-    def is_state(self, state: SmootherState, theta: float) -> bool:
+    def is_state(self, state: SmootherState, theta: float, blocks: int) -> bool:
         """The bins of this threshold, and in each a number of blocks."""
         counts = state[2:]
         counted = counts.min() >= 0.0 and bool((counts == np.floor(counts)).all())
-        return bool(np.array_equal(state[:2], _bins(theta)) and counted and is_count(float(counts.sum())))
+        return bool(np.array_equal(state[:2], _bins(theta)) and counted and is_count(float(counts.sum()), blocks))
 
     def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
         """The same for many streams; the bins are cleared for each."""

@@ -191,12 +191,14 @@ class Pipeline:
         memory = progress.smoother
         fresh = self.open(Progress(), 1.0)
         fits = progress.filled < self.plan.block and memory.size == fresh.smoother.size and np.isfinite(memory).all()
-        return bool(fits) and self._remembers(memory, progress.theta_steps * self.grid.resolution)
+        return bool(fits) and self._remembers(progress)
 
-    def _remembers(self, memory: SmootherState, theta: float) -> bool:
+    def _remembers(self, progress: Progress) -> bool:
         """Whether the smoother can; smoothers of one's own need not say."""
         smoother: object = self.smoother
-        return not isinstance(smoother, CheckedSmoother) or smoother.is_state(memory, theta)
+        if not isinstance(smoother, CheckedSmoother):
+            return True
+        return smoother.is_state(progress.smoother, progress.theta_steps * self.grid.resolution, progress.blocks)
 
     def released_nodes(self, theta_steps: int, values: Floats) -> ReleasedNodes:
         """Noisy sums of all nodes over a whole published stream, from its first value on.

@@ -1,0 +1,130 @@
+"""Interrupts in the last steps of a call: it is consumed or not, and what follows is as if there had been none."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fastdp
+from fastdp.durable import Durable
+from fastdp.local import Piecewise, SumCollector, sums
+from tests.systems.saved_objects import CASES, golden_cut
+
+SOURCES = str(Path(fastdp.__file__).parent)
+#: Their last steps interrupt themselves on purpose.
+SPARED = ("alone.py",)
+NAMES = [
+    "tops",
+    "stream_publisher",
+    "pak",
+    "topl",
+    "base",
+    "topl_server",
+    "sums",
+    "tree_counts",
+    "selective_counting",
+]
+
+
+class Interrupt:
+    """A KeyboardInterrupt at the n-th line, call or return in fastdp's sources once it is armed."""
+
+    def __init__(self, at: int, source: str = SOURCES) -> None:
+        self.left, self.source = at, source
+
+    def arm(self) -> None:
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            frame.f_trace = self.trace
+            frame = frame.f_back
+        sys.settrace(self.trace)
+
+    def trace(self, frame: FrameType, event: str, argument: object) -> Any:
+        name = frame.f_code.co_filename
+        if event != "exception" and name.startswith(self.source) and not name.endswith(SPARED):
+            self.left -= 1
+            if not self.left:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return self.trace
+
+    def strikes(self, call: Callable[[], object]) -> bool:
+        """Whether the call lasts so long."""
+        before = sys.gettrace()
+        try:
+            call()
+        except KeyboardInterrupt:
+            return True
+        finally:
+            sys.settrace(before)
+        return False
+
+
+@pytest.mark.parametrize("replay", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_behind_a_write_a_call_is_consumed_or_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, replay: bool
+) -> None:
+    """Wherever between the write and the state that takes effect; the digest is the undisturbed one's too."""
+    case, cut = CASES[name], golden_cut(CASES[name]) - 1
+    whole = case.make()
+    whole.keep(tmp_path / "whole")
+    outputs = [case.run(whole, chunk) for chunk in case.calls]
+    write, at = Durable._write_ahead, 0
+    while True:
+        at += 1
+        path, interrupt = tmp_path / str(at), Interrupt(at)
+        publisher = case.make()
+        # What draws no noise has another key each time.
+        publisher._key = whole._key
+        publisher.keep(path)
+        for chunk in case.calls[: cut + replay]:
+            case.run(publisher, chunk)
+        if replay:
+            publisher = type(publisher).load(path, replay=True, **case.options)
+        before = publisher._consumed
+
+        def armed(self: Durable, *values: Any, strike: Interrupt = interrupt, **drawn: Any) -> str:
+            digest = write(self, *values, **drawn)
+            strike.arm()
+            return digest
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Durable, "_write_ahead", armed)
+            if not interrupt.strikes(lambda publisher=publisher: case.run(publisher, case.calls[cut])):
+                break
+        begin = cut if publisher._consumed == before else cut + 1
+        for chunk, expected in zip(case.calls[begin:], outputs[begin:], strict=True):
+            assert np.array_equal(case.run(publisher, chunk), expected), f"interrupted at event {at}"
+        assert publisher.digest == whole.digest, f"interrupted at event {at}"
+        assert publisher._position() == whole._position()
+    assert at > 2
+
+
+def test_reports_and_their_sums_come_together() -> None:
+    """One without the other would make every later estimate, file and merger wrong."""
+    mechanism = Piecewise(1.0, 0.0, 64.0)
+    reports = mechanism.perturb(np.arange(100) % 64.0, seed=1)
+    counts, at = set(), 0
+    while True:
+        at += 1
+        collector, interrupt = SumCollector(mechanism, 3), Interrupt(at, sums.__file__)
+        collector.add(reports, 0)
+
+        def add(collector: SumCollector = collector, strike: Interrupt = interrupt) -> None:
+            strike.arm()
+            collector.add(reports, 1)
+
+        if not interrupt.strikes(add):
+            break
+        assert SumCollector.from_bytes(collector.to_bytes()).n_reports == collector.n_reports
+        assert collector.merge(SumCollector(mechanism, 3)).n_reports == collector.n_reports
+        counts.add(collector.n_reports)
+    assert counts == {100, 200}
+    assert at > 10
