@@ -24,7 +24,6 @@ NAMES = [
     "stream_publisher",
     "pak",
     "topl",
-    "base",
     "topl_server",
     "sums",
     "tree_counts",
@@ -76,8 +75,8 @@ def test_behind_a_write_a_call_is_consumed_or_not(
     whole = case.make()
     whole.keep(tmp_path / "whole")
     outputs = [case.run(whole, chunk) for chunk in case.calls]
-    write, at = Durable._write_ahead, 0
-    while True:
+    write, at, consumed = Durable._write_ahead, 0, 0
+    while consumed < 3:
         at += 1
         path, interrupt = tmp_path / str(at), Interrupt(at)
         publisher = case.make()
@@ -99,7 +98,8 @@ def test_behind_a_write_a_call_is_consumed_or_not(
             patch.setattr(Durable, "_write_ahead", armed)
             if not interrupt.strikes(lambda publisher=publisher: case.run(publisher, case.calls[cut])):
                 break
-        begin = cut if publisher._consumed == before else cut + 1
+        consumed += publisher._consumed != before
+        begin = cut + (publisher._consumed != before)
         for chunk, expected in zip(case.calls[begin:], outputs[begin:], strict=True):
             assert np.array_equal(case.run(publisher, chunk), expected), f"interrupted at event {at}"
         assert publisher.digest == whole.digest, f"interrupted at event {at}"
@@ -123,8 +123,8 @@ def test_reports_and_their_sums_come_together() -> None:
 
         if not interrupt.strikes(add):
             break
-        assert SumCollector.from_bytes(collector.to_bytes()).n_reports == collector.n_reports
-        assert collector.merge(SumCollector(mechanism, 3)).n_reports == collector.n_reports
+        first, second = collector.totals[:2]
+        assert np.array_equal(second, first) or not second.any()
         counts.add(collector.n_reports)
     assert counts == {100, 200}
     assert at > 10
