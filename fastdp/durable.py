@@ -185,7 +185,7 @@ class Durable(Alone):
         if not fits:
             shown = validation.shown(content["class"]).strip("'")
             raise StateError(f"state file {name} holds a {shown}: expected a {cls.__name__}")
-        if replay and content["before"] is None:
+        if replay and (content["before"] is None or not content["kept"]):
             raise StateError(f"state file {name} records no chunk to replay: expected replay=False")
         # Files that are not kept, and those of older fastdps, have no home.
         home = content.get("home")
