@@ -117,11 +117,11 @@ class StateFile:
             return
         path = Path(self.real)
         try:
-            descriptor = os.open(path.parent, os.O_RDONLY)
+            hold = durable.Hold(os.open(path.parent, os.O_RDONLY))
         except OSError as error:
             raise StateError(f"state file {str(path)!r} could not be written: {error.strerror or error}") from error
         try:
-            if not durable.lock(descriptor):
+            if not durable.lock(hold.descriptor):
                 raise StateError(
                     f"state file {str(path)!r}: its folder stayed locked for {durable.LOCK_SECONDS:g} seconds"
                 )
@@ -131,7 +131,7 @@ class StateFile:
                     leftover.unlink()
             yield
         finally:
-            durable.unlock(descriptor)
+            hold.release()
 
     def write(self, payload: bytes, previous: bytes | None) -> bytes:
         """Replace the file by this payload; returns the new header.  Follow with :meth:`sync_folder`."""

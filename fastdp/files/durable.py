@@ -34,17 +34,45 @@ def lock(descriptor: int) -> bool:
 
 
 def unlock(descriptor: int) -> None:
-    """Give a lock back and close its file.
+    """Give a lock back, before its file is closed.
 
     Closing alone does not: a child that was forked meanwhile has the same open file, and so the lock, as long as it
     lives.
     """
     import fcntl
 
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-    finally:
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+class Hold:
+    """An open file or folder that may be locked; released at the latest when nobody has it any more.
+
+    An interrupt on the way to :meth:`release`, or within it, leaves nothing locked.
+
+    Parameters
+    ----------
+    descriptor : int
+        Belongs to this object from now on.
+    """
+
+    descriptor = -1
+
+    def __init__(self, descriptor: int) -> None:
+        self._process = os.getpid()
+        self.descriptor = descriptor
+
+    def release(self) -> None:
+        """Give the lock back and close."""
+        # In a forked child the lock is its parent's.
+        if os.getpid() == self._process:
+            unlock(self.descriptor)
+        # Not closed twice: by then it may be another file's number.
+        descriptor, self.descriptor = self.descriptor, -1
         os.close(descriptor)
+
+    def __del__(self) -> None:
+        if self.descriptor >= 0:
+            self.release()
 
 
 def sync_folder(folder: Path) -> None:
