@@ -241,6 +241,23 @@ def test_a_child_forked_during_a_write_holds_no_lock(tmp_path: Path, monkeypatch
     assert publisher.n_steps == 2
 
 
+@pytest.mark.skipif(not hasattr(os, "fork") or not durable.has_locks(), reason="needs fork and flock")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_child_does_not_give_its_parents_lock_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durable, "LOCK_TRIES", 1)
+    hold, other = (durable.Hold(os.open(tmp_path, os.O_RDONLY)) for _ in range(2))
+    assert durable.lock(hold.descriptor)
+    child = os.fork()
+    if not child:
+        hold.release()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert not durable.lock(other.descriptor)
+    hold.release()
+    assert durable.lock(other.descriptor)
+    other.release()
+
+
 ODD_PATHS = {
     "x" * 300: StateError,
     "a\0b": ParameterError,
