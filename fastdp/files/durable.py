@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -71,7 +72,8 @@ class Hold:
         os.close(descriptor)
 
     def __del__(self) -> None:
-        if self.descriptor >= 0:
+        # The end of the process closes what is left.
+        if self.descriptor >= 0 and not sys.is_finalizing():
             self.release()
 
 
