@@ -27,6 +27,8 @@ from fastdp.errors import DataError, StateError
 from fastdp.randomness.key import Key
 from fastdp.statefile import StateFile
 
+#: A sealed file holds so many bytes at least, and else a power of two.
+LEAST_BYTES = 8192
 #: A position in the stream as a state file holds it.
 Position = dict[str, Any]
 #: What reading a description or a position may raise if it is none.
@@ -150,7 +152,10 @@ class StateFiles:
         """Write the next generation of this publisher's state."""
         with file.locked():
             known = self._found(file)
-            self._headers[file.real] = file.write(json.dumps(content, separators=(",", ":")).encode(), known)
+            payload = json.dumps(content, separators=(",", ":")).encode()
+            if file.key is not None:
+                payload = _padded(payload)
+            self._headers[file.real] = file.write(payload, known)
             if content["kept"]:
                 self.last = content["now"]
             file.sync_folder()
@@ -177,6 +182,11 @@ class StateFiles:
                 "copy was put back, or a write was interrupted (then load it again, it is complete)"
             )
         return known
+
+
+def _padded(text: bytes) -> bytes:
+    """JSON with spaces behind it: a sealed file's size would tell how many events wait, or how values compress."""
+    return text.ljust(max(LEAST_BYTES, 1 << (len(text) - 1).bit_length()))
 
 
 def content(

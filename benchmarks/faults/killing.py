@@ -12,15 +12,16 @@ from pathlib import Path
 
 from benchmarks.faults import processes
 from benchmarks.faults.subjects import Subject
+from fastdp.cli.point_files import is_batch
+from fastdp.ledger import Ledger
 
 #: Kills of one run at most, before it is left to end.
 MOST_KILLS = 3
 #: Files that an ended run leaves: inputs, outputs, state; no parts.
-LEFT = {"in.csv", "in.npy", "in.parquet", "key", "out", "out.csv", "out.npy", "out.parquet", "state", "kept"}
-
-
+OUTPUTS = {"out", "out.csv", "out.npy", "out.parquet"}
+LEFT = {"in.csv", "in.npy", "in.parquet", "key", "state", "kept", "budget", *OUTPUTS}
 #: What a run begins with besides its input.
-SECRETS = ("state", "key")
+SECRETS = ("state", "key", "budget")
 
 
 @dataclass
@@ -161,12 +162,25 @@ def _conclude(trial: Trial, struck: int, score: Score) -> None:
     different += differences(whole, undisturbed)
     score.compared += sum(map(len, trial.seen)) + len(undisturbed)
     score.different += different
-    for wrong, what in ((exposed, "parts that others can read"), (parts, "parts left")):
+    charges = _charges(trial.folder)
+    faults = ((exposed, "parts that others can read"), (parts, "parts left"), (charges, "not charged just once"))
+    for wrong, what in faults:
         if wrong:
             score.note(f"{what}: {', '.join(wrong)}")
-    if not (different or exposed or parts):
+    if not (different or exposed or parts or charges):
         score.survived += struck
 
 
 def _parts(folder: Path) -> Iterator[Path]:
-    return (path for path in folder.iterdir() if path.name not in LEFT | {"log"})
+    """Files that are neither an input nor an output."""
+    whole = LEFT | {"log"}
+    yield from (path for path in folder.iterdir() if path.name not in whole)
+    yield from (path for path in (folder / "out").glob("*") if not is_batch(path.name))
+
+
+def _charges(folder: Path) -> list[str]:
+    """Reservations of an ended release, unless there is no ledger, or one that was charged once."""
+    if not (folder / "budget").exists():
+        return []
+    states = [entry.state for entry in Ledger(folder / "budget").entries()]
+    return [] if states == ["spent"] else states

@@ -1,15 +1,15 @@
-"""PHDStream: errors, totals, exact losses, speed and memory."""
+"""PHDStream: errors, totals, errors by the number of batches, exact losses, speed and memory."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from benchmarks.show import spatial_accuracy, spatial_losses, spatial_runs, spatial_speed
+from benchmarks.show import spatial_accuracy, spatial_batches, spatial_losses, spatial_runs, spatial_speed
 from benchmarks.streams import DATA
 from benchmarks.timing import stay_on_one_core
 
-PARTS = ("accuracy", "totals", "losses", "speed", "growth")
+PARTS = ("accuracy", "totals", "batches", "losses", "speed", "growth")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -25,6 +25,8 @@ def run(options: argparse.Namespace) -> None:
     if {"accuracy", "totals"} & set(options.only):
         published = spatial_runs.read_published(options.reference)
         spatial_accuracy.show(options.data, options.streams, options.runs, published, options.only)
+    if "batches" in options.only:
+        spatial_batches.show(options.data, options.streams, options.runs)
     if "losses" in options.only:
         spatial_losses.show(options.data, options.streams, options.runs)
     if {"speed", "growth"} & set(options.only):

@@ -44,6 +44,33 @@ def _adaptive(domain: Box, epsilon: float, seed: int) -> AdaptivePHDStream:
     return AdaptivePHDStream(domain, epsilon, max_depth=DEPTH, seed=seed)
 
 
+class Merged:
+    """A system that gets its batches, but for the first, by so many at once, and releases the same in between.
+
+    The same guarantee, and as late as :class:`AdaptivePHDStream` with that period, but for its forecast.
+    """
+
+    def __init__(self, system: Any, batches: int) -> None:
+        self.system, self.batches = system, batches
+        self._waiting: list[tuple[Floats, Floats]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.system, name)
+
+    def advance(self, added: Floats, removed: Floats | None = None) -> None:
+        if removed is None:
+            self.system.advance(added)
+            return
+        self._waiting.append((added, removed))
+        if len(self._waiting) == self.batches:
+            self.system.advance(*(np.concatenate(parts) for parts in zip(*self._waiting, strict=True)))
+            self._waiting.clear()
+
+
+def _merged(batches: int) -> Callable[..., Any]:
+    return lambda domain, epsilon, seed: Merged(PHDStream(domain, epsilon, max_depth=DEPTH, seed=seed), batches)
+
+
 def _fixed(counter: str) -> Callable[..., Any]:
     return lambda domain, epsilon, seed: FixedTree(domain, epsilon, COUNTERS[counter], max_depth=DEPTH, seed=seed)
 
@@ -56,6 +83,8 @@ METHODS = (
     Method("repaired", "simple", _phd("simple", "repaired"), "phd_fix_proj"),
     Method("repaired", "block", _phd("block", "repaired"), "phd_fix_proj"),
     Method("adaptive", "counts alone", _adaptive, ""),
+    Method("repaired, batches merged by 8", "simple", _merged(8), ""),
+    Method("repaired, batches merged by 16", "simple", _merged(16), ""),
     Method("paper's score", "simple", _phd("simple", "paper"), "phd"),
     Method("paper's score", "block", _phd("block", "paper"), "phd"),
     Method("Baseline 1 (not private)", "none", _offline(OfflineOnStream), "b1", offline=True),
@@ -138,6 +167,37 @@ def gowalla(data: Path) -> Scene:
     return Scene("Gowalla, 30-day deletion", stream, "inside", _ten_times(stream))
 
 
+def jumping(data: Path) -> Scene:
+    """A cluster that is elsewhere in every batch; those of the last four are present."""
+    del data
+    return _clusters("cluster that jumps in every batch", steps=60, size=2000, every=1, life=4)
+
+
+def visiting(data: Path) -> Scene:
+    """A cluster that stays for twenty batches, then is elsewhere; the points of the last ten are present."""
+    del data
+    return _clusters("cluster that jumps every 20 batches", steps=100, size=500, every=20, life=10)
+
+
+def _clusters(name: str, steps: int, size: int, every: int, life: int) -> Scene:
+    generator = np.random.default_rng(1)
+    places = generator.random((steps // every + 1, 1, 2))
+    made = [np.clip(generator.normal(places[t // every], 0.02, (size, 2)), 0.0, 1.0) for t in range(steps + 1)]
+    blocks, cancels, begins = [made[0]], [np.full(size, -1)], [0]
+    for t in range(1, steps + 1):
+        begins.append(size * len(blocks))
+        blocks.append(made[t])
+        cancels.append(np.full(size, -1))
+        if t >= life:
+            blocks.append(made[t - life])
+            cancels.append(begins[t - life] + np.arange(size))
+    cuts = np.array([*begins[1:], size * len(blocks)])
+    points = np.concatenate(blocks)
+    times = np.arange(len(points), dtype=np.float64)
+    stream = SpatialStream(name, np.zeros(2), np.ones(2), points, np.concatenate(cancels), times, cuts)
+    return Scene(name, stream, "clipped", tuple(range(5, steps + 1, 5)))
+
+
 def _ten_times(stream: SpatialStream) -> tuple[int, ...]:
     return tuple(np.linspace(0, stream.n_steps, 11).astype(int).tolist())
 
@@ -147,6 +207,8 @@ SCENES: dict[str, Callable[[Path], Scene]] = {
     "circles": circles,
     "pickups": pickups,
     "gowalla": gowalla,
+    "jumping": jumping,
+    "visiting": visiting,
 }
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.spatial.decomposition import Evidence, Visit
+from fastdp.spatial.cells import Evidence, Visit
 from fastdp.spatial.plan import Plan
 
 Floats = NDArray[np.float64]

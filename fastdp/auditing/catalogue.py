@@ -233,13 +233,19 @@ def slow(epsilon: float) -> list[Case]:
             *late_event(4),
             SLOW,
         ),
-        Case("phdstream-two-events", SpatialTrials(_adaptive(epsilon, 2)._fresh), *two_late_events(4), SLOW),
+        Case(
+            "phdstream-two-events",
+            SpatialTrials(_adaptive(epsilon, 2)._fresh),
+            *two_late_events(4),
+            SLOW,
+            events=(repeated_counts,),
+        ),
     ]
 
 
 def _topl(epsilon: float) -> ToPL:
     """One user before the threshold, whose report shows."""
-    return ToPL(epsilon, 4.0, 1, 16, threshold=SquareWaveRule(bins=64), seed=0)
+    return ToPL(epsilon, 4.0, 1, 16, threshold=SquareWaveRule(bins=16), seed=0)
 
 
 def _adaptive(epsilon: float, sensitivity: int) -> AdaptivePHDStream:
@@ -253,7 +259,10 @@ def shipped() -> list[Case]:
 
 
 #: Whole streams whose halves come near enough to what they lose to be caught in the trials that they take.
-CAUGHT_WHOLE = ("tops-withheld", "tops-refined", "pak", "topl", "topl-holdout", "selective-counting")
+CAUGHT_WHOLE = (
+    *("tops-withheld", "tops-withheld-period", "tops-refined", "pak", "topl", "topl-holdout"),
+    *("selective-counting", "phdstream-two-events"),
+)
 
 
 def halved() -> list[Case]:
@@ -314,7 +323,7 @@ def broken_twins() -> list[Case]:
             True,
             events=(repeated_counts,),
         ),
-        Case("broken-one-event", one_event, *two_late_events(4), SLOW, True),
+        Case("broken-one-event", one_event, *two_late_events(4), SLOW, True, (repeated_counts,)),
         Case("broken-piecewise-leak", broken.LeakingPiecewise(1.0), [0.0, 0.3, 0.5], [0.0, 0.3, -0.5], FAST, True),
         Case("broken-floating-point", broken.FloatingPointLaplace(1.0), 0.0, 1.0, FAST, True),
     ]

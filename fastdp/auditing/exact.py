@@ -22,6 +22,7 @@ from fastdp.local.base import Mechanism
 from fastdp.local.laws import CONTEXT, BitLaw, Law, MixtureLaw, WindowLaw
 from fastdp.randomness.key import Key
 from fastdp.spatial import decomposition
+from fastdp.spatial.cells import encode
 from fastdp.thresholds.smooth_noise import SmoothNoise
 
 Floats = NDArray[np.float64]
@@ -224,7 +225,7 @@ def split_loss(mechanism: SplitTrials, data: tuple[Any, Any], outcomes: int, key
     """
     plan = replace(mechanism.plan, **changes)
     residents = decomposition.root_only(plan)
-    added, removed = (decomposition.encode(plan, np.asarray(p, np.float64).reshape(-1, 1)) for p in data)
+    added, removed = (encode(plan, np.asarray(p, np.float64).reshape(-1, 1)) for p in data)
     worst, cases = 0.0, 0
     for step in range(outcomes):
         _, visit, evidence = decomposition.take_step(plan, residents, added, removed, step, key)

@@ -220,22 +220,37 @@ is not above the claim. A bound far below it means that no event of the family c
 mechanism has a slack on this pair of inputs.
 
 What runs is the package's own code. `noisy-max` and `scale-free` are the rules' own choices, of which a publisher
-takes one; `adaptive-blocks`, `binary-tree` and `privtree` draw the noise of all runs at once and loop over the
-mechanism's kernel; `smooth-quantile` alone is a vectorised twin, which a test holds against the rule itself; `tops`,
-`pak`, `phdstream` and `phdstream-adaptive` make a fresh object for every run and show theta and all that is
-published; in those with `holdout` in the name the inputs differ within the hold-out, in `tops-trees` the value lies
-in a later tree of noise. Seconds are wall-clock, after compilation, on a machine that others use too."""
+takes one; `adaptive-blocks`, `binary-tree`, `privtree` and the counters that settle draw the noise of all runs at
+once and loop over the mechanism's own steps; `smooth-quantile` and `pak-quantile` alone are vectorised twins, which
+a test holds against the rules themselves. Names that begin with `tops`, `pak-`, `topl`, `phdstream` or `selective`
+are whole streams: theta after each piece, what the server collects, and all that is published; `tops`, `tops-
+holdout` and `tops-trees` by `repeat`, the others by a fresh object for every run.
+
+The inputs differ in one published value, or where the name says so: in the hold-out (`holdout`); in the hold-out of a
+later threshold (`tops-withheld`), or in the period before it (`tops-withheld-period`); in a value that is published
+and chooses the next threshold (`tops-refined`); in the hold-out whose running sums are published (`pak-lag-sums`); in
+two events of one person, in two batches (`phdstream-two-events`, with `sensitivity=2`). Seconds are wall-clock, after
+compilation, on a machine that others use too."""
 
 EXACT = """Here probabilities are computed, not estimated. Local reports: ratios of integer weights. Noisy max and
 ScaleFree: all winners by the rule's own scores and noise law, over all adjacent hold-outs of three values among five.
 Smooth sensitivity: integrals over the corners of what two neighbouring releases may be, by the rule's own constants;
 the density is written anew. Its Gaussian and Cauchy-type noise have so much to spare that half of it is no violation.
-PHDStream's step: exact log-ratios of the decisions
-at trees that came out, for one event more or less in any leaf. "Trials" are ratios that were compared."""
+`exact-pak` is PAK's quantile with its offset: kappa (PAK Eq. 11) hides it at no loss at all, and without kappa the
+claim fails. PHDStream's step: exact log-ratios of the decisions at trees that came out, for one event more or less in
+any leaf. "Trials" are ratios that were compared."""
 
 BROKEN = """What an audit must catch. "Trials" is how many it took: looks at 1,000, 3,000, 10,000 and so on,
 each a fresh audit, until the claim was refuted. `broken-half` is a mechanism above with half of the noise; that of
-`hierarchy` must also be caught with three quarters. The mechanisms with a delta have their halves under "exact"."""
+`hierarchy` must also be caught with three quarters. Halves of the quantiles are under "exact"; those of whole streams
+that lose less than half of their claim on the inputs above could not be caught on them, and are left out.
+
+Errors of papers and of code: `theta-missing`, `log2-levels`, `papers-score`, `piecewise-leak`, `floating-point`.
+Errors that are easily made: all trees with one noise (`trees-share`), values that choose the next threshold for
+nothing (`refined-free`), the mean of withheld values published in their place (`withheld-mean`), blocks that end by
+true sums (`blocks-peeking`), open noise taken back without a new one (`settling-free`), two counters with one key
+(`selective-one-key`), users who report before and after the threshold (`topl-twice`), events that are counted again
+(`recounted`), and one event's noise for two of them (`one-event`)."""
 
 TAIL = """## How to read a line, and how to audit your own code
 

@@ -6,9 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import click
+
+if TYPE_CHECKING:
+    from fastdp.cli.resumption import Resumption
+    from fastdp.ledger import Ledger
+    from fastdp.ledger.entry import Entry
 
 
 class Paid(NamedTuple):
@@ -47,8 +52,11 @@ class Spending:
             raise click.UsageError("--ledger needs --stream, the name of the stream whose budget is spent.")
 
     @contextmanager
-    def reserved(self, publisher: Any, source: str, *, refundable: bool) -> Iterator[Paid]:
+    def paid(self, publisher: Any, source: str, resumption: Resumption | None = None) -> Iterator[Paid]:
         """Set the publisher's epsilon aside; the block's end commits it.
+
+        A release that goes on does so under the reservation that an earlier run made; one that was cancelled was for
+        nothing, there is a new one then.
 
         Parameters
         ----------
@@ -56,81 +64,78 @@ class Spending:
             Whose guarantee is spent.
         source : str
             The input, for the ledger's note.
-        refundable : bool
-            Whether an error of fastdp's within the block shows that nothing was released.
+        resumption : Resumption, optional
+            The release over all runs of its command.
 
         Yields
         ------
         Paid
-        """
-        if self.ledger is None or self.stream is None:
-            yield UNPAID
-            return
-        from fastdp.cli.key_file import read_ledger_key
-        from fastdp.errors import FastDPError, ParameterError
-        from fastdp.ledger import Ledger
-
-        if self.limit is None and not self.ledger.exists():
-            # A new one would have no limit at all, and the name may be a slip.
-            raise ParameterError(
-                f"--ledger {self.ledger}: no such file; expected a ledger (fastdp ledger limit makes one), or "
-                "--limit for a new one"
-            )
-        ledger = Ledger(
-            self.ledger,
-            limit_epsilon=self.limit,
-            limit_delta=self.limit_delta,
-            key=read_ledger_key(self.ledger_key_file),
-            create=self.limit is not None,
-        )
-        with ledger.reserve(
-            publisher,
-            stream=self.stream,
-            part=self.part,
-            note=f"input {source}"[:NOTE],
-            cancel_on=(FastDPError,) if refundable else (),
-        ) as reservation:
-            yield _paid(reservation)
-
-    @contextmanager
-    def resumed(self, publisher: Any, source: str, reserved: dict[str, Any] | None) -> Iterator[Paid]:
-        """Go on under the reservation that an earlier run made; the block's end commits it, if that did not.
-
-        One that was cancelled was for nothing; there is a new one then.
-
-        Parameters
-        ----------
-        publisher, source
-            As for :meth:`reserved`.
-        reserved : dict or None
-            Of the earlier run's :class:`Paid`.
+            Until its ``keep`` is called, an error of fastdp's within the block gives everything back.
 
         Raises
         ------
         StateError
-            If the ledger is not there or holds no such reservation.
+            If the ledger is not there or does not hold the earlier run's reservation.
         """
         if self.ledger is None or self.stream is None:
             yield UNPAID
             return
-        from fastdp.cli.key_file import read_ledger_key
-        from fastdp.errors import StateError
-        from fastdp.ledger import Ledger
+        from fastdp.errors import FastDPError
         from fastdp.ledger.ledger import Reservation
 
-        ledger = Ledger(self.ledger, key=read_ledger_key(self.ledger_key_file), create=False)
-        mine = [each for each in ledger.entries(self.stream) if _described(each) == reserved]
-        if not mine:
+        ledger = self._opened(new=resumption is None or resumption.reservation is None)
+        earlier = None if resumption is None else self._earlier(ledger, resumption)
+        if earlier is not None:
+            reservation = Reservation(ledger, earlier)
+        else:
+            if resumption is not None and resumption.new:
+                # Its name is on disk before the ledger knows it: a run killed in between is not charged again.
+                resumption.begin(None, None)
+            named = "" if resumption is None else _named(resumption)
+            reservation = ledger.reserve(
+                publisher,
+                stream=self.stream,
+                part=self.part,
+                note=f"{named}input {source}"[:NOTE],
+                cancel_on=(FastDPError,),
+            )
+        with reservation:
+            if resumption is not None and resumption.mark:
+                # An earlier run has released something.
+                reservation.keep()
+            yield Paid(reservation.keep, _described(reservation.entry))
+
+    def _opened(self, *, new: bool) -> Ledger:
+        """The ledger; ``new`` says whether it may be made."""
+        from fastdp.cli.key_file import read_ledger_key
+        from fastdp.errors import ParameterError
+        from fastdp.ledger import Ledger
+
+        path = cast("Path", self.ledger)
+        if new and self.limit is None and not path.exists():
+            # A new one would have no limit at all, and the name may be a slip.
+            raise ParameterError(
+                f"--ledger {path}: no such file; expected a ledger (fastdp ledger limit makes one), or "
+                "--limit for a new one"
+            )
+        key, create = read_ledger_key(self.ledger_key_file), new and self.limit is not None
+        return Ledger(path, limit_epsilon=self.limit, limit_delta=self.limit_delta, key=key, create=create)
+
+    def _earlier(self, ledger: Ledger, resumption: Resumption) -> Entry | None:
+        """What an earlier run has reserved for this release, if anything; StateError if that is gone."""
+        from fastdp.errors import StateError
+
+        noted, named = resumption.reservation, _named(resumption)
+        mine = [
+            each for each in ledger.entries(self.stream) if _described(each) == noted or each.note.startswith(named)
+        ]
+        if noted is not None and noted not in map(_described, mine):
             raise StateError(
-                f"ledger {str(self.ledger)!r}: the reservation {reserved} of stream {self.stream!r}, under which "
+                f"ledger {str(self.ledger)!r}: the reservation {noted} of stream {self.stream!r}, under which "
                 "this release began, is not there; expected the ledger that holds it, or a new --state file"
             )
-        if mine[0].state == "cancelled":
-            with self.reserved(publisher, source, refundable=True) as paid:
-                yield paid
-            return
-        with Reservation(ledger, mine[0]) as reservation:
-            yield _paid(reservation)
+        live = [each for each in mine if each.state != "cancelled"]
+        return live[-1] if live else None
 
     def summary(self, publisher: Any) -> list[tuple[str, str]]:
         """What the stream has cost by now, for the command's last words."""
@@ -152,8 +157,9 @@ NOTE = 1000
 UNPAID = Paid(lambda: None, None)
 
 
-def _paid(reservation: Any) -> Paid:
-    return Paid(reservation.keep, _described(reservation.entry))
+def _named(resumption: Resumption) -> str:
+    """How a release's entry can be found again."""
+    return f"release {resumption.token}: "
 
 
 def _described(entry: Any) -> dict[str, Any]:

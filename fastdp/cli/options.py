@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 seed_option = click.option(
     "--seed",
@@ -64,7 +65,7 @@ _LEDGER_OPTIONS = (
 
 
 def ledger_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of :func:`fastdp.cli.budget.reserved`."""
+    """The options of :func:`fastdp.cli.budget.Spending`."""
     for option in reversed(_LEDGER_OPTIONS):
         command = option(command)
     return command
@@ -74,3 +75,21 @@ def check_secrets(seed: int | None, key_file: Path | None) -> None:
     """A seed and a key exclude each other."""
     if seed is not None and key_file is not None:
         raise click.UsageError("--seed and --key-file exclude each other: simulation or release.")
+
+
+def options_of(ctx: click.Context, method: str, users: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
+    """The options that a method has; others that were given although it has no use for them are refused.
+
+    Parameters
+    ----------
+    ctx : click.Context
+        Knows what was given.
+    method : str
+        Value of ``--method``.
+    users : mapping of str to tuple of str
+        Options that not every method has, and the methods that have them.
+    """
+    for name, methods in users.items():
+        if method not in methods and ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise click.UsageError(f"--{name.replace('_', '-')} does not apply to --method {method}.")
+    return {name: ctx.params[name] for name, methods in users.items() if method in methods}

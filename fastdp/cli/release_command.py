@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
-from fastdp.cli.budget import Paid, Spending
+from fastdp.cli.budget import Spending
 from fastdp.cli.complaints import plain_errors, terminated_cleanly
 from fastdp.cli.options import (
     check_secrets,
     force_option,
     key_file_option,
     ledger_options,
+    options_of,
     quiet_option,
     seed_option,
     state_option,
@@ -27,7 +26,6 @@ from fastdp.cli.options import (
 if TYPE_CHECKING:
     from fastdp.cli.differences import Differences
     from fastdp.cli.resumption import Resumption
-    from fastdp.randomness.key import Key
     from fastdp.systems.pak import PAK
     from fastdp.systems.stream_publisher import StreamPublisher
     from fastdp.systems.topl import ToPL
@@ -45,8 +43,6 @@ USERS = {
     "resolution": ("adaptive", "tops", "pak"),
     "nonfinite": ("adaptive", "tops"),
 }
-#: Options that say which reservation pays for it.
-RESERVED = ("ledger", "stream", "part")
 #: Options on which the output depends, besides the values and the key.
 SETTINGS = ("method", "epsilon", "bound", "holdout", *USERS)
 
@@ -189,30 +185,16 @@ def release(
     check_secrets(seed, key_file)
     spending = Spending(**{name: value for name, value in others.items() if name not in USERS})
     with plain_errors(), terminated_cleanly():
-        from fastdp.cli.key_file import read_key
+        from fastdp.cli.apart import keep_all_apart
+        from fastdp.cli.resumption import Kind, noise_of
         from fastdp.cli.writers import check_suffix
 
-        _keep_apart(source, output)
-        if state is not None:
-            _keep_apart(source, str(state), "state file")
-            _keep_apart(str(state), output, other="the state file")
+        keep_all_apart(source, output, state)
         check_suffix(output)
-        key = None if key_file is None else read_key(key_file)
-        resumption: Resumption | None = None
-        if state is not None:
-            resumption = _resume(ctx, state, seed, key)
-            seed, key = None, resumption.key
-        publisher = _system(method, epsilon=epsilon, bound=bound, holdout=holdout, seed=seed, key=key, **options)
+        resumption, noise = noise_of(ctx, Kind("fastdp release", "values"), SETTINGS)
+        publisher = _system(method, epsilon=epsilon, bound=bound, holdout=holdout, **noise, **options)
         begin = time.perf_counter()
-        # What is written is released, were it to a file that never gets its name; an earlier run may have written.
-        # A release that goes on was reserved when it began.
-        resumed = resumption is not None and resumption.resumed
-        with (
-            spending.resumed(_accounted(publisher), source, resumption.reservation)
-            if resumption is not None and resumed
-            else spending.reserved(_accounted(publisher), source, refundable=True)
-        ) as paid:
-            _publish(publisher, source, output, column, chunk_size, resumption, paid, quiet=quiet, force=force)
+        _publish(publisher, source, output, column, chunk_size, resumption, spending, quiet=quiet, force=force)
         if not quiet:
             said = spending.summary(publisher)
             click.echo(_summary(publisher, output, time.perf_counter() - begin, said), err=True)
@@ -220,10 +202,7 @@ def release(
 
 def _options(ctx: click.Context, method: str) -> dict[str, Any]:
     """Those of the method; others that were given although it has no use for them are refused."""
-    for name, users in USERS.items():
-        if method not in users and ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            raise click.UsageError(f"--{name.replace('_', '-')} does not apply to --method {method}.")
-    options = {name: ctx.params[name] for name, users in USERS.items() if method in users}
+    options = options_of(ctx, method, USERS)
     if method == "pak":
         if options["length"] is None:
             raise click.UsageError("--method pak needs --length, the number of values of the whole stream.")
@@ -248,20 +227,6 @@ def _accounted(publisher: Publisher) -> StreamPublisher | ToPL | PAK:
     return publisher.pak if isinstance(publisher, Differences) else publisher
 
 
-def _resume(ctx: click.Context, state: Path, seed: int | None, key: Key | None) -> Resumption:
-    from fastdp._version import __version__
-    from fastdp.cli.resumption import Resumption
-    from fastdp.randomness.key import Key
-
-    # Another version may draw other noise from the same key.
-    settings = {"fastdp": __version__, **{name: ctx.params[name] for name in SETTINGS}}
-    # A release that was reserved in a ledger goes on under that reservation, and under no other.
-    settings |= {name: None if ctx.params[name] is None else str(ctx.params[name]) for name in RESERVED}
-    if ctx.params["ledger"] is not None:
-        settings["ledger"] = os.path.realpath(ctx.params["ledger"])
-    return Resumption(state, settings, key if seed is None else Key.from_seed(seed))
-
-
 def _publish(
     publisher: Publisher,
     source: str,
@@ -269,7 +234,7 @@ def _publish(
     column: str | None,
     chunk_size: int,
     resumption: Resumption | None,
-    paid: Paid,
+    spending: Spending,
     *,
     quiet: bool,
     force: bool,
@@ -287,6 +252,8 @@ def _publish(
         write = stack.enter_context(open_target(output, force=force))
         if resumption is not None and output == STDOUT:
             write = stack.enter_context(Withheld(resumption, write)).write
+        # What is written is released, were it to a file that never gets its name; an earlier run may have written.
+        paid = stack.enter_context(spending.paid(_accounted(publisher), source, resumption))
         if resumption is not None:
             resumption.begin(None if output == STDOUT else output, paid.reservation)
         for chunk in watched(opened, quiet=quiet):
@@ -322,16 +289,6 @@ def _way_out(publisher: Publisher) -> str:
 
     central = isinstance(publisher, StreamPublisher)
     return " (or --nonfinite zero, which counts such values as 0)" if central else ""
-
-
-def _keep_apart(source: str, output: str, what: str = "output", other: str = "the input") -> None:
-    from fastdp.errors import ParameterError
-
-    if "-" in (source, output):
-        return
-    into, out = Path(source), Path(output)
-    if into.resolve() == out.resolve() or (into.exists() and out.exists() and into.samefile(out)):
-        raise ParameterError(f"{what} {output}: is {other}; expected another file")
 
 
 def _block(publisher: StreamPublisher) -> str:

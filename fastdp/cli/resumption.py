@@ -1,11 +1,11 @@
 """``--state``: a release that was killed is run again, and no position gets a second noise.
 
-The state file holds the noise key and a mark: how many values the output may already depend on, and a keyed digest of
-them.  The mark is written before anything behind it leaves.  The same command then publishes the stream from its
-start with the same noise, which gives the same bytes; up to the mark nothing leaves before the digest has shown that
-the values are the same, because other values under the same noise would reveal their difference.  A file takes its
-place at the end, so its mark is the end; what a killed run left of it is removed before another run writes.  Nor may
-a copy of the state file be used beside it.
+The state file holds the noise key and a mark: how many values (or batches) the output may already depend on, and a
+keyed digest of them.  The mark is written before anything behind it leaves.  The same command then publishes the
+stream from its start with the same noise, which gives the same bytes; up to the mark nothing leaves before the digest
+has shown that the values are the same, because other values under the same noise would reveal their difference.  A
+file of values takes its place at the end, so its mark is the end; what a killed run left of it is removed before
+another run writes.  Nor may a copy of the state file be used beside it.
 Source: the project's noise design, section 8.
 """
 
@@ -13,15 +13,19 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
+import click
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import packing, persistence
+from fastdp._version import __version__
+from fastdp.cli.key_file import read_key
 from fastdp.errors import DataError, StateError
 from fastdp.files.atomic_file import remove_leftovers
 from fastdp.randomness.key import Key
@@ -30,9 +34,59 @@ from fastdp.statefile import StateFile
 Floats = NDArray[np.float64]
 Write = Callable[[Floats], None]
 
-KIND = "fastdp release"
 #: Published values read back at a time.
 BATCH = 2**17
+#: Options that say which reservation pays for a release.
+RESERVED = ("ledger", "stream", "part")
+
+
+class Kind(NamedTuple):
+    """Whose release it is.
+
+    Attributes
+    ----------
+    command : str
+        As the state file names it.
+    unit : str
+        What the mark counts.
+    """
+
+    command: str
+    unit: str
+
+
+def noise_of(
+    ctx: click.Context, kind: Kind, names: Iterable[str]
+) -> tuple[Resumption | None, dict[str, int | Key | None]]:
+    """The release that a command begins or goes on with, if it has ``--state``, and the seed or key of its noise.
+
+    Parameters
+    ----------
+    ctx : click.Context
+        Holds the command's options: ``state``, ``seed``, ``key_file``, and those of
+        :func:`fastdp.cli.options.ledger_options`.
+    kind : Kind
+        The command.
+    names : iterable of str
+        Options on which the output depends, besides the input and the key.
+    """
+    state, seed, key_file = (ctx.params[name] for name in ("state", "seed", "key_file"))
+    key = None if key_file is None else read_key(key_file)
+    if state is None:
+        return None, {"seed": seed, "key": key}
+    # Another version may draw other noise from the same key.
+    settings = {"fastdp": __version__, **{name: _plain(ctx.params[name]) for name in names}}
+    # A release that was reserved in a ledger goes on under that reservation, and under no other.
+    settings |= {name: None if ctx.params[name] is None else str(ctx.params[name]) for name in RESERVED}
+    if ctx.params["ledger"] is not None:
+        settings["ledger"] = os.path.realpath(ctx.params["ledger"])
+    resumption = Resumption(kind, state, settings, key if seed is None else Key.from_seed(seed))
+    return resumption, {"seed": None, "key": resumption.key}
+
+
+def _plain(option: Any) -> Any:
+    """As it comes back from a file."""
+    return list(option) if isinstance(option, tuple) else option
 
 
 class Resumption:
@@ -40,6 +94,8 @@ class Resumption:
 
     Parameters
     ----------
+    kind : Kind
+        The command.
     path : Path
         The state file; :meth:`begin` makes it if it is not there.
     settings : dict
@@ -54,22 +110,28 @@ class Resumption:
 
     Attributes
     ----------
+    mark : int
+        Up to where output may have left.
     reservation : dict or None
         Under which budget the release began, as :meth:`begin` was told.
+    token : str
+        A random name of this release, for a ledger's note.
     """
 
-    def __init__(self, path: Path, settings: dict[str, Any], key: Key | None) -> None:
+    def __init__(self, kind: Kind, path: Path, settings: dict[str, Any], key: Key | None) -> None:
+        self._kind = kind
         real = key is not None and not key.simulated
         self._file = StateFile(path, key.derive("release state").reveal() if key is not None and real else None)
         self._settings = settings
         self._count = 0
         self._outputs: list[str] = []
         self.reservation: dict[str, Any] | None = None
-        self._new = not Path(self._file.real).exists()
-        if not self._new:
-            self.key, self._mark, self._digest, self._files = self._read(key)
+        self.token = secrets.token_hex(8)
+        self._new = True
+        if Path(self._file.real).exists():
+            self.key, self.mark, self._digest, self._files = self._read(key)
         else:
-            self.key, self._mark, self._digest = key or Key.random(), 0, ""
+            self.key, self.mark, self._digest = key or Key.random(), 0, ""
             self._files = persistence.StateFiles()
         self._hash = self._fresh_hash()
 
@@ -79,19 +141,10 @@ class Resumption:
     def _read(self, key: Key | None) -> tuple[Key, int, str, persistence.StateFiles]:
         name = repr(os.fspath(self._file.path))
         content, header = persistence.read(self._file)
-        if content["class"] != KIND:
-            raise StateError(f"state file {name} holds a {content['class']}: expected a {KIND}")
+        if content["class"] != self._kind.command:
+            raise StateError(f"state file {name} holds a {content['class']}: expected a {self._kind.command}")
         with persistence.trusting(name):
-            was = dict(content["composition"])
-        if was != self._settings:
-            changed = ", ".join(
-                f"{option} = {was.get(option)!r}, now {value!r}"
-                for option, value in self._settings.items()
-                if was.get(option) != value
-            )
-            raise StateError(f"state file {name} is of a release with {changed}: expected the same command again")
-        with persistence.trusting(name):
-            place = content["place"]
+            was, place = dict(content["composition"]), content["place"]
             home, self._outputs = str(place["state"]), [str(each) for each in place["outputs"]]
             self.reservation = None if place["reservation"] is None else dict(place["reservation"])
         if home != self._file.real:
@@ -104,6 +157,18 @@ class Resumption:
             mark, digest = packing.whole(content["now"]["n_seen"]), str(content["now"]["digest"])
             if mark < 0:
                 raise ValueError(f"a mark at {mark}")
+        # A file that an earlier run did not come to use, because a ledger refused it for example, binds nobody.
+        self._new = not (mark or self._outputs or self.reservation)
+        if was == self._settings:
+            # Whatever a ledger holds under this name is for these settings.
+            self.token = str(place.get("token", self.token))
+        elif not self._new:
+            changed = ", ".join(
+                f"{option} = {was.get(option)!r}, now {value!r}"
+                for option, value in self._settings.items()
+                if was.get(option) != value
+            )
+            raise StateError(f"state file {name} is of a release with {changed}: expected the same command again")
         if secret != (key or secret) or (key is None and secret.simulated):
             raise StateError(f"state file {name} is of a release with another key or seed: expected the same")
         return secret, mark, digest, persistence.StateFiles(self._file, header)
@@ -114,7 +179,7 @@ class Resumption:
         Parameters
         ----------
         output : str or None
-            The file that is about to be written; None for standard output.
+            The file or folder that is about to be written; None for standard output, or where none is chosen yet.
         reservation : dict or None
             What a ledger has reserved for the release, as plain values.
         """
@@ -127,50 +192,57 @@ class Resumption:
             self._write()
             self._new = False
 
-    def follow(self, values: Floats) -> None:
-        """Count and fingerprint the next values of the stream.
+    def wrote(self, output: str) -> bool:
+        """Whether an earlier run has begun to write there."""
+        return os.path.realpath(output) in self._outputs
+
+    def follow(self, values: persistence.Chunk) -> None:
+        """Count and fingerprint the next values of the stream, or one batch (:func:`fastdp.persistence.as_one`).
 
         Raises
         ------
         DataError
             If they differ from those that an earlier run has published.
         """
-        before = values[: max(0, self._mark - self._count)]
+        before = values[: max(0, self.mark - self._count)]
         if before.size:
-            self._hash.update(np.ascontiguousarray(before).data)
-            if self._count + before.size == self._mark and self._hash.hexdigest() != self._digest:
+            self._hash.update(before.tobytes())
+            if self._count + before.size == self.mark and self._hash.hexdigest() != self._digest:
                 raise DataError(
-                    f"the first {self._mark:,} values are not those that state file {os.fspath(self._file.path)!r} "
-                    "recorded: other values under the same noise would reveal the difference"
+                    f"the first {self.mark:,} {self._kind.unit} are not those that state file "
+                    f"{os.fspath(self._file.path)!r} recorded: other ones under the same "
+                    "noise would reveal the difference"
                 )
-        self._hash.update(np.ascontiguousarray(values[before.size :]).data)
+        self._hash.update(values[before.size :].tobytes())
         self._count += values.size
 
     @property
-    def resumed(self) -> bool:
-        """Whether an earlier run has begun this release."""
-        return not self._new
+    def new(self) -> bool:
+        """Whether no earlier run has come to begin this release."""
+        return self._new
 
     @property
     def verified(self) -> bool:
         """Whether everything that an earlier run may have published has come again."""
-        return self._count >= self._mark
+        return self._count >= self.mark
 
     def record(self) -> None:
         """Move the mark to here, on disk, unless an earlier run has been further."""
-        if self._count > self._mark:
-            self._mark, self._digest = self._count, self._hash.hexdigest()
+        if self._count > self.mark:
+            self.mark, self._digest = self._count, self._hash.hexdigest()
             self._write()
 
     def _write(self) -> None:
-        now = {"n_seen": self._mark, "digest": self._digest}
-        content: dict[str, Any] = {"class": KIND, "composition": self._settings, "secret": self.key.reveal().hex()}
-        content |= {"simulated": self.key.simulated, "kept": True, "now": now, "before": None}
-        content["place"] = {"state": self._file.real, "outputs": self._outputs, "reservation": self.reservation}
+        now = {"n_seen": self.mark, "digest": self._digest}
+        content: dict[str, Any] = {"class": self._kind.command, "composition": self._settings}
+        content |= {"secret": self.key.reveal().hex(), "simulated": self.key.simulated}
+        content |= {"kept": True, "now": now, "before": None}
+        content["place"] = {"state": self._file.real, "outputs": self._outputs}
+        content["place"] |= {"reservation": self.reservation, "token": self.token}
         self._files.write(self._file, content)
 
     def finish(self) -> None:
-        """Before a file appears as a whole.
+        """Before the last of the output appears.
 
         Raises
         ------
@@ -179,8 +251,8 @@ class Resumption:
         """
         if not self.verified:
             raise DataError(
-                f"{self._count:,} values came, fewer than the {self._mark:,} that state file "
-                f"{os.fspath(self._file.path)!r} recorded: expected the same values again"
+                f"{self._count:,} {self._kind.unit} came, fewer than the {self.mark:,} that state file "
+                f"{os.fspath(self._file.path)!r} recorded: expected the same {self._kind.unit} again"
             )
         self.record()
 

@@ -10,15 +10,30 @@ import click
 
 from fastdp.cli.budget import Spending
 from fastdp.cli.complaints import plain_errors, terminated_cleanly
-from fastdp.cli.options import check_secrets, key_file_option, ledger_options, quiet_option, seed_option
+from fastdp.cli.options import (
+    check_secrets,
+    key_file_option,
+    ledger_options,
+    options_of,
+    quiet_option,
+    seed_option,
+    state_option,
+)
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from fastdp.cli.event_reader import Events
-    from fastdp.spatial import Box
+    from fastdp.cli.budget import Paid
+    from fastdp.cli.event_batches import EventBatches
+    from fastdp.cli.point_files import PointFolder
+    from fastdp.cli.resumption import Resumption
+    from fastdp.systems.adaptive_phdstream import AdaptivePHDStream
     from fastdp.systems.phdstream import PHDStream
+    from fastdp.systems.spatial_publisher import SpatialPublisher
+
+METHODS = ("phdstream", "adaptive")
+#: Options that not every method has, and the methods that have them.
+USERS = {"counter": ("phdstream",), "period": ("adaptive",), "max_period": ("adaptive",)}
+#: Options on which the output depends, besides the events and the key.
+SETTINGS = ("method", "epsilon", "box", "batch", "every", "initial", "clip", "max_depth", "sensitivity", *USERS)
 
 EPILOG = """
 \b
@@ -26,6 +41,8 @@ Examples
   fastdp synthesize pickups.csv.gz -o private --epsilon 1 --box -74.3 40.45 -73.65 40.95 --every 21600
   fastdp synthesize visits.parquet -o private --epsilon 0.5 --box 0 0 10 10 --batch 500 --initial 0.1
   fastdp synthesize check-ins.csv -o private --epsilon 1 --box -180 -90 180 90 --every 86400 --format geojson
+  fastdp synthesize pickups.csv -o private --epsilon 1 --box 0 0 10 10 --every 3600 --state pickups.state
+  fastdp synthesize pickups.csv -o private --epsilon 1 --box 0 0 10 10 --every 3600 --initial 0.1 --method adaptive
 """
 
 
@@ -85,11 +102,34 @@ Examples
     "--clip", is_flag=True, help="Move points outside the box to its border; otherwise such points are an error."
 )
 @click.option(
+    "--method",
+    type=click.Choice(METHODS),
+    default="phdstream",
+    show_default=True,
+    help="The system: phdstream, which counts each batch as it comes; adaptive, whose cells follow counts that are "
+    "made every few batches. It has less error behind a large first file (--initial) and with a hundred batches or "
+    "more, and far more error with few: an event shows up to --max-period batches late.",
+)
+@click.option(
     "--counter",
     type=click.Choice(["simple", "block", "binary"]),
     default="simple",
     show_default=True,
-    help="How counts get their noise; simple is best in most cases.",
+    help="How counts get their noise; simple is best in most cases (phdstream).",
+)
+@click.option(
+    "--period",
+    type=int,
+    metavar="P",
+    help="Batches from one count to the next (adaptive).  [default: 8 at first, then chosen again at each count]",
+)
+@click.option(
+    "--max-period",
+    type=int,
+    metavar="P",
+    default=64,
+    show_default=True,
+    help="The longest period that may be chosen (adaptive).",
 )
 @click.option(
     "--max-depth", type=int, metavar="D", default=20, show_default=True, help="How often a cell is halved at most."
@@ -112,10 +152,19 @@ Examples
 )
 @seed_option
 @key_file_option
+@state_option
 @quiet_option
-@click.option("--force", is_flag=True, help="Replace the files of an earlier run in the folder.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Replace the files of an earlier run in the folder. With --state, those of the same release get the same "
+    "content again.",
+)
 @ledger_options
+@click.pass_context
 def synthesize(
+    ctx: click.Context,
+    /,
     source: str,
     output: Path,
     epsilon: float,
@@ -129,107 +178,143 @@ def synthesize(
     event: str | None,
     sort: bool,
     clip: bool,
-    counter: str,
+    method: str,
     max_depth: int,
     sensitivity: int,
     kind: str,
     seed: int | None,
     key_file: Path | None,
+    state: Path | None,
     quiet: bool,
     force: bool,
-    **budget: Any,
+    **others: Any,
 ) -> None:
     """Release synthetic points that follow a set of points through time.
 
     IN is a .csv, .csv.gz, .txt or .parquet file with a heading; each row is one event: a point appears, or
     disappears. It is replayed in batches, either --batch or --every; after each one a file of synthetic points is
     written whose distribution resembles that of the points present. A file appears when it is complete; what is
-    written stays if a later batch fails or the command is interrupted.
+    written stays if a later batch fails or the command is interrupted. With --state a command that was killed can be
+    run again: files that are there stay, the others come with the noise that they would have had.
 
     That a removed point was ever added is not checked: its place counts one point less.
     """
+    options = options_of(ctx, method, USERS)
     check_secrets(seed, key_file)
-    spending = Spending(**budget)
+    spending = Spending(**{name: value for name, value in others.items() if name not in USERS})
     if (batch is None) == (every is None):
         raise click.UsageError("Expected exactly one of --batch and --every.")
     with plain_errors(), terminated_cleanly():
+        from fastdp.cli.apart import keep_all_apart
+        from fastdp.cli.event_batches import cut
         from fastdp.cli.event_reader import read_events
-        from fastdp.cli.key_file import read_key
-        from fastdp.cli.point_files import PointFolder
-        from fastdp.cli.progress import counted
-        from fastdp.spatial import Box
-        from fastdp.systems.phdstream import PHDStream
+        from fastdp.cli.point_files import PointFolder, keep_outside
+        from fastdp.cli.resumption import Kind, noise_of
 
         begin = time.perf_counter()
-        publisher = PHDStream(
-            Box(box[:2], box[2:]),
-            epsilon,
-            counter,
-            max_depth=max_depth,
-            sensitivity=sensitivity,
-            outside="clip" if clip else "raise",
-            seed=seed,
-            key=None if key_file is None else read_key(key_file),
-        )
+        keep_all_apart(source, str(output), state)
+        keep_outside(output, source, state)
+        resumption, noise = noise_of(ctx, Kind("fastdp synthesize", "batches"), SETTINGS)
+        options |= {"max_depth": max_depth, "sensitivity": sensitivity, "outside": "clip" if clip else "raise"}
+        publisher = _system(method, box, epsilon, **noise, **options)
         columns = {"x": x, "y": y, "time": moment, "event": event}
         timed = every is not None or moment is not None or sort
         events = read_events(source, columns, timed=timed, sort=sort, quiet=quiet)
-        bounds = _bounds(source, events, Box(box[:2], box[2:]), batch, every, initial, clip=clip)
-        folder = PointFolder(output, kind, events.names, len(bounds) - 1, force=force)
+        batches = cut(source, events, publisher.domain, batch, every, initial, clip=clip)
         written = 0
-        # Files of earlier batches stay, whatever happens to a later one.
-        with spending.reserved(publisher, source, refundable=False):
-            for number in counted(len(bounds) - 1, "batches", str(output), quiet=quiet):
-                rows = slice(bounds[number], bounds[number + 1])
-                points, additions = events.points[rows], events.additions[rows]
-                synthetic = publisher.step(points[additions], points[~additions])
-                folder.write(number, synthetic)
-                written += len(synthetic)
-        if not quiet:
-            files = f"{folder.file(0)} to {folder.file(len(bounds) - 2).name}"
-            said = spending.summary(publisher)
-            click.echo(_summary(publisher, files, written, time.perf_counter() - begin, said), err=True)
+        if resumption is not None:
+            _compare(batches, resumption)
+            written = resumption.mark if resumption.wrote(str(output)) else 0
+        folder = PointFolder(output, kind, events.names, len(batches), force=force, written=written)
+        with spending.paid(publisher, source, resumption) as paid:
+            if resumption is not None and resumption.new:
+                # A state file that cannot be written is no reason to remove the files of another release.
+                resumption.begin(None, None)
+            folder.clear()
+            if resumption is not None:
+                resumption.begin(str(output), paid.reservation)
+            made = None if folder.complete else _publish(publisher, batches, folder, resumption, paid, quiet=quiet)
+        files = f"{folder.file(0)} to {folder.file(len(batches) - 1).name}"
+        if quiet:
+            return
+        if made is None:
+            click.echo(f"Nothing left to do: an earlier run has written all files, {files}.", err=True)
+            return
+        said = spending.summary(publisher)
+        click.echo(_summary(publisher, files, made, time.perf_counter() - begin, said), err=True)
 
 
-def _bounds(
-    source: str, events: Events, box: Box, batch: int | None, every: float | None, initial: float, *, clip: bool
-) -> NDArray[np.int64]:
-    """Where batches begin and end, the initial one first if there is one."""
-    import numpy as np
+def _system(
+    method: str, box: tuple[float, float, float, float], epsilon: float, **options: Any
+) -> PHDStream | AdaptivePHDStream:
+    from fastdp.spatial import Box
+    from fastdp.systems.adaptive_phdstream import AdaptivePHDStream
+    from fastdp.systems.phdstream import PHDStream
 
-    from fastdp.datasets import cut_events
-    from fastdp.errors import DataError
-
-    outside = int(np.count_nonzero(~box.contains(events.points)))
-    if outside and not clip:
-        # Without their coordinates: messages end up in logs, which are not private.
-        raise DataError(
-            f"{source}: {outside:,} of {len(events.points):,} points are outside the box; expected points inside, or "
-            "--clip to move them to its border"
-        )
-    if not len(events.points):
-        raise DataError(f"{source}: empty, holds no points")
-    # Only the cuts are asked for, to which it does not matter what the events do.
-    inside = np.clip(events.points, box.lower, box.upper)
-    # Periods begin at whole multiples: counted from the first event, that one would move all borders.
-    origin = None if every is None else 0.0
-    corners = box.lower, box.upper
-    stream = cut_events(
-        source, *corners, inside, times=events.times, batch=batch, period=every, origin=origin, initial=initial
+    domain = Box(box[:2], box[2:])
+    return (
+        AdaptivePHDStream(domain, epsilon, **options)
+        if method == "adaptive"
+        else PHDStream(domain, epsilon, **options)
     )
-    cuts: NDArray[np.int64] = stream.cuts if stream.cuts[0] == 0 else np.append(0, stream.cuts)
-    return cuts
 
 
-def _summary(stream: PHDStream, files: str, written: int, duration: float, spent: list[tuple[str, str]]) -> str:
+def _compare(batches: EventBatches, resumption: Resumption) -> None:
+    """DataError if the first batches are not those that an earlier run has published."""
+    from fastdp.persistence import as_one
+
+    for number in range(min(resumption.mark, len(batches))):
+        resumption.follow(as_one(*batches[number]))
+    resumption.finish()
+
+
+def _publish(
+    publisher: SpatialPublisher,
+    batches: EventBatches,
+    folder: PointFolder,
+    resumption: Resumption | None,
+    paid: Paid,
+    *,
+    quiet: bool,
+) -> tuple[int, int]:
+    """Write the files that are not there; how many, and how many points they hold."""
+    from fastdp.cli.progress import counted
+    from fastdp.persistence import as_one
+
+    followed = 0 if resumption is None else resumption.mark
+    files = points = 0
+    for number in counted(len(batches), "batches", folder.name, quiet=quiet):
+        batch = batches[number]
+        publisher.advance(*batch)
+        if folder.holds(number):
+            continue
+        if resumption is not None:
+            if number >= followed:
+                resumption.follow(as_one(*batch))
+            # Write-ahead: the mark is on disk before the file appears.
+            resumption.record()
+        # Files of earlier batches stay, whatever happens to a later one.
+        paid.keep()
+        synthetic = publisher.sample()
+        folder.write(number, synthetic)
+        files, points = files + 1, points + len(synthetic)
+    return files, points
+
+
+def _summary(
+    stream: SpatialPublisher, files: str, written: tuple[int, int], duration: float, spent: list[tuple[str, str]]
+) -> str:
     from fastdp.cli.summary import as_table, seconds, thousands
 
+    count, points = written
+    rest = count < stream.n_steps
+    said = f"{thousands(count)} of {thousands(stream.n_steps)} files; the others were there" if rest else "all files"
     return as_table(
         (
             ("batches", thousands(stream.n_steps)),
             ("cells", f"{thousands(stream.tree.n_leaves)} in the last batch"),
             ("total", f"{stream.total:,.0f} points in the last batch, estimated"),
-            ("synthetic", f"{thousands(written)} points in all files"),
+            ("synthetic", f"{thousands(points)} points in {said}"),
             ("guarantee", str(stream.guarantee)),
             *spent,
             ("time", f"{seconds(duration)}, reading and writing included"),

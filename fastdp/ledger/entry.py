@@ -9,6 +9,7 @@ import math
 import re
 import unicodedata
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from fastdp import validation
@@ -124,15 +125,24 @@ def checked(entry: Entry) -> Entry:
     ParameterError
         Naming the argument, its value and what is accepted.
     """
-    guarantee = entry.guarantee
+    text("stream", entry.stream, LONGEST_NAME)
+    text("note", entry.note, LONGEST_NOTE, empty=True)
+    if entry.part is not None:
+        text("part", entry.part, LONGEST_NAME)
+    start, stop = _positions(entry.start, entry.stop)
+    return dataclasses.replace(entry, guarantee=_plain_guarantee(entry.guarantee), start=start, stop=stop)
+
+
+def _plain_guarantee(guarantee: object) -> Guarantee:
+    """A plain one with accepted values, whatever class of one's own it was."""
     if not isinstance(guarantee, Guarantee):
         raise ParameterError(
             f"guarantee = {validation.shown(guarantee)}: expected a fastdp.Guarantee, or a publisher that has one"
         )
     # An infinite epsilon is one that may be recorded: it tells that something was released without privacy.
-    epsilon = guarantee.epsilon if guarantee.epsilon == math.inf else validation.real("epsilon", guarantee.epsilon)
-    delta = validation.real("delta", guarantee.delta)
-    distance = validation.real("numeric_distance", guarantee.numeric_distance)
+    epsilon = math.inf if guarantee.epsilon == math.inf else _not_less("epsilon", guarantee.epsilon)
+    delta = _not_less("delta", guarantee.delta)
+    distance = _not_less("numeric_distance", guarantee.numeric_distance)
     if epsilon < 0.0:
         raise ParameterError(f"epsilon = {epsilon!r}: expected at least 0")
     if not 0.0 <= delta <= 1.0:
@@ -145,17 +155,16 @@ def checked(entry: Entry) -> Entry:
     simulated = validation.flag("simulated", guarantee.simulated)
     for said in ("unit", "adjacency", "model", "arithmetic"):
         text(said, getattr(guarantee, said), LONGEST_NAME)
-    text("stream", entry.stream, LONGEST_NAME)
-    text("note", entry.note, LONGEST_NOTE, empty=True)
-    if entry.part is not None:
-        text("part", entry.part, LONGEST_NAME)
-    start, stop = _positions(entry.start, entry.stop)
-    # A plain one, whatever class of one's own it was.
-    plain = Guarantee(
-        *(float(epsilon), delta, guarantee.unit, guarantee.adjacency, guarantee.model, guarantee.arithmetic),
+    return Guarantee(
+        *(epsilon, delta, guarantee.unit, guarantee.adjacency, guarantee.model, guarantee.arithmetic),
         *(distance, simulated, tuple(steps)),
     )
-    return dataclasses.replace(entry, guarantee=plain, start=start, stop=stop)
+
+
+def _not_less(name: str, value: Any) -> float:
+    """A number as a float that does not understate it: 1/3 as a fraction lies between two."""
+    number = validation.real(name, value)
+    return math.nextafter(number, math.inf) if number < value else number
 
 
 def new(entry: Entry) -> Entry:
@@ -249,5 +258,22 @@ def from_line(line: dict[str, Any], state: str) -> Entry:
     if said["epsilon"] == "infinite":
         said["epsilon"] = math.inf
     said["derivation"] = tuple(said["derivation"])
-    told = ("id", "time", "stream", "part", "start", "stop", "mechanism", "note")
-    return checked(Entry(guarantee=Guarantee(**said), state=state, **{field: line[field] for field in told}))
+    part, (start, stop) = line["part"], _positions(line["start"], line["stop"])
+    return Entry(
+        id=line["id"],
+        time=line["time"],
+        stream=text("stream", line["stream"], LONGEST_NAME),
+        guarantee=_recorded_guarantee(**said),
+        part=None if part is None else text("part", part, LONGEST_NAME),
+        start=start,
+        stop=stop,
+        mechanism=line["mechanism"],
+        note=text("note", line["note"], LONGEST_NOTE, empty=True),
+        state=state,
+    )
+
+
+@lru_cache(maxsize=256, typed=True)
+def _recorded_guarantee(**said: Any) -> Guarantee:
+    """Most lines of a ledger promise what others promise; by type too, because True is no epsilon, though it is 1."""
+    return _plain_guarantee(Guarantee(**said))

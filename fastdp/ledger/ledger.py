@@ -3,49 +3,23 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
-from types import EllipsisType, TracebackType
-from typing import Any, Self
+from dataclasses import replace
+from types import EllipsisType
+from typing import Any
 
-from fastdp import validation
-from fastdp.errors import BudgetError, ParameterError, StateError
-from fastdp.ledger import accounting, chain, entry
-from fastdp.ledger.account import ENDS, Account, budget, read_account
-from fastdp.ledger.accounting import Budget, Region
-from fastdp.ledger.chain import Session
+from fastdp.errors import BudgetError, StateError
+from fastdp.ledger import accounting, entry
+from fastdp.ledger.account import ENDS, Account, budget, ending
+from fastdp.ledger.book import Book, Verification, region
 from fastdp.ledger.entry import Entry
+from fastdp.ledger.reservation import Reservation
+from fastdp.ledger.tally import Budget, Tally
 from fastdp.privacy import Guarantee
-from fastdp.randomness.key import Key
+
+__all__ = ["Ledger", "Reservation", "Verification"]
 
 
-@dataclass(frozen=True)
-class Verification:
-    """What :meth:`Ledger.verify` found.
-
-    Attributes
-    ----------
-    lines : int
-        Lines with the right seal.
-    head : str
-        The last one's seal: keep it elsewhere, and a ledger that lost its last lines no longer holds it.
-    torn : int
-        Bytes of a last line that is cut off.  If a crash did this nothing was released under it, and otherwise a
-        release may be missing; nothing more is recorded before ``Ledger(..., recover=True)``.
-    reserved : list of int
-        Reservations that nobody has ended; they count as spent.
-    """
-
-    lines: int
-    head: str
-    torn: int
-    reserved: list[int]
-
-
-class Ledger:
+class Ledger(Book):
     """An append-only record of what was released on which stream, under which guarantee, within which limit.
 
     Parameters
@@ -69,56 +43,14 @@ class Ledger:
     Privacy: the ledger computes basic composition, exactly (``docs/privacy.md``), and releases nothing itself.  It
     knows what it is told: two names for one stream, or positions and parts that are not disjoint, it cannot see.
 
-    Every call locks the file, checks it from the first line on, and adds at most one line, synced before the call
-    returns.  Objects can be shared by threads, and processes may have one each.  A line is never changed.
+    Every call locks the file, checks it, and adds at most one line, synced before the call returns.  Lines that this
+    object has checked before are compared by one SHA-256 of all their bytes; where that is another one, they are
+    checked from the first on.  Objects can be shared by threads, and processes may have one each.  A line is never
+    changed.
 
     A release is reserved before it happens and committed afterwards.  A reservation whose process died counts as
     spent, for ever: nobody knows whether the output had left.
     """
-
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        limit_epsilon: float | None = None,
-        limit_delta: float | None = None,
-        key: Key | bytes | None = None,
-        create: bool = True,
-        recover: bool = False,
-    ) -> None:
-        self._path = Path(os.path.realpath(path))
-        self._limit = budget("limit_epsilon", limit_epsilon, "limit_delta", limit_delta)
-        self._key = Key.from_bytes(key) if isinstance(key, (bytes, bytearray)) else key
-        if self._key is not None and not isinstance(self._key, Key):
-            raise ParameterError(f"key: expected 32 bytes, a Key or None, got {type(key).__name__}")
-        self._seen: tuple[int, str] | None = None
-        if validation.flag("create", create) and not self._path.exists():
-            chain.create(self._path, self._key)
-        with self._opened() as session:
-            if validation.flag("recover", recover):
-                session.recover()
-
-    def __repr__(self) -> str:
-        return f"Ledger({str(self._path)!r})"
-
-    @contextmanager
-    def _opened(self) -> Iterator[Session]:
-        """The checked file, locked, which holds all that this object has seen of it."""
-        with chain.opened(self._path, self._key) as session:
-            if self._seen is not None:
-                count, head = self._seen
-                if len(session.seals) < count or session.seals[count - 1] != head:
-                    raise StateError(
-                        f"ledger {str(self._path)!r} lacks lines that this object has seen: expected the same file, "
-                        "grown (was an old copy put back?)"
-                    )
-            self._seen = len(session.seals), session.seals[-1]
-            try:
-                yield session
-            finally:
-                self._seen = len(session.seals), session.seals[-1]
-
-    # Releases.
 
     def spend(
         self,
@@ -212,21 +144,21 @@ class Ledger:
         state = "spent" if kind == "spend" else "reserved"
         wanted = entry.new(Entry(0, "", stream, guarantee, part, start, stop, mechanism, note, state))
         body = {"kind": kind, **entry.to_line(wanted)}
-        with self._opened() as session:
-            account = read_account(session)
+        with self._opened() as (file, account):
             if wanted.counts:
                 self._refuse(account, wanted)
-            line = session.append(body)
+            line = file.append(body)
             return replace(wanted, id=line["id"], time=line["time"])
 
     def _refuse(self, account: Account, wanted: Entry) -> None:
         """BudgetError if a limit would be passed."""
-        before = account.of(wanted.stream)
-        after = accounting.total([*before, wanted], wanted.stream)
+        tally = account.tally(wanted.stream)
+        after = tally.after(wanted, wanted.stream)
         for limit, whose in ((account.limit(wanted.stream), "the ledger's"), (self._limit, "the caller's")):
             if not after.within(limit):
-                spent, rest = accounting.compose(before), self._left(account, wanted.stream, _region(wanted))
-                more = accounting.compose([wanted])
+                spent = accounting.rounded(tally.total(wanted.stream))
+                rest = self._left(account, wanted.stream, region(wanted))
+                more = accounting.rounded(Tally([wanted]).total(wanted.stream))
                 raise BudgetError(
                     f"stream {wanted.stream!r}: {_amount(more)} more would pass {whose} limit of "
                     f"{_amount(limit)}; spent are {_amount(spent)}, expected at most {_amount(rest)} (nothing was "
@@ -235,49 +167,16 @@ class Ledger:
 
     def _end(self, reserved: Entry, kind: str, stop: int | None = None) -> Entry:
         body: dict[str, Any] = {"kind": kind, "of": reserved.id}
+        where = ending(reserved, stop)
         if stop is not None:
-            if reserved.start is None:
-                raise ParameterError(f"stop = {stop!r}: expected None, because the reservation has no start")
-            body["stop"] = validation.integer("stop", stop, reserved.start + 1, reserved.stop)
-        with self._opened() as session:
-            found = read_account(session).entries.get(reserved.id)
-            if found is None or found.state != "reserved":
-                state = "not there" if found is None else found.state
+            body["stop"] = where
+        with self._opened() as (file, account):
+            found = account.reserved.get(reserved.id)
+            if found != reserved:
+                state = account.state(reserved.id) if found is None else "another release"
                 raise StateError(f"{kind} of entry {reserved.id}: it is {state}; expected a reservation")
-            session.append(body)
-            return replace(found, state=ENDS[kind], stop=body.get("stop", found.stop))
-
-    # What it adds up to.
-
-    def spent(self, stream: str) -> Guarantee:
-        """What all releases of a stream promise together; epsilon 0 where there are none."""
-        with self._opened() as session:
-            return accounting.compose(read_account(session).of(entry.name("stream", stream)), stream)
-
-    def remaining(
-        self, stream: str, *, start: int | None = None, stop: int | None = None, part: str | None = None
-    ) -> Budget:
-        """What one more release of a stream may cost, on these positions or this part of it; never overstated.
-
-        It is stated in the unit that the stream has already: where a first release for one value (replace) would make
-        the earlier ones for one element count twice, less is left.  Delta is what a release's delta and the distance
-        of its sampled noise may cost together (:func:`fastdp.ledger.compose`).
-        """
-        probe = Guarantee(0.0)
-        asked = entry.new(Entry(0, "", stream, probe, part, start, stop, None, "", "spent"))
-        with self._opened() as session:
-            return self._left(read_account(session), asked.stream, _region(asked))
-
-    def limit(self, stream: str) -> Budget:
-        """The limits of a stream: the ledger's and this object's, the lower of each."""
-        with self._opened() as session:
-            return self._lowest(read_account(session), entry.name("stream", stream))
-
-    def limits(self) -> dict[str | None, Budget]:
-        """The limits that hold for streams with one of their own, by stream; under None that of all others."""
-        with self._opened() as session:
-            account = read_account(session)
-            return {stream: account.limit(stream) for stream in account.limits}
+            file.append(body)
+            return replace(reserved, state=ENDS[kind], stop=where)
 
     def set_limit(
         self,
@@ -311,111 +210,11 @@ class Ledger:
             **{part: None if math.isinf(getattr(limit, part)) else getattr(limit, part) for part in named},
             "note": entry.text("note", note, entry.LONGEST_NOTE, empty=True),
         }
-        with self._opened() as session:
-            read_account(session)
-            session.append(body)
-
-    def entries(self, stream: str | None = None) -> list[Entry]:
-        """The releases of a stream, or all, in the order in which they were recorded."""
-        asked = None if stream is None else entry.name("stream", stream)
-        with self._opened() as session:
-            account = read_account(session)
-        return list(account.entries.values()) if asked is None else account.of(asked)
-
-    @property
-    def streams(self) -> list[str]:
-        """Names of the streams with entries, sorted."""
-        return sorted({found.stream for found in self.entries()})
-
-    def verify(self, head: str | None = None) -> Verification:
-        """Check every seal and every line, and that a line seen earlier is still there.
-
-        Parameters
-        ----------
-        head : str, optional
-            A seal that an earlier call told, or its beginning of at least 16 digits.  The chain alone cannot tell
-            that its last lines are missing.
-
-        Raises
-        ------
-        StateError
-            Naming the line that is wrong, or that no line has the seal.
-        """
-        if head is not None and len(entry.text("head", head, 64)) < 16:
-            raise ParameterError(f"head = {validation.shown(head)}: expected a seal, 16 to 64 hexadecimal digits")
-        with self._opened() as session:
-            account = read_account(session)
-            if head is not None and not any(seal.startswith(head.lower()) for seal in session.seals):
-                raise StateError(
-                    f"ledger {str(self._path)!r}: no line has the seal {head}; expected the ledger that had it, "
-                    "grown (its last lines are missing, or it is another one)"
-                )
-            reserved = [found.id for found in account.entries.values() if found.state == "reserved"]
-            return Verification(len(session.lines), session.seals[-1], len(session.torn), reserved)
-
-    def _lowest(self, account: Account, stream: str) -> Budget:
-        told = account.limit(stream)
-        return Budget(min(told.epsilon, self._limit.epsilon), min(told.delta, self._limit.delta))
-
-    def _left(self, account: Account, stream: str, region: Region) -> Budget:
-        before = account.of(stream)
-        spent, met = accounting.total(before, stream), accounting.total(before, stream, region)
-        return accounting.left(self._lowest(account, stream), spent, met)
+        with self._opened() as (file, _):
+            file.append(body)
 
 
-class Reservation:
-    """Budget set aside for one release; see :meth:`Ledger.reserve`.
-
-    Attributes
-    ----------
-    entry : Entry
-        As it is recorded.
-    """
-
-    def __init__(self, ledger: Ledger, made: Entry, cancel_on: tuple[type[Exception], ...] = ()) -> None:
-        self._ledger = ledger
-        self._cancel_on = cancel_on
-        self.entry = made
-
-    def commit(self, stop: int | None = None) -> Entry:
-        """Say that the release has happened.
-
-        Parameters
-        ----------
-        stop : int, optional
-            Where it ended, within what was reserved; positions from there on were not looked at.
-        """
-        self.entry = self._ledger._end(self.entry, "commit", stop)
-        return self.entry
-
-    def cancel(self) -> Entry:
-        """Say that nothing was released and nothing will be: the budget is free again."""
-        self.entry = self._ledger._end(self.entry, "cancel")
-        return self.entry
-
-    def keep(self) -> None:
-        """Say that something is about to be released: from now on no error gives the budget back."""
-        self._cancel_on = ()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.entry.state != "reserved":
-            return
-        if kind is None:
-            self.commit()
-        elif issubclass(kind, self._cancel_on):
-            self.cancel()
-
-
-def _region(wanted: Entry) -> Region:
-    return Region(wanted.part, wanted.start, wanted.stop)
-
-
-def _amount(loss: Guarantee | Budget) -> str:
+def _amount(loss: Budget) -> str:
     """Epsilon and delta for a message, all digits; without a delta of no interest."""
     delta = f", delta = {loss.delta!r}" if loss.delta and math.isfinite(loss.delta) else ""
     return f"epsilon = {loss.epsilon!r}{delta}"

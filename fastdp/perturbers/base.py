@@ -99,7 +99,10 @@ class Perturber(Protocol):
     def node_noise(
         self, plan: HierarchyPlan, theta_steps: int, epsilon: float, key: Key, tree: int
     ) -> NDArray[np.int64]:
-        """Independent noise of every node, before consistency: int64[nodes], the leaf level first."""
+        """Independent noise of every node, before consistency: int64[nodes], the leaf level first.
+
+        Memory of its own, contiguous: the caller writes to it.
+        """
         ...
 
 

@@ -1,7 +1,9 @@
 """Cells that follow released counts: after the first batch nothing but noisy counts of disjoint cells is released.
 
 Which cells are counted, and when, follows from what was released before; a count is all that touches data, and an
-event is in one count only.  Proof: ``docs/phdstream.md``, "Counts alone".
+event is in one count only.  Where past counts say too little about what comes, PrivTree chooses the cells of a count,
+with half of its epsilon; that it does so follows from released counts, too.  Proof: ``docs/phdstream.md``, "Counts
+alone".
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ import numpy as np
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
-from fastdp.spatial.decomposition import LEAST_CAPACITY, Integers, Visit, route_strays, walk_down
+from fastdp.spatial.cells import Integers, Residents, Visit
+from fastdp.spatial.decomposition import LEAST_CAPACITY, route_strays, take_step, walk_down
 from fastdp.spatial.domain import Floats
 from fastdp.spatial.plan import Plan
 from fastdp.spatial.release_times import Growth, Pace
@@ -38,7 +41,7 @@ class CountPlan:
     noise : float
         Its variance, in points^2.
     first : int
-        Variance of the first batch's counts over ``noise``, a whole number.
+        Variance of counts with half of epsilon, where PrivTree chose the cells, over ``noise``; a whole number.
     shrink : bool
         Whether estimates are shrunken.
     """
@@ -75,13 +78,14 @@ class Grown:
 def plant(plan: CountPlan, visit: Visit) -> Grown:
     """The tree after the first batch, which PrivTree released."""
     weight: Integers = np.zeros_like(visit.first)
-    none: Integers = np.zeros_like(visit.leaves)
-    released: Integers = np.zeros_like(weight)
-    gained, scratch = np.empty_like(weight), np.empty_like(weight)
-    adaptive_tree.add_counts(
-        visit.leaves, none, plan.first, plan.cells.fan_out, visit.first, gained, scratch, released, weight
-    )
+    _weigh(plan, visit, weight)
     return _estimated(plan, visit, weight, np.zeros(weight.size))
+
+
+def is_bare(plan: CountPlan, grown: Grown) -> bool:
+    """Whether next to no points were released, so that nothing says where those that come will be."""
+    least = SPLIT * _deviation(plan) * float(np.sqrt(grown.variance[0]))
+    return plan.cells.max_depth > 0 and float(grown.visit.projected[0]) <= least
 
 
 def count(
@@ -119,13 +123,66 @@ def count(
     noise: Integers = np.empty(size, np.int64)
     sampler.fill(noise, plan.law, key, StreamId(Purpose.CELL, number=step))
     counts = net + noise
-    gained, scratch = np.empty_like(visit.first), np.empty_like(visit.first)
-    adaptive_tree.add_counts(leaves, counts, 1, cells.fan_out, visit.first, gained, scratch, visit.released, weight)
+    gained, drawn = np.empty_like(visit.first), np.empty_like(visit.first)
+    adaptive_tree.add_counts(leaves, counts, 1, cells.fan_out, visit.first, gained, drawn, visit.released, weight)
     estimate = visit.projected[leaves]
-    total = float(visit.projected[0])
-    even = estimate * (elapsed * rate[0] / total) if total > 0.0 else np.zeros(size)
-    growth = Growth(counts, even, elapsed * rate[leaves], estimate, elapsed)
+    coarse = _coarse(plan, visit, leaves, gained, drawn)
+    growth = _growth(grown, counts, estimate, rate[leaves], elapsed, coarse)
     return _estimated(plan, replace(visit, leaves=leaves), weight, gained / elapsed), growth
+
+
+def count_anew(
+    plan: CountPlan, grown: Grown, added: Integers, removed: Integers, step: int, elapsed: int, key: Key
+) -> tuple[Grown, Growth]:
+    """Let PrivTree choose the cells by what waited, and count it in them: one step of PHDStream.
+
+    Parameters and results as :func:`count`.  Growth is told for the finest cells that both trees have.
+    """
+    before = grown.visit
+    unsplit: Integers = np.full_like(before.first, -1)
+    none: Integers = np.zeros((unsplit.size, plan.cells.counter.width), np.int64)
+    residents = Residents(before.first, before.released, unsplit, before.measure, none)
+    _, visit, _ = take_step(plan.cells, residents, added, removed, step, key, unsplit.size)
+    old = visit.origin
+    known = old >= 0
+    weight: Integers = np.where(known, grown.weight[old], 0)
+    gained = visit.released - np.where(known, before.released[old], 0)
+    drawn = _weigh(plan, visit, weight)
+    both = np.flatnonzero(known & ((visit.first < 0) | (before.first[old] < 0)) & (visit.measure > 0.0))
+    coarse = _coarse(plan, visit, both, gained, drawn)
+    estimate, rate = before.projected[old[both]], grown.rate[old[both]]
+    return _estimated(plan, visit, weight, gained / elapsed), _growth(
+        grown, gained[both], estimate, rate, elapsed, coarse
+    )
+
+
+def _weigh(plan: CountPlan, visit: Visit, weight: Integers) -> Integers:
+    """Add the variances of the counts that PrivTree's leaves have made to ``weight``; returns them alone."""
+    nothing: Integers = np.zeros_like(visit.leaves)
+    gained, drawn, released = np.empty_like(weight), np.empty_like(weight), np.zeros_like(weight)
+    adaptive_tree.add_counts(
+        visit.leaves, nothing, plan.first, plan.cells.fan_out, visit.first, gained, drawn, released, weight
+    )
+    return drawn
+
+
+def _deviation(plan: CountPlan) -> float:
+    """What one count's noise counts as, in points."""
+    return max(float(np.sqrt(plan.noise)), LEAST_DEVIATION)
+
+
+def _growth(grown: Grown, counts: Integers, estimate: Floats, rate: Floats, elapsed: int, coarse: float) -> Growth:
+    total = float(grown.visit.projected[0])
+    even = estimate * (elapsed * grown.rate[0] / total) if total > 0.0 else np.zeros(counts.size)
+    return Growth(counts, even, elapsed * rate, estimate, elapsed, coarse)
+
+
+def _coarse(plan: CountPlan, visit: Visit, nodes: Integers, gained: Integers, drawn: Integers) -> float:
+    """The part of what came, by these disjoint nodes' counts, that alone would have had its node cut."""
+    came = np.maximum(gained[nodes], 0)
+    deviations = _deviation(plan) * np.sqrt(drawn[nodes])
+    beyond = np.maximum(came - SPLIT * deviations, 0.0)[visit.depth[nodes] < plan.cells.max_depth]
+    return float(beyond.sum()) / max(float(came.sum()), 1.0)
 
 
 def forecast(plan: CountPlan, grown: Grown, pace: Pace, elapsed: int) -> Visit:
@@ -172,9 +229,9 @@ def _regrow(
     estimate[0], variance[0], rate[0] = before.projected[0], grown.variance[0], grown.rate[0]
     starts: Integers = np.zeros(cells.max_depth + 2, np.int64)
     starts[1:] = 1
-    size = 1
-    deviation = max(float(np.sqrt(plan.noise)), LEAST_DEVIATION)
-    for level, stop in walk_down(cells, starts, old, code, measure):
+    further = ends, released, weight, estimate, variance, rate
+    deviation = _deviation(plan)
+    for level, stop in walk_down(cells, starts, parent, first, old, code, measure, further):
         size = adaptive_tree.regrow(
             level,
             stop,
@@ -207,6 +264,7 @@ def _regrow(
         )
         if size < 0:
             return _regrow(plan, grown, added, removed, 4 * capacity)
+    size = int(starts[-1])
     visit = Visit(
         starts,
         parent[:size].copy(),

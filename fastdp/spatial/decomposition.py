@@ -6,8 +6,9 @@ PrivTree is one such step on an empty tree; PHDStream is one after the other.  T
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,38 +17,13 @@ from fastdp.errors import ParameterError
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
+from fastdp.spatial.cells import Evidence, Integers, Residents, Visit, measures
 from fastdp.spatial.domain import Floats
 from fastdp.spatial.plan import Plan
-from fastdp_kernels import cell_codes, privtree, tree_maps
+from fastdp_kernels import privtree, tree_maps
 
-Integers = NDArray[np.int64]
 #: Room for so many visited nodes at least.
 LEAST_CAPACITY = 64
-
-
-@dataclass(frozen=True)
-class Residents:
-    """The tree that lives between two steps: released numbers only, but for the counters' noise.
-
-    Attributes
-    ----------
-    first : int64[r]
-        First child, -1 for none; node 0 is the root.
-    released : int64[r]
-        Sum of all counter increments at the node and below it.
-    split_at : int64[r]
-        Last step that split the node, -1 if none did.
-    measure : float64[r]
-        Measure of the domain inside the cell.
-    state : int64[r, width]
-        The nodes' counters.
-    """
-
-    first: Integers
-    released: Integers
-    split_at: Integers
-    measure: Floats
-    state: Integers
 
 
 def root_only(plan: Plan) -> Residents:
@@ -57,91 +33,6 @@ def root_only(plan: Plan) -> Residents:
         raise ParameterError(f"domain has measure {whole[0]}: expected a finite measure above 0")
     none = np.full(1, -1, np.int64)
     return Residents(none, np.zeros(1, np.int64), none, whole, np.zeros((1, plan.counter.width), np.int64))
-
-
-@dataclass(frozen=True)
-class Visit:
-    """The tree T(t) of one step, breadth first; arrays as in ``fastdp_kernels.privtree``.
-
-    Attributes
-    ----------
-    starts : int64[max_depth + 2]
-        First node of each depth.
-    parent, first, code, origin : int64[v]
-        Parent, first child (-1 for a leaf), path code, node of the resident tree before the step (-1 if new).
-    released, measure, held, projected : v entries
-        After the step: released counts, measures, G and s+.
-    leaves : int64[l]
-        The leaves with a measure above 0.
-    """
-
-    starts: Integers
-    parent: Integers
-    first: Integers
-    code: Integers
-    origin: Integers
-    released: Integers
-    measure: Floats
-    held: Floats
-    projected: Floats
-    leaves: Integers
-
-    @property
-    def depth(self) -> Integers:
-        """Depth of each node: int64[v]."""
-        depths: Integers = np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
-        return depths
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What the decisions of a step were made from.  Secret: for the analysis of privacy losses, never kept.
-
-    Attributes
-    ----------
-    score : int64[v]
-        The score of each visited node, in units of 1 / K, before the floor.
-    ends : int64[v, 4]
-        Ranges of the sorted additions and removals that lie in the node.
-    """
-
-    score: Integers
-    ends: Integers
-
-
-def cells(plan: Plan, codes: Integers, depths: Integers) -> tuple[Floats, Floats]:
-    """Bounds of cells, lower and upper float64[n, d]."""
-    lower = np.empty((codes.size, plan.domain.dim))
-    upper = np.empty_like(lower)
-    corners = plan.domain.lower, plan.domain.upper
-    cell_codes.decode_cells(codes, depths, *corners, plan.fan_out, lower, upper)
-    return lower, upper
-
-
-def tree_cells(plan: Plan, visit: Visit) -> tuple[Floats, Floats]:
-    """Bounds of all visited nodes, lower and upper float64[v, d]."""
-    size, dim = visit.first.size, plan.domain.dim
-    lower, upper = np.empty((size, dim)), np.empty((size, dim))
-    index: Integers = np.empty((size, dim), np.int64)
-    corners = plan.domain.lower, plan.domain.upper
-    cell_codes.decode_tree(visit.starts, visit.parent, visit.first, *corners, plan.fan_out, index, lower, upper)
-    return lower, upper
-
-
-def measures(plan: Plan, codes: Integers, depth: int) -> Floats:
-    """Measures of the domain inside cells of one depth: float64[n]."""
-    found = np.ascontiguousarray(plan.domain.measure(*cells(plan, codes, np.full(codes.size, depth))), np.float64)
-    if not (np.isfinite(found).all() and (found >= 0.0).all()):
-        raise ParameterError(f"domain = {plan.domain!r}: expected finite measures of at least 0 for its cells")
-    return found
-
-
-def encode(plan: Plan, points: Floats) -> Integers:
-    """Codes of the greatest depth, ascending: int64[n]."""
-    codes: Integers = np.empty(points.shape[0], np.int64)
-    cell_codes.encode_points(points, plan.domain.lower, plan.domain.upper, plan.fan_out, plan.max_depth, codes)
-    codes.sort()
-    return codes
 
 
 def take_step(
@@ -197,11 +88,23 @@ def take_step(
 
 
 def walk_down(
-    plan: Plan, starts: Integers, origin: Integers, code: Integers, measure: Floats
+    plan: Plan,
+    starts: Integers,
+    parent: Integers,
+    first: Integers,
+    origin: Integers,
+    code: Integers,
+    measure: Floats,
+    further: Sequence[NDArray[Any]],
 ) -> Iterator[tuple[int, int]]:
     """Ranges of levels to decide at once, from the root down; measures of new cells are filled in before each.
 
-    Arrays as in ``fastdp_kernels.privtree.descend``, which appends levels between one range and the next.
+    Arrays as in ``fastdp_kernels.privtree.descend``, which appends levels between one range and the next; ``further``
+    are those others that have an entry for each appended node.  In the end ``starts[-1]`` is the number of nodes.
+
+    A cut whose parts have measure 0, all of them, is taken back: rounding may lose the sliver of a polygon that a
+    cell holds, and then none of its parts could be counted in or sampled from.  That follows from the domain and the
+    decision alone.
     """
     level, stride = 0, plan.max_depth + 1 if plan.uniform else 1
     while level <= plan.max_depth and starts[level + 1] > starts[level]:
@@ -211,9 +114,36 @@ def walk_down(
             if fresh.any():
                 found = measure[part]
                 found[fresh] = measures(plan, code[part][fresh], level)
+            if level > 0:
+                _take_back(plan.fan_out, level, starts, parent, first, measure, (origin, code, *further))
+                if starts[level + 1] == starts[level]:
+                    break
         yield level, level + stride
         level += stride
     starts[level + 1 :] = starts[level]
+
+
+def _take_back(
+    fan_out: int,
+    level: int,
+    starts: Integers,
+    parent: Integers,
+    first: Integers,
+    measure: Floats,
+    further: Sequence[NDArray[Any]],
+) -> None:
+    """Drop the families of the last level that have no measure, and close the gaps."""
+    begin, end = int(starts[level]), int(starts[level + 1])
+    barren = ~(measure[begin:end] > 0.0).reshape(-1, fan_out).any(axis=1)
+    if not barren.any():
+        return
+    first[parent[begin:end:fan_out][barren]] = -1
+    kept = begin + np.flatnonzero(np.repeat(~barren, fan_out))
+    end = begin + kept.size
+    for column in (parent, measure, *further):
+        column[begin:end] = column[kept]
+    first[parent[begin:end:fan_out]] = np.arange(begin, end, fan_out)
+    starts[level + 1] = end
 
 
 def _grow(
@@ -230,8 +160,7 @@ def _grow(
     measure[0] = residents.measure[0]
     starts: Integers = np.zeros(plan.max_depth + 2, np.int64)
     starts[1:] = 1
-    size = 1
-    for level, stop in walk_down(plan, starts, old, code, measure):
+    for level, stop in walk_down(plan, starts, parent, first, old, code, measure, (ends, released)):
         size = privtree.descend(
             level,
             stop,
@@ -263,6 +192,7 @@ def _grow(
         if size < 0:
             # The same words again, and more: the decisions so far come out the same.
             return _grow(plan, residents, added, removed, step, key, 4 * capacity)
+    size = int(starts[-1])
     visit = Visit(
         starts,
         parent[:size],

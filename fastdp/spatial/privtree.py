@@ -14,6 +14,7 @@ from fastdp.errors import StateError
 from fastdp.privacy import Guarantee, sequential
 from fastdp.randomness.key import Key
 from fastdp.spatial import decomposition
+from fastdp.spatial.cells import encode
 from fastdp.spatial.checks import as_points
 from fastdp.spatial.domain import Domain
 from fastdp.spatial.plan import make_plan
@@ -99,7 +100,7 @@ class PrivTree(Alone):
         if self._fitted:
             raise StateError("this PrivTree has been fitted: expected a new one for other points")
         rows = inside(as_points(points, "points", self.domain.dim), self.domain, self.outside, "points")
-        codes = decomposition.encode(self._plan, rows)
+        codes = encode(self._plan, rows)
         self._fitted = True
         _, visit, _ = decomposition.take_step(self._plan, self._residents, codes, codes[:0], 0, self._key)
         return ReleasedTree(self._plan, visit)

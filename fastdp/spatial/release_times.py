@@ -12,7 +12,7 @@ from functools import cache
 
 import numpy as np
 
-from fastdp.spatial.decomposition import Integers
+from fastdp.spatial.cells import Integers
 from fastdp.spatial.domain import Floats
 
 #: Steps before the second count.
@@ -23,6 +23,8 @@ LARGEST_FACTOR = 1.5
 HORIZON_PART, LEAST_HORIZON = 0.25, 50
 #: What earlier counts keep of their say in the forecasts' weight, and in the period.
 WEIGHT_MEMORY, PERIOD_MEMORY = 0.9, 0.5
+#: Cells are planted anew where more than this part of what came is in cells that it would have cut.
+MOST_COARSE = 0.3
 #: Counts below this part of the total are errors' denominators no more (the paper's 0.001).
 FLOOR = 0.001
 
@@ -66,6 +68,8 @@ class Growth:
         Estimated points in the leaf before.
     elapsed : int
         Steps since the last count.
+    coarse : float
+        The part of what came, 0 to 1, that stands out so far in its leaf that past counts should have cut it.
     """
 
     counts: Integers
@@ -73,6 +77,7 @@ class Growth:
     own: Floats
     estimate: Floats
     elapsed: int
+    coarse: float = 0.0
 
 
 @cache
@@ -92,6 +97,11 @@ def check_pace(pace: Pace, period: int | None, most: int) -> None:
         period is None and pace.costs.shape == periods(most).shape and np.isfinite(pace.costs).all()
     ):
         raise ValueError("costs out of range")
+
+
+def sooner(pace: Pace, elapsed: int) -> Pace:
+    """The pace where cells are planted anew: half as long at most as the time that it took to notice."""
+    return replace(pace, period=max(min(pace.period, elapsed // 2), 1))
 
 
 def following_pace(pace: Pace, growth: Growth, total: float, n_steps: int, noise: float, most: int | None) -> Pace:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from fastdp import packing
 from fastdp.counters.base import check_rows
 from fastdp.spatial.box import Box
+from fastdp.spatial.cells import Integers, Residents, Visit, measures
 from fastdp.spatial.counts_alone import Grown
-from fastdp.spatial.decomposition import Integers, Residents, Visit, measures
 from fastdp.spatial.domain import Floats
 from fastdp.spatial.network import Network
 from fastdp.spatial.plan import Plan

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from fastdp.errors import DataError, StateError
 from fastdp.randomness.key import Key
 from fastdp.spatial.box import Box
+from fastdp.spatial.cells import Visit, tree_cells
 from fastdp.spatial.checks import as_points
-from fastdp.spatial.decomposition import Visit, tree_cells
 from fastdp.spatial.domain import Domain, Floats
 from fastdp.spatial.plan import Plan
 from fastdp_kernels import cell_sampling, tree_queries

@@ -1,5 +1,7 @@
 """PHDStream with cells chosen from released counts: all of epsilon goes to the counts, which are made seldom.
 
+Where past counts say too little about what comes, PrivTree chooses cells anew, as for the first batch.
+
 Beyond the paper; the same guarantee, proof and measurements in ``docs/phdstream.md`` ("Counts alone").
 """
 
@@ -19,17 +21,15 @@ from fastdp.privacy import Guarantee, parallel, sequential
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.spatial import counts_alone, decomposition, saved
+from fastdp.spatial.cells import Integers, Visit
 from fastdp.spatial.counts_alone import CountPlan, Grown
-from fastdp.spatial.decomposition import Integers, Visit
 from fastdp.spatial.domain import Domain
 from fastdp.spatial.plan import make_plan
-from fastdp.spatial.release_times import FIRST_PERIOD, Pace, check_pace, following_pace
+from fastdp.spatial.release_times import FIRST_PERIOD, MOST_COARSE, Pace, check_pace, following_pace, sooner
 from fastdp.systems.spatial_publisher import SpatialPublisher, for_events
 
 #: Events wait for this many steps at most.
 MOST_PERIOD = 2**16
-#: Larger variances of the first counts, over the later ones', are taken for this: 4 for any usual epsilon.
-MOST_RATIO = 2.0**20
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,9 @@ class _State:
         Steps up to the last count.
     added, removed : tuple of int64[n]
         Codes of the batches since.  Secret.
+    anew : bool or None
+        Whether the next count lets PrivTree choose its cells; None for a stream that never does so, as none did when
+        its state file was written.
     """
 
     n_steps: int
@@ -57,14 +60,20 @@ class _State:
     counted: int = 0
     added: tuple[Integers, ...] = ()
     removed: tuple[Integers, ...] = ()
+    anew: bool | None = None
 
 
 class AdaptivePHDStream(SpatialPublisher):
-    """Releases a synthetic version of a changing set of points, at a fraction of PHDStream's error.
+    """Releases a synthetic version of a changing set of points, with less error than PHDStream where its shape lasts.
 
     PrivTree chooses the first cells.  After that cells are cut and merged by released counts alone, so that all of
     epsilon goes to the counts; a cell is counted every few steps, by a period that follows from released counts too,
-    and forecast in between; estimates are shrunken where noise drowns the difference between a cell's parts.
+    and forecast in between; estimates are shrunken where noise drowns the difference between a cell's parts.  If much
+    of what a count finds is in cells that past ones did not cut, PrivTree chooses the next count's cells.
+
+    For streams whose shape changes slowly, and releases that may lag a few steps behind.  Where points are soon
+    elsewhere, and where each batch must show at once, :class:`fastdp.PHDStream` is better (measured in
+    ``docs/phdstream.md``, "Which one").
 
     Parameters
     ----------
@@ -91,13 +100,14 @@ class AdaptivePHDStream(SpatialPublisher):
 
     Notes
     -----
-    Privacy: streams are adjacent if they differ in one event, one addition or one removal in one batch.  An event of
-    the first batch enters PrivTree's decisions (epsilon / 2) and one count (epsilon / 2), a later event one count
-    (epsilon).  The number of batches is public; nothing else is.
+    Privacy: streams are adjacent if they differ in one event, one addition or one removal in one batch.  An event is
+    in one count: with epsilon in cells that past releases chose, or, in the first batch and where cells are planted
+    anew, with epsilon / 2 beside PrivTree's decisions with epsilon / 2.  Which of the two follows from past releases.
+    The number of batches is public; nothing else is.
 
-    Unlike :class:`fastdp.PHDStream` it keeps the events that wait to be counted, those of at most ``max_period``
-    steps, in memory.  The first batch should hold all points so far; if it is empty, the first cells come from the
-    second count on.  After an interrupt compare ``n_steps``: a batch that was consumed must not be sent again.
+    Unlike :class:`fastdp.PHDStream` it keeps the events that wait to be counted, those of at most one period, in
+    memory.  The first batch should hold all points so far; if it is empty, the first cells come from the
+    second count.  After an interrupt compare ``n_steps``: a batch that was consumed must not be sent again.
     """
 
     _state: _State
@@ -125,11 +135,16 @@ class AdaptivePHDStream(SpatialPublisher):
         share = Fraction(self.epsilon) / self.sensitivity
         plan = make_plan(domain, fan_out, max_depth, share / 2, share / 2, Simple(), threshold=0.0)
         scale = noise_scale(Simple(), share)
+        # Cells are cut by deviations of half a point at least, so that the first counts' is compared with that; it
+        # must not grow with a later noise that vanishes, or nothing would ever be cut.
+        least = counts_alone.LEAST_DEVIATION**2
         noise = _variance(float(scale))
-        first = round(min(_variance(2.0 * float(scale)) / noise, MOST_RATIO))
+        first = round(max(_variance(2.0 * float(scale)), least) / max(noise, least))
         self._counting = CountPlan(plan, sampler.discrete_laplace_law(scale), noise, first, self.shrink)
         start = min(FIRST_PERIOD, self.max_period) if self.period is None else self.period
-        super().__init__(domain, plan, _State(0, None, None, Pace(start)), outside=outside, seed=seed, key=key)
+        super().__init__(
+            domain, plan, _State(0, None, None, Pace(start), anew=False), outside=outside, seed=seed, key=key
+        )
 
     @property
     def next_count(self) -> int:
@@ -139,15 +154,17 @@ class AdaptivePHDStream(SpatialPublisher):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Epsilon for ``sensitivity`` events over all releases: of the first batch, or of a later one."""
+        """Epsilon for ``sensitivity`` events over all releases: an event is in one count, of either kind."""
         half = self.epsilon / 2
         cells = event_guarantee(half, "PrivTree: (2 beta - 1) / (beta - 1) / lambda, whatever the depth")
-        first = sequential(
-            cells.of("first batch, cells"), counter_guarantee(Simple(), half).of("first batch, counts")
+        planted = sequential(
+            cells.of("where PrivTree chooses, cells"),
+            counter_guarantee(Simple(), half).of("where PrivTree chooses, counts"),
         )
         once = "an event waits until its cell is counted and is in that count only"
-        later = event_guarantee(self.epsilon, "cells and times of counts follow from past releases", once)
-        whole = parallel(first, later.of("later batches"))
+        follows = "cells, times of counts, and which of them PrivTree prepares, follow from past releases"
+        alone = event_guarantee(self.epsilon, follows, once)
+        whole = parallel(planted, alone.of("other counts"))
         return replace(for_events(whole, self.sensitivity), simulated=self._key.simulated)
 
     def _following(self, added: Integers, removed: Integers) -> _State:
@@ -157,18 +174,23 @@ class AdaptivePHDStream(SpatialPublisher):
             root = decomposition.root_only(plan.cells)
             _, visit, _ = decomposition.take_step(plan.cells, root, added, removed, 0, self._key)
             grown = counts_alone.plant(plan, visit)
-            return _State(now, grown.visit, grown, state.pace, now)
+            anew = None if state.anew is None else counts_alone.is_bare(plan, grown)
+            return _State(now, grown.visit, grown, state.pace, now, anew=anew)
         waiting = (*state.added, added), (*state.removed, removed)
         elapsed = now - state.counted
         if elapsed < state.pace.period:
             visit = counts_alone.forecast(plan, state.grown, state.pace, elapsed)
             return replace(state, n_steps=now, visit=visit, added=waiting[0], removed=waiting[1])
         come, gone = (np.sort(np.concatenate(chunks)) for chunks in waiting)
-        grown, growth = counts_alone.count(plan, state.grown, come, gone, now - 1, elapsed, self._key)
+        made = counts_alone.count_anew if state.anew else counts_alone.count
+        grown, growth = made(plan, state.grown, come, gone, now - 1, elapsed, self._key)
         total = float(state.grown.visit.projected[0])
         most = self.max_period if self.period is None else None
         pace = following_pace(state.pace, growth, total, now, plan.noise, most)
-        return _State(now, grown.visit, grown, pace, now)
+        anew = None if state.anew is None else growth.coarse > MOST_COARSE
+        if anew and most is not None:
+            pace = sooner(pace, elapsed)
+        return _State(now, grown.visit, grown, pace, now, anew=anew)
 
     # State files.
 

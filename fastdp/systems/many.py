@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.errors import DataError, ParameterError
-from fastdp.grid import Grid
 from fastdp.inputs import as_column, as_floats
 from fastdp.perturbers import Hierarchy, Perturber
 from fastdp.privacy import Guarantee
@@ -25,14 +21,14 @@ from fastdp.stream_rows import StreamRows, as_rows
 from fastdp.systems.composition import USUAL_HOLDOUT, Composition
 from fastdp.systems.one_call import USUAL_RANGE
 from fastdp.systems.row_pipeline import SLAB_VALUES, SLAB_WORDS, RowPipeline, Slab
+from fastdp.systems.slabs import borders_of, choose_thetas, concurrently, slabs, snapped
 from fastdp.systems.tops import SMOOTHERS
-from fastdp.thresholds import Chooser, NoisyMax, Threshold
+from fastdp.thresholds import NoisyMax, Threshold
 from fastdp.thresholds.base import RowChooser
 from fastdp_kernels import many_streams
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
-T = TypeVar("T")
 
 
 def release_many(
@@ -150,27 +146,6 @@ def guarantee_of_many(composition: Composition, *, simulated: bool) -> Guarantee
     return replace(one, derivation=(*one.derivation, step))
 
 
-def concurrently(threads: int, work: Callable[[T], object], slabs: Iterable[T]) -> None:
-    """Work on every slab; the first error, in the order of the slabs, is raised."""
-    if threads == 1:
-        for slab in slabs:
-            work(slab)
-        return
-    with ThreadPoolExecutor(threads) as executor:
-        waiting: deque[Future[object]] = deque()
-        try:
-            for slab in slabs:
-                waiting.append(executor.submit(work, slab))
-                # Slabs may bring memory along, so few are made before their turn.
-                if len(waiting) > 2 * threads:
-                    waiting.popleft().result()
-            while waiting:
-                waiting.popleft().result()
-        except BaseException:
-            executor.shutdown(wait=True, cancel_futures=True)
-            raise
-
-
 @dataclass(frozen=True)
 class _Many:
     """One call: the pipeline, the streams, their numbers."""
@@ -203,7 +178,7 @@ class _Many:
             if nodes is not None and trees is not None:
                 self.pipeline.release_nodes(slab, nodes, trees[which])
 
-        concurrently(self.threads, publish, _slabs(order, counts, self.pipeline.rows_at_once))
+        concurrently(self.threads, publish, slabs(order, counts, self.pipeline.rows_at_once))
         values.flags.writeable = False
         thetas: Floats = np.multiply(steps, composition.grid.resolution)
         return ReleasedMany(
@@ -263,44 +238,6 @@ class _Many:
         rows = [values[start : start + count] for start, count in zip(starts.tolist(), counts.tolist(), strict=True)]
         joined = np.concatenate(rows)
         return as_floats(np.where(np.isfinite(joined), joined, 0.0)), borders_of(counts)[:-1]
-
-
-def choose_thetas(
-    chooser: Chooser, holdout: int, values: Floats, starts: Indices, key: Key, streams: Indices
-) -> Floats:
-    """Theta of each stream, whose hold-out begins at ``starts[i]``; the chooser has seen nothing, and stays so."""
-    if isinstance(chooser, RowChooser):
-        return chooser.choose_rows(chooser.histograms(values, starts), key, streams)
-    thetas = np.empty(streams.size)
-    for row, (start, number) in enumerate(zip(starts.tolist(), streams.tolist(), strict=True)):
-        one = chooser.copy()
-        one.observe(values[start : start + holdout])
-        thetas[row] = one.choose(key.of_stream(number))
-    return thetas
-
-
-def snapped(grid: Grid, thetas: Floats) -> Indices:
-    """Thresholds in grid steps; few are distinct."""
-    distinct, place = np.unique(thetas, return_inverse=True)
-    steps: Indices = np.array([grid.snap(theta) for theta in distinct.tolist()], np.int64)
-    return steps[place]
-
-
-def borders_of(counts: Indices) -> Indices:
-    """Where each of some runs begins, and the last ends, if one follows the other: int64[n + 1]."""
-    borders: Indices = np.zeros(counts.size + 1, np.int64)
-    np.cumsum(counts, out=borders[1:])
-    return borders
-
-
-def _slabs(order: Indices, counts: Indices, rows_at_once: Callable[[int], int]) -> Iterator[Indices]:
-    """Streams, given from the shortest to the longest, in groups that are worked on together."""
-    begin = 0
-    while begin < order.size:
-        end = min(order.size, begin + rows_at_once(int(counts[order[begin]])))
-        end = min(end, begin + rows_at_once(int(counts[order[end - 1]])))
-        yield order[begin:end]
-        begin = end
 
 
 def _check_lengths(rows: StreamRows, holdout: int) -> None:

@@ -18,7 +18,7 @@ from fastdp.counters.simple import Simple
 from fastdp.privacy import Guarantee, round_up, sequential
 from fastdp.randomness.key import Key
 from fastdp.spatial import decomposition, saved
-from fastdp.spatial.decomposition import Evidence, Integers, Residents, Visit
+from fastdp.spatial.cells import Evidence, Integers, Residents, Visit
 from fastdp.spatial.domain import Domain
 from fastdp.spatial.plan import make_plan
 from fastdp.systems.spatial_publisher import MOST_STEPS, SpatialPublisher, for_events

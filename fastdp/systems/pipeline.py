@@ -17,11 +17,16 @@ from fastdp.randomness.key import Key
 from fastdp.released import ReleasedNodes
 from fastdp.smoothers import Smoother, SmootherState
 from fastdp.smoothers.base import CheckedSmoother
-from fastdp_kernels import online_pass, ranges
+from fastdp_kernels import online_pass, tree_nodes
 
 Floats = NDArray[np.float64]
 #: The number of a tree and the noise of its leaves; a cache, since the key determines it.
 TreeNoise = tuple[int, NDArray[np.int64]]
+
+
+def nodes_scratch(plan: HierarchyPlan) -> NDArray[np.int64]:
+    """Memory for sums while a tree's nodes are released."""
+    return np.empty(2 * max(tree_nodes.PIECE, plan.fan_out) + plan.leaves, np.int64)
 
 
 @dataclass(frozen=True)
@@ -207,25 +212,26 @@ class Pipeline:
         """
         plan = self.plan
         trees = -(-values.size // plan.tree_blocks)
-        steps: NDArray[np.int64] = np.zeros(trees * plan.tree_blocks, np.int64)
         top = float(min(theta_steps, self.grid.bound_steps))
-        online_pass.round_values(values, 1.0 / self.grid.resolution, top, steps[: values.size])
-        released = np.empty((trees, plan.nodes))
+        scratch = nodes_scratch(plan)
+        released = np.empty((0 if trees == 1 else trees, plan.nodes))
         for tree in range(trees):
-            nodes = self.perturber.node_noise(plan, theta_steps, self.epsilon, self.key, tree)
-            sums: NDArray[np.int64] = np.zeros(plan.leaves, np.int64)
-            sums[: plan.tree_blocks] = steps[tree * plan.tree_blocks : (tree + 1) * plan.tree_blocks]
-            complete = min(values.size - tree * plan.tree_blocks, plan.tree_blocks)
-            start = 0
-            for level, width in enumerate(plan.widths):
-                if level:
-                    below, sums = sums, np.empty(width, np.int64)
-                    ranges.sum_children(below, plan.fan_out, sums)
-                    complete //= plan.fan_out
-                out = released[tree, start : start + width]
-                online_pass.add_noise(sums, nodes[start : start + width], self.grid.resolution, out)
-                out[complete:] = np.nan
-                start += width
+            noise = self.perturber.node_noise(plan, theta_steps, self.epsilon, self.key, tree)
+            # Fresh pages cost as much as the sums, so a single tree takes its noise's place.
+            out = noise.view(np.float64) if trees == 1 else released[tree]
+            tree_nodes.release_tree(
+                values[tree * plan.tree_blocks : (tree + 1) * plan.tree_blocks],
+                1.0 / self.grid.resolution,
+                top,
+                noise,
+                plan.fan_out,
+                plan.levels,
+                plan.leaves,
+                self.grid.resolution,
+                scratch,
+                out,
+            )
+            released = out.reshape(1, -1) if trees == 1 else released
         return ReleasedNodes(released, plan.leaves, plan.fan_out, plan.levels, plan.tree_blocks)
 
     def _add_noise(

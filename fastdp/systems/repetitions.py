@@ -19,8 +19,8 @@ from fastdp.randomness.key import MOST_STREAMS, Key
 from fastdp.released import ReleasedNodes
 from fastdp.released_many import ReleasedMany
 from fastdp.systems.composition import Composition
-from fastdp.systems.many import borders_of, concurrently, snapped
 from fastdp.systems.row_pipeline import SLAB_WORDS, RowPipeline, Slab, Sums
+from fastdp.systems.slabs import borders_of, concurrently, snapped
 from fastdp.thresholds.base import RowChooser
 
 Floats = NDArray[np.float64]

@@ -18,6 +18,7 @@ from fastdp.perturbers.base import TreeRows, noise_of_rows
 from fastdp.randomness.key import Key
 from fastdp.smoothers.base import predict_rows
 from fastdp.systems.composition import Composition
+from fastdp.systems.pipeline import nodes_scratch
 from fastdp_kernels import many_streams
 
 Floats = NDArray[np.float64]
@@ -193,7 +194,7 @@ class RowPipeline:
             plan.levels,
             plan.leaves,
             resolution,
-            np.empty((2, plan.leaves), np.int64),
+            nodes_scratch(plan),
             out,
             out_trees,
         )

@@ -21,7 +21,7 @@ from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import decomposition, saved
-from fastdp.spatial.decomposition import Visit
+from fastdp.spatial.cells import Visit
 from fastdp.spatial.domain import Domain
 from fastdp.spatial.plan import make_plan
 from fastdp.stepwise import expect

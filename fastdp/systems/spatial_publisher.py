@@ -12,9 +12,9 @@ from fastdp.counters.running import PARTS
 from fastdp.errors import StateError
 from fastdp.privacy import Guarantee
 from fastdp.randomness.key import Key
-from fastdp.spatial import decomposition, saved
+from fastdp.spatial import saved
+from fastdp.spatial.cells import Integers, Visit, encode
 from fastdp.spatial.checks import as_points
-from fastdp.spatial.decomposition import Integers, Visit
 from fastdp.spatial.domain import Domain, Floats
 from fastdp.spatial.plan import Plan
 from fastdp.spatial.points import inside
@@ -147,7 +147,7 @@ class SpatialPublisher(Stepwise):
             inside(as_points(values, name, self.domain.dim), self.domain, self.outside, name)
             for name, values in (("added", added), ("removed", removed))
         ]
-        codes = [decomposition.encode(self._plan, rows) for rows in batch]
+        codes = [encode(self._plan, rows) for rows in batch]
         return codes[0], codes[1]
 
     @abstractmethod

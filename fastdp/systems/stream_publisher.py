@@ -15,8 +15,7 @@ from fastdp import persistence
 from fastdp.alone import exclusive
 from fastdp.errors import DataError, ParameterError
 from fastdp.inputs import as_column, as_floats
-from fastdp.perturbers import HierarchyPlan, Perturber
-from fastdp.privacy import Guarantee
+from fastdp.perturbers import Perturber
 from fastdp.randomness.key import Key
 from fastdp.released import Release, ReleasedNodes
 from fastdp.renewals import Renewal
@@ -24,8 +23,8 @@ from fastdp.smoothers import Smoother
 from fastdp.systems.adaptive_pipeline import AdaptivePipeline
 from fastdp.systems.composition import Composition
 from fastdp.systems.course import Course, Leaving, position, restore
-from fastdp.systems.pipeline import Pipeline, Prepared, Progress
-from fastdp.systems.planned import Planned
+from fastdp.systems.pipeline import Pipeline, Prepared
+from fastdp.systems.stream_view import StreamView
 from fastdp.systems.whole import as_whole
 from fastdp.thresholds import Threshold
 
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 
-class StreamPublisher(Planned):
+class StreamPublisher(StreamView):
     """Publishes a stream of values online under event-level differential privacy.
 
     Parameters
@@ -99,85 +98,11 @@ class StreamPublisher(Planned):
 
     def _begin(self, composition: Composition, key: Key) -> None:
         """Take the starting position; loading a state file begins here too."""
-        Planned.__init__(self)
+        StreamView.__init__(self)
         self._composition = composition
         self._key = key
         self._course = Course(composition, key)
         self._standing = self._course.begin()
-
-    # What the publisher is and where it stands.
-
-    @property
-    def _progress(self) -> Progress:
-        return self._standing.progress
-
-    @property
-    def composition(self) -> Composition:
-        """Parts and parameters."""
-        return self._composition
-
-    @property
-    def epsilon(self) -> float:
-        """The privacy budget."""
-        return self._composition.epsilon
-
-    @property
-    def bound(self) -> float:
-        """Public upper bound of a value."""
-        return self._composition.bound
-
-    @property
-    def holdout(self) -> int:
-        """Length of the hold-out."""
-        return self._composition.task.holdout + self._composition.warm_up
-
-    @property
-    def max_range(self) -> int:
-        """Longest query."""
-        return self._composition.max_range
-
-    @property
-    def resolution(self) -> float:
-        """Grid step, in units of the input."""
-        return self._composition.grid.resolution
-
-    @property
-    def plan(self) -> HierarchyPlan:
-        """Public shape of the hierarchy: levels, block length, leaves."""
-        return self._composition.plan
-
-    @property
-    def block(self) -> int:
-        """g: values under the noisy sum that closes next."""
-        pipeline = self._course.pipeline
-        return pipeline.block(self._progress) if isinstance(pipeline, AdaptivePipeline) else self.plan.block
-
-    @property
-    def threshold(self) -> float | None:
-        """The present theta in units of the input; None until the hold-out is complete."""
-        steps = self._progress.theta_steps
-        return steps * self.resolution if steps else None
-
-    @property
-    def n_seen(self) -> int:
-        """Values consumed, the hold-out included."""
-        return self._progress.n_seen
-
-    @property
-    def n_published(self) -> int:
-        """Values published."""
-        return max(0, self._progress.n_seen - self.holdout)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What the whole endless stream promises, derived from the parts."""
-        return self._composition.guarantee(simulated=self._key.simulated)
-
-    def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}(epsilon={self.epsilon:g}, bound={self.bound:g}, holdout={self.holdout}, "
-            f"max_range={self.max_range}, n_seen={self.n_seen}, threshold={self.threshold})"
-        )
 
     # Publishing.
 

@@ -217,7 +217,7 @@ def shrink_counts(
         noisy = 0.0
         alone = 1.0
         for c in range(begin, end):
-            share = measure[c] / whole
+            share = measure[c] / whole if whole > 0.0 else 0.0
             held[c] = share * above + counts[c]
             variance[c] = share * share * spread + np.float64(weight[c])
             squares += (counts[c] - share * counted) ** 2
@@ -231,10 +231,12 @@ def shrink_counts(
             factor = max(prior, 1.0 - noisy / squares)
         positive = 0.0
         for c in range(begin, end):
-            share = measure[c] / whole
+            share = measure[c] / whole if whole > 0.0 else 0.0
             found = share * estimate[i] + factor * (counts[c] - share * counted)
             estimate[c] = found if found > 0.0 and measure[c] > 0.0 else 0.0
             positive += estimate[c]
         for c in range(begin, end):
-            part = estimate[c] / positive if positive > 0.0 else measure[c] / whole
-            estimate[c] = estimate[i] * part
+            if positive > 0.0:
+                estimate[c] = estimate[i] * (estimate[c] / positive)
+            else:
+                estimate[c] = estimate[i] * (measure[c] / whole) if whole > 0.0 else 0.0

@@ -12,7 +12,7 @@ import numpy as np
 
 from fastdp_kernels._jit import kernel
 from fastdp_kernels.online_pass import add_noise, emit_blocks, finite_flag, round_values, sum_blocks
-from fastdp_kernels.ranges import sum_children
+from fastdp_kernels.tree_nodes import release_tree
 
 
 @kernel
@@ -198,28 +198,23 @@ def release_nodes(
         Noise of every node, the leaf level first.
     fan_out, levels, leaves : int
         Shape of a tree.
-    scratch : int64[2, leaves]
-        Sums of two levels.
+    scratch
+        As for :func:`fastdp_kernels.tree_nodes.release_tree`.
     out : float64[trees, nodes]
         Receives the trees, those of row i from ``out_trees[i]`` on; nodes that are not complete are NaN.
     """
     for row in range(starts.size):
         for tree, begin in enumerate(range(0, counts[row], tree_blocks)):
-            complete = min(counts[row] - begin, tree_blocks)
-            own = scratch[0]
-            part = values[starts[row] + begin : starts[row] + begin + complete]
-            round_values(part, steps_per_unit, tops[row], own[:complete])
-            own[complete:] = 0
-            target = out[out_trees[row] + tree]
-            first = 0
-            width = leaves
-            for level in range(levels):
-                if level:
-                    below = scratch[(level - 1) % 2]
-                    sum_children(below[: width * fan_out], fan_out, scratch[level % 2, :width])
-                    complete //= fan_out
-                sums = scratch[level % 2, :width]
-                add_noise(sums, noise[row, tree, first:], resolution, target[first : first + width])
-                target[first + complete : first + width] = np.nan
-                first += width
-                width //= fan_out
+            first = starts[row] + begin
+            release_tree(
+                values[first : first + min(counts[row] - begin, tree_blocks)],
+                steps_per_unit,
+                tops[row],
+                noise[row, tree],
+                fan_out,
+                levels,
+                leaves,
+                resolution,
+                scratch,
+                out[out_trees[row] + tree],
+            )

@@ -19,6 +19,8 @@ ROUNDER = 1.5 * 2.0**52
 ROUNDER_BITS = np.int64(0x4338000000000000)
 WITHOUT_SIGN = np.int64(0x7FFFFFFFFFFFFFFF)
 EXPONENT_ONE = np.int64(1 << 52)
+#: Values whose neighbours are added while they are in the first cache; blocks longer than this do not gain by it.
+PIECE, LONGEST_PAIRED = 2048, 32
 
 
 @inline
@@ -45,6 +47,35 @@ def sum_part(values: np.ndarray, steps_per_unit: float, top: float) -> tuple[np.
         flags |= finite_flag(values[i])
         total = plus(total, _step_bits(values[i], steps_per_unit, top))
     return minus(total, np.int64(np.uint64(ROUNDER_BITS) * np.uint64(values.size))), flags
+
+
+@inline
+def _sum_pairs(
+    values: np.ndarray, steps_per_unit: float, top: float, block: int, pairs: np.ndarray, sums: np.ndarray
+) -> np.int64:
+    """Block sums by adding neighbours again and again, for blocks of 2, 4, 8, ... values.
+
+    Every addition is one of vectors, while a block's own sum ends in additions across a vector, which for short
+    blocks take longer than all others.  ``pairs`` is int64[PIECE // 2]; values are whole pieces.  Returns the flags.
+    """
+    flags = np.int64(0)
+    excess = np.int64(np.uint64(ROUNDER_BITS) * np.uint64(block))
+    each = PIECE // block
+    for piece in range(values.size // PIECE):
+        part = values[piece * PIECE : (piece + 1) * PIECE]
+        own = sums[piece * each : (piece + 1) * each]
+        for j in range(PIECE // 2):
+            flags |= finite_flag(part[2 * j]) | finite_flag(part[2 * j + 1])
+            first = _step_bits(part[2 * j], steps_per_unit, top)
+            pairs[j] = plus(first, _step_bits(part[2 * j + 1], steps_per_unit, top))
+        width = PIECE // 2
+        while width > each:
+            width //= 2
+            for j in range(width):
+                pairs[j] = plus(pairs[2 * j], pairs[2 * j + 1])
+        for j in range(each):
+            own[j] = minus(pairs[j], excess)
+    return flags
 
 
 @kernel
@@ -80,10 +111,17 @@ def sum_blocks(
     sums[0], flags = sum_part(values[:begin], steps_per_unit, top)
     whole = (n - begin) // block
     end = begin + whole * block
+    done = 0
+    if 1 < block <= LONGEST_PAIRED and block & (block - 1) == 0:
+        pieces = (end - begin) // PIECE
+        done = pieces * (PIECE // block)
+        pairs = np.empty(PIECE // 2, np.int64)
+        paired = values[begin : begin + pieces * PIECE]
+        flags |= _sum_pairs(paired, steps_per_unit, top, block, pairs, sums[1 : 1 + done])
     # Rows, so that the compiler sees a fixed stride and vectorises blocks of any length.
     rows = values[begin:end].reshape(whole, block)
     excess = np.int64(np.uint64(ROUNDER_BITS) * np.uint64(block))
-    for j in range(whole):
+    for j in range(done, whole):
         total = np.int64(0)
         for i in range(block):
             flags |= finite_flag(rows[j, i])

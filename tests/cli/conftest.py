@@ -19,6 +19,9 @@ ROOT = Path(__file__).parents[2]
 OPTIONS = {"epsilon": 0.5, "bound": 200.0, "holdout": 1000, "max_range": 4096, "seed": 5}
 #: The systems of the central model by the command's name for them; the first is its default.
 SYSTEMS = {"adaptive": fastdp.Adaptive, "tops": fastdp.ToPS}
+BOX = ["--box", "0", "0", "10", "5"]
+#: Events of the stream of points.
+N_EVENTS = 1_234
 ARGUMENTS = ["--epsilon", "0.5", "--bound", "200", "--holdout", "1000", "--max-range", "4096"]
 
 
@@ -160,3 +163,43 @@ def complaint() -> Callable[[Result], str]:
         return said.removeprefix("Error: ")
 
     return complaint
+
+
+@pytest.fixture(scope="session")
+def events() -> np.ndarray:
+    """Columns time, lon, lat, event: points of one corner come, and from row 700 on the first ones go."""
+    generator = np.random.default_rng(2)
+    table = np.column_stack([
+        np.sort(generator.integers(0, 10_000, N_EVENTS)), generator.exponential(1.0, N_EVENTS).clip(0, 10),
+        generator.exponential(0.5, N_EVENTS).clip(0, 5), np.ones(N_EVENTS),
+    ])  # fmt: skip
+    table[700::3, 1:3] = table[: len(table[700::3]), 1:3]
+    table[700::3, 3] = -1
+    return table
+
+
+@pytest.fixture
+def write_events(tmp_path: Path, events: np.ndarray) -> Callable[..., Path]:
+    def write(suffix: str = ".csv", names: str = "time,lon,lat,event", table: np.ndarray = events) -> Path:
+        path = tmp_path / f"in{suffix}"
+        text = "\n".join([names, *(",".join(map(repr, row)) for row in table.tolist()), ""])
+        if suffix == ".parquet":
+            arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+            parquet.write_table(arrow.table(list(table.T), names=names.split(",")), path)
+        else:
+            path.write_bytes(gzip.compress(text.encode()) if suffix.endswith(".gz") else text.encode())
+        return path
+
+    return write
+
+
+@pytest.fixture
+def synthesize(tmp_path: Path) -> Callable[..., Result]:
+    def synthesize(source: object, *arguments: object, batch: int | None = 300, folder: str = "out") -> Result:
+        cut = [] if batch is None else ["--batch", batch]
+        given = [source, "-o", tmp_path / folder, "--epsilon", 2, *BOX, *cut, *arguments]
+        if not {"--key-file", "--state"} & {*arguments}:
+            given += ["--seed", 4]
+        return CliRunner().invoke(main, ["synthesize", *map(str, given)])
+
+    return synthesize

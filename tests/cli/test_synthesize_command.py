@@ -1,66 +1,23 @@
 from __future__ import annotations
 
-import gzip
 import itertools
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
-from fastdp.cli import main, progress
+from fastdp.cli import progress
 from fastdp.spatial import Box
+from fastdp.systems.adaptive_phdstream import AdaptivePHDStream
 from fastdp.systems.phdstream import PHDStream
 
-BOX = ["--box", "0", "0", "10", "5"]
 N = 1_234
 
 
-@pytest.fixture(scope="session")
-def events() -> np.ndarray:
-    """Columns time, lon, lat, event: points of one corner come, and from row 700 on the first ones go."""
-    generator = np.random.default_rng(2)
-    table = np.column_stack([
-        np.sort(generator.integers(0, 10_000, N)), generator.exponential(1.0, N).clip(0, 10),
-        generator.exponential(0.5, N).clip(0, 5), np.ones(N),
-    ])  # fmt: skip
-    table[700::3, 1:3] = table[: len(table[700::3]), 1:3]
-    table[700::3, 3] = -1
-    return table
-
-
-@pytest.fixture
-def write_events(tmp_path: Path, events: np.ndarray) -> Callable[..., Path]:
-    def write(suffix: str = ".csv", names: str = "time,lon,lat,event", table: np.ndarray = events) -> Path:
-        path = tmp_path / f"in{suffix}"
-        text = "\n".join([names, *(",".join(map(repr, row)) for row in table.tolist()), ""])
-        if suffix == ".parquet":
-            arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-            parquet.write_table(arrow.table(list(table.T), names=names.split(",")), path)
-        else:
-            path.write_bytes(gzip.compress(text.encode()) if suffix.endswith(".gz") else text.encode())
-        return path
-
-    return write
-
-
-@pytest.fixture
-def synthesize(tmp_path: Path) -> Callable[..., Result]:
-    def synthesize(source: object, *arguments: object, batch: int | None = 300, folder: str = "out") -> Result:
-        cut = [] if batch is None else ["--batch", batch]
-        given = [source, "-o", tmp_path / folder, "--epsilon", 2, *BOX, *cut, *arguments]
-        if "--key-file" not in arguments:
-            given += ["--seed", 4]
-        return CliRunner().invoke(main, ["synthesize", *map(str, given)])
-
-    return synthesize
-
-
-def library(events: np.ndarray, cuts: list[int], **options) -> list[np.ndarray]:
+def library(events: np.ndarray, cuts: list[int], system=PHDStream, **options) -> list[np.ndarray]:
     """What the library itself releases for these batches."""
-    stream = PHDStream(Box([0, 0], [10, 5]), 2.0, **{"seed": 4, **options})
+    stream = system(Box([0, 0], [10, 5]), 2.0, **{"seed": 4, **options})
     parts = [events[begin:end] for begin, end in itertools.pairwise(cuts)]
     return [stream.step(part[part[:, 3] > 0, 1:3], part[part[:, 3] < 0, 1:3]) for part in parts]
 
@@ -101,6 +58,16 @@ def test_options_reach_the_system(write_events, synthesize, events, tmp_path):
     assert synthesize(write_events(), *options).exit_code == 0
     wanted = library(events, [0, 617, 917, 1217, N], counter="block", max_depth=6, sensitivity=2)
     for k, points in enumerate(wanted):
+        np.testing.assert_array_equal(read(tmp_path / "out" / f"batch_00{k}.npy"), points)
+
+
+@pytest.mark.parametrize("options", [{}, {"period": 2}, {"max_period": 1, "sensitivity": 2}])
+def test_counts_alone(options, write_events, synthesize, events, tmp_path):
+    told = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", value)]
+    result = synthesize(write_events(), "--method", "adaptive", "--format", "npy", *told)
+    assert result.exit_code == 0, result.output
+    cuts = [0, 300, 600, 900, 1200, N]
+    for k, points in enumerate(library(events, cuts, AdaptivePHDStream, **options)):
         np.testing.assert_array_equal(read(tmp_path / "out" / f"batch_00{k}.npy"), points)
 
 
@@ -221,15 +188,15 @@ def test_earlier_files_need_force_and_none_is_left_over(write_events, synthesize
 
 
 def test_an_interrupt_leaves_whole_files(write_events, synthesize, events, monkeypatch, tmp_path):
-    step, steps = PHDStream.step, []
+    advance, steps = PHDStream.advance, []
 
     def interrupted(self, added, removed=None):
         steps.append(len(added))
         if len(steps) == 3:
             raise KeyboardInterrupt
-        return step(self, added, removed)
+        advance(self, added, removed)
 
-    monkeypatch.setattr(PHDStream, "step", interrupted)
+    monkeypatch.setattr(PHDStream, "advance", interrupted)
     assert synthesize(write_events(), "--format", "npy").exit_code == 1
     monkeypatch.undo()
     files = sorted((tmp_path / "out").iterdir())

@@ -21,8 +21,9 @@ def stream(n: int, seed: int) -> np.ndarray:
     return values
 
 
-@pytest.mark.parametrize("block", [1, 2, 7, 16, 256])
-@pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 255, 256, 257, 1009])
+@pytest.mark.parametrize("block", [1, 2, 7, 16, 32, 64, 256])
+# From 2,048 values on short blocks are summed by pairs.
+@pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 255, 256, 257, 1009, 2048, 2079, 5003])
 def test_block_sums_equal_python_integers(n: int, block: int) -> None:
     values = stream(n, n + block)
     top = 640.0
@@ -49,6 +50,14 @@ def test_non_finite_values_are_noticed_anywhere(wrong: float, position: int) -> 
     values[position] = wrong
     assert online_pass.sum_blocks(values, 1.0, 10.0, 4, 1, sums)
     assert online_pass.round_values(values, 1.0, 10.0, steps)
+
+
+@pytest.mark.parametrize("position", [2, 3, 3_002, 3_003, 5_000])
+def test_non_finite_values_are_noticed_in_long_chunks(position: int) -> None:
+    values, sums = np.arange(6_000.0), np.empty(1_501, np.int64)
+    assert not online_pass.sum_blocks(values, 1.0, 10.0, 4, 1, sums)
+    values[position] = np.nan
+    assert online_pass.sum_blocks(values, 1.0, 10.0, 4, 1, sums)
 
 
 def test_largest_threshold_rounds_exactly() -> None:

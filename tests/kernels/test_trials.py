@@ -7,13 +7,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fastdp.auditing.catalogue import attack
+from fastdp.auditing.inputs import attack
 from fastdp.auditing.mechanisms import SplitTrials, draw_noise
 from fastdp.counters.simple import Simple
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import Box, decomposition
+from fastdp.spatial.cells import encode
 from fastdp.spatial.plan import make_plan
 from fastdp_kernels import trials
 from tests.oracles import binary_counter
@@ -39,8 +40,8 @@ def test_every_row_is_the_tree_of_one_step(repaired: bool) -> None:
     """The same words through ``decomposition.take_step``: the same leaf around the target, as many nodes."""
     half, depth = Fraction(1), 6
     plan = make_plan(Box(0, 1), 2, depth, half, half, Simple(), threshold=0.0, repaired=repaired)
-    added, removed = (decomposition.encode(plan, points.reshape(-1, 1)) for points in attack(depth, 1.0))
-    target = decomposition.encode(plan, np.array([[0.3]]))[0]
+    added, removed = (encode(plan, points.reshape(-1, 1)) for points in attack(depth, 1.0))
+    target = encode(plan, np.array([[0.3]]))[0]
     keys = [Key.from_seed(seed) for seed in range(40)]
     noise = np.empty((len(keys), 2 ** (depth + 1)), np.int64)
     for key, row in zip(keys, noise, strict=True):
@@ -61,7 +62,7 @@ def test_trees_without_room_go_on_behind_the_same_words() -> None:
     """No tree is drawn anew because it was large: that would change the law."""
     mechanism, data, key = SplitTrials(1.0, 8), attack(8, 0.2), Key.from_seed(5)
     plan, columns = mechanism.plan, 4 * 9
-    codes = [decomposition.encode(plan, points.reshape(-1, 1)) for points in data]
+    codes = [encode(plan, points.reshape(-1, 1)) for points in data]
     constants = plan.max_depth, plan.fan_out, plan.unit, plan.bias, plan.threshold, plan.repaired
     blocks = [draw_noise(plan.split_law, 300, columns << max(k - 1, 0), key, level=k) for k in range(5)]
     out = np.empty((300, 2), np.int64)

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from fastdp.errors import ParameterError
 from fastdp.ledger import Budget, Entry, compose
-from fastdp.ledger.accounting import ELEMENTS, Loss, Region, left, total
+from fastdp.ledger.accounting import left
+from fastdp.ledger.entry import ELEMENTS
+from fastdp.ledger.tally import EVERYWHERE, Loss, Region, Tally
 from fastdp.privacy import Guarantee
 from tests.oracles import ledger as oracle
 
@@ -29,6 +31,10 @@ def entry(
 ) -> Entry:
     state = said.pop("state", "spent")
     return Entry(1, "", "s", Guarantee(epsilon, **said), part, start, stop, None, "", state)
+
+
+def total(entries: list[Entry], stream: str, region: Region = EVERYWHERE) -> Loss:
+    return Tally(entries).total(stream, region)
 
 
 def element(epsilon: float, kind: int = 0, **said) -> Entry:
@@ -58,6 +64,50 @@ def test_both_adjacencies_equal_the_oracle(values, elements, asked) -> None:
     assert total(entries, "s").epsilon == oracle.worst_of_both(of_values, of_elements, PLACES + 1)
     met = total(entries, "s", Region(asked[0], *asked[1])).epsilon
     assert met == oracle.worst_of_both(of_values, of_elements, PLACES + 1, (asked[0], *asked[1]))
+
+
+CHANGES = st.lists(
+    st.tuples(st.booleans(), EPSILONS, WHERE, st.sampled_from([None, None, 0])), min_size=1, max_size=12
+)
+
+
+@given(CHANGES, st.randoms(use_true_random=False), WHERE)
+def test_a_tally_that_grows_and_shrinks_equals_the_oracle(changes, random, asked) -> None:
+    """After each change, and of one release more; a release that is taken back may be any."""
+    tally, held = Tally(), []
+    where = Region(asked[0], *asked[1])
+    for gone, epsilon, (part, span), kind in changes:
+        made = entry(epsilon, part, *span) if kind is None else element(epsilon, kind, part=part)
+        values = [(Fraction(e.guarantee.epsilon), e.part, e.start, e.stop) for e in held if e.kind != ELEMENTS[0]]
+        elements = [(Fraction(e.guarantee.epsilon), e.part, None, None) for e in held if e.kind == ELEMENTS[0]]
+        loss = Fraction(epsilon), part, *(span if kind is None else (None, None))
+        with_it = (values, [*elements, loss]) if kind is not None else ([*values, loss], elements)
+        after = oracle.worst_of_both(*with_it, PLACES + 1) if with_it[0] else oracle.worst(with_it[1], PLACES + 1)
+        assert tally.after(made, "s").epsilon == after
+        tally.add(made)
+        held.append(made)
+        assert tally.total("s").epsilon == after
+        if gone:
+            tally.add(held.pop(random.randrange(len(held))), -1)
+        assert tally.total("s") == total(held, "s")
+        assert tally.total("s", where) == total(held, "s", where)
+
+
+def test_a_tally_forgets_units_and_releases_without_privacy() -> None:
+    tally = Tally([entry(0.5)])
+    others = [entry(math.inf, delta=0.25), entry(0.25, unit="one person"), entry(9.0, simulated=True)]
+    for other in others:
+        tally.add(other)
+    with pytest.raises(ParameterError, match="one person"):
+        tally.total("s")
+    tally.add(others[1], -1)
+    assert tally.total("s") == Loss(math.inf, Fraction(1, 4))
+    tally.add(others[0], -1)
+    assert tally.total("s") == Loss(Fraction(1, 2), Fraction(0))
+    with pytest.raises(ParameterError, match="one person"):
+        tally.after(others[1], "s")
+    assert tally.after(others[0], "s") == Loss(math.inf, Fraction(1, 4))
+    assert tally.total("s").epsilon == Fraction(1, 2)
 
 
 def test_a_point_may_move_to_a_part_that_its_value_never_had() -> None:

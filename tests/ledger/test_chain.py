@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fastdp import Guarantee
 from fastdp.errors import BudgetError, ParameterError, StateError
 from fastdp.files import durable
-from fastdp.ledger import Ledger
+from fastdp.ledger import Ledger, session
 
 KEY = bytes(range(32))
 
@@ -204,26 +204,54 @@ def test_a_ledger_without_a_key_takes_none(path: Path, ledger) -> None:
         ledger(key=KEY)
 
 
-def test_sealed_lines_that_make_no_sense_are_told(path: Path, ledger, filled) -> None:
-    from fastdp.ledger import chain
+def append(path: Path, body: dict) -> None:
+    """A line whose seal is right, whatever it says."""
+    with session.locked(path, None) as file:
+        file.read()
+        file.append(body)
 
+
+def test_sealed_lines_that_make_no_sense_are_told(path: Path, ledger, filled) -> None:
     for body, words in (
         ({"kind": "commit", "of": 2}, "it ends entry 2, which is spent"),
         ({"kind": "commit", "of": 77}, "77"),
+        ({"kind": "commit", "of": 4, "stop": 9}, "the reservation has no start"),
         ({"kind": "refund"}, "a line of kind 'refund'"),
         ({"kind": "spend"}, "guarantee"),
         ({"kind": "limit", "stream": None, "epsilon": "much", "delta": None}, "expected a real number"),
     ):
         path.write_bytes(b"".join(filled))
-        with chain.opened(path, None) as session:
-            session.append(body)
+        append(path, body)
         with pytest.raises(StateError, match=f"damaged at line 5.*{words}"):
             ledger().entries()
     path.write_bytes(b"".join(filled))
-    with chain.opened(path, None) as session:
-        session.append({"id": 9, "kind": "limit"})
+    ledger().reserve(Guarantee(0.125), stream="other", start=5, stop=10)
+    reserved = path.read_bytes()
+    for stop in (5, 11, -1, "7", 6.5, True):
+        path.write_bytes(reserved)
+        append(path, {"kind": "commit", "of": 5, "stop": stop})
+        with pytest.raises(StateError, match=r"damaged at line 6: stop = .*expected a whole number of at least 6"):
+            ledger()
+    path.write_bytes(b"".join(filled))
+    append(path, {"id": 9, "kind": "limit"})
     with pytest.raises(StateError, match="it says to be line 9"):
         ledger()
+
+
+def test_a_line_is_not_right_because_an_equal_one_was(path: Path, ledger) -> None:
+    """True == 1 in Python, and promises that were read are known again."""
+    ledger().spend(Guarantee(1.0), stream="meter")
+    line = json.loads(path.read_bytes().splitlines()[1])
+    for member in ("id", "time", "nonce", "chain"):
+        del line[member]
+    for change in ({"epsilon": True}, {"delta": False}, {"simulated": 0}, {"epsilon": [1.0]}, {"unit": ""}):
+        before = path.read_bytes()
+        append(path, line | {"guarantee": line["guarantee"] | change})
+        with pytest.raises(StateError, match="damaged at line 2"):
+            ledger()
+        path.write_bytes(before)
+    append(path, line)
+    assert ledger().spent("meter").epsilon == 2.0
 
 
 def test_missing_files_folders_and_locks(tmp_path: Path, path: Path, ledger, monkeypatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import threading
+from fractions import Fraction
 from functools import reduce
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 import fastdp
 from fastdp import Guarantee
 from fastdp.errors import BudgetError, DataError, ParameterError, StateError
-from fastdp.ledger import Budget
+from fastdp.ledger import Budget, Reservation
 from fastdp.spatial import Box
 
 VALUES = np.random.default_rng(3).gamma(2.0, 10.0, 400)
@@ -195,6 +196,28 @@ def test_a_reservation_counts_until_it_is_cancelled(ledger) -> None:
         with pytest.raises(StateError, match="expected a reservation"):
             end()
     assert account.remaining("meter").epsilon == 0.25
+
+
+def test_a_reservation_ends_in_the_ledger_that_holds_it(ledger, tmp_path: Path) -> None:
+    account, other = ledger(), fastdp.Ledger(tmp_path / "other")
+    made = account.reserve(Guarantee(0.5), stream="meter", start=0, stop=10)
+    other.reserve(Guarantee(0.25), stream="meter")
+    for end in ("commit", "cancel"):
+        with pytest.raises(StateError, match=f"{end} of entry 1: it is another release"):
+            getattr(Reservation(other, made.entry), end)()
+    assert other.spent("meter").epsilon == 0.25
+    Reservation(ledger(), account.entries()[0]).cancel()
+    assert account.spent("meter").epsilon == 0.0
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 3), Fraction(2, 3), Fraction(1, 10), Fraction(3, 10**400), 3**60])
+def test_a_number_between_two_floats_counts_as_the_upper_one(ledger, epsilon) -> None:
+    account = ledger()
+    entry = account.spend(Guarantee(epsilon, delta=min(Fraction(1), Fraction(epsilon))), stream="meter")
+    assert type(entry.guarantee.epsilon) is float
+    assert entry.guarantee.epsilon >= epsilon > math.nextafter(entry.guarantee.epsilon, 0.0)
+    assert entry.guarantee.delta >= min(1, epsilon)
+    assert account.spent("meter").epsilon >= epsilon
 
 
 def test_a_publisher_that_ended_tells_where(ledger) -> None:

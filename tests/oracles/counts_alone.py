@@ -7,6 +7,7 @@ j-th leaf of step t, breadth first.
 
 from __future__ import annotations
 
+import copy
 import math
 
 import numpy as np
@@ -16,6 +17,7 @@ FIRST_PERIOD, FACTOR = 8, 1.5
 HORIZON_PART, LEAST_HORIZON = 0.25, 50
 WEIGHT_MEMORY, PERIOD_MEMORY = 0.9, 0.5
 FLOOR = 0.001
+MOST_COARSE = 0.3
 
 
 class Follower:
@@ -28,8 +30,10 @@ class Follower:
         self.b, self.t, self.since = first.fan_out, 0, 0
         self.waiting = [], []
         self.costs, self.products, self.squares, self.w = None, 0.0, 0.0, 0.0
+        self.anew, self.kinds = False, []
 
     def begin(self, added, removed, split_noise, cell_noise):
+        self.split_noise, self.first_noise = split_noise, cell_noise
         self.first.step(added, removed, split_noise, cell_noise)
         leaves = set(self.first.leaves)
         self.inner = {path[:k] for path in leaves for k in range(len(path))}
@@ -37,6 +41,8 @@ class Follower:
         self.own_weight = {path: self.first_weight * (path in leaves) for path in self.own}
         self.rate = dict.fromkeys(self.own, 0.0)
         self.estimate, self.variance = self.estimates(self.own)
+        least = SPLIT * math.sqrt(max(self.noise, LEAST_DEVIATION**2) * self.variance[()])
+        self.anew = self.first.max_depth > 0 and self.estimate[()] <= least
         return {path: self.estimate[path] for path in leaves}
 
     def children(self, path):
@@ -91,22 +97,56 @@ class Follower:
         return forecast(path) - sum(forecast(p) for p in self.children(path) if path in self.inner)
 
     def count(self, elapsed, cell_noise):
+        self.kinds.append(self.anew)
+        total = self.estimate[()]
+        gained, drawn, nodes, before, rate = self.count_anew() if self.anew else self.count_alone(cell_noise)
+        counts = np.array([gained[p] for p in nodes], float)
+        even = before * elapsed * self.rate[()] / total if total > 0 else np.zeros(len(nodes))
+        self.new_pace(counts, even, rate * elapsed, before, total, elapsed)
+        least = [SPLIT * math.sqrt(max(self.noise, LEAST_DEVIATION**2) * drawn[p]) for p in nodes]
+        beyond = [
+            max(x - y, 0) for p, x, y in zip(nodes, counts, least, strict=True) if len(p) < self.first.max_depth
+        ]
+        self.anew = sum(beyond) / max(np.maximum(counts, 0).sum(), 1) > MOST_COARSE
+        if self.anew and not self.fixed:
+            self.period = max(min(self.period, elapsed // 2), 1)
+        self.rate = {path: gained[path] / elapsed for path in self.own}
+        self.estimate, self.variance = self.estimates(self.own)
+        self.since, self.waiting = self.t, ([], [])
+
+    def count_alone(self, cell_noise):
+        """Counts in cells that follow past ones; gained and drawn at all nodes, and of the leaves what was known."""
         self.regrow()
         leaves = sorted((p for p in self.own if p not in self.inner), key=lambda path: (len(path), path))
         net = [self.first.count(p, self.waiting[0]) - self.first.count(p, self.waiting[1]) for p in leaves]
-        counts = np.array([n + cell_noise(self.t, j) for j, n in enumerate(net)], float)
-        before = np.array([self.estimate[p] for p in leaves])
-        total = self.estimate[()]
-        even = before * elapsed * self.rate[()] / total if total > 0 else np.zeros(len(leaves))
-        own = np.array([self.rate[p] for p in leaves]) * elapsed
-        self.new_pace(counts, even, own, before, total, elapsed)
-        for path, x in zip(leaves, counts.tolist(), strict=True):
+        found = {p: float(n + cell_noise(self.t, j)) for j, (p, n) in enumerate(zip(leaves, net, strict=True))}
+        for path, x in found.items():
             self.own[path] += x
             self.own_weight[path] += 1
-        found = dict(zip(leaves, counts.tolist(), strict=True))
-        self.rate = {path: self.whole(found, path) / elapsed for path in self.own}
-        self.estimate, self.variance = self.estimates(self.own)
-        self.since, self.waiting = self.t, ([], [])
+        before, rate = (np.array([numbers[p] for p in leaves]) for numbers in (self.estimate, self.rate))
+        drawn = dict.fromkeys(leaves, 1)
+        return {path: self.whole(found, path) for path in self.own}, drawn, leaves, before, rate
+
+    def count_anew(self):
+        """A step of PHDStream on what waited; known are the finest cells that the trees before and after have."""
+        step = copy.copy(self.first)
+        step.own = {path: int(x) for path, x in self.own.items()}
+        step.counters, step.split_at, step.retention, step.t = {}, {}, math.inf, self.t - 1
+        step.step(*self.waiting, self.split_noise, self.first_noise)
+        leaves, old = set(step.leaves), self.own
+        inner = {path[:k] for path in leaves for k in range(len(path))}
+        kept = leaves | inner
+        gained = {p: float(self.whole(step.own, p) - self.whole(old, p)) for p in kept}
+        drawn = {p: self.first_weight * sum(leaf[: len(p)] == p for leaf in leaves) for p in kept}
+        nodes = sorted(
+            (p for p in kept if p in old and (p in leaves or p not in self.inner)), key=lambda p: (len(p), p)
+        )
+        before, rate = (np.array([numbers[p] for p in nodes]) for numbers in (self.estimate, self.rate))
+        weights = {p: self.whole(self.own_weight, p) if p in leaves else self.own_weight.get(p, 0) for p in kept}
+        self.own = {p: float(self.whole(step.own, p) if p in leaves else step.own.get(p, 0)) for p in kept}
+        self.own_weight = {p: weights[p] + self.first_weight * (p in leaves) for p in kept}
+        self.inner = inner
+        return gained, drawn, nodes, before, rate
 
     def regrow(self):
         """Cells that stand out are cut; below the others everything is forgotten but its sum."""

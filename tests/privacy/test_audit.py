@@ -13,8 +13,9 @@ from scipy import stats
 
 import fastdp
 from fastdp.auditing import bounds, exact, page
-from fastdp.auditing.catalogue import Case, attack, audit_cases, choices
+from fastdp.auditing.catalogue import Case, audit_cases, choices
 from fastdp.auditing.features import fingerprint, grain
+from fastdp.auditing.inputs import attack
 from fastdp.auditing.mechanisms import Count, SmoothQuantileTrials, SplitTrials, draw_noise
 from fastdp.auditing.trials import draws_trials
 from fastdp.errors import DataError, ParameterError
@@ -23,7 +24,7 @@ from fastdp.privacy import Guarantee
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId, word_at
-from fastdp.thresholds import SmoothQuantile
+from fastdp.thresholds import PAKQuantile, SmoothQuantile
 from fastdp.thresholds import noisy_max as noisy_max_rule
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.smooth_noise import calibrate
@@ -42,7 +43,19 @@ CATCHING = {
     "broken-hierarchy-three-quarters": 100_000,
     "broken-papers-score": 300_000,
     "broken-recounted": 600,
+    "broken-half-counter-binary-settling": 100_000,
+    "broken-half-tops-holdout": 100_000,
+    "broken-half-pak": 3_000,
+    "broken-half-topl": 3_000,
+    "broken-half-topl-holdout": 3_000,
+    "broken-half-selective-counting": 3_000,
+    "broken-withheld-mean": 300,
+    "broken-selective-one-key": 3_000,
+    "broken-topl-twice": 3_000,
+    "broken-one-event": 3_000,
 }
+#: What takes longer than a test may: on the page alone.
+LONG = ("broken-half-tops-withheld", "broken-half-tops-refined", "broken-refined-free")
 
 
 def run(case: Case, runs: int, seed: int) -> fastdp.auditing.AuditResult:
@@ -66,7 +79,7 @@ def test_what_is_shipped_is_consistent_with_its_claim(case: Case) -> None:
     assert result.verdict == ("claim violated" if result.violated else "consistent with the claim")
 
 
-@pytest.mark.parametrize("case", BROKEN, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [case for case in BROKEN if case.name not in LONG], ids=lambda case: case.name)
 def test_what_is_broken_is_caught(case: Case) -> None:
     result = run(case, CATCHING.get(case.name, 20_000), stat.seed(302))
     stat.reject(0.0 if result.violated else 1.0)
@@ -239,9 +252,11 @@ def test_grain_and_fingerprint() -> None:
     assert fingerprint(np.array([[0.0, 1.0]])) == fingerprint(np.array([[-0.0, 1.0]]))
 
 
-def test_thetas_of_many_words_are_those_of_the_rule() -> None:
+@pytest.mark.parametrize(
+    "rule", [SmoothQuantile(p=0.5, delta=1e-3), PAKQuantile(p=0.5, beta=0.4, delta=1e-3)], ids=["smooth", "pak"]
+)
+def test_thetas_of_many_words_are_those_of_the_rule(rule) -> None:
     """The one vectorised twin: the same words through the rule itself, up to one cell."""
-    rule = SmoothQuantile(p=0.5, delta=1e-3)
     task = ThresholdTask(epsilon=1.0, bound=1024.0, holdout=8, max_range=1024, resolution=2.0**-24)
     data = [3.0, 900.0, 17.0, 500.5, 500.25, 600.0, 2.0, 1000.0]
     keys = [Key.from_seed(seed) for seed in range(300)]
@@ -251,7 +266,7 @@ def test_thetas_of_many_words_are_those_of_the_rule() -> None:
     words = np.array([word_at(key, StreamId(Purpose.THRESHOLD), 0) for key in keys], np.uint64)
     found = SmoothQuantileTrials(rule, task).thetas(data, words)
     assert np.abs(found - expected).max() <= 2 * 1024.0 / 2**24
-    assert np.unique(found).size > 50
+    assert np.unique(found).size > 20
 
 
 @pytest.mark.parametrize("law", [SquareWave, StochasticRounding, Piecewise, Hybrid])
@@ -363,7 +378,10 @@ def test_exact_winners_are_those_of_the_kernel(one_sided: bool) -> None:
     stat.reject(stat.chi_square_p(found, last_wins))
 
 
-@pytest.mark.parametrize(("method", "name"), [("choices", "noisy-max-laplace-ends"), ("choose", "tops-holdout")])
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [("choices", "noisy-max-laplace-ends"), ("choose_rows", "tops-holdout"), ("choose", "tops-withheld")],
+)
 def test_noise_that_is_lost_in_the_shipped_choice_is_caught(monkeypatch: pytest.MonkeyPatch, method, name) -> None:
     """Where scores keep their penalties and only the noise is a fiftieth."""
     right = getattr(noisy_max_rule._NoisyMaxChooser, method)
@@ -405,6 +423,21 @@ def test_exact_loss_of_smooth_noise(name: str) -> None:
     loss = exact.smooth_noise_loss(law, 1.0, delta)
     assert 0.2 < loss.worst <= 1.0
     assert exact.smooth_noise_loss(replace(law, a=16 * law.a), 1.0, delta).violated
+
+
+@pytest.mark.parametrize("beta", [0.006, 0.1, 0.4])
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_kappa_hides_the_offset_and_costs_nothing(noise: str, beta: float) -> None:
+    """PAK Eq. 11: with it the loss is the plain quantile's; without it more, at the paper's beta than is claimed."""
+    rule = PAKQuantile(beta=beta, delta=1e-3, noise=noise)
+    task = ThresholdTask(epsilon=1.0, bound=1024.0, holdout=8, max_range=1024, resolution=2.0**-10)
+    law, offset = rule.law(task), rule.law(task).upper(beta)
+    plain = exact.smooth_noise_loss(law, 1.0, 1e-3)
+    hidden = exact.smooth_noise_loss(law, 1.0, 1e-3, kappa=rule.kappa(task), offset=offset)
+    open_ = exact.smooth_noise_loss(law, 1.0, 1e-3, offset=offset)
+    assert abs(hidden.worst - plain.worst) < 1e-3
+    assert open_.worst > hidden.worst + 0.01
+    assert open_.violated == (noise == "laplace" and beta == 0.006)
 
 
 def test_exact_loss_of_a_step_with_half_of_its_noise() -> None:

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import math
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from fastdp.analysis.tree_loss import tree_step_loss
 from fastdp.counters import Simple
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
-from fastdp.spatial import Box, counts_alone
+from fastdp.spatial import Box, PointIndex, counts_alone, random_boxes, relative_error
 from fastdp.spatial.release_times import Growth, Pace, following_pace, periods
 from fastdp.systems.adaptive_phdstream import AdaptivePHDStream
+from fastdp.systems.phdstream import PHDStream
 from fastdp_kernels import adaptive_tree
 from tests import stat
 from tests.facade.test_spatial import HalfPlain, Plain, Slab
 from tests.oracles import counts_alone as oracle
 from tests.oracles import phdstream as first_oracle
+from tests.systems.saved_objects import FIXTURES, KEY
 from tests.systems.test_phdstream import SQUARE, Half, batches, clustered, draws
 
 
@@ -40,8 +45,19 @@ CASES = [
 ]
 
 
+def moving(steps: int, dim: int, seed: int) -> list[tuple[np.ndarray, np.ndarray | None]]:
+    """A cluster that is elsewhere at every fourth step, of which the last two steps are present."""
+    generator = np.random.default_rng(seed)
+    places = generator.random((steps, dim)).repeat(4, axis=0)
+    made = [np.clip(generator.normal(place, 0.02, (40, dim)), 0, 1) for place in places[:steps]]
+    return [(made[t], made[t - 2] if t >= 2 else np.empty((0, dim))) for t in range(steps)]
+
+
+@pytest.mark.parametrize(
+    "stream_of", [lambda dim: batches(24, dim, 11 + dim, size=12), lambda dim: moving(18, dim, dim)]
+)
 @pytest.mark.parametrize(("dim", "fan_out", "max_depth", "options"), CASES)
-def test_equals_the_naive_version(dim: int, fan_out: int, max_depth: int, options: dict) -> None:
+def test_equals_the_naive_version(dim: int, fan_out: int, max_depth: int, options: dict, stream_of) -> None:
     domain = Box([0.0] * dim, [1.0] * dim)
     stream = make(domain, **{"epsilon": 2.0, "fan_out": fan_out, "max_depth": max_depth, **options})
     plan, counting = stream._plan, stream._counting
@@ -60,7 +76,8 @@ def test_equals_the_naive_version(dim: int, fan_out: int, max_depth: int, option
     split, initial = draws(plan.split_law, Purpose.SPLIT, 4096), draws(plan.cell_law, Purpose.CELL, 4096)
     later = draws(counting.law, Purpose.CELL, 4096)
     sizes = set()
-    for t, (added, removed) in enumerate(batches(24, dim, 11 + dim, size=12)):
+    steps = stream_of(dim)
+    for t, (added, removed) in enumerate(steps):
         stream.advance(added, removed)
         batch = added.tolist(), removed.tolist()
         expected = naive.step(*batch, later) if t else naive.begin(*batch, split, initial)
@@ -74,7 +91,9 @@ def test_equals_the_naive_version(dim: int, fan_out: int, max_depth: int, option
         assert ours.keys() == expected.keys()
         assert [ours[p] for p in ours] == pytest.approx([expected[p] for p in ours], rel=1e-9, abs=1e-9)
         sizes.add(len(ours))
+        assert stream._state.anew == naive.anew
     assert max_depth == 0 or len(sizes) > 2, "cells were cut and merged"
+    assert len(steps) == 24 or set(naive.kinds) == ({False, True} if max_depth else {False}), "cells of both kinds"
 
 
 def test_an_event_is_counted_once_whatever_becomes_of_its_cell() -> None:
@@ -193,7 +212,7 @@ def test_the_order_within_a_batch_has_no_influence_and_the_seed_decides() -> Non
         assert np.array_equal(one.sample(), one.sample())
 
 
-def test_it_finds_cells_from_counts_alone_where_the_first_batch_is_empty() -> None:
+def test_it_finds_cells_where_the_first_batch_is_empty() -> None:
     stream = make(epsilon=2.0, max_depth=10)
     with pytest.raises(StateError, match="expected a step first"):
         _ = stream.tree
@@ -203,8 +222,19 @@ def test_it_finds_cells_from_counts_alone_where_the_first_batch_is_empty() -> No
     for batch in points:
         stream.advance(batch)
     assert stream.total == pytest.approx(12_000, rel=0.05)
-    assert stream.count([0.15, 0.65], [0.25, 0.75]) / 12_000 > 0.75
-    assert stream.tree.n_leaves > 50
+    # Cells of depth 10 are a 32nd wide.  From counts alone, the first of which sees one cell, it would be 0.8.
+    assert stream.count([0.15, 0.65], [0.25, 0.75]) / 12_000 > 0.97
+    alone = make(epsilon=2.0, max_depth=10)
+    alone._state = replace(alone._state, anew=None)
+    alone.advance([])
+    for batch in points:
+        alone.advance(batch)
+    assert alone.count([0.15, 0.65], [0.25, 0.75]) / 12_000 < 0.9
+    assert alone.tree.n_leaves > 50
+    for depth in (0, 1):
+        bare = make(epsilon=2.0, max_depth=depth)
+        bare.advance(None)
+        assert bare._state.anew == (depth > 0)
 
 
 def test_the_guarantee_is_epsilon_once() -> None:
@@ -366,3 +396,129 @@ def test_extreme_epsilons_do_not_break_it() -> None:
         for added, removed in batches(3, 2, 1):
             stream.advance(added, removed)
         assert np.isfinite(stream.tree.counts).all()
+
+
+def test_more_budget_does_not_make_it_worse() -> None:
+    """Deviations are half a point at least, the first counts' too: cells must not vanish as the later noise does."""
+    generator = np.random.default_rng(0)
+    first = np.clip(generator.normal([0.3, 0.7], 0.03, (2000, 2)), 0, 1)
+    later = np.clip(generator.normal([0.3, 0.7], 0.03, (8, 50, 2)), 0, 1)
+    queries = random_boxes([0, 0], [1, 1], 500, 0.0001, 0.001, seed=0)
+    truth = PointIndex(np.concatenate([first, *later])).count(queries.lower, queries.upper).astype(float)
+    errors, leaves = [], []
+    for epsilon in (1.0, 3.0, 6.0, 8.0, 12.0, 20.0, 50.0):
+        stream = AdaptivePHDStream(SQUARE, epsilon, period=4, seed=1)
+        stream.advance(first)
+        for batch in later:
+            stream.advance(batch)
+        errors.append(relative_error(truth, stream.count(queries.lower, queries.upper), 2400))
+        leaves.append(stream.tree.n_leaves)
+    assert (np.array(errors[1:]) < 1.15 * np.minimum.accumulate(errors)[:-1]).all()
+    assert min(leaves) == leaves[0]
+    assert min(leaves[1:]) > 0.6 * max(leaves)
+
+
+def test_parts_without_measure_get_nothing() -> None:
+    """No step leaves such a family; if one came, no number would be lost to it."""
+    first, weight = np.array([1, -1, -1]), np.array([2, 1, 1])
+    held, variance, estimate = np.empty(3), np.empty(3), np.empty(3)
+    for counts in ([7.0, 4.0, 3.0], [0.0, 0.0, 0.0]):
+        adaptive_tree.shrink_counts(
+            2, 2.0, True, first, np.array(counts), weight, np.array([1.0, 0.0, 0.0]), held, variance, estimate
+        )
+        assert np.isfinite(np.concatenate([held, variance])).all()
+        assert estimate.tolist() == [counts[0], 0.0, 0.0]
+
+
+def test_cells_are_planted_anew_where_the_shape_moves() -> None:
+    """Counts in cells of the past say next to nothing of a cluster that is elsewhere: PrivTree looks for it."""
+    generator = np.random.default_rng(1)
+    made = np.clip(generator.normal(generator.random((40, 1, 2)), 0.02, (40, 1000, 2)), 0, 1)
+    queries = random_boxes([0, 0], [1, 1], 1000, 0.0001, 0.001, seed=0)
+    truth = [PointIndex(made[t]).count(queries.lower, queries.upper).astype(float) for t in range(40)]
+
+    def error(stream) -> float:
+        stream.advance(made[0])
+        found = []
+        for t in range(1, 40):
+            stream.advance(made[t], made[t - 1])
+            if t >= 20:
+                found.append(relative_error(truth[t], stream.count(queries.lower, queries.upper), 1000))
+        return float(np.mean(found))
+
+    planted, never = (AdaptivePHDStream(SQUARE, 1.0, seed=2) for _ in range(2))
+    never._state = replace(never._state, anew=None)
+    errors = error(planted), error(never), error(PHDStream(SQUARE, 1.0, seed=2))
+    assert planted._state.anew
+    assert planted.next_count == 41
+    assert errors[0] < 0.4 * errors[1]
+    assert errors[0] < 1.3 * errors[2]
+    assert planted.guarantee.epsilon == 1.0
+
+
+def test_how_cells_are_chosen_does_not_follow_from_what_waits() -> None:
+    """One event more waits: until it is counted nothing differs; a removal then changes one count by one, no cell."""
+    steps = moving(20, 2, 3)
+    at = 14
+    streams = [make(period=2, epsilon=4.0) for _ in range(3)]
+    for t, (added, removed) in enumerate(steps[: at + 1]):
+        for k, stream in enumerate(streams):
+            event = np.full((1, 2), 0.3)
+            come = np.concatenate([added, event]) if (k, t) == (1, at - 1) else added
+            gone = np.concatenate([removed, event]) if (k, t) == (2, at - 1) else removed
+            if t == at - 1:
+                kind = stream._state.anew
+            stream.advance(come, gone)
+        plain = streams[0]._state
+        if t == at - 1:
+            assert kind, "the count to come lets PrivTree choose"
+            for stream in streams[1:]:
+                assert stream.next_count == streams[0].next_count == at + 1
+                assert np.array_equal(stream.tree.counts, streams[0].tree.counts)
+    without, fewer = plain.grown.visit, streams[2]._state.grown.visit
+    assert without.code.tolist() == fewer.code.tolist()
+    assert sorted({*(without.released - fewer.released).tolist()}) == [0, 1]
+    assert int((without.released - fewer.released)[without.leaves].sum()) == 1
+    more = streams[1]._state.grown.visit
+    assert int(more.released[0]) != int(without.released[0])
+
+
+def test_the_exact_loss_of_cells_planted_anew_is_half_of_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, losses = counts_alone.take_step, []
+
+    def watched(plan, *arguments):
+        found = real(plan, *arguments)
+        losses.append(tree_step_loss(plan, *found[1:]).worst)
+        return found
+
+    monkeypatch.setattr(counts_alone, "take_step", watched)
+    for seed in range(6):
+        stream = make(epsilon=1.0, seed=seed, max_depth=20)
+        for added, removed in moving(40, 2, seed):
+            stream.advance(np.repeat(added, 5, axis=0), np.repeat(removed, 5, axis=0))
+    assert len(losses) > 60
+    assert 0.2 < max(losses) <= 0.5
+
+
+def test_an_older_file_never_plants_anew(tmp_path: Path) -> None:
+    """Its stream goes on as it would have; a newer one goes on with what it had decided."""
+    shutil.copy(FIXTURES / "state_v2_adaptive_phdstream.fastdp", tmp_path / "kept")
+    old = AdaptivePHDStream.load(tmp_path / "kept", KEY)
+    new = make(SQUARE, 4.0)
+    kinds = set()
+    for t, (added, removed) in enumerate(moving(24, 2, 5)):
+        old.advance(added, removed)
+        new.advance(added, removed)
+        assert old._state.anew is None
+        kinds.add(new._state.anew)
+        path = tmp_path / str(t)
+        new.save(path)
+        again = AdaptivePHDStream.load(path)
+        assert again._state.anew is new._state.anew
+        if t % 4 == 3:
+            new = again
+    assert kinds == {False, True}
+    whole = make(SQUARE, 4.0)
+    for added, removed in moving(24, 2, 5):
+        whole.advance(added, removed)
+    assert np.array_equal(whole.sample(), new.sample())

@@ -18,9 +18,10 @@ from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import Box, decomposition
-from fastdp.systems import spatial_publisher
+from fastdp.systems import AdaptivePHDStream, FixedTree, spatial_publisher
 from fastdp.systems.phdstream import PHDStream
 from tests import stat
+from tests.facade.test_spatial import Plain
 from tests.oracles import phdstream as oracle
 
 SQUARE = Box([0.0, 0.0], [1.0, 1.0])
@@ -401,6 +402,56 @@ def test_points_on_the_border_of_a_domain_are_counted() -> None:
         assert stream.tree.counts.sum() == pytest.approx(stream.total)
         stream.step(None, points)
         assert stream.total == pytest.approx(0.0, abs=60.0)
+
+
+class Slivers(Plain):
+    """The unit square, but on the left of cells below a 64th nothing is seen: larger ones have parts without any."""
+
+    def __init__(self) -> None:
+        super().__init__(SQUARE)
+
+    def measure(self, lower, upper):
+        areas = (upper - lower).prod(axis=1)
+        return np.where((areas >= 2.0**-6) | (lower[:, 0] >= 0.5), areas, 0.0)
+
+    def sample(self, lower, upper, counts, generator):
+        assert (self.measure(lower, upper)[counts > 0] > 0.0).all()
+        return SQUARE.sample(lower, upper, counts, generator)
+
+
+def check_cells(stream, points: np.ndarray) -> None:
+    """With next to no noise: each cell has the points in it, and the tree's arrays agree with each other."""
+    tree, visit = stream.tree, stream._state.visit
+    inner = np.flatnonzero(visit.first >= 0)
+    for j in range(stream.fan_out):
+        child = visit.first[inner] + j
+        assert visit.parent[child].tolist() == inner.tolist()
+        assert visit.code[child].tolist() == (visit.code[inner] * stream.fan_out + j).tolist()
+        assert (visit.depth[child] == visit.depth[inner] + 1).all()
+    assert (visit.starts[-1], inner.size * stream.fan_out + 1) == (visit.first.size, visit.first.size)
+    assert (tree.upper - tree.lower).prod(axis=1).sum() == pytest.approx(1.0), "no cell is without measure"
+    held = (points[:, None] >= tree.lower) & ((points[:, None] < tree.upper) | (tree.upper == 1.0))
+    assert tree.counts == pytest.approx(held.all(axis=2).sum(axis=0), abs=0.5)
+    assert SQUARE.contains(stream.sample()).all()
+
+
+@pytest.mark.parametrize("fan_out", [2, 8])
+@pytest.mark.parametrize("make", [PHDStream, AdaptivePHDStream, FixedTree])
+def test_a_cell_whose_parts_have_no_measure_is_not_cut(make, fan_out: int) -> None:
+    """Such a cell was cut for good, and every later batch with a point in it was a crash."""
+    options = {"period": 1} if make is AdaptivePHDStream else {}
+    stream = make(Slivers(), 400.0, max_depth=12 // (1 + fan_out // 4), fan_out=fan_out, seed=1, **options)
+    generator = np.random.default_rng(4)
+    # More on the left, where cells end at a 64th, and some on the right, where they do not.
+    points = np.concatenate([generator.random((240, 2)) * [0.4, 1.0], 0.9 + generator.random((240, 2)) / 90.0])
+    points = generator.permutation(points)
+    for begin in range(0, 480, 120):
+        stream.advance(points[begin : begin + 120])
+        check_cells(stream, points[: begin + 120])
+    depths = stream.tree.depths[stream.tree.lower[:, 0] < 0.5]
+    assert depths.max() == 6 // (1 if fan_out == 2 else 3) < stream.tree.depths.max()
+    stream.advance(None, points)
+    assert stream.total == pytest.approx(0.0, abs=1.0)
 
 
 def test_a_domain_that_snaps_is_asked_to() -> None:

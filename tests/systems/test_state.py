@@ -88,6 +88,27 @@ def test_kept_state_is_written_before_outputs_leave(tmp_path: Path) -> None:
     assert np.array_equal(np.concatenate([*published, again, rest.publish(values[4500:])]), whole)
 
 
+def test_the_size_of_a_sealed_file_does_not_tell_how_many_events_wait(tmp_path: Path) -> None:
+    sizes = set()
+    for n in (0, 1, 2, 30, 400):
+        waiting = fastdp.AdaptivePHDStream(fastdp.spatial.Box([0, 0], [1, 1]), 1.0, key=KEY, period=8)
+        path = tmp_path / str(n)
+        waiting.advance(None)
+        waiting.keep(path, KEY)
+        waiting.advance(np.random.default_rng(n).random((n, 2)))
+        sizes.add(path.stat().st_size)
+        again = fastdp.AdaptivePHDStream.load(path, KEY)
+        assert np.array_equal(again.sample(), waiting.sample())
+    # Header and tag; the rest is a power of two.
+    assert sizes == {47 + 16 + 8192}
+    large = fastdp.AdaptivePHDStream(fastdp.spatial.Box([0, 0], [1, 1]), 1.0, key=KEY)
+    large.advance(np.random.default_rng(1).random((30_000, 2)))
+    large.save(tmp_path / "large", KEY)
+    size = (tmp_path / "large").stat().st_size - 63
+    assert size > 8192
+    assert size & (size - 1) == 0
+
+
 def test_a_publisher_that_waits_for_a_replay_cannot_be_kept_elsewhere(tmp_path: Path) -> None:
     publisher = make()
     publisher.keep(tmp_path / "kept")

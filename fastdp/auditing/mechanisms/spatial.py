@@ -19,7 +19,7 @@ from fastdp.counters.simple import Simple
 from fastdp.privacy import Guarantee
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
-from fastdp.spatial import Box, decomposition
+from fastdp.spatial import Box, cells
 from fastdp.spatial.plan import Plan, make_plan
 from fastdp.systems.spatial_publisher import SpatialPublisher
 from fastdp_kernels import trials
@@ -155,8 +155,7 @@ class SplitTrials:
         """Data: the points added and removed."""
         plan = self.plan
         added, removed, target = (
-            decomposition.encode(plan, np.asarray(points, np.float64).reshape(-1, 1))
-            for points in (*data, [self.target])
+            cells.encode(plan, np.asarray(points, np.float64).reshape(-1, 1)) for points in (*data, [self.target])
         )
         out: Integers = np.full((trials_, 2), -1, np.int64)
         fixed = (plan.max_depth, plan.fan_out, plan.unit, plan.bias, plan.threshold, plan.repaired)

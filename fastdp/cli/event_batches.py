@@ -1,0 +1,86 @@
+"""A file's events, cut into batches."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.cli.event_reader import Events
+from fastdp.datasets import cut_events
+from fastdp.errors import DataError
+from fastdp.spatial import Domain
+
+Points = NDArray[np.float64]
+
+
+class EventBatches:
+    """Events, batch by batch.
+
+    Parameters
+    ----------
+    events : Events
+        All of them.
+    bounds : int64[n + 1]
+        Where batches begin and end.
+    """
+
+    def __init__(self, events: Events, bounds: NDArray[np.int64]) -> None:
+        self._events, self._bounds = events, bounds
+
+    def __len__(self) -> int:
+        return len(self._bounds) - 1
+
+    def __getitem__(self, number: int) -> tuple[Points, Points]:
+        """Points that appear, and points that disappear."""
+        rows = slice(self._bounds[number], self._bounds[number + 1])
+        points, additions = self._events.points[rows], self._events.additions[rows]
+        return points[additions], points[~additions]
+
+
+def cut(
+    source: str, events: Events, box: Domain, batch: int | None, every: float | None, initial: float, *, clip: bool
+) -> EventBatches:
+    """Cut events by number or by time; the initial share is the first batch, if there is one.
+
+    Parameters
+    ----------
+    source : str
+        The file, for messages.
+    events : Events
+        What it holds.
+    box : Box
+        Where points must be.
+    batch : int or None
+        Events in a batch.
+    every : float or None
+        Length of time of a batch; either this or ``batch``.
+    initial : float
+        Share of the events before the first batch.
+    clip : bool
+        Whether points outside will be moved to the border; they are an error otherwise.
+
+    Raises
+    ------
+    DataError
+        If there are points outside, or none at all.
+    ParameterError
+        If batch, period or share is not as said.
+    """
+    outside = int(np.count_nonzero(~box.contains(events.points)))
+    if outside and not clip:
+        # Without their coordinates: messages end up in logs, which are not private.
+        raise DataError(
+            f"{source}: {outside:,} of {len(events.points):,} points are outside the box; expected points inside, or "
+            "--clip to move them to its border"
+        )
+    if not len(events.points):
+        raise DataError(f"{source}: empty, holds no points")
+    # Only the cuts are asked for, to which it does not matter what the events do.
+    inside = np.clip(events.points, box.lower, box.upper)
+    # Periods begin at whole multiples: counted from the first event, that one would move all borders.
+    origin = None if every is None else 0.0
+    corners = box.lower, box.upper
+    stream = cut_events(
+        source, *corners, inside, times=events.times, batch=batch, period=every, origin=origin, initial=initial
+    )
+    return EventBatches(events, stream.cuts if stream.cuts[0] == 0 else np.append(0, stream.cuts))

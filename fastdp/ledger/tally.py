@@ -1,0 +1,272 @@
+"""The sums behind composition, kept up to date: a release more costs the same, however many there were before.
+
+Source: as :mod:`fastdp.ledger.accounting`; the rules are in ``docs/privacy.md``, section 11.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple
+
+from fastdp.errors import ParameterError
+from fastdp.ledger.entry import ELEMENTS, VALUE, Entry, Kind
+
+#: Beyond, e^epsilon times any float above 0 is above 1, and a delta of 1 is the most there is.
+MOST_EXPONENT = 1000
+NOTHING = Fraction(0)
+
+
+class Budget(NamedTuple):
+    """An amount of privacy loss.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        ``inf`` where there is no limit.
+    """
+
+    epsilon: float
+    delta: float
+
+
+#: Limits and epsilons are written in decimals and held as floats.  Decimals that add up to no more than the limit are
+#: never refused for their rounding, u = 2^-53 each: (1 + u) / (1 - u) < 1 + 2^-51.
+ROUNDING = 1 + Fraction(1, 2**51)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """An exact amount: epsilon or delta may be infinite."""
+
+    epsilon: Fraction | float
+    delta: Fraction | float
+
+    def within(self, limit: Budget) -> bool:
+        """Whether a limit, as it was written, allows it."""
+        return all(
+            spent <= (ROUNDING * Fraction(most) if math.isfinite(most) else most)
+            for spent, most in ((self.epsilon, limit.epsilon), (self.delta, limit.delta))
+        )
+
+
+@dataclass(frozen=True)
+class Region:
+    """The elements that a further release would look at; as in an entry."""
+
+    part: str | None = None
+    start: int | None = None
+    stop: int | None = None
+
+
+EVERYWHERE = Region()
+
+
+def common_kind(kinds: Iterable[Kind], stream: str) -> Kind:
+    """The unit and adjacency that the composition of releases of these kinds is stated for.
+
+    Raises
+    ------
+    ParameterError
+        If they differ and none can be counted as another.
+    """
+    found = sorted(set(kinds))
+    if len(found) < 2:
+        return found[0] if found else VALUE
+    others = [kind for kind in found if kind != VALUE]
+    if len(others) == 1 and len(found) == 2 and others[0] in ELEMENTS:
+        return VALUE
+    listed = "; ".join(f"{unit} ({adjacency})" for unit, adjacency in found)
+    raise ParameterError(
+        f"guarantee on stream {stream!r} with the units {listed}: expected one and the same, or {VALUE[0]!r} "
+        f"({VALUE[1]}) with one of those that add or remove one element; name another stream for another unit"
+    )
+
+
+class Tally:
+    """What the releases of one stream cost any one of its elements, or one of a region's, at most.
+
+    Whole-stream releases add up.  Of those on ranges of positions, the most that cover one position; of labelled
+    parts, the one with the largest sum, made up in the same way.  Ranges without a label may meet any part.  Where a
+    replaced value is one element less and one more, those two may lie in other parts than the value: the releases for
+    one element have a largest part of their own.  Units whose parts are not proved disjoint always add up.
+    """
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        self._kinds: Counter[Kind] = Counter()
+        self._endless = 0
+        self._deltas = NOTHING
+        #: Of each kind, epsilon and delta; as they are, and as they count beside replaced values.
+        self._alone: dict[Kind, tuple[_Meeting, _Meeting]] = {}
+        self._beside: dict[Kind, tuple[_Meeting, _Meeting]] = {}
+        for entry in entries:
+            self.add(entry)
+
+    def add(self, entry: Entry, times: int = 1) -> None:
+        """Count a release once more, or with ``times`` = -1 once less.  One that does not count is left out."""
+        if not entry.counts:
+            return
+        kind, said, where = entry.kind, entry.guarantee, _where(entry)
+        self._kinds[kind] += times
+        if not self._kinds[kind]:
+            del self._kinds[kind]
+        if said.delta:
+            self._deltas += times * Fraction(said.delta)
+        if math.isinf(said.epsilon):
+            self._endless += times
+            return
+        for meetings, beside in ((self._alone, False), (self._beside, True)):
+            # Beside others counts only what adds or removes one element.
+            if beside and kind not in ELEMENTS:
+                continue
+            if kind not in meetings:
+                meetings[kind] = _Meeting(), _Meeting()
+            costs = _cost(said.epsilon, said.delta, said.numeric_distance, beside)
+            for meeting, cost in zip(meetings[kind], costs, strict=True):
+                meeting.add(where, cost if times > 0 else -cost)
+
+    def total(self, stream: str, region: Region = EVERYWHERE) -> Loss:
+        """What they add up to; ParameterError if units do not fit together."""
+        common = common_kind(self._kinds, stream)
+        if self._endless:
+            # No delta makes up for it.
+            return Loss(math.inf, self._deltas)
+        epsilon = delta = NOTHING
+        for kind in self._kinds:
+            own = kind == common
+            for_epsilon, for_delta = (self._alone if own else self._beside)[kind]
+            among = region if own else EVERYWHERE
+            epsilon += for_epsilon.most(among)
+            delta += for_delta.most(among)
+        return Loss(epsilon, delta)
+
+    def after(self, entry: Entry, stream: str) -> Loss:
+        """What they and one release more, which counts, would add up to."""
+        kind, said, where = entry.kind, entry.guarantee, _where(entry)
+        kinds = {*self._kinds, kind}
+        common = common_kind(kinds, stream)
+        if self._endless or math.isinf(said.epsilon):
+            return Loss(math.inf, self._deltas + Fraction(said.delta))
+        more = _cost(said.epsilon, said.delta, said.numeric_distance, kind != common)
+        sums = [NOTHING, NOTHING]
+        for each in kinds:
+            meetings = (self._alone if each == common else self._beside).get(each, (_Meeting(), _Meeting()))
+            for index, meeting in enumerate(meetings):
+                most = meeting.most()
+                # An element meets the release or it does not.
+                sums[index] += max(most, meeting.most(where) + more[index]) if each == kind else most
+        return Loss(*sums)
+
+
+class _Meeting:
+    """Costs on parts of a stream, and the largest sum of those that meet in one element."""
+
+    def __init__(self) -> None:
+        self._unlabelled = _Steps()
+        self._labelled: dict[str, _Steps] = {}
+        self._largest: Fraction | None = NOTHING
+
+    def add(self, where: Region, cost: Fraction) -> None:
+        if not cost.numerator:
+            return
+        if where.part is None:
+            self._unlabelled.add(where.start, where.stop, cost)
+            return
+        part = self._labelled.setdefault(where.part, _Steps())
+        part.add(where.start, where.stop, cost)
+        if cost < 0:
+            self._largest = None
+        elif self._largest is not None:
+            self._largest = max(self._largest, part.most())
+
+    def most(self, region: Region = EVERYWHERE) -> Fraction:
+        """The largest sum, of all elements or of those of a region."""
+        if region.part is not None:
+            # Positions in a part are no positions in the stream.
+            part = self._labelled.get(region.part)
+            inside = NOTHING if part is None else part.most(region.start, region.stop)
+            return self._unlabelled.most() + inside
+        if self._largest is None:
+            self._largest = max((part.most() for part in self._labelled.values()), default=NOTHING)
+        return self._unlabelled.most(region.start, region.stop) + self._largest
+
+
+class _Steps:
+    """Sums of costs at each position: steps at the ends of their ranges."""
+
+    def __init__(self) -> None:
+        self._everywhere = NOTHING
+        #: From edge k to the next one the level is level k; before the first it is 0.
+        self._edges: list[int] = []
+        self._levels: list[Fraction] = []
+        self._highest: Fraction | None = NOTHING
+
+    def add(self, start: int | None, stop: int | None, cost: Fraction) -> None:
+        if start is None:
+            self._everywhere += cost
+            return
+        first = self._edge(start)
+        last = len(self._edges) if stop is None else self._edge(stop)
+        self._levels[first:last] = [level + cost for level in self._levels[first:last]]
+        if cost < 0:
+            self._highest = None
+        elif self._highest is not None:
+            self._highest = max(self._highest, *self._levels[first:last])
+
+    def _edge(self, position: int) -> int:
+        """The number of the edge at a position, made where there is none."""
+        index = bisect_left(self._edges, position)
+        if index == len(self._edges) or self._edges[index] != position:
+            self._levels.insert(index, self._levels[index - 1] if index else NOTHING)
+            self._edges.insert(index, position)
+        return index
+
+    def most(self, start: int | None = None, stop: int | None = None) -> Fraction:
+        """The largest sum at any position, or at one of [start, stop)."""
+        if start is None:
+            if self._highest is None:
+                self._highest = max(self._levels, default=NOTHING)
+            return self._everywhere + self._highest
+        first = max(0, bisect_right(self._edges, start) - 1)
+        last = len(self._edges) if stop is None else bisect_left(self._edges, stop)
+        return self._everywhere + max(self._levels[first:last], default=NOTHING)
+
+
+def _where(entry: Entry) -> Region:
+    """The part of the stream that counts as such: only those that are proved disjoint (``docs/privacy.md``)."""
+    if entry.part is None and entry.start is None:
+        return EVERYWHERE
+    if entry.kind == VALUE:
+        return Region(entry.part, entry.start, entry.stop)
+    return Region(entry.part) if entry.kind in ELEMENTS else EVERYWHERE
+
+
+@lru_cache(maxsize=1024)
+def _cost(said_epsilon: float, said_delta: float, distance: float, beside: bool) -> tuple[Fraction, Fraction]:
+    """Epsilon and delta that a release counts, alone or beside those for a replaced value."""
+    epsilon, delta = Fraction(said_epsilon), Fraction(said_delta)
+    # The sampled law P~ is that far from the P of the proof: P~1 <= P1 + d <= e^eps P2 + delta + d
+    # <= e^eps P~2 + delta + (1 + e^eps) d.
+    delta = min(Fraction(1), delta + _on_both_sides(Fraction(distance), epsilon))
+    if beside:
+        # Group privacy for two elements: P1 <= e^eps P2 + delta <= e^(2 eps) P3 + (e^eps + 1) delta.
+        epsilon, delta = 2 * epsilon, min(Fraction(1), _on_both_sides(delta, epsilon))
+    return epsilon, delta
+
+
+def _on_both_sides(amount: Fraction, epsilon: Fraction) -> Fraction:
+    """(1 + e^epsilon) times it, or a little more."""
+    return amount * (1 + _exp_above(epsilon)) if amount else amount
+
+
+def _exp_above(exponent: Fraction) -> Fraction:
+    """A rational number above e^exponent."""
+    context = Context(prec=50, Emax=10**6, Emin=-(10**6))
+    ratio = context.divide(Decimal(exponent.numerator), Decimal(exponent.denominator))
+    return Fraction(context.next_plus(context.exp(context.next_plus(min(ratio, Decimal(MOST_EXPONENT))))))

@@ -1,0 +1,363 @@
+"""``fastdp synthesize --state``: a killed command goes on, and each batch has one noise."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+import pytest
+
+from fastdp.cli.budget import Spending
+from fastdp.cli.point_files import PointFolder
+from fastdp.cli.resumption import Resumption
+from fastdp.ledger import Ledger
+from fastdp.ledger.ledger import Reservation
+from fastdp.systems.phdstream import PHDStream
+
+RESERVE = Ledger.reserve
+METHODS = {"phdstream": (), "adaptive": ("--method", "adaptive", "--period", 2)}
+PAID = ("--ledger", "budget", "--stream", "places", "--limit", 2)
+FILES = [f"batch_00{k}.csv" for k in range(5)]
+
+
+@pytest.fixture(autouse=True)
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def source(write_events) -> Path:
+    return write_events()
+
+
+@pytest.fixture
+def go(synthesize, source) -> Callable:
+    """A run with a fresh key, its noise remembered in ``s``."""
+
+    def go(*arguments: object, **options):
+        return synthesize(source, "--state", "s", *arguments, **options)
+
+    return go
+
+
+@pytest.fixture
+def cut_short(go, monkeypatch: pytest.MonkeyPatch) -> Callable:
+    """A run that ends when it is about to write a file; as far as files can tell, the process died."""
+
+    def cut_short(number: int, *arguments: object, **options) -> None:
+        write = PointFolder.write
+
+        def interrupted(self: PointFolder, batch: int, points: np.ndarray) -> None:
+            if batch == number:
+                raise KeyboardInterrupt
+            write(self, batch, points)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(PointFolder, "write", interrupted)
+            assert go(*arguments, **options).exit_code == 1
+        assert written() == FILES[:number]
+
+    return cut_short
+
+
+def written(folder: str = "out") -> list[str]:
+    return sorted(path.name for path in Path(folder).iterdir())
+
+
+def contents(folder: str = "out") -> dict[str, bytes]:
+    return {name: (Path(folder) / name).read_bytes() for name in written(folder)}
+
+
+def moments() -> dict[str, tuple[int, int]]:
+    """Which files these are, and when they were written."""
+    return {name: (seen.st_ino, seen.st_mtime_ns) for name in written() for seen in [(Path("out") / name).stat()]}
+
+
+def write_key(fill: int = 7) -> tuple[str, str]:
+    Path("key").touch(mode=0o600)
+    Path("key").write_bytes(bytes([fill]) * 32)
+    return "--key-file", "key"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_finished_release_is_left_alone(method, go) -> None:
+    done = go(*METHODS[method])
+    assert done.exit_code == 0, done.output
+    assert "SIMULATED" not in done.stderr
+    before, whole = moments(), contents()
+    again = go(*METHODS[method])
+    assert (again.exit_code, again.stdout) == (0, "")
+    assert again.stderr.startswith("Nothing left to do: an earlier run has written all files, ")
+    assert go(*METHODS[method], "--quiet").output == ""
+    assert moments() == before
+    # What was lost comes again as it was, and so does all of it on demand.
+    Path("out/batch_002.csv").unlink()
+    told = go(*METHODS[method])
+    assert "points in 1 of 5 files; the others were there" in told.stderr
+    assert contents() == whole
+    assert {name: seen for name, seen in moments().items() if name != FILES[2]} == {
+        name: seen for name, seen in before.items() if name != FILES[2]
+    }
+    assert go(*METHODS[method], "--force").exit_code == 0
+    assert contents() == whole
+    assert moments()[FILES[0]] != before[FILES[0]]
+    assert stat.S_IMODE(Path("s").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("number", [0, 1, 4])
+def test_what_was_interrupted_goes_on(method, number, go, synthesize, source, cut_short) -> None:
+    key = write_key()
+    assert synthesize(source, *key, *METHODS[method], folder="whole").exit_code == 0
+    cut_short(number, *key, *METHODS[method])
+    before = moments()
+    assert go(*key, *METHODS[method]).exit_code == 0
+    assert contents() == contents("whole")
+    assert {name: moments()[name] for name in before} == before
+
+
+def test_fresh_state_files_hold_fresh_keys(go) -> None:
+    assert go().exit_code == 0
+    Path("s").unlink()
+    first = contents()
+    assert "of an earlier run" in go().stderr
+    assert go("--force").exit_code == 0
+    assert written() == FILES
+    assert all(first[name] != found for name, found in contents().items())
+
+
+def test_altered_batches_get_nothing(go, cut_short, complaint, events, write_events) -> None:
+    cut_short(3)
+    before, state = moments(), Path("s").read_bytes()
+    # Four batches may have met their noise: the last file was about to appear.
+    for row in (0, 299, 300, 1199):
+        altered = events.copy()
+        altered[row, 1] += 1e-9
+        write_events(table=altered)
+        assert "the first 4 batches are not those that state file 's' recorded" in complaint(go())
+    swapped = events.copy()
+    swapped[[299, 300]] = swapped[[300, 299]]
+    turned = events.copy()
+    turned[1199, 3] *= -1
+    for table in (swapped, turned):
+        write_events(table=table)
+        assert "are not those" in complaint(go())
+    write_events(table=events[:900])
+    assert "3 batches came, fewer than the 4 that state file 's' recorded" in complaint(go())
+    write_events(table=events[:1199])
+    assert "are not those" in complaint(go())
+    assert (moments(), Path("s").read_bytes()) == (before, state)
+    # What comes behind never met noise.
+    behind = events.copy()
+    behind[1200:, 1] += 0.1
+    write_events(table=behind)
+    assert go("--clip").exit_code == 1
+    assert go().exit_code == 0
+    assert written() == FILES
+
+
+def test_batches_that_come_later_are_released_later(go, synthesize, source, events, write_events) -> None:
+    key = write_key()
+    write_events(table=events[:900])
+    assert go(*key).exit_code == 0
+    before = moments()
+    write_events()
+    assert synthesize(source, *key, folder="whole").exit_code == 0
+    assert go(*key).exit_code == 0
+    assert contents() == contents("whole")
+    assert {name: moments()[name] for name in before} == before
+
+
+def test_other_settings_and_keys_are_refused(go, synthesize, source, complaint, run, write_input, values) -> None:
+    key = write_key()
+    assert go(*key).exit_code == 0
+    state = Path("s").read_bytes()
+    said = complaint(go(*key, "--epsilon", 1, "--method", "adaptive"))
+    assert "is of a release with method = 'phdstream', now 'adaptive', epsilon = 2.0, now 1.0: expected" in said
+    assert "box = [0.0, 0.0, 10.0, 5.0], now [0.0, 0.0, 10.0, 6.0]" in complaint(go(*key, "--box", 0, 0, 10, 6))
+    assert "batch = 300, now 200" in complaint(go(*key, batch=200))
+    write_key(8)
+    assert "wrong key" in complaint(go(*key))
+    assert "expected key" in complaint(go())
+    write_key()
+    shutil.copy("s", "copy")
+    assert "'copy' is a copy of" in complaint(synthesize(source, "--state", "copy", *key))
+    assert Path("s").read_bytes() == state
+    assert run(write_input(".npy", values), "-o", "o.npy", "--state", "r", seed=None).exit_code == 0
+    assert "holds a fastdp release: expected a fastdp synthesize" in complaint(synthesize(source, "--state", "r"))
+
+
+def test_a_seed_stays_a_simulation(go, synthesize, source, complaint) -> None:
+    assert synthesize(source, folder="whole").exit_code == 0
+    assert "SIMULATED" in go("--seed", 4).stderr
+    assert contents() == contents("whole")
+    assert "another key or seed" in complaint(go("--seed", 5, "--force"))
+
+
+def test_files_of_others_are_not_taken_for_ones_own(go, synthesize, source, complaint) -> None:
+    assert synthesize(source, batch=100).exit_code == 0
+    others = contents()
+    assert "of an earlier run; expected another folder, or --force" in complaint(go())
+    assert contents() == others
+    assert go("--force").exit_code == 0
+    assert written() == FILES
+    whole = contents()
+    # Another folder gets the same, and its files are not known either.
+    assert go(folder="second").exit_code == 0
+    assert contents("second") == whole
+    shutil.copytree("second", "third")
+    Path("third/batch_004.csv").write_bytes(b"foreign")
+    assert "of an earlier run" in complaint(go(folder="third"))
+    # Nor is one that this release has not come to write, such as after an old state file was put back.
+    Path("out/batch_005.csv").write_bytes(b"foreign")
+    assert "holds batch_005.csv" in complaint(go())
+    assert go("--force").exit_code == 0
+    assert contents() == whole
+
+
+def test_a_state_file_that_cannot_be_written_removes_nothing(synthesize, source, complaint) -> None:
+    assert synthesize(source).exit_code == 0
+    before = moments()
+    assert "could not be written" in complaint(synthesize(source, "--state", "nowhere/s", "--force"))
+    assert moments() == before
+
+
+def test_a_forced_run_that_is_interrupted_mixes_nothing(go, synthesize, source, cut_short) -> None:
+    assert synthesize(source, batch=100).exit_code == 0
+    cut_short(2, "--force")
+    first = contents()
+    assert go("--force").exit_code == 0
+    assert {name: contents()[name] for name in first} == first
+    assert written() == FILES
+
+
+def test_places_are_kept_apart(go, synthesize, source, complaint) -> None:
+    told = complaint(synthesize(source, "--state", source))
+    assert told.startswith(f"state file {source}: is the input")
+    assert "is the state file" in complaint(synthesize(source, "--state", Path.cwd() / "out"))
+    assert "is named like a file of the output" in complaint(synthesize(source, "--state", "out/batch_000.csv"))
+    Path("out").mkdir()
+    source.rename("out/batch_000.csv")
+    assert "input" in complaint(synthesize("out/batch_000.csv", "--force"))
+    assert written() == ["batch_000.csv"]
+
+
+def test_a_folder_that_may_not_be_written_costs_nothing(go, complaint, monkeypatch) -> None:
+    Path("out").mkdir()
+    monkeypatch.setattr("fastdp.cli.point_files.os.access", lambda path, mode: not mode & os.W_OK)
+    assert complaint(go(*PAID)).endswith("out: no permission to write in it")
+    assert not Path("s").exists()
+    assert not Path("budget").exists()
+
+
+def states() -> list[str]:
+    return [entry.state for entry in Ledger("budget").entries()]
+
+
+def test_a_ledger_is_charged_once(go, cut_short, complaint) -> None:
+    cut_short(2, *PAID)
+    assert states() == ["reserved"]
+    Path("budget").rename("gone")
+    assert "could not be opened" in complaint(go(*PAID))
+    Path("gone").rename("budget")
+    assert "cost epsilon = 2.0" in go(*PAID).stderr
+    assert states() == ["spent"]
+    assert go(*PAID).exit_code == 0
+    assert states() == ["spent"]
+
+
+def die(*_: object, **__: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def reserve_and_die(*arguments: object, **options: object) -> NoReturn:
+    RESERVE(*arguments, **options)
+    raise KeyboardInterrupt
+
+
+MOMENTS = {
+    "before the ledger": (Ledger, "reserve", die, []),
+    "before its answer": (Ledger, "reserve", reserve_and_die, ["reserved"]),
+    "behind it": (PointFolder, "clear", die, ["reserved"]),
+    "at the commit": (Reservation, "commit", die, ["reserved"]),
+    "behind that": (Spending, "summary", die, ["spent"]),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_kill_beside_the_ledger_is_not_charged_twice(moment, go, monkeypatch) -> None:
+    where, name, death, left = MOMENTS[moment]
+    with monkeypatch.context() as patch:
+        patch.setattr(where, name, death)
+        assert go(*PAID).exit_code == 1
+    assert states() == left
+    assert go(*PAID).exit_code == 0
+    assert states() == ["spent"]
+    assert written() == FILES
+
+
+def test_what_was_released_is_not_given_back(go, cut_short, monkeypatch) -> None:
+    from fastdp.errors import StateError
+
+    cut_short(2, *PAID)
+    account = Ledger("budget")
+    # By hand, and wrongly so: files are out.
+    Reservation(account, account.entries()[0]).cancel()
+
+    def fail(*_: object) -> NoReturn:
+        raise StateError("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PHDStream, "advance", fail)
+        assert go(*PAID).exit_code == 1
+    assert states() == ["cancelled", "reserved"]
+
+
+def test_a_refusal_by_the_ledger_binds_nobody(go, complaint) -> None:
+    assert "would pass the caller's limit" in complaint(go(*PAID, "--limit", 1))
+    assert written() == []
+    assert go(*PAID, "--limit", 1, "--epsilon", 1).exit_code == 0
+    assert Ledger("budget").spent("places").epsilon == 1.0
+
+
+def test_a_reservation_is_for_the_settings_that_it_was_made_for(go, monkeypatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(PointFolder, "clear", die)
+        assert go(*PAID, "--epsilon", 0.125).exit_code == 1
+    # Nothing was written: another epsilon may come, but not at the price of the first.
+    assert go(*PAID, "--limit", 3).exit_code == 0
+    assert [(entry.guarantee.epsilon, entry.state) for entry in Ledger("budget").entries()] == [
+        (0.125, "reserved"),
+        (2.0, "spent"),
+    ]
+
+
+def test_errors_before_the_first_file_cost_nothing(go, monkeypatch) -> None:
+    from fastdp.errors import StateError
+
+    def fail(self: Resumption) -> None:
+        raise StateError("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Resumption, "record", lambda self: None if self._count == 0 else fail(self))
+        assert go(*PAID).exit_code == 1
+    assert states() == ["cancelled"]
+    assert go(*PAID).exit_code == 0
+    assert states() == ["cancelled", "spent"]
+
+
+def test_options_of_the_other_method_are_refused(synthesize, source) -> None:
+    for arguments, said in (
+        (("--method", "adaptive", "--counter", "block"), "--counter does not apply to --method adaptive."),
+        (("--period", 3), "--period does not apply to --method phdstream."),
+        (("--max-period", 3), "--max-period does not apply to --method phdstream."),
+    ):
+        result = synthesize(source, *arguments)
+        assert result.exit_code == 2
+        assert said in result.stderr
+    assert not Path("out").exists()
