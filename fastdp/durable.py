@@ -21,19 +21,13 @@ from fastdp.statefile import StateFile
 R = TypeVar("R")
 
 
-def _agrees(now: Any, recorded: Any) -> bool:
-    """Whether a position is the recorded one; fields younger than the record may have come since."""
-    if isinstance(now, dict) and isinstance(recorded, dict):
-        return all(name in now and _agrees(now[name], value) for name, value in recorded.items())
-    return bool(now == recorded)
-
-
 class Durable(Alone):
     """An online object with :meth:`save`, :meth:`keep` and :meth:`load`; what it publishes is up to its subclass.
 
     A subclass has ``_key`` and the methods without a body.  Whatever it consumes goes through one of
     :meth:`_commit` (state in one value that is replaced), :meth:`_consume` (state that changes in place), or
-    :meth:`_check_replay` and :meth:`_write_ahead` before an output leaves, with ``_replay`` None after.
+    :meth:`_check_replay` and :meth:`_write_ahead` before an output leaves; what the latter gives, and ``_replay``
+    None, take effect in one step with the state, so that an interrupt leaves a call consumed or not.
 
     Copies: ``copy.copy`` and ``copy.deepcopy`` give an independent object at the same place, with a key of its own;
     pickles are refused.
@@ -44,10 +38,14 @@ class Durable(Alone):
     def __init__(self) -> None:
         super().__init__()
         self._files = persistence.StateFiles()
+        #: Rolling digest of what was consumed while a file was kept.
+        self._digest = ""
         self._replay: persistence.Replay | None = None
         #: Where a replay must lead to, and the version of fastdp that says so.
         self._destination: tuple[persistence.Position, object] | None = None
         self._copies = 0
+        #: In state files: a class that is read as one that it derives from is not renamed.
+        self._written_as = type(self).__name__
 
     # What an object has to tell.
 
@@ -77,6 +75,10 @@ class Durable(Alone):
     def _fresh(self, key: Key) -> Self:
         """An object with the same parts and parameters before its first value."""
 
+    def _led_by(self, values: persistence.Chunk) -> persistence.Position:
+        """Where these values alone lead; for objects whose replay may bring further ones.  Changes nothing."""
+        raise NotImplementedError
+
     def _chunk(self, parts: tuple[Any, ...]) -> persistence.Chunk:
         """What a call consumes, for its fingerprint; by default a batch, which comes again whole."""
         return persistence.as_one(*parts)
@@ -89,7 +91,7 @@ class Durable(Alone):
 
         Two runs with one key have the same digest only if they consumed the same.  Empty before the first call.
         """
-        return self._files.digest
+        return self._digest
 
     @exclusive
     def save(self, path: str | os.PathLike[str], key: bytes | str | None = None) -> None:
@@ -106,7 +108,7 @@ class Durable(Alone):
         Raises
         ------
         StateError
-            If the file belongs to another object or cannot be written.
+            If the file belongs to another object or cannot be written; or if it is kept, under another key.
 
         Notes
         -----
@@ -115,23 +117,40 @@ class Durable(Alone):
         """
         file = StateFile(path, key)
         self._refuse_replay("save")
-        same = self._files.kept is not None and self._files.kept.real == file.real
-        self._files.write(file, self._content(self._position(), kept=same))
+        self._write(file, kept=self._files.keeps(file))
 
     @exclusive
     def keep(self, path: str | os.PathLike[str], key: bytes | str | None = None) -> None:
         """From now on, save the state before every call that consumes something returns (write-ahead).
 
         Parameters, errors as for :meth:`save`.  An object loaded from a kept file keeps it already.  If a
-        write fails, the call raises and nothing is consumed.
+        write fails, the call raises and nothing is consumed.  One file is kept, and no other one after it: the
+        first would stay behind, and who loads it would give its noise to other values.
         """
         file = StateFile(path, key)
         self._refuse_replay("keep")
-        self._files.write(file, self._content(self._position(), kept=True))
+        if self._files.kept is not None and not self._files.keeps(file):
+            raise StateError(
+                f"keep({os.fspath(path)!r}) on a publisher that keeps {os.fspath(self._files.kept.path)!r}: expected "
+                "that path (to change it, stop, move the file, and load it with moved=True)"
+            )
+        self._write(file, kept=True)
         self._files.kept = file
 
+    def _write(self, file: StateFile, *, kept: bool) -> None:
+        # What the file has already is left alone: written again, it would not have the last call.
+        if not self._files.is_current(file, self._consumed):
+            self._files.write(file, self._content(file, self._position(), kept=kept))
+
     @classmethod
-    def load(cls, path: str | os.PathLike[str], key: bytes | str | None = None, *, replay: bool = False) -> Self:
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        key: bytes | str | None = None,
+        *,
+        replay: bool = False,
+        moved: bool = False,
+    ) -> Self:
         """An object that continues exactly where a saved one stood; from a kept file, it keeps the file too.
 
         Parameters
@@ -142,16 +161,21 @@ class Durable(Alone):
             False: continue after the last call recorded.  True: go back to the start of that call, because
             its outputs were lost; the same values must then come again in one call, are checked against
             their fingerprint, and give the same outputs.
+        moved : bool
+            True: the kept file was moved here, and nobody goes on with it where it was.  A copy of a kept file is
+            refused otherwise, because two copies would publish two streams under one noise.
 
         Raises
         ------
         StateError
-            If the file is missing, cut short, altered, of another version or class, or the key is wrong.
+            If the file is missing, cut short, altered, a copy, of another version or class, or the key is wrong.
         """
-        return cls._load(path, key, replay)
+        return cls._load(path, key, replay, moved)
 
     @classmethod
-    def _load(cls, path: str | os.PathLike[str], key: bytes | str | None, replay: bool, **own: Any) -> Self:
+    def _load(
+        cls, path: str | os.PathLike[str], key: bytes | str | None, replay: bool, moved: bool, **own: Any
+    ) -> Self:
         """As :meth:`load`, with parts that a file cannot hold."""
         file = StateFile(path, key)
         content, header = persistence.read(file)
@@ -161,8 +185,15 @@ class Durable(Alone):
         if not fits:
             shown = validation.shown(content["class"]).strip("'")
             raise StateError(f"state file {name} holds a {shown}: expected a {cls.__name__}")
-        if replay and content["before"] is None:
+        if replay and (content["before"] is None or not content["kept"]):
             raise StateError(f"state file {name} records no chunk to replay: expected replay=False")
+        # Files that are not kept, and those of older fastdps, have no home.
+        home = content.get("home")
+        if home not in (None, file.real) and not moved:
+            raise StateError(
+                f"state file {name} is a copy of {validation.shown(home)}, where it was kept: expected it there, "
+                "because two copies would publish two streams under one noise (if it was moved here: moved=True)"
+            )
         with persistence.trusting(name, content.get("fastdp")):
             # Files from before streams had numbers name none.
             member = packing.whole(content.get("member", 0))
@@ -171,11 +202,13 @@ class Durable(Alone):
             saved = content["before" if replay else "now"]
             publisher._resume(saved)
             chunk = None if content["chunk"] is None else persistence.Replay(**content["chunk"])
+            publisher._written_as = content["class"]
             publisher._replay = chunk if replay else None
             publisher._destination = (content["now"], content.get("fastdp")) if replay else None
             # Files of the first fastdp have no rolling digest.
-            digest = chunk.digest if chunk and not replay else content.get("digest", "")
-            publisher._files = persistence.StateFiles(file, header, saved, kept=content["kept"], digest=digest)
+            publisher._digest = chunk.digest if chunk and not replay else content.get("digest", "")
+            bytes.fromhex(publisher._digest)
+            publisher._files = persistence.StateFiles(file, header, saved, kept=content["kept"])
         return publisher
 
     @classmethod
@@ -191,24 +224,26 @@ class Durable(Alone):
     def _check_replay(self, values: persistence.Chunk) -> None:
         """Refuse anything but the recorded chunk where a replay is due."""
         if self._replay is not None:
-            self._replay.check(values, self._key, self._files.digest)
+            self._replay.check(values, self._key, self._digest)
 
     def _check_batch(self, *parts: Any) -> None:
         """The same for a call that consumes these."""
         if self._replay is not None:
             self._check_replay(self._chunk(parts))
 
-    def _write_ahead(self, values: persistence.Chunk, now: persistence.Position, **drawn: Any) -> None:
+    def _write_ahead(self, values: persistence.Chunk, now: persistence.Position, **drawn: Any) -> str:
         """Record the position before and after a chunk, and the chunk's fingerprint; a file must be kept.
 
-        ``drawn`` joins the position before: what a replay must not draw again.
+        ``drawn`` joins the position before: what a replay must not draw again.  Returns the digest that becomes
+        ``_digest`` in the same step in which the chunk is consumed.
         """
-        assert self._files.kept is not None  # noqa: S101 - the caller has looked
+        kept = self._files.kept
+        assert kept is not None  # noqa: S101 - the caller has looked
         self._check_destination(values, now)
         before = {**(self._files.position_at(self._consumed) or self._position()), **drawn}
-        chunk = persistence.Replay.of(values, self._key, self._files.digest)
-        self._files.write(self._files.kept, self._content(now, kept=True, before=before, chunk=chunk))
-        self._files.digest = chunk.digest
+        chunk = persistence.Replay.of(values, self._key, self._digest)
+        self._files.write(kept, self._content(kept, now, kept=True, before=before, chunk=chunk))
+        return chunk.digest
 
     def _check_destination(self, values: persistence.Chunk, now: persistence.Position) -> None:
         """Refuse a replay that leads elsewhere than the recorded call: another fastdp may cut a stream differently.
@@ -218,23 +253,20 @@ class Durable(Alone):
         if self._replay is None or self._destination is None:
             return
         recorded, writer = self._destination
-        if values.size != self._replay.count:
-            # What the recorded values alone lead to is not known then.
-            if writer != __version__:
-                raise StateError(
-                    f"the state file was written by fastdp {writer}, this is {__version__}: expected just the "
-                    f"{self._replay.count} recorded values in the replay, got {values.size}"
-                )
-        elif not _agrees(json.loads(json.dumps(now)), recorded):
+        count = self._replay.count
+        there = now if values.size == count else self._led_by(values[:count])
+        if not packing.same(json.loads(json.dumps(there)), recorded):
             raise StateError(
                 f"the replay leads to another position than the state file recorded (by fastdp {writer}, this is "
                 f"{__version__}): expected the fastdp that wrote it, because the same noise would meet other sums"
             )
 
-    def _content(self, now: persistence.Position, *, kept: bool, **chunk: Any) -> dict[str, Any]:
+    def _content(self, file: StateFile, now: persistence.Position, *, kept: bool, **chunk: Any) -> dict[str, Any]:
         """What a state file holds of this object."""
-        name, digest = type(self).__name__, self._files.digest
-        return persistence.content(name, self._describe(), self._key, now, kept=kept, digest=digest, **chunk)
+        whole = persistence.content(
+            self._written_as, self._describe(), self._key, now, kept=kept, digest=self._digest, **chunk
+        )
+        return {**whole, "home": file.real} if kept else whole
 
     def _consume(self, work: Callable[[Self], R], *parts: Any) -> R:
         """Do work that changes the state in place; where a file is kept, on a twin until it is recorded."""
@@ -243,13 +275,13 @@ class Durable(Alone):
         acting = self._twin(self._key) if kept else self
         result = work(acting)
         if kept and acting._consumed != self._consumed:
-            self._write_ahead(self._chunk(parts), acting._position())
-            self._take_over(acting)
+            digest = self._write_ahead(self._chunk(parts), acting._position())
+            self._take_over(acting, _digest=digest, _replay=None)
         self._replay = None
         return result
 
-    def _take_over(self, twin: Self) -> None:
-        """Take a twin's place; for objects that use :meth:`_consume`."""
+    def _take_over(self, twin: Self, **own: Any) -> None:
+        """Take a twin's place, and these attributes, in one step; for objects that use :meth:`_consume`."""
         raise NotImplementedError
 
     # Copies: never the same noise twice.

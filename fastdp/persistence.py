@@ -107,9 +107,7 @@ class StateFiles:
     kept : StateFile or None
         The file that is written before outputs leave.
     last : Position or None
-        The position recorded last.
-    digest : str
-        Rolling keyed digest of the chunks consumed while a file was kept; anything but hexadecimal is a ValueError.
+        The position recorded last, in the file that is kept or was loaded.
     """
 
     def __init__(
@@ -119,42 +117,71 @@ class StateFiles:
         last: Position | None = None,
         *,
         kept: bool = False,
-        digest: str = "",
     ) -> None:
         self._headers: dict[str, bytes] = {} if file is None else {file.real: header}
         self.kept = file if kept else None
         self.last = last
-        bytes.fromhex(digest)
-        self.digest = digest
 
     def position_at(self, consumed: int) -> Position | None:
         """The position recorded last, if it is this one: saves packing the hold-out's summary again."""
         return self.last if self.last is not None and self.last["n_seen"] == consumed else None
 
+    def keeps(self, file: StateFile) -> bool:
+        """Whether this is the file that is kept; StateError if it is, but under another key."""
+        if self.kept is None or self.kept.real != file.real:
+            return False
+        if file.key != self.kept.key:
+            file.demand(self._headers[file.real])
+            raise StateError(
+                f"state file {os.fspath(file.path)!r}: expected the key under which this publisher keeps it"
+            )
+        return True
+
+    def is_current(self, file: StateFile, consumed: int) -> bool:
+        """Whether the file is the one that is kept, and has this position and the call that led there.
+
+        StateError if somebody else has written it.
+        """
+        if not self.keeps(file) or self.position_at(consumed) is None:
+            return False
+        with file.locked():
+            self._found(file)
+        return True
+
     def write(self, file: StateFile, content: dict[str, Any]) -> None:
         """Write the next generation of this publisher's state."""
-        known = self._headers.get(file.real)
-        shown = repr(os.fspath(file.path))
         with file.locked():
-            found = file.header()
-            if found is not None and known is None:
-                raise StateError(
-                    f"state file {shown} exists: expected a new path, or a file of this very publisher "
-                    "(delete it first if it is not needed)"
-                )
-            if found is None and known is not None:
-                raise StateError(f"state file {shown} is gone: expected the one this publisher wrote or came from")
-            if found != known:
-                raise StateError(
-                    f"state file {shown} is not as this publisher left it: another publisher has written it, a stale "
-                    "copy was put back, or a write was interrupted (then load it again, it is complete)"
-                )
+            known = self._found(file)
             payload = json.dumps(content, separators=(",", ":")).encode()
             if file.key is not None:
                 payload = _padded(payload)
             self._headers[file.real] = file.write(payload, known)
-            self.last = content["now"]
+            if content["kept"]:
+                self.last = content["now"]
             file.sync_folder()
+
+    def _found(self, file: StateFile) -> bytes | None:
+        """The header as this publisher left it; StateError if the file has another one."""
+        known, found = self._headers.get(file.real), file.header()
+        shown = repr(os.fspath(file.path))
+        if file.strays:
+            raise StateError(
+                f"state file {shown} leads elsewhere than where this publisher keeps it, {file.real!r}: expected its "
+                "links as they were, because the file there would stay behind"
+            )
+        if found is not None and known is None:
+            raise StateError(
+                f"state file {shown} exists: expected a new path, or a file of this very publisher "
+                "(delete it first if it is not needed)"
+            )
+        if found is None and known is not None:
+            raise StateError(f"state file {shown} is gone: expected the one this publisher wrote or came from")
+        if found != known:
+            raise StateError(
+                f"state file {shown} is not as this publisher left it: another publisher has written it, a stale "
+                "copy was put back, or a write was interrupted (then load it again, it is complete)"
+            )
+        return known
 
 
 def _padded(text: bytes) -> bytes:

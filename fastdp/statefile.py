@@ -14,12 +14,14 @@ import hashlib
 import os
 import secrets
 import struct
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fastdp import validation
 from fastdp.errors import ParameterError, StateError
 from fastdp.files import durable
 
@@ -32,6 +34,8 @@ VERSION = 2
 _HEADER = struct.Struct(">8sHBQ16s12s")
 _CHECKSUM_BYTES = 32
 _TOKEN_BYTES = 6
+#: More writes than any disk takes; the header has room for twice as many.
+_MOST_GENERATIONS = 2**63
 
 
 class Protection(IntEnum):
@@ -51,37 +55,57 @@ class StateFile:
     path : str or Path
         The file.
     key : 32 bytes, str (a passphrase) or None
-        None writes in the clear, for simulations and for disks that are encrypted anyway.
+        None writes in the clear, for simulations and for disks that are encrypted anyway.  A passphrase is used as
+        it is given; for reading, its composed and decomposed spellings (Unicode NFC and NFD) are tried too.
+
+    Attributes
+    ----------
+    real : str
+        The path behind symbolic links, which stay links, as it was when this object was made: neither the current
+        folder nor a link that leads elsewhere by now takes a publisher to another file.
     """
 
     path: str | os.PathLike[str]
     key: bytes | str | None = None
+    real: str = field(init=False, repr=False, compare=False)
+    _absolute: str = field(init=False, repr=False, compare=False)
     _salt: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False, compare=False)
-    _derived: dict[bytes, bytes] = field(default_factory=dict, repr=False, compare=False)
+    _derived: dict[tuple[bytes, str], bytes] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Check the key's form."""
+        """Check path and key, and find the file."""
+        object.__setattr__(self, "_absolute", _absolute(self.path))
+        object.__setattr__(self, "real", os.path.realpath(self._absolute))
         if isinstance(self.key, bytes) and len(self.key) != 32:
             raise ParameterError(f"key: expected 32 bytes or a passphrase, got {len(self.key)} bytes")
         if self.key is not None and not isinstance(self.key, (bytes, str)):
             raise ParameterError(f"key: expected 32 bytes, a passphrase or None, got {type(self.key).__name__}")
         if self.key == "":
             raise ParameterError("key: expected 32 bytes, a passphrase or None, got an empty text")
+        if isinstance(self.key, str):
+            try:
+                self.key.encode()
+            except UnicodeEncodeError:
+                raise ParameterError(
+                    "key: expected a passphrase of Unicode characters, got a lone surrogate"
+                ) from None
 
     def __repr__(self) -> str:
         return f"StateFile({os.fspath(self.path)!r})"
 
     @property
-    def real(self) -> str:
-        """The path behind symbolic links; links stay links."""
-        return os.path.realpath(self.path)
+    def strays(self) -> bool:
+        """Whether the path leads to another file than it did: links on it were changed."""
+        return os.path.realpath(self._absolute) != self.real
 
     def header(self) -> bytes | None:
         """The file's header, which differs for every write; None if there is no file."""
-        if not Path(self.real).exists():
-            return None
-        with self._reading(), Path(self.real).open("rb") as file:
-            header = file.read(_HEADER.size)
+        with self._reading():
+            try:
+                with Path(self.real).open("rb") as file:
+                    header = file.read(_HEADER.size)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
         self._parse(header)
         return header
 
@@ -93,11 +117,11 @@ class StateFile:
             return
         path = Path(self.real)
         try:
-            descriptor = os.open(path.parent, os.O_RDONLY)
+            hold = durable.Hold(os.open(path.parent, os.O_RDONLY))
         except OSError as error:
             raise StateError(f"state file {str(path)!r} could not be written: {error.strerror or error}") from error
         try:
-            if not durable.lock(descriptor):
+            if not durable.lock(hold.descriptor):
                 raise StateError(
                     f"state file {str(path)!r}: its folder stayed locked for {durable.LOCK_SECONDS:g} seconds"
                 )
@@ -107,21 +131,20 @@ class StateFile:
                     leftover.unlink()
             yield
         finally:
-            os.close(descriptor)
+            hold.release()
 
     def write(self, payload: bytes, previous: bytes | None) -> bytes:
         """Replace the file by this payload; returns the new header.  Follow with :meth:`sync_folder`."""
         generation = 1
         if previous is not None:
-            protection, before, *_ = self._parse(previous)
-            self._demand(protection)
-            generation = before + 1
+            self.demand(previous)
+            generation = self._parse(previous)[1] + 1
         salt, nonce = self._salt, secrets.token_bytes(12)
         header = _HEADER.pack(MAGIC, VERSION, self._protection(), generation, salt, nonce)
         if self.key is None:
             sealed = payload + _checksum(header + payload)
         else:
-            sealed = self._cipher(salt).encrypt(nonce, payload, header)
+            sealed = self._cipher(salt, self.key).encrypt(nonce, payload, header)
         path = Path(self.real)
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(_TOKEN_BYTES)}")
         try:
@@ -153,25 +176,30 @@ class StateFile:
         with self._reading():
             raw = Path(self.real).read_bytes()
         header, sealed = raw[: _HEADER.size], raw[_HEADER.size :]
+        payload, generation = self._opened(header, sealed), self._parse(header)[1]
+        if generation >= _MOST_GENERATIONS:
+            raise StateError(f"state file {os.fspath(self.path)!r} is damaged: written {generation} times")
+        return payload, header
+
+    def _opened(self, header: bytes, sealed: bytes) -> bytes:
         protection, _, salt, nonce = self._parse(header)
-        self._demand(protection)
+        self.demand(header)
         name = os.fspath(self.path)
         if protection is Protection.CHECKSUM:
             payload, checksum = sealed[:-_CHECKSUM_BYTES], sealed[-_CHECKSUM_BYTES:]
             if not secrets.compare_digest(checksum, _checksum(header + payload)):
                 raise StateError(f"state file {name!r} is damaged: its checksum does not match")
-            return payload, header
+            return payload
         from cryptography.exceptions import InvalidTag
 
-        try:
-            return self._cipher(salt).decrypt(nonce, sealed, header), header
-        except InvalidTag:
-            raise StateError(
-                f"state file {name!r}: wrong key, or the file was altered (authentication failed)"
-            ) from None
+        for key in self._spellings():
+            with contextlib.suppress(InvalidTag):
+                return self._cipher(salt, key).decrypt(nonce, sealed, header)
+        raise StateError(f"state file {name!r}: wrong key, or the file was altered (authentication failed)")
 
-    def _demand(self, protection: Protection) -> None:
+    def demand(self, header: bytes) -> None:
         """A file keeps its kind of protection: one written without a key would lay an encrypted one open."""
+        protection = self._parse(header)[0]
         if protection is not self._protection():
             wants = {Protection.CHECKSUM: "None", Protection.KEY: "32 bytes", Protection.PASSPHRASE: "a passphrase"}
             raise StateError(f"state file {os.fspath(self.path)!r}: expected key = {wants[protection]}")
@@ -181,22 +209,27 @@ class StateFile:
             return Protection.CHECKSUM
         return Protection.KEY if isinstance(self.key, bytes) else Protection.PASSPHRASE
 
-    def _cipher(self, salt: bytes) -> AESGCM:
+    def _spellings(self) -> list[bytes | str]:
+        """The key; of a passphrase also what another keyboard or system may have made of the same characters."""
+        if isinstance(self.key, str):
+            forms = [unicodedata.normalize("NFC", self.key), unicodedata.normalize("NFD", self.key)]
+            return list(dict.fromkeys([self.key, *forms]))
+        return [] if self.key is None else [self.key]
+
+    def _cipher(self, salt: bytes, key: bytes | str) -> AESGCM:
         # Imported here: a user's device in the local model that needs no state file loads no cipher.
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-        return AESGCM(self._secret(salt))
+        return AESGCM(key if isinstance(key, bytes) else self._secret(salt, key))
 
-    def _secret(self, salt: bytes) -> bytes:
-        if isinstance(self.key, str):
-            # Scrypt takes a tenth of a second on purpose; one derivation serves all writes with this salt.
-            if salt not in self._derived:
-                from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+    def _secret(self, salt: bytes, passphrase: str) -> bytes:
+        # Scrypt takes a tenth of a second on purpose; one derivation serves all writes with this salt.
+        if (salt, passphrase) not in self._derived:
+            from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-                self._derived[salt] = Scrypt(salt=salt, length=32, n=2**15, r=8, p=1).derive(self.key.encode())
-            return self._derived[salt]
-        assert self.key is not None  # noqa: S101 - only called for guarded files
-        return self.key
+            derived = Scrypt(salt=salt, length=32, n=2**15, r=8, p=1).derive(passphrase.encode())
+            self._derived[salt, passphrase] = derived
+        return self._derived[salt, passphrase]
 
     def _parse(self, header: bytes) -> tuple[Protection, int, bytes, bytes]:
         name = os.fspath(self.path)
@@ -220,6 +253,25 @@ class StateFile:
         except OSError as error:
             name = os.fspath(self.path)
             raise StateError(f"state file {name!r} could not be read: {error.strerror or error}") from error
+
+
+def _absolute(path: object) -> str:
+    """The path from the root, with its links: the current folder may change."""
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise ParameterError(f"path = {validation.shown(path)}: expected a file's path")
+    text = os.fsdecode(path)
+    try:
+        named = b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        named = False
+    if not named or not text:
+        raise ParameterError(f"path = {validation.shown(text)}: expected a file's path")
+    try:
+        return text if Path(text).is_absolute() else str(Path.cwd() / text)
+    except OSError as error:
+        raise StateError(
+            f"state file {text!r} in a current folder that is gone: {error.strerror or error}"
+        ) from error
 
 
 def _checksum(data: bytes) -> bytes:

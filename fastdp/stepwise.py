@@ -74,8 +74,11 @@ class Reports(Keyless):
         # Reports may come back as another kind of numbers.
         return persistence.as_one(*(_raw(part) for part in parts))
 
-    def _take_over(self, twin: Self) -> None:
-        self.__dict__.update({name: getattr(twin, name) for name in self._CHANGING})
+    def _changing(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._CHANGING}
+
+    def _take_over(self, twin: Self, **own: Any) -> None:
+        self.__dict__.update(twin._changing() | own)
 
     def __reduce__(self) -> Any:
         return self._unpickled, (self._arguments, self._position())
@@ -121,10 +124,11 @@ class Stepwise(Rebuilt):
 
     def _commit(self, following: Any, *parts: Any, **drawn: Any) -> None:
         """Record the state that a batch leads to, where a file is kept, and take it."""
+        digest = self._digest
         if self._files.kept is not None:
-            self._write_ahead(self._chunk(parts), self._position_of(following, self._consumed + 1), **drawn)
-        # One assignment: an interrupt leaves the batch consumed or not, never half of it.
-        self._state, self._replay = following, None
+            digest = self._write_ahead(self._chunk(parts), self._position_of(following, self._consumed + 1), **drawn)
+        # One step: an interrupt leaves the batch consumed or not, never half of it.
+        self.__dict__.update(_state=following, _replay=None, _digest=digest)
 
 
 def expect(state: NDArray[Any], like: NDArray[Any]) -> None:

@@ -260,12 +260,12 @@ def _states(data: bytes) -> None:
     for kind in (fastdp.StreamPublisher, fastdp.ToPS, fastdp.PAK):
         for replay in (False, True):
             with clean_ends():
-                publisher = kind.load(path, key, replay=replay)
+                publisher = kind.load(path, key, replay=replay, moved=True)
                 if not replay:
                     with contextlib.suppress(FastDPError):
                         publisher.publish(np.ones(3))
                     publisher.save(path, key)
-                    if kind.load(path, key).n_seen != publisher.n_seen:
+                    if kind.load(path, key, moved=True).n_seen != publisher.n_seen:
                         raise LawBrokenError("a state that does not survive its own file")
 
 

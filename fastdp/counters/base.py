@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,21 @@ class Counter(Protocol):
         Parameters and result as :meth:`step`; the state is 0 afterwards, as before the first value.
         """
         ...
+
+
+@runtime_checkable
+class CheckedCounter(Protocol):
+    """A counter that can tell which rows it may have: those of state files are checked before they are used."""
+
+    def check(self, state: Integers) -> None:
+        """ValueError unless each row, int64[n, width], is one that steps can leave."""
+        ...
+
+
+def check_rows(counter: Counter, state: Integers) -> None:
+    """ValueError for rows that the counter says it cannot have; counters of one's own need not say."""
+    if isinstance(counter, CheckedCounter):
+        counter.check(state)
 
 
 def noise_scale(counter: Counter, epsilon: Fraction) -> Fraction:

@@ -65,6 +65,11 @@ class BinaryTree:
         opened[(np.int64(1) << heights) == lowest] = noise
         return error
 
+    def check(self, state: Integers) -> None:
+        """The open tree has at most ``horizon`` values."""
+        if ((state[:, 0] < 0) | (state[:, 0] > self.horizon)).any():
+            raise ValueError("a counter out of range")
+
     def settle(self, state: Integers, noise: Integers) -> Integers:
         """The tree ends here: one sum takes the place of the open ones."""
         error: Integers = noise - state[:, 1:].sum(axis=1)

@@ -49,6 +49,11 @@ class Block:
         state[closing, 0] = 0
         return error
 
+    def check(self, state: Integers) -> None:
+        """The open block has fewer than ``size`` values."""
+        if ((state[:, 0] < 0) | (state[:, 0] >= self.size)).any():
+            raise ValueError("a counter out of range")
+
     def settle(self, state: Integers, noise: Integers) -> Integers:
         """The block ends here: its sum takes the place of the increments."""
         error: Integers = noise - state[:, 1]

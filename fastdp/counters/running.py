@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.alone import exclusive
-from fastdp.counters.base import Counter, Integers, counter_guarantee, noise_scale
+from fastdp.counters.base import Counter, Integers, check_rows, counter_guarantee, noise_scale
 from fastdp.counters.binary_tree import BinaryTree
 from fastdp.counters.block import Block
 from fastdp.counters.simple import Simple
-from fastdp.errors import DataError
+from fastdp.errors import DataError, StateError
 from fastdp.inputs import as_column
 from fastdp.privacy import Guarantee
 from fastdp.randomness import sampler
@@ -27,6 +27,8 @@ from fastdp.stepwise import Stepwise, expect
 State = tuple[int, Integers, Integers]
 #: Larger increments are refused: sums of a million of them still fit an int64.
 LARGEST = 2**40
+#: Steps have 40 bits in the words' stream id.
+MOST_STEPS = 2**40
 #: Counters that a state file may name.
 PARTS = {kind.__name__: kind for kind in (Simple, Block, BinaryTree)}
 
@@ -124,6 +126,8 @@ class RunningCounts(Stepwise):
         ------
         DataError
             For values that are no whole numbers, or not as many as active sums; nothing is counted then.
+        StateError
+            After 2^40 steps.
         """
         chosen = self._as_chosen(active)
         increments = as_increments(values, chosen.size)
@@ -135,6 +139,8 @@ class RunningCounts(Stepwise):
     def following(self, state: State, increments: Integers, chosen: Integers) -> tuple[State, Integers]:
         """The state after a step of checked numbers, and what the step releases; changes nothing."""
         step, rows, released = state
+        if step >= MOST_STEPS:
+            raise StateError(f"{step} steps were taken: expected at most 2^40")
         noise: Integers = np.empty(chosen.size, np.int64)
         sampler.fill(noise, self._law, self._key, StreamId(Purpose.CELL, number=step))
         mine = rows[chosen]
@@ -166,12 +172,12 @@ class RunningCounts(Stepwise):
         return {"counter": self.counter, "epsilon": self.epsilon, "size": self.size}
 
     def _check(self, state: State) -> None:
-        check_counts(state, self.start())
+        self.check_state(state)
 
-
-def check_counts(state: State, fresh: State) -> None:
-    """ValueError unless the arrays are such as a fresh state has, after some steps."""
-    for array, like in zip(state[1:], fresh[1:], strict=True):
-        expect(array, like)
-    if state[0] < 0:
-        raise ValueError(f"{state[0]} steps")
+    def check_state(self, state: State) -> None:
+        """ValueError for a state that no steps leave."""
+        for array, like in zip(state[1:], self.start()[1:], strict=True):
+            expect(array, like)
+        if not 0 <= state[0] <= MOST_STEPS:
+            raise ValueError(f"{state[0]} steps out of range")
+        check_rows(self.counter, state[1])

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.alone import exclusive
 from fastdp.counters.base import Counter
-from fastdp.counters.running import PARTS, RunningCounts, State, as_increments, check_counts
+from fastdp.counters.running import PARTS, RunningCounts, State, as_increments
 from fastdp.errors import ParameterError, StateError
 from fastdp.persistence import Position
 from fastdp.privacy import Guarantee, sequential
@@ -155,7 +155,8 @@ class SelectiveCounting(Stepwise):
         increments = as_increments(values, self.dimension)
         self._check_batch(increments)
         step, last, states = self._state
-        choice = self._choice
+        # An interrupt may have left it behind its replay.
+        choice = None if self._replay is None else self._choice
         if choice is None:
             # Not the array that is counted: a selector might write to it.
             choice = self.selector.select(increments.copy(), step, last)
@@ -176,13 +177,14 @@ class SelectiveCounting(Stepwise):
         key: bytes | str | None = None,
         *,
         replay: bool = False,
+        moved: bool = False,
         selector: Selector | None = None,
     ) -> Self:
         """A publisher that continues exactly where a saved one stood.
 
         Parameters
         ----------
-        path, key, replay
+        path, key, replay, moved
             As for :meth:`fastdp.StreamPublisher.load`.
         selector : Selector
             The one that the publisher was made with: continuing is up to it, a replay does not ask it again.
@@ -192,11 +194,11 @@ class SelectiveCounting(Stepwise):
         ParameterError
             Without a selector.
         StateError
-            If the file is missing, cut short, altered, of another version or class, or the key is wrong.
+            If the file is missing, cut short, altered, a copy, of another version or class, or the key is wrong.
         """
         if selector is None:
             raise ParameterError("selector = None: expected the selector, which a state file does not hold")
-        return cls._load(path, key, replay, selector=selector)
+        return cls._load(path, key, replay, moved, selector=selector)
 
     @property
     def _consumed(self) -> int:
@@ -215,8 +217,8 @@ class SelectiveCounting(Stepwise):
     def _check(self, state: tuple[int, Selected | None, tuple[State, ...]]) -> None:
         step, last, states = state
         for counts, part in zip(self._counts, states, strict=True):
-            check_counts(part, counts.start())
-        if (last is None) != (step == 0):
+            counts.check_state(part)
+        if (last is None) != (step == 0) or step != sum(part[0] for part in states):
             raise ValueError("a release out of range")
         if last is not None:
             expect(last.counts, states[range(len(states))[last.counter]][2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +18,7 @@ def has_locks() -> bool:
 
 
 def lock(descriptor: int) -> bool:
-    """Lock an open file or folder until it is closed; False if somebody else kept it for LOCK_SECONDS.
+    """Lock an open file or folder until :func:`unlock`; False if somebody else kept it for LOCK_SECONDS.
 
     In tries: an interrupted call of this very process may hold it until it is collected.
     """
@@ -31,6 +32,49 @@ def lock(descriptor: int) -> bool:
         else:
             return True
     return False
+
+
+def unlock(descriptor: int) -> None:
+    """Give a lock back, before its file is closed.
+
+    Closing alone does not: a child that was forked meanwhile has the same open file, and so the lock, as long as it
+    lives.
+    """
+    import fcntl
+
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+class Hold:
+    """An open file or folder that may be locked; released at the latest when nobody has it any more.
+
+    An interrupt on the way to :meth:`release`, or within it, leaves nothing locked.
+
+    Parameters
+    ----------
+    descriptor : int
+        Belongs to this object from now on.
+    """
+
+    descriptor = -1
+
+    def __init__(self, descriptor: int) -> None:
+        self._process = os.getpid()
+        self.descriptor = descriptor
+
+    def release(self) -> None:
+        """Give the lock back and close."""
+        # In a forked child the lock is its parent's.
+        if os.getpid() == self._process:
+            unlock(self.descriptor)
+        # Not closed twice: by then it may be another file's number.
+        descriptor, self.descriptor = self.descriptor, -1
+        os.close(descriptor)
+
+    def __del__(self) -> None:
+        # The end of the process closes what is left.
+        if self.descriptor >= 0 and not sys.is_finalizing():
+            self.release()
 
 
 def sync_folder(folder: Path) -> None:

@@ -143,9 +143,11 @@ class Client(Keyless):
         message = self._message
         if message is None:
             message = encode(asked.mechanism, asked.mechanism.perturb(value, seed=seed, stream=stream, start=start))
+        digest = self._digest
         if self._files.kept is not None:
-            self._write_ahead(self._chunk(parts), self._position_after(1), message=base64.b64encode(message).decode())
-        self._has_answered, self._message, self._replay = True, None, None
+            text = base64.b64encode(message).decode()
+            digest = self._write_ahead(self._chunk(parts), self._position_after(1), message=text)
+        self.__dict__.update(_has_answered=True, _message=None, _replay=None, _digest=digest)
         return message
 
     # State files.

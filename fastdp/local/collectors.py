@@ -56,6 +56,11 @@ class Refused:
     messages: int = 0
 
 
+def as_most_reports(most_reports: object) -> int | None:
+    """How many reports a message may have: ParameterError unless it is a whole number or None."""
+    return None if most_reports is None else validation.integer("most_reports", most_reports, 0)
+
+
 class Collector(Reports):
     """What both kinds of collectors share.
 
@@ -151,8 +156,10 @@ class Collector(Reports):
         int
             How many reports were collected.
         """
-        words = str((slot, most_reports)).encode()
-        return self._consume(lambda whole: whole._receive(data, slot, most_reports), data, words)
+        place = validation.integer("slot", slot, 0, self.slots - 1)
+        most = as_most_reports(most_reports)
+        words = str((place, most)).encode()
+        return self._consume(lambda whole: whole._receive(data, place, most), data, words)
 
     def _receive(self, data: bytes | bytearray | memoryview, slot: int, most_reports: int | None) -> int:
         collected = 0

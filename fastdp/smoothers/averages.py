@@ -8,7 +8,7 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.errors import ParameterError
-from fastdp.smoothers.base import Floats, SmootherState
+from fastdp.smoothers.base import Floats, SmootherState, is_count
 from fastdp_kernels import moving_window
 
 
@@ -31,6 +31,11 @@ class Mean:
         counts = state[0] + np.arange(1.0, means.size + 1.0)
         sums = np.cumsum(np.concatenate([state[1:], means]))
         return np.array([state[0] + means.size, sums[-1]]), sums[1:] / counts
+
+    def is_state(self, state: SmootherState, theta: float, blocks: int) -> bool:
+        """A number of blocks comes first."""
+        del theta
+        return is_count(float(state[0]), blocks)
 
     def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
         """Running means of many streams, added up in the same order."""
@@ -72,6 +77,11 @@ class MovingAverage:
         following[0] += means.size
         following[1] = moving_window.follow_window(following[2:], int(state[0]), float(state[1]), means, out)
         return following, out
+
+    def is_state(self, state: SmootherState, theta: float, blocks: int) -> bool:
+        """A number of blocks comes first, the guess among them; it says where in the ring the next one goes."""
+        del theta
+        return is_count(float(state[0]) - 1.0, blocks)
 
     def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
         """The same for many streams."""

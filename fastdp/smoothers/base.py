@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -49,6 +50,34 @@ class Smoother(Protocol):
             What the values of the block after each of these are predicted to be.
         """
         ...
+
+
+#: Blocks that a smoother can count: whole floats are exact up to there.
+MOST_BLOCKS = 2.0**53
+
+
+@runtime_checkable
+class CheckedSmoother(Protocol):
+    """A smoother that can tell which memories it may have: those of state files are checked before they are used."""
+
+    def is_state(self, state: SmootherState, theta: float, blocks: int) -> bool:
+        """Whether :meth:`Smoother.start` and steps can have left this.
+
+        Parameters
+        ----------
+        state : float64[any]
+            Finite numbers, as many as a fresh state has.
+        theta : float
+            The threshold that the smoother was started with.
+        blocks : int
+            So many blocks at most have been seen since.
+        """
+        ...
+
+
+def is_count(number: float, most: int) -> bool:
+    """Whether it may be a number of blocks, at most so many."""
+    return 0.0 <= number <= min(most, MOST_BLOCKS) and number == math.floor(number)
 
 
 @runtime_checkable

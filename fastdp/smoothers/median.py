@@ -6,10 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastdp.smoothers.base import Floats, SmootherState
+from fastdp.smoothers.base import Floats, SmootherState, is_count
 from fastdp_kernels import running_median
 
 BINS = 2**14
+
+
+def _bins(theta: float) -> Floats:
+    """Lower end and width."""
+    return np.array([-theta, 3.0 * theta / BINS])
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,7 @@ class Median:
     def start(self, first: float, theta: float) -> SmootherState:
         """Lower end and width of the bins, then their counts."""
         del first
-        return np.concatenate([[-theta, 3.0 * theta / BINS], np.zeros(BINS)])
+        return np.concatenate([_bins(theta), np.zeros(BINS)])
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
         """Count the blocks and follow the median."""
@@ -37,6 +42,12 @@ class Median:
         out = np.empty(means.size)
         running_median.follow_median(following[2:], float(state[0]), float(state[1]), means, out)
         return following, out
+
+    def is_state(self, state: SmootherState, theta: float, blocks: int) -> bool:
+        """The bins of this threshold, and in each a number of blocks."""
+        counts = state[2:]
+        counted = counts.min() >= 0.0 and bool((counts == np.floor(counts)).all())
+        return bool(np.array_equal(state[:2], _bins(theta)) and counted and is_count(float(counts.sum()), blocks))
 
     def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
         """The same for many streams; the bins are cleared for each."""

@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import packing
+from fastdp.counters.base import check_rows
 from fastdp.spatial.box import Box
-from fastdp.spatial.cells import Integers, Residents, Visit
+from fastdp.spatial.cells import Integers, Residents, Visit, measures
 from fastdp.spatial.counts_alone import Grown
+from fastdp.spatial.domain import Floats
 from fastdp.spatial.network import Network
 from fastdp.spatial.plan import Plan
 from fastdp.spatial.polygons import Polygons
@@ -22,8 +24,11 @@ from fastdp.stepwise import expect
 
 #: Domains that a state file may name.
 DOMAINS = {kind.__name__: kind for kind in (Box, Polygons, Network)}
+#: A tree's counts stay below this, or sums of them leave 64 bits.
+MOST_COUNT = 2**62
 _NUMBERS = ("released", "measure", "held", "projected")
 _GROWN = ("weight", "variance", "rate")
+_NONE: Integers = np.empty(0, np.int64)
 _KINDS: dict[str, Any] = {"released": NDArray[np.int64], "weight": NDArray[np.int64]}
 
 
@@ -42,13 +47,9 @@ def restore_visit(described: Any, plan: Plan) -> Visit | None:
     numbers = _numbers(described, _NUMBERS)
     size = numbers["released"].size
     first, starts = shape(packing.restore(NDArray[np.int64], described["cut"]), size, plan)
-    _check_numbers(numbers, size, ("measure",))
-    parents = np.flatnonzero(first >= 0)
-    parent = np.concatenate([[-1], np.repeat(parents, plan.fan_out)])
-    code: Integers = np.zeros(size, np.int64)
-    for begin, end in zip(starts[1:-1].tolist(), starts[2:].tolist(), strict=True):
-        level = np.arange(begin, end)
-        code[level] = code[parent[level]] * plan.fan_out + (level - 1) % plan.fan_out
+    _check_numbers(numbers, size, ())
+    _check_measures(numbers["measure"], first, starts, plan)
+    parent, code = _paths(first, starts, plan)
     leaves = np.flatnonzero((first < 0) & (numbers["measure"] > 0.0))
     origin: Integers = np.full(size, -1, np.int64)
     return Visit(starts, parent, first, code, origin, leaves=leaves, **numbers)
@@ -81,18 +82,55 @@ def _check_numbers(numbers: dict[str, Any], size: int, positive: tuple[str, ...]
         raise ValueError("a tree with numbers out of range")
     if any((numbers[name] < 0).any() for name in positive):
         raise ValueError("a tree with numbers out of range")
+    _check_counts(numbers.get("released", _NONE))
+
+
+def _check_counts(released: Integers) -> None:
+    """ValueError for counts to which no further ones can be added."""
+    if ((released > MOST_COUNT) | (released < -MOST_COUNT)).any():
+        raise ValueError("a tree with numbers out of range")
+
+
+def _check_measures(measure: Floats, first: Integers, starts: Integers, plan: Plan) -> None:
+    """ValueError unless none is below 0, and cells that are cut have a measure, as one of their parts has.
+
+    Parts may lose theirs to rounding, so the domain is asked before a tree is refused.
+    """
+    whole = first >= 0
+    whole[0] = True
+    if not np.isfinite(measure).all() or measure.min() < 0.0 or measure[whole].min() <= 0.0:
+        raise ValueError("a tree with numbers out of range")
+    barren = np.flatnonzero(~measure[1:].reshape(-1, plan.fan_out).any(axis=1))
+    code = _paths(first, starts, plan)[1] if barren.size else _NONE
+    for begin in (1 + plan.fan_out * barren).tolist():
+        depth = int(np.searchsorted(starts, begin, "right")) - 1
+        if measures(plan, code[begin : begin + plan.fan_out], depth).any():
+            raise ValueError("a tree with numbers out of range")
+
+
+def _paths(first: Integers, starts: Integers, plan: Plan) -> tuple[Integers, Integers]:
+    """Parent and path code of each node."""
+    parent: Integers = np.concatenate([[-1], np.repeat(np.flatnonzero(first >= 0), plan.fan_out)])
+    code: Integers = np.zeros(first.size, np.int64)
+    for begin, end in zip(starts[1:-1].tolist(), starts[2:].tolist(), strict=True):
+        level = np.arange(begin, end)
+        code[level] = code[parent[level]] * plan.fan_out + (level - 1) % plan.fan_out
+    return parent, code
 
 
 def check_residents(residents: Residents, plan: Plan) -> None:
     """ValueError for a resident tree that no step can have left."""
     size = residents.first.size
-    first, _ = shape(np.flatnonzero(residents.first >= 0), size, plan)
+    first, starts = shape(np.flatnonzero(residents.first >= 0), size, plan)
     for array in (residents.first, residents.released, residents.split_at):
         expect(array, first)
     expect(residents.measure, np.empty(size))
     expect(residents.state, np.empty((size, plan.counter.width), np.int64))
-    if not np.array_equal(first, residents.first) or not np.isfinite(residents.measure).all():
+    if not np.array_equal(first, residents.first):
         raise ValueError("a tree of another shape")
+    _check_measures(residents.measure, first, starts, plan)
+    _check_counts(residents.released)
+    check_rows(plan.counter, residents.state)
 
 
 def check_codes(codes: Integers, plan: Plan) -> None:

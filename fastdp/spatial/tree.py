@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.errors import DataError
+from fastdp.errors import DataError, StateError
 from fastdp.randomness.key import Key
 from fastdp.spatial.box import Box
 from fastdp.spatial.cells import Visit, tree_cells
@@ -15,6 +16,9 @@ from fastdp.spatial.checks import as_points
 from fastdp.spatial.domain import Domain, Floats
 from fastdp.spatial.plan import Plan
 from fastdp_kernels import cell_sampling, tree_queries
+
+#: Points of 8 bytes and more; NumPy refuses the sizes of longer arrays in other words.
+MOST_POINTS = 2.0**48
 
 
 class ReleasedTree:
@@ -76,11 +80,20 @@ class ReleasedTree:
         float64[N, d]
             Points, cell by cell.  Each count is rounded up with the probability of its fraction, so that N is
             unbiased for :attr:`total`; the paper's ceiling adds half a point a cell.
+
+        Raises
+        ------
+        StateError
+            If so many points do not fit in memory: :meth:`count` draws none.
         """
-        source = np.random.default_rng(generator)
-        counts: NDArray[np.int64] = np.empty(self.n_leaves, np.int64)
-        cell_sampling.round_counts(self.counts, source.random(self.n_leaves), counts)
-        return self._domain.sample(self.lower, self.upper, counts, source)
+        points = float(self.counts.sum())
+        if points <= MOST_POINTS:
+            source = np.random.default_rng(generator)
+            counts: NDArray[np.int64] = np.empty(self.n_leaves, np.int64)
+            cell_sampling.round_counts(self.counts, source.random(self.n_leaves), counts)
+            with contextlib.suppress(MemoryError):
+                return self._domain.sample(self.lower, self.upper, counts, source)
+        raise StateError(f"{points:g} synthetic points do not fit in memory: expected count(), which draws none")
 
     def count(self, lower: Any, upper: Any) -> Any:
         """Counts of boxes, straight from the tree: the expectation of the number of sampled points.

@@ -216,10 +216,10 @@ class AdaptivePHDStream(SpatialPublisher):
 
     def _unpacked(self, described: Any) -> _State:
         state: _State = packing.restore(_State, {**described, "visit": None, "grown": None})
+        check_pace(state.pace, self.period, self.max_period)
         if described["grown"] is None:
             return state
         grown = saved.restore_grown(described["grown"], self._plan)
-        check_pace(state.pace, self.period, self.max_period)
         elapsed = state.n_steps - state.counted
         visit = counts_alone.forecast(self._counting, grown, state.pace, elapsed) if elapsed else grown.visit
         return replace(state, grown=grown, visit=visit)

@@ -72,5 +72,8 @@ class Base(Reports):
     def _position(self) -> Position:
         return {"n_seen": self.n_seen}
 
+    def _led_by(self, values: Chunk) -> Position:
+        return {"n_seen": self.n_seen + values.size}
+
     def _resume(self, saved: Position) -> None:
         self.n_seen = validation.integer("n_seen", saved["n_seen"], 0)

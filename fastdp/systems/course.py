@@ -249,7 +249,8 @@ def position(standing: Standing) -> persistence.Position:
 
 def restore(saved: persistence.Position, course: Course) -> Standing:
     """The place saved, with the summary of the values held put into a fresh chooser."""
-    fields = dict(saved)
+    # The others may be younger than the file.
+    fields = {**saved, "n_seen": saved["n_seen"]}
     packed = packing.unpack(fields.pop("holdout"), "<i8").astype(np.int64)
     fields["smoother"] = packing.unpack(fields["smoother"], "<f8").astype(np.float64)
     progress = Progress(**fields)

@@ -205,10 +205,11 @@ class PAK(Planned):
             first = int(np.flatnonzero(~np.isfinite(values))[0])
             raise DataError(f"chunk[{first}] = {values[first]}: expected finite values")
         following, out = self._following(state, values)
+        digest = self._digest
         if self._files.kept is not None and values.size:
-            self._write_ahead(values, following.describe())
-        # One assignment: an interrupt leaves the chunk consumed or not, never half of it.
-        self._state, self._replay = following, None
+            digest = self._write_ahead(values, following.describe())
+        # One step: an interrupt leaves the chunk consumed or not, never half of it.
+        self.__dict__.update(_state=following, _replay=None, _digest=digest)
         return out
 
     @exclusive
@@ -297,6 +298,9 @@ class PAK(Planned):
 
     def _position(self) -> persistence.Position:
         return self._state.describe()
+
+    def _led_by(self, values: persistence.Chunk) -> persistence.Position:
+        return self._following(self._state, values)[0].describe()
 
     def _resume(self, saved: persistence.Position) -> None:
         self._state = PAKState.resume(saved, self._plan, self._plant)

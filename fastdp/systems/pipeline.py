@@ -16,6 +16,7 @@ from fastdp.perturbers import HierarchyPlan, Perturber
 from fastdp.randomness.key import Key
 from fastdp.released import ReleasedNodes
 from fastdp.smoothers import Smoother, SmootherState
+from fastdp.smoothers.base import CheckedSmoother
 from fastdp_kernels import online_pass, tree_nodes
 
 Floats = NDArray[np.float64]
@@ -192,8 +193,17 @@ class Pipeline:
 
     def is_place(self, progress: Progress) -> bool:
         """Whether a stream can have got there."""
+        memory = progress.smoother
         fresh = self.open(Progress(), 1.0)
-        return progress.filled < self.plan.block and progress.smoother.size == fresh.smoother.size
+        fits = progress.filled < self.plan.block and memory.size == fresh.smoother.size and np.isfinite(memory).all()
+        return bool(fits) and self._remembers(progress)
+
+    def _remembers(self, progress: Progress) -> bool:
+        """Whether the smoother can; smoothers of one's own need not say."""
+        smoother: object = self.smoother
+        if not isinstance(smoother, CheckedSmoother):
+            return True
+        return smoother.is_state(progress.smoother, progress.theta_steps * self.grid.resolution, progress.blocks)
 
     def released_nodes(self, theta_steps: int, values: Floats) -> ReleasedNodes:
         """Noisy sums of all nodes over a whole published stream, from its first value on.

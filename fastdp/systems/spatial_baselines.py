@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import packing, validation
-from fastdp.counters.base import Counter, counter_guarantee, event_guarantee, noise_scale
+from fastdp.counters.base import Counter, check_rows, counter_guarantee, event_guarantee, noise_scale
 from fastdp.counters.simple import Simple
 from fastdp.privacy import Guarantee, parallel, sequential
 from fastdp.randomness import sampler
@@ -210,6 +210,7 @@ class FixedTree(SpatialBaseline):
         super()._check(state)
         if state.visit is not None:
             expect(state.rows, np.empty((state.visit.leaves.size, self.counter.width), np.int64))
+            check_rows(self.counter, state.rows)
 
     @property
     def guarantee(self) -> Guarantee:

@@ -148,13 +148,14 @@ class StreamPublisher(StreamView):
         steps = journey.steps
         if kept is not None and values.size:
             standing = journey.settled()
-            self._write_ahead(as_floats(values), position(standing))
-            self._standing = standing
+            digest = self._write_ahead(as_floats(values), position(standing))
+            # One step: an interrupt leaves the chunk consumed or not, never half of it.
+            self.__dict__.update(_standing=standing, _replay=None, _digest=digest)
         else:
             # Recorded first: whatever interrupts the chooser now, no value is counted twice.
             self._standing = journey.standing
             journey.observe()
-        self._replay = None
+            self._replay = None
         if out is None and len(steps) == 1 and isinstance(steps[0], Prepared) and steps[0].predictions is None:
             return steps[0].totals, steps
         begin = 0
@@ -293,6 +294,10 @@ class StreamPublisher(StreamView):
 
     def _resume(self, saved: persistence.Position) -> None:
         self._standing = restore(saved, self._course)
+
+    def _led_by(self, values: persistence.Chunk) -> persistence.Position:
+        journey = self._course.follow(self._standing, values, lambda part, at: self._mend(part, at, "chunk"))
+        return position(journey.settled())
 
     def _twin(self, key: Key) -> Self:
         twin = self._fresh(key)

@@ -249,10 +249,16 @@ class ToPL(Rebuilt):
         if min(self._n_held, self._n_published) < 0 or saved["n_seen"] != self.n_seen:
             raise ValueError("counts out of range")
 
-    def _take_over(self, twin: Self) -> None:
-        # The place first, as in publishing.
-        self._n_held, self._n_published = twin._n_held, twin._n_published
-        self._server._take_over(twin._server)
+    def _led_by(self, values: Chunk) -> Position:
+        twin = self._twin(self._key)
+        twin._publish(values)
+        return twin._position()
+
+    def _take_over(self, twin: Self, **own: Any) -> None:
+        counts = {"_n_held": twin._n_held, "_n_published": twin._n_published}
+        # Both in one call of the interpreter, between whose parts no interrupt comes.
+        both = self.__dict__, self._server.__dict__
+        list(map(dict.update, both, (counts | own, twin._server._changing())))
 
 
 __all__ = ["LocalRelease", "ToPL"]

@@ -15,7 +15,7 @@ from fastdp.inputs import as_column, is_number
 from fastdp.local import Hybrid, SquareWave
 from fastdp.local.base import local_epsilon
 from fastdp.local.client import Announcement
-from fastdp.local.collectors import Refused
+from fastdp.local.collectors import Refused, as_most_reports
 from fastdp.local.distribution import Distribution
 from fastdp.local.encoding import split
 from fastdp.local.histogram import HistogramCollector
@@ -178,8 +178,9 @@ class ToPLServer(Reports):
             threshold is sought.  As soon as m reports are in, theta is chosen (the buffer's others count too); the
             next announcement has it.
         """
-        words = str(most_reports).encode()
-        return self._consume(lambda server: server._receive(data, most_reports), data, words)
+        most = as_most_reports(most_reports)
+        words = str(most).encode()
+        return self._consume(lambda server: server._receive(data, most), data, words)
 
     def _receive(self, data: bytes | bytearray | memoryview, most_reports: int | None) -> Floats:
         if self._hybrid is None:

@@ -13,11 +13,14 @@ from fastdp_kernels._jit import inline, kernel
 
 @inline
 def _bin_of_rank(counts: np.ndarray, rank: float, at: int, below: float) -> tuple[int, float]:
-    """Bin of the value with ``rank`` values before it, walking from bin ``at`` with ``below`` values under it."""
-    while below > rank:
+    """Bin of the value with ``rank`` values before it, walking from bin ``at`` with ``below`` values under it.
+
+    It never leaves the bins, whatever they hold.
+    """
+    while below > rank and at > 0:
         at -= 1
         below -= counts[at]
-    while below + counts[at] <= rank:
+    while at < counts.size - 1 and below + counts[at] <= rank:
         below += counts[at]
         at += 1
     return at, below

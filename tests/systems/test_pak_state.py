@@ -153,7 +153,7 @@ def test_a_killed_process_loses_nothing(tmp_path: Path, first: int, second: int)
     whole = make().publish(values)
     (tmp_path / "backup").write_bytes((tmp_path / "kept").read_bytes())
     for name, replay, begin in (("kept", False, second), ("backup", True, first)):
-        publisher = fastdp.PAK.load(tmp_path / name, replay=replay)
+        publisher = fastdp.PAK.load(tmp_path / name, replay=replay, moved=name == "backup")
         assert publisher.n_seen == begin
         assert np.array_equal(publisher.publish(values[begin:]), whole[max(0, begin - HOLDOUT + 1) :])
 

@@ -27,8 +27,10 @@ from fastdp.durable import Durable
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.local import HistogramCollector
 from fastdp.local.encoding import KINDS
-from fastdp.spatial import saved
+from fastdp.perturbers import Hierarchy
+from fastdp.spatial import decomposition, saved
 from fastdp.statefile import StateFile
+from fastdp.thresholds import Fixed
 from fastdp_kernels import block_lengths
 from tests.systems.saved_objects import CASES, FIXTURES, KEY, Alternating, Case, ending, golden_cut, is_empty, stream
 
@@ -167,7 +169,7 @@ def test_a_stream_may_be_cut_and_reloaded_anywhere(
 def test_an_altered_replay_is_refused(tmp_path: Path, samples: dict[str, Path], name: str) -> None:
     case, path = CASES[name], tmp_path / "kept"
     shutil.copy(samples[name], path)
-    replayed = load(case, path, replay=True)
+    replayed = load(case, path, replay=True, moved=True)
     chunk = case.calls[golden_cut(case) - 1]
     with pytest.raises(DataError, match="differs"):
         case.run(replayed, case.alter(chunk))
@@ -177,7 +179,7 @@ def test_an_altered_replay_is_refused(tmp_path: Path, samples: dict[str, Path], 
     with pytest.raises(StateError, match=r"waits for a replay|cannot be copied"):
         copy.copy(replayed)
     case.run(replayed, chunk)
-    assert place(replayed) == place(load(case, path))
+    assert place(replayed) == place(load(case, path)), "its home is here now"
 
 
 @table
@@ -339,7 +341,7 @@ def test_damage_within_an_authentic_file_is_one_error_or_none(
     StateFile(path).write(json.dumps(content).encode(), None)
     for replay in (False, True):
         with contextlib.suppress(StateError):
-            load(case, path, None, replay=replay)
+            load(case, path, None, replay=replay, moved=True)
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.portable])
@@ -523,6 +525,145 @@ def test_places_of_blocks_that_no_stream_reaches_are_refused() -> None:
     memory = warming._standing.progress.smoother.copy()
     memory[block_lengths.EXPONENT] = 4.0
     refuse(warming, {**warming._position(), "smoother": packing.pack(memory, "<f8")})
+
+
+@pytest.mark.parametrize(
+    ("name", "entry", "value"),
+    [("median", entry, value) for entry in (0, 1, 7, -1) for value in (-1.0, np.nan, np.inf, -np.inf, 0.5, 1e300)]
+    + [("stream_publisher", 0, value) for value in (0.0, -1.0, 1.5, 10**6, 1e300, np.nan)]
+    + [("stream_publisher", 2, value) for value in (np.nan, np.inf)],
+)
+def test_memories_of_smoothers_that_no_blocks_leave_are_refused(name: str, entry: int, value: float) -> None:
+    """Counts and places are indices in kernels."""
+    publisher = at_cut(name, 4)
+    memory = publisher._standing.progress.smoother.copy()
+    assert publisher._standing.progress.blocks > 0
+    memory[entry] = value
+    refuse(publisher, {**publisher._position(), "smoother": packing.pack(memory, "<f8")})
+
+
+def test_smoothers_of_ones_own_need_not_know_their_memories() -> None:
+    class Mine:
+        def start(self, first, theta):
+            return np.array([-1.0])
+
+        def step(self, state, means):
+            return state, np.zeros(means.size)
+
+    publisher = fastdp.StreamPublisher(
+        threshold=Fixed(20.0), perturber=Hierarchy(prune=1), smoother=Mine(), epsilon=1.0, bound=64, holdout=0
+    )
+    publisher.publish(stream(100))
+    publisher._resume(publisher._position())
+    memory = packing.pack(np.array([np.nan]), "<f8")
+    refuse(publisher, {**publisher._position(), "smoother": memory})
+
+
+def counted(name: str, calls: int, steps: int, row: int):
+    """Another number of steps, and another first number in a row of a counter that is at work."""
+    publisher = at_cut(name, calls)
+    n_steps, rows, released = publisher._state
+    rows = rows.copy()
+    rows[1, 0] = row
+    return publisher, (steps if steps >= 0 else n_steps, rows, released)
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "row"),
+    [
+        ("tree_counts", -1, -1),
+        ("tree_counts", -1, 5),
+        ("tree_counts", -1, 2**62),
+        ("block_counts", -1, -1),
+        ("block_counts", -1, 4),
+        ("block_counts", 2**40 + 1, 3),
+    ],
+)
+def test_rows_of_counters_that_no_steps_leave_are_refused(name: str, steps: int, row: int) -> None:
+    publisher, state = counted(name, 3, steps, row)
+    refuse(publisher, publisher._position_of(state, state[0]))
+
+
+def test_counters_end_where_their_words_do(tmp_path: Path) -> None:
+    publisher, state = counted("block_counts", 3, 2**40, 3)
+    publisher._resume(publisher._position_of(state, 2**40))
+    with pytest.raises(StateError, match="steps were taken"):
+        publisher.step([1, 2, 3])
+    counting = at_cut("selective_counting", 3)
+    n_steps, last, states = counting._state
+    ahead = (states[0][0] + 1, *states[0][1:])
+    refuse(counting, counting._position_of((n_steps, last, (ahead, *states[1:])), n_steps))
+
+
+@pytest.mark.parametrize("name", ["phdstream", "phdstream_polygons", "phdstream_tree"])
+@pytest.mark.parametrize("part", ["all", "root", "cut", "family", "child", "counts", "rows"])
+def test_resident_trees_without_a_measure_are_refused(name: str, part: str) -> None:
+    """A point that strays is counted in a part of its cell that has some of the domain: there is one."""
+    publisher = at_cut(name, 2)
+    residents, plan = publisher._state.residents, publisher._plan
+    measure, released, state = (array.copy() for array in (residents.measure, residents.released, residents.state))
+    cut = int(np.flatnonzero(residents.first >= 0)[-1])
+    begin = int(residents.first[cut])
+    assert cut > 0
+    if part == "counts":
+        released[-1] = 2**62 + 1
+    elif part == "rows":
+        if not state.size:
+            return
+        state[-1, 0] = -1
+    else:
+        places = {"all": slice(None), "root": 0, "cut": cut, "family": slice(begin, begin + plan.fan_out)}
+        measure[places.get(part, begin)] = -1.0 if part == "child" else 0.0
+    saved.check_residents(residents, plan)
+    wrong = dataclasses.replace(residents, measure=measure, released=released, state=state)
+    with pytest.raises(ValueError, match="out of range"):
+        saved.check_residents(wrong, plan)
+
+
+def test_parts_that_lost_their_measure_to_rounding_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The domain itself says so."""
+    publisher = at_cut("phdstream_polygons", 2)
+    residents, plan = publisher._state.residents, publisher._plan
+    begin = int(residents.first[np.flatnonzero(residents.first >= 0)[-1]])
+    measure = residents.measure.copy()
+    measure[begin : begin + plan.fan_out] = 0.0
+    asked = []
+
+    def nothing(plan, codes, depth):
+        asked.append((codes.tolist(), depth))
+        return np.zeros(codes.size)
+
+    monkeypatch.setattr(saved, "measures", nothing)
+    saved.check_residents(dataclasses.replace(residents, measure=measure), plan)
+    [(codes, depth)] = asked
+    found = decomposition.measures(plan, np.array(codes), depth)
+    assert np.array_equal(found, residents.measure[begin : begin + plan.fan_out]), "it is asked about these parts"
+
+
+@pytest.mark.parametrize("points", [1e30, 1e13])
+def test_more_points_than_memory_holds_are_one_error(points: float) -> None:
+    publisher = at_cut("phdstream", 2)
+    tree = publisher.tree
+    tree.counts = np.full_like(tree.counts, points)
+    with pytest.raises(StateError, match="synthetic points do not fit in memory"):
+        tree.sample(1)
+
+
+def test_a_place_without_its_count_is_one_error() -> None:
+    publisher = at_cut("tops", 1)
+    wrong = publisher._position()
+    del wrong["n_seen"]
+    with pytest.raises(KeyError):
+        publisher._resume(wrong)
+
+
+@pytest.mark.parametrize("name", ["adaptive_phdstream", "adaptive_phdstream_paced"])
+def test_a_pace_is_checked_before_the_first_batch(name: str) -> None:
+    publisher = at_cut(name, 0)
+    state = publisher._state
+    for period in (0, 2**40):
+        wrong = dataclasses.replace(state, pace=dataclasses.replace(state.pace, period=period))
+        refuse(publisher, publisher._position_of(wrong, 0))
 
 
 def _pace(**change):

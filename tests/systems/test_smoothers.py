@@ -13,6 +13,7 @@ import fastdp
 from fastdp.errors import ParameterError
 from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent
 from fastdp.smoothers.median import BINS
+from fastdp_kernels import running_median
 from tests.oracles import smoothers as oracle
 
 CASES = [
@@ -53,6 +54,17 @@ def test_median_is_near_the_exact_one() -> None:
     exact = np.array([np.median(means[: t + 1]) for t in range(means.size)])
     assert np.abs(ours - exact).max() <= 3 * theta / BINS
     assert Median().start(theta / 2, theta).nbytes < 200_000
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf, -1.0, -1e300, 1e300])
+@pytest.mark.parametrize("place", [0, 8, 15, slice(None)])
+def test_the_median_stays_in_its_bins_whatever_they_hold(wrong: float, place: int | slice) -> None:
+    counts, out = np.zeros(16), np.empty(200)
+    counts[place] = wrong
+    with np.errstate(all="ignore"):
+        running_median.follow_median(counts, -1.0, 0.5, np.linspace(-3.0, 9.0, 200), out)
+    assert out.min() >= -1.0
+    assert out.max() <= -1.0 + 16 * 0.5
 
 
 @pytest.mark.parametrize("name", ["recent", "mean", "median", "moving", "exponential"])

@@ -296,7 +296,7 @@ def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
     whole = make().publish(values)
     (tmp_path / "backup").write_bytes((tmp_path / "kept").read_bytes())
     assert np.array_equal(fastdp.ToPS.load(tmp_path / "kept").publish(values[3000:]), whole[2000:])
-    again = fastdp.ToPS.load(tmp_path / "backup", replay=True)
+    again = fastdp.ToPS.load(tmp_path / "backup", replay=True, moved=True)
     assert again.n_seen == 1700
     assert np.array_equal(again.publish(values[1700:]), whole[700:])
 

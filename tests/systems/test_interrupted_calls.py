@@ -1,0 +1,155 @@
+"""Interrupts in the last steps of a call: it is consumed or not, and what follows is as if there had been none."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fastdp
+from fastdp import statefile
+from fastdp.durable import Durable
+from fastdp.files import durable
+from fastdp.local import Piecewise, SumCollector, sums
+from tests.systems.saved_objects import CASES, golden_cut
+
+SOURCES = str(Path(fastdp.__file__).parent)
+#: Their last steps interrupt themselves on purpose.
+SPARED = ("alone.py",)
+NAMES = [
+    "tops",
+    "stream_publisher",
+    "pak",
+    "topl",
+    "topl_server",
+    "sums",
+    "tree_counts",
+    "selective_counting",
+]
+
+
+class Interrupt:
+    """A KeyboardInterrupt at the n-th line, call or return in fastdp's sources once it is armed."""
+
+    def __init__(self, at: int, source: str | tuple[str, ...] = SOURCES) -> None:
+        self.left, self.source = at, source
+
+    def arm(self) -> None:
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            frame.f_trace = self.trace
+            frame = frame.f_back
+        sys.settrace(self.trace)
+
+    def trace(self, frame: FrameType, event: str, argument: object) -> Any:
+        name = frame.f_code.co_filename
+        if frame.f_code.co_name == "__del__":
+            # Errors in there end in there.
+            return None
+        if event != "exception" and name.startswith(self.source) and not name.endswith(SPARED):
+            self.left -= 1
+            if not self.left:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return self.trace
+
+    def strikes(self, call: Callable[[], object]) -> bool:
+        """Whether the call lasts so long."""
+        before = sys.gettrace()
+        try:
+            call()
+        except KeyboardInterrupt:
+            return True
+        finally:
+            sys.settrace(before)
+        return False
+
+
+@pytest.mark.parametrize("replay", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_behind_a_write_a_call_is_consumed_or_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, replay: bool
+) -> None:
+    """Wherever between the write and the state that takes effect; the digest is the undisturbed one's too."""
+    case, cut = CASES[name], golden_cut(CASES[name]) - 1
+    whole = case.make()
+    whole.keep(tmp_path / "whole")
+    outputs = [case.run(whole, chunk) for chunk in case.calls]
+    write, at, consumed = Durable._write_ahead, 0, 0
+    while consumed < 3:
+        at += 1
+        path, interrupt = tmp_path / str(at), Interrupt(at)
+        publisher = case.make()
+        # What draws no noise has another key each time.
+        publisher._key = whole._key
+        publisher.keep(path)
+        for chunk in case.calls[: cut + replay]:
+            case.run(publisher, chunk)
+        if replay:
+            publisher = type(publisher).load(path, replay=True, **case.options)
+        before = publisher._consumed
+
+        def armed(self: Durable, *values: Any, strike: Interrupt = interrupt, **drawn: Any) -> str:
+            digest = write(self, *values, **drawn)
+            strike.arm()
+            return digest
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Durable, "_write_ahead", armed)
+            if not interrupt.strikes(lambda publisher=publisher: case.run(publisher, case.calls[cut])):
+                break
+        consumed += publisher._consumed != before
+        begin = cut + (publisher._consumed != before)
+        for chunk, expected in zip(case.calls[begin:], outputs[begin:], strict=True):
+            assert np.array_equal(case.run(publisher, chunk), expected), f"interrupted at event {at}"
+        assert publisher.digest == whole.digest, f"interrupted at event {at}"
+        assert publisher._position() == whole._position()
+    assert at > 2
+
+
+@pytest.mark.skipif(not durable.has_locks(), reason="needs flock")
+# Between open() and the block that closes it the file is closed by being collected.
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_an_interrupted_write_leaves_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or nobody could write in that folder as long as the process lives."""
+    monkeypatch.setattr(durable, "LOCK_TRIES", 1)
+    at, strikes = 0, True
+    while strikes:
+        at += 1
+        publisher, interrupt = CASES["simple_counts"].make(), Interrupt(at, (statefile.__file__, durable.__file__))
+        publisher.keep(tmp_path / str(at))
+
+        def step(publisher: Any = publisher, strike: Interrupt = interrupt) -> None:
+            strike.arm()
+            publisher.step([1, 2, 3])
+
+        strikes = interrupt.strikes(step)
+    assert at > 40
+
+
+def test_reports_and_their_sums_come_together() -> None:
+    """One without the other would make every later estimate, file and merger wrong."""
+    mechanism = Piecewise(1.0, 0.0, 64.0)
+    reports = mechanism.perturb(np.arange(100) % 64.0, seed=1)
+    counts, at = set(), 0
+    while True:
+        at += 1
+        collector, interrupt = SumCollector(mechanism, 3), Interrupt(at, sums.__file__)
+        collector.add(reports, 0)
+
+        def add(collector: SumCollector = collector, strike: Interrupt = interrupt) -> None:
+            strike.arm()
+            collector.add(reports, 1)
+
+        if not interrupt.strikes(add):
+            break
+        first, second = collector.totals[:2]
+        assert np.array_equal(second, first) or not second.any()
+        counts.add(collector.n_reports)
+    assert counts == {100, 200}
+    assert at > 10

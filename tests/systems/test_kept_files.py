@@ -1,0 +1,344 @@
+"""Kept files: one file for one publisher wherever paths lead, what a replay may bring, and odd paths and keys."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import signal
+import unicodedata
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fastdp
+from fastdp import statefile
+from fastdp.errors import ParameterError, StateError
+from fastdp.files import durable
+from fastdp.local import Piecewise, SumCollector, encode
+from tests.systems.saved_objects import CASES, KEY, golden_cut
+
+KIND = type(CASES["tops"].make())
+HEADER = statefile._HEADER
+
+
+def rewritten(path: Path, change) -> None:
+    """Another content in a plain file, sealed like the first."""
+    raw = path.read_bytes()
+    content = json.loads(raw[HEADER.size : -32])
+    payload = json.dumps(change(content)).encode()
+    path.write_bytes(raw[: HEADER.size] + payload + statefile._checksum(raw[: HEADER.size] + payload))
+
+
+def kept(name: str, path: Path, calls: int | None = None, key: bytes | str | None = None):
+    """A publisher that keeps a file, after its first calls, and what the last of them published."""
+    case, out = CASES[name], None
+    publisher = case.make()
+    publisher.keep(path, key)
+    for chunk in case.calls[: golden_cut(case) if calls is None else calls]:
+        out = case.run(publisher, chunk)
+    return publisher, out
+
+
+def undisturbed(name: str) -> list[np.ndarray]:
+    case = CASES[name]
+    publisher = case.make()
+    return [case.run(publisher, chunk) for chunk in case.calls]
+
+
+def test_the_file_stays_where_it_was_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A daemon changes its folder: written elsewhere, the file that is left would give its noise to other values."""
+    case = CASES["tops"]
+    (tmp_path / "run").mkdir()
+    monkeypatch.chdir(tmp_path)
+    publisher = case.make()
+    publisher.keep("rel.state")
+    monkeypatch.chdir(tmp_path / "run")
+    publisher.publish(case.calls[0])
+    publisher.save(tmp_path / "rel.state")
+    assert not list((tmp_path / "run").iterdir())
+    assert KIND.load(tmp_path / "rel.state").n_seen == case.calls[0].size
+
+
+@pytest.mark.parametrize("link", ["folder", "file"])
+def test_a_link_that_leads_elsewhere_is_refused(tmp_path: Path, link: str) -> None:
+    case = CASES["tops"]
+    for name in ("r1", "r2"):
+        (tmp_path / name).mkdir()
+    one, two = (tmp_path / name if link == "folder" else tmp_path / name / "s" for name in ("r1", "r2"))
+    (tmp_path / "link").symlink_to(one)
+    path = tmp_path / "link" / "s" if link == "folder" else tmp_path / "link"
+    publisher = case.make()
+    publisher.keep(path)
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").symlink_to(two)
+    for call in (lambda: publisher.publish(case.calls[0]), lambda: publisher.keep(path)):
+        with pytest.raises(StateError, match=r"leads elsewhere|on a publisher that keeps"):
+            call()
+    assert publisher.n_seen == 0
+    assert not list((tmp_path / "r2").iterdir())
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").symlink_to(one)
+    publisher.publish(case.calls[0])
+    assert KIND.load(path).n_seen == case.calls[0].size
+
+
+@pytest.mark.parametrize("make_copy", [shutil.copy, os.link])
+def test_a_copy_of_a_kept_file_is_refused(tmp_path: Path, make_copy) -> None:
+    """Who goes on from each publishes two streams under one noise."""
+    case, path, other = CASES["tops"], tmp_path / "kept", tmp_path / "other"
+    kept("tops", path, 5, KEY)
+    make_copy(path, other)
+    for replay in (False, True):
+        with pytest.raises(StateError, match=r"is a copy of .*kept', where it was kept: .*moved=True"):
+            KIND.load(other, KEY, replay=replay)
+    path.unlink()
+    loaded = KIND.load(other, KEY, moved=True)
+    assert np.array_equal(loaded.publish(case.calls[5]), undisturbed("tops")[5])
+    assert KIND.load(other, KEY).n_seen == loaded.n_seen, "its home is here from the first write on"
+    # What save() wrote may lie anywhere, and links to the file lead home.
+    loaded.save(tmp_path / "saved", KEY)
+    (tmp_path / "saved").rename(tmp_path / "elsewhere")
+    assert KIND.load(tmp_path / "elsewhere", KEY).n_seen == loaded.n_seen
+    (tmp_path / "link").symlink_to(other)
+    assert KIND.load(tmp_path / "link", KEY).n_seen == loaded.n_seen
+
+
+def test_one_file_is_kept_and_no_other_after_it(tmp_path: Path) -> None:
+    """The first would stay behind: whoever loads it gives its noise to other values."""
+    publisher, _ = kept("tops", tmp_path / "one", 1)
+    for keeper in (publisher, KIND.load(tmp_path / "one")):
+        with pytest.raises(StateError, match=r"keep\(.*two'\) on a publisher that keeps .*one': expected that path"):
+            keeper.keep(tmp_path / "two")
+    assert list(tmp_path.iterdir()) == [tmp_path / "one"]
+    publisher.keep(tmp_path / "one")
+    publisher.publish(CASES["tops"].calls[1])
+
+
+@pytest.mark.parametrize("call", ["save", "keep"])
+@pytest.mark.parametrize("name", ["tops", "simple_counts", "topl_server"])
+def test_over_a_kept_file_its_last_call_and_its_key_stay(tmp_path: Path, name: str, call: str) -> None:
+    case, path, cut = CASES[name], tmp_path / "kept", golden_cut(CASES[name])
+    publisher, last = kept(name, path, key=KEY)
+    for other, said in ((bytes(32), "the key under which"), (None, "key = 32 bytes"), ("words", "key = 32 bytes")):
+        with pytest.raises(StateError, match=f"expected {said}"):
+            getattr(publisher, call)(path, other)
+    getattr(publisher, call)(path, KEY)
+    replayed = type(publisher).load(path, KEY, replay=True, **case.options)
+    assert np.array_equal(case.run(replayed, case.calls[cut - 1]), last)
+    # A loaded one's too.
+    loaded = type(publisher).load(path, KEY, **case.options)
+    getattr(loaded, call)(path, KEY)
+    replayed = type(publisher).load(path, KEY, replay=True, **case.options)
+    assert np.array_equal(case.run(replayed, case.calls[cut - 1]), last)
+
+
+def test_a_position_that_an_interrupt_took_back_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is ahead of the publisher then, and a save beside does not hide it."""
+    case, path = CASES["tops"], tmp_path / "kept"
+    publisher, _ = kept("tops", path, 1)
+    real = durable.sync_folder
+
+    def interrupted(folder: Path) -> None:
+        real(folder)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(durable, "sync_folder", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            publisher.publish(case.calls[1])
+    assert KIND.load(path).n_seen == publisher.n_seen + case.calls[1].size
+    publisher.save(tmp_path / "beside")
+    publisher.save(path)
+    assert KIND.load(path).n_seen == publisher.n_seen
+    parts = [publisher.publish(chunk) for chunk in case.calls[1:]]
+    assert np.array_equal(np.concatenate(parts), np.concatenate(undisturbed("tops")[1:]))
+
+
+def _repacked(content: Any) -> Any:
+    """As another zlib would have packed it."""
+    if isinstance(content, dict):
+        return {name: _repacked(value) for name, value in content.items()}
+    if isinstance(content, list):
+        return [_repacked(value) for value in content]
+    try:
+        return base64.b64encode(zlib.compress(zlib.decompress(base64.b64decode(content)), 9)).decode()
+    except (ValueError, TypeError, zlib.error):
+        return content
+
+
+@pytest.mark.parametrize("name", ["tops", "stream_publisher", "adaptive", "pak", "topl", "sums", "tree_counts"])
+def test_a_replay_does_not_depend_on_how_arrays_are_packed(tmp_path: Path, name: str) -> None:
+    case, path = CASES[name], tmp_path / "kept"
+    publisher, last = kept(name, path)
+    before = path.read_bytes()
+    rewritten(path, lambda content: {**content, "now": _repacked(content["now"])})
+    assert path.read_bytes() != before
+    replayed = type(publisher).load(path, replay=True)
+    assert np.array_equal(case.run(replayed, case.calls[golden_cut(case) - 1]), last)
+
+
+FURTHER = ["tops", "stream_publisher", "median", "adaptive", "pak", "pak_averages", "topl", "base"]
+
+
+@pytest.mark.parametrize("name", FURTHER)
+def test_a_replay_with_further_values_leads_through_the_recorded_place(tmp_path: Path, name: str) -> None:
+    case, path, cut = CASES[name], tmp_path / "kept", golden_cut(CASES[name])
+    publisher, _ = kept(name, path)
+    file, values = path.read_bytes(), np.concatenate([case.calls[cut - 1], *case.calls[cut:]])
+    replayed = type(publisher).load(path, replay=True)
+    assert np.array_equal(replayed.publish(values), np.concatenate(undisturbed(name)[cut - 1 :]))
+    # Another fastdp, NumPy or processor would have led elsewhere: the same noise would meet other sums.
+    path.write_bytes(file)
+    rewritten(path, lambda content: {**content, "now": content["before"]})
+    for chunk in (case.calls[cut - 1], values):
+        replayed = type(publisher).load(path, replay=True)
+        before = replayed._position()
+        with pytest.raises(StateError, match="leads to another position"):
+            replayed.publish(chunk)
+        assert replayed._position() == before
+
+
+def test_a_class_read_as_what_it_is_made_of_keeps_its_name(tmp_path: Path) -> None:
+    kept("tops", tmp_path / "kept", 2)
+    composed = fastdp.StreamPublisher.load(tmp_path / "kept")
+    composed.publish(CASES["tops"].calls[2])
+    assert fastdp.ToPS.load(tmp_path / "kept").n_seen == composed.n_seen
+    composed.save(tmp_path / "saved")
+    assert fastdp.ToPS.load(tmp_path / "saved").n_seen == composed.n_seen
+
+
+@pytest.mark.skipif(not hasattr(os, "fork") or not durable.has_locks(), reason="needs fork and flock")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_child_forked_during_a_write_holds_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the locked folder open as long as it lives."""
+    monkeypatch.setattr(durable, "LOCK_TRIES", 2)
+    publisher, _ = kept("simple_counts", tmp_path / "kept", 0)
+    real, children = os.fsync, []
+
+    def forking(descriptor: int) -> None:
+        if not children:
+            child = os.fork()
+            if not child:
+                signal.pause()
+                os._exit(0)
+            children.append(child)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", forking)
+    try:
+        publisher.step([1, 2, 3])
+        publisher.step([1, 2, 3])
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    assert len(children) == 1
+    assert publisher.n_steps == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork") or not durable.has_locks(), reason="needs fork and flock")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_child_does_not_give_its_parents_lock_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durable, "LOCK_TRIES", 1)
+    hold, other = (durable.Hold(os.open(tmp_path, os.O_RDONLY)) for _ in range(2))
+    assert durable.lock(hold.descriptor)
+    child = os.fork()
+    if not child:
+        hold.release()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert not durable.lock(other.descriptor)
+    hold.release()
+    assert durable.lock(other.descriptor)
+    other.release()
+
+
+ODD_PATHS = {
+    "x" * 300: StateError,
+    "a\0b": ParameterError,
+    "\ud800": ParameterError,
+    "": ParameterError,
+    5: ParameterError,
+}
+
+
+@pytest.mark.parametrize(("path", "error"), ODD_PATHS.items(), ids=lambda value: repr(value)[:12])
+def test_paths_that_no_file_can_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: Any, error: type) -> None:
+    monkeypatch.chdir(tmp_path)
+    publisher = CASES["tops"].make()
+    for call in (publisher.save, publisher.keep, KIND.load):
+        with pytest.raises(error, match=r"path|file"):
+            call(path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_current_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path / "folder")
+    (tmp_path / "folder").rmdir()
+    with pytest.raises(StateError, match="current folder that is gone"):
+        CASES["tops"].make().keep("s")
+
+
+@pytest.mark.skipif(not hasattr(os, "seteuid") or os.geteuid() != 0, reason="needs to change the user")
+def test_a_folder_that_may_not_be_entered(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("closed")
+    folder.chmod(0o644)
+    publisher = CASES["tops"].make()
+    os.seteuid(65534)
+    try:
+        for call in (publisher.keep, publisher.save, KIND.load):
+            with pytest.raises(StateError, match="Permission denied"):
+                call(folder / "s")
+    finally:
+        os.seteuid(0)
+
+
+def test_spellings_of_a_passphrase(tmp_path: Path) -> None:
+    """Systems differ in whether an accent is a character of its own."""
+    composed, taken_apart = (unicodedata.normalize(form, "café") for form in ("NFC", "NFD"))
+    assert composed != taken_apart
+    for number, (writer, reader) in enumerate([(composed, taken_apart), (taken_apart, composed)]):
+        path = tmp_path / str(number)
+        kept("simple_counts", path, 1, writer)
+        loaded = type(CASES["simple_counts"].make()).load(path, reader)
+        loaded.step([1, 2, 3])
+        assert type(loaded).load(path, writer).n_steps == 2
+        with pytest.raises(StateError, match="wrong key"):
+            type(loaded).load(path, "cafe")
+    with pytest.raises(ParameterError, match="lone surrogate"):
+        CASES["tops"].make().keep(tmp_path / "s", "\ud800")
+
+
+def test_a_count_of_writes_that_no_disk_takes(tmp_path: Path) -> None:
+    """The next one would not fit into its field."""
+    path = tmp_path / "kept"
+    kept("base", path, 1)
+    raw = path.read_bytes()
+    fields = list(HEADER.unpack(raw[: HEADER.size]))
+    fields[3] = 2**64 - 1
+    path.write_bytes(HEADER.pack(*fields) + raw[HEADER.size :])
+    rewritten(path, lambda content: content)
+    with pytest.raises(StateError, match="damaged: written 18446744073709551615 times"):
+        fastdp.Base.load(path)
+
+
+def test_slots_and_limits_of_messages_are_checked_first() -> None:
+    """A message of another mechanism that comes before them would be counted already."""
+    mechanism = Piecewise(1.0, 0.0, 64.0)
+    message = encode(mechanism, mechanism.perturb([1.0, 2.0], seed=1))
+    collector = SumCollector(mechanism, 2)
+    other = encode(Piecewise(2.0, 0.0, 64.0), Piecewise(2.0, 0.0, 64.0).perturb([1.0], seed=1))
+    for options in ({"slot": 7}, {"slot": "x"}, {"slot": -1}, {"most_reports": "x"}, {"most_reports": 1.5}):
+        with pytest.raises(ParameterError, match=next(iter(options))):
+            collector.receive(other + message, **options)
+    assert (collector.refused.messages, collector.n_reports) == (0, 0)
+    assert collector.receive(message, np.int64(1), most_reports=np.int64(2)) == 2
+    server = CASES["topl_server"].make()
+    with pytest.raises(ParameterError, match="most_reports"):
+        server.receive(message, most_reports="x")
