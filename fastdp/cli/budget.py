@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -70,7 +71,8 @@ class Spending:
         Yields
         ------
         Paid
-            Until its ``keep`` is called, an error of fastdp's within the block gives everything back.
+            Until its ``keep`` is called, an error of fastdp's or of the system's within the block gives everything
+            back; with a resumption never, because another run may have gone on under the reservation.
 
         Raises
         ------
@@ -96,12 +98,12 @@ class Spending:
                 publisher,
                 stream=self.stream,
                 part=self.part,
-                note=f"{named}input {source}"[:NOTE],
-                cancel_on=(FastDPError,),
+                note=f"{named}input {_readable(source)}"[:NOTE],
+                cancel_on=(FastDPError, OSError),
             )
         with reservation:
-            if resumption is not None and resumption.mark:
-                # An earlier run has released something.
+            if resumption is not None:
+                # Whoever runs the command again goes on under it, at the same time perhaps: not to be given back.
                 reservation.keep()
             yield Paid(reservation.keep, _described(reservation.entry))
 
@@ -144,7 +146,7 @@ class Spending:
         from fastdp.cli.key_file import read_ledger_key
         from fastdp.ledger import Ledger
 
-        spent = Ledger(self.ledger, key=read_ledger_key(self.ledger_key_file)).spent(self.stream)
+        spent = Ledger(self.ledger, key=read_ledger_key(self.ledger_key_file), create=False).spent(self.stream)
         free = " (a simulation costs nothing)" if publisher.guarantee.simulated else ""
         return [("ledger", f"{self.ledger}: stream {self.stream!r} has cost {in_words(spent)}{free}")]
 
@@ -155,6 +157,11 @@ NOTE = 1000
 
 #: Where there is no ledger, nothing could be given back.
 UNPAID = Paid(lambda: None, None)
+
+
+def _readable(source: str) -> str:
+    """A file's name as text, whatever bytes it is made of."""
+    return os.fsencode(source).decode("utf-8", "backslashreplace")
 
 
 def _named(resumption: Resumption) -> str:
