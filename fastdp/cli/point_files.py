@@ -179,9 +179,9 @@ def keep_outside(folder: Path, options: Mapping[str, Any]) -> None:
     """
     inside = folder.resolve()
     for what, path in places(options):
-        for each in (path, path.resolve()):
-            if is_batch(each.name) and each.parent.resolve() == inside:
-                raise ParameterError(f"{what} {path}: is named like a file of the output; expected another file")
+        real = path.resolve()
+        if is_batch(real.name) and real.parent == inside:
+            raise ParameterError(f"{what} {path}: is named like a file of the output; expected another file")
 
 
 def _csv(points: Points, names: Names) -> bytes:

@@ -15,7 +15,8 @@ from fastdp.cli.point_files import PointFolder
 from fastdp.ledger import Ledger
 
 PAID = ("--ledger", "budget", "--stream", "places", "--limit", 2)
-PART = ".batch_003.csv.0123456789abcdef.tmp"
+#: Of a batch that no later run has.
+PART = ".batch_007.csv.0123456789abcdef.tmp"
 
 
 @pytest.fixture(autouse=True)
