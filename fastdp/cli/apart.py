@@ -1,35 +1,44 @@
-"""Input, output and state file are three places."""
+"""Input, output and the files of secrets and budgets are different places."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 from fastdp.errors import ParameterError
 
+#: Options and arguments that name a place, by what it is; the output last, so that it is the one complained about.
+PLACES = {
+    "input": "source",
+    "state file": "state",
+    "ledger": "ledger",
+    "key file": "key_file",
+    "ledger key file": "ledger_key_file",
+    "output": "output",
+}
+STANDARD = "-"
 
-def keep_all_apart(source: str, output: str, state: Path | None) -> None:
+
+def keep_all_apart(options: Mapping[str, Any]) -> None:
     """Refuse a command two of whose places are one.
 
     Parameters
     ----------
-    source, output : str
-        Paths; ``-`` is none.
-    state : Path or None
-        The state file, if there is one.
+    options : mapping
+        Values of the command's options by name; an input or output ``-`` is no place.
 
     Raises
     ------
     ParameterError
     """
-    _keep_apart(source, output, "output", "the input")
-    if state is not None:
-        _keep_apart(source, str(state), "state file", "the input")
-        _keep_apart(str(state), output, "output", "the state file")
+    for (other, before), (what, path) in combinations(places(options), 2):
+        if before.resolve() == path.resolve() or (before.exists() and path.exists() and before.samefile(path)):
+            raise ParameterError(f"{what} {path}: is the {other}; expected another file")
 
 
-def _keep_apart(source: str, output: str, what: str, other: str) -> None:
-    if "-" in (source, output):
-        return
-    into, out = Path(source), Path(output)
-    if into.resolve() == out.resolve() or (into.exists() and out.exists() and into.samefile(out)):
-        raise ParameterError(f"{what} {output}: is {other}; expected another file")
+def places(options: Mapping[str, Any]) -> list[tuple[str, Path]]:
+    """What a command reads and writes, and where."""
+    given = [(what, options[name]) for what, name in PLACES.items()]
+    return [(what, Path(path)) for what, path in given if path is not None and path != STANDARD]

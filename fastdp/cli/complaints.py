@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
 import warnings
 from collections.abc import Iterator
@@ -59,6 +60,11 @@ def describe(error: OSError) -> str:
     """The operating system's complaint with the file's name, without its number."""
     reason = error.strerror or str(error)
     return f"{error.filename}: {reason}" if error.filename is not None else reason
+
+
+def legible(path: str) -> str:
+    """A path's name as a text that UTF-8 can encode; its bytes may be any."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 @contextmanager

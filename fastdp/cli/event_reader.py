@@ -81,7 +81,7 @@ def read_events(path: str, columns: dict[str, str | None], *, timed: bool, sort:
         Naming the column and the row, counted from 1 without the heading; never what a cell holds.
     """
     names = _names(path)
-    places = [_column(path, names, kind, columns[kind]) for kind in ("x", "y")]
+    places, labels = _points(path, names, columns)
     read = {column: _numbers(path, column, quiet=quiet) for column in places}
     _check_rows(path, read)
     points = np.stack([read[column] for column in places], axis=1)
@@ -91,9 +91,8 @@ def read_events(path: str, columns: dict[str, str | None], *, timed: bool, sort:
         column = _column(path, names, "event", columns["event"])
         additions = _signs(path, column, _numbers(path, column, quiet=quiet))
         _check_rows(path, read | {column: additions})
-    labels = [names[int(c)] if is_index(c) and c not in names and names else c for c in places]
     if not timed:
-        return Events(points, additions, None, (labels[0], labels[1]))
+        return Events(points, additions, None, labels)
     column = _column(path, names, "time", columns["time"])
     times = _times(path, column, quiet=quiet)
     _check_rows(path, read | {column: times})
@@ -106,7 +105,19 @@ def read_events(path: str, columns: dict[str, str | None], *, timed: bool, sort:
             f"{path}, column {column!r}: row {back[0] + 2:,} is earlier than the one before it; expected the order "
             "of time, or --sort"
         )
-    return Events(points, additions, times, (labels[0], labels[1]))
+    return Events(points, additions, times, labels)
+
+
+def heading_of(path: str, columns: dict[str, str | None]) -> tuple[str, str]:
+    """What a file calls x and y, before its rows are read; as for :func:`read_events`."""
+    return _points(path, _names(path), columns)[1]
+
+
+def _points(path: str, names: list[str], columns: dict[str, str | None]) -> tuple[list[str], tuple[str, str]]:
+    """The columns of x and y, and what the file calls them."""
+    places = [_column(path, names, kind, columns[kind]) for kind in ("x", "y")]
+    x, y = (names[int(c)] if is_index(c) and c not in names and names else c for c in places)
+    return places, (x, y)
 
 
 def _check_rows(path: str, read: dict[str, Any]) -> None:

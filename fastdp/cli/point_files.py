@@ -6,17 +6,17 @@ import csv
 import io
 import os
 import re
-import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.cli.apart import places
 from fastdp.errors import ParameterError
-from fastdp.files.atomic_file import atomic_file
+from fastdp.files.atomic_file import atomic_file, remove_parts
 from fastdp.files.durable import sync_folder
 
 FORMATS = ("csv", "npy", "parquet", "geojson")
@@ -25,10 +25,12 @@ _FILES = re.compile(rf"{_STEM}\d+\.({'|'.join(FORMATS)})")
 
 Points = NDArray[np.float64]
 Names = tuple[str, str]
+#: Whether a batch's file, by its number, may hold this.
+Agrees = Callable[[int, bytes], bool]
 
 
 class PointFolder:
-    """A folder of files ``batch_000.csv``, ``batch_001.csv``, ...
+    """A folder of files ``batch_000.csv``, ``batch_001.csv``, ...; numbers from 1,000 on have more digits.
 
     Parameters
     ----------
@@ -44,23 +46,44 @@ class PointFolder:
         Whether the files of an earlier run may be replaced; any that would be left over are removed.
     written : int
         How many of the first files earlier runs of this very release may have written; those that are there stay.
+    agrees : function of int and bytes, optional
+        Whether earlier runs may have written this for a batch, by its number; any other content is somebody else's.
 
     Raises
     ------
     ParameterError
-        If the path is a file, may not be written, or holds other such files and ``force`` is not set.
+        If the path is a file, may not be written, or holds other such files and ``force`` is not set; if something
+        else than a plain file is in the place of one.
+    DataError
+        If the package that writes the format is missing.
 
     Attributes
     ----------
     name : str
         The folder's.
+    kind : str
+        Of the files.
     """
 
-    def __init__(self, path: Path, kind: str, names: Names, count: int, *, force: bool, written: int = 0) -> None:
+    def __init__(
+        self,
+        path: Path,
+        kind: str,
+        names: Names,
+        count: int,
+        *,
+        force: bool,
+        written: int = 0,
+        agrees: Agrees | None = None,
+    ) -> None:
         self.name = str(path)
-        self._path, self._kind, self._names, self._force = path, kind, names, force
+        self.kind, self._path, self._names, self._force = kind, path, names, force
         self._count, self._written = count, written
-        self._digits = max(3, len(str(count - 1)))
+        if kind == "parquet":
+            from fastdp.files.parquet_reader import import_pyarrow
+
+            # Now, when nothing is spent.
+            import_pyarrow()
         if path.exists() and not path.is_dir():
             raise ParameterError(f"output {path}: is a file; expected a folder")
         if not path.parent.is_dir():
@@ -68,16 +91,38 @@ class PointFolder:
         path.mkdir(exist_ok=True)
         if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
             raise ParameterError(f"output {path}: no permission to write in it")
+        there = sorted(each for each in path.iterdir() if is_batch(each.name))
+        self._refuse_odd(there)
         mine = {self.file(number).name for number in range(min(written, count))}
-        self._others = sorted(each for each in path.iterdir() if is_batch(each.name) and each.name not in mine)
+        self._others = [each for each in there if each.name not in mine]
         if self._others and not force:
             raise ParameterError(
                 f"output {path}: holds {self._others[0].name} of an earlier run; expected another folder, or "
                 "--force to replace such files"
             )
+        if agrees is not None:
+            self._refuse_foreign(agrees)
+
+    def _refuse_odd(self, there: list[Path]) -> None:
+        """A link would be written through, a folder cannot be replaced: better before anything is removed."""
+        for each in there:
+            if each.is_symlink() or not each.is_file():
+                raise ParameterError(
+                    f"output {self._path}: holds {each.name}, which is no plain file; expected it to be moved away, "
+                    "or another folder"
+                )
+
+    def _refuse_foreign(self, agrees: Agrees) -> None:
+        for number in filter(self.holds, range(self._count)):
+            if not agrees(number, self.file(number).read_bytes()):
+                raise ParameterError(
+                    f"output {self._path}: holds {self.file(number).name}, which is not as this release wrote it; "
+                    "expected it unchanged, or removed, or --force to write all files again"
+                )
 
     def clear(self) -> None:
-        """Remove the files of another release."""
+        """Remove the files of another release, and what killed runs have begun."""
+        clear_parts(self._path)
         for file in self._others:
             file.unlink()
         if self._others:
@@ -86,8 +131,8 @@ class PointFolder:
         self._others = []
 
     def file(self, number: int) -> Path:
-        """The file of a batch."""
-        return self._path / f"{_STEM}{number:0{self._digits}}.{self._kind}"
+        """The file of a batch, whatever their count: it may grow."""
+        return self._path / f"{_STEM}{number:03}.{self.kind}"
 
     def holds(self, number: int) -> bool:
         """Whether an earlier run has written a batch's file, which stays."""
@@ -98,10 +143,14 @@ class PointFolder:
         """Whether earlier runs have written all files."""
         return all(self.holds(number) for number in range(self._count))
 
-    def write(self, number: int, points: Points) -> None:
-        """Write a batch's points, float64[n, 2]."""
+    def content(self, points: Points) -> bytes:
+        """What a batch's file will hold; points are float64[n, 2]."""
+        return WRITERS[self.kind](points, self._names)
+
+    def write(self, number: int, content: bytes) -> None:
+        """Write a batch's file."""
         with atomic_file(self.file(number), overwrite=self._force) as out:
-            WRITERS[self._kind](out, points, self._names)
+            out.write(content)
 
 
 def is_batch(name: str) -> bool:
@@ -109,54 +158,67 @@ def is_batch(name: str) -> bool:
     return _FILES.fullmatch(name) is not None
 
 
-def keep_outside(folder: Path, source: str, state: Path | None) -> None:
-    """Refuse an input or a state file that the folder's own files would replace.
+def clear_parts(folder: Path) -> None:
+    """Remove what killed runs have begun in a folder of batches."""
+    remove_parts(folder, f"{_STEM}[0-9]*.*")
+
+
+def keep_outside(folder: Path, options: Mapping[str, Any]) -> None:
+    """Refuse a command one of whose other places, be it behind a link, the folder's own files would replace.
+
+    Parameters
+    ----------
+    folder : Path
+        The output.
+    options : mapping
+        As for :func:`fastdp.cli.apart.keep_all_apart`.
 
     Raises
     ------
     ParameterError
     """
-    for what, path in (("input", Path(source)), ("state file", state)):
-        if path is not None and is_batch(path.name) and path.parent.resolve() == folder.resolve():
+    inside = folder.resolve()
+    for what, path in places(options):
+        real = path.resolve()
+        if is_batch(real.name) and real.parent == inside:
             raise ParameterError(f"{what} {path}: is named like a file of the output; expected another file")
 
 
-def _write_csv(out: BinaryIO, points: Points, names: Names) -> None:
+def _csv(points: Points, names: Names) -> bytes:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerow(names)
     text.writelines(f"{x!r},{y!r}\n" for x, y in points.tolist())
-    out.write(text.getvalue().encode())
+    return text.getvalue().encode()
 
 
-def _write_npy(out: BinaryIO, points: Points, names: Names) -> None:
+def _npy(points: Points, names: Names) -> bytes:
     del names
-    # NumPy looks for a real file's number, which an atomic file has; a buffer keeps to the interface.
     buffer = io.BytesIO()
     np.save(buffer, points, allow_pickle=False)
-    out.write(buffer.getbuffer())
+    return buffer.getvalue()
 
 
-def _write_parquet(out: BinaryIO, points: Points, names: Names) -> None:
+def _parquet(points: Points, names: Names) -> bytes:
     from fastdp.files.parquet_reader import import_pyarrow
 
-    arrow = import_pyarrow()
-    arrow.parquet.write_table(arrow.table(list(points.T), names=list(names)), out)
+    arrow, buffer = import_pyarrow(), io.BytesIO()
+    arrow.parquet.write_table(arrow.table(list(points.T), names=list(names)), buffer)
+    return buffer.getvalue()
 
 
-def _write_geojson(out: BinaryIO, points: Points, names: Names) -> None:
+def _geojson(points: Points, names: Names) -> bytes:
     from fastdp.spatial.export import write_points
 
     del names
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder) / "points.geojson"
         write_points(draft, points)
-        with draft.open("rb") as file:
-            shutil.copyfileobj(file, out, 2**20)
+        return draft.read_bytes()
 
 
-WRITERS: dict[str, Callable[[BinaryIO, Points, Names], None]] = {
-    "csv": _write_csv,
-    "npy": _write_npy,
-    "parquet": _write_parquet,
-    "geojson": _write_geojson,
+WRITERS: dict[str, Callable[[Points, Names], bytes]] = {
+    "csv": _csv,
+    "npy": _npy,
+    "parquet": _parquet,
+    "geojson": _geojson,
 }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastdp.cli.budget import Spending
-from fastdp.cli.complaints import plain_errors, terminated_cleanly
+from fastdp.cli.complaints import legible, plain_errors, terminated_cleanly
 from fastdp.cli.options import (
     check_secrets,
     force_option,
@@ -189,7 +189,7 @@ def release(
         from fastdp.cli.resumption import Kind, noise_of
         from fastdp.cli.writers import check_suffix
 
-        keep_all_apart(source, output, state)
+        keep_all_apart(ctx.params)
         check_suffix(output)
         resumption, noise = noise_of(ctx, Kind("fastdp release", "values"), SETTINGS)
         publisher = _system(method, epsilon=epsilon, bound=bound, holdout=holdout, **noise, **options)
@@ -242,7 +242,7 @@ def _publish(
     import numpy as np
 
     from fastdp.cli.progress import watched
-    from fastdp.cli.resumption import Withheld
+    from fastdp.cli.withheld import Withheld
     from fastdp.cli.writers import STDOUT, open_target
     from fastdp.errors import DataError
     from fastdp.files.readers import open_source
@@ -253,7 +253,9 @@ def _publish(
         if resumption is not None and output == STDOUT:
             write = stack.enter_context(Withheld(resumption, write)).write
         # What is written is released, were it to a file that never gets its name; an earlier run may have written.
-        paid = stack.enter_context(spending.paid(_accounted(publisher), source, resumption))
+        if resumption is not None:
+            stack.enter_context(resumption.unless_refused())
+        paid = stack.enter_context(spending.paid(_accounted(publisher), legible(source), resumption))
         if resumption is not None:
             resumption.begin(None if output == STDOUT else output, paid.reservation)
         for chunk in watched(opened, quiet=quiet):

@@ -14,30 +14,26 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import click
-import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import packing, persistence
 from fastdp._version import __version__
+from fastdp.cli.file_digests import FileDigests
 from fastdp.cli.key_file import read_key
-from fastdp.errors import DataError, StateError
+from fastdp.errors import BudgetError, DataError, StateError
 from fastdp.files.atomic_file import remove_leftovers
 from fastdp.randomness.key import Key
 from fastdp.statefile import StateFile
 
-Floats = NDArray[np.float64]
-Write = Callable[[Floats], None]
-
-#: Published values read back at a time.
-BATCH = 2**17
 #: Options that say which reservation pays for a release.
 RESERVED = ("ledger", "stream", "part")
+#: Settings that the first state files did not hold.
+YOUNGER = ("columns",)
 
 
 class Kind(NamedTuple):
@@ -49,14 +45,17 @@ class Kind(NamedTuple):
         As the state file names it.
     unit : str
         What the mark counts.
+    clear : function of Path
+        Removes what killed runs left of an output.
     """
 
     command: str
     unit: str
+    clear: Callable[[Path], None] = remove_leftovers
 
 
 def noise_of(
-    ctx: click.Context, kind: Kind, names: Iterable[str]
+    ctx: click.Context, kind: Kind, names: Iterable[str], **others: Any
 ) -> tuple[Resumption | None, dict[str, int | Key | None]]:
     """The release that a command begins or goes on with, if it has ``--state``, and the seed or key of its noise.
 
@@ -69,13 +68,15 @@ def noise_of(
         The command.
     names : iterable of str
         Options on which the output depends, besides the input and the key.
+    **others : plain values
+        What else it depends on.
     """
     state, seed, key_file = (ctx.params[name] for name in ("state", "seed", "key_file"))
     key = None if key_file is None else read_key(key_file)
     if state is None:
         return None, {"seed": seed, "key": key}
     # Another version may draw other noise from the same key.
-    settings = {"fastdp": __version__, **{name: _plain(ctx.params[name]) for name in names}}
+    settings = {"fastdp": __version__, **{name: _plain(ctx.params[name]) for name in names}, **others}
     # A release that was reserved in a ledger goes on under that reservation, and under no other.
     settings |= {name: None if ctx.params[name] is None else str(ctx.params[name]) for name in RESERVED}
     if ctx.params["ledger"] is not None:
@@ -116,6 +117,8 @@ class Resumption:
         Under which budget the release began, as :meth:`begin` was told.
     token : str
         A random name of this release, for a ledger's note.
+    files : FileDigests
+        What was written, where the output is a folder of files.
     """
 
     def __init__(self, kind: Kind, path: Path, settings: dict[str, Any], key: Key | None) -> None:
@@ -128,23 +131,27 @@ class Resumption:
         self.reservation: dict[str, Any] | None = None
         self.token = secrets.token_hex(8)
         self._new = True
+        noted: dict[str, str] | None = {}
         if Path(self._file.real).exists():
-            self.key, self.mark, self._digest, self._files = self._read(key)
+            self.key, self.mark, self._digest, self._states, noted = self._read(key)
         else:
             self.key, self.mark, self._digest = key or Key.random(), 0, ""
-            self._files = persistence.StateFiles()
+            self._states = persistence.StateFiles()
+        with persistence.trusting(repr(os.fspath(path))):
+            self.files = FileDigests(self.key, noted)
         self._hash = self._fresh_hash()
 
     def _fresh_hash(self) -> Any:
         return hashlib.blake2b(key=self.key.derive("release digest").reveal(), digest_size=32)
 
-    def _read(self, key: Key | None) -> tuple[Key, int, str, persistence.StateFiles]:
+    def _read(self, key: Key | None) -> tuple[Key, int, str, persistence.StateFiles, dict[str, str] | None]:
         name = repr(os.fspath(self._file.path))
         content, header = persistence.read(self._file)
         if content["class"] != self._kind.command:
             raise StateError(f"state file {name} holds a {content['class']}: expected a {self._kind.command}")
         with persistence.trusting(name):
-            was, place = dict(content["composition"]), content["place"]
+            younger = {name: self._settings[name] for name in YOUNGER if name in self._settings}
+            was, place = younger | content["composition"], content["place"]
             home, self._outputs = str(place["state"]), [str(each) for each in place["outputs"]]
             self.reservation = None if place["reservation"] is None else dict(place["reservation"])
         if home != self._file.real:
@@ -171,7 +178,8 @@ class Resumption:
             raise StateError(f"state file {name} is of a release with {changed}: expected the same command again")
         if secret != (key or secret) or (key is None and secret.simulated):
             raise StateError(f"state file {name} is of a release with another key or seed: expected the same")
-        return secret, mark, digest, persistence.StateFiles(self._file, header)
+        # State files from before there were digests of files never get any: those of their first files are unknown.
+        return secret, mark, digest, persistence.StateFiles(self._file, header), place.get("files")
 
     def begin(self, output: str | None, reservation: dict[str, Any] | None) -> None:
         """Put the key on disk, once everything else about the command is known to be in order.
@@ -184,7 +192,7 @@ class Resumption:
             What a ledger has reserved for the release, as plain values.
         """
         for known in self._outputs:
-            remove_leftovers(Path(known))
+            self._kind.clear(Path(known))
         into = [] if output is None else [os.path.realpath(output)]
         outputs = sorted({*self._outputs, *into})
         if self._new or (outputs, reservation) != (self._outputs, self.reservation):
@@ -227,10 +235,31 @@ class Resumption:
         return self._count >= self.mark
 
     def record(self) -> None:
-        """Move the mark to here, on disk, unless an earlier run has been further."""
-        if self._count > self.mark:
+        """Move the mark to here, unless an earlier run was further; put it and what was noted on disk."""
+        further = self._count > self.mark
+        if further:
             self.mark, self._digest = self._count, self._hash.hexdigest()
+        if further or self.files.changed:
             self._write()
+
+    @contextmanager
+    def unless_refused(self) -> Iterator[None]:
+        """A ledger's refusal within leaves no state file, because its key would bind the next run for nothing."""
+        try:
+            yield
+        except BudgetError:
+            self._discard()
+            raise
+
+    def _discard(self) -> None:
+        """Delete the state file, if it is there and no run has come to use it."""
+        with self._file.locked():
+            if self._file.header() is not None:
+                content, _ = persistence.read(self._file)
+                place = content["place"]
+                if not (content["now"]["n_seen"] or place["outputs"] or place["reservation"]):
+                    Path(self._file.real).unlink()
+                    self._file.sync_folder()
 
     def _write(self) -> None:
         now = {"n_seen": self.mark, "digest": self._digest}
@@ -238,8 +267,8 @@ class Resumption:
         content |= {"secret": self.key.reveal().hex(), "simulated": self.key.simulated}
         content |= {"kept": True, "now": now, "before": None}
         content["place"] = {"state": self._file.real, "outputs": self._outputs}
-        content["place"] |= {"reservation": self.reservation, "token": self.token}
-        self._files.write(self._file, content)
+        content["place"] |= {"reservation": self.reservation, "token": self.token, "files": self.files.plain()}
+        self._states.write(self._file, content)
 
     def finish(self) -> None:
         """Before the last of the output appears.
@@ -255,45 +284,3 @@ class Resumption:
                 f"{os.fspath(self._file.path)!r} recorded: expected the same {self._kind.unit} again"
             )
         self.record()
-
-
-class Withheld:
-    """Output that leaves as it comes, but not before the values behind it are known to be the same as before.
-
-    Parameters
-    ----------
-    resumption : Resumption
-        Knows how far they must be.
-    write : function of float64[n]
-        Where the output leaves.
-    """
-
-    def __init__(self, resumption: Resumption, write: Write) -> None:
-        self._resumption, self._write = resumption, write
-        # Without a name, so that it vanishes with the process.
-        self._spool = tempfile.TemporaryFile()  # noqa: SIM115 - closed by leaving the block
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._spool.close()
-
-    def write(self, values: Floats) -> None:
-        """Publish what follows from the values followed so far."""
-        if not self._resumption.verified:
-            self._spool.write(np.ascontiguousarray(values).data)
-            return
-        # Write-ahead: the mark is on disk before anything behind it leaves.
-        self._resumption.record()
-        self._empty()
-        self._write(values)
-
-    def _empty(self) -> None:
-        if not self._spool.tell():
-            return
-        self._spool.seek(0)
-        while raw := self._spool.read(8 * BATCH):
-            self._write(np.frombuffer(raw, np.float64))
-        self._spool.seek(0)
-        self._spool.truncate()

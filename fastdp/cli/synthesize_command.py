@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fastdp.cli.budget import Spending
-from fastdp.cli.complaints import plain_errors, terminated_cleanly
+from fastdp.cli.complaints import legible, plain_errors, terminated_cleanly
 from fastdp.cli.options import (
     check_secrets,
     key_file_option,
@@ -54,7 +56,8 @@ Examples
     type=click.Path(path_type=Path),
     metavar="FOLDER",
     required=True,
-    help="Folder for the files batch_000, batch_001, ...; made if it is not there.",
+    help="Folder for the files batch_000, batch_001, ..., with four digits from batch 1,000 on; made if it is not "
+    "there.",
 )
 @click.option("--epsilon", type=float, required=True, help="Privacy loss of all files together.")
 @click.option(
@@ -207,26 +210,35 @@ def synthesize(
     with plain_errors(), terminated_cleanly():
         from fastdp.cli.apart import keep_all_apart
         from fastdp.cli.event_batches import cut
-        from fastdp.cli.event_reader import read_events
-        from fastdp.cli.point_files import PointFolder, keep_outside
+        from fastdp.cli.event_reader import heading_of, read_events
+        from fastdp.cli.point_files import PointFolder, clear_parts, keep_outside
         from fastdp.cli.resumption import Kind, noise_of
 
         begin = time.perf_counter()
-        keep_all_apart(source, str(output), state)
-        keep_outside(output, source, state)
-        resumption, noise = noise_of(ctx, Kind("fastdp synthesize", "batches"), SETTINGS)
+        keep_all_apart(ctx.params)
+        keep_outside(output, ctx.params)
+        columns = {"x": x, "y": y, "time": moment, "event": event}
+        names = heading_of(source, columns)
+        whose = Kind("fastdp synthesize", "batches", clear_parts)
+        resumption, noise = noise_of(ctx, whose, SETTINGS, columns=[*names])
         options |= {"max_depth": max_depth, "sensitivity": sensitivity, "outside": "clip" if clip else "raise"}
         publisher = _system(method, box, epsilon, **noise, **options)
-        columns = {"x": x, "y": y, "time": moment, "event": event}
         timed = every is not None or moment is not None or sort
         events = read_events(source, columns, timed=timed, sort=sort, quiet=quiet)
         batches = cut(source, events, publisher.domain, batch, every, initial, clip=clip)
-        written = 0
+        written, agrees = 0, None
         if resumption is not None:
             _compare(batches, resumption)
-            written = resumption.mark if resumption.wrote(str(output)) else 0
-        folder = PointFolder(output, kind, events.names, len(batches), force=force, written=written)
-        with spending.paid(publisher, source, resumption) as paid:
+            if resumption.wrote(str(output)):
+                written, agrees = (
+                    resumption.files.count(kind, resumption.mark),
+                    partial(resumption.files.agrees, kind),
+                )
+        folder = PointFolder(output, kind, names, len(batches), force=force, written=written, agrees=agrees)
+        with ExitStack() as stack:
+            if resumption is not None:
+                stack.enter_context(resumption.unless_refused())
+            paid = stack.enter_context(spending.paid(publisher, legible(source), resumption))
             if resumption is not None and resumption.new:
                 # A state file that cannot be written is no reason to remove the files of another release.
                 resumption.begin(None, None)
@@ -288,15 +300,17 @@ def _publish(
         publisher.advance(*batch)
         if folder.holds(number):
             continue
+        synthetic = publisher.sample()
+        content = folder.content(synthetic)
         if resumption is not None:
             if number >= followed:
                 resumption.follow(as_one(*batch))
+            resumption.files.note(folder.kind, number, content)
             # Write-ahead: the mark is on disk before the file appears.
             resumption.record()
         # Files of earlier batches stay, whatever happens to a later one.
         paid.keep()
-        synthetic = publisher.sample()
-        folder.write(number, synthetic)
+        folder.write(number, content)
         files, points = files + 1, points + len(synthetic)
     return files, points
 

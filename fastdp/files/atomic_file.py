@@ -111,7 +111,12 @@ def _lock(file: BinaryIO, *, wait: bool) -> bool:
 
 def remove_leftovers(final: Path) -> None:
     """Remove the parts of a target, behind its links, whose writers were killed: nobody holds their locks."""
-    for path in final.parent.glob(f".{glob.escape(final.name)}.{'[0-9a-f]' * 2 * TOKEN_BYTES}.tmp"):
+    remove_parts(final.parent, glob.escape(final.name))
+
+
+def remove_parts(folder: Path, names: str) -> None:
+    """Likewise of all targets in a folder whose names match a pattern."""
+    for path in folder.glob(f".{names}.{'[0-9a-f]' * 2 * TOKEN_BYTES}.tmp"):
         with contextlib.suppress(OSError), path.open("rb") as file:
             if _lock(file, wait=False):
                 path.unlink()

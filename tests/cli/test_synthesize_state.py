@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import stat
@@ -12,11 +13,13 @@ from typing import NoReturn
 import numpy as np
 import pytest
 
+from fastdp import persistence
 from fastdp.cli.budget import Spending
 from fastdp.cli.point_files import PointFolder
 from fastdp.cli.resumption import Resumption
 from fastdp.ledger import Ledger
 from fastdp.ledger.ledger import Reservation
+from fastdp.statefile import StateFile
 from fastdp.systems.phdstream import PHDStream
 
 RESERVE = Ledger.reserve
@@ -220,6 +223,79 @@ def test_files_of_others_are_not_taken_for_ones_own(go, synthesize, source, comp
     assert contents() == whole
 
 
+def test_a_file_that_is_not_as_it_was_written_is_not_ones_own(go, synthesize, source, complaint) -> None:
+    assert go().exit_code == 0
+    whole, state = contents(), Path("s").read_bytes()
+    first, second = (Path("out") / name for name in FILES[:2])
+    second.write_bytes(first.read_bytes())
+    for name in FILES[2:4]:
+        Path("out", name).unlink()
+    before = contents()
+    assert "holds batch_001.csv, which is not as this release wrote it; expected it unchanged" in complaint(go())
+    # One that was complete and is cut, by a disk for example.
+    second.write_bytes(whole[FILES[1]][:-1])
+    assert "holds batch_001.csv" in complaint(go())
+    second.write_bytes(before[FILES[1]])
+    assert (contents(), Path("s").read_bytes()) == (before, state)
+    second.unlink()
+    assert go().exit_code == 0
+    assert contents() == whole
+    second.write_bytes(b"foreign")
+    assert go("--force").exit_code == 0
+    assert contents() == whole
+    # Of another format in the same folder nothing was written yet.
+    assert synthesize(source, "--format", "npy", folder="other").exit_code == 0
+    for name in FILES:
+        Path("out", name).unlink()
+    Path("other/batch_000.npy").rename("out/batch_000.npy")
+    assert "batch_000.npy of an earlier run" in complaint(go("--format", "npy"))
+    assert go("--format", "npy", "--force").exit_code == 0
+    assert "Nothing left" in go("--format", "npy").stderr
+    assert sorted(Path("out").iterdir()) == [Path("out", name.replace("csv", "npy")) for name in FILES]
+
+
+def test_a_folder_that_was_interrupted_is_compared_too(go, cut_short, complaint) -> None:
+    cut_short(3)
+    Path("out", FILES[2]).write_bytes(b"foreign")
+    assert "holds batch_002.csv" in complaint(go())
+    Path("out", FILES[2]).unlink()
+    # Recorded, but killed before it appeared.
+    Path("out", FILES[3]).write_bytes(b"foreign")
+    assert "holds batch_003.csv" in complaint(go())
+
+
+def test_a_state_file_of_before_digests_goes_on(go, cut_short) -> None:
+    cut_short(3)
+    file = StateFile("s")
+    content, header = persistence.read(file)
+    del content["place"]["files"], content["composition"]["columns"]
+    file.write(json.dumps(content).encode(), header)
+    before = contents()
+    assert go().exit_code == 0
+    assert {name: contents()[name] for name in before} == before
+    assert written() == FILES
+    Path("out", FILES[1]).write_bytes(b"of whom, nobody knows")
+    assert "Nothing left" in go().stderr
+
+
+def test_damaged_digests_are_damage(go, complaint) -> None:
+    assert go().exit_code == 0
+    for damage in ("0", "00", 7, [7]):
+        file = StateFile("s")
+        content, header = persistence.read(file)
+        content["place"]["files"] = {"csv": damage}
+        file.write(json.dumps(content).encode(), header)
+        assert "'s' is damaged" in complaint(go())
+
+
+def test_columns_that_are_renamed_mix_no_headings(go, cut_short, complaint, write_events) -> None:
+    cut_short(3)
+    before = contents()
+    write_events(names="time,x,y,event")
+    assert "columns = ['lon', 'lat'], now ['x', 'y']: expected the same command" in complaint(go())
+    assert contents() == before
+
+
 def test_a_state_file_that_cannot_be_written_removes_nothing(synthesize, source, complaint) -> None:
     assert synthesize(source).exit_code == 0
     before = moments()
@@ -323,6 +399,28 @@ def test_a_refusal_by_the_ledger_binds_nobody(go, complaint) -> None:
     assert written() == []
     assert go(*PAID, "--limit", 1, "--epsilon", 1).exit_code == 0
     assert Ledger("budget").spent("places").epsilon == 1.0
+
+
+def test_a_refusal_by_the_ledger_leaves_no_state_file(go, run, write_input, values, complaint) -> None:
+    key = write_key()
+    assert "would pass the caller's limit" in complaint(go(*PAID, *key, "--limit", 1))
+    assert not Path("s").exists()
+    # Its key would bind what comes next.
+    write_key(8)
+    assert go(*PAID, *key, "--epsilon", 1, "--limit", 1).exit_code == 0
+    told = ("-o", "-", "--state", "t", "--ledger", "small", "--stream", "meter", "--limit", 0.25)
+    assert "would pass" in complaint(run(write_input(".npy", values), *told, seed=None))
+    assert not Path("t").exists()
+
+
+def test_a_refusal_by_the_ledger_leaves_a_release_that_was_begun(go, cut_short, complaint) -> None:
+    cut_short(2, *PAID)
+    account = Ledger("budget")
+    # By hand, and wrongly so: files are out.
+    Reservation(account, account.entries()[0]).cancel()
+    state = Path("s").read_bytes()
+    assert "would pass the caller's limit" in complaint(go(*PAID, "--limit", 1))
+    assert Path("s").read_bytes() == state
 
 
 def test_a_reservation_is_for_the_settings_that_it_was_made_for(go, monkeypatch) -> None:
