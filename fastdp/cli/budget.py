@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -98,7 +97,7 @@ class Spending:
                 publisher,
                 stream=self.stream,
                 part=self.part,
-                note=f"{named}input {_readable(source)}"[:NOTE],
+                note=f"{named}input {source}"[:NOTE],
                 cancel_on=(FastDPError, OSError),
             )
         with reservation:
@@ -157,11 +156,6 @@ NOTE = 1000
 
 #: Where there is no ledger, nothing could be given back.
 UNPAID = Paid(lambda: None, None)
-
-
-def _readable(source: str) -> str:
-    """A file's name as text, whatever bytes it is made of."""
-    return os.fsencode(source).decode("utf-8", "backslashreplace")
 
 
 def _named(resumption: Resumption) -> str:
