@@ -100,8 +100,9 @@ class Tally:
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self._kinds: Counter[Kind] = Counter()
+        #: How many without an epsilon, and their deltas as they were stated: they are not costs that meet somewhere.
         self._endless = 0
-        self._deltas = NOTHING
+        self._stated = NOTHING
         #: Of each kind, epsilon and delta; as they are, and as they count beside replaced values.
         self._alone: dict[Kind, tuple[_Meeting, _Meeting]] = {}
         self._beside: dict[Kind, tuple[_Meeting, _Meeting]] = {}
@@ -116,10 +117,9 @@ class Tally:
         self._kinds[kind] += times
         if not self._kinds[kind]:
             del self._kinds[kind]
-        if said.delta:
-            self._deltas += times * Fraction(said.delta)
         if math.isinf(said.epsilon):
             self._endless += times
+            self._stated += times * Fraction(said.delta)
             return
         for meetings, beside in ((self._alone, False), (self._beside, True)):
             # Beside others counts only what adds or removes one element.
@@ -132,36 +132,44 @@ class Tally:
                 meeting.add(where, cost if times > 0 else -cost)
 
     def total(self, stream: str, region: Region = EVERYWHERE) -> Loss:
-        """What they add up to; ParameterError if units do not fit together."""
+        """What they add up to; ParameterError if units do not fit together.
+
+        One without an epsilon may be cancelled, so the others' deltas are summed as if it were not there.
+        """
         common = common_kind(self._kinds, stream)
-        if self._endless:
-            # No delta makes up for it.
-            return Loss(math.inf, self._deltas)
-        epsilon = delta = NOTHING
+        sums = [NOTHING, self._stated]
         for kind in self._kinds:
-            own = kind == common
-            for_epsilon, for_delta = (self._alone if own else self._beside)[kind]
-            among = region if own else EVERYWHERE
-            epsilon += for_epsilon.most(among)
-            delta += for_delta.most(among)
-        return Loss(epsilon, delta)
+            among = region if kind == common else EVERYWHERE
+            for index, meeting in enumerate(self._meetings(kind, common)):
+                sums[index] += meeting.most(among)
+        return _loss(sums, self._endless)
 
     def after(self, entry: Entry, stream: str) -> Loss:
         """What they and one release more, which counts, would add up to."""
         kind, said, where = entry.kind, entry.guarantee, _where(entry)
         kinds = {*self._kinds, kind}
         common = common_kind(kinds, stream)
-        if self._endless or math.isinf(said.epsilon):
-            return Loss(math.inf, self._deltas + Fraction(said.delta))
-        more = _cost(said.epsilon, said.delta, said.numeric_distance, kind != common)
-        sums = [NOTHING, NOTHING]
+        sums, endless = [NOTHING, self._stated], self._endless
+        if math.isinf(said.epsilon):
+            more, endless = (NOTHING, NOTHING), endless + 1
+            sums[1] += Fraction(said.delta)
+        else:
+            more = _cost(said.epsilon, said.delta, said.numeric_distance, kind != common)
         for each in kinds:
-            meetings = (self._alone if each == common else self._beside).get(each, (_Meeting(), _Meeting()))
-            for index, meeting in enumerate(meetings):
+            for index, meeting in enumerate(self._meetings(each, common)):
                 most = meeting.most()
                 # An element meets the release or it does not.
                 sums[index] += max(most, meeting.most(where) + more[index]) if each == kind else most
-        return Loss(*sums)
+        return _loss(sums, endless)
+
+    def _meetings(self, kind: Kind, common: Kind) -> tuple[_Meeting, _Meeting]:
+        """Epsilon and delta of one kind's releases, as they count in a composition that is stated for another."""
+        return (self._alone if kind == common else self._beside).get(kind) or (_Meeting(), _Meeting())
+
+
+def _loss(sums: list[Fraction], endless: int) -> Loss:
+    """Epsilon and delta; no delta makes up for a release without an epsilon."""
+    return Loss(math.inf if endless else sums[0], sums[1])
 
 
 class _Meeting:

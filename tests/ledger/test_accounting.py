@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from decimal import Decimal
 from fractions import Fraction
@@ -93,6 +94,32 @@ def test_a_tally_that_grows_and_shrinks_equals_the_oracle(changes, random, asked
         assert tally.total("s", where) == total(held, "s", where)
 
 
+#: Of a release without any privacy its epsilon is infinite.
+LOSSES = st.tuples(st.just(math.inf) | EPSILONS, st.sampled_from([0.0, 1e-9, 0.25]), st.sampled_from([0.0, 1e-8]))
+
+
+@given(st.lists(st.tuples(LOSSES, WHERE, st.sampled_from([None, None, 0])), min_size=1, max_size=8), st.data())
+def test_what_is_given_back_never_raises_a_total(drawn, data) -> None:
+    """Of reservations, cancelled or committed to an earlier end in any order; and before that each was told ahead."""
+    tally, held = Tally(), []
+    for (epsilon, delta, distance), (part, span), kind in drawn:
+        said = {"delta": delta, "numeric_distance": distance, "state": "reserved"}
+        made = entry(epsilon, part, *span, **said) if kind is None else element(epsilon, kind, part=part, **said)
+        ahead = tally.after(made, "s")
+        tally.add(made)
+        held.append(made)
+        assert tally.total("s") == ahead
+    while held:
+        before = tally.total("s")
+        gone = held.pop(data.draw(st.integers(0, len(held) - 1)))
+        tally.add(gone, -1)
+        if gone.start is not None and data.draw(st.booleans()):
+            tally.add(dataclasses.replace(gone, stop=gone.start + 1, state="spent"))
+        now = tally.total("s")
+        assert now.epsilon <= before.epsilon
+        assert now.delta <= before.delta
+
+
 def test_a_tally_forgets_units_and_releases_without_privacy() -> None:
     tally = Tally([entry(0.5)])
     others = [entry(math.inf, delta=0.25), entry(0.25, unit="one person"), entry(9.0, simulated=True)]
@@ -171,6 +198,7 @@ def test_simulations_and_cancelled_releases_cost_nothing_and_reserved_ones_do() 
 
 def test_no_privacy_stays_none_whatever_the_part() -> None:
     entries = [entry(math.inf, "a"), entry(0.5, "b", delta=0.125)]
+    assert compose(entries).delta == 0.125
     assert compose(entries).epsilon == compose(entries[::-1]).epsilon == math.inf
     assert compose([entry(1e308)] * 2).epsilon == math.inf
     assert not total(entries, "s").within(Budget(1e300, math.inf))

@@ -14,7 +14,7 @@ import pytest
 
 import fastdp
 from fastdp import Guarantee
-from fastdp.errors import BudgetError, DataError, ParameterError, StateError
+from fastdp.errors import BudgetError, DataError, FastDPError, ParameterError, StateError
 from fastdp.ledger import Budget, Reservation
 from fastdp.spatial import Box
 
@@ -173,6 +173,27 @@ def test_nothing_is_given_back_after_the_first_value(ledger) -> None:
     with pytest.raises(DataError), made:
         raise DataError("half of it is out")
     assert account.entries()[0].state == "reserved"
+
+
+def test_a_commit_that_fails_gives_nothing_back(ledger) -> None:
+    account = ledger()
+    made = account.reserve(Guarantee(0.5), stream="meter", start=0, stop=10, cancel_on=(FastDPError,))
+    with pytest.raises(ParameterError, match="at most 10"), made:
+        made.commit(stop=11)
+    assert account.spent("meter").epsilon == 0.5
+    assert account.entries()[0].state == "reserved"
+
+
+def test_what_is_reserved_without_privacy_lets_nothing_past_the_limit_of_delta(ledger) -> None:
+    account = ledger()
+    account.set_limit(delta=1e-6)
+    held = account.reserve(Guarantee(math.inf, delta=5e-7), stream="meter")
+    for more in (Guarantee(1.0, numeric_distance=0.1), Guarantee(1.0, delta=6e-7)):
+        with pytest.raises(BudgetError, match="limit of epsilon = inf, delta = 1e-06"):
+            account.spend(more, stream="meter")
+    account.spend(Guarantee(1.0, delta=4e-7), stream="meter")
+    held.cancel()
+    assert account.spent("meter").delta == 4e-7
 
 
 def test_a_reservation_counts_until_it_is_cancelled(ledger) -> None:
