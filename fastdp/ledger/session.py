@@ -156,17 +156,22 @@ class Session:
         if not self._ended:
             raw = b"\n" + raw
         try:
-            if self.torn:
-                os.ftruncate(self._descriptor, self._end)
+            # Over what was cut off: until the line is there, something still tells that another one was not.
             self._write(raw)
             os.fsync(self._descriptor)
+            if len(self.torn) > len(raw):
+                os.ftruncate(self._descriptor, self._end + len(raw))
+                os.fsync(self._descriptor)
             # Whoever takes the file's name away does not ask for its lock.
             if not _has_name(self._descriptor, self._path):
                 raise StateError(f"ledger {self.name} was replaced by another file meanwhile: nothing was recorded")
         except BaseException as error:
-            # Nobody acts on a line before it is synced: half of one, or an unsynced one, is taken back.
+            # Nobody acts on a line before it is synced: half of one, or an unsynced one, is taken back, and what was
+            # in its place put there again.
             with contextlib.suppress(OSError):
-                os.ftruncate(self._descriptor, self._end)
+                os.ftruncate(self._descriptor, self._end + len(self.torn))
+            with contextlib.suppress(OSError):
+                self._write(self.torn)
                 os.fsync(self._descriptor)
             if isinstance(error, OSError):
                 raise StateError(f"ledger {self.name} could not be written: {error.strerror or error}") from error

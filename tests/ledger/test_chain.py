@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -176,6 +177,79 @@ def test_a_full_disk_records_nothing(path: Path, ledger, filled, monkeypatch: py
     monkeypatch.undo()
     assert path.read_bytes() == before
     assert account.spend(Guarantee(0.1), stream="meter").id == 5
+
+
+#: Shorter than the line that takes its place, and longer.
+TORN = {"short": b'{"id": 5, "ti', "long": b'{"id": 5, "note": "' + b"x" * 9000}
+
+
+@pytest.mark.parametrize("torn", TORN.values(), ids=TORN)
+@pytest.mark.parametrize("call", ["pwrite", "fsync", "ftruncate"])
+def test_a_recovery_that_fails_leaves_what_was_cut_off(
+    path: Path, ledger, filled, monkeypatch: pytest.MonkeyPatch, call: str, torn: bytes
+) -> None:
+    before = b"".join(filled) + torn
+    path.write_bytes(before)
+    real, calls = getattr(os, call), []
+
+    def failing(descriptor: int, *rest) -> int:
+        calls.append(call)
+        if len(calls) == 1 and call == "pwrite":
+            return real(descriptor, rest[0][:100], rest[1])  # a short write first
+        if len(calls) <= (2 if call == "pwrite" else 1):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(descriptor, *rest)
+
+    monkeypatch.setattr(os, call, failing)
+    if call == "ftruncate" and len(torn) < 1000:
+        # Nothing to cut off.
+        ledger(recover=True)
+        assert calls == []
+        return
+    with pytest.raises(StateError, match="could not be written: No space left on device"):
+        ledger(recover=True)
+    monkeypatch.undo()
+    assert path.read_bytes() == before
+    with pytest.raises(StateError, match="cut off"):
+        ledger().spend(Guarantee(0.1), stream="meter")
+    assert ledger(recover=True).spend(Guarantee(0.1), stream="meter").id == 6
+
+
+@pytest.mark.parametrize("torn", TORN.values(), ids=TORN)
+@pytest.mark.parametrize("keep_line_end", [True, False])
+def test_a_recovery_that_is_killed_anywhere_still_tells_or_has_told(
+    path: Path, ledger, filled, monkeypatch: pytest.MonkeyPatch, torn: bytes, keep_line_end: bool
+) -> None:
+    """At each call that changes the file, before it and halfway: the next one finds the cut-off line or a note of it."""
+    start = b"".join(filled)
+    start = start if keep_line_end else start[:-1]
+    reals = {name: getattr(os, name) for name in ("pwrite", "ftruncate", "fsync")}
+    for at in range(1, 6):
+        for half in (False, True):
+            path.write_bytes(start + torn)
+            died = []
+
+            def calling(name: str, at: int = at, half: bool = half, died: list[int] = died):
+                def call(descriptor: int, *rest):
+                    died.append(at)
+                    if len(died) == at and half and name == "pwrite":
+                        reals[name](descriptor, rest[0][: len(rest[0]) // 2], rest[1])
+                    if len(died) >= at:
+                        raise KeyboardInterrupt  # and nothing after it works, as in a killed process
+                    return reals[name](descriptor, *rest)
+
+                return call
+
+            for name in reals:
+                monkeypatch.setattr(os, name, calling(name))
+            with contextlib.suppress(KeyboardInterrupt):
+                ledger(recover=True)
+            monkeypatch.undo()
+            raw = path.read_bytes()
+            assert raw.startswith(start)
+            found = ledger().verify()
+            assert found.torn or (b'"kind": "recover"' in raw and found.lines == 6)
+            assert ledger(recover=True).spend(Guarantee(0.1), stream="meter").id in (6, 7)
 
 
 def test_a_key_seals(path: Path, ledger) -> None:
