@@ -229,23 +229,23 @@ def locked(path: Path, key: Key | None) -> Iterator[Session]:
         raise StateError(
             f"ledger {shown}: expected a system with file locks, without which a budget can be spent twice"
         )
-    descriptor = _locked(path, shown)
+    hold = _locked(path, shown)
     try:
-        yield Session(path, descriptor, key)
+        yield Session(path, hold.descriptor, key)
     finally:
-        os.close(descriptor)
+        hold.release()
 
 
-def _locked(path: Path, shown: str) -> int:
+def _locked(path: Path, shown: str) -> durable.Hold:
     """The open file, locked; the one that has the name once the lock is held."""
     while True:
         with _complaining(path, "opened"):
-            descriptor = os.open(path, os.O_RDWR)
+            hold = durable.Hold(os.open(path, os.O_RDWR))
         try:
             with _complaining(path, "locked"):
-                if not durable.lock(descriptor):
+                if not durable.lock(hold.descriptor):
                     raise StateError(f"ledger {shown} stayed locked for {durable.LOCK_SECONDS:g} seconds")
-                mine = os.fstat(descriptor)
+                mine = os.fstat(hold.descriptor)
                 if not stat.S_ISREG(mine.st_mode):
                     raise StateError(f"ledger {shown}: expected a file")
                 if mine.st_mode & _OTHERS:
@@ -253,12 +253,12 @@ def _locked(path: Path, shown: str) -> int:
                         f"ledger {shown}: group or others have access (mode {stat.S_IMODE(mine.st_mode):04o}); "
                         "expected an owner-only file (chmod 600)"
                     )
-                if _has_name(descriptor, path):
-                    return descriptor
+                if _has_name(hold.descriptor, path):
+                    return hold
         except BaseException:
-            os.close(descriptor)
+            hold.release()
             raise
-        os.close(descriptor)
+        hold.release()
 
 
 def _has_name(descriptor: int, path: Path) -> bool:

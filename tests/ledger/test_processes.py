@@ -8,7 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from fastdp import Guarantee
+from fastdp.files import durable
 from fastdp.ledger import Ledger
 
 RACE = """
@@ -87,3 +90,32 @@ def test_a_killed_process_has_spent_what_it_reserved(path: Path) -> None:
     assert account.remaining("meter").epsilon == 0.25
     account.spend(Guarantee(0.25), stream="meter")
     assert account.spent("meter").epsilon == 0.75
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_child_forked_during_a_call_holds_no_lock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the locked file open as long as it lives."""
+    monkeypatch.setattr(durable, "LOCK_TRIES", 2)
+    account = Ledger(path)
+    real, children = os.fsync, []
+
+    def forking(descriptor: int) -> None:
+        if not children:
+            child = os.fork()
+            if not child:
+                signal.pause()
+                os._exit(0)
+            children.append(child)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", forking)
+    try:
+        account.spend(Guarantee(0.25), stream="meter")
+        account.spend(Guarantee(0.25), stream="meter")
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    assert len(children) == 1
+    assert Ledger(path).spent("meter").epsilon == 0.5
