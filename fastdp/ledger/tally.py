@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate
+from operator import sub
 from typing import NamedTuple
 
 from fastdp.errors import ParameterError
@@ -21,6 +23,8 @@ from fastdp.ledger.entry import ELEMENTS, VALUE, Entry, Kind
 #: Beyond, e^epsilon times any float above 0 is above 1, and a delta of 1 is the most there is.
 MOST_EXPONENT = 1000
 NOTHING = Fraction(0)
+#: Edges of a release that is added, or of one that is taken back for another: no more are changed one by one.
+FEW = 4
 
 
 class Budget(NamedTuple):
@@ -178,7 +182,9 @@ class _Meeting:
     def __init__(self) -> None:
         self._unlabelled = _Steps()
         self._labelled: dict[str, _Steps] = {}
+        #: Of the parts but for those that grew since; None where one has shrunk.
         self._largest: Fraction | None = NOTHING
+        self._grown: set[str] = set()
 
     def add(self, where: Region, cost: Fraction) -> None:
         if not cost.numerator:
@@ -186,12 +192,12 @@ class _Meeting:
         if where.part is None:
             self._unlabelled.add(where.start, where.stop, cost)
             return
-        part = self._labelled.setdefault(where.part, _Steps())
-        part.add(where.start, where.stop, cost)
+        if where.part not in self._labelled:
+            self._labelled[where.part] = _Steps()
+        self._labelled[where.part].add(where.start, where.stop, cost)
+        self._grown.add(where.part)
         if cost < 0:
             self._largest = None
-        elif self._largest is not None:
-            self._largest = max(self._largest, part.most())
 
     def most(self, region: Region = EVERYWHERE) -> Fraction:
         """The largest sum, of all elements or of those of a region."""
@@ -200,16 +206,25 @@ class _Meeting:
             part = self._labelled.get(region.part)
             inside = NOTHING if part is None else part.most(region.start, region.stop)
             return self._unlabelled.most() + inside
-        if self._largest is None:
-            self._largest = max((part.most() for part in self._labelled.values()), default=NOTHING)
+        changed = self._labelled if self._largest is None else self._grown
+        for label in changed:
+            self._largest = max(self._largest or NOTHING, self._labelled[label].most())
+        self._largest = self._largest or NOTHING
+        self._grown.clear()
         return self._unlabelled.most(region.start, region.stop) + self._largest
 
 
 class _Steps:
-    """Sums of costs at each position: steps at the ends of their ranges."""
+    """Sums of costs at each position: steps at the ends of their ranges.
+
+    Costs are gathered until somebody asks for a sum.  The many of a file that is read become levels in one sweep over
+    the sorted edges; the few of one release more change the levels that they touch.
+    """
 
     def __init__(self) -> None:
         self._everywhere = NOTHING
+        #: What is not in the levels yet: how much they change at an edge.
+        self._changes: dict[int, Fraction] = {}
         #: From edge k to the next one the level is level k; before the first it is 0.
         self._edges: list[int] = []
         self._levels: list[Fraction] = []
@@ -219,10 +234,50 @@ class _Steps:
         if start is None:
             self._everywhere += cost
             return
+        self._changes[start] = self._changes.get(start, NOTHING) + cost
+        if stop is not None:
+            self._changes[stop] = self._changes.get(stop, NOTHING) - cost
+
+    def most(self, start: int | None = None, stop: int | None = None) -> Fraction:
+        """The largest sum at any position, or at one of [start, stop)."""
+        self._settle()
+        if start is None:
+            if self._highest is None:
+                self._highest = max(self._levels, default=NOTHING)
+            return self._everywhere + self._highest
+        first = max(0, bisect_right(self._edges, start) - 1)
+        last = len(self._edges) if stop is None else bisect_left(self._edges, stop)
+        return self._everywhere + max(self._levels[first:last], default=NOTHING)
+
+    def _settle(self) -> None:
+        """Take what was gathered into the levels."""
+        changes = sorted((edge, change) for edge, change in self._changes.items() if change)
+        self._changes.clear()
+        if len(changes) > FEW:
+            self._sweep(changes)
+            return
+        rise, ends = NOTHING, [*(edge for edge, _ in changes), None][1:]
+        for (edge, change), end in zip(changes, ends, strict=True):
+            rise += change
+            self._raise(edge, end, rise)
+
+    def _sweep(self, changes: list[tuple[int, Fraction]]) -> None:
+        """All levels anew."""
+        steps = dict(zip(self._edges, map(sub, self._levels, [NOTHING, *self._levels]), strict=True))
+        for edge, change in changes:
+            steps[edge] = steps.get(edge, NOTHING) + change
+        self._edges = sorted(edge for edge, step in steps.items() if step)
+        self._levels = list(accumulate(steps[edge] for edge in self._edges))
+        self._highest = max(self._levels, default=NOTHING)
+
+    def _raise(self, start: int, stop: int | None, rise: Fraction) -> None:
+        """Change the levels of [start, stop)."""
         first = self._edge(start)
         last = len(self._edges) if stop is None else self._edge(stop)
-        self._levels[first:last] = [level + cost for level in self._levels[first:last]]
-        if cost < 0:
+        if not rise:
+            return
+        self._levels[first:last] = [level + rise for level in self._levels[first:last]]
+        if rise < 0:
             self._highest = None
         elif self._highest is not None:
             self._highest = max(self._highest, *self._levels[first:last])
@@ -234,16 +289,6 @@ class _Steps:
             self._levels.insert(index, self._levels[index - 1] if index else NOTHING)
             self._edges.insert(index, position)
         return index
-
-    def most(self, start: int | None = None, stop: int | None = None) -> Fraction:
-        """The largest sum at any position, or at one of [start, stop)."""
-        if start is None:
-            if self._highest is None:
-                self._highest = max(self._levels, default=NOTHING)
-            return self._everywhere + self._highest
-        first = max(0, bisect_right(self._edges, start) - 1)
-        last = len(self._edges) if stop is None else bisect_left(self._edges, stop)
-        return self._everywhere + max(self._levels[first:last], default=NOTHING)
 
 
 def _where(entry: Entry) -> Region:

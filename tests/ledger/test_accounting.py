@@ -94,6 +94,60 @@ def test_a_tally_that_grows_and_shrinks_equals_the_oracle(changes, random, asked
         assert tally.total("s", where) == total(held, "s", where)
 
 
+@given(
+    st.lists(st.lists(st.tuples(EPSILONS, WHERE), max_size=8), max_size=4), st.randoms(use_true_random=False), WHERE
+)
+def test_many_releases_between_two_questions_equal_the_oracle(batches, random, asked) -> None:
+    tally, held = Tally(), []
+    for batch in batches:
+        for epsilon, (part, span) in batch:
+            held.append(entry(epsilon, part, *span))
+            tally.add(held[-1])
+        for _ in range(len(held) // 3):
+            tally.add(held.pop(random.randrange(len(held))), -1)
+        releases = [(Fraction(e.guarantee.epsilon), e.part, e.start, e.stop) for e in held]
+        where = asked[0], *asked[1]
+        assert tally.total("s", Region(*where)).epsilon == oracle.worst(releases, PLACES + 1, where)
+        assert tally.total("s").epsilon == oracle.worst(releases, PLACES + 1)
+
+
+@pytest.fixture
+def operations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A name for every sum and comparison of fractions from here on."""
+    done: list[str] = []
+    for name in ("__add__", "__sub__", "_richcmp"):
+        real = getattr(Fraction, name)
+
+        def counted(self, *other, name=name, real=real):
+            done.append(name)
+            return real(self, *other)
+
+        monkeypatch.setattr(Fraction, name, counted)
+    return done
+
+
+@pytest.mark.parametrize("part", [None, "a"])
+@pytest.mark.parametrize("shape", ["from the start", "to the end", "windows"])
+def test_as_many_operations_as_releases(operations: list[str], shape: str, part: str | None) -> None:
+    """However their ranges overlap, and fewer for one more that lies apart."""
+    count = 400
+    spans = {
+        "from the start": [(0, k + 1) for k in range(count)],
+        "to the end": [(k, None) for k in reversed(range(count))],
+        "windows": [(k, k + 30) for k in range(count)],
+    }[shape]
+    tally = Tally([entry(0.25, part, *span) for span in spans])
+    expected = Fraction(30, 4) if shape == "windows" else Fraction(count, 4)
+    assert tally.total("s").epsilon == expected
+    assert 2 * count < len(operations) < 12 * count
+    operations.clear()
+    last = entry(0.25, part, count - 1, count + 5)
+    assert tally.after(last, "s").epsilon <= expected + Fraction(1, 4)
+    tally.add(last)
+    tally.total("s")
+    assert len(operations) < 100
+
+
 #: Of a release without any privacy its epsilon is infinite.
 LOSSES = st.tuples(st.just(math.inf) | EPSILONS, st.sampled_from([0.0, 1e-9, 0.25]), st.sampled_from([0.0, 1e-8]))
 
