@@ -94,21 +94,29 @@ def test_a_tally_that_grows_and_shrinks_equals_the_oracle(changes, random, asked
         assert tally.total("s", where) == total(held, "s", where)
 
 
-@given(
-    st.lists(st.lists(st.tuples(EPSILONS, WHERE), max_size=8), max_size=4), st.randoms(use_true_random=False), WHERE
+#: More edges than are changed one by one.
+WIDE = 12
+RANGES = st.tuples(EPSILONS, st.integers(0, WIDE - 2), st.integers(1, WIDE), st.booleans()).map(
+    lambda drawn: (drawn[0], "a" if drawn[3] else None, drawn[1], max(drawn[1] + 1, drawn[2]))
 )
-def test_many_releases_between_two_questions_equal_the_oracle(batches, random, asked) -> None:
+
+
+@given(
+    st.lists(st.lists(RANGES, min_size=4, max_size=10), min_size=2, max_size=3),
+    st.randoms(use_true_random=False),
+    st.integers(0, WIDE - 1),
+)
+def test_many_releases_between_two_questions_equal_the_oracle(batches, random, asked: int) -> None:
     tally, held = Tally(), []
     for batch in batches:
-        for epsilon, (part, span) in batch:
-            held.append(entry(epsilon, part, *span))
-            tally.add(held[-1])
-        for _ in range(len(held) // 3):
-            tally.add(held.pop(random.randrange(len(held))), -1)
-        releases = [(Fraction(e.guarantee.epsilon), e.part, e.start, e.stop) for e in held]
-        where = asked[0], *asked[1]
-        assert tally.total("s", Region(*where)).epsilon == oracle.worst(releases, PLACES + 1, where)
-        assert tally.total("s").epsilon == oracle.worst(releases, PLACES + 1)
+        for release in batch:
+            held.append(release)
+            tally.add(entry(*release))
+        for _ in range(len(held) // 4):
+            tally.add(entry(*held.pop(random.randrange(len(held)))), -1)
+        releases = [(Fraction(epsilon), *where) for epsilon, *where in held]
+        for where in ((None, asked, asked + 1), ("a", asked, asked + 1), (None, None, None)):
+            assert tally.total("s", Region(*where)).epsilon == oracle.worst(releases, WIDE + 1, where)
 
 
 @pytest.fixture

@@ -220,7 +220,7 @@ def test_a_recovery_that_fails_leaves_what_was_cut_off(
 def test_a_recovery_that_is_killed_anywhere_still_tells_or_has_told(
     path: Path, ledger, filled, monkeypatch: pytest.MonkeyPatch, torn: bytes, keep_line_end: bool
 ) -> None:
-    """At each call that changes the file, before it and halfway: the next one finds the cut-off line or a note of it."""
+    """At each call that changes the file, before it and halfway: the next one finds the cut-off line, or a note."""
     start = b"".join(filled)
     start = start if keep_line_end else start[:-1]
     reals = {name: getattr(os, name) for name in ("pwrite", "ftruncate", "fsync")}
