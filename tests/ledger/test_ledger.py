@@ -15,7 +15,7 @@ import pytest
 import fastdp
 from fastdp import Guarantee
 from fastdp.errors import BudgetError, DataError, FastDPError, ParameterError, StateError
-from fastdp.ledger import Budget, Reservation
+from fastdp.ledger import Budget, Reservation, names
 from fastdp.spatial import Box
 
 VALUES = np.random.default_rng(3).gamma(2.0, 10.0, 400)
@@ -108,6 +108,41 @@ def test_names_that_look_alike_are_one_or_refused(ledger) -> None:
                 call(wrong)
         with pytest.raises(ParameterError, match="part = "):
             account.spend(Guarantee(0.1), stream="meter", part=wrong)
+
+
+UNSEEN = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180f\u2800\u3164\ufe00\ufe0f\uffa0\U0001d159\U000e0100\U000e01ef"
+
+
+@pytest.mark.parametrize("character", UNSEEN, ids=lambda one: f"{ord(one):04x}")
+def test_names_with_a_character_that_nobody_sees_are_refused(path: Path, ledger, character: str) -> None:
+    account, before = ledger(), path.read_bytes()
+    words = f"expected characters that can be seen, got U\\+{ord(character):04X} at 5"
+    for call in (account.spend, account.reserve):
+        with pytest.raises(ParameterError, match=f"stream = .*{words}"):
+            call(Guarantee(0.5), stream="meter" + character)
+        with pytest.raises(ParameterError, match=f"part = .*{words}"):
+            call(Guarantee(0.5), stream="meter", part="mon d" + character)
+    with pytest.raises(ParameterError, match=f"stream = .*{words}"):
+        account.set_limit(1.0, stream="meter" + character + "s")
+    assert path.read_bytes() == before
+
+
+def test_an_older_ledger_with_such_names_can_be_read_and_ended(ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, part = "meter\ufe0f", "\u3164"
+    with monkeypatch.context() as patch:
+        patch.setattr(names, "UNSEEN", frozenset())
+        ledger().set_limit(1.0, stream=stream)
+        ledger().spend(Guarantee(0.25), stream=stream, part=part)
+        ledger().reserve(Guarantee(0.25), stream=stream, part=part)
+    account = ledger()
+    assert account.streams == [stream]
+    assert account.spent(stream).epsilon == 0.5
+    assert account.remaining(stream, part=part).epsilon == 0.5
+    assert account.limit(stream).epsilon == account.limits()[stream].epsilon == 1.0
+    Reservation(account, account.entries(stream)[1]).cancel()
+    assert account.spent(stream).epsilon == 0.25
+    with pytest.raises(ParameterError, match="can be seen"):
+        account.spend(Guarantee(0.25), stream=stream)
 
 
 @dataclasses.dataclass(frozen=True)
