@@ -23,7 +23,5 @@ def refuse_unseen(what: str, name: str) -> None:
     """ParameterError if a name that is new to a ledger has such a character; older ledgers may hold some."""
     for at, character in enumerate(name):
         if ord(character) in UNSEEN:
-            found = f"U+{ord(character):04X} at {at}"
-            raise ParameterError(
-                f"{what} = {validation.shown(name)}: expected characters that can be seen, got {found}"
-            )
+            shown, found = validation.shown(name), f"U+{ord(character):04X} at {at}"
+            raise ParameterError(f"{what} = {shown}: expected characters that can be seen, got {found}")

@@ -88,6 +88,28 @@ def test_a_whole_last_line_counts_without_its_line_end(path: Path, ledger, key: 
     assert ledger(key=key).spent("meter").epsilon == 1.0
 
 
+@pytest.mark.parametrize("key", [None, KEY], ids=["plain", "key"])
+def test_of_two_last_lines_that_are_joined_the_first_counts(path: Path, ledger, key: bytes | None) -> None:
+    """Their line ends were dropped; what stands in a mechanism is no seal."""
+    account = ledger(key=key)
+    account.spend(Guarantee(0.25), stream="meter")
+    account.spend(Guarantee(0.5), stream="meter", mechanism={"a": "b", "chain": "0" * 64})
+    account.spend(Guarantee(0.125), stream="meter", mechanism={"a": "b", "chain": "0" * 64})
+    lines = path.read_bytes().splitlines()
+    path.write_bytes(b"\n".join(lines[:3]) + lines[3])
+    found = ledger(key=key).verify()
+    assert (found.lines, found.torn) == (3, len(lines[3]))
+    assert ledger(key=key).spent("meter").epsilon == 0.75
+    # Who has seen both tells; everybody else is stopped until somebody has looked.
+    with pytest.raises(StateError, match="lacks lines that this object has seen"):
+        account.spent("meter")
+    with pytest.raises(StateError, match="cut off"):
+        ledger(key=key).spend(Guarantee(0.25), stream="meter")
+    assert ledger(key=key, recover=True).spend(Guarantee(0.25), stream="meter").id == 4
+    assert json.loads(path.read_bytes().splitlines()[3])["torn"] == lines[3].decode()
+    assert ledger(key=key).spent("meter").epsilon == 1.0
+
+
 def test_lines_cut_out_swapped_doubled_or_foreign_are_told(path: Path, filled: list[bytes], tmp_path: Path) -> None:
     other = Ledger(tmp_path / "other")
     for _ in range(4):
