@@ -150,7 +150,7 @@ class Ledger(Book):
             if wanted.counts:
                 self._refuse(account, wanted)
             line = file.append(body)
-            return replace(wanted, id=line["id"], time=line["time"])
+            return replace(wanted, id=line["id"], time=line["time"], nonce=line["nonce"])
 
     def _refuse(self, account: Account, wanted: Entry) -> None:
         """BudgetError if a limit would be passed."""

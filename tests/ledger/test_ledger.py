@@ -254,6 +254,24 @@ def test_a_reservation_counts_until_it_is_cancelled(ledger) -> None:
     assert account.remaining("meter").epsilon == 0.25
 
 
+def test_a_reservation_ends_in_no_other_copy_of_its_ledger(path: Path, ledger) -> None:
+    """The same release, recorded under the same number in the same second: its line's random digits tell."""
+    ledger()
+    before = path.read_bytes()
+    made = [ledger().reserve(Guarantee(0.5), stream="meter")]
+    path.write_bytes(before)
+    made.append(ledger().reserve(Guarantee(0.5), stream="meter"))
+    first, second = (one.entry for one in made)
+    assert first.nonce != second.nonce
+    assert dataclasses.replace(first, time=second.time, nonce=second.nonce) == second
+    assert ledger().entries() == [second]
+    assert len(second.nonce) == 16
+    other = Reservation(ledger(), dataclasses.replace(first, time=second.time))
+    with pytest.raises(StateError, match="cancel of entry 1: it is another release"):
+        other.cancel()
+    made[1].cancel()
+
+
 def test_a_reservation_ends_in_the_ledger_that_holds_it(ledger, tmp_path: Path) -> None:
     account, other = ledger(), fastdp.Ledger(tmp_path / "other")
     made = account.reserve(Guarantee(0.5), stream="meter", start=0, stop=10)
