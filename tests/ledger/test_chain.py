@@ -371,6 +371,32 @@ def test_missing_files_folders_and_locks(tmp_path: Path, path: Path, ledger, mon
         account.spent("meter")
 
 
+def test_what_a_killed_process_left_of_a_new_ledger_is_removed(path: Path, ledger) -> None:
+    ledger().spend(Guarantee(0.5), stream="meter")
+    kept = path.with_name(".budget.00ff00ff00ff")
+    path.rename(kept)
+    others = [path.with_name(name) for name in (".budget.0123456789", ".budget.0123456789xy", "budget.0123456789ab")]
+    header = kept.read_bytes().splitlines(keepends=True)[0]
+    left = [path.with_name(f".budget.0123456789a{digit}") for digit in "0bc"]
+    for file, raw in zip([*others, *left], [b"", b"", b"", b"", header, header[:20]], strict=True):
+        file.write_bytes(raw)
+    ledger().spend(Guarantee(0.25), stream="meter")
+    # What has entries was a ledger, and is the last of it perhaps.
+    assert sorted(path.parent.iterdir()) == sorted([path, kept, *others])
+    assert Ledger(kept).spent("meter").epsilon == 0.5
+
+
+def test_nobody_else_makes_a_ledger_in_a_locked_folder(path: Path, ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durable, "LOCK_TRIES", 1)
+    hold = durable.Hold(os.open(path.parent, os.O_RDONLY))
+    assert durable.lock(hold.descriptor)
+    with pytest.raises(StateError, match=r"the folder of ledger .* stayed locked"):
+        ledger()
+    assert list(path.parent.iterdir()) == []
+    hold.release()
+    ledger()
+
+
 def test_a_link_stays_a_link_and_one_ledger(tmp_path: Path, path: Path, ledger) -> None:
     ledger().spend(Guarantee(0.5), stream="meter")
     alias = tmp_path / "alias"
