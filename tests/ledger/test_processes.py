@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from fastdp import Guarantee
-from fastdp.files import durable
 from fastdp.ledger import Ledger
 
 RACE = """
@@ -92,30 +91,15 @@ def test_a_killed_process_has_spent_what_it_reserved(path: Path) -> None:
     assert account.spent("meter").epsilon == 0.75
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_child_forked_during_a_call_holds_no_lock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has the locked file open as long as it lives."""
-    monkeypatch.setattr(durable, "LOCK_TRIES", 2)
-    account = Ledger(path)
-    real, children = os.fsync, []
-
-    def forking(descriptor: int) -> None:
-        if not children:
-            child = os.fork()
-            if not child:
-                signal.pause()
-                os._exit(0)
-            children.append(child)
-        real(descriptor)
-
-    monkeypatch.setattr(os, "fsync", forking)
-    try:
-        account.spend(Guarantee(0.25), stream="meter")
-        account.spend(Guarantee(0.25), stream="meter")
-    finally:
-        for child in children:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+@pytest.mark.parametrize("made", [False, True])
+def test_a_child_forked_during_a_call_holds_no_lock(path: Path, request: pytest.FixtureRequest, made: bool) -> None:
+    """It has the locked file open as long as it lives, or the folder of one that is made."""
+    if made:
+        Ledger(path)
+    children = request.getfixturevalue("forked_at_sync")
+    for _ in range(2):
+        Ledger(path).spend(Guarantee(0.25), stream="meter")
+    Ledger(path.with_name("another"))
     assert len(children) == 1
     assert Ledger(path).spent("meter").epsilon == 0.5
