@@ -251,6 +251,8 @@ class _Steps:
 
     def _settle(self) -> None:
         """Take what was gathered into the levels."""
+        if not self._changes:
+            return
         changes = sorted((edge, change) for edge, change in self._changes.items() if change)
         self._changes.clear()
         if len(changes) > FEW:
