@@ -107,7 +107,9 @@ class Book:
             try:
                 yield file, account
             finally:
-                self._seen = file.count, file.head
+                # Another thread may know more by now: of the file that took the name while this one was locked.
+                if self._seen is None or file.count > self._seen[0]:
+                    self._seen = file.count, file.head
                 if file.prefix is not None:
                     self._memory.append(_Memory(file.prefix, account))
 

@@ -129,23 +129,22 @@ def read(
     """
     rows = raw.split(b"\n")
     last = rows.pop() if known is not None or len(rows) > 1 else b""
-    # Whatever stands behind a seal, which may be the right one, is another line's beginning.
-    whole = last.rfind(_SEAL) + _SEALED if _SEAL in last else len(last)
-    last, behind = last[:whole], last[whole:]
     if known is None:
         first, start, before = 0, 0, START
         name = _name(rows[0], shown, key)
     else:
         first, start, before, name = known.lines, known.size, known.head, known.name
     found = Found(first, [], start + len(raw), not raw or raw.endswith(b"\n"), b"", name, sealing(key, name))
-    mac = found.mac
     final = first + len(rows)
     for number, row in enumerate([*rows, last] if last else rows, first):
-        seal = mac(before + row[:-_SEALED])
-        if not hmac.compare_digest(row[-_SEALED:], _SEAL + seal.hex().encode() + b'"}'):
-            if number == final:
-                found.end, found.ended, found.torn = found.end - len(last + behind), True, last + behind
+        if number == final:
+            row, found.torn = _cut(row, before, found.mac)
+            found.end -= len(found.torn)
+            if not row:
+                found.ended = True
                 break
+        seal = _seal(row, before, found.mac)
+        if seal is None:
             reason = "its lines were altered, reordered or cut out" + ("" if key is None else ", or the key is wrong")
             raise StateError(f"ledger {shown} is damaged at line {number}: {reason} (the seal does not match)")
         line = _parsed(row, shown, number)
@@ -155,9 +154,27 @@ def read(
             take(number, line)
         found.seals.append(seal)
         before = seal
-    else:
-        found.end, found.torn = found.end - len(behind), behind
     return found
+
+
+def _seal(row: bytes, before: bytes, mac: Mac) -> bytes | None:
+    """The seal of a line, if it is the right one."""
+    seal = mac(before + row[:-_SEALED])
+    return seal if hmac.compare_digest(row[-_SEALED:], _SEAL + seal.hex().encode() + b'"}') else None
+
+
+def _cut(last: bytes, before: bytes, mac: Mac) -> tuple[bytes, bytes]:
+    """What has no line end: a whole line, if it begins with one, and the beginning of another.
+
+    The latter may have a seal too: where a line end is lost, two lines are one.
+    """
+    at = last.find(_SEAL)
+    while at >= 0:
+        whole = at + _SEALED
+        if _seal(last[:whole], before, mac) is not None:
+            return last[:whole], last[whole:]
+        at = last.find(_SEAL, at + 1)
+    return b"", last
 
 
 def _name(row: bytes, shown: str, key: Key | None) -> str:

@@ -55,6 +55,8 @@ class Entry:
         Anything.
     state : str
         ``"spent"``, ``"reserved"`` (nobody has said how it ended, so it counts), or ``"cancelled"`` (it does not).
+    nonce : str
+        Random digits of its line: no other line has them, in no copy of the ledger and no other one.
     """
 
     id: int
@@ -67,6 +69,7 @@ class Entry:
     mechanism: Any
     note: str
     state: str
+    nonce: str = ""
 
     @property
     def counts(self) -> bool:
@@ -270,6 +273,7 @@ def from_line(line: dict[str, Any], state: str) -> Entry:
         mechanism=line["mechanism"],
         note=text("note", line["note"], LONGEST_NOTE, empty=True),
         state=state,
+        nonce=text("nonce", line.get("nonce", ""), LONGEST_NAME, empty=True),
     )
 
 

@@ -8,7 +8,7 @@ from types import EllipsisType
 from typing import Any
 
 from fastdp.errors import BudgetError, StateError
-from fastdp.ledger import accounting, entry
+from fastdp.ledger import accounting, entry, names
 from fastdp.ledger.account import ENDS, Account, budget, ending
 from fastdp.ledger.book import Book, Verification, region
 from fastdp.ledger.entry import Entry
@@ -143,12 +143,14 @@ class Ledger(Book):
             guarantee = guarantee.guarantee
         state = "spent" if kind == "spend" else "reserved"
         wanted = entry.new(Entry(0, "", stream, guarantee, part, start, stop, mechanism, note, state))
+        names.refuse_unseen("stream", wanted.stream)
+        names.refuse_unseen("part", wanted.part or "")
         body = {"kind": kind, **entry.to_line(wanted)}
         with self._opened() as (file, account):
             if wanted.counts:
                 self._refuse(account, wanted)
             line = file.append(body)
-            return replace(wanted, id=line["id"], time=line["time"])
+            return replace(wanted, id=line["id"], time=line["time"], nonce=line["nonce"])
 
     def _refuse(self, account: Account, wanted: Entry) -> None:
         """BudgetError if a limit would be passed."""
@@ -204,9 +206,11 @@ class Ledger(Book):
             if not isinstance(told, EllipsisType)
         }
         limit = budget("epsilon", named.get("epsilon"), "delta", named.get("delta"))
+        name = None if stream is None else entry.name("stream", stream)
+        names.refuse_unseen("stream", name or "")
         body = {
             "kind": "limit",
-            "stream": None if stream is None else entry.name("stream", stream),
+            "stream": name,
             **{part: None if math.isinf(getattr(limit, part)) else getattr(limit, part) for part in named},
             "note": entry.text("note", note, entry.LONGEST_NOTE, empty=True),
         }

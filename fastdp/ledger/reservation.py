@@ -32,7 +32,12 @@ class Reservation:
         ----------
         stop : int, optional
             Where it ended, within what was reserved; positions from there on were not looked at.
+
+        Notes
+        -----
+        Nothing gives the budget back from here on, not even where this call fails (:meth:`keep`).
         """
+        self.keep()
         self.entry = self._ledger._end(self.entry, "commit", stop)
         return self.entry
 

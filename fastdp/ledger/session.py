@@ -7,6 +7,7 @@ Nobody can tell from a file why its last line is cut off, so nothing is appended
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import os
 import secrets
@@ -25,7 +26,7 @@ from fastdp.randomness.key import Key
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 #: Of a last line that was cut off, so much is kept in the line that takes its place.
 KEPT = 4096
-BLOCK, NONCE_BYTES = 2**18, 8
+BLOCK, NONCE_BYTES, TOKEN_BYTES = 2**18, 8, 6
 
 
 class Session:
@@ -156,17 +157,22 @@ class Session:
         if not self._ended:
             raw = b"\n" + raw
         try:
-            if self.torn:
-                os.ftruncate(self._descriptor, self._end)
+            # Over what was cut off: until the line is there, something still tells that another one was not.
             self._write(raw)
             os.fsync(self._descriptor)
+            if len(self.torn) > len(raw):
+                os.ftruncate(self._descriptor, self._end + len(raw))
+                os.fsync(self._descriptor)
             # Whoever takes the file's name away does not ask for its lock.
             if not _has_name(self._descriptor, self._path):
                 raise StateError(f"ledger {self.name} was replaced by another file meanwhile: nothing was recorded")
         except BaseException as error:
-            # Nobody acts on a line before it is synced: half of one, or an unsynced one, is taken back.
+            # Nobody acts on a line before it is synced: half of one, or an unsynced one, is taken back, and what was
+            # in its place put there again.
             with contextlib.suppress(OSError):
-                os.ftruncate(self._descriptor, self._end)
+                os.ftruncate(self._descriptor, self._end + len(self.torn))
+            with contextlib.suppress(OSError):
+                self._write(self.torn)
                 os.fsync(self._descriptor)
             if isinstance(error, OSError):
                 raise StateError(f"ledger {self.name} could not be written: {error.strerror or error}") from error
@@ -193,21 +199,56 @@ def create(path: Path, key: Key | None) -> None:
         "seal": "sha256" if key is None else "hmac-sha256",
     }
     raw, _ = chain.sealed(header, chain.START, chain.sealing(key, name))
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    _demand_locks(path)
     with _complaining(path, "created"):
+        hold = durable.Hold(os.open(path.parent, os.O_RDONLY))
         try:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(raw)
-                file.flush()
-                os.fsync(file.fileno())
-            # Never over a ledger that somebody else made meanwhile; and there never is an empty one.
-            with contextlib.suppress(FileExistsError):
-                os.link(temporary, path)
-            durable.sync_folder(path.parent)
+            _lock(hold, f"the folder of ledger {str(path)!r}")
+            _remove_leftovers(path)
+            _put(raw, path)
         finally:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
+            hold.release()
+
+
+def _put(raw: bytes, path: Path) -> None:
+    """Make a file of that name, whole and synced, unless there is one."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(TOKEN_BYTES)}")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(raw)
+            file.flush()
+            os.fsync(file.fileno())
+        # Never over a ledger that somebody else made meanwhile; and there never is an empty one.
+        with contextlib.suppress(FileExistsError):
+            os.link(temporary, path)
+        durable.sync_folder(path.parent)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Whoever makes a ledger holds its folder's lock, so who left these was killed.
+
+    One with entries is a ledger that was made and has lost its other name since: it stays.
+    """
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 2 * TOKEN_BYTES}"):
+        with contextlib.suppress(OSError):
+            if leftover.read_bytes().count(b"\n") < 2:
+                leftover.unlink()
+
+
+def _demand_locks(path: Path) -> None:
+    if not durable.has_locks():
+        raise StateError(
+            f"ledger {str(path)!r}: expected a system with file locks, without which a budget can be spent twice"
+        )
+
+
+def _lock(hold: durable.Hold, shown: str) -> None:
+    if not durable.lock(hold.descriptor):
+        raise StateError(f"{shown} stayed locked for {durable.LOCK_SECONDS:g} seconds")
 
 
 @contextlib.contextmanager
@@ -219,28 +260,23 @@ def locked(path: Path, key: Key | None) -> Iterator[Session]:
     StateError
         If it is missing, readable by others or locked for long.
     """
-    shown = repr(str(path))
-    if not durable.has_locks():
-        raise StateError(
-            f"ledger {shown}: expected a system with file locks, without which a budget can be spent twice"
-        )
-    descriptor = _locked(path, shown)
+    _demand_locks(path)
+    hold = _locked(path, repr(str(path)))
     try:
-        yield Session(path, descriptor, key)
+        yield Session(path, hold.descriptor, key)
     finally:
-        os.close(descriptor)
+        hold.release()
 
 
-def _locked(path: Path, shown: str) -> int:
+def _locked(path: Path, shown: str) -> durable.Hold:
     """The open file, locked; the one that has the name once the lock is held."""
     while True:
         with _complaining(path, "opened"):
-            descriptor = os.open(path, os.O_RDWR)
+            hold = durable.Hold(os.open(path, os.O_RDWR))
         try:
             with _complaining(path, "locked"):
-                if not durable.lock(descriptor):
-                    raise StateError(f"ledger {shown} stayed locked for {durable.LOCK_SECONDS:g} seconds")
-                mine = os.fstat(descriptor)
+                _lock(hold, f"ledger {shown}")
+                mine = os.fstat(hold.descriptor)
                 if not stat.S_ISREG(mine.st_mode):
                     raise StateError(f"ledger {shown}: expected a file")
                 if mine.st_mode & _OTHERS:
@@ -248,12 +284,12 @@ def _locked(path: Path, shown: str) -> int:
                         f"ledger {shown}: group or others have access (mode {stat.S_IMODE(mine.st_mode):04o}); "
                         "expected an owner-only file (chmod 600)"
                     )
-                if _has_name(descriptor, path):
-                    return descriptor
+                if _has_name(hold.descriptor, path):
+                    return hold
         except BaseException:
-            os.close(descriptor)
+            hold.release()
             raise
-        os.close(descriptor)
+        hold.release()
 
 
 def _has_name(descriptor: int, path: Path) -> bool:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate
+from operator import sub
 from typing import NamedTuple
 
 from fastdp.errors import ParameterError
@@ -21,6 +23,8 @@ from fastdp.ledger.entry import ELEMENTS, VALUE, Entry, Kind
 #: Beyond, e^epsilon times any float above 0 is above 1, and a delta of 1 is the most there is.
 MOST_EXPONENT = 1000
 NOTHING = Fraction(0)
+#: Edges of a release that is added, or of one that is taken back for another: no more are changed one by one.
+FEW = 4
 
 
 class Budget(NamedTuple):
@@ -100,8 +104,9 @@ class Tally:
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self._kinds: Counter[Kind] = Counter()
+        #: How many without an epsilon, and their deltas as they were stated: they are not costs that meet somewhere.
         self._endless = 0
-        self._deltas = NOTHING
+        self._stated = NOTHING
         #: Of each kind, epsilon and delta; as they are, and as they count beside replaced values.
         self._alone: dict[Kind, tuple[_Meeting, _Meeting]] = {}
         self._beside: dict[Kind, tuple[_Meeting, _Meeting]] = {}
@@ -116,10 +121,9 @@ class Tally:
         self._kinds[kind] += times
         if not self._kinds[kind]:
             del self._kinds[kind]
-        if said.delta:
-            self._deltas += times * Fraction(said.delta)
         if math.isinf(said.epsilon):
             self._endless += times
+            self._stated += times * Fraction(said.delta)
             return
         for meetings, beside in ((self._alone, False), (self._beside, True)):
             # Beside others counts only what adds or removes one element.
@@ -132,36 +136,44 @@ class Tally:
                 meeting.add(where, cost if times > 0 else -cost)
 
     def total(self, stream: str, region: Region = EVERYWHERE) -> Loss:
-        """What they add up to; ParameterError if units do not fit together."""
+        """What they add up to; ParameterError if units do not fit together.
+
+        One without an epsilon may be cancelled, so the others' deltas are summed as if it were not there.
+        """
         common = common_kind(self._kinds, stream)
-        if self._endless:
-            # No delta makes up for it.
-            return Loss(math.inf, self._deltas)
-        epsilon = delta = NOTHING
+        sums = [NOTHING, self._stated]
         for kind in self._kinds:
-            own = kind == common
-            for_epsilon, for_delta = (self._alone if own else self._beside)[kind]
-            among = region if own else EVERYWHERE
-            epsilon += for_epsilon.most(among)
-            delta += for_delta.most(among)
-        return Loss(epsilon, delta)
+            among = region if kind == common else EVERYWHERE
+            for index, meeting in enumerate(self._meetings(kind, common)):
+                sums[index] += meeting.most(among)
+        return _loss(sums, self._endless)
 
     def after(self, entry: Entry, stream: str) -> Loss:
         """What they and one release more, which counts, would add up to."""
         kind, said, where = entry.kind, entry.guarantee, _where(entry)
         kinds = {*self._kinds, kind}
         common = common_kind(kinds, stream)
-        if self._endless or math.isinf(said.epsilon):
-            return Loss(math.inf, self._deltas + Fraction(said.delta))
-        more = _cost(said.epsilon, said.delta, said.numeric_distance, kind != common)
-        sums = [NOTHING, NOTHING]
+        sums, endless = [NOTHING, self._stated], self._endless
+        if math.isinf(said.epsilon):
+            more, endless = (NOTHING, NOTHING), endless + 1
+            sums[1] += Fraction(said.delta)
+        else:
+            more = _cost(said.epsilon, said.delta, said.numeric_distance, kind != common)
         for each in kinds:
-            meetings = (self._alone if each == common else self._beside).get(each, (_Meeting(), _Meeting()))
-            for index, meeting in enumerate(meetings):
+            for index, meeting in enumerate(self._meetings(each, common)):
                 most = meeting.most()
                 # An element meets the release or it does not.
                 sums[index] += max(most, meeting.most(where) + more[index]) if each == kind else most
-        return Loss(*sums)
+        return _loss(sums, endless)
+
+    def _meetings(self, kind: Kind, common: Kind) -> tuple[_Meeting, _Meeting]:
+        """Epsilon and delta of one kind's releases, as they count in a composition that is stated for another."""
+        return (self._alone if kind == common else self._beside).get(kind) or (_Meeting(), _Meeting())
+
+
+def _loss(sums: list[Fraction], endless: int) -> Loss:
+    """Epsilon and delta; no delta makes up for a release without an epsilon."""
+    return Loss(math.inf if endless else sums[0], sums[1])
 
 
 class _Meeting:
@@ -170,7 +182,9 @@ class _Meeting:
     def __init__(self) -> None:
         self._unlabelled = _Steps()
         self._labelled: dict[str, _Steps] = {}
+        #: Of the parts but for those that grew since; None where one has shrunk.
         self._largest: Fraction | None = NOTHING
+        self._grown: set[str] = set()
 
     def add(self, where: Region, cost: Fraction) -> None:
         if not cost.numerator:
@@ -178,12 +192,12 @@ class _Meeting:
         if where.part is None:
             self._unlabelled.add(where.start, where.stop, cost)
             return
-        part = self._labelled.setdefault(where.part, _Steps())
-        part.add(where.start, where.stop, cost)
+        if where.part not in self._labelled:
+            self._labelled[where.part] = _Steps()
+        self._labelled[where.part].add(where.start, where.stop, cost)
+        self._grown.add(where.part)
         if cost < 0:
             self._largest = None
-        elif self._largest is not None:
-            self._largest = max(self._largest, part.most())
 
     def most(self, region: Region = EVERYWHERE) -> Fraction:
         """The largest sum, of all elements or of those of a region."""
@@ -192,16 +206,25 @@ class _Meeting:
             part = self._labelled.get(region.part)
             inside = NOTHING if part is None else part.most(region.start, region.stop)
             return self._unlabelled.most() + inside
-        if self._largest is None:
-            self._largest = max((part.most() for part in self._labelled.values()), default=NOTHING)
+        changed = self._labelled if self._largest is None else self._grown
+        for label in changed:
+            self._largest = max(self._largest or NOTHING, self._labelled[label].most())
+        self._largest = self._largest or NOTHING
+        self._grown.clear()
         return self._unlabelled.most(region.start, region.stop) + self._largest
 
 
 class _Steps:
-    """Sums of costs at each position: steps at the ends of their ranges."""
+    """Sums of costs at each position: steps at the ends of their ranges.
+
+    Costs are gathered until somebody asks for a sum.  The many of a file that is read become levels in one sweep over
+    the sorted edges; the few of one release more change the levels that they touch.
+    """
 
     def __init__(self) -> None:
         self._everywhere = NOTHING
+        #: What is not in the levels yet: how much they change at an edge.
+        self._changes: dict[int, Fraction] = {}
         #: From edge k to the next one the level is level k; before the first it is 0.
         self._edges: list[int] = []
         self._levels: list[Fraction] = []
@@ -211,10 +234,52 @@ class _Steps:
         if start is None:
             self._everywhere += cost
             return
+        self._changes[start] = self._changes.get(start, NOTHING) + cost
+        if stop is not None:
+            self._changes[stop] = self._changes.get(stop, NOTHING) - cost
+
+    def most(self, start: int | None = None, stop: int | None = None) -> Fraction:
+        """The largest sum at any position, or at one of [start, stop)."""
+        self._settle()
+        if start is None:
+            if self._highest is None:
+                self._highest = max(self._levels, default=NOTHING)
+            return self._everywhere + self._highest
+        first = max(0, bisect_right(self._edges, start) - 1)
+        last = len(self._edges) if stop is None else bisect_left(self._edges, stop)
+        return self._everywhere + max(self._levels[first:last], default=NOTHING)
+
+    def _settle(self) -> None:
+        """Take what was gathered into the levels."""
+        if not self._changes:
+            return
+        changes = sorted((edge, change) for edge, change in self._changes.items() if change)
+        self._changes.clear()
+        if len(changes) > FEW:
+            self._sweep(changes)
+            return
+        rise, ends = NOTHING, [*(edge for edge, _ in changes), None][1:]
+        for (edge, change), end in zip(changes, ends, strict=True):
+            rise += change
+            self._raise(edge, end, rise)
+
+    def _sweep(self, changes: list[tuple[int, Fraction]]) -> None:
+        """All levels anew."""
+        steps = dict(zip(self._edges, map(sub, self._levels, [NOTHING, *self._levels]), strict=True))
+        for edge, change in changes:
+            steps[edge] = steps.get(edge, NOTHING) + change
+        self._edges = sorted(edge for edge, step in steps.items() if step)
+        self._levels = list(accumulate(steps[edge] for edge in self._edges))
+        self._highest = max(self._levels, default=NOTHING)
+
+    def _raise(self, start: int, stop: int | None, rise: Fraction) -> None:
+        """Change the levels of [start, stop)."""
         first = self._edge(start)
         last = len(self._edges) if stop is None else self._edge(stop)
-        self._levels[first:last] = [level + cost for level in self._levels[first:last]]
-        if cost < 0:
+        if not rise:
+            return
+        self._levels[first:last] = [level + rise for level in self._levels[first:last]]
+        if rise < 0:
             self._highest = None
         elif self._highest is not None:
             self._highest = max(self._highest, *self._levels[first:last])
@@ -226,16 +291,6 @@ class _Steps:
             self._levels.insert(index, self._levels[index - 1] if index else NOTHING)
             self._edges.insert(index, position)
         return index
-
-    def most(self, start: int | None = None, stop: int | None = None) -> Fraction:
-        """The largest sum at any position, or at one of [start, stop)."""
-        if start is None:
-            if self._highest is None:
-                self._highest = max(self._levels, default=NOTHING)
-            return self._everywhere + self._highest
-        first = max(0, bisect_right(self._edges, start) - 1)
-        last = len(self._edges) if stop is None else bisect_left(self._edges, stop)
-        return self._everywhere + max(self._levels[first:last], default=NOTHING)
 
 
 def _where(entry: Entry) -> Region:

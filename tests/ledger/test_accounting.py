@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from decimal import Decimal
 from fractions import Fraction
@@ -93,6 +94,94 @@ def test_a_tally_that_grows_and_shrinks_equals_the_oracle(changes, random, asked
         assert tally.total("s", where) == total(held, "s", where)
 
 
+#: More edges than are changed one by one.
+WIDE = 12
+RANGES = st.tuples(EPSILONS, st.integers(0, WIDE - 2), st.integers(1, WIDE), st.booleans()).map(
+    lambda drawn: (drawn[0], "a" if drawn[3] else None, drawn[1], max(drawn[1] + 1, drawn[2]))
+)
+
+
+@given(
+    st.lists(st.lists(RANGES, min_size=4, max_size=10), min_size=2, max_size=3),
+    st.randoms(use_true_random=False),
+    st.integers(0, WIDE - 1),
+)
+def test_many_releases_between_two_questions_equal_the_oracle(batches, random, asked: int) -> None:
+    tally, held = Tally(), []
+    for batch in batches:
+        for release in batch:
+            held.append(release)
+            tally.add(entry(*release))
+        for _ in range(len(held) // 4):
+            tally.add(entry(*held.pop(random.randrange(len(held)))), -1)
+        releases = [(Fraction(epsilon), *where) for epsilon, *where in held]
+        for where in ((None, asked, asked + 1), ("a", asked, asked + 1), (None, None, None)):
+            assert tally.total("s", Region(*where)).epsilon == oracle.worst(releases, WIDE + 1, where)
+
+
+@pytest.fixture
+def operations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A name for every sum and comparison of fractions from here on."""
+    done: list[str] = []
+    for name in ("__add__", "__sub__", "_richcmp"):
+        real = getattr(Fraction, name)
+
+        def counted(self, *other, name=name, real=real):
+            done.append(name)
+            return real(self, *other)
+
+        monkeypatch.setattr(Fraction, name, counted)
+    return done
+
+
+@pytest.mark.parametrize("part", [None, "a"])
+@pytest.mark.parametrize("shape", ["from the start", "to the end", "windows"])
+def test_as_many_operations_as_releases(operations: list[str], shape: str, part: str | None) -> None:
+    """However their ranges overlap, and fewer for one more that lies apart."""
+    count = 400
+    spans = {
+        "from the start": [(0, k + 1) for k in range(count)],
+        "to the end": [(k, None) for k in reversed(range(count))],
+        "windows": [(k, k + 30) for k in range(count)],
+    }[shape]
+    tally = Tally([entry(0.25, part, *span) for span in spans])
+    expected = Fraction(30, 4) if shape == "windows" else Fraction(count, 4)
+    assert tally.total("s").epsilon == expected
+    assert 2 * count < len(operations) < 12 * count
+    operations.clear()
+    last = entry(0.25, part, count - 1, count + 5)
+    assert tally.after(last, "s").epsilon <= expected + Fraction(1, 4)
+    tally.add(last)
+    tally.total("s")
+    assert len(operations) < 100
+
+
+#: Of a release without any privacy its epsilon is infinite.
+LOSSES = st.tuples(st.just(math.inf) | EPSILONS, st.sampled_from([0.0, 1e-9, 0.25]), st.sampled_from([0.0, 1e-8]))
+
+
+@given(st.lists(st.tuples(LOSSES, WHERE, st.sampled_from([None, None, 0])), min_size=1, max_size=8), st.data())
+def test_what_is_given_back_never_raises_a_total(drawn, data) -> None:
+    """Of reservations, cancelled or committed to an earlier end in any order; and before that each was told ahead."""
+    tally, held = Tally(), []
+    for (epsilon, delta, distance), (part, span), kind in drawn:
+        said = {"delta": delta, "numeric_distance": distance, "state": "reserved"}
+        made = entry(epsilon, part, *span, **said) if kind is None else element(epsilon, kind, part=part, **said)
+        ahead = tally.after(made, "s")
+        tally.add(made)
+        held.append(made)
+        assert tally.total("s") == ahead
+    while held:
+        before = tally.total("s")
+        gone = held.pop(data.draw(st.integers(0, len(held) - 1)))
+        tally.add(gone, -1)
+        if gone.start is not None and data.draw(st.booleans()):
+            tally.add(dataclasses.replace(gone, stop=gone.start + 1, state="spent"))
+        now = tally.total("s")
+        assert now.epsilon <= before.epsilon
+        assert now.delta <= before.delta
+
+
 def test_a_tally_forgets_units_and_releases_without_privacy() -> None:
     tally = Tally([entry(0.5)])
     others = [entry(math.inf, delta=0.25), entry(0.25, unit="one person"), entry(9.0, simulated=True)]
@@ -171,6 +260,7 @@ def test_simulations_and_cancelled_releases_cost_nothing_and_reserved_ones_do() 
 
 def test_no_privacy_stays_none_whatever_the_part() -> None:
     entries = [entry(math.inf, "a"), entry(0.5, "b", delta=0.125)]
+    assert compose(entries).delta == 0.125
     assert compose(entries).epsilon == compose(entries[::-1]).epsilon == math.inf
     assert compose([entry(1e308)] * 2).epsilon == math.inf
     assert not total(entries, "s").within(Budget(1e300, math.inf))

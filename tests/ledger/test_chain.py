@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -84,6 +85,28 @@ def test_a_whole_last_line_counts_without_its_line_end(path: Path, ledger, key: 
     assert path.read_bytes() == whole[:-1]
     ledger(key=key).spend(Guarantee(0.25), stream="meter")
     assert path.read_bytes().startswith(whole)
+    assert ledger(key=key).spent("meter").epsilon == 1.0
+
+
+@pytest.mark.parametrize("key", [None, KEY], ids=["plain", "key"])
+def test_of_two_last_lines_that_are_joined_the_first_counts(path: Path, ledger, key: bytes | None) -> None:
+    """Their line ends were dropped; what stands in a mechanism is no seal."""
+    account = ledger(key=key)
+    account.spend(Guarantee(0.25), stream="meter")
+    account.spend(Guarantee(0.5), stream="meter", mechanism={"a": "b", "chain": "0" * 64})
+    account.spend(Guarantee(0.125), stream="meter", mechanism={"a": "b", "chain": "0" * 64})
+    lines = path.read_bytes().splitlines()
+    path.write_bytes(b"\n".join(lines[:3]) + lines[3])
+    found = ledger(key=key).verify()
+    assert (found.lines, found.torn) == (3, len(lines[3]))
+    assert ledger(key=key).spent("meter").epsilon == 0.75
+    # Who has seen both tells; everybody else is stopped until somebody has looked.
+    with pytest.raises(StateError, match="lacks lines that this object has seen"):
+        account.spent("meter")
+    with pytest.raises(StateError, match="cut off"):
+        ledger(key=key).spend(Guarantee(0.25), stream="meter")
+    assert ledger(key=key, recover=True).spend(Guarantee(0.25), stream="meter").id == 4
+    assert json.loads(path.read_bytes().splitlines()[3])["torn"] == lines[3].decode()
     assert ledger(key=key).spent("meter").epsilon == 1.0
 
 
@@ -176,6 +199,79 @@ def test_a_full_disk_records_nothing(path: Path, ledger, filled, monkeypatch: py
     monkeypatch.undo()
     assert path.read_bytes() == before
     assert account.spend(Guarantee(0.1), stream="meter").id == 5
+
+
+#: Shorter than the line that takes its place, and longer.
+TORN = {"short": b'{"id": 5, "ti', "long": b'{"id": 5, "note": "' + b"x" * 9000}
+
+
+@pytest.mark.parametrize("torn", TORN.values(), ids=TORN)
+@pytest.mark.parametrize("call", ["pwrite", "fsync", "ftruncate"])
+def test_a_recovery_that_fails_leaves_what_was_cut_off(
+    path: Path, ledger, filled, monkeypatch: pytest.MonkeyPatch, call: str, torn: bytes
+) -> None:
+    before = b"".join(filled) + torn
+    path.write_bytes(before)
+    real, calls = getattr(os, call), []
+
+    def failing(descriptor: int, *rest) -> int:
+        calls.append(call)
+        if len(calls) == 1 and call == "pwrite":
+            return real(descriptor, rest[0][:100], rest[1])  # a short write first
+        if len(calls) <= (2 if call == "pwrite" else 1):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(descriptor, *rest)
+
+    monkeypatch.setattr(os, call, failing)
+    if call == "ftruncate" and len(torn) < 1000:
+        # Nothing to cut off.
+        ledger(recover=True)
+        assert calls == []
+        return
+    with pytest.raises(StateError, match="could not be written: No space left on device"):
+        ledger(recover=True)
+    monkeypatch.undo()
+    assert path.read_bytes() == before
+    with pytest.raises(StateError, match="cut off"):
+        ledger().spend(Guarantee(0.1), stream="meter")
+    assert ledger(recover=True).spend(Guarantee(0.1), stream="meter").id == 6
+
+
+@pytest.mark.parametrize("torn", TORN.values(), ids=TORN)
+@pytest.mark.parametrize("keep_line_end", [True, False])
+def test_a_recovery_that_is_killed_anywhere_still_tells_or_has_told(
+    path: Path, ledger, filled, monkeypatch: pytest.MonkeyPatch, torn: bytes, keep_line_end: bool
+) -> None:
+    """At each call that changes the file, before it and halfway: the next one finds the cut-off line, or a note."""
+    start = b"".join(filled)
+    start = start if keep_line_end else start[:-1]
+    reals = {name: getattr(os, name) for name in ("pwrite", "ftruncate", "fsync")}
+    for at in range(1, 6):
+        for half in (False, True):
+            path.write_bytes(start + torn)
+            died = []
+
+            def calling(name: str, at: int = at, half: bool = half, died: list[int] = died):
+                def call(descriptor: int, *rest):
+                    died.append(at)
+                    if len(died) == at and half and name == "pwrite":
+                        reals[name](descriptor, rest[0][: len(rest[0]) // 2], rest[1])
+                    if len(died) >= at:
+                        raise KeyboardInterrupt  # and nothing after it works, as in a killed process
+                    return reals[name](descriptor, *rest)
+
+                return call
+
+            for name in reals:
+                monkeypatch.setattr(os, name, calling(name))
+            with contextlib.suppress(KeyboardInterrupt):
+                ledger(recover=True)
+            monkeypatch.undo()
+            raw = path.read_bytes()
+            assert raw.startswith(start)
+            found = ledger().verify()
+            assert found.torn or (b'"kind": "recover"' in raw and found.lines == 6)
+            assert ledger(recover=True).spend(Guarantee(0.1), stream="meter").id in (6, 7)
 
 
 def test_a_key_seals(path: Path, ledger) -> None:
@@ -273,6 +369,32 @@ def test_missing_files_folders_and_locks(tmp_path: Path, path: Path, ledger, mon
     monkeypatch.setattr(durable, "has_locks", lambda: False)
     with pytest.raises(StateError, match="expected a system with file locks"):
         account.spent("meter")
+
+
+def test_what_a_killed_process_left_of_a_new_ledger_is_removed(path: Path, ledger) -> None:
+    ledger().spend(Guarantee(0.5), stream="meter")
+    kept = path.with_name(".budget.00ff00ff00ff")
+    path.rename(kept)
+    others = [path.with_name(name) for name in (".budget.0123456789", ".budget.0123456789xy", "budget.0123456789ab")]
+    header = kept.read_bytes().splitlines(keepends=True)[0]
+    left = [path.with_name(f".budget.0123456789a{digit}") for digit in "0bc"]
+    for file, raw in zip([*others, *left], [b"", b"", b"", b"", header, header[:20]], strict=True):
+        file.write_bytes(raw)
+    ledger().spend(Guarantee(0.25), stream="meter")
+    # What has entries was a ledger, and is the last of it perhaps.
+    assert sorted(path.parent.iterdir()) == sorted([path, kept, *others])
+    assert Ledger(kept).spent("meter").epsilon == 0.5
+
+
+def test_nobody_else_makes_a_ledger_in_a_locked_folder(path: Path, ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durable, "LOCK_TRIES", 1)
+    hold = durable.Hold(os.open(path.parent, os.O_RDONLY))
+    assert durable.lock(hold.descriptor)
+    with pytest.raises(StateError, match=r"the folder of ledger .* stayed locked"):
+        ledger()
+    assert list(path.parent.iterdir()) == []
+    hold.release()
+    ledger()
 
 
 def test_a_link_stays_a_link_and_one_ledger(tmp_path: Path, path: Path, ledger) -> None:

@@ -14,8 +14,8 @@ import pytest
 
 import fastdp
 from fastdp import Guarantee
-from fastdp.errors import BudgetError, DataError, ParameterError, StateError
-from fastdp.ledger import Budget, Reservation
+from fastdp.errors import BudgetError, DataError, FastDPError, ParameterError, StateError
+from fastdp.ledger import Budget, Reservation, names
 from fastdp.spatial import Box
 
 VALUES = np.random.default_rng(3).gamma(2.0, 10.0, 400)
@@ -110,6 +110,41 @@ def test_names_that_look_alike_are_one_or_refused(ledger) -> None:
             account.spend(Guarantee(0.1), stream="meter", part=wrong)
 
 
+UNSEEN = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180f\u2800\u3164\ufe00\ufe0f\uffa0\U0001d159\U000e0100\U000e01ef"
+
+
+@pytest.mark.parametrize("character", UNSEEN, ids=lambda one: f"{ord(one):04x}")
+def test_names_with_a_character_that_nobody_sees_are_refused(path: Path, ledger, character: str) -> None:
+    account, before = ledger(), path.read_bytes()
+    words = f"expected characters that can be seen, got U\\+{ord(character):04X} at 5"
+    for call in (account.spend, account.reserve):
+        with pytest.raises(ParameterError, match=f"stream = .*{words}"):
+            call(Guarantee(0.5), stream="meter" + character)
+        with pytest.raises(ParameterError, match=f"part = .*{words}"):
+            call(Guarantee(0.5), stream="meter", part="mon d" + character)
+    with pytest.raises(ParameterError, match=f"stream = .*{words}"):
+        account.set_limit(1.0, stream="meter" + character + "s")
+    assert path.read_bytes() == before
+
+
+def test_an_older_ledger_with_such_names_can_be_read_and_ended(ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, part = "meter\ufe0f", "\u3164"
+    with monkeypatch.context() as patch:
+        patch.setattr(names, "UNSEEN", frozenset())
+        ledger().set_limit(1.0, stream=stream)
+        ledger().spend(Guarantee(0.25), stream=stream, part=part)
+        ledger().reserve(Guarantee(0.25), stream=stream, part=part)
+    account = ledger()
+    assert account.streams == [stream]
+    assert account.spent(stream).epsilon == 0.5
+    assert account.remaining(stream, part=part).epsilon == 0.5
+    assert account.limit(stream).epsilon == account.limits()[stream].epsilon == 1.0
+    Reservation(account, account.entries(stream)[1]).cancel()
+    assert account.spent(stream).epsilon == 0.25
+    with pytest.raises(ParameterError, match="can be seen"):
+        account.spend(Guarantee(0.25), stream=stream)
+
+
 @dataclasses.dataclass(frozen=True)
 class Signed(Guarantee):
     """A guarantee with a field more."""
@@ -175,6 +210,27 @@ def test_nothing_is_given_back_after_the_first_value(ledger) -> None:
     assert account.entries()[0].state == "reserved"
 
 
+def test_a_commit_that_fails_gives_nothing_back(ledger) -> None:
+    account = ledger()
+    made = account.reserve(Guarantee(0.5), stream="meter", start=0, stop=10, cancel_on=(FastDPError,))
+    with pytest.raises(ParameterError, match="at most 10"), made:
+        made.commit(stop=11)
+    assert account.spent("meter").epsilon == 0.5
+    assert account.entries()[0].state == "reserved"
+
+
+def test_what_is_reserved_without_privacy_lets_nothing_past_the_limit_of_delta(ledger) -> None:
+    account = ledger()
+    account.set_limit(delta=1e-6)
+    held = account.reserve(Guarantee(math.inf, delta=5e-7), stream="meter")
+    for more in (Guarantee(1.0, numeric_distance=0.1), Guarantee(1.0, delta=6e-7)):
+        with pytest.raises(BudgetError, match="limit of epsilon = inf, delta = 1e-06"):
+            account.spend(more, stream="meter")
+    account.spend(Guarantee(1.0, delta=4e-7), stream="meter")
+    held.cancel()
+    assert account.spent("meter").delta == 4e-7
+
+
 def test_a_reservation_counts_until_it_is_cancelled(ledger) -> None:
     account = ledger(limit_epsilon=1.0)
     with account.reserve(Guarantee(0.5), stream="meter") as first:
@@ -196,6 +252,24 @@ def test_a_reservation_counts_until_it_is_cancelled(ledger) -> None:
         with pytest.raises(StateError, match="expected a reservation"):
             end()
     assert account.remaining("meter").epsilon == 0.25
+
+
+def test_a_reservation_ends_in_no_other_copy_of_its_ledger(path: Path, ledger) -> None:
+    """The same release, recorded under the same number in the same second: its line's random digits tell."""
+    ledger()
+    before = path.read_bytes()
+    made = [ledger().reserve(Guarantee(0.5), stream="meter")]
+    path.write_bytes(before)
+    made.append(ledger().reserve(Guarantee(0.5), stream="meter"))
+    first, second = (one.entry for one in made)
+    assert first.nonce != second.nonce
+    assert dataclasses.replace(first, time=second.time, nonce=second.nonce) == second
+    assert ledger().entries() == [second]
+    assert len(second.nonce) == 16
+    other = Reservation(ledger(), dataclasses.replace(first, time=second.time))
+    with pytest.raises(StateError, match="cancel of entry 1: it is another release"):
+        other.cancel()
+    made[1].cancel()
 
 
 def test_a_reservation_ends_in_the_ledger_that_holds_it(ledger, tmp_path: Path) -> None:

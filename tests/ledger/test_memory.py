@@ -6,6 +6,7 @@ import copy
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -221,6 +222,38 @@ def test_a_file_that_loses_its_name_while_a_line_is_written(
         account.spend(Guarantee(0.5), stream="meter")
     assert kept.read_bytes() == path.read_bytes() == before
     assert account.spend(Guarantee(0.5), stream="meter").id == 2
+
+
+def test_a_call_that_another_overtook_makes_nothing_forgotten(
+    path: Path, ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is replaced while one thread holds its lock, so that another one gets the new file's."""
+    account = ledger(limit_epsilon=1.0)
+    account.spend(Guarantee(0.25), stream="meter")
+    before, real, calls = path.read_bytes(), os.fsync, []
+
+    def overtaking(descriptor: int) -> None:
+        real(descriptor)
+        calls.append(descriptor)
+        if len(calls) == 1:
+            copied = path.with_name("copy")
+            copied.touch(0o600)
+            copied.write_bytes(before)
+            copied.replace(path)
+            other = threading.Thread(target=account.spend, args=(Guarantee(0.75),), kwargs={"stream": "meter"})
+            other.start()
+            other.join()
+
+    monkeypatch.setattr(os, "fsync", overtaking)
+    with pytest.raises(StateError, match="was replaced by another file meanwhile"):
+        account.spend(Guarantee(0.5), stream="meter")
+    monkeypatch.undo()
+    whole = path.read_bytes()
+    path.write_bytes(before)
+    with pytest.raises(StateError, match="lacks lines that this object has seen"):
+        account.spend(Guarantee(0.75), stream="meter")
+    path.write_bytes(whole)
+    assert account.spent("meter").epsilon == 1.0
 
 
 EPSILONS = st.sampled_from([1 / 64, 1 / 16, 0.1, 0.3])

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from fastdp import Guarantee
 from fastdp.ledger import Ledger
 
@@ -87,3 +89,17 @@ def test_a_killed_process_has_spent_what_it_reserved(path: Path) -> None:
     assert account.remaining("meter").epsilon == 0.25
     account.spend(Guarantee(0.25), stream="meter")
     assert account.spent("meter").epsilon == 0.75
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("made", [False, True])
+def test_a_child_forked_during_a_call_holds_no_lock(path: Path, request: pytest.FixtureRequest, made: bool) -> None:
+    """It has the locked file open as long as it lives, or the folder of one that is made."""
+    if made:
+        Ledger(path)
+    children = request.getfixturevalue("forked_at_sync")
+    for _ in range(2):
+        Ledger(path).spend(Guarantee(0.25), stream="meter")
+    Ledger(path.with_name("another"))
+    assert len(children) == 1
+    assert Ledger(path).spent("meter").epsilon == 0.5

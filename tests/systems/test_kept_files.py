@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import shutil
-import signal
 import unicodedata
 import zlib
 from pathlib import Path
@@ -212,31 +211,13 @@ def test_a_class_read_as_what_it_is_made_of_keeps_its_name(tmp_path: Path) -> No
     assert fastdp.ToPS.load(tmp_path / "saved").n_seen == composed.n_seen
 
 
-@pytest.mark.skipif(not hasattr(os, "fork") or not durable.has_locks(), reason="needs fork and flock")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_child_forked_during_a_write_holds_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_forked_during_a_write_holds_no_lock(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """It has the locked folder open as long as it lives."""
-    monkeypatch.setattr(durable, "LOCK_TRIES", 2)
     publisher, _ = kept("simple_counts", tmp_path / "kept", 0)
-    real, children = os.fsync, []
-
-    def forking(descriptor: int) -> None:
-        if not children:
-            child = os.fork()
-            if not child:
-                signal.pause()
-                os._exit(0)
-            children.append(child)
-        real(descriptor)
-
-    monkeypatch.setattr(os, "fsync", forking)
-    try:
-        publisher.step([1, 2, 3])
-        publisher.step([1, 2, 3])
-    finally:
-        for child in children:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+    children = request.getfixturevalue("forked_at_sync")
+    publisher.step([1, 2, 3])
+    publisher.step([1, 2, 3])
     assert len(children) == 1
     assert publisher.n_steps == 2
 
