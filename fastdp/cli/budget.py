@@ -127,10 +127,8 @@ class Spending:
         from fastdp.errors import StateError
 
         noted, named = resumption.reservation, _named(resumption)
-        mine = [
-            each for each in ledger.entries(self.stream) if _described(each) == noted or each.note.startswith(named)
-        ]
-        if noted is not None and noted not in map(_described, mine):
+        mine = [each for each in ledger.entries(self.stream) if _is(each, noted) or each.note.startswith(named)]
+        if noted is not None and not any(_is(each, noted) for each in mine):
             raise StateError(
                 f"ledger {str(self.ledger)!r}: the reservation {noted} of stream {self.stream!r}, under which "
                 "this release began, is not there; expected the ledger that holds it, or a new --state file"
@@ -163,9 +161,14 @@ def _named(resumption: Resumption) -> str:
     return f"release {resumption.token}: "
 
 
-def _described(entry: Any) -> dict[str, Any]:
+def _described(entry: Entry) -> dict[str, Any]:
     """Enough to know an entry again, in a ledger that was made anew too."""
-    return {"id": entry.id, "time": entry.time}
+    return {"id": entry.id, "time": entry.time, "nonce": entry.nonce}
+
+
+def _is(entry: Entry, noted: dict[str, Any] | None) -> bool:
+    """Whether that was noted; older state files have no nonce."""
+    return noted is not None and {**_described(entry), **noted} == _described(entry)
 
 
 def in_words(loss: Any) -> str:

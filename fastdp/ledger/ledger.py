@@ -161,10 +161,17 @@ class Ledger(Book):
                 spent = accounting.rounded(tally.total(wanted.stream))
                 rest = self._left(account, wanted.stream, region(wanted))
                 more = accounting.rounded(Tally([wanted]).total(wanted.stream))
+                # Of floats: equal sums may differ in their last bits.
+                summed = spent.epsilon + more.epsilon
+                mixed = (
+                    " (an event counts twice where a value is replaced)"
+                    if after.epsilon > summed * (1.0 + 1e-9)
+                    else ""
+                )
                 raise BudgetError(
                     f"stream {wanted.stream!r}: {_amount(more)} more would pass {whose} limit of "
-                    f"{_amount(limit)}; spent are {_amount(spent)}, expected at most {_amount(rest)} (nothing was "
-                    "recorded)"
+                    f"{_amount(limit)}; spent are {_amount(spent)}, with it {_amount(accounting.rounded(after))}"
+                    f"{mixed}, expected at most {_amount(rest)} (nothing was recorded)"
                 )
 
     def _end(self, reserved: Entry, kind: str, stop: int | None = None) -> Entry:

@@ -459,3 +459,13 @@ def test_threads_share_one_object_and_one_budget(ledger) -> None:
         thread.join()
     assert sorted(outcomes) == ["refused"] * 4 + ["spent"] * 4
     assert account.spent("meter").epsilon == 1.0
+
+
+def test_a_refusal_says_what_it_would_come_to(tmp_path: Path) -> None:
+    """In one unit for all: an event is two values replaced, so what is left for events is not left for values."""
+    ledger = fastdp.Ledger(tmp_path / "budget", limit_epsilon=3.0)
+    ledger.spend(fastdp.PHDStream(Box(0, 1), 1.5), stream="places")
+    with pytest.raises(BudgetError, match=r"with it epsilon = 3.5 \(an event counts twice .*at most epsilon = 1.5"):
+        ledger.spend(fastdp.ToPS(0.5, 4.0, 4, 16, prune=0), stream="places")
+    with pytest.raises(BudgetError, match=r"with it epsilon = 5.5, expected"):
+        ledger.spend(fastdp.PHDStream(Box(0, 1), 4.0), stream="places")
