@@ -14,10 +14,6 @@ from pathlib import Path
 
 from benchmarks.kernel_cache import choose_folder
 
-choose_folder()
-
-import atheris  # noqa: E402 - numba reads its environment when it is imported
-
 #: Packages whose branches guide the search.
 GUIDES = ["fastdp", "tomllib", "csv", "zipfile", "gzip", "numpy.lib", "json"]
 
@@ -30,6 +26,10 @@ def place(error: BaseException) -> str:
 
 
 def main() -> None:
+    # Numba reads its environment when it is imported; and asv, which looks at every module here, has no atheris.
+    choose_folder()
+    import atheris
+
     name, folder = sys.argv[1], Path(sys.argv[2])
     with atheris.instrument_imports(include=GUIDES):
         from benchmarks.fuzz.targets import TARGETS, LawBrokenError

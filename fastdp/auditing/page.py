@@ -248,7 +248,7 @@ any leaf. "Trials" are ratios that were compared."""
 BROKEN = """What an audit must catch. "Trials" is how many it took: looks at 1,000, 3,000, 10,000 and so on, each a
 fresh audit, until the claim was refuted. `broken-half` is a mechanism above with half of the noise; that of
 `hierarchy` must also be caught with three quarters. Halves of the quantiles are under "exact". Those of
-`pak-holdout`, `phdstream`, `phdstream-settling` and `phdstream-adaptive-planted` are left out: on these inputs too
+`pak-holdout`, `phdstream` and `phdstream-settling` are left out: on these inputs too
 little of the claim is lost to tell.
 
 Errors of papers and of code: `theta-missing`, `log2-levels`, `papers-score`, `piecewise-leak`, `floating-point`.

@@ -126,7 +126,7 @@ def count(
     gained, drawn = np.empty_like(visit.first), np.empty_like(visit.first)
     adaptive_tree.add_counts(leaves, counts, 1, cells.fan_out, visit.first, gained, drawn, visit.released, weight)
     estimate = visit.projected[leaves]
-    coarse = _coarse(plan, visit, leaves, gained, drawn)
+    coarse = _coarse(plan, visit, leaves, gained, drawn, estimate)
     growth = _growth(grown, counts, estimate, rate[leaves], elapsed, coarse)
     return _estimated(plan, replace(visit, leaves=leaves), weight, gained / elapsed), growth
 
@@ -149,8 +149,8 @@ def count_anew(
     gained = visit.released - np.where(known, before.released[old], 0)
     drawn = _weigh(plan, visit, weight)
     both = np.flatnonzero(known & ((visit.first < 0) | (before.first[old] < 0)) & (visit.measure > 0.0))
-    coarse = _coarse(plan, visit, both, gained, drawn)
     estimate, rate = before.projected[old[both]], grown.rate[old[both]]
+    coarse = _coarse(plan, visit, both, gained, drawn, estimate)
     return _estimated(plan, visit, weight, gained / elapsed), _growth(
         grown, gained[both], estimate, rate, elapsed, coarse
     )
@@ -177,10 +177,15 @@ def _growth(grown: Grown, counts: Integers, estimate: Floats, rate: Floats, elap
     return Growth(counts, even, elapsed * rate, estimate, elapsed, coarse)
 
 
-def _coarse(plan: CountPlan, visit: Visit, nodes: Integers, gained: Integers, drawn: Integers) -> float:
-    """The part of what came, by these disjoint nodes' counts, that alone would have had its node cut."""
+def _coarse(
+    plan: CountPlan, visit: Visit, nodes: Integers, gained: Integers, drawn: Integers, estimate: Floats
+) -> float:
+    """The part of what came, by these disjoint nodes' counts, that alone would have had its node cut.
+
+    Where all points are replaced, as many come as go but for what chance does to either, by the estimate before.
+    """
     came = np.maximum(gained[nodes], 0)
-    deviations = _deviation(plan) * np.sqrt(drawn[nodes])
+    deviations = np.sqrt(_deviation(plan) ** 2 * drawn[nodes] + 2.0 * np.maximum(estimate, 0.0))
     beyond = np.maximum(came - SPLIT * deviations, 0.0)[visit.depth[nodes] < plan.cells.max_depth]
     return float(beyond.sum()) / max(float(came.sum()), 1.0)
 

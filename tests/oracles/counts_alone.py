@@ -103,7 +103,8 @@ class Follower:
         counts = np.array([gained[p] for p in nodes], float)
         even = before * elapsed * self.rate[()] / total if total > 0 else np.zeros(len(nodes))
         self.new_pace(counts, even, rate * elapsed, before, total, elapsed)
-        least = [SPLIT * math.sqrt(max(self.noise, LEAST_DEVIATION**2) * drawn[p]) for p in nodes]
+        noise = max(self.noise, LEAST_DEVIATION**2)
+        least = [SPLIT * math.sqrt(noise * drawn[p] + 2 * max(u, 0)) for p, u in zip(nodes, before, strict=True)]
         beyond = [
             max(x - y, 0) for p, x, y in zip(nodes, counts, least, strict=True) if len(p) < self.first.max_depth
         ]

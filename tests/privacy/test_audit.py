@@ -54,7 +54,10 @@ LONG = {
     *("broken-refined-free", "broken-one-event"),
     *(f"broken-half-tops-{name}" for name in ("withheld", "refined")),
     *(f"broken-half-pak-{name}" for name in ("tree", "lag-sums")),
-    *(f"broken-half-phdstream-{name}" for name in ("two-events", "adaptive", "adaptive-two-events")),
+    *(
+        f"broken-half-phdstream-{name}"
+        for name in ("two-events", "adaptive", "adaptive-two-events", "adaptive-planted")
+    ),
     "broken-half-release-many",
 }
 

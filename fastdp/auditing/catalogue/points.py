@@ -42,9 +42,10 @@ def points(epsilon: float) -> list[Case]:
         ),
         Case(
             "phdstream-adaptive-planted",
-            adaptive(epsilon, max_depth=4, target=0.7),
-            additions([], first, [0.7] * 4, []),
-            additions([], first, [0.7] * 5, []),
+            # Next to nothing at first, so that the second count is planted; at twice epsilon its halves can be told.
+            adaptive(2.0 * epsilon, max_depth=2, shrink=False),
+            additions([], [0.1]),
+            additions([], []),
             SLOW,
         ),
         Case(
@@ -64,8 +65,8 @@ def phdstream(epsilon: float, *, max_depth: int = 0, **options: Any) -> SpatialT
 
 
 def adaptive(
-    epsilon: float, *, max_depth: int = 0, period: int = 1, share: float = 1.0, target: float = 0.1, **options: Any
+    epsilon: float, *, max_depth: int = 0, period: int = 1, share: float = 1.0, **options: Any
 ) -> SpatialTrials:
     """The same for cells that follow counts, which are made every ``period`` steps."""
     made = AdaptivePHDStream(Box(0, 1), epsilon, max_depth=max_depth, period=period, seed=0, **options)
-    return SpatialTrials(made._fresh, share, target)
+    return SpatialTrials(made._fresh, share)

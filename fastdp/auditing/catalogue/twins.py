@@ -33,7 +33,7 @@ from fastdp.renewals import Refined, Withheld
 from fastdp.spatial import Box
 
 #: Whose halves the trials above do not tell from the whole: they lose too little of their claim on those inputs.
-TOO_MILD = ("pak-holdout", "phdstream", "phdstream-settling", "phdstream-adaptive-planted")
+TOO_MILD = ("pak-holdout", "phdstream", "phdstream-settling")
 
 
 def halved() -> list[Case]:
