@@ -264,10 +264,11 @@ TAIL = """## How to read a line, and how to audit your own code
   is over the runs that were counted; others chose the event and learned what it is made of, so looking for the best
   event costs no confidence. The interval is Clopper and Pearson's, which holds for any number of trials.
 - **consistent** does not mean private. Another pair of inputs may hurt more: that pair is yours to find.
-- **rare events.** What chooses the event sees a quarter of n runs, of more than half a million 131,072, of more than
-  two million n / 16 (fewer of outputs wider than 16 numbers). An event that shows itself in fewer than about ten of
-  those is not found: with 10,000,000 runs one of probability 1.6e-5 or less, with 100,000 one of 4e-4. If you suspect
-  one, name it with `events=`: the best event on each statistic of your own is counted whatever else is found.
+- **rare events.** What chooses the event sees a quarter of n runs, of more than half a million 131,072, of more
+  than two million n / 16 (fewer where these are more than 2^24 numbers). An event that shows itself in fewer than
+  about ten of those is not found: with 10,000,000 runs one of probability 1.6e-5 or less, with 100,000 one of 4e-4.
+  If you suspect one, name it with `events=`: the best event on each statistic of your own is counted whatever else
+  is found.
 - **many audits**: each has its own chance of a false alarm, 1e-5 by default. A page of fifty has 5e-4.
 
 ```python

@@ -112,8 +112,8 @@ def sum_blocks(
     whole = (n - begin) // block
     end = begin + whole * block
     done = 0
-    if 1 < block <= LONGEST_PAIRED and block & (block - 1) == 0:
-        pieces = (end - begin) // PIECE
+    pieces = (end - begin) // PIECE
+    if pieces and 1 < block <= LONGEST_PAIRED and block & (block - 1) == 0:
         done = pieces * (PIECE // block)
         pairs = np.empty(PIECE // 2, np.int64)
         paired = values[begin : begin + pieces * PIECE]
