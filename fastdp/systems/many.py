@@ -133,7 +133,7 @@ def release_many(
     composition = Composition(
         threshold, perturber, smoother, epsilon, bound, holdout, max_range, resolution, nonfinite
     )
-    secret = Key.choose(seed, key)
+    secret = composition.noise_key(Key.choose(seed, key))
     if secret.member:
         raise ParameterError(f"key = {secret!r}: expected a key without a stream number, which is for one stream")
     return _Many(RowPipeline(composition, secret), rows, _as_ids(ids, rows.size), threads).release()
