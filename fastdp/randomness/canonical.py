@@ -1,7 +1,7 @@
 """One byte string for each composition of mechanism and parameters: what noise keys are derived from.
 
 The encoding is injective on the values that it accepts, and versioned: :data:`NOISE_FORMAT` is part of every
-composition's encoding, so a later rule shares no word with an earlier one.  ``docs/noise.md``, section 1, describes it.
+composition's encoding, so a later rule shares no word with an earlier one (``docs/noise.md``, section 1).
 
 A value is one letter and its content: ``n`` None; ``t``, ``f`` the truth values; ``i`` a whole number in decimal;
 ``d`` the 8 bytes of a float64, big-endian; ``s`` a text in UTF-8; ``b`` bytes; ``l`` a list of values; ``m`` a
