@@ -7,8 +7,8 @@ decimal number that was written.  ToPS Appendix B only says "the rank"; PAK's sa
 values strictly below, which is not a rank where values tie, while the formula for the smooth sensitivity is
 one for ranks.
 
-Privacy is stated for real arithmetic: the quantile is an integer on the grid and the scale of the noise is rounded up,
-but the scale depends on the data and the noise is a double.
+Privacy is stated for real arithmetic: the quantile is an integer on the grid and the noise's scale is rounded up, but
+the scale depends on the data and the noise is a double.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class SmoothQuantile:
 
 @dataclass(frozen=True)
 class PAKQuantile:
-    """S-PAK: theta = quantile + kappa SS/a (Z + G^-1(1 - beta)), seldom below the quantile (PAK Eq. 12).
+    """S-PAK: theta = quantile + kappa SS/a (Z + G^-1(1 - beta)), rarely below the quantile (PAK Eq. 12).
 
     G is the CDF of Z; kappa = (1 - (e^b - 1) G^-1(1 - beta)/a)^-1 (PAK Eq. 11) hides that the offset depends on the
     data: kappa SS is a smooth upper bound of the sensitivity of quantile + offset.

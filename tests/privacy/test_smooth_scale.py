@@ -57,7 +57,9 @@ def test_weights_fall_by_less_than_the_smoothing(b: float) -> None:
     # What counts as 0 lies below the kernels' floor, and the weights are no larger than they must be.
     assert kept.size == 1502 or exact(float(kept[-1])) * least < 2.0**-899
     for k in range(0, kept.size, 97):
-        assert exact(float(kept[k])) <= mpmath.exp(-exact(b) * k) * (1 + mpmath.mpf(2) ** -30 + k * mpmath.mpf(2) ** -48)
+        assert exact(float(kept[k])) <= mpmath.exp(-exact(b) * k) * (
+            1 + mpmath.mpf(2) ** -30 + k * mpmath.mpf(2) ** -48
+        )
 
 
 @pytest.mark.parametrize("b", SMOOTHINGS)
@@ -70,7 +72,7 @@ def test_relative_error_of_the_scale(b: float) -> None:
         real = exact(kappa) * max(oracle.in_real_numbers(values, bound, rank, b), oracle.FLOOR) / exact(a)
         for law in (SmoothNoise("laplace", a, b, 2.0), SmoothNoise("laplace", float(np.nextafter(a, 0.0)), b, 2.0)):
             scale = exact(law.scale(np.array(values, np.int64), bound, rank, kappa))
-            assert real <= scale <= real * (1 + mpmath.mpf(2) ** -30 + (m + 40) * mpmath.mpf(2) ** -48)
+            assert real <= scale <= real * (1 + 2.0**-30 + (m + 40) * 2.0**-48)
 
 
 @pytest.mark.parametrize("b", SMOOTHINGS)
