@@ -80,10 +80,9 @@ class SelectiveCounting(Stepwise):
 
     Notes
     -----
-    Theorem 4.2: epsilon_M + epsilon_C.  One event changes the input at one time, by one in one number.  That time's
-    choice costs the selector's epsilon_M.  Given all choices, the event is in the input of one counter, at one of its
-    times; the counter's outputs at that time *and later* cost epsilon_C in all, since its noise is independent of the
-    choices and its other inputs are the same (the paper's proof stops at the time of the event).
+    Theorem 4.2: epsilon_M + epsilon_C.  The joint law of choices and sums is the product of one factor of the
+    selector and one of each counter.  An event changes the selector's factor by at most e^epsilon_M and that of the
+    one counter whose input it enters by at most e^epsilon_C (proof: ``docs/privacy.md``, section 8).
 
     A state file does not hold the selector: :meth:`load` takes it.  Nor can a copy give it noise of its own, so there
     are none.

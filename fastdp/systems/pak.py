@@ -70,11 +70,12 @@ class PAK(Planned):
 
     Notes
     -----
-    Privacy: on the first m values epsilon_1 for tau and epsilon_2 for their sum (sequential), on the others epsilon
-    through a binary tree (disjoint: parallel).  A value enters floor(log2 N) + 1 nodes of a tree of N values, so that
-    is the number of levels that share the budget; with the printed log2 N the claim fails for N a power of two.  The
-    sums are exact integers; tau's noise is stated for real arithmetic, and the guarantee says so.  After an interrupt
-    compare ``n_seen``: a chunk that was consumed must not be sent again.
+    Privacy: on the first m values epsilon_1 for tau and epsilon_2 for their sum (sequential; clipped at r tau, which
+    Mechanism 1 of the paper does for later values only), on the others epsilon through a binary tree (disjoint:
+    parallel).  A value enters floor(log2 N) + 1 nodes of a tree of N values, so that is the number of levels that
+    share the budget; with the printed log2 N the claim fails for N a power of two.  The sums are exact integers;
+    tau's noise is stated for real arithmetic, and the guarantee says so.  After an interrupt compare ``n_seen``: a
+    chunk that was consumed must not be sent again.
 
     Averages are post-processing.  Of two running sums w values apart the nodes that both contain cancel, and so does
     the noise of the first m values' sum: what is left are at most 2 floor(log2 N) + 1 nodes, in the mean over time

@@ -51,7 +51,8 @@ class StreamPublisher(StreamView):
     bound : float
         Public upper bound of a value, in units of the input; values outside [0, bound] are clipped.
     holdout : int
-        m: the first values, which choose theta and are never published.
+        m: the first values, which choose theta; published values begin after them.  :class:`fastdp.perturbers.Blocks`
+        releases up to an eighth of them as noisy sums instead.
     max_range : int
         r: no query is meant to span more values; a new tree of noise begins every r published values, rounded
         up to whole blocks.

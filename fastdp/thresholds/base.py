@@ -24,7 +24,7 @@ class ThresholdTask:
     bound : float
         B, in units of the input.
     holdout : int
-        m, the number of values that are looked at and never published.
+        m, the number of values that choose theta.
     max_range : int
         r, the longest query.
     resolution : float
