@@ -20,6 +20,14 @@ def bound_key(seed: int | str) -> Key:
     return Key(Key.from_seed(seed).reveal(), simulated=True, binding=Binding.COMPOSITION)
 
 
+def unbound_key(seed: int | str) -> Key:
+    """A key of the first noise format: noise that depends on position alone, the same for any input.
+
+    For couplings, which ask what other input gives under the very same noise.
+    """
+    return Key(Key.from_seed(seed).reveal(), simulated=True, binding=Binding.FIRST_FORMAT)
+
+
 def tree_key(key: Key, theta_steps: int) -> Key:
     """The key of all tree noise under a threshold."""
     return key.within("theta", theta_steps)
