@@ -6,12 +6,16 @@ An oracle has no fastdp in it; it gets the publisher's key as these functions de
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from fractions import Fraction
 
 import numpy as np
 
 from fastdp.randomness.key import Binding, Key
 from fastdp.randomness.words import Purpose, StreamId, WordStream
+from fastdp.spatial.cells import encode
+from fastdp.systems import StreamPublisher
+from fastdp.systems.spatial_publisher import SpatialPublisher
 from tests.oracles.prefix import BoundNoise
 
 
@@ -30,7 +34,16 @@ def unbound_key(seed: int | str) -> Key:
 
 def tree_key(key: Key, theta_steps: int) -> Key:
     """The key of all tree noise under a threshold."""
-    return key.within("theta", theta_steps)
+    return key.again().within("theta", theta_steps)
+
+
+def threshold_key(publisher: StreamPublisher, holdout: np.ndarray, cycle: int = 0) -> Key:
+    """The key of the choice from a hold-out, the first or the one of a renewal."""
+    composition, key = publisher.composition, publisher._key.again()
+    chooser = composition.threshold.start(composition.renewal_task if cycle else composition.task)
+    chooser.observe(holdout)
+    digest = hashlib.blake2b(chooser.pack().tobytes(), digest_size=32).digest()
+    return (key.derive("threshold", cycle) if cycle else key).within("holdout", digest)
 
 
 def chain_noise(key: Key, theta_steps: int, epsilon: float) -> BoundNoise:
@@ -45,10 +58,11 @@ def chain_draws(noise: BoundNoise, sums: np.ndarray) -> np.ndarray:
     return np.array([noise(int(total)) for total in sums], np.int64)
 
 
-def step_keys(key: Key, inputs: list[list[np.ndarray]]) -> list[Key]:
-    """The key of each step's noise, bound to the inputs of all steps so far."""
-    keys, chain = [], b""
-    for step, parts in enumerate(inputs):
+def step_keys(stream: SpatialPublisher, batches: Iterable[tuple[np.ndarray, np.ndarray]]) -> list[Key]:
+    """The key of each batch's noise, bound to all batches so far as the codes of their points' cells."""
+    keys, chain, key = [], b"", stream._key.again()
+    for step, batch in enumerate(batches):
+        parts = [encode(stream._plan, points) for points in batch]
         digest = hashlib.blake2b(digest_size=32)
         for part in parts:
             digest.update(len(part.tobytes()).to_bytes(8, "big") + part.tobytes())

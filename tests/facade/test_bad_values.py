@@ -108,11 +108,10 @@ def test_nonfinite_zero(make, stream, options) -> None:
         broken = np.where(chooser.random(stream.size) < 0.2, chooser.choice(BAD, stream.size), stream)
         zeroed = np.where(np.isfinite(broken), broken, 0.0)
         # Of another composition, so with a key that is not bound to one.
-        same = {"seed": None, "key": bound_key(seed), **options}
-        published = whole(make, broken, nonfinite="zero", **same)
-        assert np.array_equal(published, whole(make, zeroed, **same))
+        published = whole(make, broken, nonfinite="zero", seed=None, key=bound_key(seed), **options)
+        assert np.array_equal(published, whole(make, zeroed, seed=None, key=bound_key(seed), **options))
     # The zeros are seen: they differ from the values they replace.
-    assert not np.array_equal(published, whole(make, stream, **same))
+    assert not np.array_equal(published, whole(make, stream, seed=None, key=bound_key(seed), **options))
 
 
 def test_nonfinite_zero_in_the_holdout(make, stream) -> None:
