@@ -17,6 +17,7 @@ from fastdp.systems.adaptive import Adaptive
 from fastdp.systems.adaptive_pipeline import AdaptivePipeline, AdaptivePrepared
 from fastdp.systems.course import position, restore
 from fastdp_kernels import block_lengths as b
+from tests.noise import bound_key
 from tests.systems.adaptive_publishers import CLOSINGS, fixed, make, stream
 
 KEY = bytes(range(32))
