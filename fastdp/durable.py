@@ -305,7 +305,7 @@ class Durable(Alone):
         """
         self._refuse_replay("copy")
         self._copies += 1
-        return self._twin(self._key.derive("copy", self._copies) if self._key.simulated else Key.random())
+        return self._twin(self._key.derive("copy", self._copies) if self._key.simulated else Key.choose(None, None))
 
     def _twin(self, key: Key) -> Self:
         """Another object at the same place."""
