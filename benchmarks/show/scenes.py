@@ -19,14 +19,20 @@ from benchmarks import sizes
 from benchmarks.streams import Floats, hold_out_and_extend
 from fastdp.metrics import mae, mmae, mmse, mse
 from fastdp.perturbers import Hierarchy, Perturber
-from fastdp.randomness.key import Key
+from fastdp.randomness.key import Binding, Key
 from fastdp.smoothers import Smoother
 from fastdp.thresholds import Chooser, Fixed, NoisyMax, Threshold, ThresholdTask
+from fastdp.thresholds.base import held_out
 from fastdp.workloads import random_ranges
 
 H_2 = Hierarchy(2, consistent=False, prune=0)
 H_16 = Hierarchy(16, consistent=False, prune=0)
 H_16C = Hierarchy(16, prune=0)
+
+
+def noise_key(seed: int) -> Key:
+    """A key that is bound to no composition's parameters: the two phases of a release have one."""
+    return Key(Key.from_seed(seed).reveal(), simulated=True, binding=Binding.COMPOSITION)
 
 
 class Stream(NamedTuple):
@@ -137,7 +143,7 @@ class Scene:
             )
             chooser.observe(self.values[: self.holdout])
             self._choosers[rule, epsilon] = chooser
-        return chooser.choose(Key.from_seed(seed))
+        return chooser.choose(held_out(noise_key(seed), chooser.pack()))
 
     def release(
         self, theta: float, perturber: Perturber, smoother: Smoother | None, epsilon: float, seed: int
@@ -145,7 +151,7 @@ class Scene:
         """The published part under a theta at hand; beyond the bound, the grid reaches up to theta."""
         publisher = fastdp.StreamPublisher(
             threshold=Fixed(theta), perturber=perturber, smoother=smoother, epsilon=epsilon,
-            bound=max(self.bound, theta), max_range=self.max_range, seed=seed,
+            bound=max(self.bound, theta), max_range=self.max_range, key=noise_key(seed),
         )  # fmt: skip
         return publisher.release(self.body)
 

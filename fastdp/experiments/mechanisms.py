@@ -29,6 +29,7 @@ from fastdp.systems.stream_publisher import StreamPublisher
 from fastdp.systems.topl import ToPL
 from fastdp.systems.tops import ToPS
 from fastdp.thresholds import Fixed, ThresholdTask
+from fastdp.thresholds.base import held_out
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -217,11 +218,15 @@ class _Composed:
             return _renewing(composition, values)
         chooser = composition.threshold.start(task)
         chooser.observe(values[: setting.holdout])
-        body = values[setting.holdout :]
+        body, packed = values[setting.holdout :], chooser.pack()
+        budgets = task.epsilon, epsilon
 
         def run(key: Key) -> Outcome:
+            own = composition.noise_key(key)
+            if budgets != (setting.epsilon, setting.epsilon):
+                own = own.within("budgets", *budgets)
             second = StreamPublisher(
-                threshold=_Chosen(chooser.choose(key)),
+                threshold=_Chosen(chooser.choose(held_out(own, packed))),
                 perturber=composition.perturber,
                 smoother=composition.smoother,
                 epsilon=epsilon,
@@ -230,7 +235,7 @@ class _Composed:
                 # The same grid as the publisher's, unless it must serve another budget.
                 resolution=composition.resolution if epsilon == setting.epsilon else parameters.get("resolution"),
                 nonfinite=composition.nonfinite,
-                key=key,
+                key=own,
             )
             release = second.release(body)
             # What blocks that follow the stream would have been without noise, nobody can tell.

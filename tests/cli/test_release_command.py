@@ -302,7 +302,7 @@ def test_nonfinite_zero(write_input, run, read_output, values, publish, tmp_path
     stream, zeros = values.copy(), values.copy()
     stream[[3, 4000]], zeros[[3, 4000]] = np.nan, 0.0
     assert run(write_input(".npy", stream), "-o", tmp_path / "o.npy", "--nonfinite", "zero").exit_code == 0
-    np.testing.assert_array_equal(read_output(tmp_path / "o.npy"), publish(zeros))
+    np.testing.assert_array_equal(read_output(tmp_path / "o.npy"), publish(zeros, nonfinite="zero"))
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_two_phases_are_one_publisher(rule, perturber, smoother) -> None:
     for seed in range(3):
         publisher = fastdp.StreamPublisher(
             threshold=rule, perturber=perturber, smoother=smoother, epsilon=0.5, bound=scene.bound,
-            holdout=scene.holdout, max_range=scene.max_range, seed=seed,
+            holdout=scene.holdout, max_range=scene.max_range, key=scenes.noise_key(seed),
         )  # fmt: skip
         whole = publisher.release(scene.values)
         theta = scene.theta(rule, 0.5, seed)

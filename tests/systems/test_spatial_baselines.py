@@ -13,6 +13,7 @@ from fastdp.randomness import sampler
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import Box, PrivTree
 from fastdp.systems.spatial_baselines import FixedTree, OfflineOnBatch, OfflineOnStream
+from tests.noise import step_keys, unbound_key
 
 SQUARE = Box([0.0, 0.0], [1.0, 1.0])
 ALL = [OfflineOnStream, OfflineOnBatch, FixedTree]
@@ -25,12 +26,12 @@ def points(n: int, seed: int) -> np.ndarray:
 @pytest.mark.parametrize("baseline", ALL)
 def test_the_first_step_is_privtree(baseline) -> None:
     batch = points(1000, 1)
-    stream = baseline(SQUARE, 1.0, seed=2)
+    stream = baseline(SQUARE, 1.0, key=unbound_key(2))
     with pytest.raises(StateError, match="no tree yet"):
         _ = stream.tree
     assert stream.total == 0.0
     sample = stream.step(batch)
-    tree = PrivTree(SQUARE, 1.0, seed=2).fit(batch)
+    tree = PrivTree(SQUARE, 1.0, key=unbound_key(2)).fit(batch)
     scale = 1000 / tree.total if baseline is OfflineOnBatch else 1.0
     assert np.allclose(stream.tree.counts, tree.counts * scale)
     assert abs(len(sample) - stream.total) < 6 * math.sqrt(stream.tree.n_leaves)
@@ -38,12 +39,12 @@ def test_the_first_step_is_privtree(baseline) -> None:
 
 
 def test_baseline_1_sees_the_points_present() -> None:
-    stream = OfflineOnStream(SQUARE, 1.0, seed=3)
+    stream = OfflineOnStream(SQUARE, 1.0, key=unbound_key(3))
     first, second = points(2000, 1), points(1500, 2)
     stream.advance(first)
     stream.advance(second, first)
     # Additions and removals cancel cell by cell: the same tree as from the points that are left.
-    alone = OfflineOnStream(SQUARE, 1.0, seed=3)
+    alone = OfflineOnStream(SQUARE, 1.0, key=unbound_key(3))
     alone.advance(None)
     alone.advance(second)
     assert np.array_equal(stream.tree.counts, alone.tree.counts)
