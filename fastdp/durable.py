@@ -198,7 +198,7 @@ class Durable(Alone):
         with persistence.trusting(name, content.get("fastdp")):
             # Files from before streams had numbers name none, those of the first noise format no format.
             member = packing.whole(content.get("member", 0))
-            binding = Binding(packing.whole(content.get("noise", Binding.FIRST_FORMAT)))
+            binding = Binding(packing.whole(content.get("noise", int(Binding.FIRST_FORMAT))))
             raw = bytes.fromhex(content["secret"])
             secret = Key(raw, simulated=content["simulated"], member=member, binding=binding)
             publisher = cls._restart(content["composition"], secret, **own)
