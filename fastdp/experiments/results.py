@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fastdp.errors import DataError
 from fastdp.files.atomic_file import atomic_file
-from fastdp.files.parquet_reader import import_pyarrow
+from fastdp.files.parquet_reader import import_pyarrow, read_table
 
 RESULTS, MANIFEST, PARTS = "results.parquet", "manifest.json", "parts"
 _LABELS = ("cell", "dataset", "mechanism", "epsilon", "repetition", "threshold", "workload", "group", "queries")
@@ -118,7 +118,7 @@ def _read_table(path: Path) -> Any:
     arrow = import_pyarrow()
     content = io.BytesIO(path.read_bytes())
     try:
-        return arrow.parquet.read_table(content, page_checksum_verification=True)
+        return read_table(content, page_checksum_verification=True)
     except (arrow.ArrowException, OSError, ValueError):
         return None
 
@@ -230,4 +230,4 @@ def load(folder: str | Path) -> Any:
         import pandas  # noqa: F401
     except ImportError:
         return {name: table.column(name).to_numpy(zero_copy_only=False) for name in table.column_names}
-    return table.to_pandas()
+    return table.to_pandas(use_threads=False)
