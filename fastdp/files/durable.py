@@ -8,6 +8,8 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
+from fastdp import process
+
 LOCK_TRIES, LOCK_PAUSE = 600, 0.05
 LOCK_SECONDS = LOCK_TRIES * LOCK_PAUSE
 
@@ -59,13 +61,13 @@ class Hold:
     descriptor = -1
 
     def __init__(self, descriptor: int) -> None:
-        self._process = os.getpid()
+        self._process = process.identity()
         self.descriptor = descriptor
 
     def release(self) -> None:
         """Give the lock back and close."""
         # In a forked child the lock is its parent's.
-        if os.getpid() == self._process:
+        if process.identity() == self._process:
             unlock(self.descriptor)
         # Not closed twice: by then it may be another file's number.
         descriptor, self.descriptor = self.descriptor, -1
