@@ -121,7 +121,14 @@ class StateFile:
         except OSError as error:
             raise StateError(f"state file {str(path)!r} could not be written: {error.strerror or error}") from error
         try:
-            if not durable.lock(hold.descriptor):
+            try:
+                locked = durable.lock(hold.descriptor)
+            except OSError as error:
+                raise StateError(
+                    f"state file {str(path)!r}: its folder could not be locked: {error.strerror or error}; expected a "
+                    "file system with locks (flock)"
+                ) from error
+            if not locked:
                 raise StateError(
                     f"state file {str(path)!r}: its folder stayed locked for {durable.LOCK_SECONDS:g} seconds"
                 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -22,7 +23,7 @@ def has_locks() -> bool:
 def lock(descriptor: int) -> bool:
     """Lock an open file or folder until :func:`unlock`; False if somebody else kept it for LOCK_SECONDS.
 
-    In tries: an interrupted call of this very process may hold it until it is collected.
+    OSError where the file system has no locks, or fails.  In tries: an interrupted call of this very process may hold it until it is collected.
     """
     import fcntl
 
@@ -68,7 +69,9 @@ class Hold:
         """Give the lock back and close."""
         # In a forked child the lock is its parent's.
         if process.identity() == self._process:
-            unlock(self.descriptor)
+            # An error here says nothing about what was written and synced; closing gives the lock back as well.
+            with contextlib.suppress(OSError):
+                unlock(self.descriptor)
         # Not closed twice: by then it may be another file's number.
         descriptor, self.descriptor = self.descriptor, -1
         os.close(descriptor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -21,6 +22,7 @@ from fastdp.errors import DataError, FastDPError, StateError
 from fastdp.experiments import folder as folder_module
 from fastdp.experiments import mechanisms, runner
 from fastdp.experiments.folder import SweepFolder
+from fastdp.files import durable
 
 ROOT = Path(__file__).parents[2]
 
@@ -447,3 +449,21 @@ def test_an_estimate_counts_cells_and_rows(small, tmp_path) -> None:
     assert guess.rows == pytest.approx(rows, rel=0.05)
     assert guess.seconds > 0.0
     assert (folder / "results.parquet").stat().st_size < guess.table_bytes + 20_000
+
+
+@pytest.mark.skipif(not durable.has_locks(), reason="needs flock")
+def test_a_folder_that_cannot_be_locked(small, tmp_path, monkeypatch) -> None:
+    """Another sweep that is at work is one thing, a file system without locks another."""
+    import fcntl
+
+    found = experiments.from_table(small)
+    reasons = {errno.EWOULDBLOCK: "another sweep writes", errno.ENOLCK: f"be locked: {os.strerror(errno.ENOLCK)}"}
+    for number, reason in reasons.items():
+
+        def flock(*_: object, number: int = number) -> None:
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(fcntl, "flock", flock)
+        with pytest.raises(StateError, match=reason):
+            experiments.run(found, tmp_path / "out")
+    assert not (tmp_path / "out" / "manifest.json").exists()

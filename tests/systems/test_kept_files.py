@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import base64
 import json
 import os
@@ -323,3 +324,34 @@ def test_slots_and_limits_of_messages_are_checked_first() -> None:
     server = CASES["topl_server"].make()
     with pytest.raises(ParameterError, match="most_reports"):
         server.receive(message, most_reports="x")
+
+
+@pytest.mark.skipif(not durable.has_locks(), reason="needs flock")
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.EIO], ids=errno.errorcode.get)
+@pytest.mark.parametrize("broken", ["lock", "unlock"])
+def test_locks_that_fail_are_one_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, broken: str
+) -> None:
+    """A network file system without a lock server; and what is written stays written where unlocking fails."""
+    import fcntl
+
+    publisher, _ = kept("tops", tmp_path / "kept", 0)
+    real, value = fcntl.flock, CASES["tops"].calls[0]
+
+    def flock(descriptor: int, operation: int) -> None:
+        if (operation == fcntl.LOCK_UN) == (broken == "unlock"):
+            raise OSError(number, os.strerror(number))
+        real(descriptor, operation)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", flock)
+        if broken == "unlock":
+            publisher.publish(value)
+        else:
+            wrong = rf"^state file .*kept'.*could not be locked: {os.strerror(number)}; expected a file system with"
+            with pytest.raises(StateError, match=wrong):
+                publisher.publish(value)
+            assert publisher.n_seen == 0
+    if broken == "lock":
+        publisher.publish(value)
+    assert type(publisher).load(tmp_path / "kept").n_seen == publisher.n_seen > 0
