@@ -270,15 +270,7 @@ class StateFile:
 
 def _absolute(path: object) -> str:
     """The path from the root, with its links: the current folder may change."""
-    if not isinstance(path, (str, bytes, os.PathLike)):
-        raise ParameterError(f"path = {validation.shown(path)}: expected a file's path")
-    text = os.fsdecode(path)
-    try:
-        named = b"\0" not in os.fsencode(text)
-    except UnicodeEncodeError:
-        named = False
-    if not named or not text:
-        raise ParameterError(f"path = {validation.shown(text)}: expected a file's path")
+    text = validation.path("path", path)
     try:
         return text if Path(text).is_absolute() else str(Path.cwd() / text)
     except OSError as error:

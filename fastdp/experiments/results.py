@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp import validation
 from fastdp.errors import DataError
 from fastdp.files.atomic_file import atomic_file
 from fastdp.files.parquet_reader import import_pyarrow, read_table
@@ -180,7 +181,7 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     DataError
         If it is no sweep's folder.
     """
-    path = Path(folder) / MANIFEST
+    path = Path(validation.path("folder", folder)) / MANIFEST
     try:
         manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -211,8 +212,7 @@ def load(folder: str | Path) -> Any:
     DataError
         If it is no sweep's folder, or holds no results, or damaged ones.
     """
-    folder = Path(folder)
-    manifest = read_manifest(folder)
+    manifest, folder = read_manifest(folder), Path(folder)
     arrow = import_pyarrow()
     if (folder / RESULTS).exists():
         table = _read_table(folder / RESULTS)

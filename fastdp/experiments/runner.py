@@ -102,10 +102,10 @@ def run(
     size = workers if callable(workers) else partial(int, validation.integer("workers", workers, 1, 4096))
     validation.choice("mode", mode, MODES)
     import_pyarrow()
-    base = Path(data).absolute()
+    base = Path(validation.path("data", data)).absolute()
     found = check_data(specification, base)
     job = _Job(specification, base, {name: str(each["sha256"]) for name, each in found.items()})
-    folder = SweepFolder(Path(output), specification, found)
+    folder = SweepFolder(Path(validation.path("output", output)), specification, found)
     with folder.alone():
         if not folder.finished:
             how = {
