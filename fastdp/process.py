@@ -1,4 +1,4 @@
-"""Which process this is: a forked child is another one, even where a new PID namespace gives it its parent's number."""
+"""Which process this is: a forked child is another one, even if a new PID namespace gives it its parent's number."""
 
 from __future__ import annotations
 

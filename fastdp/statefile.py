@@ -129,8 +129,8 @@ class StateFile:
                 locked = durable.lock(hold.descriptor)
             except OSError as error:
                 raise StateError(
-                    f"state file {str(path)!r}: its folder could not be locked: {error.strerror or error}; expected a "
-                    "file system with locks (flock)"
+                    f"state file {str(path)!r}: its folder could not be locked: {error.strerror or error}; "
+                    "expected a file system with locks (flock)"
                 ) from error
             if not locked:
                 raise StateError(

@@ -169,8 +169,8 @@ class SweepFolder:
                 ) from None
             except OSError as error:
                 raise StateError(
-                    f"{self.path}: could not be locked: {error.strerror or error}; expected a folder on a file system "
-                    "with locks (flock)"
+                    f"{self.path}: could not be locked: {error.strerror or error}; expected a file system with locks "
+                    "(flock)"
                 ) from error
             self._begin()
             for place in (self.path, self.path / PARTS):

@@ -222,7 +222,7 @@ def read_specification(path: str | Path) -> Specification:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: not readable as TOML ({error})") from None
     except RecursionError:
-        raise DataError(f"{path}: arrays or tables within each other too deep to read; expected a few levels") from None
+        raise DataError(f"{path}: arrays or tables nested too deep to read; expected a few levels") from None
     try:
         return from_table(table)
     except FastDPError as error:

@@ -35,9 +35,13 @@ READERS = {
     "read_events": (
         # The progress bar's own thread is no thread of Arrow.
         "from tqdm import tqdm\ntqdm.monitor_interval = 0\nfrom fastdp.cli.event_reader import read_events",
-        "read_events('events.parquet', dict.fromkeys(('x', 'y', 'time', 'event')), timed=True, sort=True, quiet=True)",
+        "columns = dict.fromkeys(('x', 'y', 'time', 'event'))\n"
+        "read_events('events.parquet', columns, timed=True, sort=True, quiet=True)",
     ),
-    "read_table of Arrow": ("import io", "pyarrow.parquet.read_table(io.BytesIO(Path('trips.parquet').read_bytes()))"),
+    "read_table of Arrow": (
+        "import io",
+        "pyarrow.parquet.read_table(io.BytesIO(Path('trips.parquet').read_bytes()))",
+    ),
 }
 
 

@@ -319,7 +319,9 @@ def test_of_two_first_runs_at_once_one_is_refused() -> None:
     first, second = (Resumption(kind, Path("s"), {"epsilon": 1.0}, None) for _ in range(2))
     first.begin("out.csv", None)
     content = Path("s").read_bytes()
-    with pytest.raises(StateError, match="'s' exists: .*another run has just written it.*run the command again") as told:
+    with pytest.raises(
+        StateError, match="'s' exists: .*another run has just written it.*run the command again"
+    ) as told:
         second.begin("out.csv", None)
     assert "delete" not in str(told.value)
     assert Path("s").read_bytes() == content

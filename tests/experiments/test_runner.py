@@ -401,7 +401,10 @@ def test_as_many_parts_are_sent_as_the_executor_has_room_for(small, tmp_path, di
 
 
 def _lost() -> dict[str, BaseException]:
-    found: dict[str, BaseException] = {"CancelledError": CancelledError(), "BrokenProcessPool": BrokenProcessPool("x")}
+    found: dict[str, BaseException] = {
+        "CancelledError": CancelledError(),
+        "BrokenProcessPool": BrokenProcessPool("x"),
+    }
     if find_spec("distributed") is not None:
         import distributed
 

@@ -58,11 +58,15 @@ MISTAKES = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_the_scale_out_example_runs_and_notices_mistakes(mistake: str, tmp_path: Path) -> None:
-    (block,) = [part.split("```")[0] for part in (ROOT / "docs" / "scale_out.md").read_text().split("```python\n")[1:]]
+    (block,) = [
+        part.split("```")[0] for part in (ROOT / "docs" / "scale_out.md").read_text().split("```python\n")[1:]
+    ]
     right, wrong, count = MISTAKES[mistake]
     assert not right or block.count(right) == count
     # The promise is made of the same parameters, but needs all of them.
-    promised = block.replace("fastdp.StreamPublisher(**RELEASE)", 'fastdp.StreamPublisher(**{"max_range": 9, **RELEASE})')
+    promised = block.replace(
+        "fastdp.StreamPublisher(**RELEASE)", 'fastdp.StreamPublisher(**{"max_range": 9, **RELEASE})'
+    )
     script = tmp_path / "scale_out.py"
     script.write_text(promised.replace(right, wrong) if right else block)
     done = subprocess.run(
@@ -74,7 +78,9 @@ def test_the_scale_out_example_runs_and_notices_mistakes(mistake: str, tmp_path:
     )
     if right:
         assert done.returncode == 1
-        assert re.search("AssertionError: (a retry differs|the output follows the partition)", done.stderr), done.stderr
+        assert re.search("AssertionError: (a retry differs|the output follows the partition)", done.stderr), (
+            done.stderr
+        )
     else:
         assert done.returncode == 0, done.stderr
         assert done.stdout == "60 streams, spent: epsilon = 1.0\n"
