@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fastdp.errors import StateError
 
-#: An array may have so many bytes, or so many times those that it takes packed: a small file that would inflate to all
+#: Bytes that an array may have, or how many times those that it takes packed: a small file that would inflate to all
 #: memory is refused before that.
 MOST_BYTES, MOST_INFLATION = 2**28, 64
 #: Parts by the name of their class.

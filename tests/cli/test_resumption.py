@@ -320,9 +320,9 @@ def test_of_two_first_runs_at_once_one_is_refused() -> None:
     first.begin("out.csv", None)
     content = Path("s").read_bytes()
     with pytest.raises(
-        StateError, match="'s' exists: .*another run has just written it.*run the command again"
-    ) as told:
+        StateError, match=r"'s' exists: .*another run has just written it.*run the command again"
+    ) as refused:
         second.begin("out.csv", None)
-    assert "delete" not in str(told.value)
+    assert "delete" not in str(refused.value)
     assert Path("s").read_bytes() == content
     assert Resumption(kind, Path("s"), {"epsilon": 1.0}, None).key == first.key

@@ -120,7 +120,7 @@ def test_ragged_boxes(ragged: Any) -> None:
     whole = [[1.0, 1.0], [1.0, 1.0]]
     for count in (publisher.count, publisher.tree.count, index.count):
         for lower, upper in ((ragged, whole), (whole, ragged)):
-            with pytest.raises(FastDPError, match="(lower|upper).*expected"):
+            with pytest.raises(FastDPError, match=r"(lower|upper).*expected"):
                 count(lower, upper)
     for corners in ((ragged, whole, [1.0]), (whole, ragged, [1.0]), ([[0.0]], [[1.0]], ragged)):
         with pytest.raises(FastDPError, match=r"(lower|upper|counts).*expected"):

@@ -164,7 +164,7 @@ def _interrupted_at_all_places(sources: tuple[str, ...], make: Callable[[int], C
 @pytest.mark.skipif(not durable.has_locks(), reason="needs flock")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_kept_traceback_keeps_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a debugger, a notebook, and the block that handles the interrupt do: a state file and a ledger go on at once."""
+    """As a debugger, a notebook, and the block that handles the interrupt do: the next call goes on."""
     monkeypatch.setattr(durable, "LOCK_TRIES", 1)
     guarantee = CASES["tops"].make().guarantee
 
@@ -186,7 +186,7 @@ def test_a_kept_traceback_keeps_no_lock(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_lock_in_use_is_not_taken_for_an_abandoned_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    """Whoever asks: the call that has it, a function that interrupts this call, or another thread."""
+    """By any other owner: the call that has it, a function that interrupts this call, or another thread."""
     monkeypatch.setattr(durable, "LOCK_TRIES", 1)
     publisher = CASES["simple_counts"].make()
     publisher.keep(tmp_path / "kept")

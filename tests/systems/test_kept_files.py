@@ -359,7 +359,7 @@ def test_locks_that_fail_are_one_error(
 
 
 def sealed_by_hand(version: int, header: bytes, payload: bytes, key: bytes) -> bytes:
-    """AES-256-GCM as formats 2 and 3 say: under the key itself, or under HKDF-SHA256 of it (RFC 5869, written out)."""
+    """AES-256-GCM as formats 2 and 3 say: under the key itself, or under HKDF-SHA256 of it (RFC 5869)."""
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     magic, _, protection, generation, salt, nonce = HEADER.unpack(header)

@@ -293,7 +293,7 @@ def test_what_a_renewal_cannot_guarantee_is_refused_on_construction() -> None:
         )
 
     assert composed(None).guarantee.epsilon == composed(Withheld(holdout=50)).guarantee.epsilon == 1.0
-    with pytest.raises(ParameterError, match="^holdout = 49: expected at least 50"):
+    with pytest.raises(ParameterError, match=r"^holdout = 49: expected at least 50"):
         composed(Withheld(holdout=49))
 
 
