@@ -80,7 +80,7 @@ class RunningCounts(Stepwise):
         key: Key | bytes | None = None,
     ) -> None:
         super().__init__()
-        validation.part("counter", counter, "step", "fastdp.counters")
+        validation.part("counter", counter, Counter, "fastdp.counters")
         self.counter = counter
         self.epsilon = validation.positive("epsilon", epsilon)
         self.size = validation.integer("size", size, 1, 2**30)

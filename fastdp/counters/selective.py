@@ -104,7 +104,7 @@ class SelectiveCounting(Stepwise):
     ) -> None:
         super().__init__()
         validation.integer("len(counters)", len(counters), 1)
-        validation.part("selector", selector, "select", "fastdp.counters")
+        validation.part("selector", selector, Selector, "fastdp.counters")
         self.counters = tuple(counters)
         self.selector = selector
         self.dimension = validation.integer("dimension", dimension, 1, 2**30)
