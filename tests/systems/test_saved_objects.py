@@ -32,6 +32,7 @@ from fastdp.spatial import decomposition, saved
 from fastdp.statefile import StateFile
 from fastdp.thresholds import Fixed
 from fastdp_kernels import block_lengths
+from tests.noise import unbound_key
 from tests.systems.saved_objects import CASES, FIXTURES, KEY, Alternating, Case, ending, golden_cut, is_empty, stream
 
 pytest.importorskip("shapely")
@@ -370,9 +371,11 @@ def test_files_of_the_first_fastdp_are_read(tmp_path: Path, kind: type) -> None:
     """Format 2 without a rolling digest: kept, two chunks consumed."""
     path, values = tmp_path / "kept", np.random.default_rng(7).integers(0, 40, 400).astype(float)
     made = {
-        fastdp.ToPS: lambda: fastdp.ToPS(epsilon=1.0, bound=64, holdout=50, max_range=64, seed=11, prune=0),
+        fastdp.ToPS: lambda: fastdp.ToPS(
+            epsilon=1.0, bound=64, holdout=50, max_range=64, key=unbound_key(11), prune=0
+        ),
         fastdp.PAK: lambda: fastdp.PAK(
-            1.0, 1e-6, 64, 400, holdout=50, seed=12, threshold=fastdp.thresholds.NoisyMax()
+            1.0, 1e-6, 64, 400, holdout=50, key=unbound_key(12), threshold=fastdp.thresholds.NoisyMax()
         ),
     }[kind]()
     whole = [made.publish(values[a:b]) for a, b in ((0, 120), (120, 200), (200, 400))]

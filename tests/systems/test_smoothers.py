@@ -14,6 +14,7 @@ from fastdp.errors import ParameterError
 from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent
 from fastdp.smoothers.median import BINS
 from fastdp_kernels import running_median
+from tests.noise import bound_key
 from tests.oracles import smoothers as oracle
 
 CASES = [
@@ -81,9 +82,12 @@ def test_through_a_publisher_and_a_state_file(name: str, tmp_path: Path) -> None
     rest = fastdp.ToPS.load(tmp_path / "s").publish(values[1777:])
     assert np.array_equal(np.concatenate([first, rest]), whole)
     # Whatever is predicted, the last value of a block makes its sum right.
-    release = make().release(values)
-    totals = make_totals(release)
-    reference = make_totals(fastdp.ToPS(0.5, 200, 500, 1024, fan_out=4, prune=2, seed=3).release(values))
+    totals, reference = (
+        make_totals(
+            fastdp.ToPS(0.5, 200, 500, 1024, fan_out=4, prune=2, smoother=each, key=bound_key(3)).release(values)
+        )
+        for each in (name, "recent")
+    )
     assert totals == pytest.approx(reference)
 
 
