@@ -22,6 +22,14 @@ from fastdp.statefile import StateFile
 R = TypeVar("R")
 
 
+def _binding(noise: object) -> Binding:
+    """The noise format of a file; ValueError for one that this fastdp does not draw."""
+    known = [int(each) for each in Binding]
+    if type(noise) is not int or noise not in known:
+        raise ValueError(f"noise format {validation.shown(noise)}: expected one of {known}")
+    return Binding(noise)
+
+
 class Durable(Alone):
     """An online object with :meth:`save`, :meth:`keep` and :meth:`load`; what it publishes is up to its subclass.
 
@@ -198,7 +206,7 @@ class Durable(Alone):
         with persistence.trusting(name, content.get("fastdp")):
             # Files from before streams had numbers name none, those of the first noise format no format.
             member = packing.whole(content.get("member", 0))
-            binding = Binding(packing.whole(content.get("noise", int(Binding.FIRST_FORMAT))))
+            binding = _binding(content.get("noise", int(Binding.FIRST_FORMAT)))
             raw = bytes.fromhex(content["secret"])
             secret = Key(raw, simulated=content["simulated"], member=member, binding=binding)
             publisher = cls._restart(content["composition"], secret, **own)

@@ -1,7 +1,8 @@
 """Every online object with inputs for it: the table that the tests of state files run over.
 
 ``python -m tests.systems.saved_objects`` writes the files in ``fixtures`` that later versions must be able to read.
-It refuses to overwrite one: files of a format that was in use are never made again.
+It refuses to overwrite one: files of a format that was in use are never made again.  ``state_v2_*`` are of the first
+noise format, without a word about it; ``state_v2n2_*`` are of the second.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ from tests.noise import unbound_key
 
 KEY = bytes(range(32))
 FIXTURES = Path(__file__).parent / "fixtures"
+#: State format 2 with noise format 1, and with noise format 2.
+FORMATS = ("state_v2", "state_v2n2")
+PRESENT = FORMATS[-1]
 SQUARE = Box([0.0, 0.0], [1.0, 1.0])
 
 
@@ -299,10 +303,11 @@ def ending(output: np.ndarray) -> list[Any]:
 
 
 def main() -> None:
-    """Write the fixtures that are missing."""
-    expected = json.loads((FIXTURES / "state_v2.json").read_text()) if (FIXTURES / "state_v2.json").exists() else {}
+    """Write the fixtures of the present noise format that are missing."""
+    record = FIXTURES / f"{PRESENT}.json"
+    expected = json.loads(record.read_text()) if record.exists() else {}
     for name, case in CASES.items():
-        path = FIXTURES / f"state_v2_{name}.fastdp"
+        path = FIXTURES / f"{PRESENT}_{name}.fastdp"
         if not case.portable or path.exists():
             continue
         publisher, cut = case.make(), golden_cut(case)
@@ -314,7 +319,7 @@ def main() -> None:
             case.run(other, chunk)
         rest = [ending(case.run(other, chunk)) for chunk in case.calls[cut:]]
         expected[name] = {"last": ending(last), "rest": rest}
-    (FIXTURES / "state_v2.json").write_text(json.dumps(expected, indent=0))
+    record.write_text(json.dumps(expected, indent=0))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,8 @@ from fastdp.smoothers import Mean, Recent
 from fastdp.thresholds import NoisyMax, PAKQuantile, SmoothQuantile, ThresholdTask
 
 RUNS = 20
+#: Errors under a private threshold follow theta, which scatters by more than noise does.
+THRESHOLD_RUNS = 60
 
 
 def synthetic(n: int = 40_000) -> Scene:
@@ -40,8 +42,8 @@ def published() -> reference.Table:
 
 
 @cache
-def error(name: str, method: Method, epsilon: float) -> float:
-    return scenes.medians(scenes.repeat(real(name), method, epsilon, RUNS)).mse
+def error(name: str, method: Method, epsilon: float, runs: int = RUNS) -> float:
+    return scenes.medians(scenes.repeat(real(name), method, epsilon, runs)).mse
 
 
 @pytest.mark.parametrize(
@@ -134,7 +136,7 @@ def test_thresholds_agree_with_the_published_code() -> None:
         for rule in thresholds.private_rules(epsilon):
             if rule.published in ("NM-E", "S-PAK"):
                 there = table["pos", thresholds.EXPERIMENT, rule.published, epsilon].mse
-                factor = error("POS", thresholds.under_hat(rule), epsilon) / there
+                factor = error("POS", thresholds.under_hat(rule), epsilon, THRESHOLD_RUNS) / there
                 assert 1 / TOLERANCE < factor < TOLERANCE, (rule.name, epsilon)
 
 

@@ -28,12 +28,24 @@ from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.local import HistogramCollector
 from fastdp.local.encoding import KINDS
 from fastdp.perturbers import Hierarchy
+from fastdp.randomness.key import Binding
 from fastdp.spatial import decomposition, saved
 from fastdp.statefile import StateFile
 from fastdp.thresholds import Fixed
 from fastdp_kernels import block_lengths
 from tests.noise import unbound_key
-from tests.systems.saved_objects import CASES, FIXTURES, KEY, Alternating, Case, ending, golden_cut, is_empty, stream
+from tests.systems.saved_objects import (
+    CASES,
+    FIXTURES,
+    FORMATS,
+    KEY,
+    Alternating,
+    Case,
+    ending,
+    golden_cut,
+    is_empty,
+    stream,
+)
 
 pytest.importorskip("shapely")
 
@@ -351,19 +363,46 @@ def test_damage_within_an_authentic_file_is_one_error_or_none(
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.portable])
-def test_files_of_format_2_are_read_for_ever(tmp_path: Path, name: str) -> None:
-    """The fixtures were written once, with the first fastdp that could save such an object."""
+@pytest.mark.parametrize("written", FORMATS)
+def test_files_of_format_2_are_read_for_ever(tmp_path: Path, name: str, written: str) -> None:
+    """The fixtures were written once, with the first fastdp that could save such an object with this noise."""
     case, path = CASES[name], tmp_path / "kept"
-    expected = json.loads((FIXTURES / "state_v2.json").read_text())[name]
+    expected = json.loads((FIXTURES / f"{written}.json").read_text())[name]
     cut = golden_cut(case)
     for replay in (True, False):
-        shutil.copy(FIXTURES / f"state_v2_{name}.fastdp", path)
-        publisher = load(case, path, replay=replay)
+        shutil.copy(FIXTURES / f"{written}_{name}.fastdp", path)
+        publisher = load(case, path, replay=replay, moved=True)
+        if not case.plain:
+            assert (publisher._key.binding is Binding.FIRST_FORMAT) == (written == FORMATS[0])
         if replay:
             last = ending(case.run(publisher, case.calls[cut - 1]))
             np.testing.assert_allclose(last, expected["last"], rtol=1e-9)
         for chunk, values in zip(case.calls[cut:], expected["rest"], strict=True):
             np.testing.assert_allclose(ending(case.run(publisher, chunk)), values, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["tops", "pak", "phdstream", "simple_counts", "adaptive"])
+def test_a_file_goes_on_in_the_noise_format_that_it_was_written_in(tmp_path: Path, name: str) -> None:
+    """Loaded, saved and loaded again: noise of the first format stays what it would have been."""
+    case, path = CASES[name], tmp_path / "kept"
+    expected = json.loads((FIXTURES / f"{FORMATS[0]}.json").read_text())[name]
+    shutil.copy(FIXTURES / f"{FORMATS[0]}_{name}.fastdp", path)
+    for chunk, values in zip(case.calls[golden_cut(case) :], expected["rest"], strict=True):
+        np.testing.assert_allclose(ending(case.run(load(case, path), chunk)), values, rtol=1e-9)
+    assert json.loads(StateFile(path, KEY).read()[0])["noise"] == Binding.FIRST_FORMAT
+
+
+@pytest.mark.parametrize("name", ["tops", "pak", "phdstream", "simple_counts", "adaptive"])
+@pytest.mark.parametrize("written", [-1, 3, 7, "2", 2.0, None, True, [2]])
+def test_an_unknown_noise_format_is_refused(
+    tmp_path: Path, samples: dict[str, Path], name: str, written: object
+) -> None:
+    content = json.loads(StateFile(samples[name], KEY).read()[0])
+    assert content["noise"] == Binding.COMPOSITION
+    path = tmp_path / "other"
+    StateFile(path, KEY).write(json.dumps({**content, "noise": written, "home": None}).encode(), None)
+    with pytest.raises(StateError, match=r"noise format .*: expected"):
+        load(CASES[name], path)
 
 
 @pytest.mark.parametrize("kind", [fastdp.ToPS, fastdp.PAK])
