@@ -11,7 +11,7 @@ from fastdp.perturbers import Flat, Hierarchy
 from fastdp.smoothers import Recent
 from fastdp.thresholds import Fixed
 from fastdp_kernels import ranges
-from tests.noise import tree_key
+from tests.noise import chain_draws, chain_noise, tree_key
 from tests.oracles import nodes as oracle
 from tests.oracles import tops
 
@@ -72,6 +72,28 @@ def test_released_nodes_equal_the_oracle(fan_out: int, n: int) -> None:
             start += width
         leaves = release.values[tree * plan.tree_blocks : (tree + 1) * plan.tree_blocks]
         assert np.array_equal(ours[: part.size], leaves)
+
+
+@pytest.mark.parametrize(("theta", "resolution"), [(20.0, None), (3.0, 1.0), (20.0, 2.0**-40)])
+def test_flat_equals_the_oracle(theta: float, resolution: float | None) -> None:
+    """A theta of 3 steps, and noise of 2^45 steps, whose draws are often doubtful; any chunking."""
+    values, parts = stream(300), np.cumsum([1, 0, 120, 7])
+    publisher = compose(Flat(), threshold=Fixed(theta), resolution=resolution)
+    step = publisher.resolution
+    sums = np.rint(np.minimum(values, theta) / step).astype(np.int64)
+    noise = chain_draws(chain_noise(publisher._key, round(theta / step), 0.7), sums)
+    out = np.concatenate([publisher.publish(part) for part in np.split(values, parts)])
+    assert np.array_equal(out, (sums + noise) * step)
+    rows = {
+        "threshold": Fixed(theta),
+        "perturber": Flat(),
+        "smoother": None,
+        "max_range": 64,
+        "resolution": resolution,
+    }
+    many = fastdp.release_many([values[:9], values], 0.7, 50, key=publisher._key.again(), **rows)
+    own = chain_noise(publisher._key.of_stream(1), round(theta / step), 0.7)
+    assert np.array_equal(many[1].values, (sums + chain_draws(own, sums)) * step)
 
 
 def test_nodes_and_values_see_the_same_memory(monkeypatch: pytest.MonkeyPatch) -> None:

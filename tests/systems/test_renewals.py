@@ -19,7 +19,7 @@ from fastdp.renewals import Refined, Renewal, Withheld
 from fastdp.smoothers import Mean, Median, MovingAverage, Recent
 from fastdp.systems.course import position, restore
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile, ThresholdTask
-from tests.noise import threshold_key, unbound_key
+from tests.noise import chain_noise, threshold_key, unbound_key
 
 TREE = 256
 RENEWALS = [Withheld(), Withheld(trees=2, holdout=37), Refined(0.2), Refined(0.05, trees=3)]
@@ -236,6 +236,25 @@ def test_an_unclipped_threshold_reproduces_published_noise() -> None:
     parts |= {"epsilon": 2.0**20}
     quiet = fastdp.StreamPublisher(threshold=Fixed(10.0), **parts, resolution=1.0, seed=3)
     assert np.abs(quiet.publish(values) - 9.0).max() < 1.0
+
+
+def test_noise_behind_a_renewal_follows_from_all_sums_before_it() -> None:
+    """The next chain starts from the last one, so that the same theta again does not begin it anew."""
+    values, chains = np.arange(5.0), []
+    for last in (4.0, 3.0):
+        options = {"threshold": Fixed(8.0), "perturber": Flat(), "epsilon": 1.0, "bound": 64, "max_range": 64}
+        publisher = fastdp.StreamPublisher(**options, renewal=Withheld(), seed=1)
+        publisher.publish(np.append(values, last))
+        course = publisher._course
+        before = publisher._standing.progress
+        after = course.pipeline.open(before, 8.0)
+        expected = chain_noise(
+            publisher._key.again().within("behind", before.chain.tobytes()), after.theta_steps, 1.0
+        )
+        assert after.chain.astype("<u8").tobytes() == expected.chain
+        assert (after.blocks, after.cycle) == (6, 2)
+        chains += [before.chain.tobytes(), after.chain.tobytes()]
+    assert len(set(chains)) == 4
 
 
 def test_the_imputed_mean_is_a_function_of_what_was_released() -> None:
