@@ -243,14 +243,12 @@ def test_noise_behind_a_renewal_follows_from_all_sums_before_it() -> None:
     values, chains = np.arange(5.0), []
     for last in (4.0, 3.0):
         options = {"threshold": Fixed(8.0), "perturber": Flat(), "epsilon": 1.0, "bound": 64, "max_range": 64}
-        publisher = fastdp.StreamPublisher(**options, renewal=Withheld(), seed=1)
+        publisher = fastdp.StreamPublisher(**options, seed=1)
         publisher.publish(np.append(values, last))
-        course = publisher._course
         before = publisher._standing.progress
-        after = course.pipeline.open(before, 8.0)
-        expected = chain_noise(
-            publisher._key.again().within("behind", before.chain.tobytes()), after.theta_steps, 1.0
-        )
+        after = publisher._course.pipeline.open(before, 8.0)
+        behind = publisher._key.again().within("behind", before.chain.tobytes())
+        expected = chain_noise(behind, after.theta_steps, 1.0)
         assert after.chain.astype("<u8").tobytes() == expected.chain
         assert (after.blocks, after.cycle) == (6, 2)
         chains += [before.chain.tobytes(), after.chain.tobytes()]
