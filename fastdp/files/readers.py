@@ -72,8 +72,8 @@ def open_source(path: str, column: str | None, chunk_size: int) -> Iterator[Sour
         yield from _open(path, column, chunk_size)
     except gzip.BadGzipFile:
         raise DataError(f"{path}: not a gzip file, or damaged") from None
-    except (BadZipFile, zlib.error, EOFError) as error:
-        raise DataError(f"{path}: the file is damaged or incomplete ({error})") from error
+    except (BadZipFile, zlib.error, EOFError):
+        raise DataError(f"{path}: the file is damaged or incomplete; expected a whole one") from None
 
 
 def _open(path: str, column: str | None, chunk_size: int) -> Iterator[Source]:
