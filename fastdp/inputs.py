@@ -39,7 +39,7 @@ def kind_of(dtype: Any) -> str:
 
 
 def entry_at(name: str, wrong: Any, fault: str) -> str:
-    """The first wrong entry's place, and how many there are: ``values[17]: not a finite number (3 of 1,000 entries)``.
+    """The first wrong entry and how many there are: ``values[17]: not a finite number (3 of 1,000 entries)``.
 
     Parameters
     ----------

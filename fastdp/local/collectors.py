@@ -228,8 +228,8 @@ class Collector(Reports):
                 raise ValueError("totals of another size")
             whole.totals[...] = np.frombuffer(raw, "<i8").reshape(whole.totals.shape)
             whole._check_totals()
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError, MemoryError, zlib.error):
-            raise DataError(f"collector: damaged, or no {cls.__name__}; expected the bytes of to_bytes()") from None
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError, MemoryError, zlib.error) as error:
+            raise DataError(f"collector: damaged ({error})") from None
         whole.refused = refused
         return whole
 

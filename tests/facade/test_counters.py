@@ -195,7 +195,7 @@ def test_selective_counting_is_algorithm_4() -> None:
 def test_a_selector_that_names_no_counter() -> None:
     counting = SelectiveCounting([Simple()], Parity(Key.from_seed(2)), 1.0, seed=3)
     counting.selector.select = lambda values, step, last: 1
-    with pytest.raises(ParameterError, match="the selector's choice = 1"):
+    with pytest.raises(ParameterError, match="selector chose no counter"):
         counting.step(3)
     assert counting.n_steps == 0
 
@@ -230,7 +230,7 @@ class Alternating:
 def test_selectors_are_not_trusted() -> None:
     for wrong in (2, -1, 0.5, "0", True):
         counting = SelectiveCounting([Simple(), Simple()], Alternating(wrong), 50.0, seed=1)
-        with pytest.raises(ParameterError, match="the selector's choice"):
+        with pytest.raises(ParameterError, match="selector chose no counter"):
             counting.step(5)
         assert counting.n_steps == 0
 
@@ -238,6 +238,6 @@ def test_selectors_are_not_trusted() -> None:
 @pytest.mark.parametrize("wrong", [[0, 0], [-1], [5], [0.5], [[0]]])
 def test_active_sums_that_make_no_sense(wrong) -> None:
     counts = RunningCounts(Simple(), 1.0, 3, seed=1)
-    with pytest.raises(DataError, match="active = "):
+    with pytest.raises(DataError, match="^active"):
         counts.step([1] * len(wrong), wrong)
     assert counts.n_steps == 0

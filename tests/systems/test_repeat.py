@@ -94,7 +94,7 @@ def test_what_is_not_accepted() -> None:
         (make(parts), {"queries": [0]}, ParameterError, r"^queries = \[0\]: expected \(starts, stops\)"),
         (make(parts), {"queries": 3}, ParameterError, "^queries = 3: expected"),
         (make(parts), {"values": VALUES[:100]}, DataError, "^values has 100 entries"),
-        (make(parts), {"values": broken}, DataError, r"^values\[300\] = nan"),
+        (make(parts), {"values": broken}, DataError, r"^values\[300\]: not a finite"),
     ):
         with pytest.raises(error, match=told):
             publisher.repeat(**{"values": VALUES, "repetitions": 3, **arguments})
