@@ -160,7 +160,7 @@ def _converted(values: ArrayLike, dtype: type[Any]) -> NDArray[Any]:
     try:
         with np.errstate(invalid="ignore"):
             return np.array(values, dtype=dtype)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # whatever a foreign __array__ raises
         return np.empty((0, 0), dtype)
 
 

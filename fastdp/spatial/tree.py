@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.errors import DataError, StateError
-from fastdp.inputs import entry_at
+from fastdp.inputs import as_array, entry_at
 from fastdp.randomness.key import Key
 from fastdp.spatial.box import Box
 from fastdp.spatial.cells import Visit, tree_cells
@@ -116,9 +116,10 @@ class ReleasedTree:
             For corners that are not finite, not of d coordinates, or not equally many.
         """
         dim = self._domain.dim
-        one = np.ndim(lower) == 0 or (np.ndim(lower) == 1 and dim > 1)
-        low = as_points(np.reshape(lower, (1, -1)) if one else lower, "lower", dim)
-        high = as_points(np.reshape(upper, (1, -1)) if one else upper, "upper", dim)
+        first, second = as_array(lower), as_array(upper)
+        one = first is not None and (first.ndim == 0 or (first.ndim == 1 and dim > 1))
+        low = as_points(lower if first is None or not one else first.reshape(1, -1), "lower", dim)
+        high = as_points(upper if second is None or not one else second.reshape(1, -1), "upper", dim)
         if low.shape != high.shape:
             raise DataError(f"upper has {high.shape[0]} rows: expected as many as lower, {low.shape[0]}")
         if (low > high).any():

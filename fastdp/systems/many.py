@@ -97,7 +97,7 @@ def release_many(
     Raises
     ------
     ParameterError, DataError
-        Naming the argument, its value and what is accepted; nothing is released then.
+        Naming the argument and what is accepted, of data never a value; nothing is released then.
 
     Notes
     -----

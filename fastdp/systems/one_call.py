@@ -74,7 +74,7 @@ def release(
     Raises
     ------
     ParameterError, DataError
-        Naming the argument, its value and what is accepted; with a ledger the budget is then free again.
+        Naming the argument and what is accepted, of data never a value; with a ledger the budget is then free again.
     BudgetError
         If the ledger's limit leaves less than the release costs.
     """

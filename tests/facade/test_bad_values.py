@@ -29,7 +29,9 @@ def test_bad_value_in_one_chunk(make, stream, options, bad: float, place: int) -
     broken = stream.copy()
     broken[place] = bad
     publisher = make(**options)
-    with pytest.raises(DataError, match=rf"^chunk\[{place}\]: not a finite number; expected finite values .*nonfinite='zero'"):
+    with pytest.raises(
+        DataError, match=rf"^chunk\[{place}\]: not a finite number; expected finite values .*nonfinite='zero'"
+    ):
         publisher.publish(broken)
     assert (publisher.n_seen, publisher.n_published, publisher.threshold) == (0, 0, None)
     assert np.array_equal(publisher.publish(stream), whole(make, stream, **options))

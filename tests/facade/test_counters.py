@@ -238,6 +238,6 @@ def test_selectors_are_not_trusted() -> None:
 @pytest.mark.parametrize("wrong", [[0, 0], [-1], [5], [0.5], [[0]]])
 def test_active_sums_that_make_no_sense(wrong) -> None:
     counts = RunningCounts(Simple(), 1.0, 3, seed=1)
-    with pytest.raises(DataError, match="^active"):
+    with pytest.raises(DataError, match=r"^active"):
         counts.step([1] * len(wrong), wrong)
     assert counts.n_steps == 0

@@ -162,7 +162,7 @@ def test_sums_by_slot_are_those_of_the_estimates(mechanism) -> None:
     assert collector.standard_error(1, 3) == pytest.approx(np.sqrt(200 * mechanism.worst_variance))
     assert np.isnan(collector.mean(2, 2))
     for wrong in (5, -1, 0.5, [0] * 3):
-        with pytest.raises(ParameterError, match="^slot"):
+        with pytest.raises(ParameterError, match=r"^slot"):
             collector.add(reports[:2], wrong)
     with pytest.raises(ParameterError, match="stop = 6"):
         collector.sum(0, 6)
