@@ -84,7 +84,7 @@ def release(
     for name in options:
         if name not in accepted:
             raise ParameterError(
-                f"{name} = {options[name]!r}: expected an option of {system.__name__}: {', '.join(accepted)}"
+                f"{name} = {validation.shown(options[name])}: expected an option of {system.__name__}: {', '.join(accepted)}"
             )
     holdout = options.setdefault("holdout", max(1, min(USUAL_HOLDOUT, column.size // 4)))
     if system is PAK:

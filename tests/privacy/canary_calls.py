@@ -19,7 +19,6 @@ BOUND = 1e7
 SQUARE = spatial.Box([0.0, 0.0], [1.0, 1.0])
 COMMON = {"epsilon": 1.0, "bound": BOUND, "holdout": 1, "max_range": 4, "seed": 1}
 FINITE = ("NaN", "infinity", "missing", "masked", "float32", "longdouble", "beyond float64")
-NAMES = {"x": 1, "y": 2}
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ def on(make: Callable[[], Any], method: str, before: Iterable[Any] = ()) -> Call
         try:
             getattr(thing, method)(bad)
         finally:
-            print(repr(thing), thing, vars(thing))
+            print(repr(thing), thing)
 
     return call
 
@@ -168,7 +167,9 @@ def value_calls() -> list[Calls]:
             calls.append(Calls(f"{name}.publish", columns, on(make, "publish", [[1.0, 2.0, 3.0]])))
         calls.append(Calls(f"{name}.release", columns, on(make, "release"), takes))
         if hasattr(make(), "repeat"):
-            calls.append(Calls(f"{name}.repeat", columns, lambda bad, make=make: make().repeat(bad, 2)))
+            calls.append(
+                Calls(f"{name}.repeat", columns, lambda bad, make=make: make().repeat(bad, 2, progress=True))
+            )
     for name in ("Adaptive", "ToPS", "ToPL", "PAK"):
         kind, more = getattr(fastdp, name), {"delta": 1e-6, "length": 9} if name == "PAK" else {}
         calls.append(Calls(name, _swapped, lambda bad, k=kind, m=more: k(epsilon=bad, bound=BOUND, **m)))
@@ -297,7 +298,7 @@ def point_calls() -> list[Calls]:
             "spatial.ReleasedTree.count", points, lambda bad: tree.count(bad, [[0.5, 0.5]]), ("outside, negative",)
         ),
         Calls("spatial.PointIndex", points, spatial.PointIndex, (*outside, "three coordinates", "one coordinate")),
-        Calls("spatial.CellIndex", canary.columns, lambda bad: spatial.CellIndex([[0.0]], [[1.0]], bad)),
+        Calls("spatial.CellIndex", canary.columns, lambda bad: spatial.CellIndex([[0.0]] * 9, [[1.0]] * 9, bad)),
         Calls("spatial.Network.contains", points, lambda bad: network.contains(bad), outside),
         Calls("spatial.Network.snap", points, lambda bad: network.snap(bad), outside),
         Calls("spatial.Polygons.contains", points, lambda bad: polygons.contains(bad), outside),
