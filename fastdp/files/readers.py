@@ -9,7 +9,7 @@ import gzip
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from zipfile import BadZipFile
@@ -80,7 +80,9 @@ def _open(path: str, column: str | None, chunk_size: int) -> Iterator[Source]:
     from fastdp.files import array_readers, parquet_reader, text_reader
 
     if path == STDIN:
-        yield Source("standard input", text_reader.read_text(sys.stdin.buffer, column, chunk_size, "standard input"))
+        # Closed with the source, not when it is collected: its stream may be gone then.
+        with closing(text_reader.read_text(sys.stdin.buffer, column, chunk_size, "standard input")) as chunks:
+            yield Source("standard input", chunks)
         return
     file = Path(path)
     if not file.exists():
