@@ -102,7 +102,8 @@ def value_files(folder: Path) -> dict[str, Path]:
     whole[".parquet"] = _written(pa.table({"v": numbers}), compression="none", use_dictionary=False)
     found = {".npy": npy, ".npz": npz, ".parquet": parquet}
     for suffix, raw in whole.items():
-        header = raw.replace(b"'descr': '<f8'", b"'descr': '" + TEXT.encode()[:3] + b"'")
+        # NumPy quotes a header that it cannot read: 10 bytes of magic and length, then 118 of text.
+        told = f"{{'descr': '{TEXT}', 'fortran_order': False, 'shape': (502,), }}".ljust(117).encode() + b"\n"
         found[suffix] |= {
             "text": TEXT.encode() * 99,
             "cut short": raw[: len(raw) * 2 // 3],
@@ -110,7 +111,9 @@ def value_files(folder: Path) -> dict[str, Path]:
         }
         # What Arrow reads first is at the end; a page's bytes have no checksum.
         half = len(raw) - 60 if suffix == ".parquet" else len(raw) // 2
-        altered = header if suffix == ".npy" else raw[:half] + TEXT.encode() + raw[half + len(TEXT) :]
+        altered = (
+            raw[:10] + told + raw[128:] if suffix == ".npy" else raw[:half] + TEXT.encode() + raw[half + len(TEXT) :]
+        )
         found[suffix] |= {"altered": altered}
     for suffix in (".csv", ".txt"):
         found[suffix] = {name: _raw(content) for name, content in TEXTS.items()}
