@@ -15,7 +15,8 @@ from fastdp import packing, persistence, validation
 from fastdp._version import __version__
 from fastdp.alone import Alone, exclusive
 from fastdp.errors import StateError
-from fastdp.randomness.key import Key
+from fastdp.randomness.drawn_once import repeating
+from fastdp.randomness.key import Binding, Key
 from fastdp.statefile import StateFile
 
 R = TypeVar("R")
@@ -195,9 +196,11 @@ class Durable(Alone):
                 "because two copies would publish two streams under one noise (if it was moved here: moved=True)"
             )
         with persistence.trusting(name, content.get("fastdp")):
-            # Files from before streams had numbers name none.
+            # Files from before streams had numbers name none, those of the first noise format no format.
             member = packing.whole(content.get("member", 0))
-            secret = Key(bytes.fromhex(content["secret"]), simulated=content["simulated"], member=member)
+            binding = Binding(packing.whole(content.get("noise", int(Binding.FIRST_FORMAT))))
+            raw = bytes.fromhex(content["secret"])
+            secret = Key(raw, simulated=content["simulated"], member=member, binding=binding)
             publisher = cls._restart(content["composition"], secret, **own)
             saved = content["before" if replay else "now"]
             publisher._resume(saved)
@@ -254,12 +257,17 @@ class Durable(Alone):
             return
         recorded, writer = self._destination
         count = self._replay.count
-        there = now if values.size == count else self._led_by(values[:count])
-        if not packing.same(json.loads(json.dumps(there)), recorded):
+        with repeating():
+            there = now if values.size == count else self._led_by(values[:count])
+        if not self._is_there(json.loads(json.dumps(there)), recorded):
             raise StateError(
                 f"the replay leads to another position than the state file recorded (by fastdp {writer}, this is "
                 f"{__version__}): expected the fastdp that wrote it, because the same noise would meet other sums"
             )
+
+    def _is_there(self, there: persistence.Position, recorded: persistence.Position) -> bool:
+        """Whether two positions, as a file holds them, are the same."""
+        return packing.same(there, recorded)
 
     def _content(self, file: StateFile, now: persistence.Position, *, kept: bool, **chunk: Any) -> dict[str, Any]:
         """What a state file holds of this object."""
@@ -301,7 +309,7 @@ class Durable(Alone):
         """
         self._refuse_replay("copy")
         self._copies += 1
-        return self._twin(self._key.derive("copy", self._copies) if self._key.simulated else Key.random())
+        return self._twin(self._key.derive("copy", self._copies) if self._key.simulated else Key.choose(None, None))
 
     def _twin(self, key: Key) -> Self:
         """Another object at the same place."""

@@ -73,11 +73,11 @@ def _column(path: Path, name: str) -> NDArray[np.float64]:
 
 
 def _pickups(path: Path) -> NDArray[np.float64]:
-    from fastdp.files.parquet_reader import import_pyarrow
+    from fastdp.files.parquet_reader import import_pyarrow, read_table
 
     arrow = import_pyarrow()
     try:
-        column = arrow.parquet.read_table(path, columns=["tpep_pickup_datetime"]).column(0)
+        column = read_table(path, ["tpep_pickup_datetime"]).column(0)
         moments = column.cast("timestamp[us]").cast("int64")
     except (ValueError, OSError, IndexError, arrow.ArrowException):
         raise DataError(f"{path}: expected a Parquet file with moments in tpep_pickup_datetime") from None

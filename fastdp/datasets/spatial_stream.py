@@ -196,7 +196,9 @@ def _cuts(
     numbers = np.floor_divide(times - zero, length)
     periods = int(numbers[-1] - numbers[0]) + 1
     if periods > 2**24:
-        raise ParameterError(f"period = {period!r}: expected at most {2**24} periods from the first event to the last")
+        raise ParameterError(
+            f"period = {period!r}: expected at most {2**24} periods from the first event to the last"
+        )
     ends = np.searchsorted(numbers, numbers[0] + np.arange(periods), side="left")
     cuts: NDArray[np.int64] = np.append(ends, n)
     return cuts[np.searchsorted(cuts, first) :]

@@ -88,7 +88,7 @@ class CellIndex:
     """
 
     def __init__(self, lower: ArrayLike, upper: ArrayLike, counts: ArrayLike) -> None:
-        shape = np.shape(lower)
+        shape = as_reals(lower, "lower").shape
         low, high = as_boxes(lower, upper, shape[1] if len(shape) == 2 else 1, finite=True)
         contents = as_reals(counts, "counts")
         if contents.shape != low.shape[:1] or not np.isfinite(contents).all():

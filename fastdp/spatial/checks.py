@@ -70,6 +70,14 @@ def _floats_of(objects: NDArray[Any]) -> NDArray[np.float64] | None:
         return None
 
 
+def axes_of(values: Any, name: str) -> int:
+    """How many axes an array-like has; DataError if its rows differ in length, or it is none."""
+    array = as_array(values)
+    if array is None:
+        raise DataError(f"{name} is no array: expected numbers, or rows with as many numbers each")
+    return array.ndim
+
+
 def as_corners(lower: ArrayLike, upper: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Corners of one box with an extent along each axis, as two float64[d].
 

@@ -152,8 +152,9 @@ def relative_error(truth: ArrayLike, answers: ArrayLike, total: float) -> float:
 
     Notes
     -----
-    Source: PHDStream section 5.4, as printed.  It compares with the truth: for evaluation, never for release.
-    The published code replaces 0.001 total by at least 1 point; the formula here does not.
+    Source: the formula of PHDStream section 5.4 (the text beside it says 1 % for the same floor).  It compares with
+    the truth: for evaluation, never for release.  The published code replaces 0.001 total by at
+    least 1 point; the formula here does not.
     """
     # Not shown: it is the true number.
     if not is_number(total) or not 0.0 < total < np.inf:

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.errors import DataError, StateError
-from fastdp.inputs import as_array, entry_at
+from fastdp.inputs import entry_at
 from fastdp.randomness.key import Key
 from fastdp.spatial.box import Box
 from fastdp.spatial.cells import Visit, tree_cells
-from fastdp.spatial.checks import as_points
+from fastdp.spatial.checks import as_points, axes_of
 from fastdp.spatial.domain import Domain, Floats
 from fastdp.spatial.plan import Plan
 from fastdp_kernels import cell_sampling, tree_queries
@@ -116,10 +116,10 @@ class ReleasedTree:
             For corners that are not finite, not of d coordinates, or not equally many.
         """
         dim = self._domain.dim
-        first, second = as_array(lower), as_array(upper)
-        one = first is not None and (first.ndim == 0 or (first.ndim == 1 and dim > 1))
-        low = as_points(lower if first is None or not one else first.reshape(1, -1), "lower", dim)
-        high = as_points(upper if second is None or not one else second.reshape(1, -1), "upper", dim)
+        axes, _ = axes_of(lower, "lower"), axes_of(upper, "upper")
+        one = axes == 0 or (axes == 1 and dim > 1)
+        low = as_points(np.reshape(lower, (1, -1)) if one else lower, "lower", dim)
+        high = as_points(np.reshape(upper, (1, -1)) if one else upper, "upper", dim)
         if low.shape != high.shape:
             raise DataError(f"upper has {high.shape[0]} rows: expected as many as lower, {low.shape[0]}")
         if (low > high).any():

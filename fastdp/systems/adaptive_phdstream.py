@@ -17,6 +17,7 @@ import numpy as np
 from fastdp import packing, validation
 from fastdp.counters.base import counter_guarantee, event_guarantee, noise_scale
 from fastdp.counters.simple import Simple
+from fastdp.persistence import Position
 from fastdp.privacy import Guarantee, parallel, sequential
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
@@ -61,6 +62,7 @@ class _State:
     added: tuple[Integers, ...] = ()
     removed: tuple[Integers, ...] = ()
     anew: bool | None = None
+    chain: str = ""
 
 
 class AdaptivePHDStream(SpatialPublisher):
@@ -170,27 +172,28 @@ class AdaptivePHDStream(SpatialPublisher):
     def _following(self, added: Integers, removed: Integers) -> _State:
         state, plan = self._state, self._counting
         now = state.n_steps + 1
+        key, chain = self._step_key(added, removed)
         if state.grown is None:
             root = decomposition.root_only(plan.cells)
-            _, visit, _ = decomposition.take_step(plan.cells, root, added, removed, 0, self._key)
+            _, visit, _ = decomposition.take_step(plan.cells, root, added, removed, 0, key)
             grown = counts_alone.plant(plan, visit)
             anew = None if state.anew is None else counts_alone.is_bare(plan, grown)
-            return _State(now, grown.visit, grown, state.pace, now, anew=anew)
+            return _State(now, grown.visit, grown, state.pace, now, anew=anew, chain=chain)
         waiting = (*state.added, added), (*state.removed, removed)
         elapsed = now - state.counted
         if elapsed < state.pace.period:
             visit = counts_alone.forecast(plan, state.grown, state.pace, elapsed)
-            return replace(state, n_steps=now, visit=visit, added=waiting[0], removed=waiting[1])
+            return replace(state, n_steps=now, visit=visit, added=waiting[0], removed=waiting[1], chain=chain)
         come, gone = (np.sort(np.concatenate(chunks)) for chunks in waiting)
         made = counts_alone.count_anew if state.anew else counts_alone.count
-        grown, growth = made(plan, state.grown, come, gone, now - 1, elapsed, self._key)
+        grown, growth = made(plan, state.grown, come, gone, now - 1, elapsed, key)
         total = float(state.grown.visit.projected[0])
         most = self.max_period if self.period is None else None
         pace = following_pace(state.pace, growth, total, now, plan.noise, most)
         anew = None if state.anew is None else growth.coarse > MOST_COARSE
         if anew and most is not None:
             pace = sooner(pace, elapsed)
-        return _State(now, grown.visit, grown, pace, now, anew=anew)
+        return _State(now, grown.visit, grown, pace, now, anew=anew, chain=chain)
 
     # State files.
 
@@ -223,6 +226,15 @@ class AdaptivePHDStream(SpatialPublisher):
         elapsed = state.n_steps - state.counted
         visit = counts_alone.forecast(self._counting, grown, state.pace, elapsed) if elapsed else grown.visit
         return replace(state, grown=grown, visit=visit)
+
+    def _is_there(self, there: Position, recorded: Position) -> bool:
+        # Files of the first fastdps have costs that BLAS summed, in another order on each kind of processor; what
+        # follows from them, the period, is compared.
+        plain = {"pace": {**recorded["state"]["pace"], "costs": None}}
+        now = {"pace": {**there["state"]["pace"], "costs": None}}
+        return super()._is_there(
+            {**there, "state": there["state"] | now}, {**recorded, "state": recorded["state"] | plain}
+        )
 
     def _check(self, state: Any) -> None:
         super()._check(state)

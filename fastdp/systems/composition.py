@@ -12,6 +12,7 @@ from fastdp.errors import ParameterError
 from fastdp.grid import Grid, make_grid
 from fastdp.perturbers import Blocks, HierarchyPlan, Perturber
 from fastdp.privacy import Guarantee, parallel, remainder, sequential
+from fastdp.randomness.key import Key
 from fastdp.renewals import Renewal
 from fastdp.smoothers import Smoother
 from fastdp.thresholds import Threshold, ThresholdTask
@@ -57,10 +58,10 @@ class Composition:
             "max_range": validation.integer("max_range", self.max_range, 1, 2**40),
             "nonfinite": validation.choice("nonfinite", self.nonfinite, ("raise", "zero")),
         }
-        validation.part("threshold", self.threshold, "start", "fastdp.thresholds")
-        validation.part("perturber", self.perturber, "plan", "fastdp.perturbers")
+        validation.part("threshold", self.threshold, Threshold, "fastdp.thresholds")
+        validation.part("perturber", self.perturber, Perturber, "fastdp.perturbers")
         if self.smoother is not None:
-            validation.part("smoother", self.smoother, "step", "fastdp.smoothers")
+            validation.part("smoother", self.smoother, Smoother, "fastdp.smoothers")
         least, usual = (1, USUAL_HOLDOUT) if self.threshold.uses_holdout else (0, 0)
         holdout = usual if self.holdout is None else self.holdout
         checked["holdout"] = validation.integer("holdout", holdout, least, 2**50)
@@ -86,7 +87,7 @@ class Composition:
         object.__setattr__(self, "resolution", self.grid.resolution)
 
     def _check_renewal(self, renewal: Renewal) -> None:
-        validation.part("renewal", renewal, "trees", "fastdp.renewals")
+        validation.part("renewal", renewal, Renewal, "fastdp.renewals")
         if not self.threshold.uses_holdout:
             raise ParameterError(
                 f"renewal = {renewal!r}: expected None, because {type(self.threshold).__name__} looks at no values"
@@ -162,6 +163,10 @@ class Composition:
         block = self.plan.block
         return replace(self.task, holdout=-(-wanted // block) * block)
 
+    def noise_key(self, secret: Key) -> Key:
+        """The noise key of this composition under a secret."""
+        return secret.bind("stream", vars_of(self))
+
     def guarantee(self, *, simulated: bool) -> Guarantee:
         """Threshold and perturber see disjoint values: parallel composition (ToPS section 2.4).
 
@@ -180,7 +185,7 @@ class Composition:
 
     def describe(self) -> dict[str, Any]:
         """Parts by name, and parameters, for a state file."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        fields = vars_of(self)
         for role in _ROLES:
             fields[role] = packing.describe_part(fields[role], PARTS)
         return fields
@@ -192,3 +197,8 @@ class Composition:
         for role in _ROLES:
             fields[role] = packing.build_part(fields[role], PARTS)
         return cls(**fields)
+
+
+def vars_of(record: Any) -> dict[str, Any]:
+    """The fields of a dataclass, as they are."""
+    return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}

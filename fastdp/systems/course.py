@@ -21,10 +21,12 @@ from fastdp import packing, persistence
 from fastdp.inputs import as_floats, pieces
 from fastdp.perturbers import Blocks
 from fastdp.randomness.key import Key
+from fastdp.randomness.prefix import CHAIN_WORDS
 from fastdp.systems.adaptive_pipeline import AdaptivePipeline, AdaptivePrepared
 from fastdp.systems.composition import Composition
 from fastdp.systems.pipeline import Pipeline, Prepared, Progress, TreeNoise
 from fastdp.thresholds import Chooser
+from fastdp.thresholds.base import held_out
 
 Floats = NDArray[np.float64]
 #: Finite values in place of those given at a position of the chunk, or an error.
@@ -206,7 +208,7 @@ class Course:
             floats = mend(floats, at)
             step = pipeline.prepare(standing.progress, standing.noise, floats)
         assert step is not None  # noqa: S101 - mended values are finite
-        journey.standing = replace(standing, progress=step.following, noise=step.noise)
+        journey.standing = Standing(step.following, standing.chooser, step.noise)
         journey.steps.append(step)
         return floats
 
@@ -230,7 +232,8 @@ class Course:
         settled = journey.settled()
         assert settled.chooser is not None  # noqa: S101 - a stage that ends in a choice has one
         cycle = settled.progress.cycle
-        theta = settled.chooser.choose(self.key.derive("threshold", cycle) if cycle else self.key)
+        secret = self.key.derive("threshold", cycle) if cycle else self.key
+        theta = settled.chooser.choose(held_out(secret, settled.chooser.pack()))
         progress = self.pipeline.open(settled.progress, theta)
         return Journey(Standing(progress, self.chooser_for(progress), settled.noise), [], journey.steps)
 
@@ -243,6 +246,7 @@ def position(standing: Standing) -> persistence.Position:
     return {
         **fields,
         "smoother": packing.pack(progress.smoother, "<f8"),
+        "chain": packing.pack(progress.chain, "<u8"),
         "holdout": packing.pack(packed, "<i8"),
     }
 
@@ -253,6 +257,10 @@ def restore(saved: persistence.Position, course: Course) -> Standing:
     fields = {**saved, "n_seen": saved["n_seen"]}
     packed = packing.unpack(fields.pop("holdout"), "<i8").astype(np.int64)
     fields["smoother"] = packing.unpack(fields["smoother"], "<f8").astype(np.float64)
+    if "chain" in fields:
+        fields["chain"] = packing.unpack(fields["chain"], "<u8").astype(np.uint64)
+        if fields["chain"].size not in (0, CHAIN_WORDS):
+            raise ValueError("a chain of another length")
     progress = Progress(**fields)
     if not (_is_typed(progress) and _is_place(progress, course)):
         raise ValueError("a position out of range")
@@ -295,4 +303,6 @@ def _is_place(progress: Progress, course: Course) -> bool:
         on_course
         and progress.theta_steps <= max(c.grid.bound_steps, c.grid.ceiling_steps)
         and 0 <= progress.open_sum <= progress.filled * c.grid.bound_steps
+        # Last: a theta out of range has no law.
+        and bool(progress.chain.size) is (course.pipeline.laws[progress.theta_steps] is not None)
     )

@@ -13,6 +13,7 @@ from fastdp.errors import DataError, ParameterError
 from fastdp.inputs import NOT_FINITE, as_column, as_floats, kind_of
 from fastdp.perturbers import Hierarchy, Perturber
 from fastdp.privacy import Guarantee
+from fastdp.randomness.drawn_once import repeating
 from fastdp.randomness.key import MOST_STREAMS, Key
 from fastdp.released import ReleasedNodes
 from fastdp.released_many import ReleasedMany
@@ -71,8 +72,8 @@ def release_many(
     smoother : "recent", "mean", "median", "moving", "exponential", Smoother or None
         As for :class:`fastdp.ToPS`.  None where the perturber releases every value, or inconsistent nodes.
     holdout : int, optional
-        Values at the beginning of each stream that choose its threshold and are not published.  By default a
-        quarter of the shortest stream, at most 65,536; none with ``Fixed``.
+        Values at the beginning of each stream that choose its threshold; published values begin after them.  By
+        default a quarter of the shortest stream, at most 65,536; none with ``Fixed``.
     max_range : int, optional
         The longest query; by default what the longest stream publishes, at most 2^20.
     resolution, nonfinite
@@ -133,7 +134,7 @@ def release_many(
     composition = Composition(
         threshold, perturber, smoother, epsilon, bound, holdout, max_range, resolution, nonfinite
     )
-    secret = Key.choose(seed, key)
+    secret = composition.noise_key(Key.choose(seed, key))
     if secret.member:
         raise ParameterError(f"key = {secret!r}: expected a key without a stream number, which is for one stream")
     return _Many(RowPipeline(composition, secret), rows, _as_ids(ids, rows.size), threads).release()
@@ -174,7 +175,9 @@ class _Many:
             if wrong >= 0:
                 taken, starts = self._mended(taken, starts, slab.counts, which, wrong, holdout)
                 slab = replace(slab, values=taken, starts=starts)
-                self.pipeline.publish(slab, values, borders[which])
+                # Nothing was released of the noise drawn before the values were looked at.
+                with repeating():
+                    self.pipeline.publish(slab, values, borders[which])
             if nodes is not None and trees is not None:
                 self.pipeline.release_nodes(slab, nodes, trees[which])
 
@@ -246,7 +249,7 @@ def _check_lengths(rows: StreamRows, holdout: int) -> None:
         hint = " (choose a smaller holdout)" if holdout > 1 else ""
         raise DataError(
             f"streams[{short[0]}] has {rows.lengths[short[0]]} entries: expected more than the hold-out of "
-            f"{holdout}, which is never published{hint}"
+            f"{holdout}, after which published values begin{hint}"
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -14,7 +13,7 @@ from fastdp.grid import Grid, make_grid
 from fastdp.privacy import Guarantee, parallel, remainder, sequential
 from fastdp.randomness import sampler
 from fastdp.randomness.words import MOST_WORDS
-from fastdp.systems.composition import PARTS
+from fastdp.systems.composition import PARTS, vars_of
 from fastdp.thresholds import PAKQuantile, SmoothQuantile, Threshold, ThresholdTask
 
 LEAST_EPSILON = 2.0**-60
@@ -93,7 +92,7 @@ class PAKPlan:
     def _check_threshold(self, clip: bool) -> None:
         """Refuse what is no threshold, or does not fit ``clip``."""
         rule = self.threshold
-        validation.part("threshold", rule, "start", "fastdp.thresholds")
+        validation.part("threshold", rule, Threshold, "fastdp.thresholds")
         endless = isinstance(rule, (PAKQuantile, SmoothQuantile)) and not rule.clip and rule.noise != "cauchy"
         if not clip and not endless:
             raise ParameterError(
@@ -187,8 +186,7 @@ class PAKPlan:
 
     def describe(self) -> dict[str, Any]:
         """The threshold by name, and parameters, for a state file."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {**fields, "threshold": packing.describe_part(self.threshold, PARTS)}
+        return {**vars_of(self), "threshold": packing.describe_part(self.threshold, PARTS)}
 
     @classmethod
     def from_description(cls, description: dict[str, Any]) -> PAKPlan:

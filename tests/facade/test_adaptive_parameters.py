@@ -82,6 +82,20 @@ def test_a_share_of_the_hold_out_is_a_warm_up(holdout: int, warm_up: int) -> Non
     assert sum(online.publish(values[i : i + 1]).size for i in range(min(holdout, 40))) == 0
 
 
+def test_the_threshold_has_seven_to_seven_and_a_half_eighths() -> None:
+    shares = [Adaptive(1.0, 10.0, m, threshold=NoisyMax()).composition.task.holdout / m for m in range(1, 1100)]
+    assert set(shares[:15]) == {1.0}
+    assert min(shares[15:]) == 7 / 8
+    assert 0.9374 < max(shares[15:]) < 15 / 16
+
+
+def test_the_end_of_the_hold_out_is_released() -> None:
+    """Its noisy sums enter the first published value."""
+    values = np.repeat([2.0, 8.0, 0.0], [700, 64, 1])  # 64 is the greatest power of two up to 764 / 8
+    first = Adaptive(1e4, 10.0, 764, threshold=Fixed(10.0), seed=1).publish(values)
+    assert first == pytest.approx([8.0], abs=0.01)
+
+
 def test_the_usual_hold_out() -> None:
     assert Adaptive(1.0, 10.0).holdout == 65_536
     assert Adaptive(1.0, 10.0, threshold=Fixed(5.0)).holdout == 0
@@ -168,3 +182,12 @@ def test_out_is_checked_before_anything_happens() -> None:
     out = np.full(100, 7.0)
     assert publisher.publish(np.ones(100), out=out).size == 84
     assert (out[84:] == 7.0).all()
+
+
+@pytest.mark.parametrize(("max_range", "expected"), [(1, 2.0), (2, 2.0), (3, 2.0), (4, 3.0), (5, 4.0), (6, 5.0)])
+def test_the_noise_of_short_ranges_is_that_of_one_block(max_range: int, expected: float) -> None:
+    """K = 3 (max(1, r / 3) / length - 1 / 3): the first blocks hold one value, and no range holds less."""
+    perturber = Blocks()
+    plan = perturber.plan(1.0, max_range)
+    assert plan.first == 0
+    assert perturber.noise_constant(plan, max_range) == pytest.approx(expected, rel=1e-12)
