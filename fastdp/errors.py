@@ -1,4 +1,7 @@
-"""Errors of fastdp: each message names the argument, the value it had and what is accepted."""
+"""Errors of fastdp: each message names the argument, what was given and what is accepted.
+
+A parameter is shown.  Of private data a message shows index, count and kind, never a value: it ends up in logs.
+"""
 
 from __future__ import annotations
 

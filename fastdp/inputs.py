@@ -3,10 +3,14 @@
 Kernels see contiguous float64, so that they compile once.  Contiguous float64 input is used as it is;
 Arrow and data-frame columns of float64 in one chunk without nulls are shared too.
 Missing entries become NaN, which publishers reject or count as zero by their ``nonfinite`` rule.
+
+Values are private and messages end up in logs: an error says where, how many and of what kind, never what.  What a
+foreign package said about the values may quote one, so it is dropped.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from numbers import Real
 from typing import Any
@@ -14,11 +18,39 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.errors import DataError
+from fastdp.errors import DataError, ParameterError
 
 #: Values of other types are converted in pieces that stay in the cache (1 MiB of floats).
 PIECE = 2**17
+NOT_FINITE = "not a finite number"
 ACCEPTED = "a one-dimensional list, NumPy array, pandas or polars series, or Arrow array of real numbers"
+
+
+#: Kinds of NumPy's dtypes whose names tell more, such as the length of the longest text.
+_KINDS = {"U": "text", "T": "text", "S": "bytes", "V": "records", "O": "objects"}
+
+
+def kind_of(dtype: Any) -> str:
+    """What entries are, without what a type's name tells about them: lengths, digits, categories."""
+    if isinstance(dtype, np.dtype) and dtype.kind in _KINDS:
+        return _KINDS[dtype.kind]
+    found = re.match(r"\w+", str(dtype))
+    return found.group() if found else type(dtype).__name__
+
+
+def entry_at(name: str, wrong: Any, fault: str) -> str:
+    """The first wrong entry and how many there are: ``values[17]: not a finite number (3 of 1,000 entries)``.
+
+    Parameters
+    ----------
+    name : str
+        The argument's.
+    wrong : bool[n]
+        Which entries are wrong, at least one.
+    fault : str
+        What is wrong with them.
+    """
+    return f"{name}[{int(np.argmax(wrong))}]: {fault} ({np.count_nonzero(wrong):,} of {len(wrong):,} entries)"
 
 
 def is_number(value: Any) -> bool:
@@ -88,7 +120,7 @@ def _kind(array: NDArray[Any]) -> str:
             {type(entry).__name__ for entry in array.tolist() if entry is not None and not _is_real(entry)}
         )
         return f"objects ({', '.join(strangers[:3])})"
-    return f"{array.dtype} entries"
+    return f"{kind_of(array.dtype)} entries"
 
 
 def _is_real(entry: object) -> bool:
@@ -112,12 +144,18 @@ def _as_numpy(values: Any, name: str) -> NDArray[Any]:
         return _from_arrow(values, name)
     if hasattr(values, "__next__"):
         raise DataError(f"{name} is a {type(values).__name__}: expected {ACCEPTED} (call list() on it first)")
+    array = as_array(values)
+    if array is None:
+        raise DataError(f"{name} is a {type(values).__name__} that is no array (ragged?): expected {ACCEPTED}")
+    return _objects_to_floats(array)
+
+
+def as_array(values: Any) -> NDArray[Any] | None:
+    """What NumPy makes of the values, or None: what it, or a foreign ``__array__``, raises may quote a value."""
     try:
-        return _objects_to_floats(np.asarray(values))
-    except Exception as error:  # whatever a foreign __array__ raises
-        raise DataError(
-            f"{name} is a {type(values).__name__} that is no array ({error}): expected {ACCEPTED}"
-        ) from None
+        return np.asarray(values)
+    except Exception:
+        return None
 
 
 def _from_masked(values: Any) -> NDArray[Any]:
@@ -150,6 +188,17 @@ def _to_float(entry: Any) -> float:
         return float("inf") if entry > 0 else float("-inf")
 
 
+def as_reals(values: Any, name: str) -> NDArray[np.float64]:
+    """An array of real numbers of any shape, given as a parameter: contiguous float64; ParameterError otherwise."""
+    array = as_array(values)
+    if array is None:
+        raise ParameterError(f"{name} is a {type(values).__name__} that is no array: expected real numbers")
+    if array.dtype.kind not in "biuf":
+        raise ParameterError(f"{name} holds {kind_of(array.dtype)} entries: expected real numbers")
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(array, dtype=np.float64)
+
+
 def _one_column(values: Any, width: int, name: str) -> None:
     if width != 1:
         raise DataError(f"{name} is a {type(values).__name__} of {width} columns: expected one column")
@@ -167,7 +216,7 @@ def _from_pandas(values: Any, name: str) -> NDArray[Any]:
     if getattr(dtype, "kind", "O") in "biuf":
         array: NDArray[Any] = values.to_numpy(dtype=np.float64, na_value=np.nan)
         return array
-    raise DataError(f"{name} holds {dtype} entries: expected {ACCEPTED}")
+    raise DataError(f"{name} holds {kind_of(dtype)} entries: expected {ACCEPTED}")
 
 
 def _from_polars(values: Any, name: str) -> NDArray[Any]:
@@ -180,7 +229,7 @@ def _from_polars(values: Any, name: str) -> NDArray[Any]:
     if kind == "Null":
         return np.full(len(values), np.nan)
     if not (values.dtype.is_numeric() or kind == "Boolean") or values.dtype.is_decimal():
-        raise DataError(f"{name} holds {kind} entries: expected {ACCEPTED}")
+        raise DataError(f"{name} holds {kind_of(kind)} entries: expected {ACCEPTED}")
     array: NDArray[Any] = (values.cast(float) if kind in ("Int128", "UInt128") else values).to_numpy()
     return _objects_to_floats(array)
 
@@ -199,10 +248,8 @@ def _from_arrow(values: Any, name: str) -> NDArray[Any]:
             column = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array(values)
         else:
             column = pa.chunked_array([pa.array(values)])
-    except Exception as error:  # whatever a foreign exporter raises
-        raise DataError(
-            f"{name} is a {type(values).__name__} that Arrow cannot read ({error}): expected {ACCEPTED}"
-        ) from None
+    except Exception:  # whatever a foreign exporter raises
+        raise DataError(f"{name} is a {type(values).__name__} that Arrow cannot read: expected {ACCEPTED}") from None
     if pa.types.is_struct(column.type):
         _one_column(values, column.type.num_fields, name)
         # flatten() passes a missing struct on to its field; field() would show what lies beneath.
@@ -211,7 +258,7 @@ def _from_arrow(values: Any, name: str) -> NDArray[Any]:
     if not (
         pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)
     ):
-        raise DataError(f"{name} holds {kind} entries: expected {ACCEPTED}")
+        raise DataError(f"{name} holds {kind_of(kind)} entries: expected {ACCEPTED}")
     if pa.types.is_null(kind):
         return np.full(len(column), np.nan)
     parts = [_arrow_chunk(chunk, pa.types.is_boolean(kind)) for chunk in column.chunks]

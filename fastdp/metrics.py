@@ -11,23 +11,23 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastdp import validation
 from fastdp.errors import ParameterError
+from fastdp.inputs import NOT_FINITE, as_array, entry_at, kind_of
 
 
 def _reals(name: str, values: ArrayLike) -> NDArray[np.float64]:
     """Finite real numbers as float64, of any shape but not empty."""
-    try:
-        array = np.asarray(values)
-    except ValueError as error:
-        raise ParameterError(f"{name} = {validation.shown(values)}: expected an array of numbers ({error})") from None
+    array = as_array(values)
+    if array is None:
+        raise ParameterError(f"{name} is a {type(values).__name__}: expected an array of numbers")
     if array.dtype.kind not in "biuf" or array.size == 0:
         raise ParameterError(
-            f"{name} has shape {array.shape} and dtype {array.dtype}: expected real numbers, at least one"
+            f"{name} has shape {array.shape} and dtype {kind_of(array.dtype)}: expected real numbers, at least one"
         )
     with np.errstate(over="ignore"):
         numbers = np.asarray(array, dtype=np.float64)
     if not np.isfinite(numbers).all():
-        k = int(np.flatnonzero(~np.isfinite(numbers))[0])
-        raise ParameterError(f"{name} has {numbers.flat[k]} at position {k}: expected finite numbers")
+        wrong = ~np.isfinite(numbers).ravel()
+        raise ParameterError(f"{entry_at(name, wrong, NOT_FINITE)}; expected finite numbers")
     return numbers
 
 
@@ -41,9 +41,8 @@ def _difference(truth: ArrayLike, answers: ArrayLike) -> NDArray[np.float64]:
 def _mean_difference(truth: ArrayLike, answers: ArrayLike, lengths: ArrayLike) -> NDArray[np.float64]:
     difference, length = _difference(truth, answers), _reals("lengths", lengths)
     if np.any(length <= 0):
-        raise ParameterError(
-            f"lengths has {length[length <= 0].flat[0]}: expected numbers above 0 (an empty range has no mean)"
-        )
+        place = entry_at("lengths", (length <= 0).ravel(), "not above 0")
+        raise ParameterError(f"{place}; expected numbers above 0 (an empty range has no mean)")
     try:
         spread: NDArray[np.float64] = np.broadcast_to(length, difference.shape)
     except ValueError:

@@ -85,7 +85,7 @@ def same(now: Any, recorded: Any) -> bool:
 def whole(number: object) -> int:
     """A whole number; ValueError for anything else, such as 2.0."""
     if type(number) is not int:
-        raise ValueError(f"{number!r} is no whole number")
+        raise ValueError(f"a {type(number).__name__} in place of a whole number")
     return number
 
 
@@ -120,7 +120,7 @@ def restore(kind: Any, described: Any) -> Any:
         names = [field.name for field in dataclasses.fields(kind) if field.name in described]
         return kind(**{name: restore(hints[name], described[name]) for name in names})  # type: ignore[operator]
     if type(described) is not kind:
-        raise ValueError(f"{described!r} is no {kind.__name__}")
+        raise ValueError(f"a {type(described).__name__} in place of a {kind.__name__}")
     return described
 
 

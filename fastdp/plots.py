@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastdp.errors import ParameterError
+from fastdp.inputs import as_reals
 
 TRUTH, PRIVATE = "#222222", "#d1495b"
 #: Releases in the order of their lines; the last is drawn above the others.
@@ -31,7 +32,7 @@ def bin_means(values: ArrayLike, bins: int) -> NDArray[np.float64]:
     float64[min(bins, n)]
         In units of the values.
     """
-    array = np.asarray(values, dtype=np.float64)
+    array = as_reals(values, "values")
     if array.ndim != 1 or array.size == 0 or bins < 1:
         raise ParameterError(f"values has shape {array.shape}, bins = {bins}: expected one row, not empty, bins >= 1")
     edges = np.linspace(0, array.size, min(bins, array.size) + 1).astype(np.int64)
@@ -83,8 +84,8 @@ def truth_and_releases(
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, MultipleLocator
 
-    exact = np.asarray(truth, dtype=np.float64)
-    streams = {name: np.asarray(values, dtype=np.float64) for name, values in released.items()}
+    exact = as_reals(truth, "truth")
+    streams = {name: as_reals(values, f"released[{name!r}]") for name, values in released.items()}
     if not 1 <= len(streams) <= len(RELEASES):
         raise ParameterError(f"released has {len(streams)} streams: expected 1 to {len(RELEASES)}")
     for name, values in streams.items():

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastdp.errors import ParameterError
+from fastdp.inputs import as_reals
 from fastdp.plots import PRIVATE, TRUTH
 from fastdp.spatial.checks import as_boxes, as_points
 
@@ -148,8 +149,8 @@ def errors_over_time(
     ImportError
         If matplotlib is not installed.
     """
-    moments = np.asarray(times, dtype=np.float64)
-    table = {name: np.atleast_2d(np.asarray(values, dtype=np.float64)) for name, values in errors.items()}
+    moments = as_reals(times, "times")
+    table = {name: np.atleast_2d(as_reals(values, f"errors of {name!r}")) for name, values in errors.items()}
     if not 1 <= len(table) <= len(_COLOURS):
         raise ParameterError(f"errors of {len(table)} methods: expected 1 to {len(_COLOURS)}")
     for name, runs in table.items():
@@ -214,10 +215,10 @@ def counters_compared(
     ParameterError, ImportError
         As for :func:`errors_over_time`.
     """
-    exact = np.asarray(truth, dtype=np.float64)
+    exact = as_reals(truth, "truth")
     errors: dict[str, NDArray[np.float64]] = {}
     for name, said in counts.items():
-        table = np.atleast_2d(np.asarray(said, dtype=np.float64))
+        table = np.atleast_2d(as_reals(said, f"counts of {name!r}"))
         if exact.ndim != 1 or table.ndim != 2 or table.shape[1:] != exact.shape or not len(table):
             raise ParameterError(f"counts of {name!r} have shape {table.shape}: expected [runs, {exact.size}]")
         errors[name] = np.abs(table - exact).mean(axis=0)

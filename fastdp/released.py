@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.errors import ParameterError
+from fastdp.inputs import as_array, kind_of
 from fastdp.privacy import Guarantee
 from fastdp.revised import RevisedStream
 from fastdp_kernels import ranges
@@ -160,12 +161,12 @@ class Release:
 
 def as_indices(name: str, values: Any) -> NDArray[np.int64]:
     """One row of whole numbers: int64[q], contiguous; ParameterError for anything else."""
-    try:
-        array = np.atleast_1d(np.asarray(values))
-    except ValueError as error:
-        raise ParameterError(f"{name} is no array ({error}): expected whole numbers, one row") from None
+    found = as_array(values)
+    if found is None:
+        raise ParameterError(f"{name} is a {type(values).__name__} that is no array: expected whole numbers, one row")
+    array = np.atleast_1d(found)
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
         raise ParameterError(
-            f"{name} has shape {array.shape} and dtype {array.dtype}: expected whole numbers, one row"
+            f"{name} has shape {array.shape} and dtype {kind_of(array.dtype)}: expected whole numbers, one row"
         )
     return np.ascontiguousarray(array, dtype=np.int64)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.errors import DataError
-from fastdp.inputs import as_column, as_floats
+from fastdp.inputs import as_column, as_floats, kind_of
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -108,7 +108,7 @@ def as_rows(streams: Any, offsets: Any = None) -> StreamRows:
 
 def _from_matrix(matrix: NDArray[Any]) -> StreamRows:
     if matrix.dtype.kind not in "biuf" or isinstance(matrix, np.ma.MaskedArray):
-        kind = "masked entries" if isinstance(matrix, np.ma.MaskedArray) else f"{matrix.dtype} entries"
+        kind = "masked entries" if isinstance(matrix, np.ma.MaskedArray) else f"{kind_of(matrix.dtype)} entries"
         raise DataError(f"streams holds {kind}: expected {ACCEPTED}, of real numbers")
     matrix = np.asarray(matrix)
     n, length = matrix.shape
@@ -121,7 +121,7 @@ def _from_matrix(matrix: NDArray[Any]) -> StreamRows:
 def _as_borders(offsets: Any) -> NDArray[Any]:
     borders = as_column(offsets, "offsets")
     if borders.dtype.kind not in "iu":
-        raise DataError(f"offsets holds {borders.dtype} entries: expected whole numbers")
+        raise DataError(f"offsets holds {kind_of(borders.dtype)} entries: expected whole numbers")
     return borders.astype(np.int64)
 
 
@@ -149,13 +149,13 @@ def _from_arrow(streams: Any) -> StreamRows:
             array = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
         else:
             array = pa.array(streams)
-    except Exception as error:  # whatever a foreign exporter raises
+    except Exception:  # whatever a foreign exporter raises
         raise DataError(
-            f"streams is a {type(streams).__name__} that Arrow cannot read ({error}): expected {ACCEPTED}"
+            f"streams is a {type(streams).__name__} that Arrow cannot read: expected {ACCEPTED}"
         ) from None
     lists = pa.types.is_list(array.type) or pa.types.is_large_list(array.type)
     if not lists and not pa.types.is_fixed_size_list(array.type):
-        raise DataError(f"streams holds {array.type} entries: expected {ACCEPTED}")
+        raise DataError(f"streams holds {kind_of(array.type)} entries: expected {ACCEPTED}")
     if array.null_count:
         raise DataError(f"streams has {array.null_count} missing streams: expected none")
     lengths = np.asarray(array.value_lengths().to_numpy(zero_copy_only=False), np.int64)

@@ -14,11 +14,17 @@ LONGEST_SHOWN = 80
 MOST_THREADS = 1024
 
 
-def shown(value: object) -> str:
-    """The value for a message: its repr, cut short; numbers too long to print by their length."""
+def shown(value: object, *, public: bool = False) -> str:
+    """The value for a message: its repr, cut short; numbers too long to print by their length.
+
+    What has entries may be a column of private values in a parameter's place: unless it is ``public``, such as a
+    specification's list, its type alone is shown.
+    """
     if isinstance(value, int) and value.bit_length() > 256:
         return f"<a {'negative ' if value < 0 else ''}whole number of {value.bit_length()} bits>"
     try:
+        if not public and not isinstance(value, (str, type)) and hasattr(value, "__len__") and len(value):
+            return f"<{type(value).__name__}>"
         text = repr(value)
     except Exception:  # a foreign repr, or an int inside it that is too long to print
         return f"<{type(value).__name__}>"

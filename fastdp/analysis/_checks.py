@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastdp import validation
 from fastdp.errors import ParameterError
+from fastdp.inputs import as_array, entry_at, kind_of
 
 
 def share(name: str, value: object, high: float = 1.0) -> float:
@@ -27,18 +28,17 @@ def at_least(name: str, value: object, low: float) -> float:
 
 def sorted_sample(name: str, values: ArrayLike) -> NDArray[np.float64]:
     """A copy of the sample, ascending: one row of finite numbers from 0, at least one."""
-    try:
-        array = np.asarray(values)
-    except ValueError as error:
-        raise ParameterError(f"{name} = {validation.shown(values)}: expected an array of numbers ({error})") from None
+    array = as_array(values)
+    if array is None:
+        raise ParameterError(f"{name} is a {type(values).__name__}: expected an array of numbers")
     if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "biuf":
         raise ParameterError(
-            f"{name} has shape {array.shape} and dtype {array.dtype}: expected one row of real numbers, at least one"
+            f"{name} has shape {array.shape} and dtype {kind_of(array.dtype)}: expected one row of real numbers, at "
+            "least one"
         )
     numbers = array.astype(np.float64)
     bad = ~np.isfinite(numbers) | (numbers < 0.0)
     if bad.any():
-        k = int(np.flatnonzero(bad)[0])
-        raise ParameterError(f"{name} has {numbers[k]} at position {k}: expected finite numbers from 0")
+        raise ParameterError(f"{entry_at(name, bad, 'not a finite number from 0')}; expected finite numbers from 0")
     numbers.sort()
     return numbers

@@ -89,7 +89,7 @@ def check_light_tail(values: ArrayLike, p: float = 0.005, tolerance: float | Non
     x_p = _empirical(ascending, tail)
     gamma = -math.log(tail) / x_p if x_p > 0.0 else math.inf
     if not math.isfinite(gamma):
-        raise ParameterError(f"values has {x_p:g} as its quantile at p = {tail:g}: expected one above 0")
+        raise ParameterError(f"values: the quantile at p = {tail:g} is 0 or too small, expected one above 0")
     # F is flat and H rises between two values: the worst is just below the next value.
     points, counts = np.unique(ascending, return_counts=True)
     below = (np.cumsum(counts) - counts) / ascending.size

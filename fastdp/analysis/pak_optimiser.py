@@ -130,7 +130,7 @@ class _Problem:
             noise = math.hypot(noise, first)
         error = noise + outlier_error(centre, self.n, p, r, beta_out)
         if not error > 0.0:
-            raise ParameterError(f"quantile returned {centre:g} at {q:g}: expected a number above 0")
+            raise ParameterError(f"quantile returned no number above 0 at {q:g}: expected one")
         return Optimum(
             improvement=self.plain_error / error,
             fallback=False,

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.errors import DataError, ParameterError
+from fastdp.inputs import as_array, kind_of
 from fastdp.privacy import Guarantee
 from fastdp.randomness.key import Key
 
@@ -134,8 +135,8 @@ def _copied(data: Any) -> Any:
     """What a run may change without the next one seeing it."""
     try:
         return copy.deepcopy(data)
-    except TypeError as error:
-        raise ParameterError(f"x: expected data that can be copied, because runs may change them ({error})") from None
+    except TypeError:
+        raise ParameterError("x: expected data that can be copied, because runs may change them") from None
 
 
 def wants_seed(mechanism: Callable[..., Any]) -> bool:
@@ -148,14 +149,11 @@ def wants_seed(mechanism: Callable[..., Any]) -> bool:
 
 
 def _as_row(output: Any) -> Floats:
-    try:
-        row = np.asarray(output)
-    except ValueError as error:
-        raise DataError(
-            f"mechanism gave {validation.shown(output)}: expected a number or an array ({error})"
-        ) from None
-    if row.dtype.kind not in "biuf" or row.size == 0:
-        raise DataError(f"mechanism gave {validation.shown(output)}: expected a number or a filled array of numbers")
+    # Not shown: what is audited may give its input back.
+    row = as_array(output)
+    if row is None or row.dtype.kind not in "biuf" or row.size == 0:
+        kind = type(output).__name__
+        raise DataError(f"mechanism gave a {kind}: expected a number or a filled array of numbers")
     return _as_doubles(row).ravel()
 
 
@@ -163,7 +161,8 @@ def _as_rows(outputs: NDArray[Any], count: int) -> Floats:
     rows = np.asarray(outputs)
     if rows.dtype.kind not in "biuf" or rows.ndim not in (1, 2) or rows.shape[0] != count or rows.size == 0:
         raise DataError(
-            f"draw_trials gave shape {rows.shape} and dtype {rows.dtype}: expected numbers, {count} rows of them"
+            f"draw_trials gave shape {rows.shape} and dtype {kind_of(rows.dtype)}: expected numbers, {count} rows of "
+            "them"
         )
     return _as_doubles(rows.reshape(count, -1))
 

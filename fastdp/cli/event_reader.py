@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fastdp.cli.progress import watched
 from fastdp.datasets.delimited import parse_times
 from fastdp.errors import DataError
-from fastdp.files.columns import is_index, pick_column
+from fastdp.files.columns import is_index, listed, pick_column
 from fastdp.files.parquet_reader import damage_named, import_pyarrow
 from fastdp.files.readers import STDIN, TEXT, open_source
 from fastdp.files.text_reader import DELIMITERS
@@ -182,7 +182,7 @@ def _column(path: str, names: list[str], kind: str, column: str | None) -> str:
         return column
     found = _usual(names, kind)
     if found is None:
-        there = f"has the columns {', '.join(map(repr, names))}" if names else "has no heading"
+        there = f"has the columns {listed(names, len(names))}" if names else "has no heading"
         raise DataError(f"{path} {there}: expected {' or '.join(map(repr, USUAL[kind]))}, or --{kind}")
     return found
 

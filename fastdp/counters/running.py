@@ -16,7 +16,7 @@ from fastdp.counters.binary_tree import BinaryTree
 from fastdp.counters.block import Block
 from fastdp.counters.simple import Simple
 from fastdp.errors import DataError, StateError
-from fastdp.inputs import as_column
+from fastdp.inputs import as_array, as_column, entry_at
 from fastdp.privacy import Guarantee
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
@@ -41,8 +41,8 @@ def as_increments(values: Any, size: int) -> Integers:
         raise DataError(f"values has {column.size} entries: expected {size}")
     odd = ~(np.abs(column.astype(np.float64)) <= LARGEST) | (column != np.floor(column))
     if odd.any():
-        i = int(np.flatnonzero(odd)[0])
-        raise DataError(f"values[{i}] = {column[i]}: expected whole numbers of absolute value at most 2^40")
+        place = entry_at("values", odd, "no whole number, or too large")
+        raise DataError(f"{place}; expected whole numbers of absolute value at most 2^40")
     increments: Integers = column.astype(np.int64)
     return increments
 
@@ -156,11 +156,13 @@ class RunningCounts(Stepwise):
     def _as_chosen(self, active: Any) -> Integers:
         if active is None:
             return np.arange(self.size)
-        chosen = np.atleast_1d(np.asarray(active))
+        found = as_array(active)
+        chosen = np.empty((0, 0)) if found is None else np.atleast_1d(found)
         if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or np.unique(chosen).size != chosen.size:
-            raise DataError(f"active = {validation.shown(active)}: expected whole numbers, each once")
-        if chosen.size and not 0 <= chosen.min() <= chosen.max() < self.size:
-            raise DataError(f"active = {validation.shown(active)}: expected numbers of sums, 0 to {self.size - 1}")
+            raise DataError(f"active is a {type(active).__name__}: expected a row of whole numbers, each once")
+        wrong = (chosen < 0) | (chosen >= self.size)
+        if wrong.any():
+            raise DataError(f"{entry_at('active', wrong, 'no sum')}; expected numbers of sums, 0 to {self.size - 1}")
         return chosen.astype(np.int64)
 
     # State files.

@@ -161,13 +161,20 @@ class SelectiveCounting(Stepwise):
         if choice is None:
             # Not the array that is counted: a selector might write to it.
             choice = self.selector.select(increments.copy(), step, last)
-        chosen = validation.integer("the selector's choice", choice, 0, len(self._counts) - 1)
+        chosen = self._as_choice(choice)
         state, sums = self._counts[chosen].following(states[chosen], increments, np.arange(self.dimension))
         selected = Selected(chosen, sums)
         following = (step + 1, selected, (*states[:chosen], state, *states[chosen + 1 :]))
         self._commit(following, increments, choice=chosen)
         self._choice = None
         return selected
+
+    def _as_choice(self, choice: Any) -> int:
+        """The counter's number; what a selector has seen is secret, so an error does not show its choice."""
+        most = len(self._counts) - 1
+        if isinstance(choice, (int, np.integer)) and not isinstance(choice, bool) and 0 <= choice <= most:
+            return int(choice)
+        raise ParameterError(f"selector chose no counter: expected a whole number from 0 to {most} from select()")
 
     # State files.
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.errors import DataError
+from fastdp.files.columns import listed
 
 #: Months of the American notation, as in "4/1/2014 0:11:00".
 _AMERICAN = "%m/%d/%Y %H:%M:%S"
@@ -44,8 +45,8 @@ def read_columns(
     """
     try:
         return _read_columns(path, wanted, headerless)
-    except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{path}: not readable as text in UTF-8, comma-separated ({error})") from None
+    except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile):
+        raise DataError(f"{path}: not readable as text in UTF-8, comma-separated") from None
 
 
 def _read_columns(
@@ -62,7 +63,9 @@ def _read_columns(
         for key, accepted in wanted.items():
             found = [names.index(name) for name in accepted if name in names]
             if not found:
-                raise DataError(f"{path} has the columns {names}: expected one of {', '.join(accepted)}")
+                raise DataError(
+                    f"{path} has the columns {listed(names, len(names))}: expected one of {', '.join(accepted)}"
+                )
             places[key] = found[0]
         reader = csv.reader(file, delimiter="\t" if tabs else ",")
         if tabs:
@@ -96,8 +99,10 @@ def parse_numbers(texts: Sequence[str], name: str, path: str | Path, lines: Sequ
         numbers = np.array([_number(text) for text in texts])
     wrong = np.flatnonzero(~np.isfinite(numbers))
     if wrong.size:
-        k = int(wrong[0])
-        raise DataError(f"{path}, line {lines[k]}: {name} is {texts[k]!r}: expected a finite number")
+        raise DataError(
+            f"{path}, line {lines[int(wrong[0])]}: {name} is not a finite number ({wrong.size:,} of "
+            f"{numbers.size:,} rows); expected finite numbers"
+        )
     return numbers
 
 
@@ -113,15 +118,21 @@ def parse_times(texts: Sequence[str], path: str | Path, lines: Sequence[int]) ->
     american = "/" in texts[0]
     seconds = np.empty(len(texts))
     for k, text in enumerate(texts):
-        try:
-            moment = datetime.strptime(text.strip(), _AMERICAN) if american else datetime.fromisoformat(text.strip())
-        except ValueError:
+        moment = _moment(text.strip(), american)
+        if moment is None:
             raise DataError(
-                f"{path}, line {lines[k]}: time is {text!r}: expected one like that of the first row, {texts[0]!r}, "
-                "in seconds since 1970, ISO 8601 or month/day/year hour:minute:second"
-            ) from None
+                f"{path}, line {lines[k]}: time is not readable; expected all rows in the notation of the first: "
+                "seconds since 1970, ISO 8601 or month/day/year hour:minute:second"
+            )
         seconds[k] = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     return seconds
+
+
+def _moment(text: str, american: bool) -> datetime | None:
+    try:
+        return datetime.strptime(text, _AMERICAN) if american else datetime.fromisoformat(text)
+    except ValueError:
+        return None
 
 
 def _number(text: str) -> float:

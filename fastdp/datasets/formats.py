@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -21,10 +22,14 @@ CHUNK = 2**16
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Numbered lines that are not blank, of a text file or a gzip file of one."""
     opened = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "rt", encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            if line.strip():
-                yield number, line
+    try:
+        # Bytes that are no text are no number either.
+        with opened(path, "rt", encoding="utf-8", errors="replace") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield number, line
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise DataError(f"{path}: not a gzip file, or damaged") from None
 
 
 def transaction_lengths(path: Path) -> Table:
@@ -68,13 +73,15 @@ def _column(path: Path, name: str) -> NDArray[np.float64]:
 
 
 def _pickups(path: Path) -> NDArray[np.float64]:
-    from fastdp.files.parquet_reader import read_table
+    from fastdp.files.parquet_reader import import_pyarrow, read_table
 
+    arrow = import_pyarrow()
     try:
         column = read_table(path, ["tpep_pickup_datetime"]).column(0)
-    except (ValueError, OSError, IndexError) as error:
-        raise DataError(f"{path}: expected a Parquet file with tpep_pickup_datetime ({error})") from None
-    times: NDArray[np.float64] = column.cast("timestamp[us]").cast("int64").to_numpy().astype(np.float64)
+        moments = column.cast("timestamp[us]").cast("int64")
+    except (ValueError, OSError, IndexError, arrow.ArrowException):
+        raise DataError(f"{path}: expected a Parquet file with moments in tpep_pickup_datetime") from None
+    times: NDArray[np.float64] = moments.to_numpy().astype(np.float64)
     return times
 
 
@@ -93,13 +100,19 @@ def check_ins(path: Path) -> Table:
     """
     rows = []
     for number, line in _lines(path):
-        try:
-            _, time, latitude, longitude, _ = line.split("\t")
-            rows.append((datetime.fromisoformat(time).timestamp(), float(latitude), float(longitude)))
-        except ValueError:
-            raise DataError(
-                f"{path}, line {number}: expected user, time, latitude, longitude, place apart by tabs"
-            ) from None
+        row = _check_in(line)
+        if row is None:
+            raise DataError(f"{path}, line {number}: expected user, time, latitude, longitude, place apart by tabs")
+        rows.append(row)
     table = np.array(rows, np.float64).reshape(-1, 3)
     table = table[np.argsort(table[:, 0], kind="stable")]
     return {"t": table[:, 0].copy(), "lat": table[:, 1].copy(), "lon": table[:, 2].copy()}
+
+
+def _check_in(line: str) -> tuple[float, float, float] | None:
+    """Seconds, latitude and longitude, or None."""
+    try:
+        _, time, latitude, longitude, _ = line.split("\t")
+        return datetime.fromisoformat(time).timestamp(), float(latitude), float(longitude)
+    except ValueError:
+        return None

@@ -207,9 +207,7 @@ def load_circles(
         elif moves[i] == -1.0 and there.get((x, y)):
             cancels[i] = there[x, y].pop(0)
         else:
-            raise DataError(
-                f"{path}, line {lines[i]}: move {moves[i]:g} at ({x}, {y}): expected 1, or -1 where a point is"
-            )
+            raise DataError(f"{path}, line {lines[i]}: wrong move; expected 1, or -1 at the place of a point")
     name = "circles with deletion" if np.any(cancels >= 0) else "circles"
     return cut_events(name, *box, places, cancels=cancels, batch=batch, initial=initial)
 

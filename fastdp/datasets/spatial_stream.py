@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastdp import validation
 from fastdp.errors import DataError, ParameterError
+from fastdp.inputs import entry_at
 from fastdp.spatial.checks import as_corners, as_points
 
 Batch = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -142,14 +144,24 @@ def cut_events(
     n = table.shape[0]
     outside = np.any((table < low) | (table > high), axis=1)
     if outside.any():
-        k = int(np.flatnonzero(outside)[0])
-        raise DataError(f"points has {table[k].tolist()} in row {k}: expected points from {low} to {high}")
-    taken = np.full(n, -1) if cancels is None else np.array(cancels, dtype=np.int64)
+        raise DataError(
+            f"{entry_at('points', outside, 'a point outside the box')}; expected points from {low} to {high}"
+        )
+    taken = np.full(n, -1) if cancels is None else _converted(cancels, np.int64)
     _check_removals(taken, table)
-    moments = np.arange(n, dtype=np.float64) if times is None else np.array(times, dtype=np.float64)
+    moments = np.arange(n, dtype=np.float64) if times is None else _converted(times, np.float64)
     if moments.shape != (n,) or not np.all(np.isfinite(moments)) or np.any(np.diff(moments) < 0):
         raise DataError(f"times of {name}: expected {n} finite numbers that do not descend")
     return SpatialStream(name, low, high, table, taken, moments, _cuts(moments, batch, period, origin, initial))
+
+
+def _converted(values: ArrayLike, dtype: type[Any]) -> NDArray[Any]:
+    """A copy as numbers of a type, empty where that fails: NumPy's error would quote an entry."""
+    try:
+        with np.errstate(invalid="ignore"):
+            return np.array(values, dtype=dtype)
+    except Exception:  # whatever a foreign __array__ raises
+        return np.empty((0, 0), dtype)
 
 
 def _check_removals(cancels: NDArray[np.int64], points: NDArray[np.float64]) -> None:
@@ -184,7 +196,9 @@ def _cuts(
     numbers = np.floor_divide(times - zero, length)
     periods = int(numbers[-1] - numbers[0]) + 1
     if periods > 2**24:
-        raise ParameterError(f"period = {period!r}: expected at most {2**24} periods, these are {periods}")
+        raise ParameterError(
+            f"period = {period!r}: expected at most {2**24} periods from the first event to the last"
+        )
     ends = np.searchsorted(numbers, numbers[0] + np.arange(periods), side="left")
     cuts: NDArray[np.int64] = np.append(ends, n)
     return cuts[np.searchsorted(cuts, first) :]

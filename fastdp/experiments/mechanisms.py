@@ -151,7 +151,9 @@ def _build_part(role: str, table: Parameters) -> Any:
     for name, value in fields.items():
         if name not in kind.__dataclass_fields__:
             listed = ", ".join(kind.__dataclass_fields__) or "no parameters"
-            raise ParameterError(f"{role}.{name} = {validation.shown(value)}: unknown key; expected {listed}")
+            raise ParameterError(
+                f"{role}.{name} = {validation.shown(value, public=True)}: unknown key; expected {listed}"
+            )
     for name, parameter in inspect.signature(kind).parameters.items():
         if parameter.default is parameter.empty and name not in fields:
             raise ParameterError(f"{role}.{name} is missing: expected a value for it")

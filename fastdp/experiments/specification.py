@@ -170,9 +170,10 @@ class Specification:
             SPATIAL_SYSTEMS[mechanism.system].check(mechanism.parameters, SpatialSetting(Box(*data_set.box), epsilon))
         else:
             if self.truth == "clipped" and "renewal" in mechanism.parameters:
+                renewal = validation.shown(mechanism.parameters["renewal"], public=True)
                 raise ParameterError(
-                    f"renewal = {validation.shown(mechanism.parameters['renewal'])}: expected none where truth = "
-                    "'clipped', because thresholds that change leave no one truth"
+                    f"renewal = {renewal}: expected none where truth = 'clipped', because thresholds that change "
+                    "leave no one truth"
                 )
             setting = self.setting(data_set, published, epsilon)
             SYSTEMS[mechanism.system].check(mechanism.parameters, setting)

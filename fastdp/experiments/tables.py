@@ -28,7 +28,9 @@ class TableReader:
 
     def __init__(self, table: object, place: str, accepted: Sequence[str] | None = None) -> None:
         if not isinstance(table, dict):
-            raise ParameterError(f"{place or 'specification'} = {validation.shown(table)}: expected a table")
+            raise ParameterError(
+                f"{place or 'specification'} = {validation.shown(table, public=True)}: expected a table"
+            )
         self._table: dict[str, Any] = table
         self.place = place
         if accepted is not None:
@@ -39,7 +41,8 @@ class TableReader:
         for key, value in self._table.items():
             if key not in accepted:
                 raise ParameterError(
-                    f"{self.at(key)} = {validation.shown(value)}: unknown key; expected one of {', '.join(accepted)}"
+                    f"{self.at(key)} = {validation.shown(value, public=True)}: unknown key; expected one of "
+                    f"{', '.join(accepted)}"
                 )
 
     def at(self, key: str) -> str:
@@ -82,16 +85,15 @@ class TableReader:
         """A text that is not empty."""
         value = self.get(key, default)
         if not isinstance(value, str) or not value or not validation.encodes(value):
-            raise ParameterError(
-                f"{self.at(key)} = {validation.shown(value)}: expected a text of Unicode characters, not empty"
-            )
+            shown = validation.shown(value, public=True)
+            raise ParameterError(f"{self.at(key)} = {shown}: expected a text of Unicode characters, not empty")
         return value
 
     def flag(self, key: str, default: bool) -> bool:
         """True or false."""
         value = self.get(key, default)
         if not isinstance(value, bool):
-            raise ParameterError(f"{self.at(key)} = {validation.shown(value)}: expected true or false")
+            raise ParameterError(f"{self.at(key)} = {validation.shown(value, public=True)}: expected true or false")
         return value
 
     def choice(self, key: str, accepted: Sequence[str], default: Any = _MISSING) -> str:
@@ -102,17 +104,21 @@ class TableReader:
         """A list, not empty and without repetition, whose entries all pass a check."""
         values = self.get(key, default)
         if not isinstance(values, (list, tuple)) or not values:
-            raise ParameterError(f"{self.at(key)} = {validation.shown(values)}: expected a list, not empty")
+            raise ParameterError(
+                f"{self.at(key)} = {validation.shown(values, public=True)}: expected a list, not empty"
+            )
         checked = tuple(check(f"{self.at(key)}[{k}]", value) for k, value in enumerate(values))
         if len(set(checked)) < len(checked):
-            raise ParameterError(f"{self.at(key)} = {validation.shown(values)}: expected no entry twice")
+            raise ParameterError(f"{self.at(key)} = {validation.shown(values, public=True)}: expected no entry twice")
         return checked
 
     def tables(self, key: str) -> Iterator[tuple[str, Any]]:
         """The entries of an array of tables, with their places."""
         values = self.get(key)
         if not isinstance(values, list) or not values:
-            raise ParameterError(f"{self.at(key)} = {validation.shown(values)}: expected [[{key}]] tables")
+            raise ParameterError(
+                f"{self.at(key)} = {validation.shown(values, public=True)}: expected [[{key}]] tables"
+            )
         for k, value in enumerate(values):
             yield f"{self.at(key)}[{k}]", value
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from fastdp.errors import DataError, StateError
+from fastdp.errors import DataError, FastDPError, StateError
 from fastdp.experiments import measure, spatial_measure
 from fastdp.experiments.boxes import BoxWorkload
 from fastdp.experiments.cells import Group, Part, Stretch, query_seed
@@ -87,10 +87,20 @@ def _run_stretch(specification: Specification, root: Key, scene: AnyScene, stret
         except (MemoryError, OSError) as error:
             raise _of_the_machine(error, labels) from error
         except Exception as error:  # the cell fails, not the sweep
-            rows.add(*place, math.nan, None, None, 0, None, f"{type(error).__name__}: {error}")
+            rows.add(*place, math.nan, None, None, 0, None, _said(error))
             continue
         for workload, label, count, numbers in found:
             rows.add(*place, theta, workload, label, count, numbers, None)
+
+
+def _said(error: Exception) -> str:
+    """What the results keep of an error: its kind, and its text where it is ours, which quotes no value."""
+    kind = type(error).__name__
+    return (
+        f"{kind}: {error}"
+        if isinstance(error, FastDPError)
+        else f"{kind} (its text may quote values, so it is not kept)"
+    )
 
 
 def _of_the_machine(error: Exception, labels: tuple[str, str]) -> StateError:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fastdp.errors import DataError
 from fastdp.files.columns import pick_column
 from fastdp.files.readers import Chunks, Source
-from fastdp.inputs import as_column, as_floats
+from fastdp.inputs import as_column, as_floats, kind_of
 
 #: What NumPy and the archive's reader raise on damaged files; headers are parsed as Python literals.
 DAMAGE = (
@@ -25,6 +25,8 @@ DAMAGE = (
     NotImplementedError,
     RuntimeError,
 )
+#: NumPy's own words would quote the file, and advise to unpickle it, which would be unsafe.
+_FOREIGN = "damaged, not in NumPy's format, or pickled objects"
 
 
 def open_npy(path: Path, column: str | None, chunk_size: int) -> Source:
@@ -34,8 +36,8 @@ def open_npy(path: Path, column: str | None, chunk_size: int) -> Source:
     """
     try:
         whole = np.load(path, mmap_mode="r", allow_pickle=False)
-    except DAMAGE as error:
-        raise DataError(f"{path}: not a readable .npy file ({_reason(error)})") from error
+    except DAMAGE:
+        raise DataError(f"{path}: not a readable .npy file ({_FOREIGN})") from None
     if not isinstance(whole, np.ndarray):
         raise DataError(f"{path}: not a readable .npy file (it is an archive; expected the suffix .npz)")
     field, index = _locate(whole, column, path)
@@ -57,15 +59,9 @@ def _locate(whole: NDArray[Any], column: str | None, path: Path) -> tuple[str | 
     return None, index if whole.ndim == 2 else None
 
 
-def _reason(error: Exception) -> str:
-    """NumPy takes any foreign file for pickled objects and advises to unpickle it, which would be unsafe."""
-    said = str(error).partition("\n")[0]
-    return "not in NumPy's format, or pickled objects" if "pickle" in said or "Python objects" in said else said
-
-
 def _check(array: NDArray[Any], where: str) -> None:
     if array.dtype.kind not in "biuf":
-        raise DataError(f"{where} holds {array.dtype} entries: expected real numbers")
+        raise DataError(f"{where} holds {kind_of(array.dtype)} entries: expected real numbers")
 
 
 def _windows(path: Path, whole: Any, field: str | None, index: int | None, chunk_size: int) -> Chunks:
@@ -106,8 +102,8 @@ def open_npz(path: Path, column: str | None, chunk_size: int) -> Source:
 def _read_member(file: BinaryIO, column: str | None, path: Path) -> tuple[NDArray[Any], str]:
     try:
         archive = np.load(file, allow_pickle=False)
-    except DAMAGE as error:
-        raise DataError(f"{path}: not a readable .npz file ({_reason(error)})") from error
+    except DAMAGE:
+        raise DataError(f"{path}: not a readable .npz file ({_FOREIGN})") from None
     if isinstance(archive, np.ndarray):
         raise DataError(f"{path}: not a readable .npz file (it is a single array; expected the suffix .npy)")
     with archive:
@@ -118,8 +114,8 @@ def _read_member(file: BinaryIO, column: str | None, path: Path) -> tuple[NDArra
         where = f"{path}, array {name!r}"
         try:
             array = archive[name]
-        except DAMAGE as error:
-            raise DataError(f"{where}: not readable ({_reason(error)})") from error
+        except DAMAGE:
+            raise DataError(f"{where}: not readable ({_FOREIGN})") from None
     if not isinstance(array, np.ndarray):
         raise DataError(f"{where}: not a NumPy array")
     return array, where

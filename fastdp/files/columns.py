@@ -31,14 +31,14 @@ def pick_column(column: str | None, names: Sequence[str] | None, width: int, whe
     if column is None:
         if width == 1:
             return 0
-        raise DataError(f"{where} has {width} columns: expected --column, one of {_listed(names, width)}")
+        raise DataError(f"{where} has {width} columns: expected --column, one of {listed(names, width)}")
     if names is not None and column in names:
         if list(names).count(column) > 1:
             raise DataError(f"--column {column!r}: {where} has several columns of that name; expected a number")
         return list(names).index(column)
     if is_index(column) and int(column) < width:
         return int(column)
-    raise DataError(f"--column {column!r}: {where} has no such column; expected one of {_listed(names, width)}")
+    raise DataError(f"--column {column!r}: {where} has no such column; expected one of {listed(names, width)}")
 
 
 def is_index(column: str) -> bool:
@@ -46,7 +46,13 @@ def is_index(column: str) -> bool:
     return column.isascii() and column.isdigit()
 
 
-def _listed(names: Sequence[str] | None, width: int) -> str:
+def listed(names: Sequence[str] | None, width: int) -> str:
+    """The columns there are, for a message."""
     shown = range(min(width, MOST_LISTED))
-    listed = [str(k) if names is None else f"{names[k]!r} ({k})" for k in shown]
+    listed = [str(k) if names is None or not is_name(names[k]) else f"{names[k]!r} ({k})" for k in shown]
     return ", ".join(listed) + (", ..." if width > MOST_LISTED else "")
+
+
+def is_name(cell: str) -> bool:
+    """Whether a cell of a first row may be shown as a column's name: one that begins like a number may be data."""
+    return cell[:1].isalpha() or cell.startswith("_")

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 from fastdp.errors import DataError
 from fastdp.files.columns import pick_column
 from fastdp.files.readers import Chunks, Source
-from fastdp.inputs import as_column, as_floats
+from fastdp.inputs import as_column, as_floats, kind_of
 
 #: Bytes of a column read ahead; without it a row group's whole column is loaded at once.
 BUFFER = 2**20
@@ -34,13 +34,18 @@ def import_pyarrow() -> Any:
 
 @contextmanager
 def damage_named(path: Path) -> Iterator[None]:
-    """Whatever Arrow raises on a damaged file, names that are no text included, is one line that names the file."""
+    """Whatever Arrow raises on a damaged file, names that are no text included, is one line that names the file.
+
+    Arrow's own words may quote a value; the operating system's do not.
+    """
     arrow = import_pyarrow()
     try:
         yield
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        reason = str(error).partition("\n")[0]
-        raise DataError(f"{path}: not a readable Parquet file, or damaged ({reason})") from error
+        reason = getattr(error, "strerror", None)
+        raise DataError(
+            f"{path}: not a readable Parquet file, or damaged" + (f" ({reason})" if reason else "")
+        ) from None
 
 
 def read_table(source: Path | BinaryIO, columns: list[str] | None = None, **options: Any) -> Any:
@@ -70,7 +75,7 @@ def open_parquet(path: Path, column: str | None, chunk_size: int) -> Iterator[So
         kind = schema.field(name).type
         types = arrow.types
         if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_null(kind)):
-            raise DataError(f"{path}, column {name!r}: holds {kind} entries; expected real numbers")
+            raise DataError(f"{path}, column {name!r}: holds {kind_of(kind)} entries; expected real numbers")
         yield Source(str(path), _batches(table, name, chunk_size, path), table.metadata.num_rows)
 
 

@@ -9,7 +9,7 @@ import gzip
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from zipfile import BadZipFile
@@ -72,15 +72,17 @@ def open_source(path: str, column: str | None, chunk_size: int) -> Iterator[Sour
         yield from _open(path, column, chunk_size)
     except gzip.BadGzipFile:
         raise DataError(f"{path}: not a gzip file, or damaged") from None
-    except (BadZipFile, zlib.error, EOFError) as error:
-        raise DataError(f"{path}: the file is damaged or incomplete ({error})") from error
+    except (BadZipFile, zlib.error, EOFError):
+        raise DataError(f"{path}: the file is damaged or incomplete; expected a whole one") from None
 
 
 def _open(path: str, column: str | None, chunk_size: int) -> Iterator[Source]:
     from fastdp.files import array_readers, parquet_reader, text_reader
 
     if path == STDIN:
-        yield Source("standard input", text_reader.read_text(sys.stdin.buffer, column, chunk_size, "standard input"))
+        # Closed with the source, not when it is collected: its stream may be gone then.
+        with closing(text_reader.read_text(sys.stdin.buffer, column, chunk_size, "standard input")) as chunks:
+            yield Source("standard input", chunks)
         return
     file = Path(path)
     if not file.exists():

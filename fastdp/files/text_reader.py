@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.errors import DataError
-from fastdp.files.columns import is_index, pick_column
+from fastdp.files.columns import is_index, is_name, pick_column
 from fastdp.files.readers import Source
 
 DELIMITERS = (",", "\t", ";")
@@ -104,7 +104,7 @@ class _Table:
         try:
             row = [cell.strip() for cell in next(csv.reader(chain([first], more), delimiter=self._delimiter))]
         except csv.Error as error:
-            raise DataError(f"{self._where}, line {self._line}: not CSV ({error})") from error
+            raise DataError(f"{self._where}, line {self._line}: not CSV ({error})") from None
         self._width = len(row)
         header = self._choose(column, row)
         if header:
@@ -130,7 +130,7 @@ class _Table:
         names = row if named or not any(numeric) else None
         self._column = pick_column(column, names, self._width, self._where)
         cell = row[self._column]
-        self._label = f"column {cell!r}" if names is not None else f"column {self._column}"
+        self._label = f"column {cell!r}" if names is not None and is_name(cell) else f"column {self._column}"
         # An empty cell among numbers, or alone, is a missing value, not a heading.
         return named or (not numeric[self._column] and (cell != "" or (any(row) and not any(numeric))))
 
@@ -192,7 +192,7 @@ class _Table:
                 if start >= len(lines):
                     break
         except csv.Error as error:
-            raise DataError(f"{self._where}, line {self._line + start + 1}: not CSV ({error})") from error
+            raise DataError(f"{self._where}, line {self._line + start + 1}: not CSV ({error})") from None
         self._line += start
         return np.array(values, dtype=np.float64)
 

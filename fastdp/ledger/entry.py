@@ -154,7 +154,7 @@ def _plain_guarantee(guarantee: object) -> Guarantee:
         raise ParameterError(f"numeric_distance = {distance!r}: expected at least 0")
     steps: Any = guarantee.derivation
     if not isinstance(steps, (tuple, list)) or not all(isinstance(step, str) for step in steps):
-        raise ParameterError(f"derivation = {validation.shown(steps)}: expected a tuple of texts")
+        raise ParameterError(f"derivation = {validation.shown(steps, public=True)}: expected a tuple of texts")
     simulated = validation.flag("simulated", guarantee.simulated)
     for said in ("unit", "adjacency", "model", "arithmetic"):
         text(said, getattr(guarantee, said), LONGEST_NAME)
@@ -185,8 +185,8 @@ def new(entry: Entry) -> Entry:
         return from_line({"id": entry.id, "time": entry.time, **json.loads(line)}, entry.state)
     except (TypeError, ValueError, RecursionError) as error:
         raise ParameterError(
-            f"mechanism = {validation.shown(entry.mechanism)}, derivation of {len(entry.guarantee.derivation)} "
-            f"steps: expected a text, or what JSON can hold ({error})"
+            f"mechanism = {validation.shown(entry.mechanism, public=True)}, derivation of "
+            f"{len(entry.guarantee.derivation)} steps: expected a text, or what JSON can hold ({error})"
         ) from None
 
 
@@ -243,7 +243,9 @@ def described(publisher: object) -> dict[str, Any]:
 
 def _plain(value: object) -> Any:
     finite = not isinstance(value, float) or math.isfinite(value)
-    return value if isinstance(value, (str, int, float, type(None))) and finite else validation.shown(value)
+    return (
+        value if isinstance(value, (str, int, float, type(None))) and finite else validation.shown(value, public=True)
+    )
 
 
 def to_line(entry: Entry) -> dict[str, Any]:

@@ -241,7 +241,7 @@ class Mechanism(ABC):
         except OverflowError:
             number = math.inf
         if not math.isfinite(number):
-            raise DataError(f"{name} = {validation.shown(value)}: expected a finite number")
+            raise DataError(f"{name}: {inputs.NOT_FINITE}; expected a finite one")
         return self._place(number)
 
     def _place(self, number: float) -> int:
@@ -255,7 +255,7 @@ class Mechanism(ABC):
     def _snap(self, floats: NDArray[np.float64], begin: int, out: NDArray[np.int32]) -> None:
         if self._place_all(floats, out):
             first = int(np.flatnonzero(~np.isfinite(floats))[0])
-            raise DataError(f"values[{begin + first}] = {float(floats[first])!r}: expected finite numbers")
+            raise DataError(f"values[{begin + first}]: {inputs.NOT_FINITE}; expected finite ones")
 
     def _place_all(self, floats: NDArray[np.float64], out: NDArray[np.int32]) -> bool:
         """Grid steps of an array; whether a number is not finite."""
@@ -267,10 +267,10 @@ class Mechanism(ABC):
         """Reports as whole numbers in 0..n_outputs - 1, or a DataError: they come from clients whom nobody checks."""
         column = inputs.as_column(reports, "reports")
         if column.size and column.dtype.kind not in "iub":
-            raise DataError(f"reports holds {column.dtype} entries: expected whole numbers")
+            raise DataError(f"reports holds {inputs.kind_of(column.dtype)} entries: expected whole numbers")
         if column.size and not 0 <= column.min() <= column.max() < self.n_outputs:
-            i = int(np.flatnonzero((column < 0) | (column >= self.n_outputs))[0])
-            raise DataError(f"reports[{i}] = {column[i]}: expected whole numbers in 0..{self.n_outputs - 1}")
+            place = inputs.entry_at("reports", (column < 0) | (column >= self.n_outputs), "out of range")
+            raise DataError(f"{place}; expected whole numbers in 0..{self.n_outputs - 1}")
         # Reports as perturb() gave them stay as they are.
         if column.dtype == np.int32:
             return np.ascontiguousarray(column, np.int32)

@@ -59,16 +59,20 @@ class Announcement:
         DataError
             If it is no announcement, or one of another version.
         """
+        # Not shown: it may be the user's value in the announcement's place.
         if not isinstance(text, str) or len(text) > LONGEST:
-            raise DataError(f"announcement {validation.shown(text)}: expected text of at most {LONGEST} characters")
+            raise DataError(
+                f"announcement is a {type(text).__name__}: expected text of at most {LONGEST} characters, from "
+                "Announcement.to_text()"
+            )
         try:
             fields = dict(json.loads(text))
             version = fields.pop("fastdp")
             if version is not True and version == VERSION:
                 return cls(mechanism_named(fields.pop("mechanism"), **fields))
-        except (ValueError, TypeError, LookupError, RecursionError, FastDPError) as error:
-            raise DataError(f"announcement {validation.shown(text)}: not understood ({error})") from None
-        raise DataError(f"announcement of format {validation.shown(version)}: this fastdp reads format {VERSION}")
+        except (ValueError, TypeError, LookupError, RecursionError, FastDPError):
+            raise DataError("announcement: not understood; expected the text of Announcement.to_text()") from None
+        raise DataError(f"announcement of another format: this fastdp reads format {VERSION}")
 
 
 class Client(Keyless):

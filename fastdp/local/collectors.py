@@ -116,15 +116,16 @@ class Collector(Reports):
         column = inputs.as_column([reports] if inputs.is_number(reports) else reports, "reports")
         if column.dtype.kind == "b":
             raise DataError("reports holds bool entries: expected whole numbers")
-        slots = np.asarray(slot)
-        if slots.dtype.kind not in "iu" or slots.shape not in ((), column.shape):
-            raise ParameterError(f"slot = {validation.shown(slot)}: expected a whole number, or one for each report")
+        slots = inputs.as_array(slot)
+        if slots is None or slots.dtype.kind not in "iu" or slots.shape not in ((), column.shape):
+            raise ParameterError(f"slot is a {type(slot).__name__}: expected a whole number, or one for each report")
         return self._consume(lambda whole: whole._add(column, slots), column, slots)
 
     def _add(self, column: NDArray[Any], slots: NDArray[Any]) -> int:
         wrong = (slots < 0) | (slots >= self.slots)
         if wrong.any():
-            raise ParameterError(f"slot = {slots[wrong][0]}: expected 0 to {self.slots - 1}")
+            place = inputs.entry_at("slot", np.atleast_1d(wrong), "out of range")
+            raise ParameterError(f"{place}; expected 0 to {self.slots - 1}")
         good = (column >= 0) & (column < self.mechanism.n_outputs)
         if column.dtype.kind == "f":
             # Numbers too long for 64 bits came as floats; so did NaN, which compares as False.
@@ -181,7 +182,7 @@ class Collector(Reports):
         whole = type(self)(self.mechanism, **self._parameters())  # type: ignore[arg-type]
         for part in (self, *others):
             if type(part) is not type(self) or part._described() != self._described():
-                raise ParameterError(f"others holds {part!r}: expected collectors like {self!r}")
+                raise ParameterError(f"others holds another {type(part).__name__}: expected collectors like {self!r}")
             whole.totals += part.totals
             whole.refused.reports += part.refused.reports
             whole.refused.messages += part.refused.messages
@@ -209,7 +210,7 @@ class Collector(Reports):
             raise DataError("collector: cut short or altered (its checksum does not match)")
         magic, version, size = _HEADER.unpack_from(data)
         if magic != MAGIC or version != VERSION:
-            raise DataError(f"collector: {magic!r} of format {version}, expected {MAGIC!r} of format {VERSION}")
+            raise DataError(f"collector: no {MAGIC!r} of format {VERSION}, which is what this fastdp reads")
         try:
             described = json.loads(data[_HEADER.size : _HEADER.size + size])
             if described.pop("collector") != cls.__name__:

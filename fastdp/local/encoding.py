@@ -129,7 +129,7 @@ def decode(data: bytes | bytearray | memoryview, expected: Mechanism | None = No
         raise DataError(f"message of {len(view)} bytes: expected at least {_HEADER.size + _CHECKSUM.size}")
     magic, version, kind, width, epsilon, low, high, count = _HEADER.unpack_from(view)
     if magic != MAGIC:
-        raise DataError(f"message begins with {bytes(magic)!r}: expected {MAGIC!r}")
+        raise DataError(f"message begins with other bytes than {MAGIC!r}: expected one that encode() made")
     if version != VERSION:
         raise DataError(f"message has format {version}: this fastdp reads format {VERSION}")
     if kind not in KINDS or not 1 <= width <= 4 or count > MOST_REPORTS:

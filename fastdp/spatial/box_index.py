@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastdp import validation
 from fastdp.errors import ParameterError
-from fastdp.spatial.checks import as_boxes, as_points, as_reals
+from fastdp.inputs import as_reals
+from fastdp.spatial.checks import as_boxes, as_points
 from fastdp_kernels import box_queries
 
 #: Items in a leaf of the k-d tree: fewer cost more nodes, more cost longer scans.
@@ -92,9 +92,7 @@ class CellIndex:
         low, high = as_boxes(lower, upper, shape[1] if len(shape) == 2 else 1, finite=True)
         contents = as_reals(counts, "counts")
         if contents.shape != low.shape[:1] or not np.isfinite(contents).all():
-            raise ParameterError(
-                f"counts = {validation.shown(counts)}: expected one finite number for each of {low.shape[0]} cells"
-            )
+            raise ParameterError(f"counts: expected one finite number for each of {low.shape[0]} cells")
         self._tree = _Tree(low, high)
         self._counts = contents[self._tree.order]
         self._sums = np.empty(2 << self._tree.levels)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastdp.errors import DataError, ParameterError
-from fastdp.validation import shown
+from fastdp.inputs import as_array, as_reals, entry_at, kind_of
 
 #: More points in one batch would not fit the integers of a split test.
 MOST_POINTS = 2**38
@@ -37,10 +37,9 @@ def as_points(values: Any, name: str, dim: int | None = None) -> NDArray[np.floa
         return np.empty((0, dim))
     if isinstance(values, np.ma.MaskedArray) and values.dtype.kind in "biuf":
         values = np.ma.filled(values.astype(np.float64), np.nan)
-    try:
-        array = np.asarray(values)
-    except Exception as error:  # whatever a foreign __array__ raises
-        raise DataError(f"{name} = {shown(values)}, no array ({error}): expected {accepted}") from None
+    array = as_array(values)
+    if array is None:
+        raise DataError(f"{name} is a {type(values).__name__} that is no array (ragged?): expected {accepted}")
     if array.size == 0 and dim is not None and (array.ndim == 1 or array.shape in ((0, dim), (0, 0))):
         return np.empty((0, dim))
     if array.ndim == 1 and dim == 1:
@@ -50,27 +49,33 @@ def as_points(values: Any, name: str, dim: int | None = None) -> NDArray[np.floa
     if array.shape[0] > MOST_POINTS:
         raise DataError(f"{name} has {array.shape[0]} rows: expected at most 2^38 at a time")
     if array.dtype.kind == "O":
-        try:
-            array = array.astype(np.float64)
-        except (TypeError, ValueError):
-            raise DataError(f"{name} holds objects that are no numbers: expected {accepted}") from None
+        array = _floats_of(array)
+        if array is None:
+            raise DataError(f"{name} holds objects that are no numbers: expected {accepted}")
     if array.dtype.kind not in "biuf":
-        raise DataError(f"{name} holds {array.dtype} entries: expected {accepted}")
+        raise DataError(f"{name} holds {kind_of(array.dtype)} entries: expected {accepted}")
     with np.errstate(over="ignore"):
         points: NDArray[np.float64] = np.require(array, np.float64, ("C", "A"))
     finite = np.isfinite(points).all(axis=1)
     if not finite.all():
-        k = int(np.flatnonzero(~finite)[0])
-        raise DataError(f"{name}[{k}] = {shown(points[k].tolist())}: expected {accepted}")
+        raise DataError(f"{entry_at(name, ~finite, 'a coordinate that is not a finite number')}; expected {accepted}")
     return points
+
+
+def _floats_of(objects: NDArray[Any]) -> NDArray[np.float64] | None:
+    """Objects as numbers, or None: NumPy's error would quote one."""
+    try:
+        return objects.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def axes_of(values: Any, name: str) -> int:
     """How many axes an array-like has; DataError if its rows differ in length, or it is none."""
-    try:
-        return np.ndim(values)
-    except Exception:  # whatever a foreign __array__ raises
-        raise DataError(f"{name} is no array: expected numbers, or rows with as many numbers each") from None
+    array = as_array(values)
+    if array is None:
+        raise DataError(f"{name} is no array: expected numbers, or rows with as many numbers each")
+    return array.ndim
 
 
 def as_corners(lower: ArrayLike, upper: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -108,19 +113,6 @@ def as_boxes(
     if finite:
         wrong |= ~(np.isfinite(low) & np.isfinite(high))
     if wrong.any():
-        k = int(np.flatnonzero(wrong.any(axis=1))[0])
         kind = "finite lower <= upper" if finite else "lower <= upper"
-        raise ParameterError(f"box {k} is from {low[k].tolist()} to {high[k].tolist()}: expected {kind}")
+        raise ParameterError(f"{entry_at('lower, upper', wrong.any(axis=1), 'no box')}; expected {kind}")
     return low, high
-
-
-def as_reals(values: ArrayLike, name: str) -> NDArray[np.float64]:
-    """An array of real numbers as float64, contiguous; ParameterError for anything else."""
-    try:
-        array = np.asarray(values)
-    except ValueError:
-        raise ParameterError(f"{name} = {shown(values)}: expected an array of real numbers") from None
-    if array.dtype.kind not in "iuf":
-        raise ParameterError(f"{name} holds {array.dtype} entries: expected real numbers")
-    with np.errstate(over="ignore"):
-        return np.ascontiguousarray(array, dtype=np.float64)

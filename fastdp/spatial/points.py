@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastdp import validation
 from fastdp.errors import DataError
+from fastdp.inputs import entry_at
 from fastdp.spatial.domain import Domain, Floats
 
 
@@ -26,17 +26,15 @@ def inside(rows: Floats, domain: Domain, outside: str, name: str) -> Floats:
     Raises
     ------
     DataError
-        With the number of points outside.
+        With the place of the first point outside and the number of them.
     """
     if outside == "clip":
         clipped: Floats = np.clip(rows, domain.lower, domain.upper)
         return snapped(clipped, domain)
-    strangers = int(rows.shape[0] - np.count_nonzero(domain.contains(rows)))
-    if strangers:
-        i = int(np.flatnonzero(~domain.contains(rows))[0])
+    strangers = ~domain.contains(rows)
+    if strangers.any():
         raise DataError(
-            f"{name} has {strangers} of {rows.shape[0]} points outside the domain, first {name}[{i}] = "
-            f"{validation.shown(rows[i].tolist())}: expected points inside, or outside='clip'"
+            f"{entry_at(name, strangers, 'a point outside the domain')}; expected points inside, or outside='clip'"
         )
     return snapped(rows, domain)
 

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastdp import metrics, validation
 from fastdp.errors import ParameterError
+from fastdp.inputs import as_reals, entry_at, is_number
 from fastdp.spatial.checks import as_corners
 
 #: Name, number of boxes, least and greatest part of the volume: PHDStream section 5.4.
@@ -155,7 +156,10 @@ def relative_error(truth: ArrayLike, answers: ArrayLike, total: float) -> float:
     the truth: for evaluation, never for release.  The published code replaces 0.001 total by at
     least 1 point; the formula here does not.
     """
-    counted = validation.positive("total", total)
-    if np.any(np.asarray(truth) < 0):
-        raise ParameterError("truth has negative numbers: expected counts")
-    return metrics.relative_error(truth, answers, floor=FLOOR * counted)
+    # Not shown: it is the true number.
+    if not is_number(total) or not 0.0 < total < np.inf:
+        raise ParameterError("total: expected a finite number above 0")
+    wrong = as_reals(truth, "truth").ravel() < 0
+    if wrong.any():
+        raise ParameterError(f"{entry_at('truth', wrong, 'a negative number')}; expected counts")
+    return metrics.relative_error(truth, answers, floor=FLOOR * float(total))

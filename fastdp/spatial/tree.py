@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.errors import DataError, StateError
+from fastdp.inputs import entry_at
 from fastdp.randomness.key import Key
 from fastdp.spatial.box import Box
 from fastdp.spatial.cells import Visit, tree_cells
@@ -122,8 +123,8 @@ class ReleasedTree:
         if low.shape != high.shape:
             raise DataError(f"upper has {high.shape[0]} rows: expected as many as lower, {low.shape[0]}")
         if (low > high).any():
-            k = int(np.flatnonzero((low > high).any(axis=1))[0])
-            raise DataError(f"box {k} is from {low[k].tolist()} to {high[k].tolist()}: expected lower <= upper")
+            place = entry_at("lower, upper", (low > high).any(axis=1), "no box")
+            raise DataError(f"{place}; expected lower <= upper")
         out = np.empty(low.shape[0])
         self._answer(low, high, out)
         return float(out[0]) if one else out

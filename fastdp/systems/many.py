@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.errors import DataError, ParameterError
-from fastdp.inputs import as_column, as_floats
+from fastdp.inputs import NOT_FINITE, as_column, as_floats, kind_of
 from fastdp.perturbers import Hierarchy, Perturber
 from fastdp.privacy import Guarantee
 from fastdp.randomness.drawn_once import repeating
@@ -98,7 +98,7 @@ def release_many(
     Raises
     ------
     ParameterError, DataError
-        Naming the argument, its value and what is accepted; nothing is released then.
+        Naming the argument and what is accepted, of data never a value; nothing is released then.
 
     Notes
     -----
@@ -235,7 +235,7 @@ class _Many:
             row = values[starts[wrong] : starts[wrong] + counts[wrong]]
             place = int(np.flatnonzero(~np.isfinite(row))[0])
             raise DataError(
-                f"streams[{which[wrong]}][{before + place}] = {row[place]}: expected finite values "
+                f"streams[{which[wrong]}][{before + place}]: {NOT_FINITE}; expected finite values "
                 "(nonfinite='zero' makes them count as 0)"
             )
         rows = [values[start : start + count] for start, count in zip(starts.tolist(), counts.tolist(), strict=True)]
@@ -259,7 +259,8 @@ def _as_ids(ids: Any, n: int) -> Indices:
     column = as_column(ids, "ids")
     if column.dtype.kind not in "iu" or column.size != n:
         raise ParameterError(
-            f"ids has {column.size} entries of {column.dtype}: expected {n} whole numbers, one for each stream"
+            f"ids has {column.size} entries of {kind_of(column.dtype)}: expected {n} whole numbers, one for each "
+            "stream"
         )
     wrong = np.flatnonzero((column < 0) | (column >= MOST_STREAMS))
     if wrong.size:

@@ -76,7 +76,7 @@ def release(
     Raises
     ------
     ParameterError, DataError
-        Naming the argument, its value and what is accepted; with a ledger the budget is then free again.
+        Naming the argument and what is accepted, of data never a value; with a ledger the budget is then free again.
     BudgetError
         If the ledger's limit leaves less than the release costs.
     """
@@ -86,7 +86,8 @@ def release(
     for name in options:
         if name not in accepted:
             raise ParameterError(
-                f"{name} = {options[name]!r}: expected an option of {system.__name__}: {', '.join(accepted)}"
+                f"{name} = {validation.shown(options[name])}: expected an option of {system.__name__}: "
+                f"{', '.join(accepted)}"
             )
     holdout = options.setdefault("holdout", max(1, min(USUAL_HOLDOUT, column.size // 4)))
     if system is PAK:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fastdp import persistence
 from fastdp.alone import exclusive
 from fastdp.errors import DataError, StateError
-from fastdp.inputs import as_column, as_floats
+from fastdp.inputs import NOT_FINITE, as_column, as_floats, entry_at
 from fastdp.perturbers.base import theta_key
 from fastdp.privacy import Guarantee
 from fastdp.randomness import sampler
@@ -195,19 +195,18 @@ class PAK(Planned):
         DataError
             For values that are no finite real numbers, or more than ``length`` of them; nothing is consumed then.
         """
-        return self._publish(as_column(chunk))
+        return self._publish(as_column(chunk), "chunk")
 
-    def _publish(self, column: NDArray[Any]) -> Floats:
+    def _publish(self, column: NDArray[Any], name: str) -> Floats:
         values, state = as_floats(column), self._state
         self._check_replay(values)
         if state.n_seen + values.size > self.length:
             raise DataError(
-                f"chunk has {values.size} values: expected at most {self.length - state.n_seen}, "
+                f"{name} has {values.size} values: expected at most {self.length - state.n_seen}, "
                 f"the stream has {self.length}"
             )
         if not np.isfinite(values).all():
-            first = int(np.flatnonzero(~np.isfinite(values))[0])
-            raise DataError(f"chunk[{first}] = {values[first]}: expected finite values")
+            raise DataError(f"{entry_at(name, ~np.isfinite(values), NOT_FINITE)}; expected finite values")
         following, out = self._following(state, values)
         digest = self._digest
         if self._files.kept is not None and values.size:
@@ -232,7 +231,7 @@ class PAK(Planned):
         """
         if self._plan.average is not None or self._plan.lag_sums:
             raise StateError("release() needs plain running sums: expected average=None and lag_sums=False")
-        sums = self._publish(as_whole(values, self.n_seen, self.holdout))
+        sums = self._publish(as_whole(values, self.n_seen, self.holdout), "values")
         steps = np.diff(sums) if self.holdout else np.diff(sums, prepend=0.0)
         steps.flags.writeable = False
         assert self.threshold is not None  # noqa: S101 - the hold-out is complete

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fastdp import persistence
 from fastdp.alone import exclusive
 from fastdp.errors import DataError, ParameterError
-from fastdp.inputs import as_column, as_floats
+from fastdp.inputs import NOT_FINITE, as_column, as_floats
 from fastdp.perturbers import Perturber
 from fastdp.randomness.key import Key
 from fastdp.released import Release, ReleasedNodes
@@ -273,7 +273,7 @@ class StreamPublisher(StreamView):
         if self._composition.nonfinite == "raise":
             first = int(np.flatnonzero(wrong)[0])
             raise DataError(
-                f"{name}[{before + first}] = {values[first]}: expected finite values "
+                f"{name}[{before + first}]: {NOT_FINITE}; expected finite values "
                 "(nonfinite='zero' makes them count as 0)"
             )
         return np.where(wrong, 0.0, values)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fastdp import packing, validation
 from fastdp.alone import exclusive
 from fastdp.errors import DataError, StateError
-from fastdp.inputs import as_column, as_floats
+from fastdp.inputs import NOT_FINITE, as_column, as_floats, entry_at
 from fastdp.local.client_words import MOST_START
 from fastdp.persistence import Chunk, Position
 from fastdp.privacy import Guarantee
@@ -183,8 +183,9 @@ class ToPL(Rebuilt):
         finite = np.isfinite(as_floats(values))
         if not finite.all():
             if self.nonfinite == "raise":
-                first = int(np.flatnonzero(~finite)[0])
-                raise DataError(f"{name}[{first}] = {values[first]}: expected finite values (or nonfinite='zero')")
+                raise DataError(
+                    f"{entry_at(name, ~finite, NOT_FINITE)}; expected finite values (or nonfinite='zero')"
+                )
             values = np.where(finite, values, 0.0)
         return self._consume(lambda simulation: simulation._publish(values), as_floats(values))
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.errors import ParameterError
+from fastdp.inputs import as_column, as_floats
 from fastdp.privacy import Guarantee
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
@@ -115,7 +116,7 @@ class _NoisyMaxChooser(CountedHoldout):
         self._step = step
 
     def observe(self, values: NDArray[np.float64]) -> None:
-        noisy_max.bin_values(values, self._step, self._counts)
+        noisy_max.bin_values(as_floats(as_column(values, "values")), self._step, self._counts)
 
     def unit(self) -> int:
         """K: one count in the integers that scores are made of."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.errors import AccuracyWarning, ParameterError
 from fastdp.grid import Grid
+from fastdp.inputs import as_column, as_floats
 from fastdp.privacy import Guarantee
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
@@ -199,8 +200,9 @@ class _ScaleFreeChooser(CountedHoldout):
 
     def observe(self, values: NDArray[np.float64]) -> None:
         """Count values, rounded to the grid as the publisher rounds them."""
-        steps: NDArray[np.int64] = np.empty(values.size, np.int64)
-        online_pass.round_values(values, 1.0 / self._task.resolution, float(self._top), steps)
+        floats = as_floats(as_column(values, "values"))
+        steps: NDArray[np.int64] = np.empty(floats.size, np.int64)
+        online_pass.round_values(floats, 1.0 / self._task.resolution, float(self._top), steps)
         noisy_max.bin_eighths(steps, self._first, self.candidates, self._counts)
 
     def scores(self) -> NDArray[np.int64]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.grid import Grid
+from fastdp.inputs import as_column, as_floats
 from fastdp.randomness.key import Key
 from fastdp.thresholds.base import ThresholdTask
 from fastdp_kernels import online_pass
@@ -41,13 +42,14 @@ class QuantileChooser:
 
     def observe(self, values: NDArray[np.float64]) -> None:
         """Round values to the grid and keep them."""
-        count = self._count + values.size
+        floats = as_floats(as_column(values, "values"))
+        count = self._count + floats.size
         if count > self._steps.size:
             room: NDArray[np.int64] = np.empty(max(count, min(2 * count, self._task.holdout)), np.int64)
             room[: self._count] = self._steps[: self._count]
             self._steps = room
         online_pass.round_values(
-            values, 1.0 / self._task.resolution, float(self._top), self._steps[self._count : count]
+            floats, 1.0 / self._task.resolution, float(self._top), self._steps[self._count : count]
         )
         self._count = count
 

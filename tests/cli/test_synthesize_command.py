@@ -259,7 +259,12 @@ def test_parameters_are_refused(arguments, said, write_events, synthesize, compl
         ("time,lon,lat,event", 7, "nan,1,1", "column 'lon': 1 of 1,234 rows are missing, NaN or infinite"),
         ("time,lon,lat,event", 7, "secret,1,1", "line 9, column 'lon': not a number"),
         ("time,lon,lat,event", 7, "1,1,2", "neither 1 (a point appears) nor -1"),
-        ("time,a,b,event", 7, "1,1,1", "has the columns 'time', 'a', 'b', 'event': expected 'x' or 'lon'"),
+        (
+            "time,a,b,event",
+            7,
+            "1,1,1",
+            "has the columns 'time' (0), 'a' (1), 'b' (2), 'event' (3): expected 'x' or 'lon'",
+        ),
     ],
 )
 def test_bad_rows_are_named_but_not_shown(names, row, cell, said, write_events, synthesize, complaint, tmp_path):

@@ -46,7 +46,7 @@ def test_trips_in_order_of_pickup(tmp_path) -> None:
     assert found["distance"].tolist() == [200, 29, 150]
     assert found["fare"].tolist() == [5200, 350, 700]
     parquet.write_table(table.drop_columns(["tpep_pickup_datetime"]), path)
-    with pytest.raises(DataError, match="expected a Parquet file with tpep_pickup_datetime"):
+    with pytest.raises(DataError, match="expected a Parquet file with moments in tpep_pickup_datetime"):
         parse("taxi", path)
 
 

@@ -275,9 +275,13 @@ def test_a_failing_cell_is_recorded_and_the_rest_goes_on(small, tmp_path, monkey
     failed = table[table["error"].notna()]
     assert (failed["queries"] == 0).all()
     assert failed["mse"].isna().all()
-    assert set(failed[failed["mechanism"] == "never"]["error"]) == {"ArithmeticError: too large"}
+    assert set(failed[failed["mechanism"] == "never"]["error"]) == {
+        "ArithmeticError (its text may quote values, so it is not kept)"
+    }
     assert len(failed[failed["mechanism"] == "never"]) == 20
-    assert set(failed[failed["mechanism"] == "moody"]["error"]) == {"ZeroDivisionError: odd key"}
+    assert set(failed[failed["mechanism"] == "moody"]["error"]) == {
+        "ZeroDivisionError (its text may quote values, so it is not kept)"
+    }
     assert 0 < len(failed[failed["mechanism"] == "moody"]) < 20
     assert not (failed["mechanism"] == "ToPS").any()
 

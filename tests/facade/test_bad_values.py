@@ -30,7 +30,9 @@ def test_bad_value_in_one_chunk(make, stream, options, bad: float, place: int) -
     broken = stream.copy()
     broken[place] = bad
     publisher = make(**options)
-    with pytest.raises(DataError, match=rf"^chunk\[{place}\] = {bad}: expected finite values .*nonfinite='zero'"):
+    with pytest.raises(
+        DataError, match=rf"^chunk\[{place}\]: not a finite number; expected finite values .*nonfinite='zero'"
+    ):
         publisher.publish(broken)
     assert (publisher.n_seen, publisher.n_published, publisher.threshold) == (0, 0, None)
     assert np.array_equal(publisher.publish(stream), whole(make, stream, **options))
@@ -44,7 +46,7 @@ def test_bad_value_around_the_end_of_the_holdout(make, stream, options, place: i
     broken = stream[30:60].copy()
     broken[place - 30] = np.nan
     for _ in range(3):
-        with pytest.raises(DataError, match=rf"^chunk\[{place - 30}\] = nan"):
+        with pytest.raises(DataError, match=rf"^chunk\[{place - 30}\]: not a finite"):
             publisher.publish(broken)
         assert (publisher.n_seen, publisher.threshold) == (30, None)
     parts = [publisher.publish(stream[30:60]), publisher.publish(stream[60:])]
@@ -54,19 +56,19 @@ def test_bad_value_around_the_end_of_the_holdout(make, stream, options, place: i
 def test_the_first_bad_value_is_named(make, stream) -> None:
     broken = stream.copy()
     broken[[50, 60]] = np.nan, np.inf
-    with pytest.raises(DataError, match=r"^chunk\[50\] = nan"):
+    with pytest.raises(DataError, match=r"^chunk\[50\]: not a finite"):
         make().publish(broken)
 
 
 def test_release_names_its_own_argument(make, stream) -> None:
-    with pytest.raises(DataError, match=r"^values\[211\] = nan"):
+    with pytest.raises(DataError, match=r"^values\[211\]: not a finite"):
         make().release([*stream, np.nan])
 
 
 @pytest.mark.parametrize("holdout", [0, 5])
 def test_bad_value_under_a_fixed_threshold(compose, stream, holdout: int) -> None:
     publisher = compose(holdout=holdout)
-    with pytest.raises(DataError, match=r"^chunk\[2\] = nan"):
+    with pytest.raises(DataError, match=r"^chunk\[2\]: not a finite"):
         publisher.publish([1, 2, np.nan])
     assert np.array_equal(publisher.publish(stream), compose(holdout=holdout).publish(stream))
 
@@ -93,7 +95,7 @@ def test_rejected_chunks_sprinkled_in(make, stream, steps, options) -> None:
         for where, bad in spoiled if chunk.size else ():
             broken = chunk.copy()
             broken[where % chunk.size] = bad
-            with pytest.raises(DataError, match=rf"^chunk\[{where % chunk.size}\] = {bad}"):
+            with pytest.raises(DataError, match=rf"^chunk\[{where % chunk.size}\]: not a finite"):
                 publisher.publish(broken)
             assert publisher.n_seen == begin
         parts.append(publisher.publish(chunk))
@@ -229,7 +231,7 @@ def test_out_keeps_nothing_of_a_rejected_chunk(make, stream, options, held: int)
     broken = stream[held:].copy()
     broken[-1] = np.nan
     out = np.full(stream.size, 123.0)
-    with pytest.raises(DataError, match="= nan"):
+    with pytest.raises(DataError, match="not a finite"):
         publisher.publish(broken, out=out)
     assert (np.isnan(out) | (out == 123.0)).all()
 

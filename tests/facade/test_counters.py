@@ -210,7 +210,7 @@ def test_an_event_moves_the_sums_of_one_counter() -> None:
 def test_a_selector_that_names_no_counter() -> None:
     counting = SelectiveCounting([Simple()], Parity(Key.from_seed(2)), 1.0, seed=3)
     counting.selector.select = lambda values, step, last: 1
-    with pytest.raises(ParameterError, match="the selector's choice = 1"):
+    with pytest.raises(ParameterError, match="selector chose no counter"):
         counting.step(3)
     assert counting.n_steps == 0
 
@@ -245,7 +245,7 @@ class Alternating:
 def test_selectors_are_not_trusted() -> None:
     for wrong in (2, -1, 0.5, "0", True):
         counting = SelectiveCounting([Simple(), Simple()], Alternating(wrong), 50.0, seed=1)
-        with pytest.raises(ParameterError, match="the selector's choice"):
+        with pytest.raises(ParameterError, match="selector chose no counter"):
             counting.step(5)
         assert counting.n_steps == 0
 
@@ -253,6 +253,6 @@ def test_selectors_are_not_trusted() -> None:
 @pytest.mark.parametrize("wrong", [[0, 0], [-1], [5], [0.5], [[0]]])
 def test_active_sums_that_make_no_sense(wrong) -> None:
     counts = RunningCounts(Simple(), 1.0, 3, seed=1)
-    with pytest.raises(DataError, match="active = "):
+    with pytest.raises(DataError, match=r"^active"):
         counts.step([1] * len(wrong), wrong)
     assert counts.n_steps == 0

@@ -275,7 +275,7 @@ def test_missing_entries_are_nan(make, stream, build) -> None:
     published = make(nonfinite="zero").publish(build(gaps))
     assert np.array_equal(published, make(nonfinite="zero").publish(zeroed))
     publisher = make()
-    with pytest.raises(DataError, match=r"^chunk\[3\] = nan: expected finite"):
+    with pytest.raises(DataError, match=r"^chunk\[3\]: not a finite number; expected finite"):
         publisher.publish(build(gaps))
     assert publisher.n_seen == 0
 
@@ -384,11 +384,11 @@ def test_the_callers_values_are_left_alone(make, stream) -> None:
 
 
 def test_numbers_beyond_float64_are_infinite(make) -> None:
-    for values, sign in (([1, 10**400], "inf"), ([1, -(10**400)], "-inf"), ([1.0, np.longdouble("1e4000")], "inf")):
+    for values in ([1, 10**400], [1, -(10**400)], [1.0, np.longdouble("1e4000")]):
         for build in (list, lambda v: np.array(v, dtype=object), lambda v: pd.Series(v, dtype=object)):
-            with pytest.raises(DataError, match=rf"chunk\[1\] = {sign}"):
+            with pytest.raises(DataError, match=r"chunk\[1\]: not a finite"):
                 make().publish(build(values))
-    with pytest.raises(DataError, match=r"chunk\[1\] = inf"):
+    with pytest.raises(DataError, match=r"chunk\[1\]: not a finite"):
         make().publish(np.array([1, "1e4000"], dtype=np.longdouble))
 
 
@@ -397,15 +397,15 @@ REJECTED: dict[str, tuple[Callable[[], Any], str]] = {
     "string": (lambda: "123", "a str"),
     "bytes": (lambda: b"123", "a bytes"),
     "bytearray": (lambda: bytearray(b"123"), "a bytearray"),
-    "list of strings": (lambda: ["1", "2"], "<U1"),
-    "number and string": (lambda: [1, "a"], "<U"),
-    "string array": (lambda: np.array(["1"]), "<U1"),
+    "list of strings": (lambda: ["1", "2"], "text"),
+    "number and string": (lambda: [1, "a"], "text"),
+    "string array": (lambda: np.array(["1"]), "text"),
     "dates": (lambda: [DATE], "date"),
     "datetime64": (lambda: np.array(["2020-01-01"], "M8[D]"), "datetime64"),
     "timedelta64": (lambda: np.array([1], "m8[s]"), "timedelta64"),
     "complex list": (lambda: [1j], "complex128"),
     "complex array": (lambda: np.ones(3, np.complex64), "complex64"),
-    "structured": (lambda: np.zeros(2, [("a", "f8")]), "'a'"),
+    "structured": (lambda: np.zeros(2, [("a", "f8")]), "records"),
     "2-D": (lambda: np.ones((3, 2)), r"shape \(3, 2\)"),
     "2-D of one column": (lambda: np.ones((3, 1)), r"shape \(3, 1\)"),
     "matrix": (lambda: [[1, 2], [3, 4]], r"shape \(2, 2\)"),
@@ -425,7 +425,7 @@ REJECTED: dict[str, tuple[Callable[[], Any], str]] = {
     "ragged in the middle": (lambda: [1.0, [2.0], 3.0], "a list that is no array"),
     "object array": (lambda: np.array([1, "a", None], dtype=object), r"objects \(str\)"),
     "object array of lists": (lambda: np.array([[1], [1, 2]], dtype=object), r"objects \(list\)"),
-    "masked strings": (lambda: np.ma.array(["a"]), "<U1"),
+    "masked strings": (lambda: np.ma.array(["a"]), "text"),
     "masked complex": (lambda: np.ma.array([1j]), "complex128"),
     "masked dates": (lambda: np.ma.array(np.array(["2020"], "M8[D]")), "datetime64"),
     "masked 2-D": (lambda: np.ma.array(np.ones((2, 2))), r"shape \(2, 2\)"),
@@ -496,8 +496,9 @@ def test_a_foreign_array_that_raises(make) -> None:
         def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
             raise RuntimeError("needs detach()")
 
-    with pytest.raises(DataError, match=r"chunk is a Broken that is no array \(needs detach\(\)\): expected"):
+    with pytest.raises(DataError, match=r"chunk is a Broken that is no array \(ragged\?\): expected") as caught:
         make().publish(Broken())
+    assert caught.value.__context__ is None, "a foreign message may quote a value"
 
 
 def test_without_pyarrow(make, stream, monkeypatch) -> None:

@@ -203,14 +203,14 @@ def test_values_that_are_not_finite_are_named_with_their_index(size: int) -> Non
         values = np.zeros(size)
         values[size - 2] = bad
         for call in (mechanism.perturb, mechanism.steps_of, mechanism.variance):
-            with pytest.raises(DataError, match=rf"^values\[{size - 2}\] = {bad}: expected"):
+            with pytest.raises(DataError, match=rf"^values\[{size - 2}\]: not a finite number; expected"):
                 call(values)
 
 
 def test_bad_values_reports_and_positions() -> None:
     mechanism = Hybrid(1.0)
     for bad in (float("nan"), float("-inf"), np.float32("inf"), 10**400):
-        with pytest.raises(DataError, match=r"^values = .*finite"):
+        with pytest.raises(DataError, match=r"^values: .*finite"):
             mechanism.perturb(bad)
     for stranger in ("0.5", None, [[1.0]], ["a"], {1.0}, 1j, np.array(0.5)):
         with pytest.raises(DataError, match=r"^values .*expected"):
@@ -229,15 +229,15 @@ def test_bad_values_reports_and_positions() -> None:
     for server in (mechanism, SquareWave(1.0)):
         n = server.n_outputs
         cases = (
-            ([0, -1], r"\[1\] = -1"),
-            ([n], rf"\[0\] = {n}"),
+            ([0, -1], r"\[1\]: out of range \(1 of 2"),
+            ([n], r"\[0\]: out of range \(1 of 1"),
             ([0.0, 1.0], " holds float64"),
             (np.array(3), " is"),
         )
         for reports, named in cases:
             with pytest.raises(DataError, match=rf"^reports{named}.*expected"):
                 server.estimate(reports)
-    with pytest.raises(DataError, match=rf"^reports\[0\] = {mechanism.n_outputs}: expected whole numbers"):
+    with pytest.raises(DataError, match=r"^reports\[0\]: out of range .*expected whole numbers"):
         mechanism.estimate(mechanism.n_outputs)
     n = mechanism.n_outputs
     for x, output in ((-1, 0), (2**20 + 1, 0), (0, n), (0.5, 0)):

@@ -162,7 +162,7 @@ def test_sums_by_slot_are_those_of_the_estimates(mechanism) -> None:
     assert collector.standard_error(1, 3) == pytest.approx(np.sqrt(200 * mechanism.worst_variance))
     assert np.isnan(collector.mean(2, 2))
     for wrong in (5, -1, 0.5, [0] * 3):
-        with pytest.raises(ParameterError, match="slot = "):
+        with pytest.raises(ParameterError, match=r"^slot"):
             collector.add(reports[:2], wrong)
     with pytest.raises(ParameterError, match="stop = 6"):
         collector.sum(0, 6)
@@ -243,7 +243,7 @@ def test_a_client_answers_once_and_within_its_budget() -> None:
     client = Client(1.0)
     with pytest.raises(ParameterError, match=r"epsilon = 1\.5: expected at most 1\.0"):
         client.answer(Announcement(Hybrid(1.5, 0.0, 40.0)), 3.0)
-    with pytest.raises(DataError, match="values = nan"):
+    with pytest.raises(DataError, match="values: not a finite number"):
         client.answer(announcement, float("nan"))
     for wrong in ([3.0], np.full(1000, 3.0), "3", None):
         with pytest.raises(DataError, match=r"value is a .*expected one number"):

@@ -76,7 +76,7 @@ def test_the_law_is_the_square_waves() -> None:
 
 @pytest.mark.parametrize("column", [[1.0, math.nan, 2.0], [1.0, math.inf] * 50, np.full(1000, -np.inf)])
 def test_what_is_not_finite_is_refused(column: Any) -> None:
-    with pytest.raises(DataError, match=r"^values\[[01]\] = .*: expected"):
+    with pytest.raises(DataError, match=r"^values\[[01]\]: .*; expected"):
         LogSquareWave(1.0, LOW, HIGH).perturb(column, seed=1)
 
 

@@ -65,9 +65,11 @@ def label(value: Any) -> str:
 
 
 def appears(value: Any, message: str) -> bool:
-    """The value is in the message; of one too large to read, at least its size."""
+    """The value is in the message; of one too large to read its size, of what may be a column only its type."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 2**300:
         return f"{value.bit_length()} bits" in message
+    if not isinstance(value, (str, type)) and hasattr(value, "__len__") and len(value):
+        return f"<{type(value).__name__}>" in message and repr(value) not in message
     return repr(value) in message
 
 
@@ -447,9 +449,9 @@ def test_metrics_refuse(name: str) -> None:
         [np.inf, 1.0],
         {},
     ):
-        with pytest.raises(ParameterError, match=r"^truth .*: expected .*number"):
+        with pytest.raises(ParameterError, match=r"^truth.*[:;] expected .*number"):
             metric(wrong, [1.0, 2.0], *lengths)
-        with pytest.raises(ParameterError, match=r"^answers .*: expected .*number"):
+        with pytest.raises(ParameterError, match=r"^answers.*[:;] expected .*number"):
             metric([1.0, 2.0], wrong, *lengths)
     for wrong in ([1.0], [1.0, 2.0, 3.0], [[1.0, 2.0]], 1.0):
         with pytest.raises(ParameterError, match=r"^answers has shape \(.*\): expected that of truth, \(2,\)"):
@@ -460,10 +462,10 @@ def test_metrics_refuse(name: str) -> None:
 def test_lengths_refuse(name: str) -> None:
     metric = getattr(metrics, name)
     for wrong in ("text", [1j, 2], None, [], [np.nan, 1.0], [1.0, np.inf], [[1], [1, 2]]):
-        with pytest.raises(ParameterError, match=r"^lengths .*: expected .*number"):
+        with pytest.raises(ParameterError, match=r"^lengths.*[:;] expected .*number"):
             metric([1.0, 2.0], [1.0, 2.0], wrong)
-    for wrong, value in (([1, 0], "0"), ([-2, 1], "-2")):
-        with pytest.raises(ParameterError, match=rf"^lengths has {value}\.0: expected numbers above 0"):
+    for wrong, first in (([1, 0], 1), ([-2, 1], 0)):
+        with pytest.raises(ParameterError, match=rf"^lengths\[{first}\]: not above 0 .*expected numbers above 0"):
             metric([1.0, 2.0], [1.0, 2.0], wrong)
     for wrong in ([1.0, 2.0, 3.0], [[1.0, 2.0], [1.0, 2.0]]):
         with pytest.raises(ParameterError, match=r"^lengths has shape .*: expected that of truth, \(2,\)"):

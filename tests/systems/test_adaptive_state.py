@@ -103,7 +103,7 @@ def test_a_refused_chunk_changes_nothing() -> None:
         spoiled = values[at:stop].copy()
         spoiled[-1] = np.nan
         before = position(publisher._standing)
-        with pytest.raises(DataError, match=rf"chunk\[{stop - at - 1}\] = nan"):
+        with pytest.raises(DataError, match=rf"chunk\[{stop - at - 1}\]: not a finite"):
             publisher.publish(spoiled)
         assert position(publisher._standing) == before
         parts.append(publisher.publish(values[at:stop]))

@@ -200,7 +200,7 @@ def test_bad_input_changes_nothing() -> None:
     publisher = make(threshold=NoisyMax())
     parts = [publisher.publish(values[:300])]
     for wrong, words in (
-        ([1.0, np.nan], r"chunk\[1\] = nan"),
+        ([1.0, np.nan], r"chunk\[1\]: not a finite"),
         (values[:401], "at most 400"),
         ("text", "chunk is a str"),
     ):

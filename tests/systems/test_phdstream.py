@@ -271,7 +271,7 @@ BAD = [
     ([[0.5, 0.5, 0.5]], "shape"),
     ([0.5, 0.5], "shape"),
     ([["a", "b"]], "entries"),
-    ([[0.5, 0.5], [1.5, 0.5], [0.2, -0.1]], "2 of 3 points outside"),
+    ([[0.5, 0.5], [1.5, 0.5], [0.2, -0.1]], r"a point outside the domain \(2 of 3 entries\)"),
     ([[1 + 2j, 0.5]], "complex"),
     ("text", "added"),
     (np.ma.masked_array([[0.5, 0.5]], [[False, True]]), r"added\[0\]"),

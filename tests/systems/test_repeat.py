@@ -92,10 +92,10 @@ def test_what_is_not_accepted() -> None:
         (make(parts), {"threads": 0}, ParameterError, "^threads = 0"),
         (make(parts), {"queries": ([0], [601])}, ParameterError, r"^starts\[0\] = 0, stops\[0\] = 601"),
         (make(parts), {"queries": ([0, 1], [1, 2, 3])}, ParameterError, "entries"),
-        (make(parts), {"queries": [0]}, ParameterError, r"^queries = \[0\]: expected \(starts, stops\)"),
+        (make(parts), {"queries": [0]}, ParameterError, r"^queries = <list>: expected \(starts, stops\)"),
         (make(parts), {"queries": 3}, ParameterError, "^queries = 3: expected"),
         (make(parts), {"values": VALUES[:100]}, DataError, "^values has 100 entries"),
-        (make(parts), {"values": broken}, DataError, r"^values\[300\] = nan"),
+        (make(parts), {"values": broken}, DataError, r"^values\[300\]: not a finite"),
     ):
         with pytest.raises(error, match=told):
             publisher.repeat(**{"values": VALUES, "repetitions": 3, **arguments})

@@ -1,0 +1,276 @@
+"""A value that occurs nowhere else, the wrong inputs that carry it, and a search of all that comes out of a call."""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+
+CANARY = 7319462.25
+WHOLE = 7319462
+#: Whole, and too large for an increment.
+HUGE = WHOLE * 10**9
+TEXT = f"{CANARY}x"
+#: A text whose length is a secret too; NumPy's dtypes tell it, in characters or in bytes.
+LENGTH = 8191
+LONG = TEXT + "x" * (LENGTH - len(TEXT))
+#: Powers of two are steps of the grids that publishers choose.
+GRIDS = range(-64, 65)
+
+
+def spellings() -> re.Pattern[str]:
+    """The canary as Python, NumPy, C and a grid write it; its first bytes; the long text's length."""
+    shown = {f"{CANARY:.3g}", f"{CANARY:e}"[:5], f"{WHOLE:,}", f"{WHOLE:_}", CANARY.hex(), hex(WHOLE)}
+    steps = {str(int(CANARY * 2.0**k)) for k in GRIDS if CANARY * 2.0**k >= 1e6}
+    steps |= {str(int(abs(CANARY) * 10**k)) for k in range(9)}
+    words = {"b'73", 'b"73', *shown, *steps}
+    # The digits of a spelling may go on, or be in the midst of others; a length stands alone.
+    found = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
+    return re.compile(rf"{found}|(?<!\d)(?:{LENGTH}|{4 * LENGTH})(?!\d)")
+
+
+SPELLINGS = spellings()
+
+
+class Records(logging.Handler):
+    """What is logged, arguments and tracebacks included."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said += [record.getMessage(), repr(record.args), record.exc_text or "", repr(record.exc_info)]
+
+
+@contextmanager
+def logged() -> Iterator[list[str]]:
+    """All records of the root logger at DEBUG; the compiler's, which show code, from INFO."""
+    handler, root, compiler = Records(), logging.getLogger(), logging.getLogger("numba")
+    before = root.level, compiler.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    compiler.setLevel(logging.INFO)
+    try:
+        yield handler.said
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(before[0])
+        compiler.setLevel(before[1])
+
+
+def said_by(error: BaseException) -> list[str]:
+    """Everything an error shows: text, repr, arguments, notes, attributes, and those of the errors behind it."""
+    lines = list(traceback.TracebackException.from_exception(error, capture_locals=False).format(chain=True))
+    link: BaseException | None = error
+    while link is not None:
+        lines += [str(link), repr(link), repr(link.args), repr(getattr(link, "__notes__", ())), repr(vars(link))]
+        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+    return lines
+
+
+def witness(call: Callable[[], Any]) -> tuple[BaseException | None, list[str]]:
+    """The error of a call, and all that came out of it: messages, warnings, logs, both outputs."""
+    out, err = io.StringIO(), io.StringIO()
+    failed: BaseException | None = None
+    with (
+        warnings.catch_warnings(record=True) as warned,
+        logged() as records,
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        warnings.simplefilter("always")
+        try:
+            call()
+        except (Exception, SystemExit) as error:
+            failed = error
+    lines = [] if failed is None else said_by(failed)
+    lines += [f"{w.category.__name__}: {w.message} {getattr(w.message, 'args', '')!r}" for w in warned]
+    return failed, [*lines, *records, out.getvalue(), err.getvalue()]
+
+
+def leaks(lines: list[str]) -> list[str]:
+    """The lines in which the canary is; addresses of objects are no digits of it."""
+    return [line for line in lines if SPELLINGS.search(re.sub(r" at 0x[0-9a-f]+", "", line))]
+
+
+# Wrong inputs, each with the canary in it.
+
+
+class Quoting:
+    """A foreign object whose own error quotes the value."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        raise RuntimeError(f"cannot convert {CANARY}")
+
+    def __repr__(self) -> str:
+        return f"Quoting({CANARY})"
+
+
+class QuotingArrow(Quoting):
+    """The same through Arrow."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        raise RuntimeError(f"cannot export {CANARY}")
+
+
+def objects(*entries: Any) -> np.ndarray:
+    """An array of these objects, which NumPy does not ask what they are."""
+    array = np.empty(len(entries), object)
+    for place, entry in enumerate(entries):
+        array[place] = entry
+    return array
+
+
+def not_finite(bad: float) -> list[float]:
+    """The canary beside a value that is none."""
+    return [1.0, CANARY, bad, CANARY]
+
+
+def columns() -> dict[str, Any]:
+    """Columns that no publisher takes."""
+    texts, decimals = ["1", TEXT], [Decimal("1"), Decimal(str(CANARY))]
+    frame = {"a": [1.0, CANARY], "b": [2.0, CANARY]}
+    return {
+        "NaN beside it": not_finite(np.nan),
+        "infinity beside it": not_finite(np.inf),
+        "NaN beside it, polars": pl.Series(not_finite(np.nan)),
+        "missing beside it": [1.0, CANARY, None],
+        "missing beside it, pandas": pd.Series([WHOLE, None], dtype="Int64"),
+        "missing beside it, Arrow": pa.array([1.0, CANARY, None]),
+        "masked": np.ma.masked_greater(np.array([1.0, CANARY, 8e6]), 7.9e6),
+        "float32": np.array([CANARY, np.nan], np.float32),
+        "longdouble": np.array([CANARY, np.inf], np.longdouble),
+        "beyond float64": [WHOLE, WHOLE * 10**400],
+        "texts": texts,
+        "a number and a text": [1.0, TEXT],
+        "text array": np.array(texts),
+        "long text": np.array(["1", LONG]),
+        "long text in a list": [1.0, LONG],
+        "bytes array": np.array([TEXT.encode()]),
+        "long bytes": np.array([LONG.encode()]),
+        "masked texts": np.ma.array([LONG]),
+        "records": np.array([(CANARY,)], [("a", "f8")]),
+        "void": np.array([LONG.encode()]).view(f"V{LENGTH}"),
+        "objects": objects(CANARY, Quoting()),
+        "objects with a text": objects(CANARY, TEXT),
+        "decimals": decimals,
+        "fractions": [Fraction(CANARY), "x"],
+        "complex": [complex(CANARY, 1.0)],
+        "moments": np.array([WHOLE], "M8[s]"),
+        "spans": np.array([WHOLE], "m8[s]"),
+        "nested": [[CANARY]],
+        "nested deeper": [[[CANARY, 1.0]]],
+        "ragged": [[CANARY], [CANARY, 1.0]],
+        "ragged with a text": [1.0, [TEXT]],
+        "matrix": np.full((2, 2), CANARY),
+        "scalar array": np.array(CANARY),
+        "text": TEXT,
+        "long text alone": LONG,
+        "bytes": TEXT.encode(),
+        "bytearray": bytearray(TEXT.encode()),
+        "mapping": {TEXT: CANARY},
+        "set": {CANARY},
+        "generator": iter([CANARY, TEXT]),
+        "foreign": Quoting(),
+        "foreign Arrow": QuotingArrow(),
+        "foreign in a list": [Quoting()],
+        "pandas texts": pd.Series(texts),
+        "pandas long text": pd.Series([LONG], dtype=object),
+        "pandas decimals": pd.Series(decimals),
+        "pandas categories": pd.Series([TEXT, LONG], dtype="category"),
+        "pandas intervals": pd.Series(pd.interval_range(CANARY, periods=2)),
+        "pandas Arrow texts": pd.Series([TEXT], dtype="string[pyarrow]"),
+        "pandas moments": pd.Series(pd.to_datetime([WHOLE], unit="s")),
+        "pandas frame": pd.DataFrame(frame),
+        "pandas index": pd.Index([TEXT]),
+        "polars texts": pl.Series(texts),
+        "polars enum": pl.Series([TEXT], dtype=pl.Enum([TEXT, LONG])),
+        "polars categories": pl.Series([TEXT], dtype=pl.Categorical),
+        "polars decimals": pl.Series(decimals),
+        "polars lists": pl.Series([[CANARY]]),
+        "polars structs": pl.Series([{"a": CANARY, "b": TEXT}]),
+        "polars objects": pl.Series([Quoting()], dtype=pl.Object),
+        "polars frame": pl.DataFrame(frame),
+        "polars lazy": pl.LazyFrame(frame),
+        "Arrow texts": pa.array(texts),
+        "Arrow decimals": pa.array(decimals),
+        "Arrow dictionary": pa.array([TEXT, LONG]).dictionary_encode(),
+        "Arrow fixed bytes": pa.array([LONG.encode()], pa.binary(LENGTH)),
+        "Arrow lists": pa.array([[CANARY]]),
+        "Arrow fixed lists": pa.array([[CANARY] * LENGTH], pa.list_(pa.float64(), LENGTH)),
+        "Arrow structs": pa.array([{"a": CANARY, "b": TEXT}]),
+        "Arrow table": pa.table(frame),
+    }
+
+
+def points() -> dict[str, Any]:
+    """Points that no publisher of a unit square takes."""
+    inner = [0.5, 0.5]
+    return {
+        "outside": [inner, [0.25, CANARY]],
+        "outside, negative": [[-CANARY, 0.5]],
+        "NaN beside it": [inner, [np.nan, CANARY]],
+        "infinity beside it": [[np.inf, CANARY]],
+        "missing beside it": [[None, CANARY]],
+        "beyond float64": [[WHOLE * 10**400, 0.5]],
+        "texts": [["0.5", TEXT]],
+        "long text": np.array([["0.5", LONG]]),
+        "bytes": np.array([[b"0.5", LONG.encode()]]),
+        "objects": objects(0.5, TEXT)[np.newaxis],
+        "foreign objects": objects(Quoting(), CANARY)[np.newaxis],
+        "decimals outside": [[Decimal(str(CANARY)), Decimal("0.5")]],
+        "complex": [[complex(CANARY, 1.0), 0.5]],
+        "moments": np.array([[WHOLE, WHOLE]], "M8[s]"),
+        "three coordinates": [[CANARY, CANARY, CANARY]],
+        "one coordinate": [[CANARY]],
+        "one row": [CANARY, 0.5],
+        "ragged": [[CANARY, 0.5], [CANARY]],
+        "too deep": [[[CANARY, 0.5]]],
+        "number": CANARY,
+        "text": TEXT,
+        "records": np.array([(CANARY, 0.5)], [("x", "f8"), ("y", "f8")]),
+        "masked": np.ma.masked_greater(np.array([[CANARY, 8e6]]), 7.9e6),
+        "frame outside": pd.DataFrame({"x": [0.5, CANARY], "y": [0.5, 0.5]}),
+        "frame of texts": pd.DataFrame({"x": ["0.5", TEXT], "y": ["1", "2"]}),
+        "polars frame outside": pl.DataFrame({"x": [CANARY], "y": [0.5]}),
+        "foreign": Quoting(),
+        "mapping": {TEXT: CANARY},
+    }
+
+
+def increments() -> dict[str, Any]:
+    """Increments of two sums that no counter takes."""
+    return {
+        "no whole number": [0, CANARY],
+        "too large": [HUGE * 10**3, 1],
+        "too small": [-HUGE * 10**3, 1],
+        "beyond int64": [WHOLE * 10**300, 1],
+        "NaN beside it": [CANARY, np.nan],
+        "too many": [WHOLE, 1, 1],
+        "too few": [WHOLE],
+        "one number": WHOLE,
+        "one wrong number": CANARY,
+        "one text": TEXT,
+        "one long text": LONG,
+        "texts": [1, TEXT],
+        "objects": objects(WHOLE, TEXT),
+        "decimals": [Decimal(WHOLE), Decimal(1)],
+        "complex": [complex(CANARY), 1],
+        "nested": [[WHOLE, 1]],
+        "ragged": [[WHOLE], [1, 2]],
+        "mapping": {TEXT: CANARY},
+        "foreign": Quoting(),
+    }

@@ -1,0 +1,127 @@
+"""The public names by ``__all__``, and the reason why some take no data."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import types
+from collections.abc import Iterable, Iterator
+
+import fastdp
+
+#: Methods of many classes.
+METHODS = {
+    "save keep": "a path and a key; what a file holds is read by load",
+    "load": "a path and a key; see test_damaged_state_files",
+    "describe table stamp files as_dict of": "gives back parameters",
+    "guarantee start kappa law plan shape warm_up noise_constant candidate_step": "parameters",
+    "leaf_noise node_noise noise_rows": "draws noise",
+    "sample measure draw": "cells and counts that were released, or random queries",
+    "pack unpack copy": "of a chooser, for state files",
+    "settle check check_state following": "state of counters, checked by step",
+    "from_description": "a domain, for state files",
+    "weight": "whole numbers of the law's grid",
+}
+#: Names, or classes as a whole.
+WITHOUT_DATA = {
+    "Guarantee": "numbers of a guarantee",
+    "Ledger": "names and guarantees",
+    "Release": "values that are released",
+    "ReleasedMany": "values that are released",
+    "analysis.LightTail analysis.Optimum analysis.TailSearch": "results",
+    "analysis.exponential_quantile analysis.kappa analysis.light_tail_error analysis.noise_quantile": "parameters",
+    "analysis.noise_scale analysis.outlier_error analysis.quantile_criterion analysis.smoothing": "parameters",
+    "analysis.sensitivity_criterion analysis.spacing_smooth_sensitivity analysis.tau_max": "parameters",
+    "analysis.tree_error analysis.underestimate_probability analysis.worst_case_error": "parameters",
+    "analysis.optimise_pak": "parameters, and functions of the caller's",
+    "auditing.AuditResult": "a result",
+    "auditing.Case auditing.Publishing auditing.TrialMechanism auditing.audit_cases": "made for audit",
+    "counters.BinaryTree counters.Block counters.Simple counters.Counter": "noise of sums, without the sums",
+    "counters.Selected counters.Selector counters.event_guarantee": "a result; a protocol; parameters",
+    "datasets.Entry datasets.fetch": "a source and its address",
+    "datasets.SpatialStream": "checked by cut_events; its methods take numbers of batches",
+    "datasets.concentric_circles datasets.dns_like_day datasets.made_up_check_ins": "synthetic data",
+    "datasets.made_up_pickups datasets.made_up_streets datasets.table1": "synthetic data",
+    "experiments.BoxWorkload experiments.Workload experiments.Estimate experiments.Generator": "parameters",
+    "experiments.Mechanism experiments.Outcome experiments.Setting experiments.SpatialSetting": "parameters",
+    "experiments.SpatialSystem experiments.System experiments.Specification": "parameters",
+    "experiments.from_table experiments.read_specification": "parameters",
+    "experiments.DataSet experiments.SpatialDataSet experiments.estimate experiments.run": "by the command sweep",
+    "experiments.load experiments.read_manifest": "by the command plot",
+    "ledger.Budget ledger.Entry ledger.Reservation ledger.compose": "names and guarantees",
+    "local.Distribution": "an estimate from reports",
+    "local.HistogramCollector.estimate local.HistogramCollector.to_bytes": "parameters",
+    "local.SumCollector.sum local.SumCollector.mean local.SumCollector.standard_error": "numbers of slots",
+    "local.SumCollector.to_bytes local.Announcement.to_text local.Announcement": "parameters",
+    "local.Client local.Hybrid local.Piecewise local.StochasticRounding": "parameters",
+    "local.SquareWave local.LogSquareWave local.HistogramCollector local.SumCollector": "parameters",
+    "perturbers.Blocks perturbers.Flat perturbers.Hierarchy perturbers.HierarchyPlan": "parameters",
+    "perturbers.Perturber": "a protocol",
+    "randomness.discrete_laplace randomness.geometric": "parameters",
+    "renewals.Refined renewals.Renewal renewals.Withheld": "parameters",
+    "smoothers.Exponential smoothers.Mean smoothers.Median smoothers.MovingAverage smoothers.Recent": "noisy means",
+    "smoothers.Smoother smoothers.SmootherState": "protocols",
+    "spatial.Box spatial.BoxQueries spatial.Domain spatial.Network spatial.Polygons": "parameters",
+    "spatial.Box.contains spatial.Domain.contains": "points that as_points has checked",
+    "spatial.CellIndex.count spatial.PointIndex.count spatial.PrivTree spatial.ReleasedTree": "boxes; parameters",
+    "spatial.paper_queries spatial.random_boxes spatial.write_cells": "parameters; cells that were released",
+    "thresholds.Fixed thresholds.Threshold thresholds.Chooser thresholds.ThresholdTask": "no values; protocols",
+    "thresholds.NoisyMax thresholds.ScaleFree thresholds.PAKQuantile thresholds.SmoothQuantile": "parameters",
+    "thresholds.SquareWave thresholds.TruePercentile": "parameters",
+    "thresholds.SquareWave.client thresholds.SquareWave.estimate": "parameters; counts of reports",
+    "thresholds.SquareWave.choose_from": "an estimate from reports",
+    "workloads.random_ranges": "parameters",
+    "StreamPublisher Base ToPLServer counters.RunningCounts counters.SelectiveCounting": "parameters",
+    "ToPLServer.choose ToPLServer.shard counters.RunningCounts.start": "nothing",
+    "AdaptivePHDStream.count PHDStream.count": "boxes, for ReleasedTree.count",
+    "systems.FixedTree.count systems.OfflineOnBatch.count systems.OfflineOnStream.count": "boxes",
+    "Key.choose Key.from_seed Key.derive Key.of_stream Key.random Key.reveal Key.from_bytes": "by the row of Key",
+    "Key.again Key.bind Key.within Key.fingerprint": "public parameters, and sums that are released",
+}
+#: Of these every name, with all its methods, takes no data.
+WHOLE_CLASSES = (
+    "Guarantee",
+    "Ledger",
+    "Release",
+    "ReleasedMany",
+    "auditing",
+    "experiments",
+    "ledger",
+    "local.Distribution",
+)
+WHOLE_CLASSES += ("perturbers", "renewals", "smoothers", "counters.BinaryTree", "counters.Block", "counters.Simple")
+WHOLE_CLASSES += ("counters.Counter", "counters.Selector", "datasets.SpatialStream")
+WHOLE_CLASSES += ("thresholds.Fixed", "thresholds.Threshold", "thresholds.Chooser", "spatial.Domain")
+
+
+def split(names: Iterable[str]) -> set[str]:
+    return {each for several in names for each in several.split()}
+
+
+def all_names() -> Iterator[str]:
+    """Functions, classes and their methods, by the first public path."""
+    modules = [name for name in fastdp.__all__ if isinstance(getattr(fastdp, name), types.ModuleType)]
+    seen: set[int] = set()
+    for path in ("fastdp", *(f"fastdp.{name}" for name in modules), "fastdp.systems"):
+        module = importlib.import_module(path)
+        own = [name for name, thing in vars(module).items() if getattr(thing, "__module__", "") == path]
+        for name in getattr(module, "__all__", own):
+            thing = getattr(module, name)
+            if name.startswith("_") or not callable(thing) or id(thing) in seen:
+                continue
+            seen.add(id(thing))
+            shown = f"{path}.{name}".removeprefix("fastdp.")
+            if not inspect.isclass(thing):
+                yield shown
+            elif not issubclass(thing, BaseException):
+                yield shown
+                methods = (each for each in dir(thing) if not each.startswith("_") and callable(getattr(thing, each)))
+                yield from (
+                    f"{shown}.{each}" for each in methods if not (issubclass(thing, tuple) and hasattr(tuple, each))
+                )
+
+
+def taking_no_data(names: set[str]) -> set[str]:
+    """Those of the names that stand above."""
+    excused, methods = split(WITHOUT_DATA), split(METHODS)
+    return {n for n in names if n in excused or n.rpartition(".")[2] in methods or n.startswith(WHOLE_CLASSES)}
