@@ -40,8 +40,6 @@ class PointFolder:
         One of ``FORMATS``.
     names : tuple of two str
         Of the columns.
-    count : int
-        How many files there will be.
     force : bool
         Whether the files of an earlier run may be replaced; any that would be left over are removed.
     written : int
@@ -70,7 +68,6 @@ class PointFolder:
         path: Path,
         kind: str,
         names: Names,
-        count: int,
         *,
         force: bool,
         written: int = 0,
@@ -78,7 +75,7 @@ class PointFolder:
     ) -> None:
         self.name = str(path)
         self.kind, self._path, self._names, self._force = kind, path, names, force
-        self._count, self._written = count, written
+        self._written = written
         if kind == "parquet":
             from fastdp.files.parquet_reader import import_pyarrow
 
@@ -93,7 +90,7 @@ class PointFolder:
             raise ParameterError(f"output {path}: no permission to write in it")
         there = sorted(each for each in path.iterdir() if is_batch(each.name))
         self._refuse_odd(there)
-        mine = {self.file(number).name for number in range(min(written, count))}
+        mine = {self.file(number).name for number in range(written)}
         self._others = [each for each in there if each.name not in mine]
         if self._others and not force:
             raise ParameterError(
@@ -113,7 +110,7 @@ class PointFolder:
                 )
 
     def _refuse_foreign(self, agrees: Agrees) -> None:
-        for number in filter(self.holds, range(self._count)):
+        for number in filter(self.holds, range(self._written)):
             if not agrees(number, self.file(number).read_bytes()):
                 raise ParameterError(
                     f"output {self._path}: holds {self.file(number).name}, which is not as this release wrote it; "
@@ -138,10 +135,9 @@ class PointFolder:
         """Whether an earlier run has written a batch's file, which stays."""
         return number < self._written and not self._force and self.file(number).is_file()
 
-    @property
-    def complete(self) -> bool:
-        """Whether earlier runs have written all files."""
-        return all(self.holds(number) for number in range(self._count))
+    def holds_all(self, count: int) -> bool:
+        """Whether earlier runs have written all of so many files."""
+        return all(self.holds(number) for number in range(count))
 
     def content(self, points: Points) -> bytes:
         """What a batch's file will hold; points are float64[n, 2]."""
