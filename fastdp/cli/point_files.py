@@ -35,7 +35,7 @@ class PointFolder:
     Parameters
     ----------
     path : Path
-        Made if it is not there; its parent must be.
+        Made by :meth:`clear` if it is not there; its parent must be.
     kind : str
         One of ``FORMATS``.
     names : tuple of two str
@@ -85,10 +85,10 @@ class PointFolder:
             raise ParameterError(f"output {path}: is a file; expected a folder")
         if not path.parent.is_dir():
             raise ParameterError(f"output {path}: there is no folder {path.parent}")
-        path.mkdir(exist_ok=True)
-        if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        wanted = os.W_OK | os.X_OK
+        if not (os.access(path, wanted | os.R_OK) if path.exists() else os.access(path.parent, wanted)):
             raise ParameterError(f"output {path}: no permission to write in it")
-        there = sorted(each for each in path.iterdir() if is_batch(each.name))
+        there = sorted(each for each in path.iterdir() if is_batch(each.name)) if path.exists() else []
         self._refuse_odd(there)
         mine = {self.file(number).name for number in range(written)}
         self._others = [each for each in there if each.name not in mine]
@@ -118,7 +118,8 @@ class PointFolder:
                 )
 
     def clear(self) -> None:
-        """Remove the files of another release, and what killed runs have begun."""
+        """Make the folder, or remove the files of another release in it, and what killed runs have begun."""
+        self._path.mkdir(exist_ok=True)
         clear_parts(self._path)
         for file in self._others:
             file.unlink()

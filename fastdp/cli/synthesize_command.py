@@ -212,17 +212,20 @@ def synthesize(
         from fastdp.cli.event_reader import heading_of, read_events
         from fastdp.cli.point_files import PointFolder, clear_parts, keep_outside
         from fastdp.cli.resumption import Kind, noise_of
+        from fastdp.datasets.spatial_stream import check_cuts
 
         begin = time.perf_counter()
         keep_all_apart(ctx.params)
         keep_outside(output, ctx.params)
         columns = {"x": x, "y": y, "time": moment, "event": event}
-        names = heading_of(source, columns)
+        timed = every is not None or moment is not None or sort
+        # Whatever does not depend on the events is checked before a ledger is charged for reading them.
+        check_cuts(batch, every, initial)
+        names = heading_of(source, columns, timed=timed)
         whose = Kind("fastdp synthesize", "batches", clear_parts)
         resumption, noise = noise_of(ctx, whose, SETTINGS, columns=[*names])
         options |= {"max_depth": max_depth, "sensitivity": sensitivity, "outside": "clip" if clip else "raise"}
         publisher = _system(method, box, epsilon, **noise, **options)
-        timed = every is not None or moment is not None or sort
         written, agrees = 0, None
         if resumption is not None and resumption.wrote(str(output)):
             written, agrees = resumption.files.count(kind, resumption.mark), partial(resumption.files.agrees, kind)

@@ -130,12 +130,11 @@ class Ledger(Book):
         guarantee, stream, start, stop, part, mechanism, note
             As for :meth:`spend`, and its errors.
         """
-        for each in cancel_on:
-            if issubclass(DataError, each):
-                raise ParameterError(
-                    f"cancel_on has {each.__name__}: expected classes of errors that do not depend on the data, as a "
-                    "DataError does; check the data within the block, and everything else before it"
-                )
+        if not isinstance(cancel_on, tuple) or not all(map(_gives_back, cancel_on)):
+            raise ParameterError(
+                f"cancel_on = {validation.shown(cancel_on)}: expected a tuple of exception classes whose errors do not "
+                "depend on the data; a DataError does, so a class that it belongs to would give budget back for it"
+            )
         made = self._enter("reserve", guarantee, stream, start, stop, part, mechanism, note)
         return Reservation(self, made, cancel_on)
 
@@ -279,6 +278,11 @@ class Ledger(Book):
         }
         with self._opened() as (file, _):
             file.append(body)
+
+
+def _gives_back(each: Any) -> bool:
+    """Whether errors of this class may be such that the data did not cause."""
+    return isinstance(each, type) and issubclass(each, BaseException) and not issubclass(DataError, each)
 
 
 def _fingerprint(publisher: Any) -> str | None:
