@@ -109,7 +109,7 @@ def read_events(path: str, columns: dict[str, str | None], *, timed: bool, sort:
 
 
 def heading_of(path: str, columns: dict[str, str | None], *, timed: bool) -> tuple[str, str]:
-    """What a file calls x and y, before its rows are read; as for :func:`read_events`, whose columns must be there."""
+    """What a file calls x and y, and that it has the columns of :func:`read_events`, before its rows are read."""
     names = _names(path)
     places, labels = _points(path, names, columns)
     if columns["event"] is not None:

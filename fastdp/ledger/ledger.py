@@ -130,10 +130,10 @@ class Ledger(Book):
         guarantee, stream, start, stop, part, mechanism, note
             As for :meth:`spend`, and its errors.
         """
-        if not isinstance(cancel_on, tuple) or not all(map(_gives_back, cancel_on)):
+        if not _depend_on_no_data(cancel_on):
             raise ParameterError(
-                f"cancel_on = {validation.shown(cancel_on)}: expected a tuple of exception classes whose errors do not "
-                "depend on the data; a DataError does, so a class that it belongs to would give budget back for it"
+                f"cancel_on = {validation.shown(cancel_on)}: expected a tuple of exception classes whose errors do "
+                "not depend on the data; a DataError does, so no class that it belongs to is accepted"
             )
         made = self._enter("reserve", guarantee, stream, start, stop, part, mechanism, note)
         return Reservation(self, made, cancel_on)
@@ -168,8 +168,8 @@ class Ledger(Book):
             reserved, state = account.reserved.get(number), account.state(number)
         if reserved is None:
             raise StateError(
-                f"entry {number} is {state}: expected one that is still reserved (a finished release that is repeated "
-                "on the very same values needs no entry)"
+                f"entry {number} is {state}: expected one that is still reserved (a finished release is repeated on "
+                "the very same values without the ledger)"
             )
         if reserved.fingerprint is None or reserved.fingerprint != _fingerprint(publisher):
             raise ParameterError(
@@ -280,9 +280,12 @@ class Ledger(Book):
             file.append(body)
 
 
-def _gives_back(each: Any) -> bool:
-    """Whether errors of this class may be such that the data did not cause."""
-    return isinstance(each, type) and issubclass(each, BaseException) and not issubclass(DataError, each)
+def _depend_on_no_data(kinds: Any) -> bool:
+    """Whether these are exception classes to which no DataError belongs."""
+    return isinstance(kinds, tuple) and all(
+        isinstance(kind, type) and issubclass(kind, BaseException) and not issubclass(DataError, kind)
+        for kind in kinds
+    )
 
 
 def _fingerprint(publisher: Any) -> str | None:

@@ -240,8 +240,7 @@ class PAK(Planned):
     def _check_room(self, size: int) -> None:
         if self.n_seen + size > self.length:
             raise DataError(
-                f"chunk has {size} values: expected at most {self.length - self.n_seen}, "
-                f"the stream has {self.length}"
+                f"chunk has {size} values: expected at most {self.length - self.n_seen}, the stream has {self.length}"
             )
 
     def _following(self, state: PAKState, values: Floats) -> tuple[PAKState, Floats]:

@@ -14,7 +14,7 @@ import pytest
 
 import fastdp
 from fastdp import Guarantee
-from fastdp.errors import BudgetError, DataError, ParameterError, StateError
+from fastdp.errors import BudgetError, ParameterError, StateError
 from fastdp.ledger import Budget, Reservation, names
 from fastdp.spatial import Box
 
