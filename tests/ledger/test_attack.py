@@ -1,6 +1,7 @@
 """The attack on noise that is bound to the key alone: the same secret and stream, released with epsilon .1 and .05.
 
-Noise of one word has twice the scale in the second release, so 2 out1 - out2 is the data, while a ledger certifies .15.
+Noise of one word has twice the scale in the second release, so 2 out1 - out2 is the data, while a ledger
+certifies .15.
 """
 
 from __future__ import annotations

@@ -60,7 +60,8 @@ def test_an_error_about_the_data_leaves_the_budget_spent(ledger, method: str, va
         (DataError, BROKEN, "pak", {"length": 399}),
         (StateError, BROKEN, "pak", {"average": "all"}),
         (StateError, BROKEN, "pak", {"lag_sums": True}),
-        (DataError, BROKEN.reshape(2, 200), "tops", {}),
+        (DataError, BROKEN.reshape(200, 2), "tops", {}),
+        (DataError, np.array(WORDS, dtype=object).reshape(200, 2), "tops", {}),
         (DataError, "canary", "tops", {}),
         (DataError, 1.0, "tops", {}),
         (DataError, np.array(["a"] * 400), "tops", {}),
@@ -97,7 +98,7 @@ def test_lists_are_released_like_arrays(values: Any) -> None:
 )
 def test_no_reservation_is_given_back_for_errors_that_the_data_cause(ledger, kinds: Any) -> None:
     account = ledger()
-    with pytest.raises(ParameterError, match="cancel_on = .*expected a tuple of exception classes"):
+    with pytest.raises(ParameterError, match=r"cancel_on = .*expected a tuple of exception classes"):
         account.reserve(Guarantee(0.5), stream="meter", cancel_on=kinds)
     assert account.entries() == []
     with pytest.raises(OSError, match="busy"), account.reserve(Guarantee(0.5), stream="meter", cancel_on=(OSError,)):

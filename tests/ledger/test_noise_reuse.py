@@ -1,4 +1,4 @@
-"""A ledger takes the noise of one secret, composition and stream once; to resume a reservation takes the same noise."""
+"""A ledger takes the noise of one secret, composition and stream once; a reservation is resumed with the same."""
 
 from __future__ import annotations
 
