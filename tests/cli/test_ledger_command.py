@@ -264,6 +264,8 @@ def test_what_does_not_depend_on_the_values_costs_nothing(run, complaint, write_
     short = write_input(".csv", values[:1000], "short")
     assert "all within the hold-out" in complaint(run(short, *told, seed=None))
     assert [entry.state for entry in account.entries()] == ["reserved"]
+    # A text's size is in bytes, not in values.
+    assert run(words, *told, "--method", "pak", "--length", 5000, seed=None).exit_code == 0
 
 
 def spoilt(events: np.ndarray, column: int, entry: float) -> np.ndarray:
