@@ -207,7 +207,7 @@ class Durable(Alone):
         with persistence.trusting(name, content.get("fastdp")):
             # Files from before streams had numbers name none, those of the first noise format no format.
             member = packing.whole(content.get("member", 0))
-            binding = Binding(packing.whole(content.get("noise", Binding.FIRST_FORMAT)))
+            binding = Binding(packing.whole(content.get("noise", int(Binding.FIRST_FORMAT))))
             raw = bytes.fromhex(content["secret"])
             secret = Key(raw, simulated=content["simulated"], member=member, binding=binding)
             publisher = cls._restart(content["composition"], secret, **own)
@@ -268,11 +268,15 @@ class Durable(Alone):
         count = self._replay.count
         with repeating():
             there = now if values.size == count else self._led_by(values[:count])
-        if not packing.same(json.loads(json.dumps(there)), recorded):
+        if not self._is_there(json.loads(json.dumps(there)), recorded):
             raise StateError(
                 f"the replay leads to another position than the state file recorded (by fastdp {writer}, this is "
                 f"{__version__}): expected the fastdp that wrote it, because the same noise would meet other sums"
             )
+
+    def _is_there(self, there: persistence.Position, recorded: persistence.Position) -> bool:
+        """Whether two positions, as a file holds them, are the same."""
+        return packing.same(there, recorded)
 
     def _content(self, file: StateFile, now: persistence.Position, *, kept: bool, **chunk: Any) -> dict[str, Any]:
         """What a state file holds of this object."""
@@ -314,7 +318,7 @@ class Durable(Alone):
         """
         self._refuse_replay("copy")
         self._copies += 1
-        return self._twin(self._key.derive("copy", self._copies) if self._key.simulated else Key.random())
+        return self._twin(self._key.derive("copy", self._copies) if self._key.simulated else Key.choose(None, None))
 
     def _twin(self, key: Key) -> Self:
         """Another object at the same place."""

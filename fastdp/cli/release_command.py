@@ -251,7 +251,9 @@ def _publish(
 
     with ExitStack() as stack:
         opened = stack.enter_context(open_source(source, column, chunk_size))
-        write = stack.enter_context(open_target(output, force=force))
+        # A run that was killed behind the renaming of its file has nothing left to do.
+        mine = resumption is not None and output != STDOUT and resumption.wrote(output)
+        write = stack.enter_context(open_target(output, force=force, same=mine))
         if resumption is not None and output == STDOUT:
             write = stack.enter_context(Withheld(resumption, write)).write
         if opened.unit == "values" and opened.total is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from collections.abc import Iterator
 
 import numpy as np
@@ -120,6 +121,15 @@ def test_snapping_is_the_oracle() -> None:
     assert local_reports.snap_values(strange, low, 1.0, STEPS, np.empty(5, np.int32)) == 3
 
 
+def test_the_largest_double_is_finite() -> None:
+    """It is clipped as any other value outside; what is infinite or NaN is counted."""
+    largest = np.finfo(np.float64).max
+    out = np.empty(2, np.int32)
+    assert local_reports.snap_values(np.array([largest, -largest]), 0.0, 1.0, STEPS, out) == 0
+    assert out.tolist() == [STEPS, 0]
+    assert local_reports.snap_values(np.array([np.inf, -np.inf]), 0.0, 1.0, STEPS, out) == 2
+
+
 @pytest.mark.parametrize("mechanism", [pair[0] for pair in MECHANISMS])
 def test_one_by_one_and_arrays_of_any_size_are_the_same_reports(mechanism) -> None:
     size = 2 * CHUNK + 1
@@ -127,7 +137,8 @@ def test_one_by_one_and_arrays_of_any_size_are_the_same_reports(mechanism) -> No
     values = np.random.default_rng(8).uniform(-2.5, 5.5, size)
     whole = client.perturb(values, key=key, stream=9, start=0)
     words = np.empty(size, np.uint64)
-    WordStream(key, StreamId(Purpose.LOCAL, client.WORDS, 9)).fill(words)
+    own = key.within(mechanism.__name__, struct.pack(">3d", 1.3, -2.0, 5.0))
+    WordStream(own, StreamId(Purpose.LOCAL, client.WORDS, 9)).fill(words)
     for i in [*range(70), CHUNK - 1, CHUNK, CHUNK + 1, size - 1]:
         report = client.law.report(int(words[i]), client.steps_of(float(values[i])))
         assert report == whole[i]
