@@ -21,7 +21,7 @@ ENDS = {"commit": "spent", "cancel": "cancelled"}
 class Account:
     """Limits by stream (None: of all that have none of their own), and what the releases of each stream add up to.
 
-    Of the releases themselves it keeps what a further line may need: its size hardly grows with their number.
+    Of the releases themselves it keeps what a further line may need, a few hundred bytes each.
     """
 
     def __init__(self) -> None:

@@ -59,7 +59,7 @@ def release(
     seed : int or str, optional
         Simulation: reproducible noise, no privacy.
     key : Key or 32 bytes, optional
-        A secret of your own; by default a fresh one from the operating system.
+        A secret of your own (:meth:`fastdp.Key.from_bytes`); by default a fresh one from the operating system.
     ledger : Ledger, optional
         Where the release is reserved before it happens, and refused if it would pass a limit or use the noise of an
         earlier entry.
