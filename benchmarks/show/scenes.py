@@ -104,7 +104,7 @@ class Scene:
     values: Floats
     holdout: int = sizes.HOLDOUT
     max_range: int = sizes.MAX_RANGE
-    _choosers: dict[tuple[Threshold, float, Perturber], Chooser] = field(default_factory=dict, repr=False)
+    _choosers: dict[tuple[Threshold, float], Chooser] = field(default_factory=dict, repr=False)
     _prefixes: dict[float, Floats] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -130,20 +130,21 @@ class Scene:
             self._prefixes[ceiling] = np.concatenate([[0.0], np.cumsum(cut)])
         return self._prefixes[ceiling]
 
-    def theta(self, rule: Threshold, epsilon: float, seed: int, perturber: Perturber = H_16C) -> float:
-        """Theta as ``rule`` chooses it from the hold-out, which is collected once, on the perturber's usual grid."""
-        chooser = self._choosers.get((rule, epsilon, perturber))
+    def theta(self, rule: Threshold, epsilon: float, seed: int) -> float:
+        """Theta as ``rule`` chooses it from the hold-out, which is collected once."""
+        chooser = self._choosers.get((rule, epsilon))
         if chooser is None:
             publisher = fastdp.StreamPublisher(
-                threshold=rule, perturber=perturber, epsilon=epsilon, bound=self.bound,
+                threshold=rule, perturber=H_16C, epsilon=epsilon, bound=self.bound,
                 holdout=self.holdout, max_range=self.max_range, seed=0,
             )  # fmt: skip
             chooser = rule.start(
                 ThresholdTask(epsilon, self.bound, self.holdout, self.max_range, publisher.resolution)
             )
             chooser.observe(self.values[: self.holdout])
-            self._choosers[rule, epsilon, perturber] = chooser
-        return chooser.choose(held_out(noise_key(seed), chooser.pack()))
+            self._choosers[rule, epsilon] = chooser
+        # A chooser chooses once: it may sort what it holds, and so pack it otherwise.
+        return chooser.copy().choose(held_out(noise_key(seed), chooser.pack()))
 
     def release(
         self, theta: float, perturber: Perturber, smoother: Smoother | None, epsilon: float, seed: int

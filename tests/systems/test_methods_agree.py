@@ -64,7 +64,7 @@ def test_two_phases_are_one_publisher(rule, perturber, smoother) -> None:
             holdout=scene.holdout, max_range=scene.max_range, key=scenes.noise_key(seed),
         )  # fmt: skip
         whole = publisher.release(scene.values)
-        theta = scene.theta(rule, 0.5, seed, perturber)
+        theta = scene.theta(rule, 0.5, seed)
         parts = scene.release(theta, perturber, smoother, 0.5, seed)
         assert parts.threshold == whole.threshold
         assert np.array_equal(parts.values, whole.values)
