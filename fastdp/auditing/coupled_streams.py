@@ -1,0 +1,483 @@
+"""Couplings of everything that publishes a stream of values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.auditing.couplings import KEY, Case, Instance, Seen, Shifts, Table
+from fastdp.perturbers import Blocks, Flat, Hierarchy
+from fastdp.privacy import Guarantee
+from fastdp.randomness.key import Key
+from fastdp.randomness.words import Purpose, StreamId
+from fastdp.released import Release
+from fastdp.renewals import Refined, Withheld
+from fastdp.systems.tops import SMOOTHERS
+from fastdp.systems.adaptive import Adaptive
+from fastdp.systems.course import Stage
+from fastdp.systems.many import release_many
+from fastdp.systems.pak import PAK
+from fastdp.systems.stream_publisher import StreamPublisher
+from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
+from fastdp.thresholds.base import Threshold, ThresholdTask
+from fastdp.thresholds.noisy_choice import draw_noise
+
+Floats = NDArray[np.float64]
+Generator = np.random.Generator
+#: A fresh publisher with this key.
+Make = Callable[[Key], StreamPublisher]
+#: A fresh key's publisher of running sums.
+MakePAK = Callable[[Key], PAK]
+
+BOUND = 8.0
+#: Values of the small streams: below, at and above the bound, on the grid and off it.
+VALUES = np.array([-3.0, 0.0, 0.0, 0.3, 1.0, 2.0, 3.7, 4.0, 8.0, 8.0, 20.0])
+#: Up to so many values all ranges are asked for; of a longer stream a few.
+ALL_RANGES = 40
+
+
+def pick(generator: Generator, *options: Any) -> Any:
+    """One of several."""
+    return options[int(generator.integers(len(options)))]
+
+
+def values_of(generator: Generator, count: int) -> Floats:
+    """A stream in pieces: calm ones, and wild ones."""
+    wild: Floats = generator.choice(VALUES, count)
+    calm = np.repeat(generator.choice(VALUES, count // 16 + 1), 16)[:count]
+    return np.where(np.repeat(generator.random(count // 16 + 1) < 0.5, 16)[:count], wild, calm)
+
+
+def altered(generator: Generator, values: Floats, place: int) -> Floats:
+    """The stream with another value at one place."""
+    other = values.copy()
+    other[place] = generator.choice(VALUES[VALUES != values[place]])
+    return other
+
+
+# Couplings, from the proofs.
+
+
+def choice_shift(
+    shifts: Shifts, rule: NoisyMax | ScaleFree, task: ThresholdTask, key: Key, held: Floats, there: Floats
+) -> None:
+    """Noisy max: only the winner's draw, by what keeps it the winner (``fastdp.thresholds.noisy_choice``)."""
+    choosers = [rule.start(task) for _ in range(2)]
+    for chooser, values in zip(choosers, (held, there), strict=True):
+        chooser.observe(values)
+    before, after = (chooser.scores() for chooser in choosers)
+    noise = draw_noise(choosers[0].law, 1, before.size, key)[0]
+    # ScaleFree gives its draws from the largest candidate down.
+    places = np.arange(before.size)[:: -1 if isinstance(rule, ScaleFree) else 1]
+    winner = int(np.argmax(before + noise[places]))
+    rise = after - before
+    shift = max(0, int(rise.max())) - int(rise[winner])
+    shifts.add(key, StreamId(Purpose.THRESHOLD), int(places[winner]), shift)
+
+
+def in_steps(value: float, resolution: float, top: int) -> int:
+    """A value clipped and rounded to the grid."""
+    return int(min(max(np.rint(value * (1.0 / resolution)), 0.0), float(top)))
+
+
+def stream_shifts(make: Make, key: Key, x: Floats, there: Floats, place: int, shifts: Shifts) -> None:
+    """One draw on each released level, and one of each threshold that the value chooses."""
+    publisher = make(key)
+    publisher.publish(x[:place])
+    c, course, progress = publisher.composition, publisher._course, publisher._progress
+    stage, _ = course.stage(progress)
+    if stage in (Stage.WARM_UP, Stage.PUBLISH):
+        top = min(progress.theta_steps, c.grid.bound_steps)
+        here, other = (in_steps(float(values[place]), c.grid.resolution, top) for values in (x, there))
+        tree, leaf = divmod(progress.blocks, c.plan.tree_blocks)
+        for level in range(c.plan.levels):
+            stream = StreamId(Purpose.TREE, level + 1, tree)
+            shifts.add(key, stream, leaf // c.plan.fan_out**level, here - other)
+    start, task = 0, c.task
+    if stage is Stage.WITHHOLD:
+        start, task = place - progress.held, c.renewal_task
+    elif stage is Stage.PUBLISH and c.renewal is not None and c.renewal.share and c.period is not None:
+        start = place - (course.pipeline.consumed(progress) - (progress.cycle - 1) * c.period)
+        task = c.renewal_task
+    elif stage is not Stage.HOLDOUT:
+        return
+    held = slice(start, start + task.holdout)
+    if held.stop <= x.size:
+        own = key.derive("threshold", progress.cycle) if progress.cycle else key
+        assert isinstance(c.threshold, (NoisyMax, ScaleFree))  # noqa: S101 - the others here look at no values
+        choice_shift(shifts, c.threshold, task, own, x[held], there[held])
+
+
+def pak_shifts(make: MakePAK, x: Floats, there: Floats, place: int, shifts: Shifts) -> None:
+    """The threshold's winner and the hold-out's sum, or every node of the counter that holds the value."""
+    pak = make(KEY)
+    pak.publish(x)
+    plan, tree = pak._plan, pak._state.tree
+    assert tree is not None  # noqa: S101 - the stream is longer than its hold-out
+    top, m = min(tree.theta_steps, plan.bound_steps), plan.holdout
+    here, other = (in_steps(float(values[place]), pak.resolution, top) for values in (x, there))
+    if place < m and isinstance(plan.threshold, NoisyMax):
+        choice_shift(shifts, plan.threshold, plan.task, KEY, x[:m], there[:m])
+    if place < m and not plan.lag_sums:
+        shifts.add(KEY, StreamId(Purpose.LAG), 0, here - other)
+        return
+    index, length, number = (place, m, 1) if place < m else (place - m, plan.length - m, 0)
+    for height in range(length.bit_length()):
+        shifts.add(KEY, StreamId(Purpose.COUNTER, height, number), index >> height, here - other)
+
+
+# What is seen.
+
+
+def see_release(seen: Seen, release: Release) -> None:
+    """All that a release answers."""
+    n = len(release)
+    if n <= ALL_RANGES:
+        starts, stops = np.triu_indices(n + 1)
+    else:
+        starts, stops = np.sort(np.random.default_rng(0).integers(0, n + 1, (2, 400)), axis=0)
+    seen.add("values", release.values, release.offset, release.threshold, release.guarantee, release.block)
+    seen.add("range sums", release.range_sum(starts, stops))
+    seen.add("retrospective sums", release.range_sum(starts, stops, retrospective=True))
+    seen.add("revised", release.revised)
+    if release.nodes is not None:
+        seen.add("nodes", release.nodes.sums)
+    if release.revision is not None:
+        seen.add("blocks", release.revision.exponents, release.revision.totals, release.revision.means)
+    seen.add("repr", repr(release), str(release), len(release))
+
+
+def see_stream(make: Make, cuts: list[int], saved: int, values: Floats) -> Seen:
+    """A stream in chunks, with the state saved and loaded behind one of them; and the same stream at once."""
+    seen = Seen()
+    with seen.warned():
+        publisher = make(KEY)
+        for number, chunk in enumerate(np.split(values, cuts)):
+            seen.add("published", publisher.publish(chunk))
+            if number == saved:
+                publisher = seen.reloaded(publisher)
+            seen.add("threshold", publisher.threshold)
+            seen.add("block", publisher.block)
+            seen.add("place", publisher.n_seen, publisher.n_published)
+            seen.add("repr", repr(publisher), str(publisher), publisher.guarantee)
+        see_release(seen, make(KEY).release(values))
+    return seen
+
+
+def see_pak(make: MakePAK, cuts: list[int], saved: int, values: Floats) -> Seen:
+    """The same for running sums."""
+    seen = Seen()
+    with seen.warned():
+        pak = make(KEY)
+        for number, chunk in enumerate(np.split(values, cuts)):
+            seen.add("published", pak.publish(chunk))
+            if number == saved:
+                pak = seen.reloaded(pak)
+            seen.add("threshold", pak.threshold, pak.running_sum, pak.n_seen, pak.guarantee)
+        if pak._plan.average is None and not pak._plan.lag_sums:
+            see_release(seen, make(KEY).release(values))
+    return seen
+
+
+def see_many(composition: dict[str, Any], values: Floats) -> Seen:
+    """Rows through ``release_many``."""
+    seen = Seen()
+    with seen.warned():
+        many = release_many(values, **composition, key=KEY)
+        seen.add("values", many.values, many.thresholds, many.guarantee, many.ids, repr(many))
+        for release in many:
+            see_release(seen, release)
+    return seen
+
+
+def see_repeated(make: Make, count: int, values: Floats) -> Seen:
+    """Rows of ``repeat``: each costs epsilon."""
+    seen = Seen()
+    with seen.warned():
+        done = make(KEY).repeat(values, count)
+        assert done.releases is not None  # noqa: S101 - no queries were given
+        seen.add("thresholds", done.thresholds)
+        for release in done.releases:
+            see_release(seen, release)
+    return seen
+
+
+# Instances.
+
+
+def places(generator: Generator, size: int, holdout: int, borders: int) -> int:
+    """Where the streams differ: at an end, at a border of hold-outs or trees, or anywhere."""
+    marks = [0, holdout - 1, holdout, holdout + 1, size - 1]
+    marks += [holdout + border + by for border in range(borders, size, borders) for by in (-1, 0)]
+    inside = [mark for mark in marks if 0 <= mark < size]
+    return int(pick(generator, int(generator.integers(size)), pick(generator, *inside)))
+
+
+def of_stream(generator: Generator, make: Make, size: int, *, saves: bool = True, place: int | None = None) -> Instance:
+    """A publisher, on a stream of ``size`` values behind its hold-out."""
+    c = make(KEY).composition
+    holdout = c.task.holdout + c.warm_up
+    x = values_of(generator, holdout + size)
+    if place is None:
+        place = places(generator, x.size, c.task.holdout, max(1, c.plan.tree_blocks * c.plan.block))
+    there = altered(generator, x, place)
+    cuts = sorted(generator.integers(0, x.size + 1, 3).tolist())
+    saved = int(generator.integers(4)) if saves else -1
+
+    def shifts(_: Table) -> Shifts:
+        found = Shifts()
+        stream_shifts(make, KEY, x, there, place, found)
+        return found
+
+    return Instance(make(KEY).guarantee.epsilon, partial(see_stream, make, cuts, saved), x, there, shifts)
+
+
+def threshold_of(generator: Generator) -> tuple[Threshold, int]:
+    """A rule and its hold-out."""
+    rule = pick(
+        generator,
+        Fixed(float(pick(generator, 1.0, 3.0, 8.0))),
+        NoisyMax(step=1.0, fan_out=2, noise=pick(generator, "laplace", "exponential")),
+        ScaleFree(pick(generator, "laplace", "exponential")),
+    )
+    return rule, int(pick(generator, 3, 8, 24)) if rule.uses_holdout else 0
+
+
+def composed(generator: Generator, perturber: Any, smoother: Any = None, renewal: Any = None, **options: Any) -> Make:
+    """A publisher of random parameters."""
+    threshold, holdout = threshold_of(generator)
+    while renewal is not None and not threshold.uses_holdout:
+        threshold, holdout = threshold_of(generator)
+    usual = {
+        "epsilon": float(pick(generator, 0.5, 1.0, 6.0)),
+        "bound": BOUND,
+        "holdout": holdout,
+        "max_range": int(pick(generator, 2, 5, 8)),
+        "resolution": float(pick(generator, 1.0, 0.25, 0.1)),
+    }
+    parameters = {**usual, **options}
+
+    def make(key: Key) -> StreamPublisher:
+        return StreamPublisher(
+            threshold=threshold, perturber=perturber, smoother=smoother, renewal=renewal, key=key, **parameters
+        )
+
+    make(KEY)
+    return make
+
+
+def adaptive(generator: Generator) -> Instance:
+    """All closings, with a warm-up from 16 values of hold-out on."""
+    closing = pick(generator, "spread", "spike", "none")
+    threshold, holdout = threshold_of(generator)
+    parameters = {
+        "epsilon": float(pick(generator, 0.5, 2.0, 8.0)),
+        "bound": BOUND,
+        "holdout": holdout * int(pick(generator, 1, 4)),
+        "max_range": int(pick(generator, 4, 64, 1024)),
+        "closing": closing,
+        "resolution": float(pick(generator, 1.0, 0.25, 0.1)),
+        "threshold": threshold,
+    }
+    return of_stream(generator, lambda key: Adaptive(**parameters, key=key), int(generator.integers(1, 120)))
+
+
+def adaptive_batches(generator: Generator) -> Instance:
+    """Blocks of one value past the border of a batch of noise."""
+    make = composed(generator, Blocks(), max_range=4, epsilon=2.0)
+    holdout = make(KEY).composition.task.holdout
+    place = holdout + int(pick(generator, 1023, 1024, 1025, 2047, 2048))
+    return of_stream(generator, make, 2100, place=place)
+
+
+def flat(generator: Generator) -> Instance:
+    """Noise on every value."""
+    return of_stream(generator, composed(generator, Flat()), int(generator.integers(1, 60)))
+
+
+def flat_batches(generator: Generator) -> Instance:
+    """Past the border of a batch of noise."""
+    make = composed(generator, Flat())
+    holdout = make(KEY).composition.task.holdout
+    return of_stream(generator, make, 65_600, place=holdout + int(pick(generator, 65_535, 65_536, 65_599)))
+
+
+def smoother_of(generator: Generator) -> Any:
+    """One of all smoothers."""
+    return pick(generator, *SMOOTHERS.values())()
+
+
+def tops(generator: Generator) -> Instance:
+    """A consistent hierarchy, several trees, pruned or not."""
+    prune = int(pick(generator, 0, 1, 2))
+    perturber = Hierarchy(int(pick(generator, 2, 3)), prune=prune)
+    smoother = smoother_of(generator) if prune else None
+    return of_stream(
+        generator, composed(generator, perturber, smoother, max_range=int(pick(generator, 10, 16))), 70
+    )
+
+
+def nodes(generator: Generator) -> Instance:
+    """An inconsistent hierarchy, whose nodes are released."""
+    perturber = Hierarchy(int(pick(generator, 2, 3)), consistent=False, prune=0)
+    return of_stream(generator, composed(generator, perturber), int(generator.integers(1, 40)))
+
+
+def renewed(generator: Generator) -> Instance:
+    """Thresholds that follow the stream, from values withheld or published."""
+    prune = int(pick(generator, 0, 1))
+    renewal = pick(generator, Withheld(1, 5), Withheld(2, None), Refined(0.3, 1), Refined(0.5, 2))
+    perturber = Hierarchy(2, prune=prune)
+    make = composed(generator, perturber, smoother_of(generator) if prune else None, renewal, max_range=4)
+    return of_stream(generator, make, 60)
+
+
+def pak(generator: Generator) -> Instance:
+    """Running sums, lag sums, averages; with a threshold from the hold-out, or a known one."""
+    rule, holdout = pick(generator, (Fixed(3.0), 0), (Fixed(8.0), 5), (NoisyMax(step=1.0, fan_out=2), 9))
+    length = holdout + int(pick(generator, 1, 7, 8, 17))
+    parameters: dict[str, Any] = {
+        "epsilon": float(pick(generator, 0.5, 1.0, 6.0)),
+        "delta": 0.0,
+        "bound": BOUND,
+        "length": length,
+        "holdout": holdout,
+        "tail_factor": float(pick(generator, 1.0, 1.5)),
+        "threshold": rule,
+        "lag_sums": bool(holdout and pick(generator, False, True)),
+        "average": pick(generator, None, "all", 3),
+        "resolution": float(pick(generator, 1.0, 0.25, 0.1)),
+    }
+
+    def make(key: Key) -> PAK:
+        return PAK(**parameters, key=key)
+
+    x = values_of(generator, length)
+    place = places(generator, length, holdout, 4)
+    there = altered(generator, x, place)
+    cuts = sorted(generator.integers(0, length + 1, 3).tolist())
+
+    def shifts(_: Table) -> Shifts:
+        found = Shifts()
+        pak_shifts(make, x, there, place, found)
+        return found
+
+    publish = partial(see_pak, make, cuts, int(generator.integers(4)))
+    return Instance(make(KEY).guarantee.epsilon, publish, x, there, shifts)
+
+
+def rows(generator: Generator) -> Instance:
+    """``release_many``: a value of one row."""
+    parameters = row_parameters(generator)
+    count, size = 4, 30
+    x = np.stack([values_of(generator, parameters["holdout"] + size) for _ in range(count)])
+    row, place = int(generator.integers(count)), places(generator, x.shape[1], parameters["holdout"], 4)
+    there = x.copy()
+    there[row] = altered(generator, x[row], place)
+
+    def shifts(_: Table) -> Shifts:
+        found = Shifts()
+        stream_shifts(partial(_single, parameters), KEY.of_stream(row), x[row], there[row], place, found)
+        return found
+
+    return Instance(parameters["epsilon"], partial(see_many, parameters), x, there, shifts)
+
+
+def repeated(generator: Generator) -> Instance:
+    """``repeat``: all repetitions of a stream, each of which loses epsilon."""
+    parameters = row_parameters(generator)
+    x = values_of(generator, parameters["holdout"] + 30)
+    place = places(generator, x.size, parameters["holdout"], 4)
+    there = altered(generator, x, place)
+    make, count = partial(_single, parameters), 3
+
+    def shifts(_: Table) -> Shifts:
+        found = Shifts()
+        for number in range(count):
+            stream_shifts(make, KEY.of_stream(number), x, there, place, found)
+        return found
+
+    return Instance(count * parameters["epsilon"], partial(see_repeated, make, count), x, there, shifts)
+
+
+def row_parameters(generator: Generator) -> dict[str, Any]:
+    """Of ``release_many``."""
+    threshold, holdout = threshold_of(generator)
+    perturber, smoother = pick(
+        generator,
+        (Hierarchy(2, prune=0), None),
+        (Hierarchy(2, prune=1), smoother_of(generator)),
+        (Hierarchy(2, consistent=False, prune=0), None),
+        (Flat(), None),
+    )
+    return {
+        "epsilon": float(pick(generator, 0.5, 1.0, 6.0)),
+        "bound": BOUND,
+        "threshold": threshold,
+        "perturber": perturber,
+        "smoother": smoother,
+        "holdout": holdout,
+        "max_range": int(pick(generator, 5, 8)),
+        "resolution": float(pick(generator, 1.0, 0.25, 0.1)),
+    }
+
+
+def _single(parameters: dict[str, Any], key: Key) -> StreamPublisher:
+    return StreamPublisher(**parameters, key=key)
+
+
+def choices(generator: Generator) -> Instance:
+    """Noisy max alone, on hold-outs of few values, where ties are frequent."""
+    rule = pick(
+        generator,
+        *(NoisyMax(step=1.0, noise=noise) for noise in ("laplace", "exponential")),
+        *(ScaleFree(noise) for noise in ("laplace", "exponential")),
+    )
+    task = ThresholdTask(
+        epsilon=float(pick(generator, 0.5, 1.0, 6.0)),
+        bound=BOUND,
+        holdout=int(pick(generator, 2, 5, 30)),
+        max_range=4,
+        resolution=1.0,
+        publish_epsilon=1.0,
+        noise_constant=1.0,
+    )
+    x = values_of(generator, task.holdout)
+    there = altered(generator, x, int(generator.integers(task.holdout)))
+
+    def publish(values: Floats) -> Seen:
+        seen = Seen()
+        with seen.warned():
+            chooser = rule.start(task)
+            chooser.observe(values)
+            seen.add("theta", chooser.choose(KEY))
+        return seen
+
+    def shifts(_: Table) -> Shifts:
+        found = Shifts()
+        choice_shift(found, rule, task, KEY, x, there)
+        return found
+
+    claim: Guarantee = rule.guarantee(task)
+    return Instance(claim.epsilon, publish, x, there, shifts)
+
+
+def stream_cases() -> list[Case]:
+    """Publishers of values, and the choices of thresholds alone."""
+    return [
+        Case("choices", choices),
+        Case("adaptive", adaptive),
+        Case("adaptive-batches", adaptive_batches),
+        Case("flat", flat),
+        Case("flat-batches", flat_batches),
+        Case("tops", tops),
+        Case("nodes", nodes),
+        Case("renewed", renewed),
+        Case("pak", pak),
+        Case("release-many", rows),
+        Case("repeat", repeated),
+    ]
