@@ -38,6 +38,8 @@ BOUND = 8.0
 VALUES = np.array([-3.0, 0.0, 0.0, 0.3, 1.0, 2.0, 3.7, 4.0, 8.0, 8.0, 20.0])
 #: Up to so many values all ranges are asked for; of a longer stream a few.
 ALL_RANGES = 40
+#: Values of a stream on which blocks have changed their length.
+LONG = 1200
 
 
 def pick(generator: Generator, *options: Any) -> Any:
@@ -217,23 +219,38 @@ def places(generator: Generator, size: int, holdout: int, borders: int) -> int:
     return int(pick(generator, int(generator.integers(size)), pick(generator, *inside)))
 
 
-def of_stream(generator: Generator, make: Make, size: int, *, saves: bool = True, place: int | None = None) -> Instance:
-    """A publisher, on a stream of ``size`` values behind its hold-out."""
+def of_stream(
+    generator: Generator,
+    make: Make,
+    size: int = 0,
+    *,
+    place: int | None = None,
+    pair: tuple[Floats, Floats, int] | None = None,
+    saves: bool = True,
+    epsilon: float | None = None,
+) -> Instance:
+    """A publisher, on a stream of ``size`` values behind its hold-out, or on a given pair and where it differs.
+
+    By default the publisher claims what it guarantees.
+    """
     c = make(KEY).composition
     holdout = c.task.holdout + c.warm_up
-    x = values_of(generator, holdout + size)
-    if place is None:
-        place = places(generator, x.size, c.task.holdout, max(1, c.plan.tree_blocks * c.plan.block))
-    there = altered(generator, x, place)
+    if pair is None:
+        x = values_of(generator, holdout + size)
+        if place is None:
+            place = places(generator, x.size, c.task.holdout, c.plan.tree_blocks * c.plan.block)
+        pair = x, altered(generator, x, place), place
+    x, there, at = pair
     cuts = sorted(generator.integers(0, x.size + 1, 3).tolist())
     saved = int(generator.integers(4)) if saves else -1
 
     def shifts(_: Table) -> Shifts:
         found = Shifts()
-        stream_shifts(make, KEY, x, there, place, found)
+        stream_shifts(make, KEY, x, there, at, found)
         return found
 
-    return Instance(make(KEY).guarantee.epsilon, partial(see_stream, make, cuts, saved), x, there, shifts)
+    claim = make(KEY).guarantee.epsilon if epsilon is None else epsilon
+    return Instance(claim, partial(see_stream, make, cuts, saved), x, there, shifts)
 
 
 def threshold_of(generator: Generator) -> tuple[Threshold, int]:
@@ -253,6 +270,7 @@ def composed(generator: Generator, perturber: Any, smoother: Any = None, renewal
     while renewal is not None and not threshold.uses_holdout:
         threshold, holdout = threshold_of(generator)
     usual = {
+        "threshold": threshold,
         "epsilon": float(pick(generator, 0.5, 1.0, 6.0)),
         "bound": BOUND,
         "holdout": holdout,
@@ -262,11 +280,8 @@ def composed(generator: Generator, perturber: Any, smoother: Any = None, renewal
     parameters = {**usual, **options}
 
     def make(key: Key) -> StreamPublisher:
-        return StreamPublisher(
-            threshold=threshold, perturber=perturber, smoother=smoother, renewal=renewal, key=key, **parameters
-        )
+        return StreamPublisher(perturber=perturber, smoother=smoother, renewal=renewal, key=key, **parameters)
 
-    make(KEY)
     return make
 
 
@@ -284,6 +299,37 @@ def adaptive(generator: Generator) -> Instance:
         "threshold": threshold,
     }
     return of_stream(generator, lambda key: Adaptive(**parameters, key=key), int(generator.integers(1, 120)))
+
+
+def turning(generator: Generator) -> tuple[Make, Floats, Floats, int]:
+    """A publisher whose blocks change their length, and streams that differ where true sums would change it.
+
+    On the way from a calm stream to a wild one, value by value, lengths change somewhere.
+    """
+    options = {"threshold": Fixed(8.0), "holdout": 0, "resolution": 1.0, "max_range": 256}
+    make = composed(generator, Blocks(pick(generator, "spread", "spike", "none")), **options)
+    wild = np.where(np.arange(LONG) // int(pick(generator, 1, 8, 32)) % 2, 8.0, 0.0)
+    calm = np.full(LONG, float(pick(generator, 0.0, 3.0, 8.0)))
+
+    def lengths(changed: int) -> bytes:
+        # The first spread is 0: no noise.
+        with Table(0):
+            revision = make(KEY).release(np.concatenate([wild[:changed], calm[changed:]])).revision
+        assert revision is not None  # noqa: S101 - blocks have one
+        return revision.exponents.tobytes()
+
+    low, high, first = 0, LONG, lengths(0)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if lengths(middle) == first else (low, middle)
+    streams = [np.concatenate([wild[:changed], calm[changed:]]) for changed in (low, high)]
+    return make, streams[0], streams[1], low
+
+
+def adaptive_lengths(generator: Generator) -> Instance:
+    """Where true sums would change the length of blocks."""
+    make, x, there, place = turning(generator)
+    return of_stream(generator, make, pair=(x, there, place))
 
 
 def adaptive_batches(generator: Generator) -> Instance:
@@ -339,7 +385,7 @@ def renewed(generator: Generator) -> Instance:
 def pak(generator: Generator) -> Instance:
     """Running sums, lag sums, averages; with a threshold from the hold-out, or a known one."""
     rule, holdout = pick(generator, (Fixed(3.0), 0), (Fixed(8.0), 5), (NoisyMax(step=1.0, fan_out=2), 9))
-    length = holdout + int(pick(generator, 1, 7, 8, 17))
+    length = holdout + int(pick(generator, 3, 7, 8, 17))
     parameters: dict[str, Any] = {
         "epsilon": float(pick(generator, 0.5, 1.0, 6.0)),
         "delta": 0.0,
@@ -471,6 +517,7 @@ def stream_cases() -> list[Case]:
     return [
         Case("choices", choices),
         Case("adaptive", adaptive),
+        Case("adaptive-lengths", adaptive_lengths),
         Case("adaptive-batches", adaptive_batches),
         Case("flat", flat),
         Case("flat-batches", flat_batches),

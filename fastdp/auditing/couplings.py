@@ -82,7 +82,7 @@ class Table:
     """
 
     def __init__(self, seed: int, shifts: Shifts | None = None) -> None:
-        self._seed = seed
+        self.seed = seed
         self._spread = SPREADS[seed % len(SPREADS)]
         self._shifts = Shifts() if shifts is None else shifts
         self._real = (sampler.fill, sampler.fill_rows)
@@ -102,7 +102,7 @@ class Table:
     def fill(self, out: Integers, law: Law, key: Key, stream: StreamId, start: int = 0) -> None:
         """As :func:`fastdp.randomness.sampler.fill`."""
         own, end = source(key, stream), start + out.size
-        digest = hashlib.blake2b(repr((self._seed, own)).encode(), digest_size=8).digest()
+        digest = hashlib.blake2b(repr((self.seed, own)).encode(), digest_size=8).digest()
         places = np.random.default_rng(int.from_bytes(digest, "big")).random(end)[start:] * DRAWS.size
         drawn = np.rint(DRAWS[places.astype(np.intp)] * (self._spread * float(law.scale))).astype(np.int64)
         out[:] = np.abs(drawn) if law.one_sided else drawn
