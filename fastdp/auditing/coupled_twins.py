@@ -228,7 +228,7 @@ def papers_score(generator: Generator) -> Instance:
     event = Event(0, np.zeros((1, 1)), removal=False, here=False)
     return of_points(
         generator,
-        lambda: PHDStream(Box(0, 1), 2.0, max_depth=20, score="paper", threshold=-0.1, key=KEY),
+        lambda: PHDStream(Box(0, 1), 2.0, max_depth=20, score="paper", threshold=-1.0, key=KEY),
         1,
         saves=False,
         event=event,
