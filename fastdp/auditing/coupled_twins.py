@@ -11,10 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.auditing import broken
+from fastdp.auditing.coupled_counters import running_counts, selective
+from fastdp.auditing.coupled_points import of_points
+from fastdp.auditing.coupled_streams import composed, of_stream, turning
 from fastdp.auditing.couplings import KEY, Case, Instance
-from fastdp.auditing.coupled_points import Event, of_points, running_counts, selective
-from fastdp.auditing.coupled_streams import Make, composed, of_stream, turning
 from fastdp.auditing.inputs import attack
+from fastdp.auditing.point_couplings import Event
+from fastdp.auditing.stream_couplings import Make
 from fastdp.counters import BinaryTree, Block
 from fastdp.inputs import as_floats
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyPlan
@@ -23,7 +26,7 @@ from fastdp.renewals import Refined, Withheld
 from fastdp.smoothers import Recent
 from fastdp.spatial import Box
 from fastdp.systems.adaptive_pipeline import AdaptivePipeline, AdaptivePrepared
-from fastdp.systems.composition import Composition, vars_of
+from fastdp.systems.composition import vars_of
 from fastdp.systems.course import Course, Journey, Mend, Stage, Standing
 from fastdp.systems.phdstream import PHDStream
 from fastdp.systems.pipeline import Progress, TreeNoise

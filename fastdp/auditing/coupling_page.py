@@ -60,3 +60,28 @@ def cells(line: Line) -> tuple[str, ...]:
         f"{line.failures:,}",
         f"{line.verdict}{unequal}",
     )
+
+
+TEXT = """`fastdp audit --couplings` checks proofs, instance by instance, in place of sampling. A stream and an
+adjacent one are published with noise from one table. For the adjacent one, one draw of each noisy sum that holds the
+value is shifted, so that the noisy sums are equal, and of a noisy max the winner's draw. Then every public output
+must be equal, bit for bit: published values, range sums, `revised`, retrospective sums, nodes, thresholds, block
+lengths, trees, counts, `next_count`, synthetic points, guarantees, `repr`, warnings, and what follows after a state
+was saved and loaded. An output that is not a function of the noisy sums alone is unequal. The cost is the sum of
+shift over scale of all draws, with the scales that the code asked for; it must not exceed epsilon. A split decision
+of PrivTree is all that its draw decides, so it costs the exact logarithm of the ratio of its two tails
+(`docs/phdstream.md`).
+
+Instances are random and small, with values below, at and above the bound. The streams differ in the hold-out, in the
+warm-up, at borders of blocks, trees and batches of noise, or at an end. The noise in the table is 0, or one of few
+values up to 3 scales. A case with `broken` in its name must fail in some instance: a threshold that looks at the
+value behind its hold-out, blocks as long as true sums would have them, one noise for all trees, values that choose
+the next threshold for nothing, the mean of withheld values, a scale of theta less one step, a `repr` with the open
+sum, events counted twice, open noise taken back without a new one, log2 T levels, the paper's score, and two counters
+with one key. Such a twin fails only where its fault has an effect.
+
+What couplings leave untested: the table takes the place of the sampler, and keys are those of the first noise format,
+so the laws of the draws, random words, key derivation and noise bound to the prefix have tests of their own
+(`tests/privacy/test_prefix.py` also holds that bound noise enters as noise from a table does). Smooth sensitivity,
+local reports and `OfflineOnStream` (no finite epsilon) have no coupling. `OfflineOnBatch` treats the number of points
+present as public, and so do its instances. `repeat` is claimed at epsilon for each repetition."""

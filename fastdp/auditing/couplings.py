@@ -1,14 +1,14 @@
 """Couplings: proofs, instance by instance, that public outputs are functions of the noisy sums alone.
 
 A stream and an adjacent one are published with noise from one table.  For the adjacent one a few of its draws are
-shifted so that each noisy sum, and each noisy choice, is what it was.  Then every public output must be equal, bit for
-bit, and the shifts may cost no more than epsilon: the density of a draw of scale s changes by a factor of at most
-exp(abs(shift) / s).  Noise of any law may stand in the table, so the draws are few and large, or all 0.
+shifted so that each noisy sum, and each noisy choice, is what it was.  Then every public output must be equal, bit
+for bit, and the shifts may cost no more than epsilon: the density of a draw of scale s changes by a factor of at most
+exp(abs(shift) / s).  The coupling holds whatever the draws are, so the table has few different ones, or only 0.
 
 What the table leaves untested.  It takes the place of :func:`fastdp.randomness.sampler.fill`, through which all draws
 of a key of the first noise format go.  So the laws of the draws, the words, the derivation of keys, and noise that is
-bound to the prefix of sums (``sampler``, ``words``, ``key``, ``prefix``, ``chacha``) are not used here; they have tests
-of their own.  Smooth sensitivity and local reports draw real numbers, or whole reports, and have no coupling.
+bound to the prefix of sums (``sampler``, ``words``, ``key``, ``prefix``, ``chacha``) are not used here; they have
+tests of their own.  Smooth sensitivity and local reports draw real numbers, or whole reports, and have no coupling.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Couplings: all public outputs are equal after a shift of noise that costs at most epsilon, and broken twins fail."""
+"""Couplings: public outputs are equal after a shift of noise that costs at most epsilon, and broken twins fail."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from fastdp.auditing.coupled_points import noted_steps, planted
+from fastdp.auditing.coupled_points import planted
 from fastdp.auditing.coupled_streams import turning
 from fastdp.auditing.coupling_page import INSTANCES, cells, coupling_cases, coupling_lines
 from fastdp.auditing.couplings import KEY, SPREADS, Case, Instance, Seen, Shifts, Table, check, run
+from fastdp.auditing.point_couplings import noted_steps
 from fastdp.errors import ParameterError
 from fastdp.randomness import sampler
 from fastdp.randomness.words import Purpose, StreamId

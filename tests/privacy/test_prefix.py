@@ -184,8 +184,7 @@ def test_an_altered_hold_out_chooses_with_other_noise() -> None:
         altered = values.copy()
         altered[10] = values[10] + 8.0
         thetas = [
-            publisher(key, Flat(), threshold=NoisyMax(step=0.25, c=1e6), holdout=64, epsilon=0.01)
-            for _ in range(3)
+            publisher(key, Flat(), threshold=NoisyMax(step=0.25, c=1e6), holdout=64, epsilon=0.01) for _ in range(3)
         ]
         for one, stream in zip(thetas, (values, values, altered), strict=True):
             one.publish(stream)
