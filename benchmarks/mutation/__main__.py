@@ -1,0 +1,168 @@
+"""``python -m benchmarks.mutation``: plants each mutation in a copy of the checkout, runs its tests, prints the score.
+
+Exits with 1 if a mutation's text is not in its file any more, if a test fails without any mutation, or if fewer than
+95 % of the mutations are killed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+
+from benchmarks.mutation.table import Mutation, mutations
+from benchmarks.show.report import heading, table
+
+ROOT = Path(__file__).resolve().parents[2]
+LEFT_OUT = shutil.ignore_patterns(".git", ".*_cache", "__pycache__", ".hypothesis", ".benchmarks", "*.egg-info")
+#: Share of the mutations that tests must see.
+TARGET = 0.95
+#: Seconds for the tests of one mutation; more is an endless loop, which a test sees too.
+PATIENCE = 600
+#: Of pytest: all passed; some failed.
+PASSED, FAILED = 0, 1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the tests said of one mutation."""
+
+    mutation: Mutation
+    verdict: str
+    by: str
+
+    @property
+    def killed(self) -> bool:
+        return self.verdict == "killed"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.mutation", description=__doc__)
+    parser.add_argument("--only", nargs="+", metavar="TEXT", help="mutations with one of these texts in their label")
+    parser.add_argument("--list", action="store_true", help="list them and stop")
+    parser.add_argument("--jobs", type=int, default=1, help="mutations tried at once (default 1)")
+    parser.add_argument("-o", "--output", type=Path, help="file that receives the table too")
+    options = parser.parse_args()
+    chosen = [m for m in mutations() if not options.only or any(text in m.label for text in options.only)]
+    stale = [f"{m.label}: {problem}" for m in chosen if (problem := m.problem(ROOT))]
+    for line in stale:
+        print(line, file=sys.stderr)
+    if options.list:
+        print("\n".join(m.label for m in chosen))
+    if stale or options.list or not chosen:
+        return int(bool(stale) or not chosen)
+    heading(sys.argv[1:], "benchmarks.mutation")
+    with tempfile.TemporaryDirectory(prefix="fastdp-mutation-") as scratch:
+        outcomes = run(chosen, Path(scratch), options.jobs)
+    lines = report(outcomes)
+    if options.output:
+        options.output.write_text("\n".join(lines) + "\n")
+    broken = [o for o in outcomes if o.verdict == "broken"]
+    return int(bool(broken) or score(outcomes) < TARGET)
+
+
+def run(chosen: list[Mutation], scratch: Path, jobs: int) -> list[Outcome]:
+    """The outcome of each, in order; each worker has a copy of the checkout to itself."""
+    copies: SimpleQueue[Path] = SimpleQueue()
+    for number in range(jobs):
+        copy = scratch / f"copy{number}"
+        shutil.copytree(ROOT, copy, ignore=LEFT_OUT)
+        copies.put(copy)
+
+    def attempt(mutation: Mutation) -> Outcome:
+        copy = copies.get()
+        try:
+            outcome = judge(mutation, copy)
+        finally:
+            copies.put(copy)
+        print(f"{outcome.verdict:8} {mutation.label}  {outcome.by}", flush=True)
+        return outcome
+
+    with ThreadPoolExecutor(jobs) as pool:
+        return list(pool.map(attempt, chosen))
+
+
+_sound: dict[tuple[Path, tuple[str, ...]], bool] = {}
+
+
+def judge(mutation: Mutation, copy: Path) -> Outcome:
+    """Plant, test, restore; tests that fail without the mutation say nothing about it."""
+    place = copy, mutation.tests
+    if place not in _sound:
+        _sound[place] = pytest(mutation.tests, copy, copy)[0] == PASSED
+    if not _sound[place]:
+        return Outcome(mutation, "broken", "its tests fail without it")
+    kernel = mutation.file.startswith("kernels/")
+    with planted(mutation, copy), tempfile.TemporaryDirectory(dir=copy.parent) as cache:
+        code, output = pytest(mutation.tests, copy, Path(cache) if kernel else copy)
+    if code == PASSED:
+        return Outcome(mutation, "survived", mutation.survives)
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
+    by = failed[1] if failed else "time limit" if code is None else f"exit code {code}"
+    # Killed by a signal is killed; a usage error of pytest, or no test at all, is a mistake in the table.
+    verdict = "killed" if code is None or code == FAILED or code < 0 else "broken"
+    return Outcome(mutation, verdict, by)
+
+
+@contextmanager
+def planted(mutation: Mutation, copy: Path) -> Iterator[None]:
+    before = mutation.plant(copy)
+    try:
+        yield
+    finally:
+        (copy / mutation.file).write_text(before)
+
+
+def pytest(tests: Iterable[str], copy: Path, cache: Path) -> tuple[int | None, str]:
+    """Exit code (None: out of time) and output of the tests, stopping at the first failure."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{copy}{os.pathsep}{copy / 'kernels'}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    environment["NUMBA_CACHE_DIR"] = str(cache / ".numba_cache")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=no", *tests],
+        cwd=copy, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        output, _ = process.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        # Children of the tests too.
+        os.killpg(process.pid, signal.SIGKILL)
+        return None, process.communicate()[0]
+    return process.returncode, output
+
+
+def score(outcomes: list[Outcome]) -> float:
+    return sum(o.killed for o in outcomes) / len(outcomes)
+
+
+def report(outcomes: list[Outcome]) -> list[str]:
+    """Print the score by area and the survivors; returns one line a mutation for the file."""
+    areas = list(dict.fromkeys(o.mutation.area for o in outcomes))
+    rows = []
+    for area in areas:
+        mine = [o for o in outcomes if o.mutation.area == area]
+        rows.append([area, f"{len(mine)}", f"{sum(o.killed for o in mine)}", f"{100.0 * score(mine):.1f}"])
+    rows.append(["all", f"{len(outcomes)}", f"{sum(o.killed for o in outcomes)}", f"{100.0 * score(outcomes):.1f}"])
+    table("mutations", ["area", "planted", "killed", "%"], rows)
+    others = [o for o in outcomes if not o.killed]
+    if others:
+        table("not killed", ["mutation", "", "reason"], [[o.mutation.label, o.verdict, o.by] for o in others])
+    return [f"{o.verdict}\t{o.mutation.area}\t{o.mutation.label}\t{o.by}" for o in outcomes]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

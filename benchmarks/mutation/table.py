@@ -1,0 +1,69 @@
+"""The list of mutations: TOML files in ``tables/``, one an area.
+
+::
+
+    [[file]]
+    path = "fastdp/grid.py"
+    tests = ["tests/facade/test_parameters.py"]   # what runs for each mutation of the file
+
+    [[file.mutation]]
+    name = "theta one step lower"
+    old = "exact text, once in the file"
+    new = "what takes its place"
+    tests = ["..."]          # optional: in place of the file's
+    survives = "the reason"  # only for a mutation that no test can be expected to catch
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+TABLES = Path(__file__).parent / "tables"
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One planted mistake."""
+
+    area: str
+    file: str
+    name: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+    survives: str = ""
+
+    @property
+    def label(self) -> str:
+        return f"{self.file.removesuffix('.py').removeprefix('kernels/')}: {self.name}"
+
+    def problem(self, root: Path) -> str | None:
+        """Why the mutation cannot be planted in this checkout, or None."""
+        path = root / self.file
+        found = path.read_text().count(self.old) if path.is_file() else 0
+        if found != 1:
+            return f"the old text occurs {found} times in {self.file}: expected once"
+        if self.old == self.new:
+            return "the new text is the old one"
+        missing = [test for test in self.tests if not (root / test.partition("::")[0]).is_file()]
+        return f"no test file {', '.join(missing)}" if missing else None
+
+    def plant(self, root: Path) -> str:
+        """Write the mistake; returns the file's text before."""
+        path = root / self.file
+        text = path.read_text()
+        path.write_text(text.replace(self.old, self.new))
+        return text
+
+
+def mutations() -> list[Mutation]:
+    """All of them, area by area."""
+    found = []
+    for table in sorted(TABLES.glob("*.toml")):
+        for file in tomllib.loads(table.read_text())["file"]:
+            for entry in file["mutation"]:
+                tests = tuple(entry.pop("tests", file.get("tests", ())))
+                found.append(Mutation(area=table.stem, file=file["path"], tests=tests, **entry))
+    return found
