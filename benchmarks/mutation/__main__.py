@@ -1,4 +1,4 @@
-"""``python -m benchmarks.mutation``: plants each mutation in a copy of the checkout, runs its tests, prints the score.
+"""``python -m benchmarks.mutation``: plant each mutation in a copy of the checkout, run its tests, print the score.
 
 Exits with 1 if a mutation's text is not in its file any more, if a test fails without any mutation, or if fewer than
 95 % of the mutations are killed.
@@ -32,6 +32,7 @@ TARGET = 0.95
 PATIENCE = 600
 #: Of pytest: all passed; some failed.
 PASSED, FAILED = 0, 1
+FAILURE = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -49,12 +50,14 @@ class Outcome:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.mutation", description=__doc__)
-    parser.add_argument("--only", nargs="+", metavar="TEXT", help="mutations with one of these texts in their label")
+    parser.add_argument("--only", nargs="+", metavar="TEXT", help="with one of these texts in area or label")
     parser.add_argument("--list", action="store_true", help="list them and stop")
     parser.add_argument("--jobs", type=int, default=1, help="mutations tried at once (default 1)")
     parser.add_argument("-o", "--output", type=Path, help="file that receives the table too")
     options = parser.parse_args()
-    chosen = [m for m in mutations() if not options.only or any(text in m.label for text in options.only)]
+    chosen = [
+        m for m in mutations() if not options.only or any(text in f"{m.area} {m.label}" for text in options.only)
+    ]
     stale = [f"{m.label}: {problem}" for m in chosen if (problem := m.problem(ROOT))]
     for line in stale:
         print(line, file=sys.stderr)
@@ -93,22 +96,26 @@ def run(chosen: list[Mutation], scratch: Path, jobs: int) -> list[Outcome]:
         return list(pool.map(attempt, chosen))
 
 
-_sound: dict[tuple[Path, tuple[str, ...]], bool] = {}
+_failing: dict[tuple[Path, tuple[str, ...]], list[str]] = {}
 
 
 def judge(mutation: Mutation, copy: Path) -> Outcome:
-    """Plant, test, restore; tests that fail without the mutation say nothing about it."""
+    """Plant, test, restore; tests that fail without the mutation say nothing about it and are left out."""
     place = copy, mutation.tests
-    if place not in _sound:
-        _sound[place] = pytest(mutation.tests, copy, copy)[0] == PASSED
-    if not _sound[place]:
-        return Outcome(mutation, "broken", "its tests fail without it")
+    if place not in _failing:
+        code, output = pytest(mutation.tests, copy, copy)
+        _failing[place] = FAILURE.findall(output)
+        if code not in (PASSED, FAILED):
+            return Outcome(mutation, "broken", f"without it: exit code {code}")
+        for test in _failing[place]:
+            print(f"left out, as it fails without any mutation: {test}", flush=True)
+    left_out = [f"--deselect={test}" for test in _failing[place]]
     kernel = mutation.file.startswith("kernels/")
     with planted(mutation, copy), tempfile.TemporaryDirectory(dir=copy.parent) as cache:
-        code, output = pytest(mutation.tests, copy, Path(cache) if kernel else copy)
+        code, output = pytest(("-x", *left_out, *mutation.tests), copy, Path(cache) if kernel else copy)
     if code == PASSED:
         return Outcome(mutation, "survived", mutation.survives)
-    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
+    failed = FAILURE.search(output)
     by = failed[1] if failed else "time limit" if code is None else f"exit code {code}"
     # Killed by a signal is killed; a usage error of pytest, or no test at all, is a mistake in the table.
     verdict = "killed" if code is None or code == FAILED or code < 0 else "broken"
@@ -124,8 +131,8 @@ def planted(mutation: Mutation, copy: Path) -> Iterator[None]:
         (copy / mutation.file).write_text(before)
 
 
-def pytest(tests: Iterable[str], copy: Path, cache: Path) -> tuple[int | None, str]:
-    """Exit code (None: out of time) and output of the tests, stopping at the first failure."""
+def pytest(arguments: Iterable[str], copy: Path, cache: Path) -> tuple[int | None, str]:
+    """Exit code (None: out of time) and output."""
     environment = {
         **os.environ,
         "PYTHONPATH": f"{copy}{os.pathsep}{copy / 'kernels'}",
@@ -133,8 +140,9 @@ def pytest(tests: Iterable[str], copy: Path, cache: Path) -> tuple[int | None, s
     }
     environment["NUMBA_CACHE_DIR"] = str(cache / ".numba_cache")
     process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=no", *tests],
-        cwd=copy, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=no", *arguments],
+        cwd=copy, env=environment, text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     try:
         output, _ = process.communicate(timeout=PATIENCE)
