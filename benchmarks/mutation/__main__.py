@@ -96,30 +96,33 @@ def run(chosen: list[Mutation], scratch: Path, jobs: int) -> list[Outcome]:
         return list(pool.map(attempt, chosen))
 
 
-_failing: dict[tuple[Path, tuple[str, ...]], list[str]] = {}
-
-
-def judge(mutation: Mutation, copy: Path) -> Outcome:
-    """Plant, test, restore; tests that fail without the mutation say nothing about it and are left out."""
-    place = copy, mutation.tests
-    if place not in _failing:
-        code, output = pytest(mutation.tests, copy, copy)
-        _failing[place] = FAILURE.findall(output)
-        if code not in (PASSED, FAILED):
-            return Outcome(mutation, "broken", f"without it: exit code {code}")
-        for test in _failing[place]:
-            print(f"left out, as it fails without any mutation: {test}", flush=True)
-    left_out = [f"--deselect={test}" for test in _failing[place]]
+def judge(mutation: Mutation, copy: Path, unfit: tuple[str, ...] = ()) -> Outcome:
+    """Plant, test, restore; a test that fails without the mutation too says nothing about it, and is left out."""
     kernel = mutation.file.startswith("kernels/")
+    left_out = [f"--deselect={test}" for test in unfit]
     with planted(mutation, copy), tempfile.TemporaryDirectory(dir=copy.parent) as cache:
-        code, output = pytest(("-x", *left_out, *mutation.tests), copy, Path(cache) if kernel else copy)
+        code, output = pytest((*left_out, *mutation.tests), copy, Path(cache) if kernel else copy)
+    failed = FAILURE.search(output)
     if code == PASSED:
         return Outcome(mutation, "survived", mutation.survives)
-    failed = FAILURE.search(output)
-    by = failed[1] if failed else "time limit" if code is None else f"exit code {code}"
+    if code == FAILED and failed:
+        sound = is_sound(failed[1], copy)
+        return Outcome(mutation, "killed", failed[1]) if sound else judge(mutation, copy, (*unfit, failed[1]))
     # Killed by a signal is killed; a usage error of pytest, or no test at all, is a mistake in the table.
-    verdict = "killed" if code is None or code == FAILED or code < 0 else "broken"
-    return Outcome(mutation, verdict, by)
+    verdict = "killed" if code is None or code < 0 else "broken"
+    return Outcome(mutation, verdict, "time limit" if code is None else f"exit code {code}")
+
+
+_sound: dict[str, bool] = {}
+
+
+def is_sound(test: str, copy: Path) -> bool:
+    """Whether a test passes without any mutation."""
+    if test not in _sound:
+        _sound[test] = pytest([test], copy, copy)[0] == PASSED
+        if not _sound[test]:
+            print(f"left out, as it fails without any mutation: {test}", flush=True)
+    return _sound[test]
 
 
 @contextmanager
@@ -140,7 +143,7 @@ def pytest(arguments: Iterable[str], copy: Path, cache: Path) -> tuple[int | Non
     }
     environment["NUMBA_CACHE_DIR"] = str(cache / ".numba_cache")
     process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=no", *arguments],
+        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=no", *arguments],
         cwd=copy, env=environment, text=True, start_new_session=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip

@@ -39,9 +39,7 @@ def topl(threshold=None) -> fastdp.ToPL:
 
 def adaptive(threshold=LARGEST) -> fastdp.Adaptive:
     """The last 2 of the hold-out's 16 values are released as blocks, not looked at: 14 choose."""
-    return fastdp.Adaptive(
-        8.0, BOUND, holdout=16, max_range=16, threshold=threshold, resolution=0.25, seed=3
-    )
+    return fastdp.Adaptive(8.0, BOUND, holdout=16, max_range=16, threshold=threshold, resolution=0.25, seed=3)
 
 
 def theta_of(publisher: Any, values: np.ndarray, cut: int) -> float:
@@ -125,7 +123,9 @@ def test_rows_look_at_their_hold_outs_only(perturber) -> None:
     thetas = []
     for following in (0.0, BOUND):
         values[:, HOLDOUT:] = following
-        thetas.append(fastdp.release_many(values, 8.0, BOUND, threshold=rule, smoother=smoother, **options).thresholds)
+        thetas.append(
+            fastdp.release_many(values, 8.0, BOUND, threshold=rule, smoother=smoother, **options).thresholds
+        )
     assert np.array_equal(*thetas)
 
 
