@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,7 +33,7 @@ class Drawn:
         """Whether a word was read twice."""
         for ranges in self.ranges.values():
             ordered = sorted(ranges)
-            if any(end > begin for (_, end), (begin, _) in zip(ordered, ordered[1:], strict=False)):
+            if any(end > begin for (_, end), (begin, _) in itertools.pairwise(ordered)):
                 return True
         return False
 

@@ -134,7 +134,7 @@ def test_events_wait_for_their_count_however_many_they_are(size: int) -> None:
     crowd = np.full((size, 2), 0.3)
     for step in range(1, 9):
         one.advance([[0.5, 0.5]])
-        many.advance(crowd if 1 < step else [[0.5, 0.5]], crowd[: size - step] if step % 2 == 0 else None)
+        many.advance(crowd if step > 1 else [[0.5, 0.5]], crowd[: size - step] if step % 2 == 0 else None)
         assert one.next_count == many.next_count == (5 if step < 5 else 9)
         assert np.array_equal(one.tree.counts, many.tree.counts) == (step < 5)
     assert sum(map(len, many._state.added)) == 3 * size
