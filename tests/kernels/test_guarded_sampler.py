@@ -279,6 +279,17 @@ def test_double_double_log_to_96_bits() -> None:
     assert worst < 2.0**-98
 
 
+@pytest.mark.parametrize("scale", [*SCALES, *LARGE_SCALES])
+def test_constants_of_laws_are_right_to_a_hundred_bits(scale: Fraction) -> None:
+    law = sampler.discrete_laplace_law(scale)
+    with mpmath.workdps(200):
+        s = mpmath.mpf(scale.numerator) / scale.denominator
+        offset = mpmath.log(2 / (1 + mpmath.exp(-1 / s)))
+        for pair, true in ((law.scale_pair, s), (law.offset_pair, offset)):
+            assert abs(mpmath.mpf(pair[0]) + mpmath.mpf(pair[1]) - true) <= abs(true) * mpmath.mpf(2) ** -100
+    assert sampler.geometric_law(scale).offset_pair == (0.0, 0.0)
+
+
 def test_laws_refuse_scales_out_of_range() -> None:
     for scale in (Fraction(1, 2**41), Fraction(2**56 + 1)):
         with pytest.raises(ValueError, match="scale"):
