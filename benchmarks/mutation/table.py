@@ -50,13 +50,6 @@ class Mutation:
         missing = [test for test in self.tests if not (root / test.partition("::")[0]).is_file()]
         return f"no test file {', '.join(missing)}" if missing else None
 
-    def plant(self, root: Path) -> str:
-        """Write the mistake; returns the file's text before."""
-        path = root / self.file
-        text = path.read_text()
-        path.write_text(text.replace(self.old, self.new))
-        return text
-
 
 def mutations() -> list[Mutation]:
     """All of them, area by area."""
