@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,7 +33,6 @@ TARGET = 0.95
 PATIENCE = 600
 #: Of pytest: all passed; some failed.
 PASSED, FAILED = 0, 1
-FAILURE = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -84,46 +83,42 @@ def run(chosen: list[Mutation], scratch: Path, jobs: int) -> list[Outcome]:
         shutil.copytree(ROOT, copy, ignore=LEFT_OUT)
         copies.put(copy)
 
-    def attempt(mutation: Mutation) -> Outcome:
+    def attempt(mutation: Mutation, left_out: Sequence[str] = ()) -> Outcome:
         copy = copies.get()
         try:
-            outcome = judge(mutation, copy)
+            outcome = judge(mutation, copy, left_out)
         finally:
             copies.put(copy)
         print(f"{outcome.verdict:8} {mutation.label}  {outcome.by}", flush=True)
         return outcome
 
     with ThreadPoolExecutor(jobs) as pool:
-        return list(pool.map(attempt, chosen))
+        outcomes = list(pool.map(attempt, chosen))
+    # A test that fails without any mutation says nothing about one.
+    copy = scratch / "copy0"
+    while unfit := failures(pytest(sorted({o.by for o in outcomes if o.by.startswith("tests/")}), copy, copy)[1]):
+        print(f"left out, as they fail without any mutation: {', '.join(unfit)}", flush=True)
+        outcomes = [attempt(o.mutation, unfit) if o.by in unfit else o for o in outcomes]
+    return outcomes
 
 
-def judge(mutation: Mutation, copy: Path, unfit: tuple[str, ...] = ()) -> Outcome:
-    """Plant, test, restore; a test that fails without the mutation too says nothing about it, and is left out."""
+def judge(mutation: Mutation, copy: Path, left_out: Sequence[str]) -> Outcome:
+    """Plant, test, restore."""
     kernel = mutation.file.startswith("kernels/")
-    left_out = [f"--deselect={test}" for test in unfit]
+    deselected = [f"--deselect={test}" for test in left_out]
     with planted(mutation, copy), tempfile.TemporaryDirectory(dir=copy.parent) as cache:
-        code, output = pytest((*left_out, *mutation.tests), copy, Path(cache) if kernel else copy)
-    failed = FAILURE.search(output)
+        code, output = pytest(["-x", *deselected, *mutation.tests], copy, Path(cache) if kernel else copy)
     if code == PASSED:
         return Outcome(mutation, "survived", mutation.survives)
-    if code == FAILED and failed:
-        sound = is_sound(failed[1], copy)
-        return Outcome(mutation, "killed", failed[1]) if sound else judge(mutation, copy, (*unfit, failed[1]))
+    if code == FAILED:
+        return Outcome(mutation, "killed", failures(output)[0])
     # Killed by a signal is killed; a usage error of pytest, or no test at all, is a mistake in the table.
     verdict = "killed" if code is None or code < 0 else "broken"
     return Outcome(mutation, verdict, "time limit" if code is None else f"exit code {code}")
 
 
-_sound: dict[str, bool] = {}
-
-
-def is_sound(test: str, copy: Path) -> bool:
-    """Whether a test passes without any mutation."""
-    if test not in _sound:
-        _sound[test] = pytest([test], copy, copy)[0] == PASSED
-        if not _sound[test]:
-            print(f"left out, as it fails without any mutation: {test}", flush=True)
-    return _sound[test]
+def failures(output: str) -> list[str]:
+    return re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output, re.MULTILINE)
 
 
 @contextmanager
@@ -140,17 +135,12 @@ def planted(mutation: Mutation, copy: Path) -> Iterator[None]:
         compiled.unlink(missing_ok=True)
 
 
-def pytest(arguments: Iterable[str], copy: Path, cache: Path) -> tuple[int | None, str]:
+def pytest(arguments: Sequence[str], copy: Path, cache: Path) -> tuple[int | None, str]:
     """Exit code (None: out of time) and output."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": f"{copy}{os.pathsep}{copy / 'kernels'}",
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    environment["NUMBA_CACHE_DIR"] = str(cache / ".numba_cache")
+    own = {"PYTHONPATH": f"{copy}{os.pathsep}{copy / 'kernels'}", "NUMBA_CACHE_DIR": str(cache / ".numba_cache")}
     process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=no", *arguments],
-        cwd=copy, env=environment, text=True, start_new_session=True,
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=no", *arguments],
+        cwd=copy, env={**os.environ, **own}, text=True, start_new_session=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     try:
