@@ -13,7 +13,7 @@ import pytest
 
 import fastdp
 from fastdp.counters import BinaryTree, RunningCounts, Simple
-from fastdp.errors import StateError
+from fastdp.errors import ParameterError, StateError
 from fastdp.local import Hybrid, Piecewise, SquareWave, client_words
 from fastdp.randomness.key import Key
 from fastdp.spatial import Box
@@ -125,3 +125,11 @@ def test_counters_of_selective_counting(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(set(released)) > 250
     assert drawn.count == 300
     assert not drawn.repeated
+
+
+@pytest.mark.parametrize(("fan_out", "deepest"), [(2, 62), (3, 39), (4, 31), (5, 26), (1024, 6)])
+def test_codes_of_cells_end_at_62_bits(fan_out: int, deepest: int) -> None:
+    cube = Box([0.0] * 3, [1.0] * 3)
+    PHDStream(cube, 1.0, fan_out=fan_out, max_depth=deepest)
+    with pytest.raises(ParameterError, match="^max_depth"):
+        PHDStream(cube, 1.0, fan_out=fan_out, max_depth=deepest + 1)
