@@ -131,5 +131,5 @@ def test_counters_of_selective_counting(monkeypatch: pytest.MonkeyPatch) -> None
 def test_codes_of_cells_end_at_62_bits(fan_out: int, deepest: int) -> None:
     cube = Box([0.0] * 3, [1.0] * 3)
     PHDStream(cube, 1.0, fan_out=fan_out, max_depth=deepest)
-    with pytest.raises(ParameterError, match="^max_depth"):
+    with pytest.raises(ParameterError, match=r"^max_depth"):
         PHDStream(cube, 1.0, fan_out=fan_out, max_depth=deepest + 1)
