@@ -15,7 +15,7 @@ from fastdp import packing, persistence, validation
 from fastdp._version import __version__
 from fastdp.alone import Alone, exclusive
 from fastdp.errors import StateError
-from fastdp.randomness.key import Key
+from fastdp.randomness.key import Binding, Key
 from fastdp.statefile import StateFile
 
 R = TypeVar("R")
@@ -195,9 +195,11 @@ class Durable(Alone):
                 "because two copies would publish two streams under one noise (if it was moved here: moved=True)"
             )
         with persistence.trusting(name, content.get("fastdp")):
-            # Files from before streams had numbers name none.
+            # Files from before streams had numbers name none, those of the first noise format no format.
             member = packing.whole(content.get("member", 0))
-            secret = Key(bytes.fromhex(content["secret"]), simulated=content["simulated"], member=member)
+            binding = Binding(packing.whole(content.get("noise", Binding.FIRST_FORMAT)))
+            raw = bytes.fromhex(content["secret"])
+            secret = Key(raw, simulated=content["simulated"], member=member, binding=binding)
             publisher = cls._restart(content["composition"], secret, **own)
             saved = content["before" if replay else "now"]
             publisher._resume(saved)

@@ -207,6 +207,7 @@ def content(
         "composition": description,
         "secret": key.reveal().hex(),
         "member": key.member,
+        "noise": int(key.binding),
         "simulated": key.simulated,
         "kept": kept,
         "now": now,

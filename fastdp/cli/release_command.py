@@ -95,7 +95,8 @@ def _prune(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
     metavar="M",
     default=65_536,
     show_default=True,
-    help="First values, which choose the threshold and are not published.",
+    help="First values, which choose the threshold; published values begin after them. adaptive releases up to an "
+    "eighth of them as noisy sums, pak the noisy sum of all.",
 )
 @click.option(
     "--max-range",
@@ -178,8 +179,8 @@ def release(
     only when everything went well. With --state a command that was killed can be run again: it starts over, and
     no value gets a second noise, not even on standard output.
 
-    The first M values choose a threshold and are not published; each later value is published as one private
-    value. Values are read and written in chunks, in constant memory.
+    The first M values choose a threshold; each later value is published as one private value. Values are read and
+    written in chunks, in constant memory.
     """
     options = _options(ctx, method)
     check_secrets(seed, key_file)

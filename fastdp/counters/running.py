@@ -20,11 +20,12 @@ from fastdp.inputs import as_column
 from fastdp.privacy import Guarantee
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
+from fastdp.randomness.prefix import check_chain, step_key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.stepwise import Stepwise, expect
 
-#: Steps so far, the counters' rows, the sums as released last.
-State = tuple[int, Integers, Integers]
+#: Steps so far, the counters' rows, the sums as released last, and what noise is bound to (hexadecimal; secret).
+State = tuple[int, Integers, Integers, str]
 #: Larger increments are refused: sums of a million of them still fit an int64.
 LARGEST = 2**40
 #: Steps have 40 bits in the words' stream id.
@@ -84,12 +85,12 @@ class RunningCounts(Stepwise):
         self.epsilon = validation.positive("epsilon", epsilon)
         self.size = validation.integer("size", size, 1, 2**30)
         self._law = sampler.discrete_laplace_law(noise_scale(counter, Fraction(self.epsilon)))
-        self._key = Key.choose(seed, key)
+        self._key = Key.choose(seed, key).bind("RunningCounts", self._arguments)
         self._state = self.start()
 
     def start(self) -> State:
         """The state before any step."""
-        return 0, np.zeros((self.size, self.counter.width), np.int64), np.zeros(self.size, np.int64)
+        return 0, np.zeros((self.size, self.counter.width), np.int64), np.zeros(self.size, np.int64), ""
 
     @property
     def n_steps(self) -> int:
@@ -138,18 +139,19 @@ class RunningCounts(Stepwise):
 
     def following(self, state: State, increments: Integers, chosen: Integers) -> tuple[State, Integers]:
         """The state after a step of checked numbers, and what the step releases; changes nothing."""
-        step, rows, released = state
+        step, rows, released, chain = state
         if step >= MOST_STEPS:
             raise StateError(f"{step} steps were taken: expected at most 2^40")
         noise: Integers = np.empty(chosen.size, np.int64)
-        sampler.fill(noise, self._law, self._key, StreamId(Purpose.CELL, number=step))
+        key, chain = step_key(self._key, chain, step, chosen, increments)
+        sampler.fill(noise, self._law, key, StreamId(Purpose.CELL, number=step))
         mine = rows[chosen]
         error = self.counter.step(mine, noise)
         rows, released = rows.copy(), released.copy()
         rows[chosen] = mine
         released[chosen] += increments + error
         out: Integers = released[chosen]
-        return (step + 1, rows, released), out
+        return (step + 1, rows, released, chain), out
 
     def _as_chosen(self, active: Any) -> Integers:
         if active is None:
@@ -171,13 +173,23 @@ class RunningCounts(Stepwise):
     def _arguments(self) -> dict[str, Any]:
         return {"counter": self.counter, "epsilon": self.epsilon, "size": self.size}
 
+    def _unpacked(self, described: Any) -> State:
+        state: State = super()._unpacked(with_chain(described))
+        return state
+
     def _check(self, state: State) -> None:
         self.check_state(state)
 
     def check_state(self, state: State) -> None:
         """ValueError for a state that no steps leave."""
-        for array, like in zip(state[1:], self.start()[1:], strict=True):
+        for array, like in zip(state[1:3], self.start()[1:3], strict=True):
             expect(array, like)
+        check_chain(state[3])
         if not 0 <= state[0] <= MOST_STEPS:
             raise ValueError(f"{state[0]} steps out of range")
         check_rows(self.counter, state[1])
+
+
+def with_chain(described: Any) -> Any:
+    """A state as it is described now: those of the first noise format have no chain."""
+    return [*described, ""] if len(described) == 3 else described

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.alone import exclusive
 from fastdp.counters.base import Counter
-from fastdp.counters.running import PARTS, RunningCounts, State, as_increments
+from fastdp.counters.running import PARTS, RunningCounts, State, as_increments, with_chain
 from fastdp.errors import ParameterError, StateError
 from fastdp.persistence import Position
 from fastdp.privacy import Guarantee, sequential
@@ -80,10 +80,9 @@ class SelectiveCounting(Stepwise):
 
     Notes
     -----
-    Theorem 4.2: epsilon_M + epsilon_C.  One event changes the input at one time, by one in one number.  That time's
-    choice costs the selector's epsilon_M.  Given all choices, the event is in the input of one counter, at one of its
-    times; the counter's outputs at that time *and later* cost epsilon_C in all, since its noise is independent of the
-    choices and its other inputs are the same (the paper's proof stops at the time of the event).
+    Theorem 4.2: epsilon_M + epsilon_C.  The joint law of choices and sums is the product of one factor of the
+    selector and one of each counter.  An event changes the selector's factor by at most e^epsilon_M and that of the
+    one counter whose input it enters by at most e^epsilon_C (proof: ``docs/privacy.md``, section 8).
 
     A state file does not hold the selector: :meth:`load` takes it.  Nor can a copy give it noise of its own, so there
     are none.
@@ -106,16 +105,18 @@ class SelectiveCounting(Stepwise):
         super().__init__()
         validation.integer("len(counters)", len(counters), 1)
         validation.part("selector", selector, "select", "fastdp.counters")
-        own = self._key = Key.choose(seed, key)
         self.counters = tuple(counters)
         self.selector = selector
         self.dimension = validation.integer("dimension", dimension, 1, 2**30)
+        self.epsilon = validation.positive("epsilon", epsilon)
+        # Of the selector nothing but its class is known: it draws noise of its own.
+        described = {**self._arguments, "selector": type(selector).__qualname__}
+        own = self._key = Key.choose(seed, key).bind("SelectiveCounting", described)
         self._counts = [
-            RunningCounts(counter, epsilon, self.dimension, key=own.derive("counter", number))
+            RunningCounts(counter, self.epsilon, self.dimension, key=own.derive("counter", number))
             for number, counter in enumerate(counters)
         ]
         self._state = (0, None, tuple(c.start() for c in self._counts))
-        self.epsilon = self._counts[0].epsilon
         # The selector's choice where a replay is due: it must not choose again.
         self._choice: int | None = None
 
@@ -213,6 +214,13 @@ class SelectiveCounting(Stepwise):
             "a SelectiveCounting cannot be copied: its selector would choose with the same noise for other values; "
             "expected a new one"
         )
+
+    def _unpacked(self, described: Any) -> tuple[int, Selected | None, tuple[State, ...]]:
+        step, last, states = described
+        state: tuple[int, Selected | None, tuple[State, ...]] = super()._unpacked(
+            [step, last, list(map(with_chain, states))]
+        )
+        return state
 
     def _check(self, state: tuple[int, Selected | None, tuple[State, ...]]) -> None:
         step, last, states = state

@@ -7,6 +7,7 @@ turns the step and one random word into one report.
 from __future__ import annotations
 
 import math
+import struct
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -94,6 +95,11 @@ class Mechanism(ABC):
     @abstractmethod
     def _step_of_proof(self) -> str:
         """Why the law is epsilon-DP, in one line."""
+
+    @cached_property
+    def _words(self) -> tuple[str, bytes]:
+        """What the words of reports belong to: the mechanism with its parameters."""
+        return type(self).__name__, struct.pack(">3d", self.epsilon, self.low, self.high)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -201,7 +207,7 @@ class Mechanism(ABC):
         ParameterError
             If seed, key, stream or start are not accepted.
         """
-        source = client_words.Source(seed, key, self.WORDS, stream, start)
+        source = client_words.Source(seed, key, self.WORDS, stream, start, self._words)
         if inputs.is_number(values):
             x = self._step(values, "values")
             return self.law.report(source.few(1)[0], x)

@@ -34,6 +34,8 @@ class Source:
         Keeps the streams of different mechanisms apart.
     stream, start : int
         Number of the stream and position in it; a key needs the position.  A stream has 2^33 words.
+    of : labels
+        What reports depend on besides: words belong to one mechanism with its parameters.
     """
 
     seed: int | str | None
@@ -41,6 +43,7 @@ class Source:
     level: int
     stream: int
     start: int | None
+    of: tuple[str | int | bytes, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -75,7 +78,8 @@ class Source:
         from fastdp.randomness.words import CHUNK, Purpose, StreamId, WordStream
 
         stream = StreamId(Purpose.LOCAL, self.level, self.stream)
-        source = WordStream(Key.choose(self.seed, self.key), stream, self.start or 0)
+        key = Key.choose(self.seed, self.key).within(*self.of)
+        source = WordStream(key, stream, self.start or 0)
         words: NDArray[np.uint64] = np.empty(min(CHUNK, count), np.uint64)
         for begin in range(0, count, CHUNK):
             part = words[: min(CHUNK, count - begin)]

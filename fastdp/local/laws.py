@@ -296,6 +296,8 @@ def bit_law(epsilon: float, steps: int, total: int = WORDS) -> BitLaw:
     """The bit law with high weight floor(S e^epsilon / (e^epsilon + 1)); the ratio W(D) / W(0) is the largest."""
     ratio = exp_below(epsilon)
     high = int(total * ratio / (ratio + 1))
+    # The proof of epsilon needs it; it could fail for an odd total only, and S (rho - 1) < rho + 1.
+    assert total - high <= high  # noqa: S101
     return BitLaw(steps, total - high, high, total)
 
 

@@ -19,8 +19,7 @@ def closeness(epsilon: float) -> Decimal:
     """b = (eps e^eps - e^eps + 1) / (2 e^eps (e^eps - 1 - eps)), half the window's length on [0, 1].
 
     Every operation names its context: the caller's own must not change the law.  Forty digits are right at epsilon
-    1e-6, where both differences cancel to eps^2 / 2.  ToPL Appendix E.1 (the first e^eps of the printed numerator
-    lacks its factor eps; Li et al. 2020, Eq. 5).
+    1e-6, where both differences cancel to eps^2 / 2.  ToPL Appendix E.1; Li et al. 2020.
     """
     eps = Decimal.from_float(epsilon)
     power = CONTEXT.exp(eps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast, runtime_checkable
 
@@ -9,7 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.privacy import Guarantee
-from fastdp.randomness.key import Key
+from fastdp.randomness.key import Binding, Key
+from fastdp.randomness.row_words import RowWords
+from fastdp.randomness.sampler import Law
+from fastdp.randomness.words import StreamId
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ class Perturber(Protocol):
         epsilon : float
             Budget of the whole perturber.
         key : Key
-            The secret.
+            The secret, of this threshold alone (:func:`theta_key`).
         tree : int
             Number of the tree in the stream; each has noise of its own.
         """
@@ -104,6 +108,23 @@ class Perturber(Protocol):
         Memory of its own, contiguous: the caller writes to it.
         """
         ...
+
+
+@runtime_checkable
+class BoundPerturber(Protocol):
+    """A perturber of independent sums, each released once: their noise can be bound to the prefix of sums."""
+
+    def leaf_law(self, theta_steps: int, epsilon: float) -> Law:
+        """The law of each sum's noise."""
+        ...
+
+
+def bound_law(perturber: Perturber, key: Key, theta_steps: int, epsilon: float) -> Law | None:
+    """The law of noise that is bound to the prefix; None for noise of trees, and for the first noise format."""
+    # By name: isinstance with a protocol costs more than a short call.
+    if key.binding is Binding.FIRST_FORMAT or not hasattr(perturber, "leaf_law"):
+        return None
+    return cast("BoundPerturber", perturber).leaf_law(theta_steps, epsilon)
 
 
 @dataclass(frozen=True)
@@ -133,13 +154,18 @@ class TreeRows:
     needed: int
     nodes: bool = False
 
+    def words(self, pieces: Sequence[tuple[StreamId, int]]) -> RowWords:
+        """The words of these pieces for each row, by the keys of the rows' thresholds."""
+        distinct, owners = np.unique(self.theta_steps, return_inverse=True)
+        return RowWords([theta_key(self.key, steps) for steps in distinct.tolist()], pieces, owners)
+
 
 @runtime_checkable
 class RowPerturber(Protocol):
     """A perturber that can make the noise of many streams in one call; others are asked stream by stream."""
 
     def noise_rows(self, rows: TreeRows) -> NDArray[np.int64]:
-        """Noise for many streams, each what ``leaf_noise`` gives under ``key.of_stream(number)``.
+        """Noise for many streams, each what ``leaf_noise`` gives under ``theta_key(key, steps).of_stream(number)``.
 
         Returns
         -------
@@ -156,6 +182,12 @@ def noise_of_rows(perturber: Perturber, rows: TreeRows) -> NDArray[np.int64]:
         return cast("RowPerturber", perturber).noise_rows(rows)
     draw = perturber.node_noise if rows.nodes else perturber.leaf_noise
     each = zip(rows.theta_steps.tolist(), rows.streams.tolist(), rows.trees.tolist(), strict=True)
+    keys = {steps: theta_key(rows.key, steps) for steps in np.unique(rows.theta_steps).tolist()}
     return np.stack(
-        [draw(rows.plan, steps, rows.epsilon, rows.key.of_stream(stream), tree) for steps, stream, tree in each]
+        [draw(rows.plan, steps, rows.epsilon, keys[steps].of_stream(stream), tree) for steps, stream, tree in each]
     )
+
+
+def theta_key(key: Key, theta_steps: int) -> Key:
+    """The key of the noise under one threshold: noise of another scale shares no word with it."""
+    return key.within("theta", theta_steps)

@@ -25,7 +25,7 @@ MOST_FIRST = 6
 MOST_EVER = 2
 #: Noise counts so much more than in the longest ranges alone when theta is weighed.
 THETA_WEIGHT = 1.5
-#: The last of the hold-out's eighths, or the greatest power of two in it, is released as blocks, not looked at.
+#: At most the last eighth of the hold-out, a power of two of values, is released as blocks and does not choose theta.
 WARM_UP = 8
 
 
@@ -90,7 +90,10 @@ class Blocks(Flat):
         )
 
     def warm_up(self, holdout: int) -> int:
-        """How many of a hold-out's last values are released as blocks before anything is published."""
+        """How many of a hold-out's last values are released as noisy sums and do not choose theta.
+
+        The greatest power of two up to an eighth of the hold-out; 0 below 16 values.
+        """
         return 0 if holdout < 2 * WARM_UP else 1 << ((holdout // WARM_UP).bit_length() - 1)
 
     def shape(self, epsilon: float, max_range: int, warm_up: int) -> NDArray[np.float64]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,6 @@ from fastdp.perturbers.range_variance import independent_constant
 from fastdp.privacy import Guarantee
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
-from fastdp.randomness.row_words import RowWords
 from fastdp.randomness.words import Purpose, StreamId
 
 #: Noise is drawn for so many values at a time.
@@ -55,10 +55,14 @@ class Flat:
         del plan
         return independent_constant(max_range)
 
+    def leaf_law(self, theta_steps: int, epsilon: float) -> sampler.Law:
+        """Of each released sum: noise is drawn when the sum is known, and bound to all sums so far."""
+        return _law(theta_steps, epsilon)
+
     def leaf_noise(
         self, plan: HierarchyPlan, theta_steps: int, epsilon: float, key: Key, tree: int
     ) -> NDArray[np.int64]:
-        """Noise of one batch of values."""
+        """Noise of one batch of values, drawn before they are known: for streams of the first noise format."""
         return self.node_noise(plan, theta_steps, epsilon, key, tree)
 
     def node_noise(
@@ -71,11 +75,12 @@ class Flat:
 
     def noise_rows(self, rows: TreeRows) -> NDArray[np.int64]:
         """Noise of the first values of a batch, for many streams at once."""
-        words = RowWords(rows.key, [(StreamId(Purpose.TREE, 1), rows.needed)])
+        words = rows.words([(StreamId(Purpose.TREE, 1), rows.needed)])
         return sampler.draw_rows(
             words, rows.theta_steps, lambda steps: _law(steps, rows.epsilon), rows.streams, rows.trees
         )
 
 
+@lru_cache(maxsize=256)
 def _law(theta_steps: int, epsilon: float) -> sampler.Law:
     return sampler.discrete_laplace_law(Fraction(theta_steps) / Fraction(epsilon))

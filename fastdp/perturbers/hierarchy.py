@@ -20,7 +20,6 @@ from fastdp.perturbers.base import HierarchyPlan, TreeRows
 from fastdp.privacy import Guarantee
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
-from fastdp.randomness.row_words import RowWords
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp_kernels import consistency
 
@@ -180,7 +179,7 @@ class Hierarchy:
         """Noise of one tree of each of many streams; whole trees where leaves depend on all nodes."""
         plan, whole = rows.plan, self.consistent or rows.nodes
         widths = plan.widths if whole else [rows.needed]
-        words = RowWords(rows.key, [(StreamId(Purpose.TREE, level + 1), width) for level, width in enumerate(widths)])
+        words = rows.words([(StreamId(Purpose.TREE, level + 1), width) for level, width in enumerate(widths)])
         noise = sampler.draw_rows(
             words, rows.theta_steps, lambda steps: _law(plan, steps, rows.epsilon), rows.streams, rows.trees
         )

@@ -1,17 +1,23 @@
 """Keys: 256 bits from which all noise of a publisher follows.
 
 A default key comes from the operating system and is for real releases.  A key from a seed is for
-simulation: whoever knows the seed can subtract the noise, so guarantees then say ``simulated``.
+simulation: anyone who knows the seed can subtract the noise, so guarantees then say ``simulated``.
+
+A publisher draws nothing from the secret that it is given, but from one derived of it and of the whole composition
+(:meth:`Key.bind`), so that two compositions under one secret share no word.
 """
 
 from __future__ import annotations
 
 import hashlib
 import secrets
-from typing import NoReturn
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any, NoReturn
 
 from fastdp import validation
 from fastdp.errors import ParameterError, StateError
+from fastdp.randomness.canonical import NOISE_FORMAT, encode, identity
 
 KEY_BYTES = 32
 #: One secret serves so many numbered streams, besides the one without a number.
@@ -23,15 +29,26 @@ def is_secret(candidate: object) -> bool:
     return isinstance(candidate, (bytes, bytearray)) and len(candidate) == KEY_BYTES
 
 
+class Binding(IntEnum):
+    """What a key belongs to; the values are in state files."""
+
+    #: A user's secret, for any number of compositions.
+    ROOT = 0
+    #: One composition of fastdp's first noise format, read from a state file: nothing further is derived of it.
+    FIRST_FORMAT = 1
+    #: One composition.
+    COMPOSITION = 2
+
+
 class Key:
     """A 256-bit secret.
 
     Use :meth:`random`, :meth:`from_seed` or :meth:`from_bytes`.
     """
 
-    __slots__ = ("_member", "_secret", "_simulated")
+    __slots__ = ("_binding", "_member", "_secret", "_simulated")
 
-    def __init__(self, secret: bytes, *, simulated: bool, member: int = 0) -> None:
+    def __init__(self, secret: bytes, *, simulated: bool, member: int = 0, binding: Binding = Binding.ROOT) -> None:
         if not is_secret(secret):
             raise ParameterError(
                 f"key: expected {KEY_BYTES} bytes or a Key (what was given is not shown, it is secret)"
@@ -39,6 +56,12 @@ class Key:
         self._secret = bytes(secret)
         self._simulated = simulated
         self._member = validation.integer("member", member, 0, MOST_STREAMS)
+        self._binding = Binding(binding)
+
+    @property
+    def binding(self) -> Binding:
+        """What the key belongs to."""
+        return self._binding
 
     @property
     def member(self) -> int:
@@ -69,10 +92,13 @@ class Key:
 
     @classmethod
     def from_bytes(cls, secret: bytes) -> Key:
-        """A key that the user keeps (32 bytes of full entropy), for releases that survive a restart.
+        """A key that the user keeps (32 bytes of full entropy), for releases that can be repeated.
 
-        Never use one key for two streams, nor for a stream and an altered copy of it: equal noise
-        on different values reveals their difference.
+        Compositions that differ in any parameter get independent noise under one key.  The same composition on the
+        same values gives the same output again.  Never use one key and one composition for two streams without names
+        (:meth:`of_stream`), nor for a stream and an altered copy of it: methods with noise trees (ToPS, PAK) would
+        give equal noise to different values, which reveals their difference, and every method costs epsilon again
+        (``docs/sharp_edges.md``).
         """
         return cls(secret, simulated=False)
 
@@ -84,25 +110,72 @@ class Key:
         if seed is not None:
             return cls.from_seed(seed)
         if key is None:
-            return cls.random()
+            # Fresh for this composition alone: there is nothing to keep apart.
+            return cls(secrets.token_bytes(KEY_BYTES), simulated=False, binding=Binding.COMPOSITION)
         return key if isinstance(key, Key) else cls.from_bytes(key)
 
-    def of_stream(self, number: int) -> Key:
+    def of_stream(self, stream: int | str) -> Key:
         """The key of one of many streams under the same secret, whose noise is independent of all the others'.
-
-        What :func:`fastdp.release_many` releases for the stream with this id is what a publisher with this key
-        releases.  Numbered streams read counter blocks of their own under one AES key, so thousands of them
-        are drawn in one call of the cipher (``docs/batch.md``).
 
         Parameters
         ----------
-        number : int
-            From 0 to 2^32 - 2.
+        stream : int or str
+            A number from 0 to 2^32 - 2, or a name.  What :func:`fastdp.release_many` releases for the stream with
+            this number is what a publisher with this key releases.  Numbered streams read counter blocks of their own
+            under one AES key, so thousands of them are drawn in one call of the cipher (``docs/batch.md``).
         """
+        if isinstance(stream, str):
+            return self.within("stream", stream)
         if self._member:
-            raise ParameterError(f"number = {validation.shown(number)}: expected a key that has no stream number yet")
-        member = validation.integer("number", number, 0, MOST_STREAMS - 1) + 1
-        return Key(self._secret, simulated=self._simulated, member=member)
+            raise ParameterError(f"stream = {validation.shown(stream)}: expected a key that has no stream number yet")
+        member = validation.integer("stream", stream, 0, MOST_STREAMS - 1) + 1
+        return Key(self._secret, simulated=self._simulated, member=member, binding=self._binding)
+
+    def bind(self, mechanism: str, parameters: Mapping[str, Any]) -> Key:
+        """The key of one composition under this secret: any other composition's is independent of it.
+
+        Parameters
+        ----------
+        mechanism : str
+            Its name.
+        parameters : mapping
+            All public parameters; parts are described by their own (:func:`fastdp.randomness.canonical.identity`).
+
+        Returns
+        -------
+        Key
+            With the same stream number; this key itself if it belongs to a composition already.
+        """
+        if self._binding is not Binding.ROOT:
+            return self
+        described = {name: self._identity(name, value) for name, value in parameters.items()}
+        return self._derived(encode([NOISE_FORMAT, mechanism, described]), Binding.COMPOSITION)
+
+    def _identity(self, name: str, value: Any) -> Any:
+        try:
+            return identity(value)
+        except TypeError:
+            if self._simulated:
+                return {"part": type(value).__qualname__}
+        raise ParameterError(
+            f"{name} is a {type(value).__name__} whose parameters cannot be read: expected a dataclass or a method "
+            "describe(), because with a key of your own all parameters join the noise key (or key=None)"
+        )
+
+    def within(self, *labels: str | int | bytes) -> Key:
+        """An independent key for what a composition decides or sees later, such as theta or the hold-out.
+
+        Unlike :meth:`derive` it keeps the stream number, so ``key.within(x).of_stream(i)`` is
+        ``key.of_stream(i).within(x)``.  A key of the first noise format stays as it is.
+        """
+        if self._binding is Binding.FIRST_FORMAT:
+            return self
+        return self._derived(encode(labels), self._binding)
+
+    def _derived(self, message: bytes, binding: Binding) -> Key:
+        """Keyed BLAKE2b of an encoding; the stream number stays beside it."""
+        digest = hashlib.blake2b(message, digest_size=KEY_BYTES, key=self._secret, person=b"fastdp bind 2")
+        return Key(digest.digest(), simulated=self._simulated, member=self._member, binding=binding)
 
     def derive(self, *labels: str | int) -> Key:
         """An independent key for a named purpose (keyed BLAKE2b)."""
@@ -111,12 +184,17 @@ class Key:
             # No text is as long as the first eight bytes then say.
             message = bytes([255] * 8) + self._member.to_bytes(8, "big") + message
         digest = hashlib.blake2b(message, digest_size=KEY_BYTES, key=self._secret, person=b"fastdp derive 1").digest()
-        return Key(digest, simulated=self.simulated)
+        return Key(digest, simulated=self.simulated, binding=self._binding)
+
+    def fingerprint(self) -> str:
+        """32 hexadecimal digits that only this key has and that tell nothing else about it, for a ledger."""
+        message = b"fingerprint" + self._member.to_bytes(8, "big")
+        return hashlib.blake2b(message, digest_size=16, key=self._secret, person=b"fastdp print 2").hexdigest()
 
     def reveal(self) -> bytes:
         """The secret itself, for the cipher and for an encrypted state file; keep it out of logs.
 
-        All numbered streams have the same: whoever builds noise of it must use :attr:`member` too.
+        All numbered streams have the same: code that makes noise of it must use :attr:`member` too.
         """
         return self._secret
 

@@ -1,13 +1,15 @@
 """Random words of many numbered streams in one call of the cipher.
 
 Counter mode encrypts counters; here the counters of many streams are written out and encrypted at once, so that a
-stream costs no cipher of its own.  The words are those of :class:`~fastdp.randomness.words.WordStream`.
+stream costs no cipher of its own where several share a key.  The words are those of
+:class:`~fastdp.randomness.words.WordStream`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -26,14 +28,19 @@ class RowWords:
 
     Parameters
     ----------
-    key : Key
-        The secret of all streams; without a stream number.
+    keys : Key or sequence of Key
+        The secrets of the streams, without a stream number: one for all, or several.
     pieces : sequence of (StreamId, int)
         Each id, its number 0, and how many of its words a row has; a row is one piece after another.
+    owners : int64[n], optional
+        Which key each row has, where there are several.  Rows of one key cost least side by side.
     """
 
-    def __init__(self, key: Key, pieces: Sequence[tuple[StreamId, int]]) -> None:
-        self.key = key
+    def __init__(
+        self, keys: Key | Sequence[Key], pieces: Sequence[tuple[StreamId, int]], owners: Indices | None = None
+    ) -> None:
+        self.keys = (keys,) if isinstance(keys, Key) else tuple(keys)
+        self.owners = owners
         self.pieces = tuple(pieces)
         self.width = sum(count for _, count in pieces)
         if max((count for _, count in pieces), default=0) > MOST_WORDS:
@@ -68,13 +75,30 @@ class RowWords:
         np.bitwise_or(high, _big_endian(numbers.astype(np.uint64))[:, None], out=counters[:, :, 0])
         np.bitwise_or(low, members[:, None], out=counters[:, :, 1])
         words: NDArray[np.uint64] = np.empty(counters.size + _TAIL_WORDS, np.uint64)
-        # The counters are all different, so this is counter mode written out.
-        cipher = Cipher(algorithms.AES(self.key.reveal()), modes.ECB())  # noqa: S305
-        cipher.encryptor().update_into(memoryview(counters.data).cast("B"), memoryview(words.data).cast("B"))
+        source, target = memoryview(counters.data).cast("B"), memoryview(words.data).cast("B")
+        row_bytes = 2 * blocks * words.itemsize
+        for key, begin, end in self._runs(n):
+            # The counters of a key are all different, so this is counter mode written out.
+            cipher = Cipher(algorithms.AES(key.reveal()), modes.ECB())  # noqa: S305
+            part = target[begin * row_bytes : end * row_bytes + words.itemsize * _TAIL_WORDS]
+            cipher.encryptor().update_into(source[begin * row_bytes : end * row_bytes], part)
         rows = words[: counters.size].reshape(n, 2 * blocks)
         if not np.little_endian:
             rows.byteswap(inplace=True)
         return rows if columns is None else rows[:, columns]
+
+    def key_of(self, row: int, stream: int) -> Key:
+        """The key of a row, with its stream's number."""
+        return self.keys[0 if self.owners is None else int(self.owners[row])].of_stream(stream)
+
+    def _runs(self, n: int) -> Iterator[tuple[Key, int, int]]:
+        """Neighbouring rows of one key, in order: a run may write behind its end, where the next one begins."""
+        if self.owners is None:
+            yield self.keys[0], 0, n
+            return
+        borders = [0, *(np.flatnonzero(np.diff(self.owners)) + 1).tolist(), n]
+        for begin, end in pairwise(borders):
+            yield self.keys[int(self.owners[begin])], begin, end
 
     def locate(self, column: int) -> tuple[StreamId, int]:
         """The stream id, its number 0, and the position in it that a column holds."""

@@ -156,7 +156,7 @@ def fill_rows(
             begin = 0
             for piece, count in words.pieces:
                 part = out[row, begin : begin + count]
-                fill(part, laws[which[row]], words.key.of_stream(stream), piece._replace(number=number))
+                fill(part, laws[which[row]], words.key_of(row, stream), piece._replace(number=number))
                 begin += count
         return
     raw = words.fill(streams, numbers)
@@ -183,7 +183,7 @@ def fill_rows(
         for i in mine[:left].tolist():
             row, column = divmod(i, words.width)
             stream, position = words.locate(column)
-            own = words.key.of_stream(int(streams[row]))
+            own = words.key_of(row, int(streams[row]))
             drawn[i] = _settle(int(flat[i]), law, own, stream._replace(number=int(numbers[row])), position)
 
 
@@ -203,10 +203,21 @@ def draw_rows(
 
 def _settle(word: int, law: Law, key: Key, stream: StreamId, position: int) -> int:
     """One draw in exact arithmetic, wrapped to int64."""
+    return settle(word, law, lambda k: word_at(key, stream._replace(refinement=k), position))
 
-    def further(k: int) -> int:
-        return word_at(key, stream._replace(refinement=k), position)
 
+def settle(word: int, law: Law, further: Callable[[int], int]) -> int:
+    """The draw that a word begins, in exact arithmetic with as many further words as it takes, wrapped to int64.
+
+    Parameters
+    ----------
+    word : int
+        Its sign, unless noise is one-sided, and leading bits.
+    law : Law
+        The law to draw from.
+    further : callable
+        ``further(k)`` gives the k-th further word, k = 1, 2, ...
+    """
     magnitude = exact.settle(word >> 1, WORD_BITS, law.scale, law.one_sided, further)
     value = -magnitude if not law.one_sided and word & 1 else magnitude
     return (value + 2**63) % 2**64 - 2**63
@@ -265,6 +276,8 @@ def geometric(
 
 def _draw(scale: float | Fraction, one_sided: bool, size: int, stream: int, key: Key) -> NDArray[np.int64]:
     rational = scale if isinstance(scale, Fraction) else Fraction(validation.positive("scale", scale))
+    name = "geometric" if one_sided else "discrete_laplace"
+    key = key.bind(name, {"numerator": rational.numerator, "denominator": rational.denominator})
     number = validation.integer("stream", stream, 0, 2**40 - 1)
     law = _law(rational, one_sided)
     out: NDArray[np.int64] = np.empty(validation.integer("size", size, 0, MOST_WORDS), np.int64)

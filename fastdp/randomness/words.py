@@ -38,6 +38,7 @@ class Purpose(IntEnum):
     LOCAL = 5
     SPLIT = 6
     CELL = 7
+    CHAIN = 8
     DRAWS = 255
 
 

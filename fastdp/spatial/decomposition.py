@@ -56,7 +56,8 @@ def take_step(
         About how many nodes will be visited; a wrong guess costs time only.
     """
     capacity = max(expected + expected // 2, LEAST_CAPACITY)
-    visit, evidence = _grow(plan, residents, added, removed, step, key, capacity)
+    none: Integers = np.empty(0, np.int64)
+    visit, evidence = _grow(plan, residents, added, removed, step, key, capacity, none)
     leaves: Integers = np.empty(visit.first.size, np.int64)
     net: Integers = np.empty_like(leaves)
     count = privtree.collect_leaves(visit.first, visit.measure, evidence.ends, leaves, net)
@@ -147,10 +148,18 @@ def _take_back(
 
 
 def _grow(
-    plan: Plan, residents: Residents, added: Integers, removed: Integers, step: int, key: Key, capacity: int
+    plan: Plan,
+    residents: Residents,
+    added: Integers,
+    removed: Integers,
+    step: int,
+    key: Key,
+    capacity: int,
+    drawn: Integers,
 ) -> tuple[Visit, Evidence]:
     noise: Integers = np.empty(capacity, np.int64)
-    sampler.fill(noise, plan.split_law, key, StreamId(Purpose.SPLIT, number=step))
+    noise[: drawn.size] = drawn
+    sampler.fill(noise[drawn.size :], plan.split_law, key, StreamId(Purpose.SPLIT, number=step), drawn.size)
     numbers: list[Integers] = [np.empty(capacity, np.int64) for _ in range(6)]
     old, parent, first, code, released, score = numbers
     ends: Integers = np.empty((capacity, 4), np.int64)
@@ -190,8 +199,8 @@ def _grow(
             score,
         )
         if size < 0:
-            # The same words again, and more: the decisions so far come out the same.
-            return _grow(plan, residents, added, removed, step, key, 4 * capacity)
+            # The same noise and more: the decisions so far come out the same.
+            return _grow(plan, residents, added, removed, step, key, 4 * capacity, noise)
     size = int(starts[-1])
     visit = Visit(
         starts,

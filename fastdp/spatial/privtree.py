@@ -13,6 +13,7 @@ from fastdp.counters.simple import Simple
 from fastdp.errors import StateError
 from fastdp.privacy import Guarantee, sequential
 from fastdp.randomness.key import Key
+from fastdp.randomness.prefix import step_key
 from fastdp.spatial import decomposition
 from fastdp.spatial.cells import encode
 from fastdp.spatial.checks import as_points
@@ -67,7 +68,15 @@ class PrivTree(Alone):
         self._plan = make_plan(domain, fan_out, max_depth, half, half, Simple(), threshold=threshold)
         self.domain, self.max_depth, self.fan_out = domain, self._plan.max_depth, self._plan.fan_out
         self._residents = decomposition.root_only(self._plan)
-        self._key = Key.choose(seed, key)
+        parameters = {
+            "domain": domain,
+            "epsilon": self.epsilon,
+            "max_depth": self.max_depth,
+            "fan_out": self.fan_out,
+            "threshold": validation.real("threshold", threshold),
+            "outside": self.outside,
+        }
+        self._key = Key.choose(seed, key).bind("PrivTree", parameters)
         self._fitted = False
 
     @property
@@ -102,5 +111,6 @@ class PrivTree(Alone):
         rows = inside(as_points(points, "points", self.domain.dim), self.domain, self.outside, "points")
         codes = encode(self._plan, rows)
         self._fitted = True
-        _, visit, _ = decomposition.take_step(self._plan, self._residents, codes, codes[:0], 0, self._key)
+        key, _ = step_key(self._key, "", 0, codes)
+        _, visit, _ = decomposition.take_step(self._plan, self._residents, codes, codes[:0], 0, key)
         return ReleasedTree(self._plan, visit)

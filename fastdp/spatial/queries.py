@@ -151,8 +151,9 @@ def relative_error(truth: ArrayLike, answers: ArrayLike, total: float) -> float:
 
     Notes
     -----
-    Source: PHDStream section 5.4, as printed.  It compares with the truth: for evaluation, never for release.
-    The published code replaces 0.001 total by at least 1 point; the formula here does not.
+    Source: the formula of PHDStream section 5.4 (the text beside it says 1 % for the same floor).  It compares with
+    the truth: for evaluation, never for release.  The published code replaces 0.001 total by at
+    least 1 point; the formula here does not.
     """
     counted = validation.positive("total", total)
     if np.any(np.asarray(truth) < 0):

@@ -20,8 +20,9 @@ class Adaptive(StreamPublisher):
     bound : float
         Public upper bound of a value, in units of the input, which may be any.
     holdout : int, optional
-        m: the first values, which are never published.  Seven eighths of them choose the threshold, the rest is
-        released as blocks, so that publishing begins with a mean.  By default 65,536, or 0 with a fixed threshold.
+        m: the first values; published values begin after them.  All of them choose the threshold if m < 16, else 7/8
+        to 15/16 of them; the last ones are released as noisy sums of blocks, so that publishing begins with a mean.
+        By default 65,536, or 0 with a fixed threshold.
     max_range : int
         r: the longest query.
     closing : "spread", "spike" or "none"

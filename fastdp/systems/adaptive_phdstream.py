@@ -61,6 +61,7 @@ class _State:
     added: tuple[Integers, ...] = ()
     removed: tuple[Integers, ...] = ()
     anew: bool | None = None
+    chain: str = ""
 
 
 class AdaptivePHDStream(SpatialPublisher):
@@ -170,27 +171,28 @@ class AdaptivePHDStream(SpatialPublisher):
     def _following(self, added: Integers, removed: Integers) -> _State:
         state, plan = self._state, self._counting
         now = state.n_steps + 1
+        key, chain = self._step_key(added, removed)
         if state.grown is None:
             root = decomposition.root_only(plan.cells)
-            _, visit, _ = decomposition.take_step(plan.cells, root, added, removed, 0, self._key)
+            _, visit, _ = decomposition.take_step(plan.cells, root, added, removed, 0, key)
             grown = counts_alone.plant(plan, visit)
             anew = None if state.anew is None else counts_alone.is_bare(plan, grown)
-            return _State(now, grown.visit, grown, state.pace, now, anew=anew)
+            return _State(now, grown.visit, grown, state.pace, now, anew=anew, chain=chain)
         waiting = (*state.added, added), (*state.removed, removed)
         elapsed = now - state.counted
         if elapsed < state.pace.period:
             visit = counts_alone.forecast(plan, state.grown, state.pace, elapsed)
-            return replace(state, n_steps=now, visit=visit, added=waiting[0], removed=waiting[1])
+            return replace(state, n_steps=now, visit=visit, added=waiting[0], removed=waiting[1], chain=chain)
         come, gone = (np.sort(np.concatenate(chunks)) for chunks in waiting)
         made = counts_alone.count_anew if state.anew else counts_alone.count
-        grown, growth = made(plan, state.grown, come, gone, now - 1, elapsed, self._key)
+        grown, growth = made(plan, state.grown, come, gone, now - 1, elapsed, key)
         total = float(state.grown.visit.projected[0])
         most = self.max_period if self.period is None else None
         pace = following_pace(state.pace, growth, total, now, plan.noise, most)
         anew = None if state.anew is None else growth.coarse > MOST_COARSE
         if anew and most is not None:
             pace = sooner(pace, elapsed)
-        return _State(now, grown.visit, grown, pace, now, anew=anew)
+        return _State(now, grown.visit, grown, pace, now, anew=anew, chain=chain)
 
     # State files.
 

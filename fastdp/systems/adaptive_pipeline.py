@@ -15,9 +15,13 @@ from numpy.typing import NDArray
 
 from fastdp.grid import Grid
 from fastdp.perturbers import Blocks, HierarchyPlan
+from fastdp.perturbers.base import bound_law
+from fastdp.randomness import prefix
 from fastdp.randomness.key import Key
+from fastdp.randomness.prefix import Chain
+from fastdp.randomness.sampler import Law
 from fastdp.revised import RevisedStream
-from fastdp.systems.pipeline import Progress, TreeNoise
+from fastdp.systems.pipeline import Progress, TreeNoise, next_chain
 from fastdp_kernels import adaptive_pass, block_lengths
 
 Floats = NDArray[np.float64]
@@ -96,25 +100,29 @@ class AdaptivePipeline:
             # A guess is published first: only until its error meets that of a noisy mean.
             first = min(first, math.frexp(math.sqrt(self.shape[block_lengths.NOISE] / FIRST_VARIANCE))[1])
         block_lengths.start_memory(FIRST_LEVEL, FIRST_VARIANCE, max(first, 0), self.shape, memory)
-        return replace(progress, cycle=progress.cycle + 1, theta_steps=steps, smoother=memory)
+        chain = next_chain(self.perturber, self.key, steps, self.epsilon, progress.chain)
+        return replace(progress, cycle=progress.cycle + 1, theta_steps=steps, smoother=memory, chain=chain)
 
     def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> AdaptivePrepared | None:
         """All that these values, behind the hold-out, lead to; None if one of them is NaN or infinite."""
-        per_unit, top = 1.0 / self.grid.resolution, float(min(progress.theta_steps, self.grid.bound_steps))
-        counters = np.array([progress.filled, progress.open_sum, 0], np.int64)
-        memory, closed, at = progress.smoother.copy(), progress.blocks, 0
+        counters = np.array([progress.filled, progress.open_sum, 0, 0], np.int64)
+        memory, chain, closed, at = progress.smoother.copy(), progress.chain.copy(), progress.blocks, 0
+        law = bound_law(self.perturber, self.key, progress.theta_steps, self.epsilon)
+        public = 1.0 / self.grid.resolution, *self._steps(progress), self.shape
         parts: list[Floats] = []
-        while True:
-            batch, used = divmod(closed, self.plan.leaves)
-            if noise is None or noise[0] != batch:
-                drawn = self.perturber.leaf_noise(self.plan, progress.theta_steps, self.epsilon, self.key, batch)
-                noise = (batch, drawn)
-            part = np.empty((self.plan.leaves - used + 1, adaptive_pass.COLUMNS))
+        done = False
+        while not done:
             counters[2] = 0
-            consumed = adaptive_pass.sum_adaptive(
-                *(values[at:], per_unit, top, float(progress.theta_steps), self.shape),
-                *(noise[1][used:], counters, memory, part),
-            )
+            if law is None:
+                batch, used = divmod(closed, self.plan.leaves)
+                if noise is None or noise[0] != batch:
+                    drawn = self.perturber.leaf_noise(self.plan, progress.theta_steps, self.epsilon, self.key, batch)
+                    noise = (batch, drawn)
+                part = np.empty((self.plan.leaves - used + 1, adaptive_pass.COLUMNS))
+                consumed = adaptive_pass.sum_adaptive(values[at:], *public, noise[1][used:], counters, memory, part)
+            else:
+                part = np.empty((min(values.size - at, self.plan.leaves) + 1, adaptive_pass.COLUMNS))
+                consumed = self._close_bound(values[at:], public, law, chain, closed, counters, memory, part)
             if consumed < 0:
                 return None
             at += consumed
@@ -123,8 +131,6 @@ class AdaptivePipeline:
             done = at == values.size
             # What is left open at the end of a batch is the first block of the next.
             parts.append(part[: closing + done])
-            if done:
-                break
         following = replace(
             progress,
             n_seen=progress.n_seen + values.size,
@@ -133,12 +139,45 @@ class AdaptivePipeline:
             open_sum=int(counters[1]),
             prediction=float(memory[block_lengths.PREDICTION]) * self._theta(progress),
             smoother=memory,
+            chain=chain,
         )
         blocks = parts[0].copy() if len(parts) == 1 else np.concatenate(parts)
         return AdaptivePrepared(
             *(following, noise, progress.smoother, blocks, self._theta(progress)),
             *(self.perturber.closing == "spike", progress.filled, values.size),
         )
+
+    def _close_bound(
+        self,
+        values: Floats,
+        public: tuple[float, float, float, Floats],
+        law: Law,
+        chain: Chain,
+        first: int,
+        counters: NDArray[np.int64],
+        memory: Floats,
+        blocks: Floats,
+    ) -> int:
+        """One pass with noise bound to the prefix; settles the few draws that doubles leave doubtful."""
+        noise: NDArray[np.int64] = np.empty(blocks.shape[0] - 1, np.int64)
+        at = settled = 0
+        while True:
+            consumed = adaptive_pass.sum_bound(
+                *(values[at:], *public, noise, chain, first, law.scale_pair[0], law.offset_pair[0], settled),
+                *(counters, memory, blocks),
+            )
+            if consumed < 0:
+                return consumed
+            at += consumed
+            if not counters[3]:
+                return at
+            closed = int(counters[2])
+            noise[closed] = prefix.settle(law, chain, first + closed, int(counters[1]))
+            settled, counters[3] = closed + 1, 0
+
+    def _steps(self, progress: Progress) -> tuple[float, float]:
+        """The largest step that a value counts as, and the threshold's."""
+        return float(min(progress.theta_steps, self.grid.bound_steps)), float(progress.theta_steps)
 
     def _theta(self, progress: Progress) -> float:
         return progress.theta_steps * self.grid.resolution

@@ -12,6 +12,7 @@ from fastdp.errors import ParameterError
 from fastdp.grid import Grid, make_grid
 from fastdp.perturbers import Blocks, HierarchyPlan, Perturber
 from fastdp.privacy import Guarantee, parallel, remainder, sequential
+from fastdp.randomness.key import Key
 from fastdp.renewals import Renewal
 from fastdp.smoothers import Smoother
 from fastdp.thresholds import Threshold, ThresholdTask
@@ -162,6 +163,10 @@ class Composition:
         block = self.plan.block
         return replace(self.task, holdout=-(-wanted // block) * block)
 
+    def noise_key(self, secret: Key) -> Key:
+        """The noise key of this composition under a secret."""
+        return secret.bind("stream", vars_of(self))
+
     def guarantee(self, *, simulated: bool) -> Guarantee:
         """Threshold and perturber see disjoint values: parallel composition (ToPS section 2.4).
 
@@ -180,7 +185,7 @@ class Composition:
 
     def describe(self) -> dict[str, Any]:
         """Parts by name, and parameters, for a state file."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        fields = vars_of(self)
         for role in _ROLES:
             fields[role] = packing.describe_part(fields[role], PARTS)
         return fields
@@ -192,3 +197,8 @@ class Composition:
         for role in _ROLES:
             fields[role] = packing.build_part(fields[role], PARTS)
         return cls(**fields)
+
+
+def vars_of(record: Any) -> dict[str, Any]:
+    """The fields of a dataclass, as they are."""
+    return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}

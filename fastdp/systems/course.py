@@ -25,6 +25,7 @@ from fastdp.systems.adaptive_pipeline import AdaptivePipeline, AdaptivePrepared
 from fastdp.systems.composition import Composition
 from fastdp.systems.pipeline import Pipeline, Prepared, Progress, TreeNoise
 from fastdp.thresholds import Chooser
+from fastdp.thresholds.base import held_out
 
 Floats = NDArray[np.float64]
 #: Finite values in place of those given at a position of the chunk, or an error.
@@ -230,7 +231,8 @@ class Course:
         settled = journey.settled()
         assert settled.chooser is not None  # noqa: S101 - a stage that ends in a choice has one
         cycle = settled.progress.cycle
-        theta = settled.chooser.choose(self.key.derive("threshold", cycle) if cycle else self.key)
+        secret = self.key.derive("threshold", cycle) if cycle else self.key
+        theta = settled.chooser.choose(held_out(secret, settled.chooser.pack()))
         progress = self.pipeline.open(settled.progress, theta)
         return Journey(Standing(progress, self.chooser_for(progress), settled.noise), [], journey.steps)
 
@@ -243,6 +245,7 @@ def position(standing: Standing) -> persistence.Position:
     return {
         **fields,
         "smoother": packing.pack(progress.smoother, "<f8"),
+        "chain": packing.pack(progress.chain, "<u8"),
         "holdout": packing.pack(packed, "<i8"),
     }
 
@@ -253,6 +256,8 @@ def restore(saved: persistence.Position, course: Course) -> Standing:
     fields = {**saved, "n_seen": saved["n_seen"]}
     packed = packing.unpack(fields.pop("holdout"), "<i8").astype(np.int64)
     fields["smoother"] = packing.unpack(fields["smoother"], "<f8").astype(np.float64)
+    if "chain" in fields:
+        fields["chain"] = packing.unpack(fields["chain"], "<u8").astype(np.uint64)
     progress = Progress(**fields)
     if not (_is_typed(progress) and _is_place(progress, course)):
         raise ValueError("a position out of range")
@@ -280,6 +285,8 @@ def _is_place(progress: Progress, course: Course) -> bool:
         return progress.n_seen < c.task.holdout and not any(others)
     # First whether the memory has its form: where it does not, nothing can be read from it.
     if not course.pipeline.is_place(progress):
+        return False
+    if progress.chain.shape != course.pipeline.open(Progress(), 1.0).chain.shape:
         return False
     published = course.pipeline.consumed(progress)
     later = 0 if c.renewal is None or c.renewal.share else c.renewal_task.holdout

@@ -71,8 +71,8 @@ def release_many(
     smoother : "recent", "mean", "median", "moving", "exponential", Smoother or None
         As for :class:`fastdp.ToPS`.  None where the perturber releases every value, or inconsistent nodes.
     holdout : int, optional
-        Values at the beginning of each stream that choose its threshold and are not published.  By default a
-        quarter of the shortest stream, at most 65,536; none with ``Fixed``.
+        Values at the beginning of each stream that choose its threshold; published values begin after them.  By
+        default a quarter of the shortest stream, at most 65,536; none with ``Fixed``.
     max_range : int, optional
         The longest query; by default what the longest stream publishes, at most 2^20.
     resolution, nonfinite
@@ -133,7 +133,7 @@ def release_many(
     composition = Composition(
         threshold, perturber, smoother, epsilon, bound, holdout, max_range, resolution, nonfinite
     )
-    secret = Key.choose(seed, key)
+    secret = composition.noise_key(Key.choose(seed, key))
     if secret.member:
         raise ParameterError(f"key = {secret!r}: expected a key without a stream number, which is for one stream")
     return _Many(RowPipeline(composition, secret), rows, _as_ids(ids, rows.size), threads).release()
@@ -246,7 +246,7 @@ def _check_lengths(rows: StreamRows, holdout: int) -> None:
         hint = " (choose a smaller holdout)" if holdout > 1 else ""
         raise DataError(
             f"streams[{short[0]}] has {rows.lengths[short[0]]} entries: expected more than the hold-out of "
-            f"{holdout}, which is never published{hint}"
+            f"{holdout}, after which published values begin{hint}"
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from fastdp import validation
 from fastdp.errors import FastDPError, ParameterError
 from fastdp.inputs import as_column
-from fastdp.ledger import Ledger
+from fastdp.ledger import Ledger, entry
 from fastdp.randomness.key import Key
 from fastdp.released import Release
 from fastdp.systems.adaptive import Adaptive
@@ -58,8 +58,10 @@ def release(
         A secret of your own; by default a fresh one from the operating system.
     ledger : Ledger, optional
         Where the release is reserved before it happens, and refused if it would pass a limit.
-    stream, part : str, optional
-        With a ledger: the stream's name, and the label of the part of it that ``values`` are; by default all of it.
+    stream : str, optional
+        The stream's name, which a ledger needs.  Under one key, streams with different names get independent noise.
+    part : str, optional
+        With a ledger: the label of the part of the stream that ``values`` are; by default all of it.
     **options
         Passed to the system.  By default ``holdout`` is 65,536 values or a quarter of the stream, and ``max_range``
         2^20 values or the rest of it, whichever is less (the length n of a stream is public under replace-one
@@ -92,10 +94,13 @@ def release(
         options.setdefault("delta", 1.0 / max(2, column.size) ** 2)
     elif isinstance(holdout, int):
         options.setdefault("max_range", max(1, min(USUAL_RANGE, column.size - holdout)))
-    publisher = system(epsilon=epsilon, bound=bound, seed=seed, key=key, **options)
+    secret = Key.choose(seed, key)
+    if stream is not None:
+        secret = secret.of_stream(entry.name("stream", stream))
+    publisher = system(epsilon=epsilon, bound=bound, key=secret, **options)
     if ledger is None:
-        if stream is not None or part is not None:
-            raise ParameterError(f"stream = {stream!r}, part = {part!r}: expected None without a ledger")
+        if part is not None:
+            raise ParameterError(f"part = {part!r}: expected None without a ledger")
         return publisher.release(column)
     validation.part("ledger", ledger, "reserve", "fastdp.ledger")
     if stream is None:

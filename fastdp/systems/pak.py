@@ -15,11 +15,13 @@ from fastdp import persistence
 from fastdp.alone import exclusive
 from fastdp.errors import DataError, StateError
 from fastdp.inputs import as_column, as_floats
+from fastdp.perturbers.base import theta_key
 from fastdp.privacy import Guarantee
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.released import Release
+from fastdp.systems.composition import vars_of
 from fastdp.systems.moving_average import averages
 from fastdp.systems.pak_plan import PAKPlan, usual_threshold
 from fastdp.systems.pak_state import PAKState
@@ -27,6 +29,7 @@ from fastdp.systems.planned import Planned
 from fastdp.systems.running_sum import RunningSum, Steps
 from fastdp.systems.whole import as_whole
 from fastdp.thresholds import Fixed, Threshold
+from fastdp.thresholds.base import held_out
 from fastdp_kernels import online_pass
 
 Floats = NDArray[np.float64]
@@ -67,11 +70,12 @@ class PAK(Planned):
 
     Notes
     -----
-    Privacy: on the first m values epsilon_1 for tau and epsilon_2 for their sum (sequential), on the others epsilon
-    through a binary tree (disjoint: parallel).  A value enters floor(log2 N) + 1 nodes of a tree of N values, so that
-    is the number of levels that share the budget; with the printed log2 N the claim fails for N a power of two.  The
-    sums are exact integers; tau's noise is stated for real arithmetic, and the guarantee says so.  After an interrupt
-    compare ``n_seen``: a chunk that was consumed must not be sent again.
+    Privacy: on the first m values epsilon_1 for tau and epsilon_2 for their sum (sequential; clipped at r tau, which
+    Mechanism 1 of the paper does for later values only), on the others epsilon through a binary tree (disjoint:
+    parallel).  A value enters floor(log2 N) + 1 nodes of a tree of N values, so that is the number of levels that
+    share the budget; with the printed log2 N the claim fails for N a power of two.  The sums are exact integers;
+    tau's noise is stated for real arithmetic, and the guarantee says so.  After an interrupt compare ``n_seen``: a
+    chunk that was consumed must not be sent again.
 
     Averages are post-processing.  Of two running sums w values apart the nodes that both contain cancel, and so does
     the noise of the first m values' sum: what is left are at most 2 floor(log2 N) + 1 nodes, in the mean over time
@@ -106,7 +110,7 @@ class PAK(Planned):
             *(epsilon, delta, bound, length, holdout, share, tail_factor, rule),
             *(lag_sums, clip, average, resolution),
         )
-        self._begin(plan, Key.choose(seed, key))
+        self._begin(plan, Key.choose(seed, key).bind("PAK", vars_of(plan)))
 
     def _begin(self, plan: PAKPlan, key: Key) -> None:
         """Take the starting position; loading a state file begins here too."""
@@ -262,7 +266,8 @@ class PAK(Planned):
         plan = self._plan
         chooser = self._chooser.copy()
         chooser.observe(as_floats(lag))
-        tau = chooser.choose(self._key)
+        own = held_out(self._key, chooser.pack())
+        tau = chooser.choose(own)
         wide = tau if isinstance(plan.threshold, Fixed) else tau * plan.tail_factor
         # Not min(): a threshold that is no number counts as the highest too.
         theta_steps = plan.grid.snap(wide if wide <= plan.grid.bound else plan.grid.bound)
@@ -271,18 +276,20 @@ class PAK(Planned):
         if self.holdout:
             steps, rest = self._steps(lag, theta_steps), plan.epsilon_lag
             if plan.lag_sums:
-                _, out = RunningSum.plant(self._key, 1, self.holdout, theta_steps, rest, 0).count(steps)
+                key = theta_key(own, theta_steps)
+                _, out = RunningSum.plant(key, 1, self.holdout, theta_steps, rest, 0).count(steps)
             else:
                 out = np.empty(1, np.int64)
                 law = sampler.discrete_laplace_law(Fraction(theta_steps) / Fraction(rest))
-                sampler.fill(out, law, self._key, StreamId(Purpose.LAG))
+                sampler.fill(out, law, theta_key(own, theta_steps), StreamId(Purpose.LAG))
                 out += steps.sum()
             base = int(out[-1])
         return self._plant(theta_steps, base), out
 
     def _plant(self, theta_steps: int, base: int) -> RunningSum:
         """The tree of the values behind the hold-out."""
-        return RunningSum.plant(self._key, 0, self.length - self.holdout, theta_steps, self.epsilon, base)
+        key = theta_key(self._key, theta_steps)
+        return RunningSum.plant(key, 0, self.length - self.holdout, theta_steps, self.epsilon, base)
 
     def _steps(self, values: Floats, theta_steps: int) -> Steps:
         steps: Steps = np.empty(values.size, np.int64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -14,7 +13,7 @@ from fastdp.grid import Grid, make_grid
 from fastdp.privacy import Guarantee, parallel, remainder, sequential
 from fastdp.randomness import sampler
 from fastdp.randomness.words import MOST_WORDS
-from fastdp.systems.composition import PARTS
+from fastdp.systems.composition import PARTS, vars_of
 from fastdp.thresholds import PAKQuantile, SmoothQuantile, Threshold, ThresholdTask
 
 LEAST_EPSILON = 2.0**-60
@@ -187,8 +186,7 @@ class PAKPlan:
 
     def describe(self) -> dict[str, Any]:
         """The threshold by name, and parameters, for a state file."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {**fields, "threshold": packing.describe_part(self.threshold, PARTS)}
+        return {**vars_of(self), "threshold": packing.describe_part(self.threshold, PARTS)}
 
     @classmethod
     def from_description(cls, description: dict[str, Any]) -> PAKPlan:

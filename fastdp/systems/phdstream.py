@@ -32,7 +32,7 @@ class _State:
 
     Attributes
     ----------
-    n_steps, visit
+    n_steps, visit, chain
         As :class:`fastdp.systems.spatial_publisher.Standing` says.
     residents : Residents
         The tree that the next step begins with.
@@ -41,6 +41,7 @@ class _State:
     n_steps: int
     residents: Residents
     visit: Visit | None = None
+    chain: str = ""
 
 
 class PHDStream(SpatialPublisher):
@@ -163,10 +164,11 @@ class PHDStream(SpatialPublisher):
     def _decided(self, added: Integers, removed: Integers) -> tuple[_State, Evidence]:
         state = self._state
         expected = 0 if state.visit is None else state.visit.first.size
+        key, chain = self._step_key(added, removed)
         residents, visit, evidence = decomposition.take_step(
-            self._plan, state.residents, added, removed, state.n_steps, self._key, expected
+            self._plan, state.residents, added, removed, state.n_steps, key, expected
         )
-        return _State(state.n_steps + 1, residents, visit), evidence
+        return _State(state.n_steps + 1, residents, visit, chain), evidence
 
     # State files.
 
@@ -178,12 +180,14 @@ class PHDStream(SpatialPublisher):
 
     def _packed(self, state: _State) -> dict[str, Any]:
         visit = saved.describe_visit(state.visit)
-        return {"n_steps": state.n_steps, "residents": packing.describe(state.residents), "visit": visit}
+        residents = packing.describe(state.residents)
+        return {"n_steps": state.n_steps, "residents": residents, "visit": visit, "chain": state.chain}
 
     def _unpacked(self, described: Any) -> _State:
         residents = packing.restore(Residents, described["residents"])
         visit = saved.restore_visit(described["visit"], self._plan)
-        return _State(packing.whole(described["n_steps"]), residents, visit)
+        # States of the first noise format have no chain.
+        return _State(packing.whole(described["n_steps"]), residents, visit, str(described.get("chain", "")))
 
     def _check(self, state: Any) -> None:
         super()._check(state)

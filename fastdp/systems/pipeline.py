@@ -13,7 +13,10 @@ from numpy.typing import NDArray
 from fastdp.grid import Grid
 from fastdp.integers import exact_sum
 from fastdp.perturbers import HierarchyPlan, Perturber
+from fastdp.perturbers.base import bound_law, theta_key
+from fastdp.randomness import prefix
 from fastdp.randomness.key import Key
+from fastdp.randomness.prefix import Chain
 from fastdp.released import ReleasedNodes
 from fastdp.smoothers import Smoother, SmootherState
 from fastdp.smoothers.base import CheckedSmoother
@@ -55,6 +58,9 @@ class Progress:
         What each value of the open block is published as.
     smoother : float64[any]
         The smoother's own memory.
+    chain : uint64[4 or 0]
+        The chain key of noise that is bound to the prefix of sums (:mod:`fastdp.randomness.prefix`); empty where
+        noise belongs to trees.  Secret.
     """
 
     n_seen: int = 0
@@ -67,6 +73,7 @@ class Progress:
     open_sum: int = 0
     prediction: float = 0.0
     smoother: SmootherState = field(default_factory=lambda: np.empty(0))
+    chain: Chain = field(default_factory=lambda: np.empty(0, np.uint64))
 
 
 @dataclass(frozen=True)
@@ -133,6 +140,10 @@ class Pipeline:
     key: Key
     sums_releases: bool = False
 
+    def noise_key(self, theta_steps: int) -> Key:
+        """The key of the noise under this threshold: a scale that differs shares no word."""
+        return theta_key(self.key, theta_steps)
+
     def open(self, progress: Progress, theta: float) -> Progress:
         """Begin to publish with this threshold.
 
@@ -144,7 +155,8 @@ class Pipeline:
         first = min(progress.prediction, top) if progress.cycle else top / 2.0
         state = self.smoother.start(first, top) if self.smoother is not None else np.empty(0)
         anew = replace(progress, cycle=progress.cycle + 1, held=0, released=0)
-        return replace(anew, theta_steps=steps, prediction=first, smoother=state)
+        chain = next_chain(self.perturber, self.key, steps, self.epsilon, progress.chain)
+        return replace(anew, theta_steps=steps, prediction=first, smoother=state, chain=chain)
 
     def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Prepared | None:
         """All that these values, behind the hold-out, lead to; None if one of them is NaN or infinite."""
@@ -154,8 +166,10 @@ class Pipeline:
             steps: NDArray[np.int64] = np.empty(size, np.int64)
             if online_pass.round_values(values, per_unit, top, steps):
                 return None
-            noise, released = self._add_noise(progress, noise, steps)
-            following = replace(progress, n_seen=n_seen, blocks=progress.blocks + size, released=released)
+            noise, released, chain = self._add_noise(progress, noise, steps)
+            following = replace(
+                progress, n_seen=n_seen, blocks=progress.blocks + size, released=released, chain=chain
+            )
             return Prepared(following, noise, steps.view(np.float64), None, 1, 0, size)
         block = self.plan.block
         closing, filled = divmod(progress.filled + size, block)
@@ -166,7 +180,7 @@ class Pipeline:
             return None
         sums[0] += progress.open_sum
         open_sum = int(sums[closing])
-        noise, released = self._add_noise(progress, noise, sums[:closing])
+        noise, released, chain = self._add_noise(progress, noise, sums[:closing])
         # Means take the memory of the predictions: long chunks of short blocks stay lean.
         totals = sums[:closing].view(np.float64)
         predictions = np.empty(closing + 1)
@@ -184,6 +198,7 @@ class Pipeline:
             open_sum=open_sum,
             prediction=float(predictions[closing]),
             smoother=state,
+            chain=chain,
         )
         return Prepared(following, noise, totals, predictions, block, progress.filled, size)
 
@@ -213,10 +228,10 @@ class Pipeline:
         plan = self.plan
         trees = -(-values.size // plan.tree_blocks)
         top = float(min(theta_steps, self.grid.bound_steps))
-        scratch = nodes_scratch(plan)
+        scratch, key = nodes_scratch(plan), self.noise_key(theta_steps)
         released = np.empty((0 if trees == 1 else trees, plan.nodes))
         for tree in range(trees):
-            noise = self.perturber.node_noise(plan, theta_steps, self.epsilon, self.key, tree)
+            noise = self.perturber.node_noise(plan, theta_steps, self.epsilon, key, tree)
             # Fresh pages cost as much as the sums, so a single tree takes its noise's place.
             out = noise.view(np.float64) if trees == 1 else released[tree]
             tree_nodes.release_tree(
@@ -236,16 +251,26 @@ class Pipeline:
 
     def _add_noise(
         self, progress: Progress, noise: TreeNoise | None, sums: NDArray[np.int64]
-    ) -> tuple[TreeNoise | None, int]:
+    ) -> tuple[TreeNoise | None, int, Chain]:
         """Turn each closed block's sum into its released total, tree by tree, in the same memory.
 
-        The last tree's noise stays for the next chunk.  Also the sum of what the present threshold released.
+        The last tree's noise stays for the next chunk.  Also the sum of what the present threshold released, and the
+        chain key behind these sums.
         """
-        begin, released = 0, progress.released
+        begin, released, chain = 0, progress.released, progress.chain
+        law = bound_law(self.perturber, self.key, progress.theta_steps, self.epsilon)
+        if law is not None:
+            chain = chain.copy()
+            drawn = prefix.draw(sums, law, chain, progress.blocks)
+            if self.sums_releases:
+                released += exact_sum(sums + drawn)
+            online_pass.add_noise(sums, drawn, self.grid.resolution, sums.view(np.float64))
+            return None, released, chain
         while begin < sums.size:
             tree, leaf = divmod(progress.blocks + begin, self.plan.tree_blocks)
             if noise is None or noise[0] != tree:
-                leaves = self.perturber.leaf_noise(self.plan, progress.theta_steps, self.epsilon, self.key, tree)
+                key = self.noise_key(progress.theta_steps)
+                leaves = self.perturber.leaf_noise(self.plan, progress.theta_steps, self.epsilon, key, tree)
                 noise = (tree, leaves)
             count = min(sums.size - begin, self.plan.tree_blocks - leaf)
             part, drawn = sums[begin : begin + count], noise[1][leaf : leaf + count]
@@ -254,4 +279,15 @@ class Pipeline:
                 released += exact_sum(part + drawn)
             online_pass.add_noise(part, drawn, self.grid.resolution, part.view(np.float64))
             begin += count
-        return noise, released
+        return noise, released, chain
+
+
+def next_chain(perturber: Perturber, key: Key, theta_steps: int, epsilon: float, before: Chain) -> Chain:
+    """The chain key before the first sum under this threshold, behind those under an earlier one.
+
+    Empty where noise belongs to trees.
+    """
+    if bound_law(perturber, key, theta_steps, epsilon) is None:
+        return np.empty(0, np.uint64)
+    own = key.within("behind", before.tobytes()) if before.size else key
+    return prefix.start_chain(theta_key(own, theta_steps))

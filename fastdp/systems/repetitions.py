@@ -21,7 +21,7 @@ from fastdp.released_many import ReleasedMany
 from fastdp.systems.composition import Composition
 from fastdp.systems.row_pipeline import SLAB_WORDS, RowPipeline, Slab, Sums
 from fastdp.systems.slabs import borders_of, concurrently, snapped
-from fastdp.thresholds.base import RowChooser
+from fastdp.thresholds.base import RowChooser, held_out
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -162,7 +162,8 @@ class Repeater:
         chooser = composition.threshold.start(composition.task)
         chooser.observe(values[: composition.task.holdout])
         if not isinstance(chooser, RowChooser):
-            thetas = np.array([chooser.choose(key.of_stream(number)) for number in self.numbers.tolist()])
+            own = held_out(key, chooser.pack())
+            thetas = np.array([chooser.choose(own.of_stream(number)) for number in self.numbers.tolist()])
             return snapped(composition.grid, thetas)
         size, histograms = max(1, SLAB_WORDS // chooser.row_words), chooser.counts[None]
         thetas = np.empty(self.numbers.size)

@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 
 from fastdp.errors import ParameterError
 from fastdp.perturbers import Blocks
-from fastdp.perturbers.base import TreeRows, noise_of_rows
+from fastdp.perturbers.base import TreeRows, bound_law, noise_of_rows, theta_key
+from fastdp.randomness import prefix
 from fastdp.randomness.key import Key
+from fastdp.randomness.row_words import RowWords
 from fastdp.smoothers.base import predict_rows
 from fastdp.systems.composition import Composition
 from fastdp.systems.pipeline import nodes_scratch
-from fastdp_kernels import many_streams
+from fastdp_kernels import many_streams, online_pass
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -121,13 +123,16 @@ class RowPipeline:
         plan = c.plan
         closed = slab.counts // plan.block
         if not self.blocks:
+            noise = self._bound_noise(slab) if self.is_bound else self.noise(slab, closed)
+            if isinstance(noise, int):
+                return noise
             return many_streams.publish_values(
                 slab.values,
                 slab.starts,
                 slab.counts,
                 1.0 / resolution,
                 self._tops(slab),
-                self.noise(slab, closed),
+                noise,
                 plan.tree_blocks,
                 resolution,
                 np.empty(int(slab.counts.max()), np.int64),
@@ -159,6 +164,31 @@ class RowPipeline:
             means[:] = predicted
         many_streams.emit_rows(totals, predictions, closed, plan.block, out, out_starts, slab.counts)
         return -1
+
+    @cached_property
+    def is_bound(self) -> bool:
+        """Whether noise is bound to the prefix of values, so that it is drawn once they are known."""
+        return bound_law(self.composition.perturber, self.key, 1, self.composition.publish_epsilon) is not None
+
+    def _bound_noise(self, slab: Slab) -> NDArray[np.int64] | int:
+        """Noise of every value, as :meth:`noise` shapes it, or the first row with a value that is not finite."""
+        c, tops = self.composition, self._tops(slab)
+        most, size = int(slab.counts.max()), c.plan.tree_blocks
+        trees = -(-most // size)
+        noise: NDArray[np.int64] = np.empty((slab.counts.size, trees, min(most, size)), np.int64)
+        distinct, owners = np.unique(slab.steps, return_inverse=True)
+        keys = [theta_key(self.key, steps) for steps in distinct.tolist()]
+        chains = prefix.start_chains(RowWords(keys, prefix.CHAIN_PIECES, owners), slab.streams)
+        rounded: NDArray[np.int64] = np.empty(most, np.int64)
+        each = zip(slab.steps.tolist(), slab.starts.tolist(), slab.counts.tolist(), strict=True)
+        for row, (steps, start, count) in enumerate(each):
+            values, sums = slab.values[start : start + count], rounded[:count]
+            if online_pass.round_values(values, 1.0 / c.grid.resolution, tops[row], sums):
+                return row
+            law = bound_law(c.perturber, self.key, steps, c.publish_epsilon)
+            assert law is not None  # noqa: S101 - the caller has looked
+            noise[row].reshape(-1)[:count] = prefix.draw(sums, law, chains[row], 0)
+        return noise
 
     def noise(self, slab: Slab, closed: Indices, *, nodes: bool = False) -> NDArray[np.int64]:
         """Noise of every tree that ``closed`` blocks a row need: int64[n, trees, w], the leaves first."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fastdp.grid import Grid
 from fastdp.randomness.key import Key
 from fastdp.thresholds import Chooser
-from fastdp.thresholds.base import RowChooser
+from fastdp.thresholds.base import RowChooser, held_out
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -61,7 +61,7 @@ def choose_thetas(
     for row, (start, number) in enumerate(zip(starts.tolist(), streams.tolist(), strict=True)):
         one = chooser.copy()
         one.observe(values[start : start + holdout])
-        thetas[row] = one.choose(key.of_stream(number))
+        thetas[row] = one.choose(held_out(key, one.pack()).of_stream(number))
     return thetas
 
 

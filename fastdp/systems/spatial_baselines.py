@@ -59,6 +59,7 @@ class _State:
     removed: Integers = field(default_factory=_none)
     size: int = 0
     rows: Integers = field(default_factory=_none)
+    chain: str = ""
 
 
 class SpatialBaseline(SpatialPublisher):
@@ -94,9 +95,9 @@ class SpatialBaseline(SpatialPublisher):
         self._root = decomposition.root_only(plan)
         super().__init__(domain, plan, _State(), outside=outside, seed=seed, key=key)
 
-    def _offline(self, added: Integers, removed: Integers, step: int) -> Visit:
+    def _offline(self, added: Integers, removed: Integers, step: int, key: Key) -> Visit:
         """PrivTree and counts, from nothing."""
-        return decomposition.take_step(self._plan, self._root, added, removed, step, self._key)[1]
+        return decomposition.take_step(self._plan, self._root, added, removed, step, key)[1]
 
     # State files.
 
@@ -147,8 +148,9 @@ class OfflineOnStream(SpatialBaseline):
     def _following(self, added: Integers, removed: Integers) -> _State:
         state = self._state
         every = np.sort(np.concatenate([state.added, added])), np.sort(np.concatenate([state.removed, removed]))
-        visit = self._offline(*every, state.n_steps)
-        return _State(state.n_steps + 1, visit, *every)
+        key, chain = self._step_key(added, removed)
+        visit = self._offline(*every, state.n_steps, key)
+        return _State(state.n_steps + 1, visit, *every, chain=chain)
 
 
 class OfflineOnBatch(SpatialBaseline):
@@ -174,11 +176,13 @@ class OfflineOnBatch(SpatialBaseline):
 
     def _following(self, added: Integers, removed: Integers) -> _State:
         state = self._state
-        visit = self._offline(added, removed, state.n_steps)
+        key, chain = self._step_key(added, removed)
+        visit = self._offline(added, removed, state.n_steps, key)
         size = state.size + added.size - removed.size
         total = float(visit.projected[0])
         factor = max(size, 0) / total if total > 0.0 else 0.0
-        return _State(state.n_steps + 1, replace(visit, projected=visit.projected * factor), size=size)
+        scaled = replace(visit, projected=visit.projected * factor)
+        return _State(state.n_steps + 1, scaled, size=size, chain=chain)
 
 
 class FixedTree(SpatialBaseline):
@@ -197,9 +201,9 @@ class FixedTree(SpatialBaseline):
     """
 
     def __init__(self, domain: Domain, epsilon: float, counter: Counter | None = None, **options: Any) -> None:
-        super().__init__(domain, epsilon, **options)
         self.counter = Simple() if counter is None else counter
         validation.part("counter", self.counter, "step", "fastdp.counters")
+        super().__init__(domain, epsilon, **options)
         self._law = sampler.discrete_laplace_law(noise_scale(self.counter, Fraction(self.epsilon)))
 
     @property
@@ -221,9 +225,11 @@ class FixedTree(SpatialBaseline):
     def _following(self, added: Integers, removed: Integers) -> _State:
         state = self._state
         visit = state.visit
+        key, chain = self._step_key(added, removed)
         if visit is None:
-            first = self._offline(added, removed, 0)
-            return _State(1, first, rows=np.zeros((first.leaves.size, self.counter.width), np.int64))
+            first = self._offline(added, removed, 0, key)
+            rows: Integers = np.zeros((first.leaves.size, self.counter.width), np.int64)
+            return _State(1, first, rows=rows, chain=chain)
         widths = np.array([self.fan_out**k for k in range(self.max_depth, -1, -1)], np.int64)[
             visit.depth[visit.leaves]
         ]
@@ -233,7 +239,7 @@ class FixedTree(SpatialBaseline):
             for sign, codes in ((1, added), (-1, removed))
         )
         noise: Integers = np.empty(visit.leaves.size, np.int64)
-        sampler.fill(noise, self._law, self._key, StreamId(Purpose.CELL, number=state.n_steps))
+        sampler.fill(noise, self._law, key, StreamId(Purpose.CELL, number=state.n_steps))
         rows = state.rows.copy()
         increments = net + self.counter.step(rows, noise)
         released, held, projected = visit.released.copy(), visit.held.copy(), visit.projected.copy()
@@ -249,4 +255,4 @@ class FixedTree(SpatialBaseline):
             projected,
         )
         following = replace(visit, released=released, held=held, projected=projected)
-        return _State(state.n_steps + 1, following, rows=rows)
+        return _State(state.n_steps + 1, following, rows=rows, chain=chain)

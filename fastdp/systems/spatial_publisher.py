@@ -12,6 +12,7 @@ from fastdp.counters.running import PARTS
 from fastdp.errors import StateError
 from fastdp.privacy import Guarantee
 from fastdp.randomness.key import Key
+from fastdp.randomness.prefix import check_chain, step_key
 from fastdp.spatial import saved
 from fastdp.spatial.cells import Integers, Visit, encode
 from fastdp.spatial.checks import as_points
@@ -36,6 +37,11 @@ class Standing(Protocol):
     @property
     def visit(self) -> Visit | None:
         """The released tree."""
+        ...
+
+    @property
+    def chain(self) -> str:
+        """What noise is bound to (:func:`fastdp.randomness.prefix.step_key`); secret."""
         ...
 
 
@@ -71,7 +77,7 @@ class SpatialPublisher(Stepwise):
         self.outside = validation.choice("outside", outside, ("raise", "clip"))
         self.domain, self.max_depth, self.fan_out = domain, plan.max_depth, plan.fan_out
         self._plan = plan
-        self._key = Key.choose(seed, key)
+        self._key = Key.choose(seed, key).bind(type(self).__name__, self._arguments)
         self._state = state
         self._made: tuple[Visit, ReleasedTree] | None = None
 
@@ -150,6 +156,10 @@ class SpatialPublisher(Stepwise):
         codes = [encode(self._plan, rows) for rows in batch]
         return codes[0], codes[1]
 
+    def _step_key(self, added: Integers, removed: Integers) -> tuple[Key, str]:
+        """The key of this batch's noise, bound to all batches so far, and the chain after it."""
+        return step_key(self._key, self._state.chain, self.n_steps, added, removed)
+
     @abstractmethod
     def _following(self, added: Integers, removed: Integers) -> Standing:
         """The state after a batch, given by codes; changes nothing."""
@@ -163,6 +173,7 @@ class SpatialPublisher(Stepwise):
     def _check(self, state: Any) -> None:
         if state.n_steps < 0 or (state.visit is None) != (state.n_steps == 0):
             raise ValueError("a release out of range")
+        check_chain(state.chain)
 
 
 def for_events(guarantee: Guarantee, events: int) -> Guarantee:

@@ -23,7 +23,7 @@ from fastdp.smoothers import Smoother
 from fastdp.systems.adaptive_pipeline import AdaptivePipeline
 from fastdp.systems.composition import Composition
 from fastdp.systems.course import Course, Leaving, position, restore
-from fastdp.systems.pipeline import Pipeline, Prepared
+from fastdp.systems.pipeline import Pipeline, Prepared, next_chain
 from fastdp.systems.stream_view import StreamView
 from fastdp.systems.whole import as_whole
 from fastdp.thresholds import Threshold
@@ -51,7 +51,8 @@ class StreamPublisher(StreamView):
     bound : float
         Public upper bound of a value, in units of the input; values outside [0, bound] are clipped.
     holdout : int
-        m: the first values, which choose theta and are never published.
+        m: the first values, which choose theta; published values begin after them.  :class:`fastdp.perturbers.Blocks`
+        releases up to an eighth of them as noisy sums instead.
     max_range : int
         r: no query is meant to span more values; a new tree of noise begins every r published values, rounded
         up to whole blocks.
@@ -94,7 +95,7 @@ class StreamPublisher(StreamView):
         composition = Composition(
             threshold, perturber, smoother, epsilon, bound, holdout, max_range, resolution, nonfinite, renewal
         )
-        self._begin(composition, Key.choose(seed, key))
+        self._begin(composition, composition.noise_key(Key.choose(seed, key)))
 
     def _begin(self, composition: Composition, key: Key) -> None:
         """Take the starting position; loading a state file begins here too."""
@@ -301,6 +302,11 @@ class StreamPublisher(StreamView):
 
     def _twin(self, key: Key) -> Self:
         twin = self._fresh(key)
+        standing = self._standing.forked()
+        progress, pipeline = standing.progress, twin._course.pipeline
+        if progress.theta_steps and key is not self._key:
+            chain = next_chain(pipeline.perturber, key, progress.theta_steps, pipeline.epsilon, progress.chain)
+            progress = replace(progress, chain=chain)
         # Not the noise: it belongs to the key.
-        twin._standing = replace(self._standing.forked(), noise=None)
+        twin._standing = replace(standing, progress=progress, noise=None)
         return twin

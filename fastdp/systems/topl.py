@@ -115,8 +115,8 @@ class ToPL(Rebuilt):
             threshold_epsilon=threshold_epsilon,
             publish_epsilon=publish_epsilon,
         )
-        self._key = Key.choose(seed, key)
         self.nonfinite = validation.choice("nonfinite", nonfinite, ("raise", "zero"))
+        self._key = Key.choose(seed, key).bind("ToPL", self._arguments)
         self._n_held = self._n_published = 0
 
     @property

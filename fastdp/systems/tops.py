@@ -32,7 +32,7 @@ class ToPS(StreamPublisher):
         Public upper bound of a value, in units of the input.  The threshold's rule has a constant in the same
         units (``c``), which fits counts; for cents or watt-hours set it to about the mean excess of large values.
     holdout : int
-        m: the first values, which choose the threshold and are never published.
+        m: the first values, which choose the threshold; published values begin after them.
     max_range : int
         r: the longest query; a new tree of noise begins every r published values,
         rounded up to whole blocks.

@@ -21,6 +21,6 @@ def as_whole(values: Any, n_seen: int, holdout: int) -> NDArray[Any]:
         hint = " (choose a smaller holdout)" if holdout > 1 else ""
         raise DataError(
             f"values has {column.size} entries: expected more than the hold-out of {holdout}, "
-            f"which is never published{hint}"
+            f"after which published values begin{hint}"
         )
     return column

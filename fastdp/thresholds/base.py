@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -23,7 +24,7 @@ class ThresholdTask:
     bound : float
         B, in units of the input.
     holdout : int
-        m, the number of values that are looked at and never published.
+        m, the number of values that choose theta.
     max_range : int
         r, the longest query.
     resolution : float
@@ -92,18 +93,23 @@ class RowChooser(Protocol):
         ...
 
     def choose_rows(self, histograms: NDArray[np.int64], key: Key, streams: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Theta of many streams, each what ``choose`` gives under ``key.of_stream(number)``: float64[n].
+        """Theta of many streams, each what ``choose`` gives under the key of its stream and hold-out: float64[n].
 
         Parameters
         ----------
         histograms : int64[n, bins] or int64[1, bins]
             Of each hold-out, or of the one that all share.
         key : Key
-            The secret of all streams.
+            The secret of all streams; row i draws under ``held_out(key, hold-out i).of_stream(streams[i])``.
         streams : int64[n]
             Their numbers.
         """
         ...
+
+
+def held_out(key: Key, packed: NDArray[np.int64]) -> Key:
+    """The key of a choice from this hold-out (``Chooser.pack``): another hold-out meets independent noise."""
+    return key.within("holdout", hashlib.blake2b(packed.tobytes(), digest_size=32).digest())
 
 
 class Threshold(Protocol):

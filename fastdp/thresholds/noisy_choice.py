@@ -112,8 +112,7 @@ class CountedHoldout(ABC):
 
     def pack(self) -> NDArray[np.int64]:
         """Bins that hold values, then how many they hold."""
-        filled = np.flatnonzero(self._counts)
-        return np.concatenate([filled, self._counts[filled]])
+        return pack_counts(self._counts)
 
     def unpack(self, packed: NDArray[np.int64]) -> None:
         """Take over what :meth:`pack` gave."""
@@ -122,3 +121,9 @@ class CountedHoldout(ABC):
             raise ValueError("negative bins or counts")
         self._counts[:] = 0
         self._counts[bins] = counts
+
+
+def pack_counts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Bins of a histogram that hold values, then how many they hold."""
+    filled = np.flatnonzero(counts)
+    return np.concatenate([filled, counts[filled]])

@@ -18,7 +18,7 @@ from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.row_words import RowWords
 from fastdp.randomness.words import Purpose, StreamId
-from fastdp.thresholds.base import ThresholdTask
+from fastdp.thresholds.base import ThresholdTask, held_out
 from fastdp.thresholds.noisy_choice import (
     MOST_PENALTY,
     NOISE_KINDS,
@@ -27,6 +27,7 @@ from fastdp.thresholds.noisy_choice import (
     draw_noise,
     exact_guarantee,
     noise_law,
+    pack_counts,
     score_unit,
 )
 from fastdp_kernels import noisy_max
@@ -177,7 +178,9 @@ class _NoisyMaxChooser(CountedHoldout):
 
     def choose_rows(self, histograms: NDArray[np.int64], key: Key, streams: NDArray[np.int64]) -> NDArray[np.float64]:
         """Theta of many streams."""
-        words = RowWords(key, [(StreamId(Purpose.THRESHOLD), self._counts.size - 1)])
+        packed = [held_out(key, pack_counts(counts)) for counts in histograms]
+        owners = np.arange(streams.size) if len(packed) > 1 else None
+        words = RowWords(packed, [(StreamId(Purpose.THRESHOLD), self._counts.size - 1)], owners)
         none = np.zeros(streams.size, np.int64)
         law = self.law
         return self._best(histograms, sampler.draw_rows(words, none, lambda _: law, streams, none))

@@ -7,8 +7,8 @@ decimal number that was written.  ToPS Appendix B only says "the rank"; PAK's sa
 values strictly below, which is not a rank where values tie, while the formula for the smooth sensitivity is
 one for ranks.
 
-Privacy is stated for real arithmetic: quantile and sensitivity are exact integers on the grid and one rounding,
-but the scale of the noise depends on the data and the noise is a double.
+Privacy is stated for real arithmetic: the quantile is an integer on the grid and the noise's scale is rounded up, but
+the scale depends on the data and the noise is a double.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ from fastdp.errors import ParameterError
 from fastdp.privacy import Guarantee
 from fastdp.randomness.key import Key
 from fastdp.thresholds.base import ThresholdTask
-from fastdp.thresholds.smooth_noise import SmoothNoise, calibrate, decay_table
+from fastdp.thresholds.smooth_noise import SmoothNoise, calibrate
 from fastdp.thresholds.sorted_holdout import QuantileChooser, rank_of
-from fastdp_kernels import smooth_sensitivity
 
 #: Outside, the Cauchy-type inverse CDF leaves the range of doubles: far out below, near 0 above (|Z|^gamma).
 LEAST_GAMMA, MOST_GAMMA = 1.125, 16.0
@@ -99,9 +98,8 @@ class SmoothQuantile:
         law = self.law(task)
 
         def release(values: NDArray[np.int64], bound: int, key: Key) -> float:
-            rank, decay = rank_of(self.p, values.size), decay_table(law.b, values.size)
-            width = smooth_sensitivity.divide_pairs(values, bound, rank, decay) / law.a
-            return _in_cells(int(values[rank - 1]), width * law.draw(key), bound)
+            rank = rank_of(self.p, values.size)
+            return _in_cells(int(values[rank - 1]), law.scale(values, bound, rank) * law.draw(key), bound)
 
         return QuantileChooser(task, release, self.clip)
 
@@ -120,7 +118,7 @@ class SmoothQuantile:
 
 @dataclass(frozen=True)
 class PAKQuantile:
-    """S-PAK: theta = quantile + kappa SS/a (Z + G^-1(1 - beta)), seldom below the quantile (PAK Eq. 12).
+    """S-PAK: theta = quantile + kappa SS/a (Z + G^-1(1 - beta)), rarely below the quantile (PAK Eq. 12).
 
     G is the CDF of Z; kappa = (1 - (e^b - 1) G^-1(1 - beta)/a)^-1 (PAK Eq. 11) hides that the offset depends on the
     data: kappa SS is a smooth upper bound of the sensitivity of quantile + offset.
@@ -190,9 +188,9 @@ class PAKQuantile:
         offset = law.upper(self.beta)
 
         def release(values: NDArray[np.int64], bound: int, key: Key) -> float:
-            rank, decay = rank_of(self.p, values.size), decay_table(law.b, values.size)
-            width = kappa * smooth_sensitivity.divide_pairs(values, bound, rank, decay) / law.a
-            return _in_cells(int(values[rank - 1]), width * (law.draw(key) + offset), bound)
+            rank = rank_of(self.p, values.size)
+            scale = law.scale(values, bound, rank, kappa)
+            return _in_cells(int(values[rank - 1]), scale * (law.draw(key) + offset), bound)
 
         return QuantileChooser(task, release, self.clip)
 

@@ -20,29 +20,51 @@ gaussian (l = ln(2/delta) + eps/2; b = ln(1 + eps/(2 l))/2; a = sqrt(2 l + eps) 
     stretch is pure.  The noise is 2.9 times the printed one.
 cauchy (density proportional to 1/(1 + |z|^gamma); a = b = eps/(2 (gamma + 1)); delta = 0)
     The logarithm of the density has slope at most gamma, and stretching changes it by at most max(1, gamma - 1) b.
+
+The scale kappa S/a is computed in doubles.  :func:`decay_table` and :meth:`SmoothNoise.scale` leave room for every
+rounding, so that the inequalities above hold for the doubles themselves (``docs/privacy.md``, section 3).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.local.laws import exp_below
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId, word_at
+from fastdp_kernels import smooth_sensitivity
 
 #: Tails go down to 2^-960, an ordinary float whose noise is one too.
 MOST_TAIL_BITS = 959
 #: Entries of a decay table below this count as 0 (``fastdp_kernels.smooth_sensitivity``).
 LEAST_DECAY = 2.0**-900
+#: A table's exponent is b (1 - B_SLACK): room for the roundings of b and kappa.
+B_SLACK = Fraction(1, 2**40)
+#: Factor from entry to entry above e^-b: room for twelve roundings in the ratio of two neighbours' scales.
+RATIO_SLACK = 1 + Fraction(1, 2**49)
+#: Scales are rounded up by this factor: room for four roundings and for those of a.
+SCALE_SLACK = 1.0 + 2.0**-48
 
 
 def decay_table(b: float, holdout: int) -> NDArray[np.float64]:
-    """e^(-b k) for k = 0 .. holdout + 1, never increasing, as the smooth-sensitivity kernels require."""
-    # NumPy does not promise a monotone exp.
-    table: NDArray[np.float64] = np.minimum.accumulate(np.exp(-b * np.arange(holdout + 2)))
+    """Weights for e^(-b k), k = 0 .. holdout + 1, as the smooth-sensitivity kernels require.
+
+    Powers of one factor r, each rounded once: entry k + 1 is at least e^-b (1 + 2^-50) times entry k.  Where that
+    needs r >= 1 (b below 2^-49 or so) all entries are 1, and the smooth sensitivity is the bound.
+    """
+    # e^-1000 is below LEAST_DECAY already.
+    exponent = -Fraction(min(b, 1000.0)) * (1 - B_SLACK)
+    factor = min(1.0, float(exp_below(exponent) * RATIO_SLACK))
+    # Entries further on are below LEAST_DECAY; computed, they would be subnormal and slow.
+    used = holdout + 2 if b * holdout <= 700.0 else int(700.0 / b) + 2
+    table: NDArray[np.float64] = np.zeros(holdout + 2)
+    table[0], table[1:used] = 1.0, factor
+    np.multiply.accumulate(table[:used], out=table[:used])
     table[table < LEAST_DECAY] = 0.0
     return table
 
@@ -67,6 +89,14 @@ class SmoothNoise:
     a: float
     b: float
     gamma: float
+
+    def scale(self, values: NDArray[np.int64], bound: int, rank: int, kappa: float = 1.0) -> float:
+        """Kappa S/a of a sorted hold-out, all in grid steps, rounded up.
+
+        S is the smooth sensitivity of the value of that rank.
+        """
+        sensitivity = smooth_sensitivity.divide_pairs(values, bound, rank, decay_table(self.b, values.size))
+        return kappa * sensitivity / self.a * SCALE_SLACK
 
     def magnitude(self, tail: float) -> float:
         """The z >= 0 with P[|Z| >= z] = tail, 0 < tail <= 1."""

@@ -9,6 +9,8 @@ import numpy as np
 
 from fastdp_kernels._jit import kernel, plus
 from fastdp_kernels.block_lengths import CATCH, EXPONENT, EXTRA, PREDICTION, close_block
+from fastdp_kernels.chacha import CHAIN, block_words
+from fastdp_kernels.guarded_log import DOUBTFUL, draw_one
 from fastdp_kernels.online_pass import sum_part
 
 #: Numbers that a block leaves behind, see ``sum_adaptive``.
@@ -27,6 +29,58 @@ def sum_adaptive(
     memory: np.ndarray,
     blocks: np.ndarray,
 ) -> int:
+    """:func:`sum_bound` with noise from a table: of a stream that began before noise was bound, of trials and tests.
+
+    Parameters
+    ----------
+    values, steps_per_unit, top, theta_steps, shape, memory, blocks
+        As for :func:`sum_bound`.
+    noise : int64[any]
+        Noise of the blocks to come; when it is used up the pass stops.
+    counters : int64[3]
+        The first three of :func:`sum_bound`'s.
+
+    Returns
+    -------
+    int
+        How many values were consumed; -1 if one of them is NaN or infinite.
+    """
+    unbound = np.empty(0, np.uint64)
+    return sum_bound(
+        values,
+        steps_per_unit,
+        top,
+        theta_steps,
+        shape,
+        noise,
+        unbound,
+        0,
+        0.0,
+        0.0,
+        noise.size,
+        counters,
+        memory,
+        blocks,
+    )
+
+
+@kernel
+def sum_bound(
+    values: np.ndarray,
+    steps_per_unit: float,
+    top: float,
+    theta_steps: float,
+    shape: np.ndarray,
+    noise: np.ndarray,
+    chain: np.ndarray,
+    first: int,
+    scale: float,
+    offset: float,
+    settled: int,
+    counters: np.ndarray,
+    memory: np.ndarray,
+    blocks: np.ndarray,
+) -> int:
     """Clip, round and sum values; release each block's sum with its noise, and let it choose the next block.
 
     Parameters
@@ -40,9 +94,18 @@ def sum_adaptive(
     shape : float64[SHAPE]
         Public parameters, see :mod:`fastdp_kernels.block_lengths`.
     noise : int64[any]
-        Noise of the blocks to come; when it is used up the pass stops.
-    counters : int64[3]
-        Values in the open block, their sum in steps, and blocks closed by this call; changed in place.
+        Receives the noise of the blocks that close; the pass stops where there is no more room.
+    chain : uint64[4]
+        The chain key that the next block's noise comes from (:mod:`fastdp_kernels.chacha`); moved on in place.
+    first : int
+        Index of the first block that this call may close.
+    scale, offset : float
+        The law of noise, as :func:`fastdp_kernels.guarded_log.draw_double` takes it.
+    settled : int
+        So many of the first entries of ``noise`` are given: the caller has settled a doubtful draw.
+    counters : int64[4]
+        Values in the open block, their sum in steps, blocks closed by this call, and 1 if the open block is full and
+        its draw doubtful; changed in place.
     memory : float64[MEMORY]
         What released sums have taught; changed in place.
     blocks : float64[noise.size + 1, COLUMNS]
@@ -57,27 +120,39 @@ def sum_adaptive(
     """
     at, closed = 0, counters[2]
     flags = np.int64(0)
-    while at < values.size:
+    words = np.empty(2 * CHAIN, np.uint64)
+    while True:
         room = (1 << int(memory[EXPONENT])) - counters[0]
-        if room <= values.size - at and closed == noise.size:
-            break
-        part = min(room, values.size - at)
-        total, part_flags = sum_part(values[at : at + part], steps_per_unit, top)
-        flags |= part_flags
-        counters[1] = plus(counters[1], total)
-        counters[0] += part
-        at += part
+        if room:
+            if at == values.size or (room <= values.size - at and closed == noise.size):
+                break
+            part = min(room, values.size - at)
+            total, part_flags = sum_part(values[at : at + part], steps_per_unit, top)
+            flags |= part_flags
+            counters[1] = plus(counters[1], total)
+            counters[0] += part
+            at += part
+            if part < room:
+                break
+        if chain.size:
+            block_words(chain, first + closed, counters[1], 0, words)
+            if closed >= settled:
+                drawn = draw_one(words[CHAIN], scale, offset)
+                if drawn == DOUBTFUL:
+                    counters[3] = 1
+                    break
+                noise[closed] = drawn
+            chain[:] = words[:CHAIN]
         blocks[closed, 0] = memory[EXPONENT]
         blocks[closed, 2] = memory[PREDICTION]
         blocks[closed, 3] = memory[EXTRA]
         blocks[closed, 4] = memory[CATCH]
-        if part == room:
-            released = np.float64(plus(counters[1], noise[closed])) / theta_steps
-            blocks[closed, 1] = released
-            close_block(memory, released, shape)
-            closed += 1
-            counters[0] = 0
-            counters[1] = 0
+        released = np.float64(plus(counters[1], noise[closed])) / theta_steps
+        blocks[closed, 1] = released
+        close_block(memory, released, shape)
+        closed += 1
+        counters[0] = 0
+        counters[1] = 0
     counters[2] = closed
     blocks[closed, 0] = memory[EXPONENT]
     blocks[closed, 2] = memory[PREDICTION]

@@ -122,6 +122,24 @@ def draw_double(
     return found
 
 
+@inline
+def draw_one(word: np.uint64, scale: float, offset: float) -> np.int64:
+    """One two-sided draw, as :func:`draw_double` makes it, or ``DOUBTFUL``."""
+    u = np.int64(word >> np.uint64(1))
+    sign = -np.int64(word & np.uint64(1))
+    x = np.float64(u | np.int64(1))
+    bits = bits_of(x)
+    shifted = bits + SHIFT
+    k = (shifted >> np.int64(52)) - np.int64(1023)
+    m = double_of((shifted & MANTISSA) + LOWEST)
+    y = scale * ((np.float64(np.int64(63) - k) * LN2 + offset) - log_of_mantissa(m))
+    width = double_of(RECIPROCAL - (bits & ~MANTISSA))
+    error = scale * ERROR_SCALE + y * ERROR_VALUE + scale * ERROR_WORD * width
+    low = np.int64(y - error)
+    high = np.int64(y + error)
+    return DOUBTFUL if (low != high) | (u < np.int64(2)) else (low ^ sign) - sign
+
+
 @kernel
 def draw_rows(
     words: np.ndarray,

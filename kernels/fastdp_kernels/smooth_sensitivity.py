@@ -18,8 +18,8 @@ What is computed
     could then promise the scan's last bit.
 
 Requirements (the facade's ``decay_table`` meets them): decay[0] = 1; entries never increase; entries below 2^-900
-are 0; decay[u] decay[v] is at most decay[u + v] (1 + 2^-40) where the latter is not 0.  0 <= values <= bound <=
-2^52, so that differences are exact in float64.
+are 0; decay[u] decay[v] is at most decay[u + v] (1 + 2^-20) where the latter is not 0 (the scan's early stop alone
+needs this).  0 <= values <= bound <= 2^52, so that differences are exact in float64.
 
 Floor: a result below LEAST = 2^-800 steps counts as LEAST.  The larger of a smooth upper bound and a constant is a
 smooth upper bound, so privacy does not suffer, and no product that matters underflows.
@@ -48,7 +48,7 @@ from fastdp_kernels.double_double import two_product
 
 LEAST = 2.0**-800
 #: Bounds the product of two entries of the table by the entry of their sum.
-SLACK = 1.0 + 2.0**-40
+SLACK = 1.0 + 2.0**-20
 #: Blocks that wait are at most one for each halving of the rows.
 DEEPEST = 64
 

@@ -82,6 +82,20 @@ def test_a_share_of_the_hold_out_is_a_warm_up(holdout: int, warm_up: int) -> Non
     assert sum(online.publish(values[i : i + 1]).size for i in range(min(holdout, 40))) == 0
 
 
+def test_the_threshold_has_seven_to_seven_and_a_half_eighths() -> None:
+    shares = [Adaptive(1.0, 10.0, m, threshold=NoisyMax()).composition.task.holdout / m for m in range(1, 1100)]
+    assert set(shares[:15]) == {1.0}
+    assert min(shares[15:]) == 7 / 8
+    assert 0.9374 < max(shares[15:]) < 15 / 16
+
+
+def test_the_end_of_the_hold_out_is_released() -> None:
+    """Its noisy sums enter the first published value."""
+    values = np.repeat([2.0, 8.0, 0.0], [700, 64, 1])  # 64 is the greatest power of two up to 764 / 8
+    first = Adaptive(1e4, 10.0, 764, threshold=Fixed(10.0), seed=1).publish(values)
+    assert first == pytest.approx([8.0], abs=0.01)
+
+
 def test_the_usual_hold_out() -> None:
     assert Adaptive(1.0, 10.0).holdout == 65_536
     assert Adaptive(1.0, 10.0, threshold=Fixed(5.0)).holdout == 0

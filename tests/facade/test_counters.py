@@ -192,6 +192,17 @@ def test_selective_counting_is_algorithm_4() -> None:
     assert lines[0].startswith("selector (epsilon = ")
 
 
+def test_an_event_moves_the_sums_of_one_counter() -> None:
+    """Given the choices and all noise, one event adds 1 to one number of one counter's releases, from its time on."""
+    event, counters = 7, (Simple(), Block(3), BinaryTree(8))
+    twins = [SelectiveCounting(counters, Alternating(), 1.0, dimension=2, seed=3) for _ in range(2)]
+    for step in range(24):
+        one, other = (twin.step([step, 5 + (step == event and changed)]) for changed, twin in enumerate(twins))
+        assert one.counter == other.counter == step % 2
+        contains = one.counter == event % 2 and step >= event
+        assert (other.counts - one.counts).tolist() == [0, int(contains)]
+
+
 def test_a_selector_that_names_no_counter() -> None:
     counting = SelectiveCounting([Simple()], Parity(Key.from_seed(2)), 1.0, seed=3)
     counting.selector.select = lambda values, step, last: 1

@@ -16,7 +16,7 @@ DIGITS = 120
 
 
 def window_length_square(epsilon: float, steps: int) -> int:
-    """2 w + 1 with w = rint(b D), b the paper's closeness (with the factor epsilon that the print lost)."""
+    """2 w + 1 with w = rint(b D), b the paper's closeness (Appendix E.1)."""
     with mpmath.workdps(DIGITS):
         eps = mpmath.mpf(epsilon)
         power = mpmath.exp(eps)

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import math
 
+import mpmath
+
+DIGITS = 60
 FLOOR = 2.0**-800
 
 
@@ -34,6 +37,21 @@ def smooth_sensitivity(values, bound, rank, decay):
             difference = extended(rank + t) - extended(rank + t - k - 1)
             best = max(best, float(difference) * decay[right] * decay[k - right])
     return best
+
+
+def in_real_numbers(values, bound, rank, b):
+    """The same maximum with e^(-bk) to DIGITS digits, and no floor."""
+    m = len(values)
+    with mpmath.workdps(DIGITS):
+        factor = mpmath.exp(-mpmath.mpf(b))
+
+        def extended(i):
+            return 0 if i < 1 else bound if i > m else values[i - 1]
+
+        return max(
+            factor**k * max(extended(rank + t) - extended(rank + t - k - 1) for t in range(k + 2))
+            for k in range(m + 2)
+        )
 
 
 def from_the_definition(values, bound, rank, b):

@@ -17,9 +17,7 @@ from fastdp.thresholds import NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.noisy_choice import CountedHoldout
 from fastdp.thresholds.quantile import CELLS
-from fastdp.thresholds.smooth_noise import decay_table
 from fastdp.thresholds.sorted_holdout import rank_of
-from fastdp_kernels import smooth_sensitivity
 
 Floats = NDArray[np.float64]
 
@@ -87,11 +85,11 @@ class SmoothQuantileTrials:
         chooser.observe(np.asarray(data, np.float64))
         steps, bound = np.sort(chooser.pack()), round(self.task.bound / resolution)
         rank = rank_of(self.rule.p, steps.size)
-        width = kappa * smooth_sensitivity.divide_pairs(steps, bound, rank, decay_table(law.b, steps.size)) / law.a
+        scale = law.scale(steps, bound, rank, kappa)
         leading = (words >> np.uint64(1)).astype(np.float64)
         drawn = -np.log((2.0 * leading + 1.0) / 2.0**64)
         drawn = np.where(words & np.uint64(1), -drawn, drawn)
         cell = max(1, bound // CELLS)
-        theta = np.floor((steps[rank - 1] + width * (drawn + offset) + 0.5) / cell) * cell + cell // 2
+        theta = np.floor((steps[rank - 1] + scale * (drawn + offset) + 0.5) / cell) * cell + cell // 2
         clipped: Floats = np.clip(theta * resolution, resolution, self.task.bound)
         return clipped

@@ -1,0 +1,70 @@
+"""One byte string for each composition of mechanism and parameters: what noise keys are derived from.
+
+The encoding is injective on the values that it accepts, and versioned: :data:`NOISE_FORMAT` is part of every
+composition's encoding, so a later rule shares no word with an earlier one (``docs/noise.md``, section 1).
+
+A value is one letter and its content: ``n`` None; ``t``, ``f`` the truth values; ``i`` a whole number in decimal;
+``d`` the 8 bytes of a float64, big-endian; ``s`` a text in UTF-8; ``b`` bytes; ``l`` a list of values; ``m`` a
+mapping, as a list of names and values ordered by name.  Contents other than the truth values' follow their length in
+8 bytes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import numbers
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+#: Version of the rule that turns a secret, a composition and a prefix into noise; 1 had no composition in it.
+NOISE_FORMAT = 2
+
+
+def encode(value: Any) -> bytes:
+    """The bytes of a value; TypeError for one that has no encoding."""
+    if value is None:
+        return _tagged(b"n", b"")
+    if isinstance(value, bool):
+        return b"t" if value else b"f"
+    if isinstance(value, numbers.Integral):
+        return _tagged(b"i", b"%d" % int(value))
+    if isinstance(value, numbers.Real):
+        # Negative zero is the same parameter as zero.
+        return _tagged(b"d", struct.pack(">d", float(value) + 0.0))
+    if isinstance(value, str):
+        return _tagged(b"s", value.encode("utf-8", "surrogatepass"))
+    if isinstance(value, (bytes, bytearray)):
+        return _tagged(b"b", bytes(value))
+    if isinstance(value, (list, tuple)):
+        return _tagged(b"l", b"".join(map(encode, value)))
+    if isinstance(value, Mapping):
+        return _tagged(b"m", b"".join(encode(name) + encode(value[name]) for name in sorted(value)))
+    raise TypeError(f"a {type(value).__name__} has no encoding")
+
+
+def _tagged(tag: bytes, content: bytes) -> bytes:
+    return tag + len(content).to_bytes(8, "big") + content
+
+
+def identity(value: Any) -> Any:
+    """A parameter in terms that :func:`encode` accepts; parts of a composition by name, with their parameters.
+
+    A part gives its parameters by its method ``describe``, or as the fields of a dataclass; of another one its
+    instance attributes count.  TypeError for attributes without an encoding.
+    """
+    if value is None or isinstance(value, (bool, numbers.Real, str, bytes, bytearray)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [identity(entry) for entry in value]
+    if isinstance(value, Mapping):
+        return {str(name): identity(entry) for name, entry in value.items()}
+    if hasattr(value, "describe"):
+        parameters = value.describe()
+    elif dataclasses.is_dataclass(value):
+        parameters = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init}
+    elif hasattr(value, "__dict__") and not callable(value):
+        parameters = vars(value)
+    else:
+        raise TypeError(f"a {type(value).__name__} has no encoding")
+    return {"part": type(value).__qualname__, "parameters": identity(parameters)}

@@ -1,0 +1,111 @@
+"""Noise that is bound to the prefix of sums that it protects.
+
+A chain key starts from the publisher's key; each sum moves it on and gives the words of its own noise
+(:mod:`fastdp_kernels.chacha`).  One run has the law of independent noise.  The same sums again have the same noise.
+Other sums have independent noise from the first one that differs on.  Proof: ``docs/privacy.md``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.randomness import sampler
+from fastdp.randomness.key import Key
+from fastdp.randomness.row_words import RowWords
+from fastdp.randomness.sampler import Law
+from fastdp.randomness.words import Purpose, StreamId, WordStream
+from fastdp_kernels import chacha
+
+Chain = NDArray[np.uint64]
+Integers = NDArray[np.int64]
+_START = StreamId(Purpose.CHAIN)
+
+
+def start_chain(key: Key) -> Chain:
+    """The chain key before the first sum: uint64[4]."""
+    chain: Chain = np.empty(chacha.CHAIN, np.uint64)
+    WordStream(key, _START).fill(chain)
+    return chain
+
+
+def start_chains(words: RowWords, streams: Integers) -> Chain:
+    """The chain keys of many streams: uint64[n, 4]; ``words`` has the pieces of :data:`CHAIN_PIECES`."""
+    return np.ascontiguousarray(words.fill(streams, np.zeros(streams.size, np.int64)))
+
+
+#: What :func:`start_chains` reads.
+CHAIN_PIECES = ((_START, chacha.CHAIN),)
+
+
+def draw(sums: Integers, law: Law, chain: Chain, first: int) -> Integers:
+    """Noise of sums that are known beforehand: int64[n].
+
+    Parameters
+    ----------
+    sums : int64[n], C-contiguous
+        Exact sums, in order.
+    law : Law
+        Two-sided.
+    chain : uint64[4]
+        The chain key; moved on in place.
+    first : int
+        Index of the first sum in its stream.
+    """
+    noise: Integers = np.empty(sums.size, np.int64)
+    done = settled = 0
+    while True:
+        part = slice(done, None)
+        done += chacha.draw_bound(
+            sums[part], chain, first + done, law.scale_pair[0], law.offset_pair[0], settled, noise[part]
+        )
+        if done == sums.size:
+            return noise
+        noise[done] = settle(law, chain, first + done, int(sums[done]))
+        settled = 1
+
+
+def settle(law: Law, chain: Chain, index: int, total: int) -> int:
+    """The draw for one sum in exact arithmetic; the chain is not moved on."""
+    out: Chain = np.empty(2 * chacha.CHAIN, np.uint64)
+
+    def word(k: int) -> int:
+        output, place = divmod(k, chacha.CHAIN)
+        chacha.further_words(chain, index, np.int64(total), output, out)
+        return int(out[chacha.CHAIN + place])
+
+    return sampler.settle(word(0), law, word)
+
+
+def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic] | bytes) -> tuple[Key, str]:
+    """The key of one step's noise, bound to all inputs so far, and the chain after it.
+
+    For mechanisms that draw much noise a step: keyed BLAKE2b takes the place of the block function.
+
+    Parameters
+    ----------
+    key : Key
+        The publisher's; one of the first noise format is returned as it is, with its empty chain.
+    chain : str
+        What :func:`step_key` gave at the step before, in hexadecimal; empty at first.
+    step : int
+        Number of the step.
+    inputs : arrays or bytes
+        What the step consumes.
+    """
+    digest = hashlib.blake2b(digest_size=32)
+    for part in inputs:
+        raw = part if isinstance(part, bytes) else part.tobytes()
+        digest.update(len(raw).to_bytes(8, "big") + raw)
+    own = key.within("step", step, bytes.fromhex(chain), digest.digest())
+    if own is key:
+        return key, chain
+    return own.within("noise"), own.within("chain").reveal().hex()
+
+
+def check_chain(chain: str) -> None:
+    """ValueError for what is no chain of :func:`step_key`."""
+    if len(bytes.fromhex(chain)) not in (0, 32):
+        raise ValueError("a chain of another length")
