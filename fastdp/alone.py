@@ -53,6 +53,9 @@ def exclusive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
                 f"a {type(self).__name__} used in a forked process: expected a publisher made in the process that "
                 "uses it (a fork would repeat its noise on other values)"
             )
+        key = getattr(self, "_key", None)
+        drawn = None if key is None else key.drawn
+        mark = 0 if drawn is None else drawn.mark
         call = object()
         # Each of add and discard is one step of the interpreter, and a call that never came in is discarded too: an
         # interrupt anywhere leaves nothing locked, which a lock and a context manager do not achieve.
@@ -61,6 +64,11 @@ def exclusive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
             if len(self._calls) > 1:
                 raise StateError(f"a {type(self).__name__} used by two threads at once: expected one call at a time")
             return method(self, *args, **kwargs)
+        except BaseException:
+            # What a failed call drew, the next one may draw: nothing was released.
+            if drawn is not None:
+                drawn.forget(mark)
+            raise
         finally:
             self._calls.discard(call)
 

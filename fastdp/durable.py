@@ -15,6 +15,7 @@ from fastdp import packing, persistence, validation
 from fastdp._version import __version__
 from fastdp.alone import Alone, exclusive
 from fastdp.errors import StateError
+from fastdp.randomness.drawn_once import repeating
 from fastdp.randomness.key import Binding, Key
 from fastdp.statefile import StateFile
 
@@ -256,7 +257,8 @@ class Durable(Alone):
             return
         recorded, writer = self._destination
         count = self._replay.count
-        there = now if values.size == count else self._led_by(values[:count])
+        with repeating():
+            there = now if values.size == count else self._led_by(values[:count])
         if not packing.same(json.loads(json.dumps(there)), recorded):
             raise StateError(
                 f"the replay leads to another position than the state file recorded (by fastdp {writer}, this is "

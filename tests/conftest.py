@@ -26,6 +26,8 @@ def _kernel_cache() -> Path:
 
 
 os.environ.setdefault("NUMBA_CACHE_DIR", str(_kernel_cache()))
+# Every word that a publisher draws is checked to be drawn once.
+os.environ["FASTDP_DEBUG"] = "1"
 settings.register_profile("fastdp", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("fastdp")
 

@@ -27,6 +27,8 @@ from fastdp.cli.file_digests import FileDigests
 from fastdp.cli.key_file import read_key
 from fastdp.errors import BudgetError, DataError, StateError
 from fastdp.files.atomic_file import remove_leftovers
+from fastdp.ledger import entry
+from fastdp.randomness.canonical import NOISE_FORMAT
 from fastdp.randomness.key import Key
 from fastdp.statefile import StateFile
 
@@ -73,16 +75,23 @@ def noise_of(
     """
     state, seed, key_file = (ctx.params[name] for name in ("state", "seed", "key_file"))
     key = None if key_file is None else read_key(key_file)
+    stream = ctx.params["stream"]
     if state is None:
-        return None, {"seed": seed, "key": key}
+        return None, {"seed": None, "key": _named(Key.choose(seed, key), stream)}
     # Another version may draw other noise from the same key.
-    settings = {"fastdp": __version__, **{name: _plain(ctx.params[name]) for name in names}, **others}
+    settings = {"fastdp": __version__, "noise format": NOISE_FORMAT, **others}
+    settings |= {name: _plain(ctx.params[name]) for name in names}
     # A release that was reserved in a ledger goes on under that reservation, and under no other.
     settings |= {name: None if ctx.params[name] is None else str(ctx.params[name]) for name in RESERVED}
     if ctx.params["ledger"] is not None:
         settings["ledger"] = os.path.realpath(ctx.params["ledger"])
     resumption = Resumption(kind, state, settings, key if seed is None else Key.from_seed(seed))
-    return resumption, {"seed": None, "key": resumption.key}
+    return resumption, {"seed": None, "key": _named(resumption.key, stream)}
+
+
+def _named(secret: Key, stream: str | None) -> Key:
+    """The key of the stream that ``--stream`` names, as :func:`fastdp.release` takes it."""
+    return secret if stream is None else secret.of_stream(entry.name("stream", stream))
 
 
 def _plain(option: Any) -> Any:

@@ -23,23 +23,28 @@ NOISE_FORMAT = 2
 
 def encode(value: Any) -> bytes:
     """The bytes of a value; TypeError for one that has no encoding."""
+    if isinstance(value, str):
+        return _tagged(b"s", value.encode("utf-8", "surrogatepass"))
     if value is None:
         return _tagged(b"n", b"")
     if isinstance(value, bool):
         return b"t" if value else b"f"
-    if isinstance(value, numbers.Integral):
-        return _tagged(b"i", b"%d" % int(value))
-    if isinstance(value, numbers.Real):
+    if isinstance(value, float):
         # Negative zero is the same parameter as zero.
-        return _tagged(b"d", struct.pack(">d", float(value) + 0.0))
-    if isinstance(value, str):
-        return _tagged(b"s", value.encode("utf-8", "surrogatepass"))
-    if isinstance(value, (bytes, bytearray)):
-        return _tagged(b"b", bytes(value))
+        return _tagged(b"d", struct.pack(">d", value + 0.0))
+    if isinstance(value, int):
+        return _tagged(b"i", b"%d" % value)
+    if isinstance(value, bytes):
+        return _tagged(b"b", value)
     if isinstance(value, (list, tuple)):
         return _tagged(b"l", b"".join(map(encode, value)))
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return _tagged(b"m", b"".join(encode(name) + encode(value[name]) for name in sorted(value)))
+    # NumPy's numbers, behind the types above: abstract classes cost more to ask.
+    if isinstance(value, numbers.Integral):
+        return encode(int(value))
+    if isinstance(value, numbers.Real):
+        return encode(float(value))
     raise TypeError(f"a {type(value).__name__} has no encoding")
 
 
@@ -53,12 +58,14 @@ def identity(value: Any) -> Any:
     A part gives its parameters by its method ``describe``, or as the fields of a dataclass; of another one its
     instance attributes count.  TypeError for attributes without an encoding.
     """
-    if value is None or isinstance(value, (bool, numbers.Real, str, bytes, bytearray)):
+    if value is None or isinstance(value, (str, float, int, bytes)):
         return value
     if isinstance(value, (list, tuple)):
         return [identity(entry) for entry in value]
     if isinstance(value, Mapping):
         return {str(name): identity(entry) for name, entry in value.items()}
+    if isinstance(value, numbers.Real):
+        return value
     if hasattr(value, "describe"):
         parameters = value.describe()
     elif dataclasses.is_dataclass(value):

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from fastdp import validation
 from fastdp.errors import ParameterError, StateError
 from fastdp.randomness.canonical import NOISE_FORMAT, encode, identity
+from fastdp.randomness.drawn_once import ENABLED, DrawnWords
 
 KEY_BYTES = 32
 #: One secret serves so many numbered streams, besides the one without a number.
@@ -46,9 +47,17 @@ class Key:
     Use :meth:`random`, :meth:`from_seed` or :meth:`from_bytes`.
     """
 
-    __slots__ = ("_binding", "_member", "_secret", "_simulated")
+    __slots__ = ("_binding", "_drawn", "_member", "_secret", "_simulated")
 
-    def __init__(self, secret: bytes, *, simulated: bool, member: int = 0, binding: Binding = Binding.ROOT) -> None:
+    def __init__(
+        self,
+        secret: bytes,
+        *,
+        simulated: bool,
+        member: int = 0,
+        binding: Binding = Binding.ROOT,
+        drawn: DrawnWords | None = None,
+    ) -> None:
         if not is_secret(secret):
             raise ParameterError(
                 f"key: expected {KEY_BYTES} bytes or a Key (what was given is not shown, it is secret)"
@@ -57,6 +66,18 @@ class Key:
         self._simulated = simulated
         self._member = validation.integer("member", member, 0, MOST_STREAMS)
         self._binding = Binding(binding)
+        if drawn is None and ENABLED and binding is Binding.COMPOSITION:
+            drawn = DrawnWords()
+        self._drawn = drawn
+
+    @property
+    def drawn(self) -> DrawnWords | None:
+        """What a composition has drawn, where that is checked (:mod:`fastdp.randomness.drawn_once`)."""
+        return self._drawn
+
+    def again(self) -> Key:
+        """The same key for a simulation that may be repeated: its draws are checked apart."""
+        return Key(self._secret, simulated=self._simulated, member=self._member, binding=self._binding)
 
     @property
     def binding(self) -> Binding:
@@ -129,7 +150,7 @@ class Key:
         if self._member:
             raise ParameterError(f"stream = {validation.shown(stream)}: expected a key that has no stream number yet")
         member = validation.integer("stream", stream, 0, MOST_STREAMS - 1) + 1
-        return Key(self._secret, simulated=self._simulated, member=member, binding=self._binding)
+        return Key(self._secret, simulated=self._simulated, member=member, binding=self._binding, drawn=self._drawn)
 
     def bind(self, mechanism: str, parameters: Mapping[str, Any]) -> Key:
         """The key of one composition under this secret: any other composition's is independent of it.
@@ -175,7 +196,9 @@ class Key:
     def _derived(self, message: bytes, binding: Binding) -> Key:
         """Keyed BLAKE2b of an encoding; the stream number stays beside it."""
         digest = hashlib.blake2b(message, digest_size=KEY_BYTES, key=self._secret, person=b"fastdp bind 2")
-        return Key(digest.digest(), simulated=self._simulated, member=self._member, binding=binding)
+        return Key(
+            digest.digest(), simulated=self._simulated, member=self._member, binding=binding, drawn=self._drawn
+        )
 
     def derive(self, *labels: str | int) -> Key:
         """An independent key for a named purpose (keyed BLAKE2b)."""
@@ -184,7 +207,7 @@ class Key:
             # No text is as long as the first eight bytes then say.
             message = bytes([255] * 8) + self._member.to_bytes(8, "big") + message
         digest = hashlib.blake2b(message, digest_size=KEY_BYTES, key=self._secret, person=b"fastdp derive 1").digest()
-        return Key(digest, simulated=self.simulated, binding=self._binding)
+        return Key(digest, simulated=self.simulated, binding=self._binding, drawn=self._drawn)
 
     def fingerprint(self) -> str:
         """32 hexadecimal digits that only this key has and that tell nothing else about it, for a ledger."""

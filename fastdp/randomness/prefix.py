@@ -40,6 +40,12 @@ def start_chains(words: RowWords, streams: Integers) -> Chain:
 CHAIN_PIECES = ((_START, chacha.CHAIN),)
 
 
+def record(key: Key, chain: Chain, first: int, count: int) -> None:
+    """Tell the check of words that sums take their noise from this chain key on; without the check nothing."""
+    if key.drawn is not None:
+        key.drawn.add((key.reveal(), key.member, chain.tobytes()), first, first + count)
+
+
 def draw(sums: Integers, law: Law, chain: Chain, first: int) -> Integers:
     """Noise of sums that are known beforehand: int64[n].
 

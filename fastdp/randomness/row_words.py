@@ -82,6 +82,8 @@ class RowWords:
             cipher = Cipher(algorithms.AES(key.reveal()), modes.ECB())  # noqa: S305
             part = target[begin * row_bytes : end * row_bytes + words.itemsize * _TAIL_WORDS]
             cipher.encryptor().update_into(source[begin * row_bytes : end * row_bytes], part)
+            if key.drawn is not None:
+                self._record(key, streams[begin:end], numbers[begin:end])
         rows = words[: counters.size].reshape(n, 2 * blocks)
         if not np.little_endian:
             rows.byteswap(inplace=True)
@@ -99,6 +101,13 @@ class RowWords:
         borders = [0, *(np.flatnonzero(np.diff(self.owners)) + 1).tolist(), n]
         for begin, end in pairwise(borders):
             yield self.keys[int(self.owners[begin])], begin, end
+
+    def _record(self, key: Key, streams: Indices, numbers: Indices) -> None:
+        """Tell the check of words what rows have drawn."""
+        for stream, number in zip(streams.tolist(), numbers.tolist(), strict=True):
+            for piece, count in self.pieces:
+                where = (key.reveal(), stream + 1, piece._replace(number=number))
+                key.drawn.add(where, 0, count)  # type: ignore[union-attr]
 
     def locate(self, column: int) -> tuple[StreamId, int]:
         """The stream id, its number 0, and the position in it that a column holds."""

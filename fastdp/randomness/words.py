@@ -90,6 +90,9 @@ class WordStream:
     def __init__(self, key: Key, stream: StreamId, start: int = 0) -> None:
         self._left = MOST_WORDS - start
         self._check(0)
+        # Further words of a draw belong to that draw, which is recorded.
+        self._drawn = None if stream.refinement else key.drawn
+        self._where = (key.reveal(), key.member, stream)
         block, odd = divmod(start, 2)
         counter = (stream.pack() << 64 | key.member << BLOCK_BITS | block).to_bytes(16, "big")
         cipher = Cipher(algorithms.AES(key.reveal()), modes.CTR(counter))
@@ -107,6 +110,9 @@ class WordStream:
     def fill(self, out: NDArray[np.uint64]) -> None:
         """Overwrite ``out`` (uint64[n], little-endian words of the key stream) with the next n words."""
         self._check(out.size)
+        if self._drawn is not None:
+            start = MOST_WORDS - self._left
+            self._drawn.add(self._where, start, start + out.size)
         self._left -= out.size
         raw = memoryview(out.data).cast("B")
         for begin in range(0, len(raw), len(_ZEROS)):

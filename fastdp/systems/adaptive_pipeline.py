@@ -131,6 +131,8 @@ class AdaptivePipeline:
             done = at == values.size
             # What is left open at the end of a batch is the first block of the next.
             parts.append(part[: closing + done])
+        if law is not None:
+            prefix.record(self.key, progress.chain, progress.blocks, closed - progress.blocks)
         following = replace(
             progress,
             n_seen=progress.n_seen + values.size,

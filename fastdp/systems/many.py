@@ -13,6 +13,7 @@ from fastdp.errors import DataError, ParameterError
 from fastdp.inputs import as_column, as_floats
 from fastdp.perturbers import Hierarchy, Perturber
 from fastdp.privacy import Guarantee
+from fastdp.randomness.drawn_once import repeating
 from fastdp.randomness.key import MOST_STREAMS, Key
 from fastdp.released import ReleasedNodes
 from fastdp.released_many import ReleasedMany
@@ -174,7 +175,9 @@ class _Many:
             if wrong >= 0:
                 taken, starts = self._mended(taken, starts, slab.counts, which, wrong, holdout)
                 slab = replace(slab, values=taken, starts=starts)
-                self.pipeline.publish(slab, values, borders[which])
+                # Nothing was released of the noise drawn before the values were looked at.
+                with repeating():
+                    self.pipeline.publish(slab, values, borders[which])
             if nodes is not None and trees is not None:
                 self.pipeline.release_nodes(slab, nodes, trees[which])
 

@@ -15,6 +15,7 @@ from fastdp.integers import exact_sum
 from fastdp.perturbers import HierarchyPlan, Perturber
 from fastdp.perturbers.base import bound_law, theta_key
 from fastdp.randomness import prefix
+from fastdp.randomness.drawn_once import repeating
 from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import Chain
 from fastdp.released import ReleasedNodes
@@ -231,7 +232,9 @@ class Pipeline:
         scratch, key = nodes_scratch(plan), self.noise_key(theta_steps)
         released = np.empty((0 if trees == 1 else trees, plan.nodes))
         for tree in range(trees):
-            noise = self.perturber.node_noise(plan, theta_steps, self.epsilon, key, tree)
+            # The leaves' noise is that of the published values.
+            with repeating():
+                noise = self.perturber.node_noise(plan, theta_steps, self.epsilon, key, tree)
             # Fresh pages cost as much as the sums, so a single tree takes its noise's place.
             out = noise.view(np.float64) if trees == 1 else released[tree]
             tree_nodes.release_tree(
@@ -260,6 +263,7 @@ class Pipeline:
         begin, released, chain = 0, progress.released, progress.chain
         law = bound_law(self.perturber, self.key, progress.theta_steps, self.epsilon)
         if law is not None:
+            prefix.record(self.key, chain, progress.blocks, sums.size)
             chain = chain.copy()
             drawn = prefix.draw(sums, law, chain, progress.blocks)
             if self.sums_releases:

@@ -87,7 +87,7 @@ class Repeater:
         count = validation.integer("repetitions", repetitions, 1, MOST_STREAMS - begin)
         shown = validation.flag("progress", progress)
         numbers = np.arange(begin, begin + count)
-        return cls(RowPipeline(composition, key), numbers, validation.threads(threads), shown)
+        return cls(RowPipeline(composition, key.again()), numbers, validation.threads(threads), shown)
 
     def run(self, values: Floats, queries: tuple[Any, Any] | None) -> Repetitions:
         """All repetitions of a whole stream, float64[n], finite."""

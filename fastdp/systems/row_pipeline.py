@@ -16,6 +16,7 @@ from fastdp.errors import ParameterError
 from fastdp.perturbers import Blocks
 from fastdp.perturbers.base import TreeRows, bound_law, noise_of_rows, theta_key
 from fastdp.randomness import prefix
+from fastdp.randomness.drawn_once import repeating
 from fastdp.randomness.key import Key
 from fastdp.randomness.row_words import RowWords
 from fastdp.smoothers.base import predict_rows
@@ -212,13 +213,16 @@ class RowPipeline:
     def release_nodes(self, slab: Slab, out: Floats, out_trees: Indices) -> None:
         """Noisy sums of all nodes, row i's trees from ``out[out_trees[i]]`` on; values are finite."""
         plan, resolution = self.composition.plan, self.composition.grid.resolution
+        # The leaves' noise is that of the published values.
+        with repeating():
+            noise = self.noise(slab, slab.counts, nodes=True)
         many_streams.release_nodes(
             slab.values,
             slab.starts,
             slab.counts,
             1.0 / resolution,
             self._tops(slab),
-            self.noise(slab, slab.counts, nodes=True),
+            noise,
             plan.tree_blocks,
             plan.fan_out,
             plan.levels,

@@ -1,0 +1,114 @@
+"""The check that no word is drawn twice, which the whole suite runs with."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import fastdp
+from fastdp.perturbers import Flat, Hierarchy
+from fastdp.randomness import drawn_once
+from fastdp.randomness.drawn_once import DrawnTwiceError, DrawnWords
+from fastdp.randomness.key import Binding, Key
+from fastdp.randomness.words import Purpose, StreamId, WordStream
+from fastdp.thresholds import Fixed
+
+
+def key() -> Key:
+    return Key(bytes(range(32)), simulated=True, binding=Binding.COMPOSITION)
+
+
+def draw(secret: Key, start: int, count: int, number: int = 0) -> None:
+    WordStream(secret, StreamId(Purpose.DRAWS, number=number), start).fill(np.empty(count, np.uint64))
+
+
+def publisher(perturber, **options) -> fastdp.StreamPublisher:
+    return fastdp.StreamPublisher(
+        threshold=Fixed(4.0), perturber=perturber, epsilon=1.0, bound=8, holdout=0, max_range=16, seed=1, **options
+    )
+
+
+def test_the_suite_runs_with_it():
+    assert drawn_once.ENABLED
+
+
+@pytest.mark.parametrize(("start", "count"), [(0, 1), (9, 1), (5, 100), (0, 10), (9, 2)])
+def test_words_that_overlap_are_refused(start, count):
+    secret = key()
+    draw(secret, 0, 10)
+    draw(secret, 20, 10)
+    with pytest.raises(DrawnTwiceError) as error:
+        draw(secret, start, count)
+    assert "0001020304" not in str(error.value).replace("\\x", "")
+
+
+def test_words_side_by_side_pass_in_any_order():
+    secret = key()
+    for start in (10, 0, 20, 40, 30):
+        draw(secret, start, 10)
+    draw(secret, 0, 10, number=1)
+    draw(secret.within("theta", 1), 0, 10)
+    draw(secret.of_stream(0), 0, 10)
+
+
+def test_keys_derived_of_one_composition_share_the_record():
+    secret = key()
+    draw(secret.within("theta", 3), 0, 10)
+    with pytest.raises(DrawnTwiceError):
+        draw(secret.within("theta", 3), 9, 1)
+
+
+def test_what_a_failed_call_drew_is_forgotten():
+    record = DrawnWords()
+    record.add(("secret", 0), 0, 10)
+    mark = record.mark
+    record.add(("secret", 0), 10, 20)
+    record.add(("secret", 1), 5, 6)
+    record.forget(mark)
+    record.add(("secret", 0), 10, 20)
+    record.add(("secret", 1), 5, 6)
+    with pytest.raises(DrawnTwiceError):
+        record.add(("secret", 0), 9, 10)
+
+
+def test_a_repeated_draw_can_be_declared():
+    secret = key()
+    draw(secret, 0, 10)
+    with drawn_once.repeating():
+        draw(secret, 0, 10)
+    draw(secret.again(), 0, 10)
+
+
+@pytest.mark.parametrize("perturber", [Hierarchy(2, prune=0), Hierarchy(2, consistent=False, prune=0)])
+def test_a_tree_number_that_stands_still_is_seen(perturber, monkeypatch):
+    real = type(perturber).leaf_noise
+    monkeypatch.setattr(
+        type(perturber),
+        "leaf_noise",
+        lambda self, plan, steps, epsilon, key, tree: real(self, plan, steps, epsilon, key, 0),
+    )
+    with pytest.raises(DrawnTwiceError):
+        publisher(perturber).publish(np.ones(40)) if perturber.released_nodes else publisher(
+            perturber, smoother=None
+        ).publish(np.ones(40))
+
+
+def test_a_chain_that_stands_still_is_seen():
+    stuck = publisher(Flat())
+    before = stuck._standing.progress
+    stuck.publish(np.ones(5))
+    after = stuck._standing.progress
+    object.__setattr__(after, "chain", before.chain)
+    object.__setattr__(after, "blocks", before.blocks)
+    with pytest.raises(DrawnTwiceError):
+        stuck.publish(np.ones(5))
+
+
+def test_it_is_off_without_the_variable():
+    code = "from fastdp.randomness import Key; from fastdp.randomness.key import Binding; "
+    code += "print(Key(bytes(32), simulated=True, binding=Binding.COMPOSITION).drawn)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"PATH": ""}, check=False)
+    assert done.stdout == "None\n"
