@@ -230,12 +230,16 @@ class Learner:
 
 
 def release(steps, noise, theta_steps, learner):
-    """Sums of blocks with their noise, as long as there are values; the learner knows the rest."""
-    steps, noise = [int(s) for s in steps], iter(int(z) for z in noise)
+    """Sums of blocks with their noise, as long as there are values; the learner knows the rest.
+
+    ``noise(total)`` is the noise of the next block's sum.
+    """
+    steps = [int(s) for s in steps]
     at = 0
     while at + 2**learner.exponent <= len(steps):
         length = 2**learner.exponent
-        learner.close(float(sum(steps[at : at + length]) + next(noise)) / theta_steps)
+        total = sum(steps[at : at + length])
+        learner.close(float(total + noise(total)) / theta_steps)
         at += length
     return learner
 

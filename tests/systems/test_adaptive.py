@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 import fastdp
 from fastdp.errors import DataError
-from fastdp.randomness.key import Key
 from fastdp.systems import adaptive_pipeline
 from fastdp.systems.adaptive import Adaptive
 from fastdp.systems.course import position
@@ -19,6 +18,7 @@ from fastdp.thresholds import Fixed
 from fastdp_kernels import block_lengths as b
 from tests.oracles import adaptive
 from tests.systems.adaptive_publishers import CLOSINGS, fixed, make, stream
+from tests.systems.test_bound_noise import own_noise
 
 
 def learner_of(publisher: Adaptive) -> adaptive.Learner:
@@ -51,14 +51,10 @@ def test_release_equals_the_oracle(closing: str, epsilon: float, holdout: int) -
     values = stream(6000 if epsilon < 10.0 else 2000)
     publisher = (make if holdout else fixed)(epsilon=epsilon, closing=closing)
     release = publisher.release(values)
-    composition, theta_steps = publisher.composition, publisher._progress.theta_steps
-    key = Key.from_seed(4)
-    batches = [composition.perturber.leaf_noise(composition.plan, theta_steps, epsilon, key, j) for j in range(6)]
-    noise = np.concatenate(batches)
-    warm_up = composition.warm_up
+    theta_steps, warm_up = publisher._progress.theta_steps, publisher.composition.warm_up
     clipped = np.clip(values[holdout - warm_up :] / publisher.resolution, 0.0, theta_steps)
     learner = learner_of(publisher)
-    adaptive.release(np.rint(clipped), noise, theta_steps, learner)
+    adaptive.release(np.rint(clipped), own_noise(publisher, epsilon), theta_steps, learner)
     skip = next(
         j for j in range(len(learner.blocks) + 1) if sum(2**q.exponent for q in learner.blocks[:j]) >= warm_up
     )
