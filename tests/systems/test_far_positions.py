@@ -5,7 +5,9 @@ Publishers are put there, not run there.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -15,12 +17,21 @@ import fastdp
 from fastdp.counters import BinaryTree, RunningCounts, Simple
 from fastdp.errors import ParameterError, StateError
 from fastdp.local import Hybrid, Piecewise, SquareWave, client_words
-from fastdp.randomness.key import Key
+from fastdp.perturbers import Hierarchy
+from fastdp.perturbers.base import TreeRows, theta_key
+from fastdp.randomness.key import Binding, Key
+from fastdp.renewals import Withheld
 from fastdp.spatial import Box
 from fastdp.systems import AdaptivePHDStream, PHDStream
+from fastdp.systems.running_sum import RunningSum
+from fastdp.thresholds import Fixed, NoisyMax
 from tests.drawn import FAR, FARTHEST, record
+from tests.oracles import exact_noise
+from tests.oracles.words import within, words
 
 SQUARE = Box([0.0, 0.0], [1.0, 1.0])
+#: Purposes of words.
+TREE, COUNTER = 2, 3
 POINTS = np.random.default_rng(1).random((40, 2))
 
 
@@ -133,3 +144,103 @@ def test_codes_of_cells_end_at_62_bits(fan_out: int, deepest: int) -> None:
     PHDStream(cube, 1.0, fan_out=fan_out, max_depth=deepest)
     with pytest.raises(ParameterError, match=r"^max_depth"):
         PHDStream(cube, 1.0, fan_out=fan_out, max_depth=deepest + 1)
+
+
+def own_leaves(key: Key, theta_steps: int, levels: int, tree: int, count: int, level: int = 1) -> list[int]:
+    """Noise of a tree's first nodes of a level, from words of our own."""
+    scale, found = Fraction(theta_steps * levels) / Fraction(0.5), []
+    secret = within(key.reveal(), "theta", theta_steps)
+    for place in range(count):
+        name = {"level": level, "number": tree, "member": key.member, "start": place}
+        found.append(
+            exact_noise.draw(
+                words(secret, TREE, 1, **name)[0],
+                lambda k, name=name: words(secret, TREE, 1, refinement=k, **name)[0],
+                scale,
+                False,
+            )
+        )
+    return found
+
+
+TREES = Hierarchy(2, consistent=False, prune=0)
+TREES_IN_BLOCKS = Hierarchy(2, prune=1)
+OPTIONS = {"epsilon": 0.5, "bound": 64, "holdout": 0, "max_range": 16, "resolution": 0.25, "seed": 3}
+
+
+@pytest.mark.parametrize("tree", FARTHEST[1:])
+def test_trees_of_a_publisher(tree: int) -> None:
+    """The last leaves of a tree, and the first ones of the next."""
+    publisher = fastdp.StreamPublisher(threshold=Fixed(8.0), perturber=TREES, **OPTIONS)
+    levels, before = publisher._composition.plan.levels, tree * 16 - 2
+    object.__setattr__(publisher._progress, "blocks", before)
+    object.__setattr__(publisher._progress, "n_seen", before)
+    expected = own_leaves(publisher._key, 32, levels, tree - 1, 16)[14:]
+    expected += own_leaves(publisher._key, 32, levels, tree, 3)
+    assert publisher.publish(np.zeros(5)).tolist() == [noise * 0.25 for noise in expected]
+
+
+def test_trees_of_many_streams_and_all_their_levels() -> None:
+    """Rows with tree numbers and stream numbers far out: each what one stream has, level by level."""
+    key, plan = Key(bytes(range(32)), simulated=True, binding=Binding.COMPOSITION), TREES.plan(0.5, 16)
+    trees = np.array(FARTHEST)
+    streams = np.array([0, 1, 255, 256, 1023, 1024, 2**15, 2**16, 2**31, 2**32 - 2, 9, 2**32 - 2])
+    rows = TreeRows(plan, 0.5, key.again(), np.full(trees.size, 32), streams, trees, plan.leaves, nodes=True)
+    drawn = TREES.noise_rows(rows)
+    for row, stream, tree in zip(drawn, streams.tolist(), trees.tolist(), strict=True):
+        own = theta_key(key, 32).of_stream(stream)
+        assert np.array_equal(row, TREES.node_noise(plan, 32, 0.5, own, tree))
+        start = 0
+        for level, width in enumerate(plan.widths):
+            expected = own_leaves(key.of_stream(stream), 32, plan.levels, tree, 2 if width > 1 else 1, level + 1)
+            assert row[start : start + len(expected)].tolist() == expected
+            start += width
+
+
+def test_cycles_of_thresholds() -> None:
+    """Equal hold-outs, one after the other: each choice has noise of its own (the suite checks every word)."""
+    publisher = fastdp.StreamPublisher(
+        threshold=NoisyMax(step=1.0), perturber=TREES_IN_BLOCKS, smoother=fastdp.smoothers.Recent(),
+        renewal=Withheld(holdout=4), **{**OPTIONS, "epsilon": 0.05, "holdout": 4},
+    )  # fmt: skip
+    publisher.publish(np.full(4, 9.0))
+    thetas, period = [publisher.threshold], publisher._composition.period
+    block = publisher._composition.plan.block
+    for cycle in FARTHEST[1:-1]:
+        progress = publisher._progress
+        place = {"cycle": cycle, "blocks": cycle * period // block, "filled": 0, "held": 0, "open_sum": 0}
+        publisher._standing = replace(publisher._standing, progress=replace(progress, **place))
+        publisher.publish(np.full(4, 9.0))
+        assert publisher._progress.cycle == cycle + 1
+        thetas.append(publisher.threshold)
+    assert len(set(thetas)) > 5
+
+
+@pytest.mark.parametrize("far", [2**8 - 3, 2**16 - 3, 2**31 - 3, 2**32 - 3])
+def test_nodes_of_a_running_sum(far: int) -> None:
+    """A counter far out releases what one with the nodes' noise by hand does."""
+    key, length = Key(bytes(range(32)), simulated=True, binding=Binding.COMPOSITION), 2**33 - 1
+    counter = RunningSum.plant(key, 0, length, 5, 0.5, 0)
+    counter = replace(counter, seen=far)
+    after, out = counter.count(np.zeros(6, np.int64))
+    scale = Fraction(5 * length.bit_length()) / Fraction(0.5)
+    above = [0] * (counter.levels + 1)
+    for t, released in zip(range(far + 1, far + 7), out.tolist(), strict=True):
+        height = (t & -t).bit_length() - 1
+        name = {"level": height, "start": (t >> height) - 1}
+        word = words(key.reveal(), COUNTER, 1, **name)[0]
+        above[height] = above[height + 1] + exact_noise.draw(
+            word, lambda k, name=name: words(key.reveal(), COUNTER, 1, refinement=k, **name)[0], scale, False
+        )
+        above[:height] = [above[height]] * height
+        assert released == above[0]
+    assert after.seen == far + 6
+
+
+def test_copies_of_a_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
+    publisher = fastdp.StreamPublisher(threshold=Fixed(8.0), perturber=TREES, **OPTIONS)
+    outputs = set()
+    for copies in FARTHEST:
+        publisher._copies = copies
+        outputs.add(tuple(copy.copy(publisher).publish(np.zeros(8)).tolist()))
+    assert len(outputs) == len(FARTHEST)
