@@ -6,6 +6,7 @@ Source: NIST SP 800-38A, section 6.5; RFC 7693; ``docs/noise.md``, section 1.
 from __future__ import annotations
 
 import hashlib
+import struct
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
@@ -22,12 +23,37 @@ def words(secret, purpose, count, *, level=0, number=0, refinement=0, member=0, 
     return found[start % 2 :][:count]
 
 
+def encoded(value):
+    """A value as the noise design writes it: a letter, the length of what follows, and that."""
+    if isinstance(value, bool):
+        return b"t" if value else b"f"
+    if value is None:
+        letter, content = b"n", b""
+    elif isinstance(value, int):
+        letter, content = b"i", str(value).encode()
+    elif isinstance(value, float):
+        letter, content = b"d", struct.pack(">d", value)
+    elif isinstance(value, str):
+        letter, content = b"s", value.encode()
+    elif isinstance(value, bytes):
+        letter, content = b"b", value
+    elif isinstance(value, dict):
+        letter, content = b"m", b"".join(encoded(name) + encoded(value[name]) for name in sorted(value))
+    else:
+        letter, content = b"l", b"".join(encoded(entry) for entry in value)
+    return letter + len(content).to_bytes(8, "big") + content
+
+
+def derived(secret, value):
+    """Keyed BLAKE2b of a value."""
+    return hashlib.blake2b(encoded(value), digest_size=32, key=secret, person=b"fastdp bind 2").digest()
+
+
+def bound(secret, mechanism, parameters):
+    """The secret of one composition."""
+    return derived(secret, [2, mechanism, parameters])
+
+
 def within(secret, *labels):
     """The secret for what a composition decides later, such as ("theta", 17)."""
-    parts = b""
-    for label in labels:
-        kinds = {str: (b"s", str.encode), bytes: (b"b", bytes), int: (b"i", lambda n: str(n).encode())}
-        letter, content = kinds[type(label)]
-        parts += letter + len(content(label)).to_bytes(8, "big") + content(label)
-    message = b"l" + len(parts).to_bytes(8, "big") + parts
-    return hashlib.blake2b(message, digest_size=32, key=secret, person=b"fastdp bind 2").digest()
+    return derived(secret, labels)
