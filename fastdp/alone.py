@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Concatenate, NoReturn, ParamSpec, Self, TypeVar
 
 from fastdp.errors import StateError
+from fastdp.randomness.drawn_once import ENABLED
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -53,8 +54,7 @@ def exclusive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
                 f"a {type(self).__name__} used in a forked process: expected a publisher made in the process that "
                 "uses it (a fork would repeat its noise on other values)"
             )
-        key = getattr(self, "_key", None)
-        drawn = None if key is None else key.drawn
+        drawn = self._key.drawn if ENABLED and hasattr(self, "_key") else None
         mark = 0 if drawn is None else drawn.mark
         call = object()
         # Each of add and discard is one step of the interpreter, and a call that never came in is discarded too: an

@@ -198,7 +198,7 @@ class Durable(Alone):
         with persistence.trusting(name, content.get("fastdp")):
             # Files from before streams had numbers name none, those of the first noise format no format.
             member = packing.whole(content.get("member", 0))
-            binding = Binding(packing.whole(content.get("noise", Binding.FIRST_FORMAT)))
+            binding = Binding(packing.whole(content.get("noise", int(Binding.FIRST_FORMAT))))
             raw = bytes.fromhex(content["secret"])
             secret = Key(raw, simulated=content["simulated"], member=member, binding=binding)
             publisher = cls._restart(content["composition"], secret, **own)
@@ -305,7 +305,7 @@ class Durable(Alone):
         """
         self._refuse_replay("copy")
         self._copies += 1
-        return self._twin(self._key.derive("copy", self._copies) if self._key.simulated else Key.random())
+        return self._twin(self._key.derive("copy", self._copies) if self._key.simulated else Key.choose(None, None))
 
     def _twin(self, key: Key) -> Self:
         """Another object at the same place."""

@@ -121,10 +121,22 @@ class BoundPerturber(Protocol):
 
 def bound_law(perturber: Perturber, key: Key, theta_steps: int, epsilon: float) -> Law | None:
     """The law of noise that is bound to the prefix; None for noise of trees, and for the first noise format."""
-    # By name: isinstance with a protocol costs more than a short call.
-    if key.binding is Binding.FIRST_FORMAT or not hasattr(perturber, "leaf_law"):
+    if key.binding is Binding.FIRST_FORMAT or not isinstance(perturber, BoundPerturber):
         return None
-    return cast("BoundPerturber", perturber).leaf_law(theta_steps, epsilon)
+    return perturber.leaf_law(theta_steps, epsilon)
+
+
+class BoundLaws(dict[int, Law | None]):
+    """What :func:`bound_law` says of each theta in grid steps, asked once: short calls would notice."""
+
+    def __init__(self, perturber: Perturber, key: Key, epsilon: float) -> None:
+        super().__init__()
+        self._asked = perturber, key, epsilon
+
+    def __missing__(self, theta_steps: int) -> Law | None:
+        perturber, key, epsilon = self._asked
+        law = self[theta_steps] = bound_law(perturber, key, theta_steps, epsilon)
+        return law
 
 
 @dataclass(frozen=True)

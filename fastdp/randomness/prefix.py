@@ -21,12 +21,14 @@ from fastdp_kernels import chacha
 
 Chain = NDArray[np.uint64]
 Integers = NDArray[np.int64]
+#: Words of a chain key.
+CHAIN_WORDS = chacha.CHAIN
 _START = StreamId(Purpose.CHAIN)
 
 
 def start_chain(key: Key) -> Chain:
     """The chain key before the first sum: uint64[4]."""
-    chain: Chain = np.empty(chacha.CHAIN, np.uint64)
+    chain: Chain = np.empty(CHAIN_WORDS, np.uint64)
     WordStream(key, _START).fill(chain)
     return chain
 
@@ -37,7 +39,7 @@ def start_chains(words: RowWords, streams: Integers) -> Chain:
 
 
 #: What :func:`start_chains` reads.
-CHAIN_PIECES = ((_START, chacha.CHAIN),)
+CHAIN_PIECES = ((_START, CHAIN_WORDS),)
 
 
 def record(key: Key, chain: Chain, first: int, count: int) -> None:

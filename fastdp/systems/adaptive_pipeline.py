@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from fastdp.grid import Grid
 from fastdp.perturbers import Blocks, HierarchyPlan
-from fastdp.perturbers.base import bound_law
+from fastdp.perturbers.base import BoundLaws
 from fastdp.randomness import prefix
+from fastdp.randomness.drawn_once import ENABLED
 from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import Chain
 from fastdp.randomness.sampler import Law
@@ -91,6 +92,11 @@ class AdaptivePipeline:
         """The kernels' public parameters."""
         return self.perturber.shape(self.epsilon, self.max_range, self.warm_up)
 
+    @cached_property
+    def laws(self) -> BoundLaws:
+        """Of noise that is bound to the prefix."""
+        return BoundLaws(self.perturber, self.key, self.epsilon)
+
     def open(self, progress: Progress, theta: float) -> Progress:
         """Begin to publish with this threshold."""
         steps = self.grid.snap(theta)
@@ -107,7 +113,7 @@ class AdaptivePipeline:
         """All that these values, behind the hold-out, lead to; None if one of them is NaN or infinite."""
         counters = np.array([progress.filled, progress.open_sum, 0, 0], np.int64)
         memory, chain, closed, at = progress.smoother.copy(), progress.chain.copy(), progress.blocks, 0
-        law = bound_law(self.perturber, self.key, progress.theta_steps, self.epsilon)
+        law = self.laws[progress.theta_steps]
         public = 1.0 / self.grid.resolution, *self._steps(progress), self.shape
         parts: list[Floats] = []
         done = False
@@ -131,21 +137,26 @@ class AdaptivePipeline:
             done = at == values.size
             # What is left open at the end of a batch is the first block of the next.
             parts.append(part[: closing + done])
-        if law is not None:
+        if ENABLED and law is not None:
             prefix.record(self.key, progress.chain, progress.blocks, closed - progress.blocks)
-        following = replace(
-            progress,
+        theta = self._theta(progress)
+        # Made directly: dataclasses.replace costs more than the kernel of a short call.
+        following = Progress(
             n_seen=progress.n_seen + values.size,
+            cycle=progress.cycle,
+            held=progress.held,
+            released=progress.released,
+            theta_steps=progress.theta_steps,
             blocks=closed,
             filled=int(counters[0]),
             open_sum=int(counters[1]),
-            prediction=float(memory[block_lengths.PREDICTION]) * self._theta(progress),
+            prediction=float(memory[block_lengths.PREDICTION]) * theta,
             smoother=memory,
             chain=chain,
         )
         blocks = parts[0].copy() if len(parts) == 1 else np.concatenate(parts)
         return AdaptivePrepared(
-            *(following, noise, progress.smoother, blocks, self._theta(progress)),
+            *(following, noise, progress.smoother, blocks, theta),
             *(self.perturber.closing == "spike", progress.filled, values.size),
         )
 

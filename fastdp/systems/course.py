@@ -21,6 +21,7 @@ from fastdp import packing, persistence
 from fastdp.inputs import as_floats, pieces
 from fastdp.perturbers import Blocks
 from fastdp.randomness.key import Key
+from fastdp.randomness.prefix import CHAIN_WORDS
 from fastdp.systems.adaptive_pipeline import AdaptivePipeline, AdaptivePrepared
 from fastdp.systems.composition import Composition
 from fastdp.systems.pipeline import Pipeline, Prepared, Progress, TreeNoise
@@ -207,7 +208,7 @@ class Course:
             floats = mend(floats, at)
             step = pipeline.prepare(standing.progress, standing.noise, floats)
         assert step is not None  # noqa: S101 - mended values are finite
-        journey.standing = replace(standing, progress=step.following, noise=step.noise)
+        journey.standing = Standing(step.following, standing.chooser, step.noise)
         journey.steps.append(step)
         return floats
 
@@ -258,6 +259,8 @@ def restore(saved: persistence.Position, course: Course) -> Standing:
     fields["smoother"] = packing.unpack(fields["smoother"], "<f8").astype(np.float64)
     if "chain" in fields:
         fields["chain"] = packing.unpack(fields["chain"], "<u8").astype(np.uint64)
+        if fields["chain"].size not in (0, CHAIN_WORDS):
+            raise ValueError("a chain of another length")
     progress = Progress(**fields)
     if not (_is_typed(progress) and _is_place(progress, course)):
         raise ValueError("a position out of range")
@@ -286,7 +289,7 @@ def _is_place(progress: Progress, course: Course) -> bool:
     # First whether the memory has its form: where it does not, nothing can be read from it.
     if not course.pipeline.is_place(progress):
         return False
-    if progress.chain.shape != course.pipeline.open(Progress(), 1.0).chain.shape:
+    if bool(progress.chain.size) is (course.pipeline.laws[progress.theta_steps] is None):
         return False
     published = course.pipeline.consumed(progress)
     later = 0 if c.renewal is None or c.renewal.share else c.renewal_task.holdout

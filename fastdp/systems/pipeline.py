@@ -6,6 +6,7 @@ Source: ToPS Algorithm 1, lines 11 to 28, in the reading of ``docs/tops.md``.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +14,9 @@ from numpy.typing import NDArray
 from fastdp.grid import Grid
 from fastdp.integers import exact_sum
 from fastdp.perturbers import HierarchyPlan, Perturber
-from fastdp.perturbers.base import bound_law, theta_key
+from fastdp.perturbers.base import BoundLaws, bound_law, theta_key
 from fastdp.randomness import prefix
-from fastdp.randomness.drawn_once import repeating
+from fastdp.randomness.drawn_once import ENABLED, repeating
 from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import Chain
 from fastdp.released import ReleasedNodes
@@ -141,6 +142,11 @@ class Pipeline:
     key: Key
     sums_releases: bool = False
 
+    @cached_property
+    def laws(self) -> BoundLaws:
+        """Of noise that is bound to the prefix."""
+        return BoundLaws(self.perturber, self.key, self.epsilon)
+
     def noise_key(self, theta_steps: int) -> Key:
         """The key of the noise under this threshold: a scale that differs shares no word."""
         return theta_key(self.key, theta_steps)
@@ -190,10 +196,13 @@ class Pipeline:
         state, predicted = self.smoother.step(progress.smoother, means)
         if predicted is not means:
             means[:] = predicted
-        following = replace(
-            progress,
+        # Made directly: dataclasses.replace costs more than the kernels of a short call.
+        following = Progress(
             n_seen=n_seen,
+            cycle=progress.cycle,
+            held=progress.held,
             released=released,
+            theta_steps=progress.theta_steps,
             blocks=progress.blocks + closing,
             filled=filled,
             open_sum=open_sum,
@@ -210,8 +219,8 @@ class Pipeline:
     def is_place(self, progress: Progress) -> bool:
         """Whether a stream can have got there."""
         memory = progress.smoother
-        fresh = self.open(Progress(), 1.0)
-        fits = progress.filled < self.plan.block and memory.size == fresh.smoother.size and np.isfinite(memory).all()
+        size = 0 if self.smoother is None else self.smoother.start(0.5, 1.0).size
+        fits = progress.filled < self.plan.block and memory.size == size and np.isfinite(memory).all()
         return bool(fits) and self._remembers(progress)
 
     def _remembers(self, progress: Progress) -> bool:
@@ -261,9 +270,10 @@ class Pipeline:
         chain key behind these sums.
         """
         begin, released, chain = 0, progress.released, progress.chain
-        law = bound_law(self.perturber, self.key, progress.theta_steps, self.epsilon)
+        law = self.laws[progress.theta_steps]
         if law is not None:
-            prefix.record(self.key, chain, progress.blocks, sums.size)
+            if ENABLED:
+                prefix.record(self.key, chain, progress.blocks, sums.size)
             chain = chain.copy()
             drawn = prefix.draw(sums, law, chain, progress.blocks)
             if self.sums_releases:

@@ -19,6 +19,7 @@ from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding, laws
 from fastdp.local.laws import MixtureLaw, WindowLaw, bit_law, window_law
 from fastdp.randomness.key import Key
 from tests import stat
+from tests.noise import unbound_key
 from tests.oracles import local
 
 MEANS = [
@@ -117,13 +118,14 @@ def test_left_over_words_are_in_the_estimator() -> None:
 @pytest.mark.parametrize(("low", "high"), [(0.0, 50.0), (-3.0, 1e-3), (1e9, 1e9 + 1), (0.0, 1e-140), (-5e139, 5e139)])
 @pytest.mark.parametrize("make", ALL)
 def test_any_domain_gives_the_same_reports(make, low: float, high: float) -> None:
-    """Reports depend on the place in the domain alone."""
+    """Given the words, reports depend on the place in the domain alone."""
+    same = {"key": unbound_key(3), "start": 0}
     t = np.linspace(-0.5, 1.5, 201)
     values = low + (high - low) * t
     mechanism, unit = make(1.0, low, high), make(1.0, 0.0, 1.0)
     places = mechanism.steps_of(values) / mechanism.STEPS
     assert places == pytest.approx(np.clip(t, 0, 1), abs=2e-6)
-    assert np.array_equal(mechanism.perturb(values, seed=3), unit.perturb(places, seed=3))
+    assert np.array_equal(mechanism.perturb(values, **same), unit.perturb(places, **same))
     assert mechanism.perturb(low - (high - low), seed=3) == mechanism.perturb(low, seed=3)
 
 

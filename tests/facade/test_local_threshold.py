@@ -22,6 +22,7 @@ from fastdp.thresholds.local_objective import (
     prune_tail,
     range_errors,
 )
+from tests.noise import unbound_key
 from tests.oracles import square_wave_em as oracle
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -238,10 +239,10 @@ def test_the_corrected_objective_weighs_the_bias_more() -> None:
 # The rule.
 
 
-def theta_of(rule: SquareWave, values: np.ndarray, facts: ThresholdTask, seed: int = 1) -> float:
+def theta_of(rule: SquareWave, values: np.ndarray, facts: ThresholdTask, seed: int | Key = 1) -> float:
     chooser = rule.start(facts)
     chooser.observe(values)
-    return chooser.choose(Key.from_seed(seed))
+    return chooser.choose(seed if isinstance(seed, Key) else Key.from_seed(seed))
 
 
 @pytest.mark.parametrize("method", ["sw-w", "sw", "percentile"])
@@ -273,8 +274,9 @@ def test_theta_is_that_of_the_parts(method: Any) -> None:
 def test_theta_scales_with_values_and_bound(method: Any, factor: float) -> None:
     values = np.round(np.random.default_rng(9).gamma(2.0, 5.0, 20_000))
     rule = SquareWave(method=method)
-    plain = theta_of(rule, values, task())
-    scaled = theta_of(rule, values * factor, task(bound=100.0 * factor, resolution=2.0**-10 * factor))
+    key = unbound_key(1)
+    plain = theta_of(rule, values, task(), key)
+    scaled = theta_of(rule, values * factor, task(bound=100.0 * factor, resolution=2.0**-10 * factor), key)
     assert scaled == pytest.approx(plain * factor, rel=1e-12)
 
 

@@ -21,6 +21,7 @@ from fastdp.randomness.key import Key
 from fastdp.thresholds import SquareWave as Rule
 from fastdp.thresholds import ThresholdTask, log_estimate
 from fastdp.thresholds.local_objective import range_errors
+from tests.noise import unbound_key
 
 LOW, HIGH = 100.0 / 2**14, 100.0
 values_ = st.floats(-10.0, 1e300, allow_nan=False)
@@ -129,9 +130,12 @@ def test_a_known_distribution_comes_back() -> None:
     assert found.edges[4:].tolist() == (2.0 * found.edges[:-4]).tolist()
     for q in (0.1, 0.5, 0.9, 0.99):
         assert found.quantile(q) == pytest.approx(np.quantile(values, q), rel=0.1)
-    assert found.mean() == pytest.approx(values.mean(), rel=0.05)
+    # Of what exceeds 32 there is little, and noise at the top of the scale weighs much in the mean.
+    assert found.mean() - found.excess(32.0) == pytest.approx(np.minimum(values, 32.0).mean(), rel=0.03)
+    assert found.mean() == pytest.approx(values.mean(), rel=0.3)
     theta = np.array([1.0, 10.0])
-    assert found.excess(theta) == pytest.approx([np.maximum(values - t, 0.0).mean() for t in theta], rel=0.2)
+    excess = np.minimum(values, 32.0) - theta[:, None]
+    assert found.excess(theta) - found.excess(32.0) == pytest.approx(np.maximum(excess, 0.0).mean(axis=1), rel=0.2)
 
 
 def test_the_objective_looks_between_the_edges() -> None:
@@ -175,10 +179,10 @@ def test_the_tail_is_cut_at_standard_errors_of_its_share() -> None:
 # The rule, and ToPL with it.
 
 
-def theta_of(rule: Rule, values: np.ndarray, facts: ThresholdTask, seed: int) -> float:
+def theta_of(rule: Rule, values: np.ndarray, facts: ThresholdTask, seed: int | Key) -> float:
     chooser = rule.start(facts)
     chooser.observe(values)
-    return chooser.choose(Key.from_seed(seed))
+    return chooser.choose(seed if isinstance(seed, Key) else Key.from_seed(seed))
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0])
@@ -201,10 +205,10 @@ def test_theta_is_near_the_best_where_the_linear_scale_is_far_off(epsilon: float
 
 def test_theta_scales_with_values_and_bound() -> None:
     values, rule = drawn(20_000), Rule(scale="logarithmic")
-    plain = theta_of(rule, values, ThresholdTask(1.0, 1657.0, 20_000, 2**20, 2.0**-20), 5)
+    plain = theta_of(rule, values, ThresholdTask(1.0, 1657.0, 20_000, 2**20, 2.0**-20), unbound_key(5))
     for factor in (2.0**-30, 2.0**40):
         facts = ThresholdTask(1.0, 1657.0 * factor, 20_000, 2**20, 2.0**-20 * factor)
-        assert theta_of(rule, values * factor, facts, 5) == plain * factor
+        assert theta_of(rule, values * factor, facts, unbound_key(5)) == plain * factor
 
 
 def test_topl_takes_the_scale_by_name() -> None:
@@ -224,7 +228,7 @@ def test_topl_takes_the_scale_by_name() -> None:
     server = fastdp.ToPLServer(1.0, 1657.0, 8000, 4096, threshold="logarithmic")
     wave = server.announcement.mechanism
     shards = [server.shard(), server.shard()]
-    reports = wave.perturb(values[:8000], key=Key.from_seed(3), start=0)
+    reports = wave.perturb(values[:8000], key=named._key, start=0)
     shards[0].receive(encode(wave, reports[:3000]))
     shards[1].receive(encode(wave, reports[3000:]))
     server.merge(*shards)

@@ -19,6 +19,7 @@ from fastdp.perturbers import Flat, Hierarchy
 from fastdp.randomness.key import Key
 from fastdp.thresholds import NoisyMax, ScaleFree, Threshold, ThresholdTask
 from tests import stat
+from tests.noise import bound_key
 from tests.oracles import scale_free as oracle
 
 R = 2**20
@@ -146,15 +147,16 @@ def test_theta_scales_exactly(values: list[int], bound: int, factor: float, seed
 
 def test_a_publisher_scales_whole() -> None:
     values = np.random.default_rng(4).gamma(0.5, 40.0, 6000)
-    arguments: dict[str, Any] = {"epsilon": 0.5, "holdout": 5000, "max_range": 4096, "seed": 8}
+    arguments: dict[str, Any] = {"epsilon": 0.5, "holdout": 5000, "max_range": 4096}
     parts: dict[str, Any] = {"threshold": ScaleFree(), "perturber": Hierarchy(4, prune=1)}
     parts["smoother"] = fastdp.smoothers.Recent()
-    plain = fastdp.StreamPublisher(bound=5000.0, **parts, **arguments).release(values)
-    scaled = fastdp.StreamPublisher(bound=5000.0 * 2.0**20, **parts, **arguments).release(values * 2.0**20)
+    plain = fastdp.StreamPublisher(bound=5000.0, key=bound_key(8), **parts, **arguments).release(values)
+    scaled = fastdp.StreamPublisher(bound=5000.0 * 2.0**20, key=bound_key(8), **parts, **arguments)
+    scaled = scaled.release(values * 2.0**20)
     assert scaled.threshold == plain.threshold * 2.0**20
     assert (scaled.values == plain.values * 2.0**20).all()
     # By 100 the default grid is another one, a 2^-32th of the bound.
-    cents = fastdp.StreamPublisher(bound=500_000.0, **parts, **arguments).release(values * 100.0)
+    cents = fastdp.StreamPublisher(bound=500_000.0, key=bound_key(8), **parts, **arguments).release(values * 100.0)
     assert cents.threshold == pytest.approx(100.0 * plain.threshold, rel=1e-6)
 
 

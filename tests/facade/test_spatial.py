@@ -11,6 +11,7 @@ from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.spatial import Box, PrivTree, ReleasedTree
 from fastdp.systems.phdstream import PHDStream
 from tests import stat
+from tests.noise import bound_key, unbound_key
 
 SQUARE = Box([-1.0, 0.0], [1.0, 4.0])
 
@@ -102,9 +103,9 @@ def test_privtree_finds_the_dense_part() -> None:
 
 def test_privtree_is_the_first_step_of_a_stream() -> None:
     points = points_of(3000)
-    stream = PHDStream(SQUARE, 0.7, seed=4)
+    stream = PHDStream(SQUARE, 0.7, key=unbound_key(4))
     stream.advance(points)
-    tree = PrivTree(SQUARE, 0.7, seed=4).fit(points)
+    tree = PrivTree(SQUARE, 0.7, key=unbound_key(4)).fit(points)
     assert np.array_equal(tree.counts, stream.tree.counts)
     assert np.array_equal(tree.lower, stream.tree.lower)
 
@@ -178,7 +179,7 @@ def test_counts_are_the_expectation_of_sampled_points() -> None:
 
 def test_a_general_domain_that_is_a_box_gives_the_same() -> None:
     points = points_of(3000)
-    one, other = PHDStream(SQUARE, 1.0, "block", seed=8), PHDStream(Plain(SQUARE), 1.0, "block", seed=8)
+    one, other = (PHDStream(domain, 1.0, "block", key=bound_key(8)) for domain in (SQUARE, Plain(SQUARE)))
     for begin in range(0, 3000, 600):
         assert np.array_equal(one.step(points[begin : begin + 600]), other.step(points[begin : begin + 600]))
     low, high = np.array([[-0.3, 0.1], [0.0, 0.0]]), np.array([[0.5, 0.7], [1.0, 1.0]])

@@ -93,9 +93,9 @@ def run_oracle(
     level: float = 0.5,
     variance: float = 0.25,
 ) -> adaptive.Learner:
-    drawn = iter(noise)
+    drawn = iter(noise.tolist())
     learner = adaptive.Learner(p, level, variance, exponent)
-    return adaptive.release(steps, lambda total: int(next(drawn)), THETA_STEPS, learner)
+    return adaptive.release(steps, lambda _: int(next(drawn)), THETA_STEPS, learner)
 
 
 def revise(p: adaptive.Public, before: np.ndarray, blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

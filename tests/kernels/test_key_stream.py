@@ -142,7 +142,7 @@ def test_keys() -> None:
     with pytest.raises(ParameterError, match="no stream number yet"):
         numbered[0].of_stream(0)
     for outside in (-1, 2**32 - 1, 0.0):
-        with pytest.raises(ParameterError, match=r"^number = "):
+        with pytest.raises(ParameterError, match=r"^stream = "):
             Key.from_seed(1).of_stream(outside)  # type: ignore[arg-type]
     with pytest.raises(StateError, match="pickled"):
         pickle.dumps(Key.from_seed(1))

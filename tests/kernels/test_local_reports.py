@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from collections.abc import Iterator
 
 import numpy as np
@@ -127,7 +128,8 @@ def test_one_by_one_and_arrays_of_any_size_are_the_same_reports(mechanism) -> No
     values = np.random.default_rng(8).uniform(-2.5, 5.5, size)
     whole = client.perturb(values, key=key, stream=9, start=0)
     words = np.empty(size, np.uint64)
-    WordStream(key, StreamId(Purpose.LOCAL, client.WORDS, 9)).fill(words)
+    own = key.within(mechanism.__name__, struct.pack(">3d", 1.3, -2.0, 5.0))
+    WordStream(own, StreamId(Purpose.LOCAL, client.WORDS, 9)).fill(words)
     for i in [*range(70), CHUNK - 1, CHUNK, CHUNK + 1, size - 1]:
         report = client.law.report(int(words[i]), client.steps_of(float(values[i])))
         assert report == whole[i]

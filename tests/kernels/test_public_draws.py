@@ -20,7 +20,8 @@ from tests.oracles import laws
 def test_they_are_the_sampler(draw) -> None:
     law = (sampler.discrete_laplace_law if draw is discrete_laplace else sampler.geometric_law)(Fraction(2.5))
     expected = np.empty(1000, np.int64)
-    sampler.fill(expected, law, Key.from_seed(3), StreamId(Purpose.DRAWS, number=4))
+    key = Key.from_seed(3).bind(draw.__name__, {"numerator": 5, "denominator": 2})
+    sampler.fill(expected, law, key, StreamId(Purpose.DRAWS, number=4))
     assert np.array_equal(draw(2.5, 1000, seed=3, stream=4), expected)
     assert np.array_equal(draw(Fraction(5, 2), 10, seed=3, stream=4), expected[:10])
     assert not np.array_equal(draw(2.5, 1000, seed=3), expected)

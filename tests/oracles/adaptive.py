@@ -232,7 +232,7 @@ class Learner:
 def release(steps, noise, theta_steps, learner):
     """Sums of blocks with their noise, as long as there are values; the learner knows the rest.
 
-    ``noise(total)`` is the noise of the next block's sum.
+    ``noise(total)`` is the noise of the next block, whose exact sum is ``total``.
     """
     steps = [int(s) for s in steps]
     at = 0

@@ -9,6 +9,7 @@ from fastdp.auditing.blocks import LOOKED_AT, VALUES, BlocksTrials, turning_poin
 from fastdp.auditing.broken import PeekingBlocks
 from fastdp.randomness.key import Key
 from fastdp.systems.pipeline import Progress
+from tests.noise import chain_draws, chain_noise
 
 THETA = 64
 RIGHT = BlocksTrials(1.0, THETA)
@@ -66,7 +67,9 @@ def test_rows_are_runs_of_the_publishers_pipeline() -> None:
     values = np.random.default_rng(1).integers(0, THETA + 1, VALUES).astype(np.float64)
     step = pipeline.prepare(pipeline.open(Progress(), float(THETA)), None, values)
     closed = step.blocks[:-1][:LOOKED_AT]
-    noise = pipeline.perturber.leaf_noise(pipeline.plan, THETA, 1.0, pipeline.key, 0)[None, :LOOKED_AT]
+    exponents = np.full((1, LOOKED_AT), -1)
+    exponents[0, : len(closed)] = closed[:, 0]
+    noise = chain_draws(chain_noise(pipeline.key, THETA, 1.0), sums_of(values, exponents)[0])[None]
     row = RIGHT.release(values, noise)[0]
     assert row[: 2 * len(closed) : 2].tolist() == closed[:, 0].tolist()
     assert row[1 : 2 * len(closed) : 2] == pytest.approx(closed[:, 1] * THETA)

@@ -16,9 +16,9 @@ from fastdp.systems.adaptive import Adaptive
 from fastdp.systems.course import position
 from fastdp.thresholds import Fixed
 from fastdp_kernels import block_lengths as b
+from tests.noise import bound_key, chain_draws, chain_noise
 from tests.oracles import adaptive
 from tests.systems.adaptive_publishers import CLOSINGS, fixed, make, stream
-from tests.systems.test_bound_noise import own_noise
 
 
 def learner_of(publisher: Adaptive) -> adaptive.Learner:
@@ -46,15 +46,30 @@ def learner_of(publisher: Adaptive) -> adaptive.Learner:
 
 
 @pytest.mark.parametrize("closing", CLOSINGS)
-@pytest.mark.parametrize(("epsilon", "holdout"), [(2.0, 600), (0.1, 600), (2.0, 0), (0.1, 0), (30.0, 0)])
-def test_release_equals_the_oracle(closing: str, epsilon: float, holdout: int) -> None:
+@pytest.mark.parametrize(
+    ("epsilon", "holdout", "resolution"),
+    [
+        (2.0, 600, None),
+        (0.1, 600, None),
+        (2.0, 0, 2.0**-16),
+        (0.1, 0, 2.0**-16),
+        (30.0, 0, 2.0**-16),
+        # A theta of few steps, so that the noise of one step less or more differs; and doubtful draws.
+        (0.1, 600, 4.0),
+        (2.0, 0, 2.0**-40),
+    ],
+)
+def test_release_equals_the_oracle(closing: str, epsilon: float, holdout: int, resolution: float | None) -> None:
     values = stream(6000 if epsilon < 10.0 else 2000)
-    publisher = (make if holdout else fixed)(epsilon=epsilon, closing=closing)
+    publisher = (make if holdout else fixed)(epsilon=epsilon, closing=closing, resolution=resolution)
     release = publisher.release(values)
-    theta_steps, warm_up = publisher._progress.theta_steps, publisher.composition.warm_up
+    composition, theta_steps = publisher.composition, round(release.threshold / publisher.resolution)
+    assert theta_steps * publisher.resolution == release.threshold
+    noise = chain_noise(publisher._key, theta_steps, epsilon)
+    warm_up = composition.warm_up
     clipped = np.clip(values[holdout - warm_up :] / publisher.resolution, 0.0, theta_steps)
     learner = learner_of(publisher)
-    adaptive.release(np.rint(clipped), own_noise(publisher, epsilon), theta_steps, learner)
+    adaptive.release(np.rint(clipped), noise, theta_steps, learner)
     skip = next(
         j for j in range(len(learner.blocks) + 1) if sum(2**q.exponent for q in learner.blocks[:j]) >= warm_up
     )
@@ -109,24 +124,18 @@ def test_long_chunks_of_other_types_pass_the_warm_up_in_pieces() -> None:
     assert np.array_equal(make(**options).publish(long.astype(np.float32)), make(**options).publish(long))
 
 
-def test_noise_goes_on_from_batch_to_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many more blocks than a batch has noise for, and no noise used twice."""
-    publisher = fixed(epsilon=2.0**12, max_range=1, resolution=1.0, theta=1.0, bound=1.0)
-    out = publisher.publish(np.zeros(5000))
+def test_noise_goes_on_from_pass_to_pass() -> None:
+    """Many more blocks than a pass of the kernel has room for, each with the noise of its own place in the chain."""
+    options = {"epsilon": 0.5, "max_range": 1, "resolution": 1.0, "theta": 1.0, "bound": 1.0}
+    publisher = fixed(**options)
+    values = np.arange(5000) % 3 == 0.0
+    release = publisher.release(values)
     assert publisher._progress.blocks == 5000
-    drawn = []
-    blocks = type(publisher.composition.perturber)
-    original = blocks.leaf_noise
-
-    def watch(self, plan, theta_steps, epsilon, key, tree):
-        drawn.append(tree)
-        return original(self, plan, theta_steps, epsilon, key, tree)
-
-    monkeypatch.setattr(blocks, "leaf_noise", watch)
-    again = fixed(epsilon=2.0**12, max_range=1, resolution=1.0, theta=1.0, bound=1.0)
-    parts = [again.publish(np.zeros(n)) for n in (1023, 1, 1, 1999, 1976)]
-    assert np.array_equal(np.concatenate(parts), out)
-    assert drawn == [0, 1, 2, 3, 4]
+    noise = chain_draws(chain_noise(publisher._key, 1, 0.5), values)
+    assert np.array_equal(release.revision.totals, values + noise)
+    again = fixed(**options)
+    parts = [again.publish(part) for part in np.split(values, np.cumsum((1023, 1, 1, 1999)))]
+    assert np.array_equal(np.concatenate(parts), release.values)
 
 
 @pytest.mark.parametrize("closing", CLOSINGS)
@@ -134,8 +143,9 @@ def test_noise_goes_on_from_batch_to_batch(monkeypatch: pytest.MonkeyPatch) -> N
 def test_units_change_nothing(closing: str, power: int) -> None:
     """Values, bound, threshold and resolution times a power of two: everything exactly times it."""
     values, unit = stream(4000), 2.0**power
-    one = fixed(closing=closing, bound=200.0).release(values)
-    scaled = fixed(20.0 * unit, closing=closing, bound=200.0 * unit, resolution=2.0**-16 * unit)
+    options = {"closing": closing, "seed": None}
+    one = fixed(bound=200.0, key=bound_key(4), **options).release(values)
+    scaled = fixed(20.0 * unit, bound=200.0 * unit, resolution=2.0**-16 * unit, key=bound_key(4), **options)
     two = scaled.release(values * unit)
     assert np.array_equal(two.values, one.values * unit)
     assert np.array_equal(two.revised, one.revised * unit)
@@ -151,7 +161,7 @@ def test_accounts(holdout: int, epsilon: float) -> None:
     values = stream()
     released = {}
     for closing in CLOSINGS:
-        publisher = (make if holdout else fixed)(closing=closing, epsilon=epsilon)
+        publisher = (make if holdout else fixed)(closing=closing, epsilon=epsilon, seed=None, key=bound_key(4))
         released[closing] = publisher.release(values), publisher
     revisions = [release.revision for release, _ in released.values()]
     assert all(np.array_equal(r.totals, revisions[0].totals) for r in revisions), "only what is published differs"
@@ -174,7 +184,7 @@ def test_accounts(holdout: int, epsilon: float) -> None:
         assert np.array_equal(released["spread"][0].values[begin + quarter : end], quiet[quarter:])
         assert np.ptp(released["spread"][0].values[begin : begin + quarter]) == 0.0
     # What is published up to a block's end lacks what the next block will make up for.
-    online = (make if holdout else fixed)(epsilon=epsilon)
+    online = (make if holdout else fixed)(epsilon=epsilon, seed=None, key=bound_key(4))
     online.publish(values[:holdout])
     out = []
     for j, (begin, end) in enumerate(itertools.pairwise(edges)):

@@ -14,7 +14,6 @@ from fastdp.analysis.tree_loss import tree_step_loss
 from fastdp.counters import Simple
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.randomness import sampler
-from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import Box, PointIndex, counts_alone, random_boxes, relative_error
 from fastdp.spatial.release_times import Growth, Pace, following_pace, periods
@@ -23,6 +22,7 @@ from fastdp.systems.phdstream import PHDStream
 from fastdp_kernels import adaptive_tree
 from tests import stat
 from tests.facade.test_spatial import HalfPlain, Plain, Slab
+from tests.noise import bound_key, step_keys, unbound_key
 from tests.oracles import counts_alone as oracle
 from tests.oracles import phdstream as first_oracle
 from tests.systems.saved_objects import FIXTURES, KEY
@@ -73,10 +73,14 @@ def test_equals_the_naive_version(dim: int, fan_out: int, max_depth: int, option
         0,
     )
     naive = oracle.Follower(first, counting.noise, counting.first, stream.shrink, stream.period, stream.max_period)
-    split, initial = draws(plan.split_law, Purpose.SPLIT, 4096), draws(plan.cell_law, Purpose.CELL, 4096)
-    later = draws(counting.law, Purpose.CELL, 4096)
     sizes = set()
     steps = stream_of(dim)
+    keys = step_keys(stream, steps)
+    split, initial = (
+        draws(keys, law, purpose, 4096)
+        for law, purpose in ((plan.split_law, Purpose.SPLIT), (plan.cell_law, Purpose.CELL))
+    )
+    later = draws(keys, counting.law, Purpose.CELL, 4096)
     for t, (added, removed) in enumerate(steps):
         stream.advance(added, removed)
         batch = added.tolist(), removed.tolist()
@@ -116,7 +120,7 @@ def test_an_event_is_counted_once_whatever_becomes_of_its_cell() -> None:
 
 def test_what_is_released_between_counts_does_not_depend_on_the_batches() -> None:
     """Cells, counts and times of one event more or less are the same until the event is counted."""
-    one, other = make(period=4), make(period=4)
+    one, other = (make(period=4, seed=None, key=unbound_key(5)) for _ in range(2))
     for t, (added, removed) in enumerate(batches(13, 2, 3)):
         one.advance(added, removed)
         other.advance(np.concatenate([added, [[0.9, 0.9]]]) if t == 9 else added, removed)
@@ -255,7 +259,8 @@ def test_the_guarantee_is_epsilon_once() -> None:
         guarantee = make(epsilon=epsilon).guarantee
         assert (guarantee.epsilon, guarantee.delta, guarantee.simulated) == (epsilon, 0.0, True)
         assert "one event" in guarantee.unit
-    one, four = make(epsilon=0.5, period=2), make(epsilon=2.0, sensitivity=4, period=2)
+    one = make(epsilon=0.5, period=2, seed=None, key=bound_key(5))
+    four = make(epsilon=2.0, sensitivity=4, period=2, seed=None, key=bound_key(5))
     for added, removed in batches(4, 2, 6):
         assert np.array_equal(one.step(added, removed), four.step(added, removed))
     assert "4 events" in four.guarantee.unit
@@ -270,10 +275,10 @@ def test_the_noise_is_that_of_the_key_step_and_place() -> None:
     stream = make(epsilon=0.02, period=2, max_depth=0)
     for _ in range(3):
         stream.advance(None)
-    drawn = []
+    drawn, keys = [], step_keys(stream, [(np.empty((0, 2)), np.empty((0, 2)))] * 3)
     for law, step in ((stream._plan.cell_law, 0), (stream._counting.law, 2)):
         noise = np.empty(1, np.int64)
-        sampler.fill(noise, law, Key.from_seed(5), StreamId(Purpose.CELL, number=step))
+        sampler.fill(noise, law, keys[step], StreamId(Purpose.CELL, number=step))
         drawn.append(int(noise[0]))
     grown = stream._state.grown
     assert (grown.visit.released.tolist(), grown.weight.tolist()) == ([sum(drawn)], [4 + 1])
@@ -285,7 +290,7 @@ def test_domains_of_any_shape() -> None:
     for begin in range(0, 1500, 300):
         stream.advance(points[begin : begin + 300])
     assert stream.total == pytest.approx(1500, abs=60), "points on the border are counted beside it"
-    plain, hidden = make(SQUARE, period=2), make(Plain(SQUARE), period=2)
+    plain, hidden = (make(domain, period=2, seed=None, key=bound_key(5)) for domain in (SQUARE, Plain(SQUARE)))
     slab = HalfPlain(Slab([0.0, 0.0], [1.0, 1.0], 0.6))
     cut = make(slab, 5.0, period=2)
     for added, removed in batches(6, 2, 5):
@@ -473,7 +478,7 @@ def test_how_cells_are_chosen_does_not_follow_from_what_waits() -> None:
     """One event more waits: until it is counted nothing differs; a removal then changes one count by one, no cell."""
     steps = moving(20, 2, 3)
     at = 14
-    streams = [make(period=2, epsilon=4.0) for _ in range(3)]
+    streams = [make(period=2, epsilon=4.0, seed=None, key=unbound_key(5)) for _ in range(3)]
     for t, (added, removed) in enumerate(steps[: at + 1]):
         for k, stream in enumerate(streams):
             event = np.full((1, 2), 0.3)

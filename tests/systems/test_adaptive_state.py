@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +14,10 @@ from fastdp import packing
 from fastdp.errors import DataError, StateError
 from fastdp.statefile import StateFile
 from fastdp.systems.adaptive import Adaptive
-from fastdp.systems.adaptive_pipeline import AdaptivePrepared
+from fastdp.systems.adaptive_pipeline import AdaptivePipeline, AdaptivePrepared
 from fastdp.systems.course import position, restore
 from fastdp_kernels import block_lengths as b
+from tests.noise import bound_key
 from tests.systems.adaptive_publishers import CLOSINGS, fixed, make, stream
 
 KEY = bytes(range(32))
@@ -77,7 +77,10 @@ def test_a_copy_has_noise_of_its_own(seed: int | None, place: int) -> None:
     publisher = make(seed=seed)
     publisher.publish(values[:place])
     twins = [publisher, copy.copy(publisher), copy.deepcopy(publisher)]
-    assert all(position(twin._standing) == position(publisher._standing) for twin in twins)
+    places = [position(twin._standing) for twin in twins]
+    chains = [place.pop("chain") for place in places]
+    assert places[0] == places[1] == places[2]
+    assert len(set(chains)) == (3 if publisher.threshold else 1)
     levels = []
     for twin in twins:
         twin.publish(values[place:])
@@ -114,7 +117,8 @@ def test_nan_counts_as_zero_where_that_is_asked_for() -> None:
     zeros, missing = values.copy(), values.copy()
     zeros[holes] = 0.0
     missing[holes] = np.nan
-    assert np.array_equal(make(nonfinite="zero").publish(missing), make().publish(zeros))
+    one, other = (make(nonfinite=rule, seed=None, key=bound_key(4)) for rule in ("zero", "raise"))
+    assert np.array_equal(one.publish(missing), other.publish(zeros))
 
 
 class Interrupted(BaseException):
@@ -122,7 +126,7 @@ class Interrupted(BaseException):
 
 
 @pytest.mark.parametrize("begin", [0, 300, 536, 570, 600])
-@pytest.mark.parametrize("where", ["leaf_noise", "emit"])
+@pytest.mark.parametrize("where", ["noise", "emit"])
 def test_an_interrupt_shows_nothing_that_could_be_used_again(
     monkeypatch: pytest.MonkeyPatch, where: str, begin: int
 ) -> None:
@@ -131,20 +135,17 @@ def test_an_interrupt_shows_nothing_that_could_be_used_again(
     publisher = make()
     publisher.publish(values[:begin])
     out = np.full(900, 123.0)
-    home = {"leaf_noise": type(publisher.composition.perturber), "emit": AdaptivePrepared}[where]
+    home, step = {"noise": (AdaptivePipeline, "_close_bound"), "emit": (AdaptivePrepared, "emit")}[where]
 
     def interrupt(*arguments: object, **options: object) -> None:
         raise Interrupted
 
-    if where == "leaf_noise":
-        # The noise in use is remembered: forget it, so that it is drawn again.
-        publisher._standing = replace(publisher._standing, noise=None)
     with monkeypatch.context() as patch:
-        patch.setattr(home, where, interrupt)
+        patch.setattr(home, step, interrupt)
         with pytest.raises(Interrupted):
             publisher.publish(values[begin:900], out=out)
     assert (out == 123.0).all()
-    assert publisher.n_seen == (begin if where == "leaf_noise" else 900)
+    assert publisher.n_seen == (begin if where == "noise" else 900)
     rest = publisher.publish(values[publisher.n_seen :])
     assert np.array_equal(rest, whole[whole.size - rest.size :])
 

@@ -8,10 +8,10 @@ import pytest
 import fastdp
 from fastdp.errors import DataError, ParameterError
 from fastdp.perturbers import Flat, Hierarchy
-from fastdp.randomness.key import Key
 from fastdp.smoothers import Recent
 from fastdp.thresholds import Fixed
 from fastdp_kernels import ranges
+from tests.noise import tree_key
 from tests.oracles import nodes as oracle
 from tests.oracles import tops
 
@@ -59,7 +59,7 @@ def test_released_nodes_equal_the_oracle(fan_out: int, n: int) -> None:
     theta_steps = 20 * steps
     rounded = (np.minimum(values, 20.0) * steps).astype(np.int64)
     for tree in range(-(-n // plan.tree_blocks)):
-        noise = perturber.node_noise(plan, theta_steps, 0.7, Key.from_seed(5), tree)
+        noise = perturber.node_noise(plan, theta_steps, 0.7, tree_key(publisher._key, theta_steps), tree)
         part = rounded[tree * plan.tree_blocks : (tree + 1) * plan.tree_blocks]
         expected = np.array(oracle.noisy_sums(part.tolist(), noise, plan.leaves, fan_out, plan.levels))
         ours = release.nodes.sums[tree]

@@ -6,6 +6,7 @@ Publishers are put there, not run there.
 from __future__ import annotations
 
 import copy
+import struct
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -17,7 +18,7 @@ import fastdp
 from fastdp.counters import BinaryTree, RunningCounts, Simple
 from fastdp.errors import ParameterError, StateError
 from fastdp.local import Hybrid, Piecewise, SquareWave, client_words
-from fastdp.perturbers import Hierarchy
+from fastdp.perturbers import Flat, Hierarchy
 from fastdp.perturbers.base import TreeRows, theta_key
 from fastdp.randomness.key import Binding, Key
 from fastdp.renewals import Withheld
@@ -27,11 +28,12 @@ from fastdp.systems.running_sum import RunningSum
 from fastdp.thresholds import Fixed, NoisyMax
 from tests.drawn import FAR, FARTHEST, record
 from tests.oracles import exact_noise
+from tests.oracles.prefix import BoundNoise
 from tests.oracles.words import within, words
 
 SQUARE = Box([0.0, 0.0], [1.0, 1.0])
 #: Purposes of words.
-TREE, COUNTER = 2, 3
+TREE, COUNTER, CHAIN = 2, 3, 8
 POINTS = np.random.default_rng(1).random((40, 2))
 
 
@@ -244,3 +246,32 @@ def test_copies_of_a_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
         publisher._copies = copies
         outputs.add(tuple(copy.copy(publisher).publish(np.zeros(8)).tolist()))
     assert len(outputs) == len(FARTHEST)
+
+
+def bound_noise(publisher: fastdp.StreamPublisher, index: int = 0) -> BoundNoise:
+    """Of a threshold of 32 steps at epsilon 0.5, from a chain key of our own."""
+    secret = within(publisher._key.reveal(), "theta", 32)
+    start = words(secret, CHAIN, 4, member=publisher._key.member)
+    return BoundNoise(struct.pack("<4Q", *start), Fraction(64), index)
+
+
+@pytest.mark.parametrize("member", [None, 0, 255, 2**32 - 2])
+def test_bound_noise_of_a_publisher_value_by_value(member: int | None) -> None:
+    key = Key.from_seed(3) if member is None else Key.from_seed(3).of_stream(member)
+    publisher = fastdp.StreamPublisher(
+        threshold=Fixed(8.0), perturber=Flat(), **{**OPTIONS, "seed": None, "key": key}
+    )
+    values = np.random.default_rng(1).gamma(2.0, 3.0, 300)
+    out = np.concatenate([publisher.publish(part) for part in np.split(values, [1, 2, 100, 259])])
+    noise = bound_noise(publisher)
+    steps = np.rint(np.clip(values * 4.0, 0.0, 32.0)).astype(np.int64).tolist()
+    assert out.tolist() == [(step + noise(step)) * 0.25 for step in steps]
+
+
+@pytest.mark.parametrize("far", [254, 1022, 2**16 - 2, 2**32 - 2, 2**40])
+def test_indices_of_bound_sums(far: int) -> None:
+    publisher = fastdp.StreamPublisher(threshold=Fixed(8.0), perturber=Flat(), **OPTIONS)
+    object.__setattr__(publisher._progress, "blocks", far)
+    object.__setattr__(publisher._progress, "n_seen", far)
+    noise = bound_noise(publisher, far)
+    assert publisher.publish(np.zeros(6)).tolist() == [noise(0) * 0.25 for _ in range(6)]

@@ -16,6 +16,7 @@ from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.thresholds import Fixed, NoisyMax
 from tests import stat
+from tests.noise import bound_key, tree_key
 from tests.oracles import binary_counter as oracle
 from tests.oracles import laws
 
@@ -29,12 +30,13 @@ def make(**options) -> fastdp.PAK:
     return fastdp.PAK(**{**settings, **options})
 
 
-def node_noise(levels: int, theta_steps: int, epsilon: float, number: int, length: int):
+def node_noise(key: Key, levels: int, theta_steps: int, epsilon: float, length: int):
+    """Of the tree behind the hold-out, from the publisher's key."""
     law = sampler.discrete_laplace_law(Fraction(theta_steps * levels) / Fraction(epsilon))
     draws = []
     for height in range(levels):
         draws.append(np.empty((length >> height) + 1, np.int64))
-        sampler.fill(draws[-1], law, Key.from_seed(6), StreamId(Purpose.COUNTER, height, number))
+        sampler.fill(draws[-1], law, tree_key(key, theta_steps), StreamId(Purpose.COUNTER, height))
     return lambda height, k: int(draws[height][k])
 
 
@@ -46,7 +48,7 @@ def test_the_tree_equals_the_papers(n: int) -> None:
     per_unit = round(1 / publisher.resolution)
     steps = (np.minimum(values, 20.0) * per_unit).astype(np.int64).tolist()
     levels = n.bit_length()
-    expected = oracle.running_sums(steps, node_noise(levels, 20 * per_unit, 1.0, 0, n))
+    expected = oracle.running_sums(steps, node_noise(publisher._key, levels, 20 * per_unit, 1.0, n))
     assert out.tolist() == [e * publisher.resolution for e in expected]
     assert publisher.running_sum == out[-1]
 
@@ -96,7 +98,9 @@ def test_the_guarantee_adds_up() -> None:
 
 
 def test_clipping_at_r_tau() -> None:
-    plain, wide = make(threshold=NoisyMax()), make(threshold=NoisyMax(), tail_factor=1.5)
+    plain, wide = (
+        make(threshold=NoisyMax(), tail_factor=factor, seed=None, key=bound_key(6)) for factor in (1.0, 1.5)
+    )
     for publisher in (plain, wide):
         publisher.publish(stream(700))
     assert wide.threshold == pytest.approx(1.5 * plain.threshold)
@@ -245,7 +249,7 @@ def test_the_law_holds_at_the_extremes(epsilon: float, resolution: float | None)
     theta_steps = round(publisher.threshold / step)
     assert theta_steps == max(1, int(100 / step))
     steps = np.minimum(np.rint(values / step), theta_steps).astype(np.int64).tolist()
-    expected = oracle.running_sums(steps, node_noise(7, theta_steps, epsilon, 0, 100))
+    expected = oracle.running_sums(steps, node_noise(publisher._key, 7, theta_steps, epsilon, 100))
     assert out.tolist() == [e * step for e in expected]
     # The law of every node, exactly: seven levels share epsilon, and one value moves a node by at most theta.
     law = publisher._state.tree.law

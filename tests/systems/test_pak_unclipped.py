@@ -11,6 +11,7 @@ import fastdp
 from fastdp.errors import ParameterError
 from fastdp.randomness import words
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile, smooth_noise
+from tests.noise import bound_key
 from tests.oracles import binary_counter as oracle
 from tests.systems.test_pak import node_noise, stream
 
@@ -34,7 +35,7 @@ def test_noise_follows_tau_and_values_the_bound() -> None:
     step = publisher.resolution
     per_unit = round(1 / step)
     steps = (np.minimum(values[200:], 100.0) * per_unit).astype(np.int64).tolist()
-    noise = node_noise((500).bit_length(), round(theta / step), 0.1, 0, 500)
+    noise = node_noise(publisher._key, (500).bit_length(), round(theta / step), 0.1, 500)
     rises = np.array(oracle.running_sums(steps, noise), dtype=np.float64) * step
     assert np.allclose(out[1:] - out[0], rises, rtol=1e-12)
 
@@ -48,8 +49,7 @@ def test_the_clip_is_all_that_differs() -> None:
         "threshold": SmoothQuantile(p=0.5, delta=0.2, clip=False),
         "resolution": 2.0**-10,
     }
-    clipped = make(**options, clip=True)
-    unclipped = make(**options)
+    clipped, unclipped = (make(**options, clip=clip, seed=None, key=bound_key(6)) for clip in (True, False))
     assert np.array_equal(clipped.publish(values), unclipped.publish(values))
     assert clipped.threshold == unclipped.threshold < 100
 

@@ -18,6 +18,7 @@ from fastdp.renewals import Refined, Withheld
 from fastdp.smoothers import Mean, Median, MovingAverage, Recent
 from fastdp.systems.course import position, restore
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile, ThresholdTask
+from tests.noise import threshold_key, unbound_key
 
 TREE = 256
 RENEWALS = [Withheld(), Withheld(trees=2, holdout=37), Refined(0.2), Refined(0.05, trees=3)]
@@ -38,14 +39,15 @@ def shifting_stream(n: int = 3000) -> np.ndarray:
 def by_hand(renewal, values: np.ndarray) -> tuple[np.ndarray, list[float]]:
     """What a publisher with a renewal releases, cut by hand into periods under fixed thresholds."""
     publisher = make(renewal)
-    composition, key = publisher._composition, publisher._key
+    composition = publisher._composition
     period, task = renewal.trees * TREE, composition.renewal_task
     at, thetas, periods = composition.task.holdout, [], []
     chooser = composition.threshold.start(composition.task)
-    chooser.observe(values[:at])
+    held = values[:at]
+    chooser.observe(held)
     while True:
         cycle = len(thetas)
-        thetas.append(chooser.choose(key.derive("threshold", cycle) if cycle else key))
+        thetas.append(chooser.choose(threshold_key(publisher, held, cycle)))
         part = values[at : at + period]
         periods.append(part)
         at += part.size
@@ -80,7 +82,7 @@ def test_equals_periods_under_fixed_thresholds(renewal) -> None:
             bound=500,
             max_range=TREE,
             resolution=publisher.resolution,
-            key=publisher._key,
+            key=publisher._key.again(),
         )
         trees = renewal.trees * cycle
         # The same trees of noise, for other values before them.
@@ -248,7 +250,7 @@ def test_the_imputed_mean_is_a_function_of_what_was_released() -> None:
             holdout=10,
             max_range=1024,
             renewal=Withheld(),
-            seed=1,
+            key=unbound_key(1),
         )
         values = np.concatenate([np.full(10, 0.5), body, np.full(10, 0.5)])
         return np.concatenate([publisher.publish(part) for part in np.array_split(values, cuts)])

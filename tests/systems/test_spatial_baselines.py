@@ -10,7 +10,6 @@ import pytest
 from fastdp.counters import BinaryTree, Block, Simple
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.randomness import sampler
-from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import Box, PrivTree
 from fastdp.systems.spatial_baselines import FixedTree, OfflineOnBatch, OfflineOnStream
@@ -72,12 +71,13 @@ def test_baseline_3_counts_in_fixed_cells(counter) -> None:
     exact = stream._state.visit.released[stream._state.visit.leaves].copy()
     rule = Simple() if counter is None else counter
     state = np.zeros((tree.n_leaves, rule.width), np.int64)
-    for step in range(1, 6):
-        added, removed = points(300, 10 + step), points(200, 20 + step)
+    steps = [(points(1500, 1), points(0, 1)), *((points(300, 10 + t), points(200, 20 + t)) for t in range(1, 6))]
+    keys = step_keys(stream, steps)
+    for step, (added, removed) in list(enumerate(steps))[1:]:
         stream.advance(added, removed)
         noise = np.empty(tree.n_leaves, np.int64)
         law = sampler.discrete_laplace_law(stream._law.scale)
-        sampler.fill(noise, law, Key.from_seed(5), StreamId(Purpose.CELL, number=step))
+        sampler.fill(noise, law, keys[step], StreamId(Purpose.CELL, number=step))
         exact += rule.step(state, noise)
         for sign, batch in ((1, added), (-1, removed)):
             last = tree.upper == 1.0

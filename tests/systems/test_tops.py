@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import fastdp
 from fastdp.perturbers.hierarchy import optimal_prune
 from fastdp.randomness import sampler
-from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
+from tests.noise import threshold_key, tree_key
 from tests.oracles import tops
 
 
@@ -30,7 +30,7 @@ def make(**options) -> fastdp.ToPS:
     return fastdp.ToPS(**{**settings, **options})
 
 
-def oracle_noise(publisher: fastdp.ToPS, key: Key, theta_steps: int):
+def oracle_noise(publisher: fastdp.ToPS, theta_steps: int):
     """The tree's leaves from the sampler's raw draws and the oracle's consistency."""
     plan = publisher.plan
     law = sampler.discrete_laplace_law(Fraction(theta_steps * plan.levels) / Fraction(publisher.epsilon))
@@ -39,7 +39,7 @@ def oracle_noise(publisher: fastdp.ToPS, key: Key, theta_steps: int):
         levels = []
         for level in range(plan.levels):
             draws = np.empty(plan.leaves // plan.fan_out**level, np.int64)
-            sampler.fill(draws, law, key, StreamId(Purpose.TREE, level + 1, tree))
+            sampler.fill(draws, law, tree_key(publisher._key, theta_steps), StreamId(Purpose.TREE, level + 1, tree))
             levels.append(draws)
         return tops.consistent_integers(levels, plan.fan_out)[0]
 
@@ -55,13 +55,17 @@ def test_release_equals_the_oracle(fan_out: int, prune: int, max_range: int) -> 
     values = stream(300 + 1000)
     publisher = make(fan_out=fan_out, prune=prune, max_range=max_range)
     release = publisher.release(values)
-    key = Key.from_seed(9)
     # Threshold: Eq. 6 over 1 .. B with K = 2^20.
     clipped = np.maximum(values[:300], 0.0).tolist()
     candidates = np.arange(1, 201)
     scores = tops.threshold_scores(clipped, candidates, 2**20, 60.0, 0.5, max_range, fan_out)
     noise = np.empty(200, np.int64)
-    sampler.fill(noise, sampler.discrete_laplace_law(Fraction(2**21)), key, StreamId(Purpose.THRESHOLD))
+    sampler.fill(
+        noise,
+        sampler.discrete_laplace_law(Fraction(2**21)),
+        threshold_key(publisher, values[:300]),
+        StreamId(Purpose.THRESHOLD),
+    )
     theta = int(candidates[tops.argmax_first([s + int(z) for s, z in zip(scores, noise, strict=True)])])
     assert release.threshold == theta
     theta_steps = round(theta / publisher.resolution)
@@ -70,7 +74,7 @@ def test_release_equals_the_oracle(fan_out: int, prune: int, max_range: int) -> 
         theta_steps,
         publisher.resolution,
         publisher.plan.block,
-        oracle_noise(publisher, key, theta_steps),
+        oracle_noise(publisher, theta_steps),
         publisher.plan.tree_blocks,
     )
     assert np.array_equal(release.values, expected)
@@ -379,14 +383,13 @@ def test_eq_7_uses_the_real_logarithm(fan_out: int, max_range: int) -> None:
 @pytest.mark.parametrize("noise", ["laplace", "exponential"])
 def test_both_noises_of_the_threshold(noise: str) -> None:
     values = np.maximum(stream(300), 0.0)
-    key, candidates = Key.from_seed(9), np.arange(1, 201)
+    candidates, publisher = np.arange(1, 201), make(noise=noise, epsilon=0.05)
     scores = tops.threshold_scores(values.tolist(), candidates, 2**20, 60.0, 0.05, 256, 4)
     draws = np.empty(200, np.int64)
     scale = Fraction(2**20) / Fraction(0.05)
     law = sampler.discrete_laplace_law(scale) if noise == "laplace" else sampler.geometric_law(scale)
-    sampler.fill(draws, law, key, StreamId(Purpose.THRESHOLD))
+    sampler.fill(draws, law, threshold_key(publisher, values), StreamId(Purpose.THRESHOLD))
     best = tops.argmax_first([s + int(z) for s, z in zip(scores, draws, strict=True)])
-    publisher = make(noise=noise, epsilon=0.05)
     publisher.publish(values)
     assert publisher.threshold == candidates[best]
 

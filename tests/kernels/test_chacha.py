@@ -1,0 +1,134 @@
+"""The ChaCha20 block function and the noise that is bound by it, against the naive cascade."""
+
+from __future__ import annotations
+
+import random
+import struct
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+
+from fastdp.randomness import prefix, sampler
+from fastdp_kernels import chacha
+from tests.oracles import prefix as oracle
+
+#: RFC 8439, section 2.3.2.
+KEY = bytes(range(32))
+LAST = bytes.fromhex("01000000 00000009 0000004a 00000000")
+BLOCK = bytes.fromhex(
+    "10f1e7e4d13b5915500fdd1fa32071c4 c7d1f4c733c068030422aa9ac3d46c4e"
+    "d2826446079faa0914c2d705d98b02a2 b5129cd1de164eb9cbd083e8a2503c4e"
+)
+SCALES = [Fraction(1, 3), Fraction(1), Fraction(73, 10), Fraction(1000), *(Fraction(2**k) for k in (36, 44, 56))]
+SUMS = [0, 1, -1, 41, -(2**40), 2**62, -(2**63), 2**63 - 1, 41]
+
+
+def words_of(raw: bytes) -> np.ndarray:
+    return np.frombuffer(raw, "<u8").astype(np.uint64)
+
+
+def kernel_block(key: bytes, last: bytes) -> bytes:
+    out = np.empty(8, np.uint64)
+    chacha.chacha_block(words_of(key), *words_of(last), out)
+    return out.astype("<u8").tobytes()
+
+
+def random_sums(count: int, seed: int) -> np.ndarray:
+    generator = np.random.default_rng(seed)
+    return np.concatenate([SUMS, generator.integers(-(2**63), 2**63, count), generator.integers(-50, 50, count)])
+
+
+@pytest.mark.parametrize("block", [kernel_block, oracle.block])
+def test_known_answer(block) -> None:
+    assert block(KEY, LAST) == BLOCK
+
+
+def test_the_quarter_round_of_the_rfc() -> None:
+    """Sections 2.1.1 and 2.2.1."""
+    state = [0x11111111, 0x01020304, 0x9B8D6F43, 0x01234567]
+    oracle.quarter_round(state, 0, 1, 2, 3)
+    assert state == [0xEA2A92F4, 0xCB1CF8CE, 0x4581472E, 0x5881C4BB]
+
+
+def test_random_blocks_are_those_of_another_library() -> None:
+    source = random.Random(1)
+    for _ in range(200):
+        key, last = source.randbytes(32), source.randbytes(16)
+        expected = Cipher(algorithms.ChaCha20(key, last), None).encryptor().update(bytes(64))
+        assert kernel_block(key, last) == oracle.block(key, last) == expected
+
+
+@pytest.mark.parametrize("index", [0, 1, 255, 256, 2**24 - 1, 2**24, 2**32, 2**40 + 5, 2**56 - 1])
+@pytest.mark.parametrize("output", [0, 1, 255])
+def test_words_of_a_block_by_index_sum_and_output(index: int, output: int) -> None:
+    for total in SUMS:
+        out = np.empty(8, np.uint64)
+        chacha.further_words(words_of(KEY), index, np.int64(total), output, out)
+        chain, words = oracle.outputs(KEY, index, total, output)
+        assert out.astype("<u8").tobytes() == chain + struct.pack("<4Q", *words)
+
+
+@pytest.mark.parametrize("scale", SCALES, ids=str)
+def test_bound_draws_equal_the_oracle(scale: Fraction) -> None:
+    sums = random_sums(120, 2)
+    chain, noise = words_of(KEY), oracle.BoundNoise(KEY, scale)
+    drawn = prefix.draw(sums, sampler.discrete_laplace_law(scale), chain, 0)
+    assert drawn.tolist() == [noise(total) for total in sums.tolist()]
+    assert chain.astype("<u8").tobytes() == noise.chain
+
+
+def test_doubtful_draws_stand_between_certain_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At scale 2^44 about one in twenty; several in a row too at 2^48."""
+    original, settled = prefix.settle, []
+
+    def watch(law, chain, index, total):
+        settled.append(index)
+        return original(law, chain, index, total)
+
+    monkeypatch.setattr(prefix, "settle", watch)
+    for power, least, most in ((44, 10, 100), (48, 200, 500)):
+        settled.clear()
+        noise = oracle.BoundNoise(KEY, Fraction(2**power))
+        drawn = prefix.draw(np.zeros(600, np.int64), sampler.discrete_laplace_law(2**power), words_of(KEY), 0)
+        assert drawn.tolist() == [noise(0) for _ in range(600)]
+        assert least < len(settled) < most
+        assert settled == sorted(set(settled)), "each once"
+
+
+@pytest.mark.parametrize("scale", SCALES, ids=str)
+def test_settling_gives_what_doubles_give(scale: Fraction) -> None:
+    """Of every draw, certain or doubtful; exact arithmetic takes further words at the largest scale."""
+    law, chain = sampler.discrete_laplace_law(scale), words_of(KEY)
+    for index, total in enumerate(random_sums(40, 3).tolist()):
+        before = chain.copy()
+        drawn = prefix.draw(np.array([total]), law, chain, index)
+        assert prefix.settle(law, before, index, total) == drawn[0]
+
+
+@pytest.mark.parametrize("first", [0, 255, 2**24 - 3, 2**32 - 3, 2**55])
+def test_indices_carry_and_pieces_change_nothing(first: int) -> None:
+    """The index is not the position in the call; its upper half counts too."""
+    law, scale = sampler.discrete_laplace_law(2**44), Fraction(2**44)
+    sums = random_sums(5, 4)
+    noise = oracle.BoundNoise(KEY, scale, first)
+    expected = [noise(total) for total in sums.tolist()]
+    for sizes in ([sums.size], [1] * sums.size, [4, 0, sums.size - 4]):
+        chain, at, drawn = words_of(KEY), 0, []
+        for size in sizes:
+            drawn += prefix.draw(sums[at : at + size], law, chain, first + at).tolist()
+            at += size
+        assert drawn == expected
+        assert chain.astype("<u8").tobytes() == noise.chain
+
+
+def test_noise_follows_all_sums_up_to_its_own_and_no_later_one() -> None:
+    law, sums = sampler.discrete_laplace_law(2**30), np.arange(20)
+    drawn = prefix.draw(sums, law, words_of(KEY), 0)
+    for changed in range(20):
+        other = sums.copy()
+        other[changed] += 1
+        again = prefix.draw(other, law, words_of(KEY), 0)
+        assert np.array_equal(again[:changed], drawn[:changed])
+        assert (again[changed:] != drawn[changed:]).all()

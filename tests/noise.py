@@ -1,0 +1,72 @@
+"""The words and keys that a publisher's noise comes from, for oracles that draw it themselves.
+
+An oracle has no fastdp in it; it gets the publisher's key as these functions derive the parts of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from fractions import Fraction
+
+import numpy as np
+
+from fastdp.randomness.key import Binding, Key
+from fastdp.randomness.words import Purpose, StreamId, WordStream
+from fastdp.spatial.cells import encode
+from fastdp.systems import StreamPublisher
+from fastdp.systems.spatial_publisher import SpatialPublisher
+from tests.oracles.prefix import BoundNoise
+
+
+def bound_key(seed: int | str) -> Key:
+    """A key that no composition is joined to: publishers that differ in a parameter have the same noise with it."""
+    return Key(Key.from_seed(seed).reveal(), simulated=True, binding=Binding.COMPOSITION)
+
+
+def unbound_key(seed: int | str) -> Key:
+    """A key of the first noise format: noise that depends on position alone, the same for any input.
+
+    For couplings, which ask what other input gives under the very same noise.
+    """
+    return Key(Key.from_seed(seed).reveal(), simulated=True, binding=Binding.FIRST_FORMAT)
+
+
+def tree_key(key: Key, theta_steps: int) -> Key:
+    """The key of all tree noise under a threshold."""
+    return key.again().within("theta", theta_steps)
+
+
+def threshold_key(publisher: StreamPublisher, holdout: np.ndarray, cycle: int = 0) -> Key:
+    """The key of the choice from a hold-out, the first or the one of a renewal."""
+    composition, key = publisher.composition, publisher._key.again()
+    chooser = composition.threshold.start(composition.renewal_task if cycle else composition.task)
+    chooser.observe(holdout)
+    digest = hashlib.blake2b(chooser.pack().tobytes(), digest_size=32).digest()
+    return (key.derive("threshold", cycle) if cycle else key).within("holdout", digest)
+
+
+def chain_noise(key: Key, theta_steps: int, epsilon: float) -> BoundNoise:
+    """Noise of scale theta / epsilon that is bound to the prefix of sums behind the first threshold."""
+    start = np.empty(4, "<u8")
+    WordStream(tree_key(key, theta_steps), StreamId(Purpose.CHAIN)).fill(start)
+    return BoundNoise(start.tobytes(), Fraction(theta_steps) / Fraction(epsilon))
+
+
+def chain_draws(noise: BoundNoise, sums: np.ndarray) -> np.ndarray:
+    """The noise of all these sums, in order."""
+    return np.array([noise(int(total)) for total in sums], np.int64)
+
+
+def step_keys(stream: SpatialPublisher, batches: Iterable[tuple[np.ndarray, np.ndarray]]) -> list[Key]:
+    """The key of each batch's noise, bound to all batches so far as the codes of their points' cells."""
+    keys, chain, key = [], b"", stream._key.again()
+    for step, batch in enumerate(batches):
+        parts = [encode(stream._plan, points) for points in batch]
+        digest = hashlib.blake2b(digest_size=32)
+        for part in parts:
+            digest.update(len(part.tobytes()).to_bytes(8, "big") + part.tobytes())
+        own = key.within("step", step, chain, digest.digest())
+        keys.append(own.within("noise"))
+        chain = own.within("chain").reveal()
+    return keys
