@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable
 from typing import Any, ClassVar, Concatenate, NoReturn, ParamSpec, Self, TypeVar
 
+from fastdp import process
 from fastdp.errors import StateError
 from fastdp.randomness.drawn_once import ENABLED
 
@@ -26,7 +26,7 @@ class Alone:
 
     def __init__(self) -> None:
         self._calls: set[object] = set()
-        self._process = os.getpid()
+        self._process = process.identity()
 
     def __copy__(self) -> Self:
         raise self._no_copy()
@@ -49,7 +49,7 @@ def exclusive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
 
     @functools.wraps(method)
     def guarded(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        if not self._forks and os.getpid() != self._process:
+        if not self._forks and process.identity() != self._process:
             raise StateError(
                 f"a {type(self).__name__} used in a forked process: expected a publisher made in the process that "
                 "uses it (a fork would repeat its noise on other values)"

@@ -259,11 +259,15 @@ class Durable(Alone):
         count = self._replay.count
         with repeating():
             there = now if values.size == count else self._led_by(values[:count])
-        if not packing.same(json.loads(json.dumps(there)), recorded):
+        if not self._is_there(json.loads(json.dumps(there)), recorded):
             raise StateError(
                 f"the replay leads to another position than the state file recorded (by fastdp {writer}, this is "
                 f"{__version__}): expected the fastdp that wrote it, because the same noise would meet other sums"
             )
+
+    def _is_there(self, there: persistence.Position, recorded: persistence.Position) -> bool:
+        """Whether two positions, as a file holds them, are the same."""
+        return packing.same(there, recorded)
 
     def _content(self, file: StateFile, now: persistence.Position, *, kept: bool, **chunk: Any) -> dict[str, Any]:
         """What a state file holds of this object."""

@@ -19,23 +19,50 @@ from numpy.typing import NDArray
 
 from fastdp.errors import StateError
 
+#: Bytes that an array may have, or how many times those that it takes packed: a small file that would inflate to all
+#: memory is refused before that.
+MOST_BYTES, MOST_INFLATION = 2**28, 64
 #: Parts by the name of their class.
 Parts = Mapping[str, Any]
 _KINDS = {np.int64: "<i8", np.float64: "<f8"}
 
 
 def pack(array: NDArray[Any], kind: str) -> str:
-    """An array as text, compressed; ``kind`` is the type that is written, such as "<f8"."""
-    return base64.b64encode(zlib.compress(array.astype(kind).tobytes(), 1)).decode()
+    """An array as text, compressed; ``kind`` is the type that is written, such as "<f8".
+
+    Raises
+    ------
+    StateError
+        If :func:`unpack` would refuse it.
+    """
+    raw = array.astype(kind).tobytes()
+    packed = zlib.compress(raw, 1)
+    if len(raw) > _most(packed):
+        raise StateError(
+            f"a state file cannot hold an array of {len(raw):,} bytes: expected at most {_most(packed):,} where it "
+            f"compresses to {len(packed):,}; use a smaller hold-out, domain or number of slots"
+        )
+    return base64.b64encode(packed).decode()
 
 
 def unpack(text: str, kind: str) -> NDArray[Any]:
-    """What :func:`pack` wrote; ValueError or zlib.error if it did not."""
+    """What :func:`pack` wrote; ValueError or zlib.error if it did not, or if it inflates beyond the limit."""
     return np.frombuffer(_inflated(text), kind)
 
 
+def _most(packed: bytes) -> int:
+    return max(MOST_BYTES, MOST_INFLATION * len(packed))
+
+
 def _inflated(text: str) -> bytes:
-    return zlib.decompress(base64.b64decode(text))
+    packed = base64.b64decode(text)
+    unpacker, most = zlib.decompressobj(), _most(packed)
+    raw = unpacker.decompress(packed, most + 1)
+    if len(raw) > most:
+        raise ValueError(f"{len(packed):,} bytes inflate to more than {most:,}")
+    if not unpacker.eof or unpacker.unused_data:
+        raise ValueError("compressed numbers that are cut short, or followed by something else")
+    return raw
 
 
 def same(now: Any, recorded: Any) -> bool:

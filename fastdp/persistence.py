@@ -171,8 +171,8 @@ class StateFiles:
             )
         if found is not None and known is None:
             raise StateError(
-                f"state file {shown} exists: expected a new path, or a file of this very publisher "
-                "(delete it first if it is not needed)"
+                f"state file {shown} exists: expected a new path, or a file of this very publisher (if another run "
+                "has just written it, let that one end, then load it or run the command again)"
             )
         if found is None and known is not None:
             raise StateError(f"state file {shown} is gone: expected the one this publisher wrote or came from")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.privacy import Guarantee
 from fastdp.released import PREFIX_BLOCK, Release, ReleasedNodes, as_indices
@@ -63,7 +65,13 @@ class ReleasedMany:
 
     def __getitem__(self, stream: int) -> Release:
         """The release of one stream, as its own publisher would have made it."""
-        i = range(len(self))[stream]
+        try:
+            place = operator.index(stream)
+        except TypeError:
+            raise ParameterError(
+                f"stream = {validation.shown(stream)}: expected a whole number, the stream's place in this object"
+            ) from None
+        i = range(len(self))[place]
         nodes = self.nodes
         if nodes is not None:
             own = nodes.sums[self.tree_borders[i] : self.tree_borders[i + 1]]

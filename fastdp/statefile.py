@@ -3,7 +3,8 @@
 A state file holds secrets: noise and outputs together give the data back.  It is written to a new file
 that only the owner can read, synced, and renamed over the old one, so a crash leaves the old state or
 the new one, never a mixture.  With a key it is encrypted and authenticated (AES-256-GCM); without one
-only damage is noticed.  Source: the project's noise design, section 8; NIST SP 800-38D; RFC 7914 (scrypt).
+only damage is noticed.  Source: the project's noise design, section 8; NIST SP 800-38D; RFC 7914 (scrypt); RFC 5869
+(HKDF).
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 MAGIC = b"fastdp\x00s"
-VERSION = 2
+#: Written, and read.  Format 2 used a key of 32 bytes as it is; one key now gives each file a cipher key of its own,
+#: because random nonces under one cipher key may repeat behind 2^32 writes.
+VERSION, READ = 3, (2, 3)
+_PURPOSE = b"fastdp state file 3"
 # Magic, version, protection, generation, salt, nonce; all authenticated.
 _HEADER = struct.Struct(">8sHBQ16s12s")
 _CHECKSUM_BYTES = 32
@@ -121,7 +125,14 @@ class StateFile:
         except OSError as error:
             raise StateError(f"state file {str(path)!r} could not be written: {error.strerror or error}") from error
         try:
-            if not durable.lock(hold.descriptor):
+            try:
+                locked = durable.lock(hold.descriptor)
+            except OSError as error:
+                raise StateError(
+                    f"state file {str(path)!r}: its folder could not be locked: {error.strerror or error}; "
+                    "expected a file system with locks (flock)"
+                ) from error
+            if not locked:
                 raise StateError(
                     f"state file {str(path)!r}: its folder stayed locked for {durable.LOCK_SECONDS:g} seconds"
                 )
@@ -144,7 +155,7 @@ class StateFile:
         if self.key is None:
             sealed = payload + _checksum(header + payload)
         else:
-            sealed = self._cipher(salt, self.key).encrypt(nonce, payload, header)
+            sealed = self._cipher(VERSION, salt, self.key).encrypt(nonce, payload, header)
         path = Path(self.real)
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(_TOKEN_BYTES)}")
         try:
@@ -182,7 +193,7 @@ class StateFile:
         return payload, header
 
     def _opened(self, header: bytes, sealed: bytes) -> bytes:
-        protection, _, salt, nonce = self._parse(header)
+        protection, _, salt, nonce, version = self._parse(header)
         self.demand(header)
         name = os.fspath(self.path)
         if protection is Protection.CHECKSUM:
@@ -194,7 +205,7 @@ class StateFile:
 
         for key in self._spellings():
             with contextlib.suppress(InvalidTag):
-                return self._cipher(salt, key).decrypt(nonce, sealed, header)
+                return self._cipher(version, salt, key).decrypt(nonce, sealed, header)
         raise StateError(f"state file {name!r}: wrong key, or the file was altered (authentication failed)")
 
     def demand(self, header: bytes) -> None:
@@ -216,11 +227,13 @@ class StateFile:
             return list(dict.fromkeys([self.key, *forms]))
         return [] if self.key is None else [self.key]
 
-    def _cipher(self, salt: bytes, key: bytes | str) -> AESGCM:
+    def _cipher(self, version: int, salt: bytes, key: bytes | str) -> AESGCM:
         # Imported here: a user's device in the local model that needs no state file loads no cipher.
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-        return AESGCM(key if isinstance(key, bytes) else self._secret(salt, key))
+        if isinstance(key, str):
+            return AESGCM(self._secret(salt, key))
+        return AESGCM(key if version == 2 else _subkey(salt, key))
 
     def _secret(self, salt: bytes, passphrase: str) -> bytes:
         # Scrypt takes a tenth of a second on purpose; one derivation serves all writes with this salt.
@@ -231,20 +244,20 @@ class StateFile:
             self._derived[salt, passphrase] = derived
         return self._derived[salt, passphrase]
 
-    def _parse(self, header: bytes) -> tuple[Protection, int, bytes, bytes]:
+    def _parse(self, header: bytes) -> tuple[Protection, int, bytes, bytes, int]:
         name = os.fspath(self.path)
         if len(header) < _HEADER.size or not header.startswith(MAGIC):
             raise StateError(f"{name!r} is no fastdp state file, or was cut short")
         _, version, protection, generation, salt, nonce = _HEADER.unpack(header)
-        if version != VERSION:
+        if version not in READ:
             age = "a newer fastdp wrote it" if version > VERSION else "an older fastdp wrote it"
             raise StateError(
-                f"state file {name!r} has format {version}: this fastdp reads format {VERSION} "
+                f"state file {name!r} has format {version}: this fastdp reads formats {READ[0]} to {READ[-1]} "
                 f"({age}, or it is damaged)"
             )
         if protection not in tuple(Protection):
             raise StateError(f"state file {name!r} is damaged: unknown protection {protection}")
-        return Protection(protection), generation, salt, nonce
+        return Protection(protection), generation, salt, nonce, version
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
@@ -257,21 +270,20 @@ class StateFile:
 
 def _absolute(path: object) -> str:
     """The path from the root, with its links: the current folder may change."""
-    if not isinstance(path, (str, bytes, os.PathLike)):
-        raise ParameterError(f"path = {validation.shown(path)}: expected a file's path")
-    text = os.fsdecode(path)
-    try:
-        named = b"\0" not in os.fsencode(text)
-    except UnicodeEncodeError:
-        named = False
-    if not named or not text:
-        raise ParameterError(f"path = {validation.shown(text)}: expected a file's path")
+    text = validation.path("path", path)
     try:
         return text if Path(text).is_absolute() else str(Path.cwd() / text)
     except OSError as error:
         raise StateError(
             f"state file {text!r} in a current folder that is gone: {error.strerror or error}"
         ) from error
+
+
+def _subkey(salt: bytes, key: bytes) -> bytes:
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    return HKDF(SHA256(), 32, salt, _PURPOSE).derive(key)
 
 
 def _checksum(data: bytes) -> bytes:

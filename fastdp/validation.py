@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import os
 from collections.abc import Sequence
 from numbers import Real
 
@@ -67,10 +68,32 @@ def flag(name: str, value: object) -> bool:
     return bool(value)
 
 
-def part(name: str, value: object, method: str, module: str) -> None:
-    """An object of the kind that a publisher is composed of, not its class."""
-    if isinstance(value, type) or not hasattr(value, method):
-        raise ParameterError(f"{name} = {shown(value)}: expected an object from {module}")
+def part(name: str, value: object, kind: type, module: str) -> None:
+    """An object of the kind that a publisher is composed of, not its class: it has all that its protocol names."""
+    missing = sorted(member for member in vars(kind) if member[0] != "_" and not hasattr(value, member))
+    if isinstance(value, type) or missing:
+        lacking = "it is a class" if isinstance(value, type) else f"it lacks {', '.join(missing)}"
+        raise ParameterError(f"{name} = {shown(value)}: expected an object from {module} ({lacking})")
+
+
+def encodes(text: str) -> bool:
+    """Whether a text has no lone surrogates, which no file and no column can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def path(name: str, value: object) -> str:
+    """A path that a file can have, as text."""
+    try:
+        text = os.fsdecode(value)  # type: ignore[arg-type]
+        if text and b"\0" not in os.fsencode(text):
+            return text
+    except (TypeError, UnicodeError):
+        pass
+    raise ParameterError(f"{name} = {shown(value)}: expected the path of a file or folder, without NUL characters")
 
 
 def choice(name: str, value: object, accepted: Sequence[str]) -> str:

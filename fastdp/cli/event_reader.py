@@ -237,12 +237,12 @@ def _times(path: str, column: str, *, quiet: bool) -> NDArray[np.float64]:
 
 def _parquet_moments(path: str, column: str) -> NDArray[np.float64] | None:
     arrow: Any = import_pyarrow()
-    with damage_named(Path(path)), arrow.parquet.ParquetFile(path) as table:
+    with damage_named(Path(path)), arrow.parquet.ParquetFile(path, pre_buffer=False) as table:
         schema = table.schema_arrow
         name = column if column in schema.names else schema.names[int(column)]
         if not arrow.types.is_timestamp(schema.field(name).type):
             return None
-        moments = table.read([name]).column(0)
+        moments = table.read([name], use_threads=False).column(0)
     if moments.null_count:
         raise DataError(f"{path}, column {name!r}: {moments.null_count:,} rows are missing; expected moments")
     return np.asarray(moments.to_numpy(), "datetime64[us]").astype(np.int64) / MICROSECONDS

@@ -250,7 +250,9 @@ def _publish(
 
     with ExitStack() as stack:
         opened = stack.enter_context(open_source(source, column, chunk_size))
-        write = stack.enter_context(open_target(output, force=force))
+        # A run that was killed behind the renaming of its file has nothing left to do.
+        mine = resumption is not None and output != STDOUT and resumption.wrote(output)
+        write = stack.enter_context(open_target(output, force=force, same=mine))
         if resumption is not None and output == STDOUT:
             write = stack.enter_context(Withheld(resumption, write)).write
         # What is written is released, were it to a file that never gets its name; an earlier run may have written.

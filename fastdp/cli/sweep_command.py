@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="Where the data sets' files are.  [default: the specification's folder]",
 )
-@click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Workers, the cluster's too.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    help="Parts that run at once.  [default: 1; with --scheduler the cluster's cores]",
+)
 @click.option(
     "--mode",
     type=click.Choice(["threads", "processes"]),
@@ -42,7 +46,7 @@ def sweep(
     specification: Path,
     output: Path | None,
     data: Path | None,
-    workers: int,
+    workers: int | None,
     mode: str,
     scheduler: str | None,
     repetitions: int | None,
@@ -66,14 +70,14 @@ def sweep(
             found = replace(found, repetitions=repetitions)
         folder = specification.parent if data is None else data
         if dry_run or output is None:
-            _say_estimate(found, folder, workers)
+            _say_estimate(found, folder, workers or 1)
             return
-        with _executor(scheduler) as executor:
+        with _executor(scheduler) as (executor, cores):
             run(
                 found,
                 output,
                 data=folder,
-                workers=workers,
+                workers=workers or cores,
                 mode=mode,
                 executor=executor,
                 progress=not quiet and sys.stderr.isatty(),
@@ -98,14 +102,14 @@ def _say_estimate(specification: Specification, folder: Path, workers: int) -> N
 
 
 @contextmanager
-def _executor(scheduler: str | None) -> Iterator[Executor | None]:
+def _executor(scheduler: str | None) -> Iterator[tuple[Executor | None, int | Callable[[], int]]]:
     if scheduler is None:
-        yield None
+        yield None, 1
         return
     from fastdp.experiments.cluster import dask_executor
 
-    with dask_executor(scheduler) as executor:
-        yield executor
+    with dask_executor(scheduler) as found:
+        yield found
 
 
 def _summary(folder: Path) -> str:

@@ -31,7 +31,7 @@ COMPRESSION = 5
 
 
 @contextmanager
-def open_target(path: str, *, force: bool) -> Iterator[Write]:
+def open_target(path: str, *, force: bool, same: bool = False) -> Iterator[Write]:
     """Open an output by its suffix; ``-`` is standard output as CSV.
 
     Parameters
@@ -40,6 +40,8 @@ def open_target(path: str, *, force: bool) -> Iterator[Write]:
         A file's path, or ``-``.
     force : bool
         Whether an existing file may be replaced.
+    same : bool
+        Whether an existing file may stay if it is the same, as :func:`atomic_file` says.
 
     Yields
     ------
@@ -62,7 +64,7 @@ def open_target(path: str, *, force: bool) -> Iterator[Write]:
             raise
         return
     kind = _kind(path)
-    with atomic_file(Path(path), overwrite=force) as file, kind(file) as write:
+    with atomic_file(Path(path), overwrite=force, same=same) as file, kind(file) as write:
         yield write
 
 

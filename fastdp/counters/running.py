@@ -80,7 +80,7 @@ class RunningCounts(Stepwise):
         key: Key | bytes | None = None,
     ) -> None:
         super().__init__()
-        validation.part("counter", counter, "step", "fastdp.counters")
+        validation.part("counter", counter, Counter, "fastdp.counters")
         self.counter = counter
         self.epsilon = validation.positive("epsilon", epsilon)
         self.size = validation.integer("size", size, 1, 2**30)
@@ -173,6 +173,9 @@ class RunningCounts(Stepwise):
     def _arguments(self) -> dict[str, Any]:
         return {"counter": self.counter, "epsilon": self.epsilon, "size": self.size}
 
+    def _packed(self, state: State) -> Any:
+        return without_chain(super()._packed(state))
+
     def _unpacked(self, described: Any) -> State:
         state: State = super()._unpacked(with_chain(described))
         return state
@@ -188,6 +191,11 @@ class RunningCounts(Stepwise):
         if not 0 <= state[0] <= MOST_STEPS:
             raise ValueError(f"{state[0]} steps out of range")
         check_rows(self.counter, state[1])
+
+
+def without_chain(described: Any) -> Any:
+    """A state as files of the first noise format hold it, if it has no chain."""
+    return described if described[3] else described[:3]
 
 
 def with_chain(described: Any) -> Any:

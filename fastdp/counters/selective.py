@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.alone import exclusive
 from fastdp.counters.base import Counter
-from fastdp.counters.running import PARTS, RunningCounts, State, as_increments, with_chain
+from fastdp.counters.running import PARTS, RunningCounts, State, as_increments, with_chain, without_chain
 from fastdp.errors import ParameterError, StateError
 from fastdp.persistence import Position
 from fastdp.privacy import Guarantee, sequential
@@ -104,7 +104,7 @@ class SelectiveCounting(Stepwise):
     ) -> None:
         super().__init__()
         validation.integer("len(counters)", len(counters), 1)
-        validation.part("selector", selector, "select", "fastdp.counters")
+        validation.part("selector", selector, Selector, "fastdp.counters")
         self.counters = tuple(counters)
         self.selector = selector
         self.dimension = validation.integer("dimension", dimension, 1, 2**30)
@@ -214,6 +214,10 @@ class SelectiveCounting(Stepwise):
             "a SelectiveCounting cannot be copied: its selector would choose with the same noise for other values; "
             "expected a new one"
         )
+
+    def _packed(self, state: tuple[int, Selected | None, tuple[State, ...]]) -> Any:
+        step, last, states = super()._packed(state)
+        return [step, last, list(map(without_chain, states))]
 
     def _unpacked(self, described: Any) -> tuple[int, Selected | None, tuple[State, ...]]:
         step, last, states = described

@@ -68,10 +68,10 @@ def _column(path: Path, name: str) -> NDArray[np.float64]:
 
 
 def _pickups(path: Path) -> NDArray[np.float64]:
-    from fastdp.files.parquet_reader import import_pyarrow
+    from fastdp.files.parquet_reader import read_table
 
     try:
-        column = import_pyarrow().parquet.read_table(path, columns=["tpep_pickup_datetime"]).column(0)
+        column = read_table(path, ["tpep_pickup_datetime"]).column(0)
     except (ValueError, OSError, IndexError) as error:
         raise DataError(f"{path}: expected a Parquet file with tpep_pickup_datetime ({error})") from None
     times: NDArray[np.float64] = column.cast("timestamp[us]").cast("int64").to_numpy().astype(np.float64)

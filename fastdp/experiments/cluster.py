@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
-from concurrent.futures import Executor
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, CancelledError, Executor
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,8 +17,10 @@ PATIENCE = 30
 
 
 @contextmanager
-def dask_executor(address: str) -> Iterator[Executor]:
-    """An executor on a running cluster; tasks of a worker that dies are run by another.
+def dask_executor(address: str) -> Iterator[tuple[Executor, Callable[[], int]]]:
+    """An executor on a running cluster, and how many cores the cluster has now.
+
+    Tasks of a worker that dies are run by another.
 
     Parameters
     ----------
@@ -39,6 +43,28 @@ def dask_executor(address: str) -> Iterator[Executor]:
         raise StateError(
             f"scheduler {address}: no answer ({reason}); expected the address of a Dask scheduler"
         ) from None
-    with client:
+    with _without_tracebacks(), client:
         # Impure, or Dask would hash every argument to name its tasks; ours are named by their parts anyway.
-        yield client.get_executor(pure=False, retries=3)
+        executor = client.get_executor(pure=False, retries=3)
+        # A cluster that scales has no cores at first.
+        yield executor, lambda: max(1, sum(client.nthreads().values()))
+
+
+@contextmanager
+def _without_tracebacks() -> Iterator[None]:
+    """Dask logs the traceback of a lost connection, which becomes an error of the sweep anyway."""
+    log = logging.getLogger("distributed.client")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+
+
+def lost_errors() -> tuple[type[Exception], ...]:
+    """What an executor's tasks end with where its workers, or its scheduler, are gone."""
+    # Nothing of Dask's can be raised unless it was imported.
+    dask: Any = sys.modules.get("distributed")
+    own = () if dask is None else (dask.KilledWorker, dask.comm.CommClosedError)
+    return BrokenExecutor, CancelledError, *own

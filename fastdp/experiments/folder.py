@@ -163,10 +163,15 @@ class SweepFolder:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except ImportError:
                 pass
-            except OSError:
+            except BlockingIOError:
                 raise StateError(
                     f"{self.path}: another sweep writes to this folder; expected it to end first"
                 ) from None
+            except OSError as error:
+                raise StateError(
+                    f"{self.path}: could not be locked: {error.strerror or error}; expected a file system with locks "
+                    "(flock)"
+                ) from error
             self._begin()
             for place in (self.path, self.path / PARTS):
                 for each in place.glob(".*.tmp"):

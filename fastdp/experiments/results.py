@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp import validation
 from fastdp.errors import DataError
 from fastdp.files.atomic_file import atomic_file
-from fastdp.files.parquet_reader import import_pyarrow
+from fastdp.files.parquet_reader import import_pyarrow, read_table
 
 RESULTS, MANIFEST, PARTS = "results.parquet", "manifest.json", "parts"
 _LABELS = ("cell", "dataset", "mechanism", "epsilon", "repetition", "threshold", "workload", "group", "queries")
@@ -118,7 +119,7 @@ def _read_table(path: Path) -> Any:
     arrow = import_pyarrow()
     content = io.BytesIO(path.read_bytes())
     try:
-        return arrow.parquet.read_table(content, page_checksum_verification=True)
+        return read_table(content, page_checksum_verification=True)
     except (arrow.ArrowException, OSError, ValueError):
         return None
 
@@ -180,7 +181,7 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     DataError
         If it is no sweep's folder.
     """
-    path = Path(folder) / MANIFEST
+    path = Path(validation.path("folder", folder)) / MANIFEST
     try:
         manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -211,8 +212,7 @@ def load(folder: str | Path) -> Any:
     DataError
         If it is no sweep's folder, or holds no results, or damaged ones.
     """
-    folder = Path(folder)
-    manifest = read_manifest(folder)
+    manifest, folder = read_manifest(folder), Path(folder)
     arrow = import_pyarrow()
     if (folder / RESULTS).exists():
         table = _read_table(folder / RESULTS)
@@ -230,4 +230,4 @@ def load(folder: str | Path) -> Any:
         import pandas  # noqa: F401
     except ImportError:
         return {name: table.column(name).to_numpy(zero_copy_only=False) for name in table.column_names}
-    return table.to_pandas()
+    return table.to_pandas(use_threads=False)

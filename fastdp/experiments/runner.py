@@ -7,12 +7,13 @@ alone writes files; a part that is there is not run again.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,6 +25,7 @@ from tqdm import tqdm
 from fastdp import validation
 from fastdp.errors import StateError
 from fastdp.experiments.cells import Part, parts
+from fastdp.experiments.cluster import lost_errors
 from fastdp.experiments.folder import SweepFolder
 from fastdp.experiments.results import DamagedPartsError, merge_parts
 from fastdp.experiments.scene import load_scene
@@ -61,7 +63,7 @@ def run(
     output: str | Path,
     *,
     data: str | Path = ".",
-    workers: int = 1,
+    workers: int | Callable[[], int] = 1,
     mode: str = "threads",
     executor: Executor | None = None,
     progress: bool = False,
@@ -76,8 +78,9 @@ def run(
         The folder of results; made if absent.  One that an interrupted run of the same sweep left is completed.
     data : str or Path
         Where the data sets' files are, for those without an absolute path; workers must see it too.
-    workers : int
-        Parts that run at once; with an executor, how many workers it is expected to have.
+    workers : int or function without arguments
+        Parts that run at once.  With an executor, how many tasks it runs at once; a function is asked again each time
+        parts are sent, because a cluster may grow.
     mode : "threads" or "processes"
         Threads share the data, and kernels run side by side; processes pay where small cells keep Python busy.
     executor : concurrent.futures.Executor, optional
@@ -96,20 +99,20 @@ def run(
     ParameterError, DataError, StateError
         Before anything runs, naming what cannot run; StateError if workers die again and again.
     """
-    workers = validation.integer("workers", workers, 1, 4096)
+    size = workers if callable(workers) else partial(int, validation.integer("workers", workers, 1, 4096))
     validation.choice("mode", mode, MODES)
     import_pyarrow()
-    base = Path(data).absolute()
+    base = Path(validation.path("data", data)).absolute()
     found = check_data(specification, base)
     job = _Job(specification, base, {name: str(each["sha256"]) for name, each in found.items()})
-    folder = SweepFolder(Path(output), specification, found)
+    folder = SweepFolder(Path(validation.path("output", output)), specification, found)
     with folder.alone():
         if not folder.finished:
             how = {
-                "workers": workers if executor is None else None,
+                "workers": size() if executor is None else None,
                 "mode": mode if executor is None else type(executor).__name__,
             }
-            runner = partial(_run_all, job, workers=workers, mode=mode, executor=executor)
+            runner = partial(_run_all, job, size=size, mode=mode, executor=executor)
             _complete(folder, specification, how, runner, progress=progress)
         folder.finish()
     return folder.path
@@ -175,8 +178,16 @@ class _Job:
         return slim, part, self.data, self.digests[first.data_set.name]
 
 
-def _run_all(job: _Job, waiting: Named, store: Store, *, workers: int, mode: str, executor: Executor | None) -> None:
-    if executor is None and mode == "threads" and workers == 1:
+def _run_all(
+    job: _Job,
+    waiting: Named,
+    store: Store,
+    *,
+    size: Callable[[], int],
+    mode: str,
+    executor: Executor | None,
+) -> None:
+    if executor is None and mode == "threads" and size() == 1:
         for name, part in waiting:
             store(name, part, run_part(*job.arguments(part)))
         return
@@ -188,29 +199,33 @@ def _run_all(job: _Job, waiting: Named, store: Store, *, workers: int, mode: str
 
     for _ in range(PATIENCE):
         try:
-            with _pool(workers, mode, executor) as pool:
-                _spread(job, list(left.items()), pool, AHEAD * workers, keep)
-        except BrokenProcessPool:
+            with _pool(size, mode, executor) as pool:
+                _spread(job, list(left.items()), pool, size, keep)
+        except lost_errors() as error:
             # What the dead worker had in hand is run again; the other parts are kept.
             if executor is not None:
-                raise StateError("the executor's workers died: expected ones that live; run again to go on") from None
+                raise StateError(
+                    f"the executor lost its workers or its scheduler ({type(error).__name__}): finished parts are "
+                    "kept; start the cluster and run the sweep again to go on"
+                ) from None
             continue
         return
     raise StateError(f"workers died {PATIENCE} times (out of memory?): expected ones that live; run again to go on")
 
 
 @contextmanager
-def _pool(workers: int, mode: str, executor: Executor | None) -> Iterator[Executor]:
+def _pool(size: Callable[[], int], mode: str, executor: Executor | None) -> Iterator[Executor]:
     """The executor given, or one of our own that ends with the sweep."""
     if executor is not None:
         yield executor
         return
     pool: Executor
     if mode == "threads":
-        pool = ThreadPoolExecutor(workers)
+        pool = ThreadPoolExecutor(size())
     else:
         # Not forked: a fork of a process with threads may hang.
-        pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+        context = multiprocessing.get_context("spawn")
+        pool = ProcessPoolExecutor(size(), mp_context=context, initializer=_end_with_parent)
     try:
         yield pool
     finally:
@@ -218,12 +233,25 @@ def _pool(workers: int, mode: str, executor: Executor | None) -> Iterator[Execut
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _spread(job: _Job, waiting: Named, pool: Executor, ahead: int, store: Store) -> None:
+def _end_with_parent() -> None:
+    """End this worker when the process that started it ends, however that ends: its pipes alone would not."""
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _spread(job: _Job, waiting: Named, pool: Executor, size: Callable[[], int], store: Store) -> None:
     """Keep the pool busy with a few parts more than it has workers."""
     queue = iter(waiting)
     running: dict[Future[bytes], tuple[str, Part]] = {}
     try:
         while True:
+            ahead = AHEAD * size()
             for name, part in queue:
                 running[pool.submit(run_part, *job.arguments(part))] = (name, part)
                 if len(running) >= ahead:

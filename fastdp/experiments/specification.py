@@ -218,9 +218,11 @@ def read_specification(path: str | Path) -> Specification:
         Naming the file and the key, its value and what is accepted; tables are counted from 0.
     """
     try:
-        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        table = tomllib.loads(Path(validation.path("path", path)).read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: not readable as TOML ({error})") from None
+    except RecursionError:
+        raise DataError(f"{path}: arrays or tables nested too deep to read; expected a few levels") from None
     try:
         return from_table(table)
     except FastDPError as error:

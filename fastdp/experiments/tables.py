@@ -81,8 +81,10 @@ class TableReader:
     def text(self, key: str, default: Any = _MISSING) -> str:
         """A text that is not empty."""
         value = self.get(key, default)
-        if not isinstance(value, str) or not value:
-            raise ParameterError(f"{self.at(key)} = {validation.shown(value)}: expected a text")
+        if not isinstance(value, str) or not value or not validation.encodes(value):
+            raise ParameterError(
+                f"{self.at(key)} = {validation.shown(value)}: expected a text of Unicode characters, not empty"
+            )
         return value
 
     def flag(self, key: str, default: bool) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import filecmp
 import glob
 import os
 import secrets
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from fastdp.errors import ParameterError
+from fastdp.files.durable import sync_folder
 
 TOKEN_BYTES = 8
 #: Errors that only a write can meet; the operating system does not say in which file.
@@ -26,8 +28,8 @@ NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
 @contextmanager
-def atomic_file(target: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
-    """A temporary file beside ``target`` that takes its place when the block ends well.
+def atomic_file(target: Path, *, overwrite: bool, same: bool = False) -> Iterator[BinaryIO]:
+    """A temporary file beside ``target`` that takes its place, durably, when the block ends well.
 
     Parameters
     ----------
@@ -35,6 +37,9 @@ def atomic_file(target: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
         Untouched until the end, and for ever if anything fails or is interrupted.
     overwrite : bool
         Whether an existing file may be replaced.
+    same : bool
+        Whether an existing file is no error if it has the same bytes, as one that an earlier run has finished; it
+        stays then.
 
     Yields
     ------
@@ -48,7 +53,7 @@ def atomic_file(target: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
     """
     # A link stays a link: the file it points to is replaced.
     final = Path(os.path.realpath(target))
-    _refuse(target, final, overwrite=overwrite)
+    _refuse(target, final, overwrite=overwrite or same)
     remove_leftovers(final)
     temporary, file, permissions = _open_beside(final)
     try:
@@ -56,7 +61,10 @@ def atomic_file(target: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-            # Somebody may have written the target meanwhile.
+            if same and not overwrite and final.is_file() and filecmp.cmp(temporary, final, shallow=False):
+                temporary.unlink()
+                return
+            # Another process may have written the target meanwhile.
             _refuse(target, final, overwrite=overwrite)
             if os.name == "nt":
                 # An open file cannot be renamed there.
@@ -64,6 +72,9 @@ def atomic_file(target: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
             temporary.replace(final)
             # Not before: whoever is killed in between leaves a whole release that the next run may repeat.
             final.chmod(permissions)
+            # A folder may be open for writing and not for reading; then it cannot be synced.
+            with contextlib.suppress(PermissionError):
+                sync_folder(final.parent)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         name_target(error, os.fspath(target))

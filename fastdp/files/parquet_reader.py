@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from fastdp.errors import DataError
 from fastdp.files.columns import pick_column
@@ -41,6 +41,16 @@ def damage_named(path: Path) -> Iterator[None]:
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).partition("\n")[0]
         raise DataError(f"{path}: not a readable Parquet file, or damaged ({reason})") from error
+
+
+def read_table(source: Path | BinaryIO, columns: list[str] | None = None, **options: Any) -> Any:
+    """An Arrow table of a whole Parquet file, or of some columns, read by this thread alone.
+
+    A thread of Arrow's pools, pre-buffering included, may be the last owner of a Python file; where Python is ending,
+    that aborts the process.
+    """
+    with import_pyarrow().parquet.ParquetFile(source, pre_buffer=False, **options) as file:
+        return file.read(columns, use_threads=False)
 
 
 def open_parquet(path: Path, column: str | None, chunk_size: int) -> Iterator[Source]:

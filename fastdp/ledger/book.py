@@ -65,7 +65,7 @@ class Book:
         create: bool = True,
         recover: bool = False,
     ) -> None:
-        self._path = Path(os.path.realpath(path))
+        self._path = Path(os.path.realpath(validation.path("path", path)))
         self._limit = budget("limit_epsilon", limit_epsilon, "limit_delta", limit_delta)
         self._key = Key.from_bytes(key) if isinstance(key, (bytes, bytearray)) else key
         if self._key is not None and not isinstance(self._key, Key):

@@ -40,7 +40,9 @@ class Announcement:
 
     def __post_init__(self) -> None:
         """Check the parameter."""
-        validation.part("mechanism", self.mechanism, "perturb", "fastdp.local")
+        from fastdp.local.base import Mechanism
+
+        validation.part("mechanism", self.mechanism, Mechanism, "fastdp.local")
 
     def to_text(self) -> str:
         """JSON, one line."""

@@ -21,7 +21,7 @@ from fastdp import inputs, packing, validation
 from fastdp.alone import exclusive
 from fastdp.errors import DataError, ParameterError
 from fastdp.local.base import Mechanism
-from fastdp.local.encoding import mechanism_named, split
+from fastdp.local.encoding import as_bytes, mechanism_named, split
 from fastdp.local.hybrid import Hybrid
 from fastdp.local.log_square_wave import LogSquareWave
 from fastdp.local.piecewise import Piecewise
@@ -159,7 +159,7 @@ class Collector(Reports):
         place = validation.integer("slot", slot, 0, self.slots - 1)
         most = as_most_reports(most_reports)
         words = str((place, most)).encode()
-        return self._consume(lambda whole: whole._receive(data, place, most), data, words)
+        return self._consume(lambda whole: whole._receive(data, place, most), as_bytes(data), words)
 
     def _receive(self, data: bytes | bytearray | memoryview, slot: int, most_reports: int | None) -> int:
         collected = 0
@@ -204,6 +204,7 @@ class Collector(Reports):
         DataError
             If the bytes are cut short, altered, of another version, or of another kind of collector.
         """
+        data = as_bytes(data).tobytes()
         if len(data) < _HEADER.size + 4 or struct.unpack("<I", data[-4:])[0] != zlib.crc32(data[:-4]):
             raise DataError("collector: cut short or altered (its checksum does not match)")
         magic, version, size = _HEADER.unpack_from(data)

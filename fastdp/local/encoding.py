@@ -99,6 +99,16 @@ def _header(mechanism: Mechanism, count: int) -> bytes:
     return _HEADER.pack(MAGIC, VERSION, kind, _width(m), m.epsilon, m.low, m.high, count)
 
 
+def as_bytes(data: Any) -> memoryview:
+    """The bytes of a buffer; DataError if it is none."""
+    try:
+        return memoryview(data).cast("B")
+    except (TypeError, ValueError):
+        raise DataError(
+            f"data is a {type(data).__name__}: expected bytes, as fastdp.local.encode or to_bytes returns them"
+        ) from None
+
+
 def decode(data: bytes | bytearray | memoryview, expected: Mechanism | None = None) -> Message:
     """The first message of a buffer.
 
@@ -114,7 +124,7 @@ def decode(data: bytes | bytearray | memoryview, expected: Mechanism | None = No
     DataError
         If it is cut short, altered, of another version, or names a mechanism or parameters that do not exist.
     """
-    view = memoryview(data).cast("B")
+    view = as_bytes(data)
     if len(view) < _HEADER.size:
         raise DataError(f"message of {len(view)} bytes: expected at least {_HEADER.size + _CHECKSUM.size}")
     magic, version, kind, width, epsilon, low, high, count = _HEADER.unpack_from(view)
@@ -155,7 +165,7 @@ def split(data: bytes | bytearray | memoryview, expected: Mechanism) -> Iterator
 
     What follows a malformed message has no known beginning: None ends the buffer then.
     """
-    view = memoryview(data).cast("B")
+    view = as_bytes(data)
     while len(view):
         try:
             message = decode(view, expected)

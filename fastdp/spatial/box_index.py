@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastdp import validation
 from fastdp.errors import ParameterError
-from fastdp.spatial.checks import as_boxes, as_points
+from fastdp.spatial.checks import as_boxes, as_points, as_reals
 from fastdp_kernels import box_queries
 
 #: Items in a leaf of the k-d tree: fewer cost more nodes, more cost longer scans.
@@ -88,9 +88,9 @@ class CellIndex:
     """
 
     def __init__(self, lower: ArrayLike, upper: ArrayLike, counts: ArrayLike) -> None:
-        shape = np.shape(lower)
+        shape = as_reals(lower, "lower").shape
         low, high = as_boxes(lower, upper, shape[1] if len(shape) == 2 else 1, finite=True)
-        contents = np.array(counts, dtype=np.float64)
+        contents = as_reals(counts, "counts")
         if contents.shape != low.shape[:1] or not np.isfinite(contents).all():
             raise ParameterError(
                 f"counts = {validation.shown(counts)}: expected one finite number for each of {low.shape[0]} cells"

@@ -65,6 +65,14 @@ def as_points(values: Any, name: str, dim: int | None = None) -> NDArray[np.floa
     return points
 
 
+def axes_of(values: Any, name: str) -> int:
+    """How many axes an array-like has; DataError if its rows differ in length, or it is none."""
+    try:
+        return np.ndim(values)
+    except Exception:  # whatever a foreign __array__ raises
+        raise DataError(f"{name} is no array: expected numbers, or rows with as many numbers each") from None
+
+
 def as_corners(lower: ArrayLike, upper: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Corners of one box with an extent along each axis, as two float64[d].
 
@@ -73,7 +81,7 @@ def as_corners(lower: ArrayLike, upper: ArrayLike) -> tuple[NDArray[np.float64],
     ParameterError
         If they are not finite, not of one length, or not lower < upper.
     """
-    low, high = _reals(lower, "lower"), _reals(upper, "upper")
+    low, high = as_reals(lower, "lower"), as_reals(upper, "upper")
     if low.ndim != 1 or low.size == 0 or low.shape != high.shape:
         raise ParameterError(f"lower, upper have shapes {low.shape}, {high.shape}: expected d coordinates each")
     if not (np.isfinite(low).all() and np.isfinite(high).all() and np.isfinite(high - low).all()):
@@ -93,7 +101,7 @@ def as_boxes(
     ParameterError
         If they are not numbers, not of one shape [q, d], or not lower <= upper.
     """
-    low, high = _reals(lower, "lower"), _reals(upper, "upper")
+    low, high = as_reals(lower, "lower"), as_reals(upper, "upper")
     if low.ndim != 2 or low.shape != high.shape or low.shape[1] != dim:
         raise ParameterError(f"lower, upper have shapes {low.shape}, {high.shape}: expected [q, {dim}] each")
     wrong = ~(low <= high)
@@ -106,7 +114,8 @@ def as_boxes(
     return low, high
 
 
-def _reals(values: ArrayLike, name: str) -> NDArray[np.float64]:
+def as_reals(values: ArrayLike, name: str) -> NDArray[np.float64]:
+    """An array of real numbers as float64, contiguous; ParameterError for anything else."""
     try:
         array = np.asarray(values)
     except ValueError:

@@ -84,7 +84,7 @@ def make_plan(
     ParameterError
         If a parameter is not accepted: the cells of the greatest depth are at most 2^62.
     """
-    validation.part("domain", domain, "measure", "fastdp.spatial")
+    validation.part("domain", domain, Domain, "fastdp.spatial")
     max_depth = validation.integer("max_depth", max_depth, 0, CODE_BITS)
     fan_out = validation.integer("fan_out", fan_out, 2, MOST_FAN_OUT)
     threshold = validation.real("threshold", threshold)

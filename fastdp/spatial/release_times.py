@@ -128,8 +128,8 @@ def following_pace(pace: Pace, growth: Growth, total: float, n_steps: int, noise
     """
     moved, found = growth.own - growth.even, growth.counts - growth.even
     per_step = 1.0 / growth.elapsed**2
-    products = WEIGHT_MEMORY * pace.products + per_step * float(moved @ found)
-    squares = WEIGHT_MEMORY * pace.squares + per_step * float(moved @ moved)
+    products = WEIGHT_MEMORY * pace.products + per_step * _dot(moved, found)
+    squares = WEIGHT_MEMORY * pace.squares + per_step * _dot(moved, moved)
     weight = min(max(products / squares, 0.0), 1.0) if squares > 0.0 else 0.0
     pace = replace(pace, weight=weight, products=products, squares=squares)
     if most is None:
@@ -139,9 +139,14 @@ def following_pace(pace: Pace, growth: Growth, total: float, n_steps: int, noise
     relative /= relative.sum()
     grid = periods(most)
     ahead = HORIZON_PART * max(n_steps, LEAST_HORIZON) * noise
-    costs = np.array([relative @ np.sqrt(ahead / p + surprise * (p * p / 3.0)) for p in grid.tolist()])
+    costs = np.array([_dot(relative, np.sqrt(ahead / p + surprise * (p * p / 3.0))) for p in grid.tolist()])
     if pace.costs is not None:
         costs = PERIOD_MEMORY * pace.costs + (1.0 - PERIOD_MEMORY) * costs
     wanted = float(grid[costs.argmin()])
     period = min(max(wanted, growth.elapsed / LARGEST_FACTOR), growth.elapsed * LARGEST_FACTOR)
     return replace(pace, period=min(max(round(period), 1), most), costs=costs)
+
+
+def _dot(a: Floats, b: Floats) -> float:
+    """Sum of products in NumPy's own order: BLAS adds in another one on each kind of processor."""
+    return float(np.multiply(a, b).sum())

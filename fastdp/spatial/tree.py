@@ -12,7 +12,7 @@ from fastdp.errors import DataError, StateError
 from fastdp.randomness.key import Key
 from fastdp.spatial.box import Box
 from fastdp.spatial.cells import Visit, tree_cells
-from fastdp.spatial.checks import as_points
+from fastdp.spatial.checks import as_points, axes_of
 from fastdp.spatial.domain import Domain, Floats
 from fastdp.spatial.plan import Plan
 from fastdp_kernels import cell_sampling, tree_queries
@@ -115,7 +115,8 @@ class ReleasedTree:
             For corners that are not finite, not of d coordinates, or not equally many.
         """
         dim = self._domain.dim
-        one = np.ndim(lower) == 0 or (np.ndim(lower) == 1 and dim > 1)
+        axes, _ = axes_of(lower, "lower"), axes_of(upper, "upper")
+        one = axes == 0 or (axes == 1 and dim > 1)
         low = as_points(np.reshape(lower, (1, -1)) if one else lower, "lower", dim)
         high = as_points(np.reshape(upper, (1, -1)) if one else upper, "upper", dim)
         if low.shape != high.shape:

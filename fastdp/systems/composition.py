@@ -58,10 +58,10 @@ class Composition:
             "max_range": validation.integer("max_range", self.max_range, 1, 2**40),
             "nonfinite": validation.choice("nonfinite", self.nonfinite, ("raise", "zero")),
         }
-        validation.part("threshold", self.threshold, "start", "fastdp.thresholds")
-        validation.part("perturber", self.perturber, "plan", "fastdp.perturbers")
+        validation.part("threshold", self.threshold, Threshold, "fastdp.thresholds")
+        validation.part("perturber", self.perturber, Perturber, "fastdp.perturbers")
         if self.smoother is not None:
-            validation.part("smoother", self.smoother, "step", "fastdp.smoothers")
+            validation.part("smoother", self.smoother, Smoother, "fastdp.smoothers")
         least, usual = (1, USUAL_HOLDOUT) if self.threshold.uses_holdout else (0, 0)
         holdout = usual if self.holdout is None else self.holdout
         checked["holdout"] = validation.integer("holdout", holdout, least, 2**50)
@@ -87,7 +87,7 @@ class Composition:
         object.__setattr__(self, "resolution", self.grid.resolution)
 
     def _check_renewal(self, renewal: Renewal) -> None:
-        validation.part("renewal", renewal, "trees", "fastdp.renewals")
+        validation.part("renewal", renewal, Renewal, "fastdp.renewals")
         if not self.threshold.uses_holdout:
             raise ParameterError(
                 f"renewal = {renewal!r}: expected None, because {type(self.threshold).__name__} looks at no values"

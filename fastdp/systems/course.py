@@ -289,8 +289,6 @@ def _is_place(progress: Progress, course: Course) -> bool:
     # First whether the memory has its form: where it does not, nothing can be read from it.
     if not course.pipeline.is_place(progress):
         return False
-    if bool(progress.chain.size) is (course.pipeline.laws[progress.theta_steps] is None):
-        return False
     published = course.pipeline.consumed(progress)
     later = 0 if c.renewal is None or c.renewal.share else c.renewal_task.holdout
     if progress.n_seen != c.task.holdout + published + (progress.cycle - 1) * later + progress.held:
@@ -305,4 +303,6 @@ def _is_place(progress: Progress, course: Course) -> bool:
         on_course
         and progress.theta_steps <= max(c.grid.bound_steps, c.grid.ceiling_steps)
         and 0 <= progress.open_sum <= progress.filled * c.grid.bound_steps
+        # Last: a theta out of range has no law.
+        and bool(progress.chain.size) is (course.pipeline.laws[progress.theta_steps] is not None)
     )

@@ -102,7 +102,7 @@ def release(
         if part is not None:
             raise ParameterError(f"part = {part!r}: expected None without a ledger")
         return publisher.release(column)
-    validation.part("ledger", ledger, "reserve", "fastdp.ledger")
+    validation.part("ledger", ledger, Ledger, "fastdp.ledger")
     if stream is None:
         raise ParameterError("stream = None: expected the stream's name, because there is a ledger")
     with ledger.reserve(publisher, stream=stream, part=part, cancel_on=(FastDPError,)):

@@ -92,7 +92,7 @@ class PAKPlan:
     def _check_threshold(self, clip: bool) -> None:
         """Refuse what is no threshold, or does not fit ``clip``."""
         rule = self.threshold
-        validation.part("threshold", rule, "start", "fastdp.thresholds")
+        validation.part("threshold", rule, Threshold, "fastdp.thresholds")
         endless = isinstance(rule, (PAKQuantile, SmoothQuantile)) and not rule.clip and rule.noise != "cauchy"
         if not clip and not endless:
             raise ParameterError(

@@ -111,7 +111,7 @@ class PHDStream(SpatialPublisher):
         if isinstance(counter, str):
             self.counter = COUNTERS[validation.choice("counter", counter, tuple(COUNTERS))]
         else:
-            validation.part("counter", counter, "step", "fastdp.counters")
+            validation.part("counter", counter, Counter, "fastdp.counters")
             self.counter = counter
         self.sensitivity = validation.integer("sensitivity", sensitivity, 1, 2**30)
         self.score = validation.choice("score", score, ("repaired", "paper"))

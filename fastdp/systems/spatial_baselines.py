@@ -202,7 +202,7 @@ class FixedTree(SpatialBaseline):
 
     def __init__(self, domain: Domain, epsilon: float, counter: Counter | None = None, **options: Any) -> None:
         self.counter = Simple() if counter is None else counter
-        validation.part("counter", self.counter, "step", "fastdp.counters")
+        validation.part("counter", self.counter, Counter, "fastdp.counters")
         super().__init__(domain, epsilon, **options)
         self._law = sampler.discrete_laplace_law(noise_scale(self.counter, Fraction(self.epsilon)))
 

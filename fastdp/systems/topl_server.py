@@ -17,7 +17,7 @@ from fastdp.local.base import local_epsilon
 from fastdp.local.client import Announcement
 from fastdp.local.collectors import Refused, as_most_reports
 from fastdp.local.distribution import Distribution
-from fastdp.local.encoding import split
+from fastdp.local.encoding import as_bytes, split
 from fastdp.local.histogram import HistogramCollector
 from fastdp.persistence import Position
 from fastdp.privacy import Guarantee, parallel
@@ -180,7 +180,7 @@ class ToPLServer(Reports):
         """
         most = as_most_reports(most_reports)
         words = str(most).encode()
-        return self._consume(lambda server: server._receive(data, most), data, words)
+        return self._consume(lambda server: server._receive(data, most), as_bytes(data), words)
 
     def _receive(self, data: bytes | bytearray | memoryview, most_reports: int | None) -> Floats:
         if self._hybrid is None:

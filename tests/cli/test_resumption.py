@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fastdp.cli.resumption import Kind, Resumption
+from fastdp.errors import StateError
 from fastdp.ledger import Ledger
 from fastdp.statefile import StateFile
 
@@ -278,3 +280,49 @@ def test_errors_before_the_first_byte_cost_one_release_at_most(release, values, 
     assert [each.state for each in Ledger("budget").entries()] == ["reserved"]
     assert release("in.csv", "-o", "-", *told).exit_code == 0
     assert Ledger("budget").spent("meter").epsilon == 0.5
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".npy", ".npz", ".parquet"])
+def test_a_run_killed_behind_the_renaming_has_finished(
+    release, values, lines, complaint, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file is there; another one at that place is not taken for it."""
+    if suffix == ".parquet":
+        pytest.importorskip("pyarrow")
+    Path("in.csv").write_text(lines(values))
+    out = Path(f"out{suffix}")
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "chmod", die)
+        assert release("in.csv", "-o", out).exit_code == 1
+    content = out.read_bytes()
+    again = release("in.csv", "-o", out)
+    assert again.exit_code == 0, again.output
+    assert out.read_bytes() == content
+    out.write_bytes(content[:-1] + b"?")
+    assert "exists already; expected a new name, or --force" in complaint(release("in.csv", "-o", out))
+    assert out.read_bytes() == content[:-1] + b"?"
+    out.unlink()
+    assert release("in.csv", "-o", out).exit_code == 0
+    assert out.read_bytes() == content
+    Path("other").mkdir()
+    Path("other", out.name).write_bytes(content)
+    assert "exists already" in complaint(release("in.csv", "-o", Path("other", out.name)))
+
+
+def test_of_two_first_runs_at_once_one_is_refused() -> None:
+    """And is not advised to delete the state file of the other, whose noise key is in it."""
+    kind = Kind("fastdp release", "values")
+    first, second = (Resumption(kind, Path("s"), {"epsilon": 1.0}, None) for _ in range(2))
+    first.begin("out.csv", None)
+    content = Path("s").read_bytes()
+    with pytest.raises(
+        StateError, match=r"'s' exists: .*another run has just written it.*run the command again"
+    ) as refused:
+        second.begin("out.csv", None)
+    assert "delete" not in str(refused.value)
+    assert Path("s").read_bytes() == content
+    assert Resumption(kind, Path("s"), {"epsilon": 1.0}, None).key == first.key

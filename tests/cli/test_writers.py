@@ -149,3 +149,25 @@ def test_a_file_taken_for_a_leftover_is_made_anew(tmp_path: Path, monkeypatch: p
         file.write(b"whole")
         assert Path(file.name) != taken[0]
     assert (tmp_path / "out").read_bytes() == b"whole"
+
+
+@pytest.mark.skipif(not hasattr(os, "O_DIRECTORY"), reason="folders cannot be synced here")
+def test_a_file_and_its_new_name_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this order: a power cut behind the end of a command leaves the file, whole, under its name."""
+    steps: list[str] = []
+    fsync, replace = os.fsync, Path.replace
+
+    def syncing(descriptor: int) -> None:
+        steps.append("sync folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "sync file")
+        fsync(descriptor)
+
+    def replacing(path: Path, target: Path) -> Path:
+        steps.append("rename")
+        return replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", syncing)
+    monkeypatch.setattr(Path, "replace", replacing)
+    with atomic_file(tmp_path / "out", overwrite=False) as file:
+        file.write(b"all of it")
+    assert steps == ["sync file", "rename", "sync folder"]
+    assert (tmp_path / "out").read_bytes() == b"all of it"

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -42,8 +46,9 @@ def test_a_cluster_with_a_killed_worker_gives_the_same_bytes(small, tmp_path, di
         killed: list[int] = []
         killer = threading.Thread(target=kill)
         killer.start()
-        with dask_executor(cluster.scheduler_address) as executor:
-            experiments.run(found, out, executor=executor, workers=3)
+        with dask_executor(cluster.scheduler_address) as (executor, cores):
+            assert cores() == 3
+            experiments.run(found, out, executor=executor, workers=cores)
         killer.join()
     assert 10 <= killed[0] < 120, "the worker died in the middle"
     assert digest(out) == digest(alone)
@@ -58,3 +63,37 @@ def test_no_scheduler(monkeypatch) -> None:
         cluster.dask_executor("tcp://127.0.0.1:9"),
     ):
         pass
+
+
+def test_a_scheduler_that_dies_is_one_line(toml, small, tmp_path) -> None:
+    """Of the command, with everything that Dask logs."""
+    (tmp_path / "spec.toml").write_text(toml(small))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    file = tmp_path / "scheduler.json"
+    command = ["distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard", "--scheduler-file", str(file)]
+    scheduler = subprocess.Popen(
+        [sys.executable, "-m", *command], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        while not file.exists() or not file.read_text().endswith("}"):
+            assert scheduler.poll() is None
+            time.sleep(0.01)
+        address = json.loads(file.read_text())["address"]
+        out = tmp_path / "out"
+        options = ["-o", str(out), "--scheduler", address, "-q"]
+        # Without workers no part is ever done.
+        sweep = subprocess.Popen(
+            [sys.executable, "-m", "fastdp", "sweep", str(tmp_path / "spec.toml"), *options],
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        while not (out / "manifest.json").exists() or not experiments.read_manifest(out)["sessions"]:
+            assert sweep.poll() is None
+            time.sleep(0.01)
+    finally:
+        scheduler.kill()
+        scheduler.wait()
+    said = sweep.communicate(timeout=300)[1]
+    assert sweep.returncode == 1
+    assert re.fullmatch(r"Error: the executor lost its workers or its scheduler \(.*\): .* to go on\n", said)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +22,7 @@ from fastdp.errors import DataError, FastDPError, StateError
 from fastdp.experiments import folder as folder_module
 from fastdp.experiments import mechanisms, runner
 from fastdp.experiments.folder import SweepFolder
+from fastdp.files import durable
 
 ROOT = Path(__file__).parents[2]
 
@@ -341,9 +345,90 @@ def test_a_worker_process_that_dies_is_replaced(small, tmp_path, digest, undistu
     assert digest(folder) == undisturbed
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="lists children in /proc")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_the_sweep(small, tmp_path, toml, number) -> None:
+    """A signal to the sweep alone, as systemd or a container sends it to the first process."""
+    small["repetitions"], small["part_cells"] = 2000, 16
+    specification = tmp_path / "spec.toml"
+    specification.write_text(toml(small))
+    output = tmp_path / "out"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "kernels")))}
+    # Its own session, so that what is left over can be ended here.
+    process = subprocess.Popen(
+        _command(specification, output, "--workers", "2", "--mode", "processes"),
+        env=environment,
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+    )
+    while _parts(output) < 3:
+        assert process.poll() is None
+        time.sleep(0.01)
+    tasks = Path(f"/proc/{process.pid}/task").glob("*/children")
+    children = [int(each) for task in tasks for each in task.read_text().split()]
+    assert len(children) >= 2
+    process.send_signal(number)
+    try:
+        # Workers hold the pipe of standard output: it ends with the last of them.
+        process.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        pytest.fail(f"of the workers {children} some live on")
+    assert process.returncode == -number
+
+
+def test_as_many_parts_are_sent_as_the_executor_has_room_for(small, tmp_path, digest, undisturbed) -> None:
+    """Three for each task that it runs at once, asked again as it grows."""
+    out, calls, sent = tmp_path / "out", [], []
+    pool = ThreadPoolExecutor(2)
+    real = pool.submit
+
+    def submit(*arguments) -> Future:
+        sent.append((size.cores, 1 + len(sent) - _parts(out)))
+        return real(*arguments)
+
+    def size() -> int:
+        calls.append(1)
+        size.cores = 1 if len(calls) < 5 else 4
+        return size.cores
+
+    pool.submit = submit  # type: ignore[method-assign]
+    with pool:
+        folder = experiments.run(experiments.from_table(small), out, executor=pool, workers=size)
+    assert digest(folder) == undisturbed
+    assert {cores: max(most for other, most in sent if other == cores) for cores in (1, 4)} == {1: 3, 4: 12}
+
+
+def _lost() -> dict[str, BaseException]:
+    found: dict[str, BaseException] = {
+        "CancelledError": CancelledError(),
+        "BrokenProcessPool": BrokenProcessPool("x"),
+    }
+    if find_spec("distributed") is not None:
+        import distributed
+
+        found["CommClosedError"] = distributed.comm.CommClosedError("in <TCP tcp://x:1>")
+        found["KilledWorker"] = distributed.KilledWorker("run_part-7", None, 4)
+    return found
+
+
+@pytest.mark.parametrize("name", _lost())
+def test_an_executor_that_is_lost_is_one_error(small, tmp_path, name) -> None:
+    class Lost(Executor):
+        def submit(self, *_, **__) -> Future:
+            future: Future = Future()
+            future.set_exception(_lost()[name])
+            return future
+
+    with pytest.raises(StateError, match=rf"lost its workers or its scheduler \({name}\).*again to go on") as caught:
+        experiments.run(experiments.from_table(small), tmp_path / "out", executor=Lost())
+    assert caught.value.__suppress_context__, "no traceback of the executor's"
+
+
 def test_workers_that_die_for_ever_end_the_sweep(small, tmp_path, monkeypatch) -> None:
     def break_pool(*_) -> None:
-        raise runner.BrokenProcessPool("dead")
+        raise BrokenProcessPool("dead")
 
     monkeypatch.setattr(runner, "_spread", break_pool)
     with pytest.raises(StateError, match="workers died 3 times"):
@@ -367,3 +452,21 @@ def test_an_estimate_counts_cells_and_rows(small, tmp_path) -> None:
     assert guess.rows == pytest.approx(rows, rel=0.05)
     assert guess.seconds > 0.0
     assert (folder / "results.parquet").stat().st_size < guess.table_bytes + 20_000
+
+
+@pytest.mark.skipif(not durable.has_locks(), reason="needs flock")
+def test_a_folder_that_cannot_be_locked(small, tmp_path, monkeypatch) -> None:
+    """Another sweep that is at work is one thing, a file system without locks another."""
+    import fcntl
+
+    found = experiments.from_table(small)
+    reasons = {errno.EWOULDBLOCK: "another sweep writes", errno.ENOLCK: f"be locked: {os.strerror(errno.ENOLCK)}"}
+    for number, reason in reasons.items():
+
+        def flock(*_: object, number: int = number) -> None:
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(fcntl, "flock", flock)
+        with pytest.raises(StateError, match=reason):
+            experiments.run(found, tmp_path / "out")
+    assert not (tmp_path / "out" / "manifest.json").exists()

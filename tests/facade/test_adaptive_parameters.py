@@ -182,3 +182,12 @@ def test_out_is_checked_before_anything_happens() -> None:
     out = np.full(100, 7.0)
     assert publisher.publish(np.ones(100), out=out).size == 84
     assert (out[84:] == 7.0).all()
+
+
+@pytest.mark.parametrize(("max_range", "expected"), [(1, 2.0), (2, 2.0), (3, 2.0), (4, 3.0), (5, 4.0), (6, 5.0)])
+def test_the_noise_of_short_ranges_is_that_of_one_block(max_range: int, expected: float) -> None:
+    """K = 3 (max(1, r / 3) / length - 1 / 3): the first blocks hold one value, and no range holds less."""
+    perturber = Blocks()
+    plan = perturber.plan(1.0, max_range)
+    assert plan.first == 0
+    assert perturber.noise_constant(plan, max_range) == pytest.approx(expected, rel=1e-12)

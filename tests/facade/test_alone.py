@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import linecache
+import os
+import shutil
+import subprocess
 import sys
 import threading
 
@@ -99,3 +102,53 @@ def test_interrupts_on_any_line_leave_nothing_locked() -> None:
         if left[0] >= 0:
             break
     assert survived > 5
+
+
+#: The first process of a PID namespace forks into another one, where the child is the first as well.
+FORKS = """
+import ctypes, os, sys
+from fastdp.alone import Alone, exclusive
+from fastdp.errors import StateError
+from fastdp.files import durable
+
+class Thing(Alone):
+    @exclusive
+    def work(self):
+        return 1
+
+thing, number = Thing(), os.getpid()
+folder = durable.Hold(os.open(sys.argv[1], os.O_RDONLY))
+assert durable.lock(folder.descriptor)
+if sys.argv[2] == "namespace" and ctypes.CDLL(None).unshare(0x20000000):
+    sys.exit(77)
+child = os.fork()
+if not child:
+    folder.release()
+    try:
+        thing.work()
+    except StateError as error:
+        os._exit((20 if "forked" in str(error) else 30) + (os.getpid() == number))
+    os._exit(40)
+status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+assert thing.work() == 1
+durable.LOCK_TRIES = 1
+assert not durable.lock(os.open(sys.argv[1], os.O_RDONLY)), "the child gave its parent's lock back"
+sys.exit(status)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("where", ["process", "namespace"])
+def test_a_forked_child_is_refused_even_with_its_parents_number(where: str, tmp_path) -> None:
+    start: list[str] = []
+    if where == "namespace":
+        start = [shutil.which("unshare") or "unshare", "--pid", "--fork"]
+        try:
+            subprocess.run([*start, "true"], check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            pytest.skip(f"no new PID namespace here: {error}")
+    command = [*start, sys.executable, "-c", FORKS, str(tmp_path), where]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == 77:
+        pytest.skip("no second PID namespace here")
+    assert done.returncode == {"process": 20, "namespace": 21}[where], done.stderr

@@ -121,6 +121,15 @@ def test_snapping_is_the_oracle() -> None:
     assert local_reports.snap_values(strange, low, 1.0, STEPS, np.empty(5, np.int32)) == 3
 
 
+def test_the_largest_double_is_finite() -> None:
+    """It is clipped as any other value outside; what is infinite or NaN is counted."""
+    largest = np.finfo(np.float64).max
+    out = np.empty(2, np.int32)
+    assert local_reports.snap_values(np.array([largest, -largest]), 0.0, 1.0, STEPS, out) == 0
+    assert out.tolist() == [STEPS, 0]
+    assert local_reports.snap_values(np.array([np.inf, -np.inf]), 0.0, 1.0, STEPS, out) == 2
+
+
 @pytest.mark.parametrize("mechanism", [pair[0] for pair in MECHANISMS])
 def test_one_by_one_and_arrays_of_any_size_are_the_same_reports(mechanism) -> None:
     size = 2 * CHUNK + 1

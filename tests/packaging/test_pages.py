@@ -44,3 +44,43 @@ def test_the_ledgers_example_runs() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "spent are epsilon = 1.0" in done.stdout
+
+
+#: What makes an output follow the run, or the partition: the program on the page must notice.
+MISTAKES = {
+    "as printed": ("", "", 0),
+    "no key": ("ids=ids, key=key,", "ids=ids,", 1),
+    "ids of the partition": ("ids=ids, key=key,", "key=key,", 1),
+    "default hold-out": ('    "holdout": 100,\n', "", 1),
+    "default range": ('    "max_range": 1024,\n', "", 1),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_the_scale_out_example_runs_and_notices_mistakes(mistake: str, tmp_path: Path) -> None:
+    (block,) = [
+        part.split("```")[0] for part in (ROOT / "docs" / "scale_out.md").read_text().split("```python\n")[1:]
+    ]
+    right, wrong, count = MISTAKES[mistake]
+    assert not right or block.count(right) == count
+    # The promise is made of the same parameters, but needs all of them.
+    promised = block.replace(
+        "fastdp.StreamPublisher(**RELEASE)", 'fastdp.StreamPublisher(**{"max_range": 9, **RELEASE})'
+    )
+    script = tmp_path / "scale_out.py"
+    script.write_text(promised.replace(right, wrong) if right else block)
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'kernels'}", "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if right:
+        assert done.returncode == 1
+        assert re.search("AssertionError: (a retry differs|the output follows the partition)", done.stderr), (
+            done.stderr
+        )
+    else:
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == "60 streams, spent: epsilon = 1.0\n"

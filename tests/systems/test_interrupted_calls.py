@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -14,7 +18,9 @@ import pytest
 import fastdp
 from fastdp import statefile
 from fastdp.durable import Durable
+from fastdp.errors import StateError
 from fastdp.files import durable
+from fastdp.ledger import book, session
 from fastdp.local import Piecewise, SumCollector, sums
 from tests.systems.saved_objects import CASES, golden_cut
 
@@ -131,6 +137,83 @@ def test_an_interrupted_write_leaves_no_lock(tmp_path: Path, monkeypatch: pytest
 
         strikes = interrupt.strikes(step)
     assert at > 40
+
+
+def _interrupted_at_all_places(sources: tuple[str, ...], make: Callable[[int], Callable[[], object]]) -> int:
+    """Interrupt a call at every place, and call again while the traceback is kept; how many places there were."""
+    at = 0
+    while True:
+        at += 1
+        call, interrupt = make(at), Interrupt(at, (*sources, durable.__file__, contextlib.__file__))
+        before, kept = sys.gettrace(), None
+        try:
+            interrupt.arm()
+            call()
+        except KeyboardInterrupt as error:
+            kept = error
+        finally:
+            sys.settrace(before)
+        try:
+            call()
+        except StateError as error:
+            # A write that took place without the call's end; nothing else.
+            assert "not as this publisher left it" in str(error), str(error)  # noqa: PT017 - most calls raise nothing
+        if kept is None:
+            return at
+
+
+@pytest.mark.skipif(not durable.has_locks(), reason="needs flock")
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_kept_traceback_keeps_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a debugger, a notebook, and the block that handles the interrupt do: the next call goes on."""
+    monkeypatch.setattr(durable, "LOCK_TRIES", 1)
+    guarantee = CASES["tops"].make().guarantee
+
+    def step(at: int) -> Callable[[], object]:
+        publisher = CASES["simple_counts"].make()
+        publisher.keep(tmp_path / str(at))
+        return lambda: publisher.step([1, 2, 3])
+
+    def spend(at: int) -> Callable[[], object]:
+        ledger = fastdp.Ledger(tmp_path / f"ledger {at}")
+        return lambda: ledger.spend(guarantee, stream="meters")
+
+    assert _interrupted_at_all_places((statefile.__file__,), step) > 100
+    assert _interrupted_at_all_places((session.__file__, book.__file__), spend) > 100
+
+
+@pytest.mark.skipif(not durable.has_locks(), reason="needs flock")
+@pytest.mark.parametrize("where", ["call", "signal handler", "thread"])
+def test_a_lock_in_use_is_not_taken_for_an_abandoned_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """By any other owner: the call that has it, a function that interrupts this call, or another thread."""
+    monkeypatch.setattr(durable, "LOCK_TRIES", 1)
+    publisher = CASES["simple_counts"].make()
+    publisher.keep(tmp_path / "kept")
+    real, found = os.fsync, []
+
+    def ask() -> None:
+        other = durable.Hold(os.open(tmp_path, os.O_RDONLY))
+        found.append(durable.lock(other.descriptor))
+        other.release()
+
+    def syncing(descriptor: int) -> None:
+        if where == "call":
+            ask()
+        elif where == "thread":
+            asking = threading.Thread(target=ask)
+            asking.start()
+            asking.join()
+        else:
+            before = signal.signal(signal.SIGUSR1, lambda *_: ask())
+            signal.raise_signal(signal.SIGUSR1)
+            signal.signal(signal.SIGUSR1, before)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", syncing)
+    publisher.step([1, 2, 3])
+    assert found == [False, False]
 
 
 def test_reports_and_their_sums_come_together() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import errno
+import hmac
 import json
 import os
 import shutil
@@ -15,7 +17,7 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp import statefile
+from fastdp import packing, statefile
 from fastdp.errors import ParameterError, StateError
 from fastdp.files import durable
 from fastdp.local import Piecewise, SumCollector, encode
@@ -323,3 +325,104 @@ def test_slots_and_limits_of_messages_are_checked_first() -> None:
     server = CASES["topl_server"].make()
     with pytest.raises(ParameterError, match="most_reports"):
         server.receive(message, most_reports="x")
+
+
+@pytest.mark.skipif(not durable.has_locks(), reason="needs flock")
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.EIO], ids=errno.errorcode.get)
+@pytest.mark.parametrize("broken", ["lock", "unlock"])
+def test_locks_that_fail_are_one_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, broken: str
+) -> None:
+    """A network file system without a lock server; and what is written stays written where unlocking fails."""
+    import fcntl
+
+    publisher, _ = kept("tops", tmp_path / "kept", 0)
+    real, value = fcntl.flock, CASES["tops"].calls[0]
+
+    def flock(descriptor: int, operation: int) -> None:
+        if (operation == fcntl.LOCK_UN) == (broken == "unlock"):
+            raise OSError(number, os.strerror(number))
+        real(descriptor, operation)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", flock)
+        if broken == "unlock":
+            publisher.publish(value)
+        else:
+            wrong = rf"^state file .*kept'.*could not be locked: {os.strerror(number)}; expected a file system with"
+            with pytest.raises(StateError, match=wrong):
+                publisher.publish(value)
+            assert publisher.n_seen == 0
+    if broken == "lock":
+        publisher.publish(value)
+    assert type(publisher).load(tmp_path / "kept").n_seen == publisher.n_seen > 0
+
+
+def sealed_by_hand(version: int, header: bytes, payload: bytes, key: bytes) -> bytes:
+    """AES-256-GCM as formats 2 and 3 say: under the key itself, or under HKDF-SHA256 of it (RFC 5869)."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    magic, _, protection, generation, salt, nonce = HEADER.unpack(header)
+    header = HEADER.pack(magic, version, protection, generation, salt, nonce)
+    if version == 3:
+        extracted = hmac.digest(salt, key, "sha256")
+        key = hmac.digest(extracted, b"fastdp state file 3\x01", "sha256")
+    return header + AESGCM(key).encrypt(nonce, payload, header)
+
+
+def test_each_file_has_a_cipher_key_of_its_own(tmp_path: Path) -> None:
+    """Nonces are random: under one cipher key for all files of a user they would repeat some day."""
+    key = bytes(range(32))
+    for name in ("a", "b"):
+        kept("tops", tmp_path / name, 1, key)
+        raw, file = (tmp_path / name).read_bytes(), statefile.StateFile(tmp_path / name, key)
+        payload, header = file.read()
+        assert HEADER.unpack(header)[1] == 3
+        assert sealed_by_hand(3, header, payload, key) == raw
+    salts = {HEADER.unpack((tmp_path / name).read_bytes()[: HEADER.size])[4] for name in ("a", "b")}
+    assert len(salts) == 2
+
+
+def test_files_of_format_2_are_read_and_written_as_format_3(tmp_path: Path) -> None:
+    """Their cipher key was the user's key."""
+    key, path, calls = bytes(range(32)), tmp_path / "kept", CASES["tops"].calls
+    publisher, _ = kept("tops", path, 1, key)
+    expected = publisher.publish(calls[1])
+    other = tmp_path / "other"
+    kept("tops", other, 1, key)
+    payload, header = statefile.StateFile(other, key).read()
+    other.write_bytes(sealed_by_hand(2, header, payload, key))
+    again = KIND.load(other, key)
+    assert HEADER.unpack(other.read_bytes()[: HEADER.size])[1] == 2, "reading changes nothing"
+    assert again.publish(calls[1]).tobytes() == expected.tobytes()
+    assert HEADER.unpack(other.read_bytes()[: HEADER.size])[1] == 3
+    assert KIND.load(other, key).n_seen == publisher.n_seen
+
+
+def test_a_small_file_does_not_inflate_to_all_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit holds while zlib works, for reading, and for writing what could not be read."""
+    path = tmp_path / "kept"
+    kept("tops", path, 1)
+    squeezer = zlib.compressobj(9)
+    zeros = b"".join([squeezer.compress(bytes(2**24)) for _ in range(17)]) + squeezer.flush()
+    assert len(zeros) < 2**19
+
+    def bomb(content):
+        content["now"]["holdout"] = base64.b64encode(zeros).decode()
+        return content
+
+    rewritten(path, bomb)
+    with pytest.raises(StateError, match=rf"is damaged: {len(zeros):,} bytes inflate to more than 268,435,456"):
+        KIND.load(path)
+    monkeypatch.setattr(packing, "MOST_BYTES", 2**10)
+    noisy = np.random.default_rng(1).integers(0, 2**62, 2**12)
+    assert np.array_equal(packing.unpack(packing.pack(noisy, "<i8"), "<i8"), noisy)
+    with pytest.raises(StateError, match="cannot hold an array of 32,768 bytes: expected at most"):
+        packing.pack(np.zeros(2**12, np.int64), "<i8")
+
+
+@pytest.mark.parametrize("change", [lambda raw: raw[:-1], lambda raw: raw + b"x"])
+def test_packed_numbers_end_where_they_end(change) -> None:
+    packed = base64.b64decode(packing.pack(np.arange(9), "<i8"))
+    with pytest.raises(ValueError, match="cut short, or followed"):
+        packing.unpack(base64.b64encode(change(packed)).decode(), "<i8")

@@ -14,7 +14,8 @@ import fastdp
 from fastdp import packing
 from fastdp.errors import DataError, ParameterError
 from fastdp.perturbers import Flat, Hierarchy
-from fastdp.renewals import Refined, Withheld
+from fastdp.privacy import Guarantee
+from fastdp.renewals import Refined, Renewal, Withheld
 from fastdp.smoothers import Mean, Median, MovingAverage, Recent
 from fastdp.systems.course import position, restore
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile, ThresholdTask
@@ -271,6 +272,31 @@ def test_what_a_later_hold_out_could_not_choose_with_is_refused_now() -> None:
         )
     with pytest.raises(ParameterError, match=r"2\^-44"):
         make(Refined(1e-13), epsilon=0.01)
+
+
+def test_what_a_renewal_cannot_guarantee_is_refused_on_construction() -> None:
+    """By a threshold that could choose, but would promise nothing for the shorter hold-out of a renewal."""
+
+    class Demanding(NoisyMax):
+        def guarantee(self, task: ThresholdTask) -> Guarantee:
+            if task.holdout < 50:
+                raise ParameterError(f"holdout = {task.holdout}: expected at least 50")
+            return super().guarantee(task)
+
+    def composed(renewal: Renewal | None) -> fastdp.StreamPublisher:
+        return fastdp.StreamPublisher(
+            epsilon=1.0,
+            bound=10.0,
+            holdout=100,
+            max_range=8,
+            threshold=Demanding(),
+            perturber=Hierarchy(2, prune=0),
+            renewal=renewal,
+        )
+
+    assert composed(None).guarantee.epsilon == composed(Withheld(holdout=50)).guarantee.epsilon == 1.0
+    with pytest.raises(ParameterError, match=r"^holdout = 49: expected at least 50"):
+        composed(Withheld(holdout=49))
 
 
 def test_a_smaller_theta_bounds_the_last_prediction() -> None:

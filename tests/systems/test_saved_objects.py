@@ -253,9 +253,9 @@ def test_one_error_for_each_wrong_file(tmp_path: Path, samples: dict[str, Path],
         case.make().save(tmp_path, KEY)
     with pytest.raises(StateError, match="could not be written: No such file"):
         case.make().save(tmp_path / "folder" / "s", KEY)
-    for version, age in ((1, "an older"), (3, "a newer")):
+    for version, age in ((1, "an older"), (4, "a newer")):
         path.write_bytes(raw[:8] + version.to_bytes(2, "big") + raw[10:])
-        with pytest.raises(StateError, match=f"has format {version}: this fastdp reads format 2 .{age} fastdp"):
+        with pytest.raises(StateError, match=f"has format {version}: this fastdp reads formats 2 to 3 .{age} fastdp"):
             load(case, path)
     path.write_bytes(raw)
     with pytest.raises(StateError, match="wrong key"):
