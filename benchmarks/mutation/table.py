@@ -1,17 +1,7 @@
 """The list of mutations: TOML files in ``tables/``, one an area.
 
-::
-
-    [[file]]
-    path = "fastdp/grid.py"
-    tests = ["tests/facade/test_parameters.py"]   # what runs for each mutation of the file
-
-    [[file.mutation]]
-    name = "theta one step lower"
-    old = "exact text, once in the file"
-    new = "what takes its place"
-    tests = ["..."]          # optional: in place of the file's
-    survives = "the reason"  # only for a mutation that no test can be expected to catch
+A ``[[file]]`` has a path and the tests that run for its mutations.  A ``[[file.mutation]]`` has a name, the exact old
+text, which occurs once in the file, and the new one; tests of its own, if need be; and the reason if it ``survives``.
 """
 
 from __future__ import annotations
