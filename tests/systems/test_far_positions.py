@@ -18,7 +18,7 @@ import fastdp
 from fastdp.counters import BinaryTree, RunningCounts, Simple
 from fastdp.errors import ParameterError, StateError
 from fastdp.local import Hybrid, Piecewise, SquareWave, client_words
-from fastdp.perturbers import Flat, Hierarchy
+from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.perturbers.base import TreeRows, theta_key
 from fastdp.randomness.key import Binding, Key
 from fastdp.renewals import Withheld
@@ -197,6 +197,16 @@ def test_trees_of_many_streams_and_all_their_levels() -> None:
             expected = own_leaves(key.of_stream(stream), 32, plan.levels, tree, 2 if width > 1 else 1, level + 1)
             assert row[start : start + len(expected)].tolist() == expected
             start += width
+
+
+@pytest.mark.parametrize(("perturber", "levels"), [(TREES, 4), (Flat(), 1), (Blocks(), 1)])
+def test_leaves_of_a_tree_or_batch(perturber, levels: int) -> None:
+    key = Key(bytes(range(32)), simulated=True, binding=Binding.COMPOSITION)
+    plan = perturber.plan(0.5, 16)
+    assert plan.levels == levels
+    for tree in FARTHEST:
+        drawn = perturber.leaf_noise(plan, 32, 0.5, theta_key(key, 32), tree)
+        assert drawn[:3].tolist() == own_leaves(key, 32, levels, tree, 3)
 
 
 def test_cycles_of_thresholds() -> None:
