@@ -56,6 +56,15 @@ class Durable(Alone):
         #: In state files: a class that is read as one that it derives from is not renamed.
         self._written_as = type(self).__name__
 
+    @property
+    def noise_fingerprint(self) -> str | None:
+        """Keyed digest of the secret, composition and stream that all noise follows from; None for a simulation.
+
+        Two publishers with the same one would give the same noise; a ledger refuses the second.  It reveals nothing
+        else about the key.
+        """
+        return None if self._key.simulated else self._key.fingerprint()
+
     # What an object has to tell.
 
     @property

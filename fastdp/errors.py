@@ -23,7 +23,7 @@ class StateError(FastDPError, RuntimeError):
 
 
 class BudgetError(StateError):
-    """A release would cost more than a ledger's limit leaves; nothing was released or recorded."""
+    """A release would pass a ledger's limit, or use an earlier entry's noise; nothing was released or recorded."""
 
 
 class AccuracyWarning(UserWarning):

@@ -52,6 +52,9 @@ class Rebuilt(Durable):
 class Keyless(Rebuilt):
     """One whose key serves the fingerprints of kept files alone."""
 
+    #: There is no noise.
+    noise_fingerprint = None
+
     def __init__(self) -> None:
         super().__init__()
         self._key = Key.random()

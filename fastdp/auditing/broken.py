@@ -20,6 +20,7 @@ from fastdp.auditing.blocks import LOOKED_AT, BlocksTrials
 from fastdp.auditing.mechanisms import (
     BinaryTreeTrials,
     HierarchyTrials,
+    ReplayTrials,
     SettlingTrials,
     SplitTrials,
     StreamTrials,
@@ -30,7 +31,7 @@ from fastdp.counters import RunningCounts, SelectiveCounting
 from fastdp.perturbers import Hierarchy
 from fastdp.perturbers.base import HierarchyPlan
 from fastdp.privacy import Guarantee
-from fastdp.randomness.key import Key
+from fastdp.randomness.key import Binding, Key
 from fastdp.systems.adaptive_phdstream import AdaptivePHDStream
 from fastdp.systems.composition import Composition
 from fastdp.systems.course import Course, Imputed, Journey, Mend
@@ -151,6 +152,15 @@ def telling_mean(right: StreamPublisher) -> StreamTrials:
         return publisher
 
     return StreamTrials(make)
+
+
+def tied_to_position(right: StreamPublisher) -> ReplayTrials:
+    """A stream and its altered copy with noise of the first format, which follows from the position alone."""
+
+    def make(key: Key) -> StreamPublisher:
+        return right._fresh(Key(key.reveal(), simulated=True, binding=Binding.FIRST_FORMAT))
+
+    return ReplayTrials(make, noises=2)
 
 
 class FreeSettling(SettlingTrials):

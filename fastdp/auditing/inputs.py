@@ -49,6 +49,12 @@ PERIOD: tuple[list[list[float]], list[list[float]]] = (
     [[4, 4, 4, 4], [4, 0], [0, 0, 0, 0]],
     [[4, 4, 4, 4], [0, 0], [0, 0, 0, 0]],
 )
+#: One value of a stream of blocks of four.
+REVISED: tuple[list[float], list[float]] = [4.0] + [0.0] * 15, [0.0] * 16
+#: A stream and its altered copy: a value differs that is in front of their first difference, or behind it.
+Replay = tuple[list[float], list[float]]
+REPLAY_PREFIX: tuple[Replay, Replay] = ([4, 0], [4, 4]), ([0, 0], [0, 4])
+REPLAY_AFTER: tuple[Replay, Replay] = ([0, 4], [4, 0]), ([0, 0], [4, 4])
 
 
 def attack(depth: int, epsilon: float) -> tuple[Floats, Floats]:

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 from fastdp import validation
 from fastdp._version import __version__
+from fastdp.auditing import coupling_page
 from fastdp.auditing.catalogue import Case, audit_cases
+from fastdp.auditing.couplings import Line as CouplingLine
 from fastdp.auditing.exact_catalogue import exact_losses
 from fastdp.auditing.run import LEAST_TRIALS, audit
 from fastdp.auditing.trials import draws_trials
@@ -177,7 +179,7 @@ def cells(line: Line) -> tuple[str, ...]:
     )
 
 
-def markdown(done: Sequence[Line], command: str) -> str:
+def markdown(done: Sequence[Line], command: str, coupled: Sequence[CouplingLine] = ()) -> str:
     """The whole page.
 
     Parameters
@@ -186,6 +188,8 @@ def markdown(done: Sequence[Line], command: str) -> str:
         What was audited.
     command : str
         How.
+    coupled : sequence of Line of couplings
+        Couplings that were checked.
     """
     sections = (
         ("shipped", "Mechanisms of the package", SHIPPED),
@@ -196,10 +200,15 @@ def markdown(done: Sequence[Line], command: str) -> str:
     for kind, title, text in sections:
         chosen = [line for line in done if line.kind == kind]
         if chosen:
-            rows = [COLUMNS, tuple("---" for _ in COLUMNS), *(cells(line) for line in chosen)]
-            table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-            parts.append(f"## {title}\n\n{text}\n\n{table}\n")
+            parts.append(f"## {title}\n\n{text}\n\n{_table(COLUMNS, [cells(line) for line in chosen])}\n")
+    if coupled:
+        table = _table(coupling_page.COLUMNS, [coupling_page.cells(line) for line in coupled])
+        parts.append(f"## Couplings\n\n{coupling_page.TEXT}\n\n{table}\n")
     return "\n".join((*parts, TAIL))
+
+
+def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in (columns, tuple("---" for _ in columns), *rows))
 
 
 def _machine() -> str:
@@ -215,8 +224,8 @@ below by how often the event holds on either. It can refute a claim; it cannot p
 pages; an audit looks for what they overlooked, in the code that runs.
 """
 
-SHIPPED = """Inputs are chosen to hurt; trials are runs on each of the two. "Consistent" means that the lower bound
-is not above the claim. A bound far below it means that no event of the family comes near the worst one, or that the
+SHIPPED = """Inputs are chosen to hurt; trials are runs on each of the two. "Consistent" means that the lower bound is
+not above the claim. A bound far below it means that no event of the family comes near the worst one, or that the
 mechanism has a slack on this pair of inputs.
 
 What runs is the package's own code. `noisy-max` and `scale-free` are the rules' own choices, of which a publisher
@@ -229,9 +238,13 @@ differ; those up to `tops-levels` by `repeat`, the others by a fresh object for 
 The inputs differ in one published value or one event, or where the name says so: in the hold-out (`holdout`,
 `lag-sum` with one sum for all of it, `lag-sums` with running ones); in the hold-out of a later threshold
 (`withheld`), or in the period before it (`withheld-period`); in a value that is published and chooses the next
-threshold (`refined`); in two events of one person (`two-events`, with `sensitivity=2`). `phdstream-counts`,
-`-removal`, `-two-events` and `adaptive-first` have a single cell, which leaves half of epsilon: that is the claim.
-Seconds are wall-clock, after compilation, on a machine that others use too.
+threshold (`refined`); in two events of one person (`two-events`, with `sensitivity=2`). `adaptive-revised` and
+`-retrospective` see `revised` and the retrospective sums beside what is published. `replay` is a stream and its
+altered copy under one key, both outputs seen together. A value in front of the first difference meets one noise and
+loses epsilon (`replay-prefix`); a value behind it meets two independent noises and loses 2 epsilon, which is the
+claim (`replay-after`). That the streams differ, and where first, is public. `phdstream-counts`, `-removal`,
+`-two-events` and `adaptive-first` have a single cell, which leaves half of epsilon: that is the claim. Seconds are
+wall-clock, after compilation, on a machine that others use too.
 
 What has no line of its own: Gaussian and Cauchy-type noise as drawn (their laws are under "exact"), the logarithmic
 scale of ToPL, averages and tail factors of PAK (post-processing), polygons, networks and more than one dimension of
@@ -248,13 +261,14 @@ any leaf. "Trials" are ratios that were compared."""
 BROKEN = """What an audit must catch. "Trials" is how many it took: looks at 1,000, 3,000, 10,000 and so on, each a
 fresh audit, until the claim was refuted. `broken-half` is a mechanism above with half of the noise; that of
 `hierarchy` must also be caught with three quarters. Halves of the quantiles are under "exact". Those of
-`pak-holdout`, `phdstream` and `phdstream-settling` are left out: on these inputs too
-little of the claim is lost to tell.
+`pak-holdout`, `phdstream` and `phdstream-settling` are left out: on these inputs too little of the claim is lost to
+tell.
 
 Errors of papers and of code: `theta-missing`, `log2-levels`, `papers-score`, `piecewise-leak`, `floating-point`.
 Errors that are easily made: all trees with one noise (`trees-share`), values that choose the next threshold for
 nothing (`refined-free`), the mean of withheld values published in their place (`withheld-mean`), blocks that end by
-true sums (`blocks-peeking`), open noise taken back without a new one (`settling-free`), two counters with one key
+true sums (`blocks-peeking`), noise that is tied to its position, so that an altered replay meets it again
+(`replay-first-format`), open noise taken back without a new one (`settling-free`), two counters with one key
 (`selective-one-key`), users who report before and after the threshold (`topl-twice`), events that are counted again
 (`recounted`), and one event's noise for two of them (`one-event`)."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -14,21 +14,6 @@ if TYPE_CHECKING:
     from fastdp.cli.resumption import Resumption
     from fastdp.ledger import Ledger
     from fastdp.ledger.entry import Entry
-
-
-class Paid(NamedTuple):
-    """What a release was reserved under.
-
-    Attributes
-    ----------
-    keep : function
-        To be called before the first released value is written anywhere: from then on nothing is given back.
-    reservation : dict or None
-        Number and time of the ledger's entry, for a state file; None without a ledger.
-    """
-
-    keep: Callable[[], None]
-    reservation: dict[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -52,11 +37,14 @@ class Spending:
             raise click.UsageError("--ledger needs --stream, the name of the stream whose budget is spent.")
 
     @contextmanager
-    def paid(self, publisher: Any, source: str, resumption: Resumption | None = None) -> Iterator[Paid]:
-        """Set the publisher's epsilon aside; the block's end commits it.
+    def paid(
+        self, publisher: Any, source: str, resumption: Resumption | None = None
+    ) -> Iterator[dict[str, Any] | None]:
+        """Set the publisher's epsilon aside before the data are read; the block's end commits it.
 
         A release that goes on does so under the reservation that an earlier run made; one that was cancelled was for
-        nothing, there is a new one then.
+        nothing, there is a new one then.  No error within the block gives anything back: it may depend on the data,
+        and then it says something about them.
 
         Parameters
         ----------
@@ -69,19 +57,19 @@ class Spending:
 
         Yields
         ------
-        Paid
-            Until its ``keep`` is called, an error of fastdp's or of the system's within the block gives everything
-            back; with a resumption never, because another run may have gone on under the reservation.
+        dict or None
+            What identifies the ledger's entry, for a state file; None without a ledger.
 
         Raises
         ------
+        BudgetError
+            If the ledger refuses the release.
         StateError
             If the ledger is not there or does not hold the earlier run's reservation.
         """
         if self.ledger is None or self.stream is None:
-            yield UNPAID
+            yield None
             return
-        from fastdp.errors import FastDPError
         from fastdp.ledger.ledger import Reservation
 
         ledger = self._opened(new=resumption is None or resumption.reservation is None)
@@ -93,18 +81,10 @@ class Spending:
                 # Its name is on disk before the ledger knows it: a run killed in between is not charged again.
                 resumption.begin(None, None)
             named = "" if resumption is None else _named(resumption)
-            reservation = ledger.reserve(
-                publisher,
-                stream=self.stream,
-                part=self.part,
-                note=f"{named}input {source}"[:NOTE],
-                cancel_on=(FastDPError, OSError),
-            )
+            note = f"{named}input {source}"[:NOTE]
+            reservation = ledger.reserve(publisher, stream=self.stream, part=self.part, note=note)
         with reservation:
-            if resumption is not None:
-                # Whoever runs the command again goes on under it, at the same time perhaps: not to be given back.
-                reservation.keep()
-            yield Paid(reservation.keep, _described(reservation.entry))
+            yield _described(reservation.entry)
 
     def _opened(self, *, new: bool) -> Ledger:
         """The ledger; ``new`` says whether it may be made."""
@@ -150,10 +130,6 @@ class Spending:
 
 #: Longest note that a command writes.
 NOTE = 1000
-
-
-#: Where there is no ledger, nothing could be given back.
-UNPAID = Paid(lambda: None, None)
 
 
 def _named(resumption: Resumption) -> str:

@@ -108,9 +108,19 @@ def read_events(path: str, columns: dict[str, str | None], *, timed: bool, sort:
     return Events(points, additions, times, labels)
 
 
-def heading_of(path: str, columns: dict[str, str | None]) -> tuple[str, str]:
-    """What a file calls x and y, before its rows are read; as for :func:`read_events`."""
-    return _points(path, _names(path), columns)[1]
+def heading_of(path: str, columns: dict[str, str | None], *, timed: bool) -> tuple[str, str]:
+    """What a file calls x and y, and that it has the columns of :func:`read_events`, before its rows are read."""
+    names = _names(path)
+    places, labels = _points(path, names, columns)
+    if columns["event"] is not None:
+        places.append(_column(path, names, "event", columns["event"]))
+    for column in places:
+        with open_source(path, column, CHUNK):
+            # Of the right type, where the file says so.
+            pass
+    if timed:
+        _column(path, names, "time", columns["time"])
+    return labels
 
 
 def _points(path: str, names: list[str], columns: dict[str, str | None]) -> tuple[list[str], tuple[str, str]]:

@@ -20,7 +20,11 @@ key_file_option = click.option(
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="A secret key of your own, 32 raw bytes or 64 hexadecimal digits in an owner-only file. "
-    "Never use a key for two streams, nor twice for a stream that has changed.  [default: a fresh random key]",
+    "Releases that differ in method, epsilon, any other parameter or --stream get independent noise under one key; "
+    "the same parameters on the same values give the same output again. Never use one key with the same parameters "
+    "for two inputs, nor for an input and an altered copy of it: methods with noise trees (tops, pak) would give "
+    "equal noise to different values, which reveals their difference, and every method costs epsilon again. With "
+    "--ledger a second use is refused.  [default: a fresh random key]",
 )
 state_option = click.option(
     "--state",
@@ -43,7 +47,8 @@ _LEDGER_OPTIONS = (
         "--ledger",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="Record the release in this ledger, before it happens.  It must be there, unless --limit is given.",
+        help="Record the release in this ledger, before the values are read: an error about them costs epsilon too.  "
+        "The file must be there, unless --limit is given.",
     ),
     click.option("--stream", metavar="NAME", help="Name of the stream in the ledger; budgets are per stream."),
     click.option(

@@ -35,13 +35,11 @@ class PointFolder:
     Parameters
     ----------
     path : Path
-        Made if it is not there; its parent must be.
+        Made by :meth:`clear` if it is not there; its parent must be.
     kind : str
         One of ``FORMATS``.
     names : tuple of two str
         Of the columns.
-    count : int
-        How many files there will be.
     force : bool
         Whether the files of an earlier run may be replaced; any that would be left over are removed.
     written : int
@@ -70,7 +68,6 @@ class PointFolder:
         path: Path,
         kind: str,
         names: Names,
-        count: int,
         *,
         force: bool,
         written: int = 0,
@@ -78,7 +75,7 @@ class PointFolder:
     ) -> None:
         self.name = str(path)
         self.kind, self._path, self._names, self._force = kind, path, names, force
-        self._count, self._written = count, written
+        self._written = written
         if kind == "parquet":
             from fastdp.files.parquet_reader import import_pyarrow
 
@@ -88,12 +85,12 @@ class PointFolder:
             raise ParameterError(f"output {path}: is a file; expected a folder")
         if not path.parent.is_dir():
             raise ParameterError(f"output {path}: there is no folder {path.parent}")
-        path.mkdir(exist_ok=True)
-        if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        wanted = os.W_OK | os.X_OK
+        if not (os.access(path, wanted | os.R_OK) if path.exists() else os.access(path.parent, wanted)):
             raise ParameterError(f"output {path}: no permission to write in it")
-        there = sorted(each for each in path.iterdir() if is_batch(each.name))
+        there = sorted(each for each in path.iterdir() if is_batch(each.name)) if path.exists() else []
         self._refuse_odd(there)
-        mine = {self.file(number).name for number in range(min(written, count))}
+        mine = {self.file(number).name for number in range(written)}
         self._others = [each for each in there if each.name not in mine]
         if self._others and not force:
             raise ParameterError(
@@ -113,7 +110,7 @@ class PointFolder:
                 )
 
     def _refuse_foreign(self, agrees: Agrees) -> None:
-        for number in filter(self.holds, range(self._count)):
+        for number in filter(self.holds, range(self._written)):
             if not agrees(number, self.file(number).read_bytes()):
                 raise ParameterError(
                     f"output {self._path}: holds {self.file(number).name}, which is not as this release wrote it; "
@@ -121,7 +118,8 @@ class PointFolder:
                 )
 
     def clear(self) -> None:
-        """Remove the files of another release, and what killed runs have begun."""
+        """Make the folder, or remove the files of another release in it, and what killed runs have begun."""
+        self._path.mkdir(exist_ok=True)
         clear_parts(self._path)
         for file in self._others:
             file.unlink()
@@ -138,10 +136,9 @@ class PointFolder:
         """Whether an earlier run has written a batch's file, which stays."""
         return number < self._written and not self._force and self.file(number).is_file()
 
-    @property
-    def complete(self) -> bool:
-        """Whether earlier runs have written all files."""
-        return all(self.holds(number) for number in range(self._count))
+    def holds_all(self, count: int) -> bool:
+        """Whether earlier runs have written all of so many files."""
+        return all(self.holds(number) for number in range(count))
 
     def content(self, points: Points) -> bytes:
         """What a batch's file will hold; points are float64[n, 2]."""

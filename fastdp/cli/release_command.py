@@ -242,6 +242,7 @@ def _publish(
 ) -> None:
     import numpy as np
 
+    from fastdp.cli.differences import Differences
     from fastdp.cli.progress import watched
     from fastdp.cli.withheld import Withheld
     from fastdp.cli.writers import STDOUT, open_target
@@ -255,12 +256,16 @@ def _publish(
         write = stack.enter_context(open_target(output, force=force, same=mine))
         if resumption is not None and output == STDOUT:
             write = stack.enter_context(Withheld(resumption, write)).write
-        # What is written is released, were it to a file that never gets its name; an earlier run may have written.
+        if opened.unit == "values" and opened.total is not None:
+            # Their number is public: what is wrong with it costs nothing.
+            _check_count(opened.name, opened.total, publisher)
+            if isinstance(publisher, Differences):
+                publisher.pak._check_room(opened.total)
         if resumption is not None:
             stack.enter_context(resumption.unless_refused())
-        paid = stack.enter_context(spending.paid(_accounted(publisher), legible(source), resumption))
+        reservation = stack.enter_context(spending.paid(_accounted(publisher), legible(source), resumption))
         if resumption is not None:
-            resumption.begin(None if output == STDOUT else output, paid.reservation)
+            resumption.begin(None if output == STDOUT else output, reservation)
         for chunk in watched(opened, quiet=quiet):
             if resumption is not None:
                 resumption.follow(chunk)
@@ -275,17 +280,23 @@ def _publish(
                     f"expected finite numbers{_way_out(publisher)}"
                 ) from None
             if published.size:
-                paid.keep()
                 write(published)
-        if not publisher.n_seen:
-            raise DataError(f"{opened.name}: empty, holds no values")
-        if not publisher.n_published:
-            raise DataError(
-                f"{opened.name}: {publisher.n_seen:,} values came, all within the hold-out of "
-                f"{publisher.holdout:,}, so nothing can be published; expected more values, or a smaller --holdout"
-            )
+        _check_count(opened.name, publisher.n_seen, publisher)
         if resumption is not None:
             resumption.finish()
+
+
+def _check_count(name: str, count: int, publisher: Publisher) -> None:
+    """DataError if that many values are too few."""
+    from fastdp.errors import DataError
+
+    if not count:
+        raise DataError(f"{name}: empty, holds no values")
+    if count <= publisher.holdout:
+        raise DataError(
+            f"{name}: {count:,} values came, all within the hold-out of {publisher.holdout:,}, so nothing can be "
+            "published; expected more values, or a smaller --holdout"
+        )
 
 
 def _way_out(publisher: Publisher) -> str:

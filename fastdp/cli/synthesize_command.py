@@ -23,7 +23,6 @@ from fastdp.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from fastdp.cli.budget import Paid
     from fastdp.cli.event_batches import EventBatches
     from fastdp.cli.point_files import PointFolder
     from fastdp.cli.resumption import Resumption
@@ -213,39 +212,40 @@ def synthesize(
         from fastdp.cli.event_reader import heading_of, read_events
         from fastdp.cli.point_files import PointFolder, clear_parts, keep_outside
         from fastdp.cli.resumption import Kind, noise_of
+        from fastdp.datasets.spatial_stream import check_cuts
 
         begin = time.perf_counter()
         keep_all_apart(ctx.params)
         keep_outside(output, ctx.params)
         columns = {"x": x, "y": y, "time": moment, "event": event}
-        names = heading_of(source, columns)
+        timed = every is not None or moment is not None or sort
+        # Whatever does not depend on the events is checked before a ledger is charged for reading them.
+        check_cuts(batch, every, initial)
+        names = heading_of(source, columns, timed=timed)
         whose = Kind("fastdp synthesize", "batches", clear_parts)
         resumption, noise = noise_of(ctx, whose, SETTINGS, columns=[*names])
         options |= {"max_depth": max_depth, "sensitivity": sensitivity, "outside": "clip" if clip else "raise"}
         publisher = _system(method, box, epsilon, **noise, **options)
-        timed = every is not None or moment is not None or sort
-        events = read_events(source, columns, timed=timed, sort=sort, quiet=quiet)
-        batches = cut(source, events, publisher.domain, batch, every, initial, clip=clip)
         written, agrees = 0, None
-        if resumption is not None:
-            _compare(batches, resumption)
-            if resumption.wrote(str(output)):
-                written, agrees = (
-                    resumption.files.count(kind, resumption.mark),
-                    partial(resumption.files.agrees, kind),
-                )
-        folder = PointFolder(output, kind, names, len(batches), force=force, written=written, agrees=agrees)
+        if resumption is not None and resumption.wrote(str(output)):
+            written, agrees = resumption.files.count(kind, resumption.mark), partial(resumption.files.agrees, kind)
+        folder = PointFolder(output, kind, names, force=force, written=written, agrees=agrees)
         with ExitStack() as stack:
             if resumption is not None:
                 stack.enter_context(resumption.unless_refused())
-            paid = stack.enter_context(spending.paid(publisher, legible(source), resumption))
+            reservation = stack.enter_context(spending.paid(publisher, legible(source), resumption))
+            events = read_events(source, columns, timed=timed, sort=sort, quiet=quiet)
+            batches = cut(source, events, publisher.domain, batch, every, initial, clip=clip)
+            if resumption is not None:
+                _compare(batches, resumption)
             if resumption is not None and resumption.new:
                 # A state file that cannot be written is no reason to remove the files of another release.
                 resumption.begin(None, None)
             folder.clear()
             if resumption is not None:
-                resumption.begin(str(output), paid.reservation)
-            made = None if folder.complete else _publish(publisher, batches, folder, resumption, paid, quiet=quiet)
+                resumption.begin(str(output), reservation)
+            complete = folder.holds_all(len(batches))
+            made = None if complete else _publish(publisher, batches, folder, resumption, quiet=quiet)
         files = f"{folder.file(0)} to {folder.file(len(batches) - 1).name}"
         if quiet:
             return
@@ -285,7 +285,6 @@ def _publish(
     batches: EventBatches,
     folder: PointFolder,
     resumption: Resumption | None,
-    paid: Paid,
     *,
     quiet: bool,
 ) -> tuple[int, int]:
@@ -309,7 +308,6 @@ def _publish(
             # Write-ahead: the mark is on disk before the file appears.
             resumption.record()
         # Files of earlier batches stay, whatever happens to a later one.
-        paid.keep()
         folder.write(number, content)
         files, points = files + 1, points + len(synthetic)
     return files, points

@@ -175,20 +175,26 @@ def _check_removals(cancels: NDArray[np.int64], points: NDArray[np.float64]) -> 
         raise DataError("points: expected a removal at the place of the addition that it takes back")
 
 
-def _cuts(
-    times: NDArray[np.float64], batch: int | None, period: float | None, origin: float | None, initial: float
-) -> NDArray[np.int64]:
+def check_cuts(batch: object, period: object, initial: object) -> tuple[int | None, float, float]:
+    """Batch or else period, and initial share; ParameterError if they are not as :func:`cut_events` says."""
     share = validation.real("initial", initial)
     if not 0.0 <= share < 1.0:
         raise ParameterError(f"initial = {initial!r}: expected a number in [0, 1)")
     if (batch is None) == (period is None):
         raise ParameterError(f"batch, period = {batch!r}, {period!r}: expected exactly one of them")
+    if batch is not None:
+        return validation.integer("batch", batch, 1), 0.0, share
+    return None, validation.positive("period", period), share
+
+
+def _cuts(
+    times: NDArray[np.float64], batch: int | None, period: float | None, origin: float | None, initial: float
+) -> NDArray[np.int64]:
+    size, length, share = check_cuts(batch, period, initial)
     n = times.size
     first = int(share * n)
-    if batch is not None:
-        size = validation.integer("batch", batch, 1)
+    if size is not None:
         return np.append(np.arange(first, n, size), n) if n else np.array([0])
-    length = validation.positive("period", period)
     if n == 0:
         return np.array([0])
     # The number of an event's period follows from its own time: borders in floats would shift with the first event.

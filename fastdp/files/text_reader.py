@@ -42,7 +42,7 @@ def open_text(path: Path, column: str | None, chunk_size: int) -> Iterator[Sourc
 def read_text(
     stream: BinaryIO | gzip.GzipFile, column: str | None, chunk_size: int, where: str
 ) -> Generator[NDArray[np.float64], None, None]:
-    """Values of one column, ``chunk_size`` lines at a time.
+    """Values of one column, ``chunk_size`` lines at a time; the heading is read at once.
 
     Parameters
     ----------
@@ -55,9 +55,9 @@ def read_text(
     where : str
         The input's name, for messages.
 
-    Yields
-    ------
-    float64[<= chunk_size, but for blank lines made up for]
+    Returns
+    -------
+    generator of float64[<= chunk_size, but for blank lines made up for]
         Missing cells, and blank lines between values, are NaN: a stream's length is public, so no value may
         silently go missing.
 
@@ -66,10 +66,20 @@ def read_text(
     DataError
         Naming the line and the column.
     """
+    chunks = _chunks(stream, column, chunk_size, where)
+    # A column that is not there is an error now, before a ledger is charged for reading the values.
+    next(chunks)
+    return chunks
+
+
+def _chunks(
+    stream: BinaryIO | gzip.GzipFile, column: str | None, chunk_size: int, where: str
+) -> Generator[NDArray[np.float64], None, None]:
     # Undecodable bytes in a column that nobody asked for do no harm; in the column asked for they are text.
     text = io.TextIOWrapper(cast("BinaryIO", stream), encoding="utf-8-sig", errors="surrogateescape")
     try:
         table = _Table(text, column, where)
+        yield np.empty(0)
         while (chunk := table.read(chunk_size)) is not None:
             if chunk.size:
                 yield chunk

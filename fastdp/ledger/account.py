@@ -21,7 +21,7 @@ ENDS = {"commit": "spent", "cancel": "cancelled"}
 class Account:
     """Limits by stream (None: of all that have none of their own), and what the releases of each stream add up to.
 
-    Of the releases themselves it keeps what a further line may need: its size hardly grows with their number.
+    Of the releases themselves it keeps what a further line may need, a few hundred bytes each.
     """
 
     def __init__(self) -> None:
@@ -29,6 +29,8 @@ class Account:
         self.tallies: dict[str, Tally] = {}
         #: Those that nobody has ended, by number.
         self.reserved: dict[int, Entry] = {}
+        #: Number and stream of the release, by the fingerprint of its noise.
+        self.noises: dict[str, tuple[int, str]] = {}
         self._states: dict[int, str] = {}
 
     def tally(self, stream: str) -> Tally:
@@ -63,6 +65,8 @@ class Account:
             self._states[entry.id] = entry.state
             if kind == "reserve":
                 self.reserved[entry.id] = entry
+            if entry.fingerprint is not None:
+                self.noises[entry.fingerprint] = entry.id, entry.stream
             if entry.stream not in self.tallies:
                 self.tallies[entry.stream] = Tally()
             self.tallies[entry.stream].add(entry)
@@ -87,6 +91,9 @@ class Account:
         before = self.reserved.pop(number)
         ended = replace(before, state=state, stop=ending(before, stop))
         self._states[number] = state
+        if before.fingerprint is not None and state == "cancelled":
+            # Nothing was released with this noise.
+            self.noises.pop(before.fingerprint, None)
         if (ended.counts, ended.stop) != (before.counts, before.stop):
             self.tallies[before.stream].add(before, -1)
             self.tallies[before.stream].add(ended)

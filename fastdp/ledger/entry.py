@@ -57,6 +57,9 @@ class Entry:
         ``"spent"``, ``"reserved"`` (nobody has said how it ended, so it counts), or ``"cancelled"`` (it does not).
     nonce : str
         Random digits of its line: no other line has them, in no copy of the ledger and no other one.
+    fingerprint : str or None
+        Keyed digest of the secret, composition and stream that the publisher's noise follows from
+        (:attr:`fastdp.durable.Durable.noise_fingerprint`); None where that is unknown, and for a simulation.
     """
 
     id: int
@@ -70,6 +73,7 @@ class Entry:
     note: str
     state: str
     nonce: str = ""
+    fingerprint: str | None = None
 
     @property
     def counts(self) -> bool:
@@ -254,7 +258,9 @@ def to_line(entry: Entry) -> dict[str, Any]:
     if guarantee["epsilon"] == math.inf:
         guarantee["epsilon"] = "infinite"
     told = ("stream", "part", "start", "stop", "mechanism", "note")
-    return {**{field: getattr(entry, field) for field in told}, "guarantee": guarantee}
+    # Lines from before there were fingerprints have none either, so the format is the same.
+    noise = {} if entry.fingerprint is None else {"fingerprint": entry.fingerprint}
+    return {**{field: getattr(entry, field) for field in told}, **noise, "guarantee": guarantee}
 
 
 def from_line(line: dict[str, Any], state: str) -> Entry:
@@ -264,6 +270,7 @@ def from_line(line: dict[str, Any], state: str) -> Entry:
         said["epsilon"] = math.inf
     said["derivation"] = tuple(said["derivation"])
     part, (start, stop) = line["part"], _positions(line["start"], line["stop"])
+    fingerprint = line.get("fingerprint")
     return Entry(
         id=line["id"],
         time=line["time"],
@@ -276,6 +283,7 @@ def from_line(line: dict[str, Any], state: str) -> Entry:
         note=text("note", line["note"], LONGEST_NOTE, empty=True),
         state=state,
         nonce=text("nonce", line.get("nonce", ""), LONGEST_NAME, empty=True),
+        fingerprint=None if fingerprint is None else text("fingerprint", fingerprint, LONGEST_NAME),
     )
 
 

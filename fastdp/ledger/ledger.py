@@ -7,7 +7,8 @@ from dataclasses import replace
 from types import EllipsisType
 from typing import Any
 
-from fastdp.errors import BudgetError, StateError
+from fastdp import validation
+from fastdp.errors import BudgetError, DataError, ParameterError, StateError
 from fastdp.ledger import accounting, entry, names
 from fastdp.ledger.account import ENDS, Account, budget, ending
 from fastdp.ledger.book import Book, Verification, region
@@ -40,8 +41,10 @@ class Ledger(Book):
 
     Notes
     -----
-    Privacy: the ledger computes basic composition, exactly (``docs/privacy.md``), and releases nothing itself.  It
-    knows what it is told: two names for one stream, or positions and parts that are not disjoint, it cannot see.
+    Privacy: the ledger computes basic composition, exactly (``docs/privacy.md``), and releases nothing itself.  Sums
+    of epsilon hold for releases with independent noise only, so it refuses a publisher whose noise an entry has
+    already.  It knows what it is told: two names for one stream, positions and parts that are not disjoint, or a
+    secret that is used outside it, it cannot see.
 
     Every call locks the file, checks it, and adds at most one line, synced before the call returns.  Lines that this
     object has checked before are compared by one SHA-256 of all their bytes; where that is another one, they are
@@ -68,8 +71,8 @@ class Ledger(Book):
         Parameters
         ----------
         guarantee : Guarantee or publisher
-            What the release promises; of a publisher its ``guarantee``, and its class and public parameters become
-            the mechanism.  A simulation is recorded and costs nothing.
+            What the release promises; of a publisher its ``guarantee``, its class and public parameters become the
+            mechanism, and the fingerprint of its noise is recorded.  A simulation is recorded and costs nothing.
         stream : str
             Name of the stream; budgets are per stream.
         start, stop : int, optional
@@ -93,7 +96,8 @@ class Ledger(Book):
         Raises
         ------
         BudgetError
-            If the stream would then have cost more than a limit; nothing is recorded.
+            If the stream would then have cost more than a limit, or if the publisher's noise is that of an earlier
+            entry (:meth:`resume`); nothing is recorded.
         ParameterError
             For arguments that are not accepted, or a unit that does not compose with those on this stream.
         StateError
@@ -120,12 +124,58 @@ class Ledger(Book):
         Parameters
         ----------
         cancel_on : tuple of exception classes
-            Where the block raises one of these, nothing was released: the budget is free again.
+            Where the block raises one of these, nothing was released: the budget is free again.  Whether the block
+            raises one must not depend on the data, or an error would tell something about them for free:
+            :class:`fastdp.errors.DataError`, and any class that it belongs to, is refused.
         guarantee, stream, start, stop, part, mechanism, note
             As for :meth:`spend`, and its errors.
         """
+        if not _depend_on_no_data(cancel_on):
+            raise ParameterError(
+                f"cancel_on = {validation.shown(cancel_on)}: expected a tuple of exception classes whose errors do "
+                "not depend on the data; a DataError does, so no class that it belongs to is accepted"
+            )
         made = self._enter("reserve", guarantee, stream, start, stop, part, mechanism, note)
         return Reservation(self, made, cancel_on)
+
+    def resume(self, number: int, publisher: Any) -> Reservation:
+        """Go on with a release that was reserved but never ended, by a process that was killed for example.
+
+        Nothing is recorded, and nothing is spent again: the publisher gives the very same values the very same
+        noise.  Only for the very same values: others would reveal their difference, and the ledger cannot see them.
+
+        Parameters
+        ----------
+        number : int
+            The entry's ``id``.
+        publisher : publisher
+            With the key and the composition of the one that was reserved for, before its first value.
+
+        Returns
+        -------
+        Reservation
+            No error gives its budget back, because a part of the output may be out.
+
+        Raises
+        ------
+        ParameterError
+            If the publisher's noise is not the entry's.
+        StateError
+            If the entry is not reserved.
+        """
+        validation.integer("number", number, 1)
+        with self._opened() as (_, account):
+            reserved, state = account.reserved.get(number), account.state(number)
+        if reserved is None:
+            raise StateError(
+                f"entry {number} is {state}: expected one that is still reserved (a finished release is repeated on "
+                "the very same values without the ledger)"
+            )
+        if reserved.fingerprint is None or reserved.fingerprint != _fingerprint(publisher):
+            raise ParameterError(
+                f"publisher: its noise is not that of entry {number}; expected the same key, parameters and stream"
+            )
+        return Reservation(self, reserved)
 
     def _enter(
         self,
@@ -138,15 +188,20 @@ class Ledger(Book):
         mechanism: Any,
         note: str,
     ) -> Entry:
+        fingerprint = None
         if not isinstance(guarantee, Guarantee) and isinstance(getattr(guarantee, "guarantee", None), Guarantee):
+            fingerprint = _fingerprint(guarantee)
             mechanism = entry.described(guarantee) if mechanism is None else mechanism
             guarantee = guarantee.guarantee
         state = "spent" if kind == "spend" else "reserved"
-        wanted = entry.new(Entry(0, "", stream, guarantee, part, start, stop, mechanism, note, state))
+        wanted = entry.new(
+            Entry(0, "", stream, guarantee, part, start, stop, mechanism, note, state, fingerprint=fingerprint)
+        )
         names.refuse_unseen("stream", wanted.stream)
         names.refuse_unseen("part", wanted.part or "")
         body = {"kind": kind, **entry.to_line(wanted)}
         with self._opened() as (file, account):
+            _refuse_noise(account, wanted)
             if wanted.counts:
                 self._refuse(account, wanted)
             line = file.append(body)
@@ -223,6 +278,33 @@ class Ledger(Book):
         }
         with self._opened() as (file, _):
             file.append(body)
+
+
+def _depend_on_no_data(kinds: Any) -> bool:
+    """Whether these are exception classes to which no DataError belongs."""
+    return isinstance(kinds, tuple) and all(
+        isinstance(kind, type) and issubclass(kind, BaseException) and not issubclass(DataError, kind)
+        for kind in kinds
+    )
+
+
+def _fingerprint(publisher: Any) -> str | None:
+    """What a publisher's noise follows from; None of a mechanism that does not say, and of a simulation."""
+    fingerprint: str | None = getattr(publisher, "noise_fingerprint", None)
+    return fingerprint
+
+
+def _refuse_noise(account: Account, wanted: Entry) -> None:
+    """BudgetError if an earlier entry has the same noise, whatever its stream."""
+    earlier = account.noises.get(wanted.fingerprint or "")
+    if earlier is not None:
+        number, stream = earlier
+        raise BudgetError(
+            f"stream {wanted.stream!r}: the same secret and composition were used by entry {number} on stream "
+            f"{stream!r}, and the same noise on other values reveals their difference (nothing was recorded); "
+            "expected another key (Key.random(), or key.of_stream(name)), or, to repeat entry "
+            f"{number} on the very same values, Ledger.resume({number}, publisher) or the command's --state file"
+        )
 
 
 def _amount(loss: Budget) -> str:

@@ -80,6 +80,11 @@ class PrivTree(Alone):
         self._fitted = False
 
     @property
+    def noise_fingerprint(self) -> str | None:
+        """As for an online publisher (:attr:`fastdp.durable.Durable.noise_fingerprint`)."""
+        return None if self._key.simulated else self._key.fingerprint()
+
+    @property
     def guarantee(self) -> Guarantee:
         """Epsilon for one point, composed of the cells' and the counts' halves."""
         half = self.epsilon / 2

@@ -79,14 +79,18 @@ def release_many(
     resolution, nonfinite
         As for :class:`fastdp.StreamPublisher`.
     ids : int[n], optional
-        Distinct numbers of the streams, from 0 to 2^32 - 2, say of the meters; by default their places.  With a key
-        of your own, noise belongs to the id: never release altered values under the same key and id.
+        Distinct numbers of the streams, from 0 to 2^32 - 2, say of the meters; by default their places.
     threads : int
         How many work at once; the output does not depend on it.
     seed : int or str, optional
         Simulation: reproducible noise, no privacy.
     key : Key or 32 bytes, optional
-        A secret of your own; by default a fresh one from the operating system.
+        A secret of your own; by default a fresh one from the operating system.  Calls that differ in any parameter
+        get independent noise under one key, and so do streams with different ids.  The same parameters and id on the
+        same values give the same output again.  Never use one key with the same parameters and id for two streams,
+        nor for a stream and an altered copy of it: noise trees would give equal noise to different values, which
+        reveals their difference, and every perturber costs epsilon again (``docs/sharp_edges.md``).  The defaults of
+        ``holdout`` and ``max_range`` are parameters too; they follow the lengths of all streams.
 
     Returns
     -------

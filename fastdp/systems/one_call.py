@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from fastdp import validation
-from fastdp.errors import FastDPError, ParameterError
+from fastdp.errors import ParameterError
 from fastdp.inputs import as_column
 from fastdp.ledger import Ledger, entry
 from fastdp.randomness.key import Key
@@ -16,6 +19,7 @@ from fastdp.systems.composition import USUAL_HOLDOUT
 from fastdp.systems.pak import PAK
 from fastdp.systems.topl import ToPL
 from fastdp.systems.tops import ToPS
+from fastdp.systems.whole import check_size
 
 METHODS: dict[str, type[Adaptive | ToPS | ToPL | PAK]] = {
     "adaptive": Adaptive,
@@ -55,9 +59,10 @@ def release(
     seed : int or str, optional
         Simulation: reproducible noise, no privacy.
     key : Key or 32 bytes, optional
-        A secret of your own; by default a fresh one from the operating system.
+        A secret of your own (:meth:`fastdp.Key.from_bytes`); by default a fresh one from the operating system.
     ledger : Ledger, optional
-        Where the release is reserved before it happens, and refused if it would pass a limit.
+        Where the release is reserved before it happens, and refused if it would pass a limit or use the noise of an
+        earlier entry.
     stream : str, optional
         The stream's name, which a ledger needs.  Under one key, streams with different names get independent noise.
     part : str, optional
@@ -76,12 +81,16 @@ def release(
     Raises
     ------
     ParameterError, DataError
-        Naming the argument and what is accepted, of data never a value; with a ledger the budget is then free again.
+        Naming the argument and what is accepted, of data never a value.  With a ledger: parameters and the number of
+        values are checked before anything is recorded; what the values are, afterwards, so an error about them leaves
+        the budget spent.
     BudgetError
-        If the ledger's limit leaves less than the release costs.
+        If the ledger's limit leaves less than the release costs, or if an entry has the same noise.
     """
     system = METHODS[validation.choice("method", method, tuple(METHODS))]
-    column = as_column(values, "values")
+    # Whether every entry of a list is a number depends on the data: it is checked once the budget is reserved.
+    column = values if _is_list(values) else as_column(values, "values")
+    size = len(column)
     accepted = inspect.signature(system).parameters
     for name in options:
         if name not in accepted:
@@ -89,12 +98,12 @@ def release(
                 f"{name} = {validation.shown(options[name])}: expected an option of {system.__name__}: "
                 f"{', '.join(accepted)}"
             )
-    holdout = options.setdefault("holdout", max(1, min(USUAL_HOLDOUT, column.size // 4)))
+    holdout = options.setdefault("holdout", max(1, min(USUAL_HOLDOUT, size // 4)))
     if system is PAK:
-        options.setdefault("length", max(1, column.size))
-        options.setdefault("delta", 1.0 / max(2, column.size) ** 2)
+        options.setdefault("length", max(1, size))
+        options.setdefault("delta", 1.0 / max(2, size) ** 2)
     elif isinstance(holdout, int):
-        options.setdefault("max_range", max(1, min(USUAL_RANGE, column.size - holdout)))
+        options.setdefault("max_range", max(1, min(USUAL_RANGE, size - holdout)))
     secret = Key.choose(seed, key)
     if stream is not None:
         secret = secret.of_stream(entry.name("stream", stream))
@@ -106,5 +115,16 @@ def release(
     validation.part("ledger", ledger, Ledger, "fastdp.ledger")
     if stream is None:
         raise ParameterError("stream = None: expected the stream's name, because there is a ledger")
-    with ledger.reserve(publisher, stream=stream, part=part, cancel_on=(FastDPError,)):
+    check_size(size, publisher.holdout)
+    if isinstance(publisher, PAK):
+        publisher._check_plain()
+        publisher._check_room(size)
+    with ledger.reserve(publisher, stream=stream, part=part):
         return publisher.release(column)
+
+
+def _is_list(values: Any) -> bool:
+    """Whether each entry has a type of its own."""
+    if isinstance(values, Sequence):
+        return not isinstance(values, (str, bytes, bytearray))
+    return getattr(values, "dtype", None) == np.dtype(object) and values.ndim == 1

@@ -200,11 +200,7 @@ class PAK(Planned):
     def _publish(self, column: NDArray[Any], name: str) -> Floats:
         values, state = as_floats(column), self._state
         self._check_replay(values)
-        if state.n_seen + values.size > self.length:
-            raise DataError(
-                f"{name} has {values.size} values: expected at most {self.length - state.n_seen}, "
-                f"the stream has {self.length}"
-            )
+        self._check_room(values.size, name)
         if not np.isfinite(values).all():
             raise DataError(f"{entry_at(name, ~np.isfinite(values), NOT_FINITE)}; expected finite values")
         following, out = self._following(state, values)
@@ -229,13 +225,21 @@ class PAK(Planned):
         Release
             Its values are the differences of neighbouring running sums, so its range sums are differences of two.
         """
-        if self._plan.average is not None or self._plan.lag_sums:
-            raise StateError("release() needs plain running sums: expected average=None and lag_sums=False")
+        self._check_plain()
         sums = self._publish(as_whole(values, self.n_seen, self.holdout), "values")
         steps = np.diff(sums) if self.holdout else np.diff(sums, prepend=0.0)
         steps.flags.writeable = False
         assert self.threshold is not None  # noqa: S101 - the hold-out is complete
         return Release(steps, self.holdout, self.threshold, self.guarantee)
+
+    def _check_plain(self) -> None:
+        if self._plan.average is not None or self._plan.lag_sums:
+            raise StateError("release() needs plain running sums: expected average=None and lag_sums=False")
+
+    def _check_room(self, size: int, name: str = "values") -> None:
+        if self.n_seen + size > self.length:
+            room = self.length - self.n_seen
+            raise DataError(f"{name} has {size} values: expected at most {room}, the stream has {self.length}")
 
     def _following(self, state: PAKState, values: Floats) -> tuple[PAKState, Floats]:
         """Where these values lead to and what they publish; the publisher is not changed."""

@@ -17,10 +17,15 @@ def as_whole(values: Any, n_seen: int, holdout: int) -> NDArray[Any]:
             f"release() on a publisher that has seen {n_seen} values: expected a fresh one (use publish())"
         )
     column = as_column(values, "values")
-    if column.size <= holdout:
+    check_size(column.size, holdout)
+    return column
+
+
+def check_size(size: int, holdout: int) -> None:
+    """DataError unless there are more values than the hold-out takes; their number is public."""
+    if size <= holdout:
         hint = " (choose a smaller holdout)" if holdout > 1 else ""
         raise DataError(
-            f"values has {column.size} entries: expected more than the hold-out of {holdout}, "
+            f"values has {size} entries: expected more than the hold-out of {holdout}, "
             f"after which published values begin{hint}"
         )
-    return column

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
+from fastdp.auditing import coupling_page
 from fastdp.cli import main
 
 
@@ -48,3 +51,29 @@ def test_unknown_mechanisms_are_listed() -> None:
     result = invoke("--mechanism", "nope")
     assert result.exit_code == 1
     assert "mechanism = 'nope': expected one of all, shipped, broken, exact, or count" in result.output
+
+
+def test_couplings() -> None:
+    result = invoke("--couplings", "--only", "flat", "--seed", "1")
+    assert result.exit_code == 0, result.output
+    header, line = result.output.splitlines()
+    assert " ".join(header.split()) == "case instances outputs compared largest cost / epsilon failures verdict"
+    assert line.split()[0] == "flat"
+    assert line.split()[-2:] == ["0", "coupled"]
+    caught = invoke("--couplings", "--only", "broken-recounted", "--seed", "1")
+    assert caught.exit_code == 0, caught.output
+    assert caught.output.endswith("caught\n")
+
+
+def test_a_case_that_is_not_as_it_should_be_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = next(case for case in coupling_page.coupling_cases() if case.name == "broken-recounted")
+    monkeypatch.setattr(coupling_page, "coupling_cases", lambda: [replace(broken, broken=False)])
+    result = invoke("--couplings", "--seed", "1")
+    assert result.exit_code == 1
+    assert "not as it should be: broken-recounted (not coupled)" in result.output
+
+
+def test_options_that_do_not_go_together() -> None:
+    assert "--couplings goes with --only and --seed alone" in invoke("--couplings", "--trials", "200").output
+    assert "--only names a case of --couplings" in invoke("--only", "flat").output
+    assert "only = 'nope': expected one of choices" in invoke("--couplings", "--only", "nope").output

@@ -113,7 +113,7 @@ def test_no_place_is_a_file_of_the_folder(option, synthesize, complaint, write_e
 
 def test_names_stay_when_their_number_grows(tmp_path: Path) -> None:
     (tmp_path / "batch_999.csv").touch()
-    folder = PointFolder(tmp_path, "csv", ("x", "y"), 1001, force=False, written=1000)
+    folder = PointFolder(tmp_path, "csv", ("x", "y"), force=False, written=1000)
     assert [folder.file(number).name for number in (0, 999, 1000)] == [
         "batch_000.csv",
         "batch_999.csv",

@@ -317,7 +317,8 @@ def test_totals_for_the_progress_bar(write_input, values):
             assert source.position is not None
             before = source.position()
             assert sum(chunk.size for chunk in source.chunks) == values.size
-            assert (before, source.position()) == (0, source.total)
+            # The heading is read when the file is opened, and with it a block.
+            assert 0 < before < source.position() == source.total
 
 
 def _npy(header: bytes) -> bytes:

@@ -272,12 +272,16 @@ def test_a_cancelled_reservation_is_made_anew(release, values, lines, cut_short)
 
 def test_errors_before_the_first_byte_cost_one_release_at_most(release, values, lines) -> None:
     """Nothing is given back: another run of the command may have gone on under the reservation."""
-    Path("in.csv").write_text(lines(values))
     told = ("--ledger", "budget", "--stream", "meter", "--limit", 1)
+    Path("in.csv").write_text("word\n" + lines(values))
+    assert release("in.csv", "-o", "-", "--column", "nope", *told).exit_code == 1
+    assert not Path("budget").exists()
+    Path("in.csv").write_text("1.0\n\n" + lines(values))
     for output in ("-", "out.npy"):
         for _ in range(3):
-            assert release("in.csv", "-o", output, "--column", "nope", *told).exit_code == 1
+            assert release("in.csv", "-o", output, *told).exit_code == 1
     assert [each.state for each in Ledger("budget").entries()] == ["reserved"]
+    Path("in.csv").write_text(lines(values))
     assert release("in.csv", "-o", "-", *told).exit_code == 0
     assert Ledger("budget").spent("meter").epsilon == 0.5
 

@@ -14,7 +14,7 @@ import pytest
 
 import fastdp
 from fastdp import Guarantee
-from fastdp.errors import BudgetError, DataError, FastDPError, ParameterError, StateError
+from fastdp.errors import BudgetError, ParameterError, StateError
 from fastdp.ledger import Budget, Reservation, names
 from fastdp.spatial import Box
 
@@ -203,16 +203,16 @@ def test_the_distance_of_sampled_noise_counts_as_delta(ledger) -> None:
 
 def test_nothing_is_given_back_after_the_first_value(ledger) -> None:
     account = ledger()
-    made = account.reserve(Guarantee(0.5), stream="meter", cancel_on=(DataError,))
+    made = account.reserve(Guarantee(0.5), stream="meter", cancel_on=(OSError,))
     made.keep()
-    with pytest.raises(DataError), made:
-        raise DataError("half of it is out")
+    with pytest.raises(OSError, match="half of it is out"), made:
+        raise OSError("half of it is out")
     assert account.entries()[0].state == "reserved"
 
 
 def test_a_commit_that_fails_gives_nothing_back(ledger) -> None:
     account = ledger()
-    made = account.reserve(Guarantee(0.5), stream="meter", start=0, stop=10, cancel_on=(FastDPError,))
+    made = account.reserve(Guarantee(0.5), stream="meter", start=0, stop=10, cancel_on=(ParameterError,))
     with pytest.raises(ParameterError, match="at most 10"), made:
         made.commit(stop=11)
     assert account.spent("meter").epsilon == 0.5
@@ -356,19 +356,14 @@ def test_release_spends_before_it_releases(ledger, monkeypatch: pytest.MonkeyPat
     released = fastdp.release(VALUES, 0.5, 100.0, "tops", ledger=account, stream="meter", **plain)
     assert len(released) == 300
     assert account.spent("meter").epsilon == released.guarantee.epsilon == 0.5
-    # What is refused leaves no output, and the budget as it was.
-    with pytest.raises(DataError):
-        fastdp.release([1.0, math.nan] * 200, 0.5, 100.0, "tops", ledger=account, stream="meter", **plain)
-    assert account.spent("meter").epsilon == 0.5
     with pytest.raises(BudgetError):
         fastdp.release(VALUES, 0.75, 100.0, "tops", ledger=account, stream="meter", **plain)
     monkeypatch.setattr(fastdp.ToPS, "release", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         fastdp.release(VALUES, 0.25, 100.0, "tops", ledger=account, stream="meter", part="p", **plain)
     assert account.spent("meter").epsilon == 0.75
-    assert [entry.state for entry in account.entries()] == ["spent", "cancelled", "reserved"]
+    assert [entry.state for entry in account.entries()] == ["spent", "reserved"]
     for wrong, words in (
-        ({"stream": "meter"}, "expected None without a ledger"),
         ({"part": "a"}, "expected None without a ledger"),
         ({"ledger": account}, "expected the stream's name"),
         ({"ledger": "budget", "stream": "meter"}, "expected an object from fastdp.ledger"),

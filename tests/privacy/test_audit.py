@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 import fastdp
-from fastdp.auditing import bounds, exact, page
+from fastdp.auditing import bounds, coupling_page, exact, page
 from fastdp.auditing.catalogue import Case, audit_cases, choices
 from fastdp.auditing.features import fingerprint, grain
 from fastdp.auditing.inputs import attack
@@ -93,7 +93,12 @@ def test_what_is_broken_is_caught(case: Case) -> None:
 def test_the_page_is_of_these_mechanisms() -> None:
     text = (Path(__file__).parents[2] / "docs" / "audit.md").read_text()
     names = {line.split(" | ")[0].lstrip("| ") for line in text.splitlines() if line.startswith("| ")}
-    assert names - {"mechanism", "---"} == {case.name for case in audit_cases()} | set(page.exact_losses(1))
+    coupled = {case.name for case in coupling_page.coupling_cases()}
+    assert (
+        names - {"mechanism", "case", "---"}
+        == {case.name for case in audit_cases()} | set(page.exact_losses(1)) | coupled
+    )
+    assert coupling_page.TEXT in text
 
 
 def test_every_broken_twin_of_the_plan_is_there() -> None:

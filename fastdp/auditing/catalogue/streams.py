@@ -3,8 +3,25 @@
 from __future__ import annotations
 
 from fastdp.auditing.catalogue.case import MANY, REPEATED, SLOW, Case
-from fastdp.auditing.inputs import CHOICE, LATER_HOLDOUT, PERIOD, TREES, open_lag_sums, open_tree
-from fastdp.auditing.mechanisms import ManyTrials, RepeatedTrials, StreamTrials, ToPLTrials
+from fastdp.auditing.inputs import (
+    CHOICE,
+    LATER_HOLDOUT,
+    PERIOD,
+    REPLAY_AFTER,
+    REPLAY_PREFIX,
+    REVISED,
+    TREES,
+    open_lag_sums,
+    open_tree,
+)
+from fastdp.auditing.mechanisms import (
+    ManyTrials,
+    RepeatedTrials,
+    ReplayTrials,
+    RevisedTrials,
+    StreamTrials,
+    ToPLTrials,
+)
 from fastdp.perturbers import Blocks, Hierarchy, Perturber
 from fastdp.renewals import Refined, Renewal, Withheld
 from fastdp.smoothers import Recent, Smoother
@@ -44,6 +61,11 @@ def _publisher(
     )
 
 
+def single_blocks(epsilon: float) -> StreamPublisher:
+    """Blocks of one value, published with its noise."""
+    return _publisher(Fixed(4.0), Blocks("spike"), epsilon, 64)
+
+
 def repeated(epsilon: float) -> list[Case]:
     """By ``repeat``, many at once."""
     tops = ToPS(epsilon, 4.0, 4, 16, prune=0, resolution=1.0, seed=0)
@@ -59,7 +81,8 @@ def repeated(epsilon: float) -> list[Case]:
 def one_by_one(epsilon: float) -> list[Case]:
     """A fresh object for each stream."""
     blocks = _publisher(Fixed(4.0), Hierarchy(2, prune=1), epsilon, 4, smoother=Recent())
-    adaptive = _publisher(Fixed(4.0), Blocks("spike"), epsilon, 64)
+    adaptive = single_blocks(epsilon)
+    revised = _publisher(Fixed(4.0), Blocks(), epsilon, 256)
     withheld = composed(epsilon, Withheld(1, 4))
     return [
         Case("tops-blocks", StreamTrials(blocks._fresh), [[4], [0], [0], [0]], [[0], [0], [0], [0]], SLOW),
@@ -67,6 +90,10 @@ def one_by_one(epsilon: float) -> list[Case]:
         Case("tops-withheld-period", StreamTrials(withheld._fresh), *PERIOD, SLOW),
         Case("tops-refined", StreamTrials(composed(epsilon, Refined(0.5, 1))._fresh), *PERIOD, MANY),
         Case("adaptive", StreamTrials(adaptive._fresh), [[4, 0, 0, 0], [0] * 4], [[0] * 4, [0] * 4], SLOW),
+        Case("adaptive-revised", RevisedTrials(revised._fresh), *REVISED, SLOW),
+        Case("adaptive-retrospective", RevisedTrials(revised._fresh, retrospective=True), *REVISED, SLOW),
+        Case("replay-prefix", ReplayTrials(adaptive._fresh, noises=1), *REPLAY_PREFIX, SLOW),
+        Case("replay-after", ReplayTrials(adaptive._fresh, noises=2), *REPLAY_AFTER, SLOW),
         Case("release-many", ManyTrials(epsilon), [[4, 0, 0, 0], [0] * 4], [[0] * 4, [0] * 4], SLOW),
         *_pak(epsilon),
         Case("topl", ToPLTrials(topl(epsilon)._fresh), [4.0, 0.0], [4.0, 4.0], SLOW),

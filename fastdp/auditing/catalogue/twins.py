@@ -10,13 +10,14 @@ from fastdp.auditing import broken
 from fastdp.auditing.blocks import turning_point
 from fastdp.auditing.catalogue.case import FAST, MANY, MEDIUM, SLOW, Case
 from fastdp.auditing.catalogue.points import adaptive, points
-from fastdp.auditing.catalogue.streams import composed, one_by_one, repeated, topl
+from fastdp.auditing.catalogue.streams import composed, one_by_one, repeated, single_blocks, topl
 from fastdp.auditing.catalogue.sums import fast
 from fastdp.auditing.inputs import (
     EVENT,
     LATER_HOLDOUT,
     LEFT,
     PERIOD,
+    REPLAY_AFTER,
     THETA,
     TREES_IN_PIECES,
     VALUE,
@@ -80,6 +81,7 @@ def broken_twins() -> list[Case]:
         ),
         Case("broken-refined-free", broken.free_refinement(composed(1.0, Refined(0.5, 1))), *PERIOD, MANY, True),
         Case("broken-withheld-mean", broken.telling_mean(composed(1.0, Withheld(1, 4))), *LATER_HOLDOUT, SLOW, True),
+        Case("broken-replay-first-format", broken.tied_to_position(single_blocks(1.0)), *REPLAY_AFTER, SLOW, True),
         Case("broken-blocks-peeking", broken.PeekingBlocks(1.0, THETA), *turning_point(THETA, 1.0), MEDIUM, True),
         Case("broken-log2-levels", broken.log2_levels(1.0, 4, THETA), *VALUE, FAST, True, events=(open_sums,)),
         Case("broken-settling-free", broken.FreeSettling(Block(3, settles=True), 1.0), *LEFT, MEDIUM, True),

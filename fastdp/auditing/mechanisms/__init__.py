@@ -19,7 +19,14 @@ from fastdp.auditing.mechanisms.spatial import (
     SpatialTrials,
     SplitTrials,
 )
-from fastdp.auditing.mechanisms.streams import ManyTrials, PublisherTrials, RepeatedTrials, StreamTrials
+from fastdp.auditing.mechanisms.streams import (
+    ManyTrials,
+    PublisherTrials,
+    RepeatedTrials,
+    ReplayTrials,
+    RevisedTrials,
+    StreamTrials,
+)
 from fastdp.auditing.mechanisms.thresholds import NoisyMaxTrials, SmoothQuantileTrials
 
 __all__ = [
@@ -35,6 +42,8 @@ __all__ = [
     "OneTreeTrials",
     "PublisherTrials",
     "RepeatedTrials",
+    "ReplayTrials",
+    "RevisedTrials",
     "SelectiveTrials",
     "SettlingTrials",
     "SmoothQuantileTrials",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,6 +93,65 @@ class StreamTrials:
             published = publisher.publish(piece)
             outputs += [np.asarray([publisher.threshold], np.float64), published]
         return np.concatenate(outputs)
+
+
+@dataclass(frozen=True)
+class RevisedTrials:
+    """A whole stream a trial, released at once: what is published, and what all released sums say of it later.
+
+    Attributes
+    ----------
+    make : callable
+        A fresh publisher with this key.
+    retrospective : bool
+        Answers to all ranges that begin with the stream, by everything released; or else the revised stream.
+    """
+
+    make: Callable[[Key], StreamPublisher]
+    retrospective: bool = False
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The publisher's."""
+        return self.make(Key.from_seed(0)).guarantee
+
+    def __call__(self, data: Sequence[float], seed: int) -> Floats:
+        """Data: the stream."""
+        release = self.make(Key.from_seed(seed)).release(data)
+        if self.retrospective:
+            later = release.range_sum(0, np.arange(1, len(release) + 1), retrospective=True)
+        else:
+            later = release.revised
+        return np.concatenate([release.values, later])
+
+
+@dataclass(frozen=True)
+class ReplayTrials:
+    """A stream and its altered copy under one key a trial: what both publish.
+
+    That they differ, and where first, is public: noise is the same up to there.
+
+    Attributes
+    ----------
+    make : callable
+        A fresh publisher with this key.
+    noises : int
+        In how many independent noises the value is published in which the inputs differ: one in the common prefix,
+        two from the first difference on.
+    """
+
+    make: Callable[[Key], StreamPublisher]
+    noises: int
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The publisher's, for each noise."""
+        once = self.make(Key.from_seed(0)).guarantee
+        return replace(once, epsilon=self.noises * once.epsilon)
+
+    def __call__(self, data: tuple[Sequence[float], Sequence[float]], seed: int) -> Floats:
+        """Data: the stream, and the copy."""
+        return np.concatenate([self.make(Key.from_seed(seed)).publish(stream) for stream in data])
 
 
 @dataclass(frozen=True)

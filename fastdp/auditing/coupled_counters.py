@@ -1,0 +1,120 @@
+"""Small random instances of counters, for couplings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastdp.auditing.couplings import KEY, Instance, Seen, Shifts, Table
+from fastdp.auditing.mechanisms import Coin
+from fastdp.auditing.point_couplings import Follower, Generator, Integers
+from fastdp.auditing.stream_couplings import pick
+from fastdp.counters import BinaryTree, Block, Counter, RunningCounts, Selected, SelectiveCounting, Simple
+from fastdp.randomness.words import Purpose, StreamId
+
+
+def counter_of(generator: Generator) -> Counter:
+    """One of all counters, with trees and blocks short enough to end."""
+    counter: Counter = pick(
+        generator,
+        Simple(),
+        Block(3),
+        Block(3, settles=True),
+        BinaryTree(4),
+        BinaryTree(5, settles=True),
+    )
+    return counter
+
+
+def running_counts(generator: Generator, counter: Counter | None = None) -> Instance:
+    """Several running sums, one event in one of them; by default with any counter."""
+    saves = counter is None
+    counter = counter_of(generator) if counter is None else counter
+    size, count = 3, int(generator.integers(1, 12))
+    epsilon = float(pick(generator, 0.5, 1.0, 6.0))
+    x = generator.integers(-2, 3, (count, size))
+    step, row, effect = int(generator.integers(count)), int(generator.integers(size)), int(pick(generator, -1, 1))
+    there = x.copy()
+    there[step, row] += effect
+    saved = int(generator.integers(count)) if saves else -1
+
+    def publish(values: Integers) -> Seen:
+        seen = Seen()
+        counts = RunningCounts(counter, epsilon, size, key=KEY)
+        for number, increments in enumerate(values):
+            seen.add("sums", counts.step(increments))
+            if number == saved:
+                counts = seen.reloaded(counts)
+            seen.add("released", counts.released, counts.n_steps, counts.guarantee)
+        return seen
+
+    def shifts(table: Table) -> Shifts:
+        found, errors = Shifts(), list[Integers]()
+        where = StreamId(Purpose.CELL, number=step), row, effect
+        for values, others in ((x, ()), (there, (found, where))):
+            counts = RunningCounts(counter, epsilon, size, key=KEY)
+            counts.counter = Follower(counter, table, errors, *others)
+            for increments in values:
+                counts.step(increments)
+        return found
+
+    return Instance(RunningCounts(counter, epsilon, size, key=KEY).guarantee.epsilon, publish, x, there, shifts)
+
+
+@dataclass(frozen=True)
+class FlippedCoin(Coin):
+    """A coin whose word is the opposite at one step: what keeps its choice where the input changes sides."""
+
+    flipped: int = -1
+
+    def select(self, values: Integers, step: int, last: Selected | None) -> int:
+        """The coin's."""
+        choice = super().select(values, step, last)
+        return 1 - choice if step == self.flipped else choice
+
+
+def selective(generator: Generator, kind: type[SelectiveCounting] = SelectiveCounting) -> Instance:
+    """Two counters and a coin; the coin's word is coupled, too."""
+    counters = [counter_of(generator) for _ in range(2)]
+    epsilon, seed, count = float(pick(generator, 0.5, 1.0, 6.0)), int(generator.integers(2**30)), 12
+    x = generator.integers(-1, 2, count)
+    step, effect = int(generator.integers(count)), int(pick(generator, -1, 1))
+    there = x.copy()
+    there[step] += effect
+    flipped = step if (x[step] > 0) != (there[step] > 0) else -1
+    saved = -1 if kind is not SelectiveCounting else int(generator.integers(count))
+
+    def publish(data: tuple[Integers, int]) -> Seen:
+        seen, coin = Seen(), FlippedCoin(epsilon, seed, data[1])
+        counting = kind(counters, coin, epsilon, key=KEY)
+        for number, value in enumerate(data[0].tolist()):
+            selected = counting.step(value)
+            seen.add("counts", selected.counter, selected.counts, repr(selected))
+            if number == saved:
+                counting = seen.reloaded(counting, selector=coin)
+            seen.add("place", counting.n_steps, counting.guarantee)
+        return seen
+
+    def shifts(table: Table) -> Shifts:
+        found = Shifts()
+        chosen: list[int] = []
+        counting = kind(counters, FlippedCoin(epsilon, seed), epsilon, key=KEY)
+        for value in x.tolist():
+            chosen.append(counting.step(value).counter)
+        # Each counter has steps of its own, so the event is at one of the chosen counter's.
+        own = chosen[step]
+        where = StreamId(Purpose.CELL, number=chosen[:step].count(own)), 0, effect
+        errors: list[list[Integers]] = [[], []]
+        for values, coin, others in (
+            (x, FlippedCoin(epsilon, seed), ((), ())),
+            (there, FlippedCoin(epsilon, seed, flipped), ((found, where), (found, None))),
+        ):
+            counting = kind(counters, coin, epsilon, key=KEY)
+            for number, counts in enumerate(counting._counts):
+                counts.counter = Follower(counters[number], table, errors[number], *others[0 if number == own else 1])
+            for value in values.tolist():
+                counting.step(value)
+        found.loss += epsilon if flipped >= 0 else 0.0
+        return found
+
+    claim = kind(counters, FlippedCoin(epsilon, seed), epsilon, key=KEY).guarantee.epsilon
+    return Instance(claim, publish, (x, -1), (there, flipped), shifts)

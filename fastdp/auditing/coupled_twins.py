@@ -1,0 +1,259 @@
+"""Broken twins that couplings must catch.  FOR AUDITS ONLY: none of them is private as it claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.auditing import broken
+from fastdp.auditing.coupled_counters import running_counts, selective
+from fastdp.auditing.coupled_points import of_points
+from fastdp.auditing.coupled_streams import composed, of_stream, turning
+from fastdp.auditing.couplings import KEY, Case, Instance
+from fastdp.auditing.inputs import attack
+from fastdp.auditing.point_couplings import Event
+from fastdp.auditing.stream_couplings import Make
+from fastdp.counters import BinaryTree, Block
+from fastdp.inputs import as_floats
+from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyPlan
+from fastdp.randomness.key import Key
+from fastdp.renewals import Refined, Withheld
+from fastdp.smoothers import Recent
+from fastdp.spatial import Box
+from fastdp.systems.adaptive_pipeline import AdaptivePipeline, AdaptivePrepared
+from fastdp.systems.composition import vars_of
+from fastdp.systems.course import Course, Journey, Mend, Stage, Standing
+from fastdp.systems.phdstream import PHDStream
+from fastdp.systems.pipeline import Progress, TreeNoise
+from fastdp.systems.stream_publisher import StreamPublisher
+from fastdp.thresholds import Fixed, ScaleFree
+from fastdp_kernels import block_lengths
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Generator = np.random.Generator
+
+
+class PeekingCourse(Course):
+    """The threshold looks at the first value behind its hold-out, too."""
+
+    def follow(self, standing: Standing, values: NDArray[Any], mend: Mend) -> Journey:
+        """With the value behind the hold-out counted before its last ones."""
+        stage, room = self.stage(standing.progress)
+        if stage is Stage.HOLDOUT and room < values.size:
+            standing = standing.forked()
+            assert standing.chooser is not None  # noqa: S101 - a hold-out has one
+            standing.chooser.observe(as_floats(values[room : room + 1]))
+        return super().follow(standing, values, mend)
+
+
+class SilentBlocks(Blocks):
+    """Blocks without noise."""
+
+    def leaf_noise(self, plan: HierarchyPlan, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
+        """None."""
+        return np.zeros(plan.leaves, np.int64)
+
+
+class TrueLengths(AdaptivePipeline):
+    """Blocks are as long as true sums would have them; all that is published has its noise."""
+
+    @cached_property
+    def _silent(self) -> dict[int, Progress]:
+        """Where the same stream without noise stands, by values seen."""
+        return {}
+
+    def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> AdaptivePrepared | None:
+        """Value by value, so that each length is overruled when its block begins."""
+        quiet = AdaptivePipeline(**{**vars_of(self), "perturber": SilentBlocks(self.perturber.closing)})
+        true = self._silent.get(progress.n_seen, progress)
+        step = super().prepare(progress, noise, values[:0])
+        assert step is not None  # noqa: S101 - twins get finite values
+        parts = [step.blocks]
+        for value in np.split(values, np.arange(1, values.size)):
+            noisy, bare = super().prepare(progress, noise, value), quiet.prepare(true, None, value)
+            assert noisy is not None  # noqa: S101
+            assert bare is not None  # noqa: S101
+            true, progress, noise = bare.following, noisy.following, noisy.noise
+            if progress.filled == 0:
+                memory = progress.smoother.copy()
+                memory[block_lengths.EXPONENT] = true.smoother[block_lengths.EXPONENT]
+                progress = replace(progress, smoother=memory)
+            parts = [*parts[:-1], noisy.blocks[:-1], noisy.blocks[-1:]]
+            self._silent[progress.n_seen] = true
+        return replace(step, following=progress, noise=noise, blocks=np.concatenate(parts), count=values.size)
+
+
+class TrueLengthsCourse(Course):
+    """The course of such blocks."""
+
+    @cached_property
+    def pipeline(self) -> AdaptivePipeline:
+        """With true lengths."""
+        right = super().pipeline
+        assert isinstance(right, AdaptivePipeline)  # noqa: S101 - made for blocks
+        return TrueLengths(**vars_of(right))
+
+
+class ShortFlat(Flat):
+    """Noise for a threshold that is one step too low."""
+
+    def leaf_noise(self, plan: HierarchyPlan, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
+        """Of theta less one step."""
+        return super().leaf_noise(plan, max(theta_steps - 1, 1), epsilon, key, tree)
+
+
+class TellingPublisher(StreamPublisher):
+    """A publisher that shows the sum of its open block."""
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()} {self._progress.open_sum}"
+
+
+class FreeBlock(Block):
+    """Blocks that settle for nothing."""
+
+    def settle(self, state: Integers, noise: Integers) -> Integers:
+        """Takes back the open noise and puts none in its place."""
+        return super().settle(state, np.zeros_like(noise))
+
+
+class PrintedTree(BinaryTree):
+    """The binary tree with noise for log2 T sums."""
+
+    @property
+    def draws(self) -> int:
+        """One too few."""
+        return super().draws - 1
+
+
+def _coursed(make: Make, kind: type[Course]) -> Make:
+    """Publishers on another course."""
+
+    def other(key: Key) -> StreamPublisher:
+        publisher = make(key)
+        publisher._course = kind(publisher.composition, key)
+        return publisher
+
+    return other
+
+
+def peeking_threshold(generator: Generator) -> Instance:
+    """The streams differ in the value behind the hold-out."""
+    make = composed(generator, Hierarchy(2, prune=0), threshold=ScaleFree(), holdout=3, epsilon=6.0)
+    return of_stream(generator, _coursed(make, PeekingCourse), 12, saves=False, place=3)
+
+
+def true_lengths(generator: Generator) -> Instance:
+    """At the value that changes the true lengths."""
+    make, x, there, place = turning(generator)
+    return of_stream(generator, _coursed(make, TrueLengthsCourse), saves=False, pair=(x, there, place))
+
+
+def shared_trees(generator: Generator) -> Instance:
+    """Several trees."""
+    return of_stream(generator, composed(generator, broken.SharedNoise(2, prune=0)), 40, saves=False)
+
+
+def refined_free(generator: Generator) -> Instance:
+    """A value that is published and chooses the next threshold."""
+    make = composed(generator, Hierarchy(2, prune=0), renewal=Refined(0.5, 1), threshold=ScaleFree(), max_range=4)
+
+    def wrong(key: Key) -> StreamPublisher:
+        right = make(key)
+        return right._of(broken.FreeRefinement(**vars_of(right.composition)), key)
+
+    return of_stream(generator, wrong, 30, saves=False, epsilon=make(KEY).epsilon)
+
+
+def withheld_mean(generator: Generator) -> Instance:
+    """What is withheld is published as its mean."""
+    make = composed(generator, Hierarchy(2, prune=0), renewal=Withheld(1, 5), max_range=4)
+    return of_stream(generator, _coursed(make, broken.TellingCourse), 40, saves=False)
+
+
+def short_scale(generator: Generator) -> Instance:
+    """Noise for theta less one step."""
+    make = composed(generator, ShortFlat(), threshold=Fixed(8.0), holdout=0, resolution=0.1)
+    return of_stream(generator, make, 10, saves=False)
+
+
+def telling_repr(generator: Generator) -> Instance:
+    """The sum of the open block is shown."""
+    make = composed(generator, Hierarchy(2, prune=1), Recent(), threshold=Fixed(8.0), holdout=0, max_range=8)
+
+    def wrong(key: Key) -> StreamPublisher:
+        return TellingPublisher._of(make(key).composition, key)
+
+    return of_stream(generator, wrong, 15, saves=False)
+
+
+def recounted(generator: Generator) -> Instance:
+    """An addition that is counted in two counts."""
+    epsilon = float(generator.choice([1.0, 6.0]))
+    event = Event(1, np.full((1, 1), 0.1), removal=False, here=bool(generator.integers(2)))
+    return of_points(
+        generator,
+        lambda: broken.RecountingPHDStream(Box(0, 1), epsilon, max_depth=2, period=1, key=KEY),
+        6,
+        saves=False,
+        event=event,
+    )
+
+
+def settling_free(generator: Generator) -> Instance:
+    """A counter that is left takes its noise back for nothing: points come to one cell, and go to another one."""
+    none: Floats = np.zeros((0, 1))
+    left, right = np.full((30, 1), 0.1), np.full((30, 1), 0.9)
+    batches = [(left, none, 0), (right, left, 0), (none, right, 0), (left, none, 0), (none, left, 0)]
+    return of_points(
+        generator,
+        lambda: PHDStream(Box(0, 1), 6.0, FreeBlock(4, settles=True), max_depth=4, key=KEY),
+        len(batches),
+        saves=False,
+        batches=batches,
+    )
+
+
+def printed_tree(generator: Generator) -> Instance:
+    """Noise for one sum too few, wherever the event is in all of them."""
+    return running_counts(generator, PrintedTree(4))
+
+
+def papers_score(generator: Generator) -> Instance:
+    """The printed score, on a batch that keeps it at the threshold along a path, under the claim that is printed."""
+    added, removed = (points.reshape(-1, 1) for points in attack(20, 1.0))
+    event = Event(0, np.zeros((1, 1)), removal=False, here=False)
+    return of_points(
+        generator,
+        lambda: PHDStream(Box(0, 1), 2.0, max_depth=20, score="paper", threshold=-1.0, key=KEY),
+        1,
+        saves=False,
+        event=event,
+        batches=[(added, removed, 0)],
+        epsilon=2.0,
+    )
+
+
+def twin_cases() -> list[Case]:
+    """Each must fail in some instance."""
+    drawn: dict[str, Callable[[Generator], Instance]] = {
+        "threshold-peeking": peeking_threshold,
+        "true-lengths": true_lengths,
+        "trees-share": shared_trees,
+        "refined-free": refined_free,
+        "withheld-mean": withheld_mean,
+        "theta-less-one": short_scale,
+        "open-sum-shown": telling_repr,
+        "recounted": recounted,
+        "settling-free": settling_free,
+        "log2-levels": printed_tree,
+        "papers-score": papers_score,
+        "selective-one-key": partial(selective, kind=broken.OneKeyCounting),
+    }
+    return [Case(f"broken-{name}", draw, broken=True) for name, draw in drawn.items()]

@@ -1,0 +1,304 @@
+"""Couplings: proofs, instance by instance, that public outputs are functions of the noisy sums alone.
+
+A stream and an adjacent one are published with noise from one table.  For the adjacent one a few of its draws are
+shifted so that each noisy sum, and each noisy choice, is what it was.  Then every public output must be equal, bit
+for bit, and the shifts may cost no more than epsilon: the density of a draw of scale s changes by a factor of at most
+exp(abs(shift) / s).  The coupling holds whatever the draws are, so the table has few different ones, or only 0.
+
+What the table leaves untested.  It takes the place of :func:`fastdp.randomness.sampler.fill`, through which all draws
+of a key of the first noise format go.  So the laws of the draws, the words, the derivation of keys, and noise that is
+bound to the prefix of sums (``sampler``, ``words``, ``key``, ``prefix``, ``chacha``) are not used here; they have
+tests of their own.  Smooth sensitivity and local reports draw real numbers, or whole reports, and have no coupling.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import tempfile
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.randomness import sampler
+from fastdp.randomness.key import Binding, Key
+from fastdp.randomness.row_words import RowWords
+from fastdp.randomness.sampler import Law
+from fastdp.randomness.words import Purpose, StreamId
+
+Integers = NDArray[np.int64]
+#: The key of all couplings: of the first noise format, so that all noise is drawn by position.
+KEY = Key(bytes(32), simulated=True, binding=Binding.FIRST_FORMAT)
+#: Draws of a table, in spreads; and the spreads, in scales of the law.
+DRAWS = np.array([-3.0, -2.0, -1.0, -0.5, 0.0, 0.0, 0.5, 1.0, 2.0, 3.0])
+SPREADS = (0.0, 0.05, 0.3, 1.0)
+#: Doubles that add up the decisions' logarithms are right to this.
+ROUNDING = 1e-9
+
+
+class Source(NamedTuple):
+    """A stream of draws: whose key, and which stream under it."""
+
+    secret: bytes
+    member: int
+    stream: StreamId
+
+
+def source(key: Key, stream: StreamId) -> Source:
+    """The draws of a stream under a key."""
+    return Source(key.reveal(), key.member, stream)
+
+
+class Shifts:
+    """By how much each draw is shifted, and what else the adjacent run costs (decisions, by exact tails)."""
+
+    def __init__(self) -> None:
+        self.by: dict[Source, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+        self.loss = 0.0
+
+    def add(self, key: Key, stream: StreamId, position: int, shift: int) -> None:
+        """Shift one draw further."""
+        self.by[source(key, stream)][position] += shift
+
+
+class Table:
+    """Noise from a table in place of the sampler's, while entered; one at a time in a process.
+
+    Parameters
+    ----------
+    seed : int
+        Determines all draws.
+    shifts : Shifts, optional
+        Added to them.
+    """
+
+    def __init__(self, seed: int, shifts: Shifts | None = None) -> None:
+        self.seed = seed
+        self._spread = SPREADS[seed % len(SPREADS)]
+        self._shifts = Shifts() if shifts is None else shifts
+        self._real = (sampler.fill, sampler.fill_rows)
+        #: Scales that a stream of draws was asked for, and how many draws at most.
+        self.scales: dict[Source, set[Fraction]] = defaultdict(set)
+        self._drawn: dict[Source, int] = defaultdict(int)
+        #: What was drawn last.
+        self.last: tuple[Key, StreamId] = (KEY, StreamId(Purpose.DRAWS))
+
+    def __enter__(self) -> Self:
+        sampler.fill, sampler.fill_rows = self.fill, self.fill_rows
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        sampler.fill, sampler.fill_rows = self._real
+
+    def fill(self, out: Integers, law: Law, key: Key, stream: StreamId, start: int = 0) -> None:
+        """As :func:`fastdp.randomness.sampler.fill`."""
+        own, end = source(key, stream), start + out.size
+        digest = hashlib.blake2b(repr((self.seed, own)).encode(), digest_size=8).digest()
+        places = np.random.default_rng(int.from_bytes(digest, "big")).random(end)[start:] * DRAWS.size
+        drawn = np.rint(DRAWS[places.astype(np.intp)] * (self._spread * float(law.scale))).astype(np.int64)
+        out[:] = np.abs(drawn) if law.one_sided else drawn
+        for position, shift in self._shifts.by[own].items() if own in self._shifts.by else ():
+            if start <= position < end:
+                out[position - start] += shift
+        self.scales[own].add(law.scale)
+        self._drawn[own] = max(self._drawn[own], end)
+        self.last = (key, stream)
+
+    def fill_rows(
+        self,
+        out: Integers,
+        laws: Sequence[Law],
+        which: Integers,
+        words: RowWords,
+        streams: Integers,
+        numbers: Integers,
+    ) -> None:
+        """As :func:`fastdp.randomness.sampler.fill_rows`."""
+        for row, (stream, number) in enumerate(zip(streams.tolist(), numbers.tolist(), strict=True)):
+            begin = 0
+            for piece, count in words.pieces:
+                part = out[row, begin : begin + count]
+                self.fill(part, laws[which[row]], words.key_of(row, stream), piece._replace(number=number))
+                begin += count
+
+    @property
+    def cost(self) -> float:
+        """Sum of shift over scale, of the draws that were asked for; decisions cost by their tails instead."""
+        shifts = Fraction(0)
+        for own, by in self._shifts.by.items():
+            if own.stream.purpose is not Purpose.SPLIT and own in self.scales:
+                size = sum(abs(shift) for position, shift in by.items() if position < self._drawn[own])
+                shifts += size / min(self.scales[own])
+        return float(shifts) + self._shifts.loss
+
+
+@dataclass
+class Seen:
+    """Everything public that one run gave, in order: what it is, and its bytes."""
+
+    outputs: list[tuple[str, bytes]] = field(default_factory=list)
+
+    def add(self, name: str, *values: Any) -> None:
+        """Note outputs."""
+        self.outputs += [(name, _bytes(value)) for value in values]
+
+    @contextlib.contextmanager
+    def warned(self) -> Iterator[None]:
+        """Note the warnings of a block."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield
+        for warning in caught:
+            self.add("warning", str(warning.category), str(warning.message))
+
+    def reloaded(self, publisher: Any, **own: Any) -> Any:
+        """The publisher that a saved state gives."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "state"
+            publisher.save(path)
+            return type(publisher).load(path, **own)
+
+
+def _bytes(value: Any) -> bytes:
+    if isinstance(value, np.ndarray):
+        return repr((value.dtype, value.shape)).encode() + value.tobytes()
+    return repr(value).encode()
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A pair of adjacent inputs, and the coupling that the proof names for it.
+
+    Attributes
+    ----------
+    epsilon : float
+        The claim.
+    publish : callable
+        From a table in force and one of the inputs to what is seen.
+    x, x_adjacent : any
+        The inputs.
+    shifts : callable
+        From the table in force to the shifts for the adjacent input.
+    """
+
+    epsilon: float
+    publish: Callable[[Any], Seen]
+    x: Any
+    x_adjacent: Any
+    shifts: Callable[[Table], Shifts]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one instance showed.
+
+    Attributes
+    ----------
+    compared : int
+        Outputs compared.
+    ratio : float
+        Cost of the coupling over epsilon.
+    unequal : tuple of str
+        Names of the outputs that were not equal; ``scales`` for noise whose scale follows from secrets.
+    """
+
+    compared: int
+    ratio: float
+    unequal: tuple[str, ...]
+
+    @property
+    def failed(self) -> bool:
+        """Whether the instance refutes the claim's proof."""
+        return bool(self.unequal) or self.ratio > 1.0 + ROUNDING
+
+
+def check(instance: Instance, seed: int) -> Finding:
+    """Publish both inputs, the second one with shifted noise, and compare."""
+    table = Table(seed)
+    with table:
+        here = instance.publish(instance.x)
+    with Table(seed) as scratch:
+        shifts = instance.shifts(scratch)
+    moved = Table(seed, shifts)
+    with moved:
+        there = instance.publish(instance.x_adjacent)
+    pairs = zip(here.outputs, there.outputs, strict=False)
+    unequal = dict.fromkeys(first[0] for first, second in pairs if first != second)
+    if len(here.outputs) != len(there.outputs):
+        unequal["number of outputs"] = None
+    if table.scales != moved.scales:
+        unequal["scales"] = None
+    return Finding(len(here.outputs), moved.cost / instance.epsilon, tuple(unequal))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A publisher, or a broken twin, and how to draw small instances of it.
+
+    Attributes
+    ----------
+    name : str
+        For the command line.
+    draw : callable
+        From a generator to an instance.
+    broken : bool
+        Whether some instance must fail.
+    """
+
+    name: str
+    draw: Callable[[np.random.Generator], Instance]
+    broken: bool = False
+
+
+@dataclass(frozen=True)
+class Line:
+    """What all instances of a case showed: the largest cost over epsilon, and how many failed."""
+
+    name: str
+    broken: bool
+    instances: int
+    compared: int
+    ratio: float
+    failures: int
+    unequal: tuple[str, ...]
+
+    @property
+    def as_it_should(self) -> bool:
+        """Shipped and never failing, or broken and caught."""
+        return bool(self.failures) == self.broken
+
+    @property
+    def verdict(self) -> str:
+        """In words."""
+        if self.broken:
+            return "caught" if self.failures else "NOT CAUGHT"
+        return "NOT COUPLED" if self.failures else "coupled"
+
+
+def run(case: Case, instances: int, seed: int) -> Line:
+    """So many random instances of a case; ``seed`` determines them."""
+    findings = []
+    with warnings.catch_warnings():
+        # Instances are too small to be of use; the warnings of a run are still among its outputs.
+        warnings.simplefilter("ignore")
+        for number in range(instances):
+            generator = np.random.default_rng([seed, number])
+            findings.append(check(case.draw(generator), seed * instances + number))
+    return Line(
+        case.name,
+        case.broken,
+        instances,
+        sum(one.compared for one in findings),
+        max((one.ratio for one in findings), default=math.nan),
+        sum(one.failed for one in findings),
+        tuple(dict.fromkeys(name for one in findings for name in one.unequal)),
+    )

@@ -1,0 +1,200 @@
+"""Couplings of a stream of values: what the proofs shift, and what is seen of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.auditing.couplings import KEY, Seen, Shifts
+from fastdp.randomness.key import Key
+from fastdp.randomness.words import Purpose, StreamId
+from fastdp.released import Release
+from fastdp.systems.course import Stage
+from fastdp.systems.many import release_many
+from fastdp.systems.pak import PAK
+from fastdp.systems.stream_publisher import StreamPublisher
+from fastdp.thresholds import NoisyMax, ScaleFree
+from fastdp.thresholds.base import ThresholdTask
+from fastdp.thresholds.noisy_choice import draw_noise
+
+Floats = NDArray[np.float64]
+Generator = np.random.Generator
+#: A fresh publisher with this key.
+Make = Callable[[Key], StreamPublisher]
+#: A fresh key's publisher of running sums.
+MakePAK = Callable[[Key], PAK]
+
+BOUND = 8.0
+#: Values of the small streams: below, at and above the bound, on the grid and off it.
+VALUES = np.array([-3.0, 0.0, 0.0, 0.3, 1.0, 2.0, 3.7, 4.0, 8.0, 8.0, 20.0])
+#: Up to so many values all ranges are asked for; of a longer stream a few.
+ALL_RANGES = 40
+
+
+def pick(generator: Generator, *options: Any) -> Any:
+    """One of several."""
+    return options[int(generator.integers(len(options)))]
+
+
+def values_of(generator: Generator, count: int) -> Floats:
+    """A stream in pieces: calm ones, and wild ones."""
+    wild: Floats = generator.choice(VALUES, count)
+    calm = np.repeat(generator.choice(VALUES, count // 16 + 1), 16)[:count]
+    return np.where(np.repeat(generator.random(count // 16 + 1) < 0.5, 16)[:count], wild, calm)
+
+
+def altered(generator: Generator, values: Floats, place: int) -> Floats:
+    """The stream with another value at one place."""
+    other = values.copy()
+    other[place] = generator.choice(VALUES[values[place] != VALUES])
+    return other
+
+
+# Couplings, from the proofs.
+
+
+def choice_shift(
+    shifts: Shifts, rule: NoisyMax | ScaleFree, task: ThresholdTask, key: Key, held: Floats, there: Floats
+) -> None:
+    """Noisy max: only the winner's draw, by what keeps it the winner (``fastdp.thresholds.noisy_choice``)."""
+    choosers = [rule.start(task) for _ in range(2)]
+    for chooser, values in zip(choosers, (held, there), strict=True):
+        chooser.observe(values)
+    before, after = (chooser.scores() for chooser in choosers)
+    noise = draw_noise(choosers[0].law, 1, before.size, key)[0]
+    # ScaleFree gives its draws from the largest candidate down.
+    places = np.arange(before.size)[:: -1 if isinstance(rule, ScaleFree) else 1]
+    winner = int(np.argmax(before + noise[places]))
+    rise = after - before
+    shift = max(0, int(rise.max())) - int(rise[winner])
+    shifts.add(key, StreamId(Purpose.THRESHOLD), int(places[winner]), shift)
+
+
+def in_steps(value: float, resolution: float, top: int) -> int:
+    """A value clipped and rounded to the grid."""
+    return int(min(max(np.rint(value * (1.0 / resolution)), 0.0), float(top)))
+
+
+def stream_shifts(make: Make, key: Key, x: Floats, there: Floats, place: int, shifts: Shifts) -> None:
+    """One draw on each released level, and one of each threshold that the value chooses."""
+    publisher = make(key)
+    publisher.publish(x[:place])
+    c, course, progress = publisher.composition, publisher._course, publisher._progress
+    stage, _ = course.stage(progress)
+    if stage in (Stage.WARM_UP, Stage.PUBLISH):
+        top = min(progress.theta_steps, c.grid.bound_steps)
+        here, other = (in_steps(float(values[place]), c.grid.resolution, top) for values in (x, there))
+        tree, leaf = divmod(progress.blocks, c.plan.tree_blocks)
+        for level in range(c.plan.levels):
+            stream = StreamId(Purpose.TREE, level + 1, tree)
+            shifts.add(key, stream, leaf // c.plan.fan_out**level, here - other)
+    start, task = 0, c.task
+    if stage is Stage.WITHHOLD:
+        start, task = place - progress.held, c.renewal_task
+    elif stage is Stage.PUBLISH and c.renewal is not None and c.renewal.share and c.period is not None:
+        start = place - (course.pipeline.consumed(progress) - (progress.cycle - 1) * c.period)
+        task = c.renewal_task
+    elif stage is not Stage.HOLDOUT:
+        return
+    held = slice(start, start + task.holdout)
+    if held.stop <= x.size:
+        own = key.derive("threshold", progress.cycle) if progress.cycle else key
+        assert isinstance(c.threshold, (NoisyMax, ScaleFree))  # noqa: S101 - the others here look at no values
+        choice_shift(shifts, c.threshold, task, own, x[held], there[held])
+
+
+def pak_shifts(make: MakePAK, x: Floats, there: Floats, place: int, shifts: Shifts) -> None:
+    """The threshold's winner and the hold-out's sum, or every node of the counter that holds the value."""
+    pak = make(KEY)
+    pak.publish(x)
+    plan, tree = pak._plan, pak._state.tree
+    assert tree is not None  # noqa: S101 - the stream is longer than its hold-out
+    top, m = min(tree.theta_steps, plan.bound_steps), plan.holdout
+    here, other = (in_steps(float(values[place]), pak.resolution, top) for values in (x, there))
+    if place < m and isinstance(plan.threshold, NoisyMax):
+        choice_shift(shifts, plan.threshold, plan.task, KEY, x[:m], there[:m])
+    if place < m and not plan.lag_sums:
+        shifts.add(KEY, StreamId(Purpose.LAG), 0, here - other)
+        return
+    index, length, number = (place, m, 1) if place < m else (place - m, plan.length - m, 0)
+    for height in range(length.bit_length()):
+        shifts.add(KEY, StreamId(Purpose.COUNTER, height, number), index >> height, here - other)
+
+
+# What is seen.
+
+
+def see_release(seen: Seen, release: Release) -> None:
+    """All that a release answers."""
+    n = len(release)
+    if n <= ALL_RANGES:
+        starts, stops = np.triu_indices(n + 1)
+    else:
+        starts, stops = np.sort(np.random.default_rng(0).integers(0, n + 1, (2, 400)), axis=0)
+    seen.add("values", release.values, release.offset, release.threshold, release.guarantee, release.block)
+    seen.add("range sums", release.range_sum(starts, stops))
+    seen.add("retrospective sums", release.range_sum(starts, stops, retrospective=True))
+    seen.add("revised", release.revised)
+    if release.nodes is not None:
+        seen.add("nodes", release.nodes.sums)
+    if release.revision is not None:
+        seen.add("blocks", release.revision.exponents, release.revision.totals, release.revision.means)
+    seen.add("repr", repr(release), str(release), len(release))
+
+
+def see_stream(make: Make, cuts: list[int], saved: int, values: Floats) -> Seen:
+    """A stream in chunks, with the state saved and loaded behind one of them; and the same stream at once."""
+    seen = Seen()
+    with seen.warned():
+        publisher = make(KEY)
+        for number, chunk in enumerate(np.split(values, cuts)):
+            seen.add("published", publisher.publish(chunk))
+            if number == saved:
+                publisher = seen.reloaded(publisher)
+            seen.add("threshold", publisher.threshold)
+            seen.add("block", publisher.block)
+            seen.add("place", publisher.n_seen, publisher.n_published)
+            seen.add("repr", repr(publisher), str(publisher), publisher.guarantee)
+        see_release(seen, make(KEY).release(values))
+    return seen
+
+
+def see_pak(make: MakePAK, cuts: list[int], saved: int, values: Floats) -> Seen:
+    """The same for running sums."""
+    seen = Seen()
+    with seen.warned():
+        pak = make(KEY)
+        for number, chunk in enumerate(np.split(values, cuts)):
+            seen.add("published", pak.publish(chunk))
+            if number == saved:
+                pak = seen.reloaded(pak)
+            seen.add("threshold", pak.threshold, pak.running_sum, pak.n_seen, pak.guarantee)
+        if pak._plan.average is None and not pak._plan.lag_sums:
+            see_release(seen, make(KEY).release(values))
+    return seen
+
+
+def see_many(composition: dict[str, Any], values: Floats) -> Seen:
+    """Rows through ``release_many``."""
+    seen = Seen()
+    with seen.warned():
+        many = release_many(values, **composition, key=KEY)
+        seen.add("values", many.values, many.thresholds, many.guarantee, many.ids, repr(many))
+        for release in many:
+            see_release(seen, release)
+    return seen
+
+
+def see_repeated(make: Make, count: int, values: Floats) -> Seen:
+    """Rows of ``repeat``: each costs epsilon."""
+    seen = Seen()
+    with seen.warned():
+        done = make(KEY).repeat(values, count)
+        assert done.releases is not None  # noqa: S101 - no queries were given
+        seen.add("thresholds", done.thresholds)
+        for release in done.releases:
+            see_release(seen, release)
+    return seen

@@ -1,0 +1,161 @@
+"""The attack on noise that is bound to the key alone: the same secret and stream, released with epsilon .1 and .05.
+
+Noise of one word has twice the scale in the second release, so 2 out1 - out2 is the data, while a ledger
+certifies .15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from numpy.typing import NDArray
+from scipy import stats
+
+import fastdp
+from fastdp.cli import main
+from fastdp.errors import BudgetError
+from fastdp.ledger import Ledger
+from fastdp.randomness.key import Binding, Key
+from tests.stat import accept, reject
+
+SECRET = bytes(range(7, 39))
+BOUND, THETA, HOLDOUT = 256.0, 128.0, 20_000
+VALUES = np.random.default_rng(11).gamma(2.0, 8.0, 2**17).round(1)
+EPSILONS = (0.1, 0.05)
+Floats = NDArray[np.float64]
+Noises = tuple[Floats, Floats]
+pytestmark = pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+FIXED = fastdp.thresholds.Fixed(THETA)
+
+
+def _streams(method: str, **options: Any) -> tuple[Floats, Noises]:
+    made = [fastdp.release(VALUES, epsilon, BOUND, method, key=SECRET, **options) for epsilon in EPSILONS]
+    return _attack(VALUES[made[0].offset :], [one.values for one in made], [one.threshold for one in made])
+
+
+def _many() -> tuple[Floats, Noises]:
+    rows, flat = VALUES.reshape(128, 1024), fastdp.perturbers.Flat()
+    outs = [
+        fastdp.release_many(rows, epsilon, BOUND, threshold=FIXED, perturber=flat, smoother=None, key=SECRET).values
+        for epsilon in EPSILONS
+    ]
+    return _attack(VALUES, outs, [THETA, THETA])
+
+
+def _blocks() -> tuple[Floats, Noises]:
+    """Sums of blocks, whose borders may differ: 2 S1 - S2 against 2 T1 - T2 of the truth."""
+    # Blocks of a value or two.
+    made = [
+        fastdp.release(VALUES, epsilon, BOUND, key=SECRET, threshold=FIXED, holdout=0).revision
+        for epsilon in (4096.0, 2048.0)
+    ]
+    before = np.append(0.0, np.cumsum(np.minimum(VALUES, THETA)))
+    count = min(one.totals.size for one in made)
+    totals = [one.totals[:count] * THETA for one in made]
+    truths = [before[one.edges[1 : count + 1]] - before[one.edges[:count]] for one in made]
+    noise = totals[0] - truths[0], totals[1] - truths[1]
+    return 2.0 * noise[0] - noise[1], noise
+
+
+def _attack(truth: Floats, outs: list[Floats], thetas: list[float]) -> tuple[Floats, Noises]:
+    """How far the attack is off for each value that both thresholds let through, and the noises of all values."""
+    ratio = (thetas[1] / EPSILONS[1]) / (thetas[0] / EPSILONS[0])
+    guess = (ratio * outs[0] - outs[1]) / (ratio - 1.0)
+    noise = outs[0] - np.minimum(truth, thetas[0]), outs[1] - np.minimum(truth, thetas[1])
+    return (guess - truth)[truth <= min(thetas)], noise
+
+
+ATTACKS: Mapping[str, Callable[[], tuple[Floats, Noises]]] = {
+    "tops": lambda: _streams("tops", prune=0, holdout=HOLDOUT),
+    "pak": lambda: _streams("pak", holdout=HOLDOUT, delta=1e-9),
+    "adaptive": _blocks,
+    "release_many": _many,
+}
+
+
+def recovered(errors: Floats) -> float:
+    """Share of the values that the attack finds, to a millionth of the bound."""
+    return float(np.mean(np.abs(errors) < 1e-6 * BOUND))
+
+
+def correlation_p(noise: Noises) -> float:
+    """Two-sided, of the correlation among those of all circular shifts, which keep what correlates along time."""
+    first, second = (one - one.mean() for one in noise)
+    spectrum = np.fft.rfft(first) * np.conj(np.fft.rfft(second))
+    at_shifts = np.fft.irfft(spectrum, first.size)
+    return float(2.0 * stats.norm.sf(abs(at_shifts[0]) / at_shifts[1:].std()))
+
+
+@pytest.mark.parametrize("method", ATTACKS)
+def test_two_epsilons_under_one_secret_have_independent_noises(method: str) -> None:
+    errors, noise = ATTACKS[method]()
+    # By chance a guess may hit.
+    assert recovered(errors) < 0.01
+    assert noise[0].size > 100_000
+    accept(correlation_p(noise))
+    # A twentieth of one noise in the other would be seen.
+    shared = 0.05 * noise[1].std() / noise[0].std() * noise[0]
+    reject(correlation_p((noise[0], noise[1] + shared)))
+
+
+@pytest.mark.parametrize("method", ATTACKS)
+def test_the_attack_recovers_all_values_where_noise_follows_from_the_secret_alone(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As before noise was bound to the composition: the attack above can succeed."""
+
+    def unbound(self: Key, *_: object) -> Key:
+        return Key(self._secret, simulated=self.simulated, member=self.member, binding=Binding.FIRST_FORMAT)
+
+    monkeypatch.setattr(Key, "bind", unbound)
+    errors, noise = ATTACKS[method]()
+    assert recovered(errors) == 1.0
+    reject(correlation_p(noise))
+
+
+def test_reports_of_the_local_model_are_independent_too() -> None:
+    _, noise = _streams("topl", holdout=HOLDOUT)
+    accept(correlation_p(noise))
+
+
+def test_the_ledger_takes_two_epsilons_and_no_equal_composition(ledger) -> None:
+    account = ledger(limit_epsilon=1.0)
+    said: dict[str, Any] = {"key": SECRET, "ledger": account, "stream": "meter", "holdout": HOLDOUT, "prune": 0}
+    for epsilon in EPSILONS:
+        fastdp.release(VALUES, epsilon, BOUND, "tops", **said)
+    altered = VALUES + (np.arange(VALUES.size) == 70_000)
+    for values in (VALUES, altered):
+        with pytest.raises(BudgetError, match="the same secret and composition were used by entry 1"):
+            fastdp.release(values, EPSILONS[0], BOUND, "tops", **said)
+    assert [each.guarantee.epsilon for each in account.entries()] == list(EPSILONS)
+
+
+def test_one_key_file_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("in.npy", VALUES)
+    Path("k").write_bytes(SECRET)
+    Path("k").chmod(0o600)
+
+    def run(epsilon: float, *more: str) -> Floats | str:
+        told = f"release in.npy -o o.npy --bound 256 --epsilon {epsilon} --key-file k --force --method tops --prune 0"
+        done = CliRunner().invoke(main, [*told.split(), "--holdout", str(HOLDOUT), *more])
+        return np.load("o.npy") if done.exit_code == 0 else done.stderr
+
+    paid = ["--ledger", "budget", "--stream", "meter", "--limit", "1"]
+    first, second = (run(epsilon, *paid) for epsilon in EPSILONS)
+    assert recovered(2.0 * first - second - VALUES[HOLDOUT:]) < 0.01
+    refusal = run(EPSILONS[0], *paid)
+    assert "the same secret and composition were used by entry 1 on stream 'meter'" in refusal
+    assert "the command's --state file" in refusal
+    assert len(Ledger("budget").entries()) == 2
+    # Another stream has noise of its own; a replay by its state file is the same release.
+    other = [*paid[:3], "another", *paid[4:], "--state", "s"]
+    third = run(EPSILONS[0], *other)
+    assert not np.isclose(third, first).any()
+    assert np.array_equal(third, run(EPSILONS[0], *other))
+    assert [each.stream for each in Ledger("budget").entries()] == ["meter", "meter", "another"]

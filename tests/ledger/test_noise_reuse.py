@@ -1,0 +1,260 @@
+"""A ledger takes the noise of one secret, composition and stream once; a reservation is resumed with the same."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fastdp
+from fastdp import Guarantee
+from fastdp.counters import BinaryTree, RunningCounts, SelectiveCounting, event_guarantee
+from fastdp.errors import BudgetError, ParameterError, StateError
+from fastdp.ledger import Ledger
+from fastdp.randomness.key import Key
+from fastdp.spatial import Box, PrivTree
+
+SECRET = bytes(range(32))
+SQUARE = Box([0, 0], [1, 1])
+VALUES = np.random.default_rng(3).gamma(2.0, 10.0, 400)
+
+
+def tops(**changed: Any) -> fastdp.ToPS:
+    return fastdp.ToPS(**{"epsilon": 0.5, "bound": 100.0, "holdout": 100, "max_range": 256, "key": SECRET, **changed})
+
+
+class First:
+    """A selector that always names the first counter."""
+
+    guarantee = event_guarantee(0.0, "none")
+
+    def select(self, values: object, step: int, last: object) -> int:
+        return 0
+
+
+#: Publishers of every kind, by what makes one with a key.
+PUBLISHERS: dict[str, Callable[..., Any]] = {
+    "Adaptive": lambda **key: fastdp.Adaptive(0.5, 100.0, 1000, 4096, **key),
+    "ToPS": lambda **key: fastdp.ToPS(0.5, 100.0, 1000, 4096, **key),
+    "PAK": lambda **key: fastdp.PAK(0.5, 1e-6, 100.0, 1000, holdout=100, **key),
+    "ToPL": lambda **key: fastdp.ToPL(0.5, 100.0, 1000, 4096, **key),
+    "PHDStream": lambda **key: fastdp.PHDStream(SQUARE, 0.5, **key),
+    "AdaptivePHDStream": lambda **key: fastdp.AdaptivePHDStream(SQUARE, 0.5, **key),
+    "PrivTree": lambda **key: PrivTree(SQUARE, 0.5, **key),
+    "RunningCounts": lambda **key: RunningCounts(BinaryTree(), 0.5, **key),
+    "SelectiveCounting": lambda **key: SelectiveCounting([BinaryTree()], First(), 0.5, **key),
+}
+
+
+@pytest.mark.parametrize("make", PUBLISHERS.values(), ids=PUBLISHERS)
+def test_a_second_entry_with_the_same_noise_is_refused(path: Path, ledger, make: Callable[..., Any]) -> None:
+    account = ledger()
+    first = account.spend(make(key=SECRET), stream="meter")
+    assert first.fingerprint == make(key=SECRET).noise_fingerprint
+    assert first == ledger().entries()[0]
+    assert SECRET.hex() not in path.read_text()
+    before = path.read_bytes()
+    for other in (account, ledger()):
+        for call in (other.spend, other.reserve):
+            for where in ({"stream": "meter"}, {"stream": "another"}, {"stream": "another", "note": "x"}):
+                with pytest.raises(BudgetError) as caught:
+                    call(make(key=SECRET), **where)
+                for words in (
+                    f"stream {where['stream']!r}: the same secret and composition were used by entry 1",
+                    "on stream 'meter'",
+                    "on other values reveals their difference (nothing was recorded)",
+                    "Key.random(), or key.of_stream(name)",
+                    "Ledger.resume(1, publisher) or the command's --state file",
+                ):
+                    assert words in str(caught.value)
+    assert path.read_bytes() == before
+    for number, key in enumerate((Key.from_bytes(SECRET).of_stream("meter"), None, Key.random(), bytes(32))):
+        assert account.spend(make(key=key), stream=f"m{number}").fingerprint != first.fingerprint
+
+
+def test_other_parameters_of_one_secret_are_other_noise(ledger) -> None:
+    account = ledger()
+    changes: list[dict[str, Any]] = [
+        *({}, {"epsilon": 0.25}, {"bound": 99.0}, {"holdout": 99}, {"max_range": 512}, {"fan_out": 4}),
+        *(
+            {"prune": 0},
+            {"nonfinite": "zero"},
+            {"resolution": 2.0**-20},
+            {"key": Key.from_bytes(SECRET).of_stream(0)},
+        ),
+    ]
+    found = [account.spend(tops(**change), stream="meter").fingerprint for change in changes]
+    assert len(set(found)) == len(changes)
+    for change in changes:
+        with pytest.raises(BudgetError, match="the same secret and composition"):
+            account.spend(tops(**change), stream="meter")
+
+
+def test_a_part_of_a_stream_is_other_values_under_the_same_noise(ledger) -> None:
+    account = ledger()
+    account.spend(tops(), stream="meter", part="monday")
+    with pytest.raises(BudgetError, match="entry 1 on stream 'meter'"):
+        account.spend(tops(), stream="meter", part="tuesday")
+
+
+def test_what_was_cancelled_has_used_no_noise(ledger) -> None:
+    account = ledger()
+    first = account.reserve(tops(), stream="meter")
+    with pytest.raises(BudgetError):
+        account.reserve(tops(), stream="meter")
+    first.cancel()
+    second = ledger().reserve(tops(), stream="meter")
+    second.commit()
+    for each in (account, ledger()):
+        with pytest.raises(BudgetError, match="entry 3 on"):
+            each.reserve(tops(), stream="meter")
+
+
+def test_a_refusal_for_noise_comes_before_one_for_budget(ledger) -> None:
+    account = ledger(limit_epsilon=0.5)
+    account.spend(tops(), stream="meter")
+    with pytest.raises(BudgetError, match="the same secret and composition"):
+        account.spend(tops(), stream="meter")
+    with pytest.raises(BudgetError, match="limit of epsilon"):
+        account.spend(tops(prune=0), stream="meter")
+
+
+def test_what_draws_no_secret_noise_has_no_fingerprint(path: Path, ledger) -> None:
+    account = ledger()
+    plain: list[Any] = [
+        *(tops(seed=1, key=None), Guarantee(0.5), fastdp.Base(), fastdp.local.SquareWave(0.5)),
+        fastdp.ToPLServer(0.5, 100.0, 10, 64),
+    ]
+    for _ in range(2):
+        for each in plain:
+            assert account.spend(each, stream="meter").fingerprint is None
+    assert "fingerprint" not in path.read_text()
+
+
+def test_a_loaded_publisher_is_the_one_that_was_recorded(ledger, tmp_path: Path) -> None:
+    publisher = tops()
+    publisher.publish(VALUES)
+    publisher.save(tmp_path / "state")
+    loaded = fastdp.ToPS.load(tmp_path / "state")
+    ledger().spend(publisher, stream="meter")
+    with pytest.raises(BudgetError, match="entry 1"):
+        ledger().spend(loaded, stream="meter")
+
+
+def test_a_ledger_from_before_fingerprints_goes_on(path: Path, ledger) -> None:
+    shutil.copyfile(Path(__file__).parent / "fixtures" / "before_fingerprints.jsonl", path)
+    path.chmod(0o600)
+    account = ledger()
+    found = account.entries()
+    assert [(each.id, each.state, each.fingerprint) for each in found] == [
+        *((2, "spent", None), (3, "reserved", None), (4, "spent", None), (6, "cancelled", None)),
+    ]
+    assert account.spent("meter").epsilon == 0.75
+    with pytest.raises(ParameterError, match="its noise is not that of entry 3"):
+        account.resume(3, fastdp.Adaptive(0.25, 100.0, 1000, 4096, key=bytes(32)))
+    fastdp.ledger.Reservation(account, found[1]).commit()
+    account.spend(tops(), stream="meter")
+    account.spend(Guarantee(0.5), stream="meter")
+    with_one, without = (json.loads(line) for line in path.read_text().splitlines()[-2:])
+    assert with_one["fingerprint"] == tops().noise_fingerprint
+    assert set(with_one) - set(without) == {"fingerprint"}
+
+
+@pytest.mark.parametrize("wrong", [7, "", "x" * 201, ["a"]])
+def test_a_line_with_an_odd_fingerprint_is_damaged(path: Path, ledger, monkeypatch, wrong: object) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("fastdp.ledger.ledger.entry.to_line", lambda made: {**PLAIN, "fingerprint": wrong})
+        patch.setattr("fastdp.ledger.ledger.entry.new", lambda made: made)
+        ledger().spend(Guarantee(0.5), stream="meter")
+    with pytest.raises(StateError, match="is damaged at line 1"):
+        ledger().entries()
+
+
+PLAIN = {
+    **dict.fromkeys(("part", "start", "stop", "mechanism")),
+    "stream": "meter",
+    "note": "",
+    "guarantee": {"epsilon": 0.5, "derivation": []},
+}
+
+
+class TestResume:
+    """``Ledger.resume``."""
+
+    def test_a_release_that_was_killed_is_repeated_on_its_own_reservation(self, path: Path, ledger) -> None:
+        reserved = ledger(limit_epsilon=0.5).reserve(tops(), stream="meter").entry
+        first = tops().release(VALUES)  # and the process dies here
+        before = path.read_bytes()
+        account = ledger(limit_epsilon=0.5)
+        publisher = tops()
+        reservation = account.resume(reserved.id, publisher)
+        assert path.read_bytes() == before
+        with reservation:
+            again = publisher.release(VALUES)
+        assert np.array_equal(first.values, again.values)
+        assert [each.state for each in account.entries()] == ["spent"]
+        assert account.spent("meter").epsilon == 0.5
+
+    def test_no_error_gives_it_back(self, ledger) -> None:
+        account = ledger()
+        account.reserve(tops(), stream="meter")
+        with pytest.raises(OSError, match="no room"), account.resume(1, tops()):
+            raise OSError("no room")
+        assert account.entries()[0].state == "reserved"
+
+    @pytest.mark.parametrize(
+        "other", [{"epsilon": 0.25}, {"key": bytes(32)}, {"key": None}, {"seed": 1, "key": None}]
+    )
+    def test_another_noise_is_refused(self, path: Path, ledger, other: dict[str, Any]) -> None:
+        account = ledger()
+        account.reserve(tops(), stream="meter")
+        account.reserve(Guarantee(0.5), stream="meter")
+        before = path.read_bytes()
+        for number in (1, 2):
+            with pytest.raises(
+                ParameterError, match=f"its noise is not that of entry {number}; expected the same key"
+            ):
+                account.resume(number, tops(**other))
+        with pytest.raises(ParameterError, match="its noise is not that of entry 2"):
+            account.resume(2, Guarantee(0.5))
+        assert path.read_bytes() == before
+
+    def test_what_is_not_reserved_is_refused(self, ledger) -> None:
+        account = ledger()
+        account.spend(tops(), stream="meter")
+        account.reserve(tops(prune=0), stream="meter").cancel()
+        account.reserve(tops(fan_out=4), stream="meter").commit()
+        for number, state, publisher in (
+            *((1, "spent", tops()), (2, "cancelled", tops(prune=0)), (4, "spent", tops(fan_out=4))),
+            (9, "not there", tops()),
+        ):
+            with pytest.raises(StateError, match=f"entry {number} is {state}: expected one that is still reserved"):
+                account.resume(number, publisher)
+        for wrong in (0, "1", 1.5, True):
+            with pytest.raises(ParameterError, match="number = "):
+                account.resume(wrong, tops())
+
+
+def test_release_resumes_by_its_publisher(ledger) -> None:
+    """What ``fastdp.release`` reserved, the publisher with the same parameters and the stream's key may resume."""
+    account = ledger()
+    said: dict[str, Any] = {"holdout": 100, "max_range": 256}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fastdp.ToPS, "release", _die)
+        with pytest.raises(KeyboardInterrupt):
+            fastdp.release(VALUES, 0.5, 100.0, "tops", key=SECRET, ledger=account, stream="meter", **said)
+    publisher = tops(key=Key.from_bytes(SECRET).of_stream("meter"))
+    with account.resume(1, publisher):
+        released = publisher.release(VALUES)
+    alone = fastdp.release(VALUES, 0.5, 100.0, "tops", key=SECRET, stream="meter", **said)
+    assert np.array_equal(released.values, alone.values)
+    assert [each.state for each in Ledger(account._path).entries()] == ["spent"]
+
+
+def _die(*_: object) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,127 @@
+"""Couplings: public outputs are equal after a shift of noise that costs at most epsilon, and broken twins fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from fastdp.auditing.coupled_points import planted
+from fastdp.auditing.coupled_streams import turning
+from fastdp.auditing.coupling_page import INSTANCES, cells, coupling_cases, coupling_lines
+from fastdp.auditing.couplings import KEY, SPREADS, Case, Instance, Seen, Shifts, Table, check, run
+from fastdp.auditing.point_couplings import noted_steps
+from fastdp.errors import ParameterError
+from fastdp.randomness import sampler
+from fastdp.randomness.words import Purpose, StreamId
+
+SHIPPED = [case for case in coupling_cases() if not case.broken]
+BROKEN = [case for case in coupling_cases() if case.broken]
+COUNT = StreamId(Purpose.COUNTER)
+
+
+@pytest.mark.parametrize("case", SHIPPED, ids=lambda case: case.name)
+def test_what_is_shipped_is_coupled(case: Case) -> None:
+    line = run(case, 8, 7)
+    assert not line.failures, cells(line)
+    assert 0.0 < line.ratio <= 1.0 + 1e-9
+    assert line.compared >= 8
+
+
+@pytest.mark.parametrize("case", BROKEN, ids=lambda case: case.name)
+def test_what_is_broken_is_caught(case: Case) -> None:
+    lines = (run(case, 1, seed) for seed in range(40))
+    assert any(line.verdict == "caught" for line in lines), f"{case.name} was not caught"
+
+
+def counted(claim: float, scale: int, shift: int, publish: Callable[[int, int], object]) -> Instance:
+    """One count of 3 or 4 with a draw of this scale; the adjacent one's draw is shifted."""
+    law = sampler.discrete_laplace_law(scale)
+
+    def seen(count: int) -> Seen:
+        noise, found = np.empty(1, np.int64), Seen()
+        sampler.fill(noise, law, KEY, COUNT)
+        found.add("count", publish(count, int(noise[0])))
+        return found
+
+    def shifts(_: Table) -> Shifts:
+        found = Shifts()
+        found.add(KEY, COUNT, 0, shift)
+        return found
+
+    return Instance(claim, seen, 4, 3, shifts)
+
+
+def test_a_check_sees_outputs_costs_and_scales() -> None:
+    right = check(counted(1.0, 1, 1, lambda count, noise: count + noise), 1)
+    assert (right.unequal, right.ratio, right.failed) == ((), 1.0, False)
+    unshifted = check(counted(1.0, 1, 0, lambda count, noise: count + noise), 1)
+    assert unshifted.unequal == ("count",)
+    assert unshifted.failed
+    cheap = check(counted(0.9, 1, 1, lambda count, noise: count + noise), 1)
+    assert cheap.unequal == ()
+    assert cheap.failed
+    shown = check(counted(1.0, 1, 1, lambda count, noise: (count + noise, count > 3)), 1)
+    assert shown.failed
+
+    def scaled(count: int) -> Seen:
+        sampler.fill(np.empty(1, np.int64), sampler.discrete_laplace_law(count), KEY, COUNT)
+        return Seen()
+
+    secret = check(Instance(1.0, scaled, 4, 3, lambda _: Shifts()), 1)
+    assert secret.unequal == ("scales",)
+
+
+def test_the_table_takes_the_place_of_all_draws_and_gives_it_back() -> None:
+    law, real = sampler.discrete_laplace_law(8), (sampler.fill, sampler.fill_rows)
+    shifts = Shifts()
+    shifts.add(KEY, COUNT, 5, 100)
+    whole, moved, part, free = (np.zeros(8, np.int64) for _ in range(4))
+    with Table(3):
+        sampler.fill(whole, law, KEY, COUNT)
+        sampler.fill(part[:3], law, KEY, COUNT, 5)
+    with Table(3, shifts) as table:
+        sampler.fill(moved, law, KEY, COUNT)
+    assert np.array_equal(moved - whole, [0, 0, 0, 0, 0, 100, 0, 0])
+    assert np.array_equal(part[:3], whole[5:])
+    assert table.cost == 12.5
+    assert (sampler.fill, sampler.fill_rows) == real
+    sampler.fill(free, law, KEY, COUNT)
+    assert not np.array_equal(free, whole)
+    with Table(SPREADS.index(0.0)):
+        sampler.fill(free, law, KEY, COUNT)
+    assert not free.any()
+
+
+def test_shifts_of_draws_that_nobody_asks_for_cost_nothing() -> None:
+    shifts = Shifts()
+    shifts.add(KEY, COUNT, 8, 100)
+    with Table(0, shifts) as table:
+        sampler.fill(np.empty(8, np.int64), sampler.discrete_laplace_law(1), KEY, COUNT)
+    assert table.cost == 0.0
+
+
+def test_instances_reach_what_they_are_for() -> None:
+    """Blocks that change their length, and counts whose cells PrivTree chooses."""
+    changed = later = 0
+    for number in range(8):
+        make, x, _, _ = turning(np.random.default_rng(number))
+        with Table(number):
+            revision = make(KEY).release(x).revision
+        assert revision is not None
+        changed += np.unique(revision.exponents).size > 1
+        instance = planted(np.random.default_rng(number))
+        with noted_steps() as steps, Table(number):
+            instance.publish(instance.x)
+        later += max(steps) > 0
+    assert changed >= 4
+    assert later >= 4
+
+
+def test_lines_are_repeated_by_their_seed() -> None:
+    first, again, other = (list(coupling_lines("pak", seed, 5)) for seed in (1, 1, 2))
+    assert first == again != other
+    assert INSTANCES >= 100
+    with pytest.raises(ParameterError, match="only = 'nope': expected one of choices, adaptive"):
+        list(coupling_lines("nope", 1))
