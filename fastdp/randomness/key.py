@@ -183,7 +183,7 @@ class Key:
             "describe(), because with a key of your own all parameters join the noise key (or key=None)"
         )
 
-    def within(self, *labels: str | int | bytes) -> Key:
+    def within(self, *labels: str | float | bytes) -> Key:
         """An independent key for what a composition decides or sees later, such as theta or the hold-out.
 
         Unlike :meth:`derive` it keeps the stream number, so ``key.within(x).of_stream(i)`` is

@@ -238,9 +238,8 @@ class PAK(Planned):
 
     def _check_room(self, size: int, name: str = "values") -> None:
         if self.n_seen + size > self.length:
-            raise DataError(
-                f"{name} has {size} values: expected at most {self.length - self.n_seen}, the stream has {self.length}"
-            )
+            room = self.length - self.n_seen
+            raise DataError(f"{name} has {size} values: expected at most {room}, the stream has {self.length}")
 
     def _following(self, state: PAKState, values: Floats) -> tuple[PAKState, Floats]:
         """Where these values lead to and what they publish; the publisher is not changed."""

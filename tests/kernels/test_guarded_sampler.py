@@ -139,6 +139,50 @@ def test_a_draw_does_not_depend_on_how_many_are_drawn() -> None:
             assert np.array_equal(short, long[:size])
 
 
+def test_the_last_stage_reads_on_where_its_draw_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In every chunk, behind every start: further words are those of the draw's own position in the stream."""
+    law, key, stream = sampler.discrete_laplace_law(2**56), Key.from_seed(7), StreamId(Purpose.TREE, 2, 3)
+    whole, part = np.empty(1000, np.int64), np.empty(700, np.int64)
+    sampler.fill(whole, law, key, stream)
+    read = []
+
+    def watched(key: Key, stream: StreamId, position: int) -> int:
+        read.append(position)
+        return word_at(key, stream, position)
+
+    # Chunks of 64 draws, all of them left to the last stage.
+    monkeypatch.setattr(sampler, "CHUNK", 64)
+    monkeypatch.setattr(sampler, "word_at", watched)
+    monkeypatch.setattr(double_double, "draw_double_double", lambda *arguments: arguments[8])
+    sampler.fill(part, law, key, stream, 300)
+    assert np.array_equal(part, whole[300:])
+    assert len(read) > 5
+    assert min(read) < 400
+    assert max(read) > 900
+
+
+@pytest.mark.parametrize("sign", [0, 1])
+@pytest.mark.parametrize("further", [1, 2, 5])
+def test_the_last_stage_takes_as_many_further_words_as_it_needs(
+    monkeypatch: pytest.MonkeyPatch, further: int, sign: int
+) -> None:
+    """U begins with all bits of a jump but those of the last further word, which decides."""
+    scale, bits = Fraction(1000, 7), 63 + 64 * further
+    with mpmath.workdps(200):
+        s = mpmath.mpf(1000) / 7
+        jump = 2 / (1 + mpmath.exp(-1 / s)) * mpmath.exp(-12 / s)
+        u = int(mpmath.floor(jump * 2**bits))
+    leading = u >> 64 * further << 1 | sign
+    words = [leading, *(u >> 64 * (further - k) & 2**64 - 1 for k in range(1, further + 1))]
+    law, values = sampler.discrete_laplace_law(scale), []
+    for last in (words[-1] - 2**40, words[-1] + 2**40):
+        given = [*words[:-1], last]
+        monkeypatch.setattr(sampler, "word_at", lambda _key, stream, position, g=given: g[stream.refinement])
+        values.append(sampler._settle(leading, law, Key.from_seed(1), StreamId(Purpose.TREE), 0))
+        assert values[-1] == exact_noise.draw(leading, lambda k, g=given: g[k], scale, False)
+    assert values == ([-12, -11] if sign else [12, 11])
+
+
 def test_the_error_bound_has_slack_but_not_much() -> None:
     """The y that the first stage computes, redone in NumPy, errs by half of its bound at most."""
     worst = 0.0
@@ -233,6 +277,17 @@ def test_double_double_log_to_96_bits() -> None:
             true = mpmath.log(mpmath.mpf(high) + mpmath.mpf(low))
             worst = max(worst, float(abs(mpmath.mpf(lh) + mpmath.mpf(ll) - true)))
     assert worst < 2.0**-98
+
+
+@pytest.mark.parametrize("scale", [*SCALES, *LARGE_SCALES])
+def test_constants_of_laws_are_right_to_a_hundred_bits(scale: Fraction) -> None:
+    law = sampler.discrete_laplace_law(scale)
+    with mpmath.workdps(200):
+        s = mpmath.mpf(scale.numerator) / scale.denominator
+        offset = mpmath.log(2 / (1 + mpmath.exp(-1 / s)))
+        for pair, true in ((law.scale_pair, s), (law.offset_pair, offset)):
+            assert abs(mpmath.mpf(pair[0]) + mpmath.mpf(pair[1]) - true) <= abs(true) * mpmath.mpf(2) ** -100
+    assert sampler.geometric_law(scale).offset_pair == (0.0, 0.0)
 
 
 def test_laws_refuse_scales_out_of_range() -> None:

@@ -10,11 +10,25 @@ import mpmath
 import pytest
 
 from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding
-from fastdp.local.laws import WORDS, Law, MixtureLaw, WindowLaw, bit_law, window_law
+from fastdp.local.laws import WORDS, Law, MixtureLaw, WindowLaw, bit_law, exp_below, window_law
 from tests.oracles import local
 
 TIGHT = mpmath.mpf(2) ** -40
 SMALL_EPSILONS = [1e-6, 0.01, 0.3, 0.7, 1.0, 2.0, 5.0, 8.0, 32.0]
+
+
+@pytest.mark.parametrize(
+    "exponent", [*SMALL_EPSILONS, 0.1, 0.61, 2.0**-60, Fraction(1, 3), Fraction(10**30 + 1, 10**30)]
+)
+def test_the_power_is_below_its_true_value_by_next_to_nothing(exponent: float | Fraction) -> None:
+    """Weights are made of it: above e^epsilon, however little, the claim would be false."""
+    ratio = Fraction(exponent)
+    with mpmath.workdps(200):
+        true = mpmath.exp(mpmath.mpf(ratio.numerator) / ratio.denominator)
+        below = exp_below(exponent)
+        error = mpmath.mpf(below.numerator) / below.denominator / true - 1
+    assert -(mpmath.mpf(10) ** -76) < error < 0
+    assert exp_below(0) == 1
 
 
 def square(epsilon: float, steps: int) -> Law:

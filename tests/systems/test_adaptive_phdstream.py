@@ -132,6 +132,19 @@ def test_what_is_released_between_counts_does_not_depend_on_the_batches() -> Non
     assert one._state.grown.visit.first.tolist() == other._state.grown.visit.first.tolist()
 
 
+@pytest.mark.parametrize("size", [40_000, 300_000])
+def test_events_wait_for_their_count_however_many_they_are(size: int) -> None:
+    """When a count is made follows from past releases: neither the number of events nor their kind hastens it."""
+    one, many = make(period=4, max_depth=4), make(period=4, max_depth=4)
+    crowd = np.full((size, 2), 0.3)
+    for step in range(1, 9):
+        one.advance([[0.5, 0.5]])
+        many.advance(crowd if step > 1 else [[0.5, 0.5]], crowd[: size - step] if step % 2 == 0 else None)
+        assert one.next_count == many.next_count == (5 if step < 5 else 9)
+        assert np.array_equal(one.tree.counts, many.tree.counts) == (step < 5)
+    assert sum(map(len, many._state.added)) == 3 * size
+
+
 def test_cells_are_chosen_before_the_batch_is_looked_at() -> None:
     """The same past with any present has the same cells: that is what leaves all of epsilon to the counts."""
     ways = [clustered(400, 2, np.random.default_rng(7)), np.full((900, 2), 0.99), None]

@@ -105,3 +105,13 @@ def test_windows_that_make_no_sense(wrong) -> None:
 def test_alphas_that_make_no_sense(wrong) -> None:
     with pytest.raises(ParameterError, match="alpha"):
         Exponential(wrong)
+
+
+def test_halves_of_blocks_are_no_blocks_though_they_add_up() -> None:
+    median = Median()
+    state = median.start(5.0, 10.0)
+    state[2:4] = 1.0, 2.0
+    assert median.is_state(state, 10.0, 3)
+    assert not median.is_state(state, 10.0, 2)
+    state[2:4] = 1.5, 1.5
+    assert not median.is_state(state, 10.0, 3)

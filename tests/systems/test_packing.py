@@ -1,0 +1,100 @@
+"""Records as JSON and back, to the last bit; trees and codes of state files at their borders."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from fastdp import packing
+from fastdp.errors import StateError
+from fastdp.spatial import Box, saved
+from fastdp.systems import AdaptivePHDStream
+
+
+@dataclass(frozen=True)
+class Record:
+    """All that a record may hold."""
+
+    count: int
+    share: float
+    name: str | None
+    whole: NDArray[np.int64]
+    real: NDArray[np.float64]
+    pairs: tuple[tuple[int, float], ...] = ()
+
+
+def test_records_come_back_to_the_last_bit() -> None:
+    whole = np.array([[-(2**63), 2**63 - 1], [2**32, -1]])
+    real = np.array([0.1, -0.0, 5e-324, 1.7976931348623157e308, np.pi])
+    record = Record(2**70, 0.1, None, whole, real, ((1, 0.5), (2, 0.25)))
+    again = packing.restore(Record, json.loads(json.dumps(packing.describe(record))))
+    assert (again.count, again.share, again.name, again.pairs) == (2**70, 0.1, None, record.pairs)
+    assert again.whole.dtype == np.int64
+    assert again.real.dtype == np.float64
+    assert np.array_equal(again.whole, whole)
+    assert again.real.tobytes() == real.tobytes()
+    assert packing.restore(Record, {**packing.describe(record), "name": "x"}).name == "x"
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong"),
+    [("count", 2.0), ("count", True), ("count", "2"), ("share", 1), ("name", 3), ("pairs", [[1, 2]])],
+)
+def test_entries_of_another_type_are_refused(field: str, wrong: Any) -> None:
+    record = packing.describe(Record(1, 0.5, None, np.zeros(1, np.int64), np.zeros(1)))
+    with pytest.raises((ValueError, TypeError)):
+        packing.restore(Record, {**record, field: wrong})
+
+
+@pytest.mark.parametrize("wrong", [2.0, True, "2", None, np.int64(2)])
+def test_whole_numbers_are_python_integers(wrong: Any) -> None:
+    assert packing.whole(-(2**80)) == -(2**80)
+    with pytest.raises(ValueError, match="no whole number"):
+        packing.whole(wrong)
+
+
+def test_documents_are_the_same_but_for_younger_fields_and_how_arrays_are_packed() -> None:
+    first, second = np.arange(50), np.arange(50)
+    text = packing.pack(first, "<i8")
+    assert packing.same({"a": [1, {"b": text}], "younger": 1}, {"a": [1, {"b": packing.pack(second, "<i8")}]})
+    second[7] = 0
+    assert not packing.same({"a": text}, {"a": packing.pack(second, "<i8")})
+    assert not packing.same({"b": 1}, {"a": 1})
+    assert not packing.same([1, 2], [1])
+    assert not packing.same([1], [1, 2])
+    assert not packing.same("one", "two")
+    assert not packing.same(1, 2)
+
+
+def test_a_part_of_ones_own_is_not_taken_for_one_of_the_same_name() -> None:
+    known = {"Record": Record}
+    stranger = type("Record", (), {})()
+    with pytest.raises(StateError, match="of your own"):
+        packing.describe_part(stranger, known)
+
+
+def plan_of(max_depth: int) -> Any:
+    return AdaptivePHDStream(Box([0.0], [1.0]), 1.0, max_depth=max_depth)._plan
+
+
+def test_codes_of_a_batch_ascend_within_the_domain() -> None:
+    plan = plan_of(4)
+    for right in ([], [0], [15], [3, 3, 9]):
+        saved.check_codes(np.array(right, np.int64), plan)
+    for wrong in ([-1], [16], [4, 3], [0, 15, 14], [[1, 2]]):
+        with pytest.raises(ValueError, match="codes"):
+            saved.check_codes(np.array(wrong, np.int64), plan)
+
+
+def test_trees_are_as_deep_as_the_plan_at_most() -> None:
+    cut, size = np.array([0, 1, 3, 5]), 9
+    first, starts = saved.shape(cut, size, plan_of(4))
+    assert first.tolist() == [1, 3, -1, 5, -1, 7, -1, -1, -1]
+    assert starts.tolist() == [0, 1, 3, 5, 7, 9]
+    with pytest.raises(ValueError, match="deeper"):
+        saved.shape(cut, size, plan_of(3))

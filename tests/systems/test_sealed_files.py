@@ -1,0 +1,57 @@
+"""What is in the header of a state file, write by write, and what a failed write leaves behind."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+import pytest
+
+from fastdp.errors import StateError
+from fastdp.statefile import StateFile
+
+KEY = bytes(range(32))
+NONCE = slice(-12, None)
+
+
+def test_every_write_has_a_nonce_of_its_own_and_the_next_generation(tmp_path: Path) -> None:
+    """Two messages under one key and nonce would show their difference."""
+    headers, previous = [], None
+    file = StateFile(tmp_path / "state", KEY)
+    for _ in range(20):
+        previous = file.write(b"the same", previous)
+        headers.append(previous)
+        assert file.read() == (b"the same", previous)
+    other = StateFile(tmp_path / "other", KEY).write(b"the same", None)
+    assert len({header[NONCE] for header in [*headers, other]}) == 21
+    assert [file._parse(header)[1] for header in headers] == list(range(1, 21))
+
+
+@pytest.mark.parametrize("key", [None, KEY])
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, key: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = StateFile(tmp_path / "state", key)
+    header = file.write(b"old", None)
+
+    def failing(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(StateError, match="No space left"):
+        file.write(b"new", header)
+    monkeypatch.undo()
+    assert [path.name for path in tmp_path.iterdir()] == ["state"]
+    assert file.read() == (b"old", header)
+
+
+@pytest.mark.parametrize(("version", "age"), [(1, "an older fastdp"), (99, "a newer fastdp")])
+def test_other_formats_are_named(tmp_path: Path, version: int, age: str) -> None:
+    file = StateFile(tmp_path / "state")
+    file.write(b"payload", None)
+    raw = bytearray((tmp_path / "state").read_bytes())
+    raw[8:10] = struct.pack(">H", version)
+    (tmp_path / "state").write_bytes(raw)
+    with pytest.raises(StateError, match=age):
+        file.read()
