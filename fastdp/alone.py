@@ -55,7 +55,7 @@ def exclusive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
                 "uses it (a fork would repeat its noise on other values)"
             )
         drawn = self._key.drawn if ENABLED and hasattr(self, "_key") else None
-        mark = 0 if drawn is None else drawn.mark
+        mark = None
         call = object()
         # Each of add and discard is one step of the interpreter, and a call that never came in is discarded too: an
         # interrupt anywhere leaves nothing locked, which a lock and a context manager do not achieve.
@@ -63,10 +63,15 @@ def exclusive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
             self._calls.add(call)
             if len(self._calls) > 1:
                 raise StateError(f"a {type(self).__name__} used by two threads at once: expected one call at a time")
-            return method(self, *args, **kwargs)
+            if drawn is None:
+                return method(self, *args, **kwargs)
+            mark = drawn.mark
+            result = method(self, *args, **kwargs)
+            drawn.settle()
+            return result
         except BaseException:
             # What a failed call drew, the next one may draw: nothing was released.
-            if drawn is not None:
+            if drawn is not None and mark is not None:
                 drawn.forget(mark)
             raise
         finally:

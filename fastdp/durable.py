@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 def _binding(noise: object) -> Binding:
     """The noise format of a file; ValueError for one that this fastdp does not draw."""
-    known = [int(each) for each in Binding]
+    known = [int(Binding.FIRST_FORMAT), int(Binding.COMPOSITION)]
     if type(noise) is not int or noise not in known:
         raise ValueError(f"noise format {validation.shown(noise)}: expected one of {known}")
     return Binding(noise)

@@ -104,7 +104,7 @@ def phdstream(generator: Generator) -> Instance:
 
 
 def adaptive_phdstream(generator: Generator) -> Instance:
-    """Counts at public times, planted anew or not."""
+    """Counts at public times, with cells of the past or chosen by PrivTree."""
     options = {
         **shape_of(generator),
         "period": pick(generator, None, 1, 3),

@@ -30,7 +30,7 @@ class Spending:
     def __post_init__(self) -> None:
         """Some need each other; click.UsageError otherwise."""
         if self.ledger is None:
-            for name in ("stream", "part", "limit", "limit_delta", "ledger_key_file"):
+            for name in ("part", "limit", "limit_delta", "ledger_key_file"):
                 if getattr(self, name) is not None:
                     raise click.UsageError(f"--{name.replace('_', '-')} needs --ledger.")
         elif self.stream is None:

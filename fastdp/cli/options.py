@@ -50,7 +50,12 @@ _LEDGER_OPTIONS = (
         help="Record the release in this ledger, before the values are read: an error about them costs epsilon too.  "
         "The file must be there, unless --limit is given.",
     ),
-    click.option("--stream", metavar="NAME", help="Name of the stream in the ledger; budgets are per stream."),
+    click.option(
+        "--stream",
+        metavar="NAME",
+        help="Name of the stream: streams with different names get independent noise under one key, and in a ledger "
+        "budgets are per stream.",
+    ),
     click.option(
         "--part",
         metavar="LABEL",

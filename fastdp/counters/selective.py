@@ -17,6 +17,7 @@ from fastdp.counters.running import PARTS, RunningCounts, State, as_increments, 
 from fastdp.errors import ParameterError, StateError
 from fastdp.persistence import Position
 from fastdp.privacy import Guarantee, sequential
+from fastdp.randomness.canonical import identity, part_name
 from fastdp.randomness.key import Key
 from fastdp.stepwise import Stepwise, expect
 
@@ -109,8 +110,7 @@ class SelectiveCounting(Stepwise):
         self.selector = selector
         self.dimension = validation.integer("dimension", dimension, 1, 2**30)
         self.epsilon = validation.positive("epsilon", epsilon)
-        # Of the selector nothing but its class is known: it draws noise of its own.
-        described = {**self._arguments, "selector": type(selector).__qualname__}
+        described = {**self._arguments, "selector": _described(selector)}
         own = self._key = Key.choose(seed, key).bind("SelectiveCounting", described)
         self._counts = [
             RunningCounts(counter, self.epsilon, self.dimension, key=own.derive("counter", number))
@@ -246,3 +246,11 @@ class SelectiveCounting(Stepwise):
         super()._resume(saved)
         choice = saved.get("choice")
         self._choice = None if choice is None else range(len(self._counts))[choice]
+
+
+def _described(selector: Selector) -> Any:
+    """What joins the counters' key: the selector's parameters, or of one that cannot tell them its class."""
+    try:
+        return identity(selector)
+    except TypeError:
+        return part_name(selector)

@@ -226,7 +226,7 @@ class _Composed:
         def run(key: Key) -> Outcome:
             own = composition.noise_key(key)
             if budgets != (setting.epsilon, setting.epsilon):
-                own = own.within("budgets", *budgets)
+                own = own.within("budgets", *map(repr, budgets))
             second = StreamPublisher(
                 threshold=_Chosen(chooser.choose(held_out(own, packed))),
                 perturber=composition.perturber,

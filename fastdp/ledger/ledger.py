@@ -43,7 +43,7 @@ class Ledger(Book):
     -----
     Privacy: the ledger computes basic composition, exactly (``docs/privacy.md``), and releases nothing itself.  Sums
     of epsilon hold for releases with independent noise only, so it refuses a publisher whose noise an entry has
-    already.  It knows what it is told: two names for one stream, positions and parts that are not disjoint, or a
+    already.  It knows what it is given: two names for one stream, positions and parts that are not disjoint, or a
     secret that is used outside it, it cannot see.
 
     Every call locks the file, checks it, and adds at most one line, synced before the call returns.  Lines that this

@@ -114,8 +114,8 @@ class Perturber(Protocol):
 class BoundPerturber(Protocol):
     """A perturber of independent sums, each released once: their noise can be bound to the prefix of sums."""
 
-    def leaf_law(self, theta_steps: int, epsilon: float) -> Law:
-        """The law of each sum's noise."""
+    def leaf_law(self, theta_steps: int, epsilon: float) -> Law | None:
+        """The law of each sum's noise; None if noise is not to be bound after all."""
         ...
 
 

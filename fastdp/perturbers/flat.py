@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.perturbers.base import HierarchyPlan, TreeRows
+from fastdp.perturbers.base import HierarchyPlan
 from fastdp.perturbers.range_variance import independent_constant
 from fastdp.privacy import Guarantee
 from fastdp.randomness import sampler
@@ -55,9 +55,14 @@ class Flat:
         del plan
         return independent_constant(max_range)
 
-    def leaf_law(self, theta_steps: int, epsilon: float) -> sampler.Law:
-        """Of each released sum: noise is drawn when the sum is known, and bound to all sums so far."""
-        return _law(theta_steps, epsilon)
+    def leaf_law(self, theta_steps: int, epsilon: float) -> sampler.Law | None:
+        """Of each released sum: noise is drawn when the sum is known, and bound to all sums so far.
+
+        None for a subclass with noise of its own (``leaf_noise``, ``node_noise``), which is drawn as it says.
+        """
+        kind = type(self)
+        own = kind.leaf_noise is not Flat.leaf_noise or kind.node_noise is not Flat.node_noise
+        return None if own else _law(theta_steps, epsilon)
 
     def leaf_noise(
         self, plan: HierarchyPlan, theta_steps: int, epsilon: float, key: Key, tree: int
@@ -72,13 +77,6 @@ class Flat:
         noise: NDArray[np.int64] = np.empty(plan.leaves, np.int64)
         sampler.fill(noise, _law(theta_steps, epsilon), key, StreamId(Purpose.TREE, 1, tree))
         return noise
-
-    def noise_rows(self, rows: TreeRows) -> NDArray[np.int64]:
-        """Noise of the first values of a batch, for many streams at once."""
-        words = rows.words([(StreamId(Purpose.TREE, 1), rows.needed)])
-        return sampler.draw_rows(
-            words, rows.theta_steps, lambda steps: _law(steps, rows.epsilon), rows.streams, rows.trees
-        )
 
 
 @lru_cache(maxsize=256)

@@ -5,8 +5,9 @@ composition's encoding, so a later rule shares no word with an earlier one (``do
 
 A value is one letter and its content: ``n`` None; ``t``, ``f`` the truth values; ``i`` a whole number in decimal;
 ``d`` the 8 bytes of a float64, big-endian; ``s`` a text in UTF-8; ``b`` bytes; ``l`` a list of values; ``m`` a
-mapping, as a list of names and values ordered by name.  Contents other than the truth values' follow their length in
-8 bytes.
+mapping, as a list of names and values ordered by name; ``a`` a NumPy array, as its type, shape and bytes; ``q`` a
+fraction, as numerator and denominator.  A tuple is a list.  Contents other than the truth values' follow their length
+in 8 bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,11 @@ import dataclasses
 import numbers
 import struct
 from collections.abc import Mapping
+from fractions import Fraction
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 #: Version of the rule that turns a secret, a composition and a prefix into noise; 1 had no composition in it.
 NOISE_FORMAT = 2
@@ -40,10 +45,14 @@ def encode(value: Any) -> bytes:
         return _tagged(b"l", b"".join(map(encode, value)))
     if isinstance(value, dict):
         return _tagged(b"m", b"".join(encode(name) + encode(value[name]) for name in sorted(value)))
-    # NumPy's numbers, behind the types above: abstract classes cost more to ask.
+    # Behind the types above, because abstract classes cost more to ask.
+    if isinstance(value, np.ndarray):
+        return _tagged(b"a", encode([value.dtype.str, list(value.shape), value.tobytes()]))
+    if isinstance(value, Fraction):
+        return _tagged(b"q", encode([value.numerator, value.denominator]))
     if isinstance(value, numbers.Integral):
         return encode(int(value))
-    if isinstance(value, numbers.Real):
+    if isinstance(value, np.floating) and float(value) == value:
         return encode(float(value))
     raise TypeError(f"a {type(value).__name__} has no encoding")
 
@@ -55,23 +64,40 @@ def _tagged(tag: bytes, content: bytes) -> bytes:
 def identity(value: Any) -> Any:
     """A parameter in terms that :func:`encode` accepts; parts of a composition by name, with their parameters.
 
-    A part gives its parameters by its method ``describe``, or as the fields of a dataclass; of another one its
-    instance attributes count.  TypeError for attributes without an encoding.
+    A part gives its parameters by its method ``identity`` or ``describe``, or as the fields of a dataclass; of any
+    other its instance attributes count.  TypeError for attributes without an encoding.
     """
     if value is None or isinstance(value, (str, float, int, bytes)):
         return value
     if isinstance(value, (list, tuple)):
         return [identity(entry) for entry in value]
-    if isinstance(value, Mapping):
-        return {str(name): identity(entry) for name, entry in value.items()}
-    if isinstance(value, numbers.Real):
+    if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
+        return {name: identity(entry) for name, entry in value.items()}
+    if isinstance(value, (numbers.Real, np.ndarray)):
         return value
-    if hasattr(value, "describe"):
+    if hasattr(value, "identity"):
+        parameters = value.identity()
+    elif hasattr(value, "describe"):
         parameters = value.describe()
     elif dataclasses.is_dataclass(value):
         parameters = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init}
-    elif hasattr(value, "__dict__") and not callable(value):
-        parameters = vars(value)
+    elif hasattr(value, "__dict__") and not callable(value) and not isinstance(value, Mapping):
+        kind = type(value)
+        parameters = {
+            name: own
+            for name, own in vars(value).items()
+            if not isinstance(getattr(kind, name, None), cached_property)
+        }
     else:
         raise TypeError(f"a {type(value).__name__} has no encoding")
-    return {"part": type(value).__qualname__, "parameters": identity(parameters)}
+    return {"part": part_name(value), "parameters": identity(parameters)}
+
+
+def part_name(part: Any) -> str:
+    """The class of a part: fastdp's own by name, so that they may move; others with their module."""
+    kind = type(part)
+    return (
+        kind.__qualname__
+        if kind.__module__.partition(".")[0] == "fastdp"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 
 ENABLED = os.environ.get("FASTDP_DEBUG") == "1"
-_repeats: ContextVar[bool] = ContextVar("repeats", default=False)
 #: Secret and stream number; then purpose, level, number and refinement, or the chain key that noise began from.
 Where = tuple[object, ...]
 
@@ -40,8 +39,18 @@ class DrawnWords:
 
     def add(self, where: Where, start: int, stop: int) -> None:
         """Record a range; :class:`DrawnTwiceError` if any of it was drawn before."""
-        if stop <= start or _repeats.get():
+        if stop <= start:
             return
+        repeats = _repeats.get()
+        if repeats is not None:
+            # Among themselves repeated draws differ; those that are no repetition count as any other.
+            repeats._add(where, start, stop)
+            with contextlib.suppress(DrawnTwiceError):
+                self._add(where, start, stop)
+            return
+        self._add(where, start, stop)
+
+    def _add(self, where: Where, start: int, stop: int) -> None:
         with self._lock:
             runs = self._runs.setdefault(where, [])
             at = bisect_right(runs, (start, stop))
@@ -54,6 +63,11 @@ class DrawnWords:
             runs[at - joins_before : at + joins_behind] = [joined]
             self._calls.append((where, start, stop))
 
+    def settle(self) -> None:
+        """A call was completed: nothing before now will be forgotten."""
+        with self._lock:
+            self._calls.clear()
+
     def forget(self, mark: int) -> None:
         """Take back what was recorded since a mark: the call failed, nothing of it was released."""
         with self._lock:
@@ -65,10 +79,14 @@ class DrawnWords:
             del self._calls[mark:]
 
 
+#: What was drawn within :func:`repeating`.
+_repeats: ContextVar[DrawnWords | None] = ContextVar("repeats", default=None)
+
+
 @contextlib.contextmanager
 def repeating() -> Iterator[None]:
-    """Draws within the block are known to repeat earlier ones, on the same values."""
-    token = _repeats.set(True)
+    """Draws within the block may repeat earlier ones, on the same values; but not each other."""
+    token = _repeats.set(DrawnWords())
     try:
         yield
     finally:

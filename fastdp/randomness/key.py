@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from fastdp import validation
 from fastdp.errors import ParameterError, StateError
-from fastdp.randomness.canonical import NOISE_FORMAT, encode, identity
+from fastdp.randomness.canonical import NOISE_FORMAT, encode, identity, part_name
 from fastdp.randomness.drawn_once import ENABLED, DrawnWords
 
 KEY_BYTES = 32
@@ -177,7 +177,7 @@ class Key:
             return identity(value)
         except TypeError:
             if self._simulated:
-                return {"part": type(value).__qualname__}
+                return {"part": part_name(value)}
         raise ParameterError(
             f"{name} is a {type(value).__name__} whose parameters cannot be read: expected a dataclass or a method "
             "describe(), because with a key of your own all parameters join the noise key (or key=None)"
@@ -224,7 +224,7 @@ class Key:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Key):
             return NotImplemented
-        same = self.simulated == other.simulated and self._member == other._member
+        same = (self._simulated, self._member, self._binding) == (other._simulated, other._member, other._binding)
         return secrets.compare_digest(self._secret, other._secret) and same
 
     def __hash__(self) -> int:

@@ -45,7 +45,9 @@ CHAIN_PIECES = ((_START, CHAIN_WORDS),)
 def record(key: Key, chain: Chain, first: int, count: int) -> None:
     """Tell the check of words that sums take their noise from this chain key on; without the check nothing."""
     if key.drawn is not None:
-        key.drawn.add((key.reveal(), key.member, chain.tobytes()), first, first + count)
+        # The chain key is secret, and errors show where words were drawn.
+        name = hashlib.blake2b(chain.tobytes(), digest_size=8, key=key.reveal()).hexdigest()
+        key.drawn.add((key.reveal(), key.member, Purpose.CHAIN, name), first, first + count)
 
 
 def draw(sums: Integers, law: Law, chain: Chain, first: int) -> Integers:
@@ -66,9 +68,7 @@ def draw(sums: Integers, law: Law, chain: Chain, first: int) -> Integers:
     done = settled = 0
     while True:
         part = slice(done, None)
-        done += chacha.draw_bound(
-            sums[part], chain, first + done, law.scale_pair[0], law.offset_pair[0], settled, noise[part]
-        )
+        done += chacha.draw_bound(sums[part], chain, first + done, law.constants, settled, noise[part])
         if done == sums.size:
             return noise
         noise[done] = settle(law, chain, first + done, int(sums[done]))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,11 @@ class Law:
     one_sided: bool
     scale_pair: tuple[float, float]
     offset_pair: tuple[float, float]
+
+    @cached_property
+    def constants(self) -> NDArray[np.float64]:
+        """Scale and offset as double-doubles: float64[4]."""
+        return np.array([*self.scale_pair, *self.offset_pair])
 
 
 def _pair(value: Decimal, context: Context) -> tuple[float, float]:

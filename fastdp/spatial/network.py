@@ -108,9 +108,13 @@ class Network:
         return f"Network(<{self.length:g}{' km' if self.geographic else ''}>, geographic={self.geographic})"
 
     def describe(self) -> dict[str, Any]:
-        """The segments, for a state file: lines would be joined and cut anew, in another order."""
+        """The segments, for a state file: lines would be joined and cut again, in another order."""
+        return {name: packing.describe(value) for name, value in self.identity().items()}
+
+    def identity(self) -> dict[str, Any]:
+        """The same for noise keys, as it is: what a library makes smaller depends on its version."""
         names = ("starts", "steps", "lower", "upper", "scales", "geographic", "tolerance")
-        return {name: packing.describe(getattr(self, name if hasattr(self, name) else f"_{name}")) for name in names}
+        return {name: getattr(self, name if hasattr(self, name) else f"_{name}") for name in names}
 
     @classmethod
     def from_description(cls, geographic: bool, tolerance: float, **arrays: Any) -> Network:

@@ -8,7 +8,7 @@ Beyond the paper; the same guarantee, proof and measurements in ``docs/phdstream
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -62,7 +62,7 @@ class _State:
     added: tuple[Integers, ...] = ()
     removed: tuple[Integers, ...] = ()
     anew: bool | None = None
-    chain: str = ""
+    chain: str = field(default="", repr=False)
 
 
 class AdaptivePHDStream(SpatialPublisher):

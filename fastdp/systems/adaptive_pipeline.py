@@ -176,8 +176,7 @@ class AdaptivePipeline:
         at = settled = 0
         while True:
             consumed = adaptive_pass.sum_bound(
-                *(values[at:], *public, noise, chain, first, law.scale_pair[0], law.offset_pair[0], settled),
-                *(counters, memory, blocks),
+                values[at:], *public, noise, chain, first, law.constants, settled, counters, memory, blocks
             )
             if consumed < 0:
                 return consumed

@@ -5,6 +5,7 @@ Readings and errata: ``docs/pak.md``.
 
 from __future__ import annotations
 
+import hashlib
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
@@ -278,13 +279,14 @@ class PAK(Planned):
         base = 0
         if self.holdout:
             steps, rest = self._steps(lag, theta_steps), plan.epsilon_lag
+            # By the values that are summed: a threshold's summary of them may be coarser, or without their order.
+            key = theta_key(own, theta_steps).within("lag", hashlib.blake2b(steps.tobytes()).digest())
             if plan.lag_sums:
-                key = theta_key(own, theta_steps)
                 _, out = RunningSum.plant(key, 1, self.holdout, theta_steps, rest, 0).count(steps)
             else:
                 out = np.empty(1, np.int64)
                 law = sampler.discrete_laplace_law(Fraction(theta_steps) / Fraction(rest))
-                sampler.fill(out, law, theta_key(own, theta_steps), StreamId(Purpose.LAG))
+                sampler.fill(out, law, key, StreamId(Purpose.LAG))
                 out += steps.sum()
             base = int(out[-1])
         return self._plant(theta_steps, base), out

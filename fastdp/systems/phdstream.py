@@ -6,7 +6,7 @@ errata and proofs are in ``docs/phdstream.md``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -41,7 +41,7 @@ class _State:
     n_steps: int
     residents: Residents
     visit: Visit | None = None
-    chain: str = ""
+    chain: str = field(default="", repr=False)
 
 
 class PHDStream(SpatialPublisher):

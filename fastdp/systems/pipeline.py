@@ -72,10 +72,10 @@ class Progress:
     theta_steps: int = 0
     blocks: int = 0
     filled: int = 0
-    open_sum: int = 0
+    open_sum: int = field(default=0, repr=False)
     prediction: float = 0.0
     smoother: SmootherState = field(default_factory=lambda: np.empty(0))
-    chain: Chain = field(default_factory=lambda: np.empty(0, np.uint64))
+    chain: Chain = field(default_factory=lambda: np.empty(0, np.uint64), repr=False)
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ class _State:
     removed: Integers = field(default_factory=_none)
     size: int = 0
     rows: Integers = field(default_factory=_none)
-    chain: str = ""
+    chain: str = field(default="", repr=False)
 
 
 class SpatialBaseline(SpatialPublisher):

@@ -9,8 +9,8 @@ import numpy as np
 
 from fastdp_kernels._jit import kernel, plus
 from fastdp_kernels.block_lengths import CATCH, EXPONENT, EXTRA, PREDICTION, close_block
-from fastdp_kernels.chacha import CHAIN, block_words
-from fastdp_kernels.guarded_log import DOUBTFUL, draw_one
+from fastdp_kernels.chacha import CHAIN, block_words, draw_words
+from fastdp_kernels.guarded_log import DOUBTFUL
 from fastdp_kernels.online_pass import sum_part
 
 #: Numbers that a block leaves behind, see ``sum_adaptive``.
@@ -55,8 +55,7 @@ def sum_adaptive(
         noise,
         unbound,
         0,
-        0.0,
-        0.0,
+        np.empty(0),
         noise.size,
         counters,
         memory,
@@ -74,8 +73,7 @@ def sum_bound(
     noise: np.ndarray,
     chain: np.ndarray,
     first: int,
-    scale: float,
-    offset: float,
+    law: np.ndarray,
     settled: int,
     counters: np.ndarray,
     memory: np.ndarray,
@@ -99,8 +97,8 @@ def sum_bound(
         The chain key that the next block's noise comes from (:mod:`fastdp_kernels.chacha`); moved on in place.
     first : int
         Index of the first block that this call may close.
-    scale, offset : float
-        The law of noise, as :func:`fastdp_kernels.guarded_log.draw_double` takes it.
+    law : float64[4]
+        The law of noise, as :func:`fastdp_kernels.chacha.draw_bound` takes it.
     settled : int
         So many of the first entries of ``noise`` are given: the caller has settled a doubtful draw.
     counters : int64[4]
@@ -121,6 +119,7 @@ def sum_bound(
     at, closed = 0, counters[2]
     flags = np.int64(0)
     words = np.empty(2 * CHAIN, np.uint64)
+    position, one = np.empty(1, np.int64), np.empty(1, np.int64)
     while True:
         room = (1 << int(memory[EXPONENT])) - counters[0]
         if room:
@@ -137,7 +136,7 @@ def sum_bound(
         if chain.size:
             block_words(chain, first + closed, counters[1], 0, words)
             if closed >= settled:
-                drawn = draw_one(words[CHAIN], scale, offset)
+                drawn = draw_words(words, law, position, one)
                 if drawn == DOUBTFUL:
                     counters[3] = 1
                     break

@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels._jit import inline, kernel
+from fastdp_kernels.double_double import draw_double_double
 from fastdp_kernels.guarded_log import DOUBTFUL, draw_one
 
 #: "expand 32-byte k", little-endian.
@@ -127,9 +128,34 @@ def further_words(chain: np.ndarray, index: int, total: np.int64, output: int, o
     block_words(chain, index, total, output, out)
 
 
+@inline
+def draw_words(words: np.ndarray, law: np.ndarray, position: np.ndarray, drawn: np.ndarray) -> np.int64:
+    """The draw that a block's words begin, from doubles, else from double-doubles and a second word; or ``DOUBTFUL``.
+
+    ``law`` is as :func:`draw_bound` takes it; ``position`` and ``drawn`` are memory for one integer each.
+    """
+    drawn[0] = draw_one(words[CHAIN], law[0], law[2])
+    if drawn[0] != DOUBTFUL:
+        return np.int64(drawn[0])
+    position[0] = 0
+    draw_double_double(
+        words[CHAIN : CHAIN + 1],
+        words[CHAIN + 1 : CHAIN + 2],
+        law[0],
+        law[1],
+        law[2],
+        law[3],
+        np.uint64(1),
+        position,
+        1,
+        drawn,
+    )
+    return np.int64(drawn[0])
+
+
 @kernel
 def draw_bound(
-    sums: np.ndarray, chain: np.ndarray, first: int, scale: float, offset: float, settled: int, noise: np.ndarray
+    sums: np.ndarray, chain: np.ndarray, first: int, law: np.ndarray, settled: int, noise: np.ndarray
 ) -> int:
     """Discrete Laplace noise of sums that are known beforehand, each bound to all up to its own.
 
@@ -141,8 +167,8 @@ def draw_bound(
         The chain key; moved on in place.
     first : int
         Index of the first sum.
-    scale, offset : float
-        As :func:`fastdp_kernels.guarded_log.draw_double` takes them.
+    law : float64[4]
+        Scale and offset of the law, each as a double-double.
     settled : int
         So many of the first entries of ``noise`` were settled by the caller.
     noise : int64[n]
@@ -154,10 +180,11 @@ def draw_bound(
         How many draws are certain; the next one is doubtful, and the chain stands before it.
     """
     out = np.empty(2 * CHAIN, np.uint64)
+    position, one = np.empty(1, np.int64), np.empty(1, np.int64)
     for i in range(sums.size):
         block_words(chain, first + i, sums[i], 0, out)
         if i >= settled:
-            drawn = draw_one(out[CHAIN], scale, offset)
+            drawn = draw_words(out, law, position, one)
             if drawn == DOUBTFUL:
                 return i
             noise[i] = drawn

@@ -294,6 +294,10 @@ def test_an_error_about_events_leaves_the_budget_spent(
     assert said in complaint(synthesize(source, *told, "--quiet"))
     assert [each.state for each in Ledger(budget).entries()] == ["reserved"]
     assert not (tmp_path / "out").exists()
+    # Whether anything was released under this noise is unknown to the ledger.
+    again = complaint(synthesize(write_events(), *told, "--quiet"))
+    assert "the same secret and composition were used by entry 1 on stream 'places'" in again
+    assert synthesize(write_events(), *told[:-2], "--quiet").exit_code == 0
 
 
 def test_what_does_not_depend_on_the_events_costs_nothing(

@@ -228,7 +228,7 @@ def test_topl_takes_the_scale_by_name() -> None:
     server = fastdp.ToPLServer(1.0, 1657.0, 8000, 4096, threshold="logarithmic")
     wave = server.announcement.mechanism
     shards = [server.shard(), server.shard()]
-    reports = wave.perturb(values[:8000], key=named._key, start=0)
+    reports = wave.perturb(values[:8000], key=named._key.again(), start=0)
     shards[0].receive(encode(wave, reports[:3000]))
     shards[1].receive(encode(wave, reports[3000:]))
     server.merge(*shards)

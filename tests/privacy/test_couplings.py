@@ -94,7 +94,7 @@ def test_the_table_takes_the_place_of_all_draws_and_gives_it_back() -> None:
     assert not free.any()
 
 
-def test_shifts_of_draws_that_nobody_asks_for_cost_nothing() -> None:
+def test_shifts_of_draws_that_are_not_asked_for_cost_nothing() -> None:
     shifts = Shifts()
     shifts.add(KEY, COUNT, 8, 100)
     with Table(0, shifts) as table:
