@@ -107,9 +107,10 @@ def judge(mutation: Mutation, copy: Path, left_out: Sequence[str]) -> Outcome:
         return Outcome(mutation, "survived", mutation.survives)
     if code == FAILED:
         return Outcome(mutation, "killed", failures(output)[0])
-    # Killed by a signal is killed; a usage error of pytest, or no test at all, is a mistake in the table.
-    verdict = "killed" if code is None or code < 0 else "broken"
-    return Outcome(mutation, verdict, "time limit" if code is None else f"exit code {code}")
+    # A signal, or an interrupt that a test throws and a mutation lets through; anything else is wrong in the table.
+    if code is None or code < 0 or "KeyboardInterrupt" in output:
+        return Outcome(mutation, "killed", "time limit" if code is None else f"exit code {code}")
+    return Outcome(mutation, "broken", f"exit code {code}: {' '.join(output.split()[-20:])}")
 
 
 def failures(output: str) -> list[str]:

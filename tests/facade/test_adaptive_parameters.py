@@ -191,3 +191,16 @@ def test_the_noise_of_short_ranges_is_that_of_one_block(max_range: int, expected
     plan = perturber.plan(1.0, max_range)
     assert plan.first == 0
     assert perturber.noise_constant(plan, max_range) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 0.01, 1.0, 100.0])
+@pytest.mark.parametrize("max_range", [1, 2, 63, 64, 127, 128, 1000, 2**20])
+def test_the_kernels_public_numbers(epsilon: float, max_range: int) -> None:
+    """Variance of a sum's noise, in squared thresholds; the first block is a 64th of the longest range at most."""
+    shape = Blocks().shape(epsilon, max_range, 0)
+    assert shape[b.NOISE] == pytest.approx(2.0 / epsilon**2, rel=1e-12)
+    longest = 2.0 ** shape[b.FIRST]
+    assert longest <= max(1.0, max_range / 64.0)
+    if epsilon < 1e-3:
+        assert 2.0 * longest > max_range / 64.0, "as long as it may be where noise is all that counts"
+    assert 2.0 ** shape[b.MOST] <= max(1.0, max_range / 4.0) < 2.0 ** (shape[b.MOST] + 1) + 1.0

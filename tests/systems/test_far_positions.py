@@ -285,3 +285,13 @@ def test_indices_of_bound_sums(far: int) -> None:
     object.__setattr__(publisher._progress, "n_seen", far)
     noise = bound_noise(publisher, far)
     assert publisher.publish(np.zeros(6)).tolist() == [noise(0) * 0.25 for _ in range(6)]
+
+
+def test_mechanisms_have_words_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under one key, from the same position on: another epsilon, domain or kind of report is another stream."""
+    mechanisms = [Piecewise(1.0), Piecewise(2.0), Piecewise(1.0, low=0.0), Piecewise(1.0, high=2.0), Hybrid(1.0)]
+    with record(monkeypatch) as drawn:
+        for mechanism in [*mechanisms, SquareWave(1.0, low=-1.0)]:
+            mechanism.perturb(np.full(100, 0.5), key=bytes(32), start=0)
+    assert drawn.count == 600
+    assert not drawn.repeated
