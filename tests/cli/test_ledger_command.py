@@ -204,7 +204,6 @@ def test_damage_is_one_line(account, complaint, budget: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--stream", "meter"), "--stream needs --ledger"),
         (("--limit", "1"), "--limit needs --ledger"),
         (("--ledger-key-file", "k"), "--ledger-key-file needs --ledger"),
         (("--ledger", "budget"), "--ledger needs --stream"),
