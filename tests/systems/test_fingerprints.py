@@ -11,8 +11,8 @@ import pytest
 
 import fastdp
 from fastdp.errors import DataError
-from fastdp.perturbers import Flat
 from fastdp.persistence import Replay, as_one
+from fastdp.perturbers import Flat
 from fastdp.randomness.key import Key
 from fastdp.thresholds import Fixed
 
