@@ -181,7 +181,7 @@ KEYS: dict[str, str] = {
     "PAK": "abbfe9b2f443bf87",
     "ToPL": "86b66d8665377765",
     "RunningCounts": "5104ce5021e8c085",
-    "SelectiveCounting": "76d052fe8c9731b6",
+    "SelectiveCounting": "ff6a1ca963ce3068",
     "PHDStream": "b93db74a3b0c553e",
     "AdaptivePHDStream": "3048eaa45ddfd25d",
     "OfflineOnStream": "91a14ef21d6ab40c",

@@ -177,7 +177,7 @@ class Parity:
 def test_selective_counting_is_algorithm_4() -> None:
     counting = SelectiveCounting([Simple(), Block(3)], Parity(Key.from_seed(2)), 1.0, dimension=2, seed=3)
     alone = [
-        RunningCounts(counter, 1.0, 2, key=counting._key.derive("counter", i))
+        RunningCounts(counter, 1.0, 2, key=counting._key.again().derive("counter", i))
         for i, counter in enumerate((Simple(), Block(3)))
     ]
     releases = [counting.step([value, 10 * value]) for value in range(40)]

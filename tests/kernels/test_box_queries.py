@@ -141,5 +141,5 @@ def test_bad_boxes_and_counts_are_named() -> None:
         CellIndex([[0.0]], [[1.0]], [1.0, 2.0])
     with pytest.raises(ParameterError, match="counts"):
         CellIndex([[0.0]], [[1.0]], [np.nan])
-    with pytest.raises(ParameterError, match="box 0"):
+    with pytest.raises(ParameterError, match=r"upper\[0\]"):
         CellIndex([[0.0]], [[np.inf]], [1.0])

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
+import fastdp
 from fastdp.randomness import prefix, sampler
-from fastdp_kernels import chacha
+from fastdp_kernels import adaptive_pass, chacha
 from tests.oracles import prefix as oracle
 
 #: RFC 8439, section 2.3.2.
@@ -79,22 +80,50 @@ def test_bound_draws_equal_the_oracle(scale: Fraction) -> None:
     assert chain.astype("<u8").tobytes() == noise.chain
 
 
-def test_doubtful_draws_stand_between_certain_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At scale 2^44 about one in twenty; several in a row too at 2^48."""
-    original, settled = prefix.settle, []
+@pytest.fixture
+def some_doubtful(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The indices that are settled: double-doubles leave one draw in 2^23 doubtful, here it is every third."""
+    certain, settle, settled, calls = chacha.draw_words, prefix.settle, [], []
+
+    def draw_words(words, law, position, drawn):
+        calls.append(certain(words, law, position, drawn))
+        return chacha.DOUBTFUL if len(calls) % 3 == 0 else calls[-1]
 
     def watch(law, chain, index, total):
         settled.append(index)
-        return original(law, chain, index, total)
+        return settle(law, chain, index, total)
 
     monkeypatch.setattr(prefix, "settle", watch)
-    for power, least, most in ((44, 10, 100), (48, 200, 500)):
+    # Outside a kernel there is no wrapping sum; these sums are small.
+    monkeypatch.setattr(adaptive_pass, "plus", lambda a, b: a + b)
+    for module, name in ((chacha, "draw_bound"), (adaptive_pass, "sum_bound")):
+        monkeypatch.setattr(module, name, getattr(module, name).py_func)
+        monkeypatch.setattr(module, "draw_words", draw_words)
+    return settled
+
+
+@pytest.mark.parametrize("power", [4, 36, 44, 50])
+def test_doubtful_draws_stand_between_certain_ones(power: int, some_doubtful: list[int]) -> None:
+    noise = oracle.BoundNoise(KEY, Fraction(2**power))
+    drawn = prefix.draw(np.zeros(100, np.int64), sampler.discrete_laplace_law(2**power), words_of(KEY), 0)
+    assert drawn.tolist() == [noise(0) for _ in range(100)]
+    assert len(some_doubtful) == len(set(some_doubtful)) == 33
+
+
+def test_a_publisher_goes_on_behind_doubtful_draws(request: pytest.FixtureRequest) -> None:
+    values = np.random.default_rng(4).gamma(2.0, 9.0, 3000)
+
+    def publish(size: int) -> np.ndarray:
+        threshold = fastdp.thresholds.Fixed(64.0)
+        publisher = fastdp.Adaptive(epsilon=16.0, bound=64, max_range=4096, holdout=64, threshold=threshold, seed=1)
+        return np.concatenate([publisher.publish(values[i : i + size]) for i in range(0, values.size, size)])
+
+    whole = publish(values.size)
+    settled = request.getfixturevalue("some_doubtful")
+    for size in (values.size, 64, 7):
         settled.clear()
-        noise = oracle.BoundNoise(KEY, Fraction(2**power))
-        drawn = prefix.draw(np.zeros(600, np.int64), sampler.discrete_laplace_law(2**power), words_of(KEY), 0)
-        assert drawn.tolist() == [noise(0) for _ in range(600)]
-        assert least < len(settled) < most
-        assert settled == sorted(set(settled)), "each once"
+        assert np.array_equal(publish(size), whole)
+        assert len(settled) == len(set(settled)) > 5
 
 
 @pytest.mark.parametrize("scale", SCALES, ids=str)

@@ -13,7 +13,7 @@ import fastdp
 METHODS = {
     "save keep": "a path and a key; what a file holds is read by load",
     "load": "a path and a key; see test_damaged_state_files",
-    "describe table stamp files as_dict of": "gives back parameters",
+    "describe identity table stamp files as_dict of": "gives back parameters",
     "guarantee start kappa law plan shape warm_up noise_constant candidate_step": "parameters",
     "leaf_noise node_noise noise_rows": "draws noise",
     "sample measure draw": "cells and counts that were released, or random queries",
