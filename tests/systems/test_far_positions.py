@@ -228,7 +228,7 @@ def test_cycles_of_thresholds() -> None:
     assert len(set(thetas)) > 5
 
 
-@pytest.mark.parametrize("far", [2**8 - 3, 2**16 - 3, 2**31 - 3, 2**32 - 3])
+@pytest.mark.parametrize("far", [2**8 - 3, 2**16 + 5, 2**31 - 3, 2**32 - 3, 2**32 + 5, 2**33 - 8])
 def test_nodes_of_a_running_sum(far: int) -> None:
     """A counter far out releases what one with the nodes' noise by hand does."""
     key, length = Key(bytes(range(32)), simulated=True, binding=Binding.COMPOSITION), 2**33 - 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -172,3 +173,27 @@ def test_what_is_not_finite_counts_as_0_for_every_threshold(renewal, wrong: floa
     values[place] = wrong
     assert np.array_equal(two.publish(values), expected)
     assert two.threshold == one.threshold == 3.0
+
+
+def test_what_stands_for_withheld_values_is_no_value_that_theta_forbids() -> None:
+    """The mean of what a period released, cut at 0 and at theta, whatever the noise was."""
+    imputed = []
+    for seed in range(12):
+        publisher = blocks(renewal=Withheld(holdout=6), epsilon=1.0, seed=seed)
+        publisher.publish(np.full(12, 3.0))
+        theta = publisher.threshold
+        out = publisher.publish(np.zeros(22))
+        assert len(set(out[16:].tolist())) == 1
+        imputed.append(out[16] / theta)
+    assert min(imputed) == 0.0
+    assert max(imputed) <= 1.0
+    assert len(set(imputed)) > 3
+
+
+def test_an_open_block_has_fewer_values_than_a_block() -> None:
+    publisher = blocks()
+    publisher.publish(np.full(17, 3.0))
+    pipeline, progress = publisher._course.pipeline, publisher._progress
+    assert progress.filled == 1
+    assert pipeline.is_place(progress)
+    assert not pipeline.is_place(replace(progress, filled=2))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fastdp import packing
 from fastdp.errors import StateError
 from fastdp.spatial import Box, saved
-from fastdp.systems import AdaptivePHDStream
+from fastdp.systems import AdaptivePHDStream, PHDStream
 
 
 @dataclass(frozen=True)
@@ -98,3 +98,16 @@ def test_trees_are_as_deep_as_the_plan_at_most() -> None:
     assert starts.tolist() == [0, 1, 3, 5, 7, 9]
     with pytest.raises(ValueError, match="deeper"):
         saved.shape(cut, size, plan_of(3))
+
+
+def test_a_publisher_refuses_a_resident_tree_that_no_step_leaves() -> None:
+    """Not only the check does: a place with such a tree is none."""
+    publisher = PHDStream(Box([0.0], [1.0]), 1.0, max_depth=4, seed=1)
+    publisher.advance(np.linspace(0.0, 1.0, 50)[:, None])
+    place = publisher._position()
+    publisher._resume(place)
+    residents = publisher._state.residents
+    wrong = replace(residents, released=residents.released + 2**62)
+    state = {**place["state"], "residents": packing.describe(wrong)}
+    with pytest.raises(ValueError, match="out of range"):
+        publisher._resume({**place, "state": state})

@@ -55,3 +55,20 @@ def test_other_formats_are_named(tmp_path: Path, version: int, age: str) -> None
     (tmp_path / "state").write_bytes(raw)
     with pytest.raises(StateError, match=age):
         file.read()
+
+
+def test_a_renamed_file_is_synced_with_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """First what is in it, then the name."""
+    synced, real = [], os.fsync
+
+    def watching(descriptor: int) -> None:
+        found = os.fstat(descriptor)
+        synced.append("folder" if os.path.samestat(found, tmp_path.stat()) else "file")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", watching)
+    file = StateFile(tmp_path / "state")
+    file.write(b"payload", None)
+    assert synced == ["file"]
+    file.sync_folder()
+    assert synced == ["file", "folder"]
