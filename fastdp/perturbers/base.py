@@ -121,9 +121,10 @@ class BoundPerturber(Protocol):
 
 def bound_law(perturber: Perturber, key: Key, theta_steps: int, epsilon: float) -> Law | None:
     """The law of noise that is bound to the prefix; None for noise of trees, and for the first noise format."""
-    if key.binding is Binding.FIRST_FORMAT or not isinstance(perturber, BoundPerturber):
+    # By name: isinstance with a protocol costs more than a short chunk.
+    if key.binding is Binding.FIRST_FORMAT or not hasattr(perturber, "leaf_law"):
         return None
-    return perturber.leaf_law(theta_steps, epsilon)
+    return cast("BoundPerturber", perturber).leaf_law(theta_steps, epsilon)
 
 
 class BoundLaws(dict[int, Law | None]):

@@ -64,8 +64,8 @@ class Key:
             )
         self._secret = bytes(secret)
         self._simulated = simulated
-        self._member = validation.integer("member", member, 0, MOST_STREAMS)
-        self._binding = Binding(binding)
+        self._member = validation.integer("member", member, 0, MOST_STREAMS) if member else 0
+        self._binding = binding
         if drawn is None and ENABLED and binding is Binding.COMPOSITION:
             drawn = DrawnWords()
         self._drawn = drawn
@@ -196,8 +196,16 @@ class Key:
     def _derived(self, message: bytes, binding: Binding) -> Key:
         """Keyed BLAKE2b of an encoding; the stream number stays beside it."""
         digest = hashlib.blake2b(message, digest_size=KEY_BYTES, key=self._secret, person=b"fastdp bind 2")
+        return self.replaced(digest.digest(), binding)
+
+    def replaced(self, secret: bytes, binding: Binding | None = None) -> Key:
+        """This key with another secret; for code that derives one itself."""
         return Key(
-            digest.digest(), simulated=self._simulated, member=self._member, binding=binding, drawn=self._drawn
+            secret,
+            simulated=self._simulated,
+            member=self._member,
+            binding=self._binding if binding is None else binding,
+            drawn=self._drawn,
         )
 
     def derive(self, *labels: str | int) -> Key:

@@ -8,12 +8,13 @@ Other sums have independent noise from the first one that differs on.  Proof: ``
 from __future__ import annotations
 
 import hashlib
+import struct
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.randomness import sampler
-from fastdp.randomness.key import Key
+from fastdp.randomness.key import KEY_BYTES, Binding, Key
 from fastdp.randomness.row_words import RowWords
 from fastdp.randomness.sampler import Law
 from fastdp.randomness.words import Purpose, StreamId, WordStream
@@ -87,7 +88,7 @@ def settle(law: Law, chain: Chain, index: int, total: int) -> int:
     return sampler.settle(word(0), law, word)
 
 
-def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic] | bytes) -> tuple[Key, str]:
+def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic]) -> tuple[Key, str]:
     """The key of one step's noise, bound to all inputs so far, and the chain after it.
 
     For mechanisms that draw much noise a step: keyed BLAKE2b takes the place of the block function.
@@ -100,17 +101,19 @@ def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic] | byt
         What :func:`step_key` gave at the step before, in hexadecimal; empty at first.
     step : int
         Number of the step.
-    inputs : arrays or bytes
+    inputs : arrays
         What the step consumes.
     """
-    digest = hashlib.blake2b(digest_size=32)
-    for part in inputs:
-        raw = part if isinstance(part, bytes) else part.tobytes()
-        digest.update(len(raw).to_bytes(8, "big") + raw)
-    own = key.within("step", step, bytes.fromhex(chain), digest.digest())
-    if own is key:
+    if key.binding is Binding.FIRST_FORMAT:
         return key, chain
-    return own.within("noise"), own.within("chain").reveal().hex()
+    # Numbers and lengths first, so that no two lists of inputs are one message; the chain is empty at step 0 alone.
+    sizes = [part.nbytes for part in inputs]
+    header = struct.pack(f">{2 + len(sizes)}Q", step, len(sizes), *sizes)
+    digest = hashlib.blake2b(header + bytes.fromhex(chain), key=key.reveal(), person=b"fastdp step 2")
+    for part in inputs:
+        digest.update(np.ascontiguousarray(part))
+    words = digest.digest()
+    return key.replaced(words[:KEY_BYTES]), words[KEY_BYTES:].hex()
 
 
 def check_chain(chain: str) -> None:

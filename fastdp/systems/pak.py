@@ -5,7 +5,6 @@ Readings and errata: ``docs/pak.md``.
 
 from __future__ import annotations
 
-import hashlib
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
@@ -270,7 +269,8 @@ class PAK(Planned):
         plan = self._plan
         chooser = self._chooser.copy()
         chooser.observe(as_floats(lag))
-        own = held_out(self._key, chooser.pack())
+        # By the values that are summed, too: a threshold's summary of them may be coarser, or without their order.
+        own = held_out(self._key, as_floats(lag))
         tau = chooser.choose(own)
         wide = tau if isinstance(plan.threshold, Fixed) else tau * plan.tail_factor
         # Not min(): a threshold that is no number counts as the highest too.
@@ -279,8 +279,7 @@ class PAK(Planned):
         base = 0
         if self.holdout:
             steps, rest = self._steps(lag, theta_steps), plan.epsilon_lag
-            # By the values that are summed: a threshold's summary of them may be coarser, or without their order.
-            key = theta_key(own, theta_steps).within("lag", hashlib.blake2b(steps.tobytes()).digest())
+            key = theta_key(own, theta_steps).within("lag")
             if plan.lag_sums:
                 _, out = RunningSum.plant(key, 1, self.holdout, theta_steps, rest, 0).count(steps)
             else:

@@ -107,9 +107,13 @@ class RowChooser(Protocol):
         ...
 
 
-def held_out(key: Key, packed: NDArray[np.int64]) -> Key:
-    """The key of a choice from this hold-out (``Chooser.pack``): another hold-out meets independent noise."""
-    return key.within("holdout", hashlib.blake2b(packed.tobytes(), digest_size=32).digest())
+def held_out(key: Key, values: NDArray[np.generic]) -> Key:
+    """The key of a choice from this hold-out: another hold-out meets independent noise.
+
+    ``values`` is the hold-out (contiguous), or what a chooser keeps of it (``Chooser.pack``).
+    """
+    # Not BLAKE2b: this is the one long message, and processors have instructions for SHA-256.
+    return key.within("holdout", hashlib.sha256(values).digest())
 
 
 class Threshold(Protocol):
