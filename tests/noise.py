@@ -42,7 +42,7 @@ def threshold_key(publisher: StreamPublisher, holdout: np.ndarray, cycle: int = 
     composition, key = publisher.composition, publisher._key.again()
     chooser = composition.threshold.start(composition.renewal_task if cycle else composition.task)
     chooser.observe(holdout)
-    digest = hashlib.blake2b(chooser.pack().tobytes(), digest_size=32).digest()
+    digest = hashlib.sha256(chooser.pack().tobytes()).digest()
     return (key.derive("threshold", cycle) if cycle else key).within("holdout", digest)
 
 
@@ -63,10 +63,10 @@ def step_keys(stream: SpatialPublisher, batches: Iterable[tuple[np.ndarray, np.n
     keys, chain, key = [], b"", stream._key.again()
     for step, batch in enumerate(batches):
         parts = [encode(stream._plan, points) for points in batch]
-        digest = hashlib.blake2b(digest_size=32)
-        for part in parts:
-            digest.update(len(part.tobytes()).to_bytes(8, "big") + part.tobytes())
-        own = key.within("step", step, chain, digest.digest())
-        keys.append(own.within("noise"))
-        chain = own.within("chain").reveal()
+        numbers = [step, len(parts), *(8 * part.size for part in parts)]
+        message = b"".join(number.to_bytes(8, "big") for number in numbers)
+        message += chain + b"".join(part.tobytes() for part in parts)
+        words = hashlib.blake2b(message, digest_size=64, key=key.reveal(), person=b"fastdp step 2").digest()
+        keys.append(Key(words[:32], simulated=key.simulated, member=key.member, binding=key.binding).again())
+        chain = words[32:]
     return keys

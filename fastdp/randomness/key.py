@@ -196,16 +196,8 @@ class Key:
     def _derived(self, message: bytes, binding: Binding) -> Key:
         """Keyed BLAKE2b of an encoding; the stream number stays beside it."""
         digest = hashlib.blake2b(message, digest_size=KEY_BYTES, key=self._secret, person=b"fastdp bind 2")
-        return self.replaced(digest.digest(), binding)
-
-    def replaced(self, secret: bytes, binding: Binding | None = None) -> Key:
-        """This key with another secret; for code that derives one itself."""
         return Key(
-            secret,
-            simulated=self._simulated,
-            member=self._member,
-            binding=self._binding if binding is None else binding,
-            drawn=self._drawn,
+            digest.digest(), simulated=self._simulated, member=self._member, binding=binding, drawn=self._drawn
         )
 
     def derive(self, *labels: str | int) -> Key:

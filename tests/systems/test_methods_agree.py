@@ -19,7 +19,7 @@ from fastdp.thresholds import NoisyMax, PAKQuantile, SmoothQuantile, ThresholdTa
 
 RUNS = 20
 #: Errors under a private threshold follow theta, which scatters by more than noise does.
-THRESHOLD_RUNS = 60
+THRESHOLD_RUNS = 120
 
 
 def synthetic(n: int = 40_000) -> Scene:
