@@ -113,9 +113,7 @@ def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic]) -> t
     for part in inputs:
         digest.update(memoryview(np.ascontiguousarray(part)))
     words = digest.digest()
-    own = Key(
-        words[:KEY_BYTES], simulated=key.simulated, member=key.member, binding=key.binding, drawn=key.drawn
-    )
+    own = Key(words[:KEY_BYTES], simulated=key.simulated, member=key.member, binding=key.binding, drawn=key.drawn)
     return own, words[KEY_BYTES:].hex()
 
 

@@ -174,7 +174,7 @@ def test_the_released_tree_is_consistent(counter: str) -> None:
 
 
 def test_totals_are_unbiased() -> None:
-    """G(root) less the true count has mean 0 and the variance of all noise drawn; 4 % of a total would be detected."""
+    """G(root) less the true count has mean 0 and the variance of all noise drawn; 4 % of it would be detected."""
     totals, variances = [], []
     base = stat.seed(300)
     for seed in range(500):
