@@ -9,8 +9,8 @@ import numpy as np
 import fastdp
 from benchmarks import sizes
 from benchmarks.streams import item_counts
-from fastdp.systems.adaptive import Adaptive
-from fastdp.workloads import random_ranges
+from fastdp.queries.workloads import random_ranges
+from fastdp.systems.stream.adaptive import Adaptive
 
 CHUNK = 4096
 CLOSINGS = ("spread", "spike", "none")
@@ -82,7 +82,7 @@ class LookingBack:
     def track_blocks(self, epsilon: float) -> int:
         return int(self._fresh().exponents.size)
 
-    def _fresh(self) -> fastdp.released.RevisedStream:
+    def _fresh(self) -> fastdp.releases.release.RevisedStream:
         """As it was before anything was asked: what is computed once is not remembered from the call before."""
         known = self.release.revision
         assert known is not None

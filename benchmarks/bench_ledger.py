@@ -5,9 +5,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from fastdp.guarantee import Guarantee
 from fastdp.ledger import Entry, Ledger
 from fastdp.ledger.tally import Tally
-from fastdp.privacy import Guarantee
 
 
 class Spend:

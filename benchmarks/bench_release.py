@@ -10,9 +10,9 @@ import fastdp
 from benchmarks import sizes
 from benchmarks.streams import item_counts
 from fastdp.perturbers import Flat, Hierarchy
+from fastdp.queries.workloads import random_ranges
 from fastdp.smoothers import Recent
 from fastdp.thresholds import NoisyMax, PAKQuantile
-from fastdp.workloads import random_ranges
 
 
 def release(values: np.ndarray, **options: Any) -> fastdp.Release:

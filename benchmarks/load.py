@@ -37,7 +37,7 @@ MIB = 2**20
 
 
 @dataclass(frozen=True)
-class Course:
+class Schedule:
     """A run in ``SAMPLES`` parts.
 
     Attributes
@@ -72,7 +72,7 @@ def make(prune: int | Literal["optimal"], number: int = 0) -> fastdp.ToPS:
     )
 
 
-def one_publisher(publisher: Any, values: int) -> Course:
+def one_publisher(publisher: Any, values: int) -> Schedule:
     pool, out = item_counts(POOL), np.empty(CHUNK)
     per_part = max(1, round(values / CHUNK / SAMPLES))
     # The hold-out, the threshold, the first trees and cold caches are no part of the run.
@@ -86,7 +86,7 @@ def one_publisher(publisher: Any, values: int) -> Course:
             publisher.publish(pool[place : place + CHUNK], out=out)
             place = (place + CHUNK) % POOL
         seconds[part], processor[part], memory[part] = perf_counter() - begin, process_time() - used, resident()
-    return Course(per_part * CHUNK * SAMPLES, seconds, processor, memory)
+    return Schedule(per_part * CHUNK * SAMPLES, seconds, processor, memory)
 
 
 def many_publishers(prune: int | Literal["optimal"], count: int, rounds: int) -> list[str]:
@@ -125,7 +125,7 @@ def many_publishers(prune: int | Literal["optimal"], count: int, rounds: int) ->
     ]
 
 
-def draw(courses: dict[str, Course], path: Path) -> None:
+def draw(courses: dict[str, Schedule], path: Path) -> None:
     """Throughput and resident memory over the runs."""
     import matplotlib
 
@@ -178,7 +178,7 @@ def main() -> int:
     return 0
 
 
-def one_row(name: str, course: Course) -> list[str]:
+def one_row(name: str, course: Schedule) -> list[str]:
     tenth = SAMPLES // 10
     rates = [course.rate(part) for part in (slice(None), slice(tenth), slice(-tenth, None))]
     memory = (course.resident[:tenth].mean(), course.resident[-tenth:].mean(), course.resident.max())

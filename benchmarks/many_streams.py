@@ -10,9 +10,9 @@ import numpy as np
 import fastdp
 from benchmarks import sizes
 from fastdp.perturbers import Flat, Hierarchy
+from fastdp.queries.workloads import random_ranges
 from fastdp.smoothers import Recent
 from fastdp.thresholds import Fixed, NoisyMax
-from fastdp.workloads import random_ranges
 
 LENGTH = 1_000
 BOUND, THETA, EPSILON = 100.0, 60.0, 1.0

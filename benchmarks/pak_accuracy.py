@@ -20,9 +20,9 @@ from benchmarks import pak_runs, sizes
 from benchmarks.show import report
 from benchmarks.streams import REFERENCE, Floats
 from fastdp import analysis
-from fastdp.metrics import mse
+from fastdp.queries.metrics import mse
+from fastdp.queries.workloads import random_ranges
 from fastdp.thresholds import PAKQuantile, SmoothQuantile
-from fastdp.workloads import random_ranges
 
 LAGS = (50_000, 100_000)
 EPSILONS = (0.01, 0.05, 0.1)

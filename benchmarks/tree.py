@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.perturbers import Hierarchy
-from fastdp.perturbers.hierarchy import HierarchyPlan, consistency_weights
+from fastdp.perturbers.hierarchy import HierarchyShape, consistency_weights
 from fastdp_kernels import consistency
 
 
@@ -16,7 +16,7 @@ from fastdp_kernels import consistency
 class Tree:
     """Independent node noise of an unpruned tree, the leaf level first."""
 
-    plan: HierarchyPlan
+    plan: HierarchyShape
     nodes: NDArray[np.int64]
     weights: NDArray[np.float64]
 

@@ -20,53 +20,52 @@ if TYPE_CHECKING:
         experiments,
         ledger,
         local,
-        metrics,
         perturbers,
         plots,
-        plots_spatial,
         randomness,
-        renewals,
         smoothers,
         spatial,
         thresholds,
-        workloads,
     )
     from fastdp.auditing.run import audit
+    from fastdp.guarantee import Guarantee
     from fastdp.ledger.ledger import Ledger
-    from fastdp.privacy import Guarantee
+    from fastdp.queries import metrics, workloads
     from fastdp.randomness.key import Key
-    from fastdp.released import Release
-    from fastdp.released_many import ReleasedMany
-    from fastdp.systems.adaptive import Adaptive
-    from fastdp.systems.adaptive_phdstream import AdaptivePHDStream
-    from fastdp.systems.base import Base
-    from fastdp.systems.many import release_many
-    from fastdp.systems.one_call import release
-    from fastdp.systems.pak import PAK
-    from fastdp.systems.phdstream import PHDStream
-    from fastdp.systems.stream_publisher import StreamPublisher
-    from fastdp.systems.topl import ToPL
-    from fastdp.systems.topl_server import ToPLServer
-    from fastdp.systems.tops import ToPS
+    from fastdp.releases.batch import ReleasedMany
+    from fastdp.releases.release import Release
+    from fastdp.systems.pak.publisher import PAK
+    from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
+    from fastdp.systems.phdstream.publisher import PHDStream
+    from fastdp.systems.release import release
+    from fastdp.systems.release_many import release_many
+    from fastdp.systems.stream.adaptive import Adaptive
+    from fastdp.systems.stream.publisher import StreamPublisher
+    from fastdp.systems.stream.tops import ToPS
+    from fastdp.systems.topl.publisher import ToPL
+    from fastdp.systems.topl.server import ToPLServer
+    from fastdp.systems.zeros import Base
 
 _HOMES = {
-    "PAK": "fastdp.systems.pak",
-    "AdaptivePHDStream": "fastdp.systems.adaptive_phdstream",
-    "Adaptive": "fastdp.systems.adaptive",
-    "PHDStream": "fastdp.systems.phdstream",
-    "Base": "fastdp.systems.base",
-    "Guarantee": "fastdp.privacy",
+    "PAK": "fastdp.systems.pak.publisher",
+    "AdaptivePHDStream": "fastdp.systems.phdstream.adaptive",
+    "Adaptive": "fastdp.systems.stream.adaptive",
+    "PHDStream": "fastdp.systems.phdstream.publisher",
+    "Base": "fastdp.systems.zeros",
+    "Guarantee": "fastdp.guarantee",
     "Key": "fastdp.randomness.key",
     "Ledger": "fastdp.ledger.ledger",
-    "Release": "fastdp.released",
-    "ReleasedMany": "fastdp.released_many",
-    "StreamPublisher": "fastdp.systems.stream_publisher",
-    "ToPL": "fastdp.systems.topl",
-    "ToPLServer": "fastdp.systems.topl_server",
-    "ToPS": "fastdp.systems.tops",
+    "Release": "fastdp.releases.release",
+    "ReleasedMany": "fastdp.releases.batch",
+    "StreamPublisher": "fastdp.systems.stream.publisher",
+    "ToPL": "fastdp.systems.topl.publisher",
+    "ToPLServer": "fastdp.systems.topl.server",
+    "ToPS": "fastdp.systems.stream.tops",
     "audit": "fastdp.auditing.run",
-    "release": "fastdp.systems.one_call",
-    "release_many": "fastdp.systems.many",
+    "metrics": "fastdp.queries",
+    "release": "fastdp.systems.release",
+    "release_many": "fastdp.systems.release_many",
+    "workloads": "fastdp.queries",
 }
 _MODULES = (
     "analysis",
@@ -77,16 +76,12 @@ _MODULES = (
     "experiments",
     "ledger",
     "local",
-    "metrics",
     "perturbers",
     "plots",
-    "plots_spatial",
     "randomness",
-    "renewals",
     "smoothers",
     "spatial",
     "thresholds",
-    "workloads",
 )
 
 __all__ = [
@@ -117,11 +112,9 @@ __all__ = [
     "metrics",
     "perturbers",
     "plots",
-    "plots_spatial",
     "randomness",
     "release",
     "release_many",
-    "renewals",
     "smoothers",
     "spatial",
     "thresholds",

@@ -10,8 +10,8 @@ from numbers import Real
 
 from fastdp.errors import ParameterError
 
-LONGEST_SHOWN = 80
-MOST_THREADS = 1024
+MAX_SHOWN_LENGTH = 80
+MAX_THREADS = 1024
 
 
 def shown(value: object, *, public: bool = False) -> str:
@@ -28,7 +28,7 @@ def shown(value: object, *, public: bool = False) -> str:
         text = repr(value)
     except Exception:  # a foreign repr, or an int inside it that is too long to print
         return f"<{type(value).__name__}>"
-    return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "..."
+    return text if len(text) <= MAX_SHOWN_LENGTH else text[: MAX_SHOWN_LENGTH - 3] + "..."
 
 
 def real(name: str, value: object) -> float:
@@ -112,4 +112,4 @@ def choice(name: str, value: object, accepted: Sequence[str]) -> str:
 
 def threads(value: object) -> int:
     """A number of threads."""
-    return integer("threads", value, 1, MOST_THREADS)
+    return integer("threads", value, 1, MAX_THREADS)

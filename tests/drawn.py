@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from fastdp.randomness.words import MOST_WORDS, WordStream
+from fastdp.randomness.words import MAX_WORDS, WordStream
 
 #: Positions around which an index of 8, 10, 16 or 32 bits, or a signed one, would begin anew.
 FAR = (0, 1, 255, 256, 1023, 1024, 2**15, 2**16, 2**31, 2**32, 2**32 + 1)
@@ -49,7 +49,7 @@ def record(monkeypatch: pytest.MonkeyPatch) -> Iterator[Drawn]:
         places[id(self)] = (key.reveal(), key.member, stream.pack())
 
     def filling(self, out: np.ndarray) -> None:
-        at = MOST_WORDS - self._left
+        at = MAX_WORDS - self._left
         fill(self, out)
         drawn.ranges[places[id(self)]].append((at, at + out.size))
 

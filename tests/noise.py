@@ -15,7 +15,7 @@ from fastdp.randomness.key import Binding, Key
 from fastdp.randomness.words import Purpose, StreamId, WordStream
 from fastdp.spatial.cells import encode
 from fastdp.systems import StreamPublisher
-from fastdp.systems.spatial_publisher import SpatialPublisher
+from fastdp.systems.phdstream.spatial_publisher import SpatialPublisher
 from tests.oracles.prefix import BoundNoise
 
 

@@ -20,8 +20,8 @@ from fastdp.experiments.mechanisms import Floats, Indices, Parameters, Run, Sett
 from fastdp.perturbers import Hierarchy
 from fastdp.randomness.key import Key
 from fastdp.smoothers import Recent
-from fastdp.systems.adaptive import Adaptive
-from fastdp.systems.stream_publisher import StreamPublisher
+from fastdp.systems.stream.adaptive import Adaptive
+from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.thresholds import Fixed, ScaleFree
 
 #: Exact prefix sums of the clipped stream, by position.

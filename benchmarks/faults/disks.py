@@ -24,7 +24,7 @@ from benchmarks.faults import processes
 from benchmarks.faults.online import CHUNK, SECRET, make_tops, values
 from benchmarks.faults.subjects import release, write_input, write_key
 from fastdp.errors import FastDPError
-from fastdp.systems.tops import ToPS
+from fastdp.systems.stream.tops import ToPS
 
 N = 20_000
 NOBODY = 65_534

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 #: Seconds after which a child counts as hung.
-PATIENCE = 60
+TIMEOUT_SECONDS = 60
 #: Calls into the system on the way of a value: the profiler sees each one before and after.
 STEPS = frozenset(
     ["open", "write", "flush", "fsync", "replace", "rename", "truncate", "ftruncate", "unlink", "flock", "chmod"]
@@ -100,7 +100,7 @@ def run(
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
         # The pipe has something to say when the child has an answer or has ended.
-        if not select.select([pipe], [], [], PATIENCE if after is None else after)[0]:
+        if not select.select([pipe], [], [], TIMEOUT_SECONDS if after is None else after)[0]:
             # Of a child that hangs, where it stands goes to the log.
             os.kill(child, signal.SIGABRT if after is None else signal.SIGKILL)
         said = pipe.read()

@@ -23,7 +23,7 @@ MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in 
 #: Megabytes: a reader that takes more of a small file is a finding of libFuzzer's own.
 MEMORY = 3000
 #: Seconds for one input.
-PATIENCE = 20
+TIMEOUT_SECONDS = 20
 
 
 def main() -> int:
@@ -59,7 +59,8 @@ def run(name: str, options: argparse.Namespace, findings: Path, corpus: Path) ->
     limits = [f"-max_total_time={options.seconds}", f"-seed={options.seed}", f"-rss_limit_mb={MEMORY}"]
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.fuzz.child", name, str(findings), str(corpus), *limits,
-         f"-timeout={PATIENCE}", "-max_len=8192", "-print_final_stats=1", f"-artifact_prefix={findings}/{name}-"],
+         f"-timeout={TIMEOUT_SECONDS}", "-max_len=8192", "-print_final_stats=1",
+         f"-artifact_prefix={findings}/{name}-"],
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", check=False,
     )  # fmt: skip
     (findings / f"{name}.log").write_text(done.stderr)

@@ -28,7 +28,7 @@ from fastdp.files.readers import open_source
 from fastdp.local import encoding
 from fastdp.local.base import Mechanism
 from fastdp.randomness.key import Key
-from fastdp.statefile import MAGIC, StateFile
+from fastdp.state.sealed_file import MAGIC, StateFile
 
 #: Ends that are meant to be read: one line each.
 CLEAN = (FastDPError, OSError)

@@ -29,7 +29,7 @@ LEFT_OUT = shutil.ignore_patterns(".git", ".*_cache", "__pycache__", ".hypothesi
 #: Share of the mutations that tests must see.
 TARGET = 0.95
 #: Seconds for the tests of one mutation; more is an endless loop, which a test sees too.
-PATIENCE = 600
+TIMEOUT_SECONDS = 600
 #: Of pytest: all passed; some failed.
 PASSED, FAILED = 0, 1
 
@@ -140,7 +140,7 @@ def pytest(arguments: Sequence[str], copy: Path, cache: Path) -> tuple[int | Non
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     try:
-        output, _ = process.communicate(timeout=PATIENCE)
+        output, _ = process.communicate(timeout=TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired:
         # Children of the tests too.
         os.killpg(process.pid, signal.SIGKILL)

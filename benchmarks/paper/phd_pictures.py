@@ -17,7 +17,7 @@ from fastdp.datasets import (
     made_up_pickups,
 )
 from fastdp.datasets.spatial_files import DAY
-from fastdp.plots_spatial import counters_compared, points_and_cells
+from fastdp.plots import counters_compared, points_and_cells
 from fastdp.spatial import Box
 from fastdp.systems import AdaptivePHDStream, PHDStream
 

@@ -14,10 +14,10 @@ from benchmarks.show.scenes import STREAMS, read_values
 from benchmarks.streams import Floats, hold_out_and_extend
 from fastdp.datasets import TABLE1, table1
 from fastdp.experiments.drawing import COLOURS, TRUTH, grid, legend
-from fastdp.metrics import mse
 from fastdp.perturbers import Hierarchy
+from fastdp.queries.metrics import mse
+from fastdp.queries.workloads import random_ranges
 from fastdp.thresholds import Fixed
-from fastdp.workloads import random_ranges
 
 LEVELS = (0.85, 0.95, 0.995, 1.0)
 EPSILON, C = 0.1, 60.0

@@ -18,8 +18,8 @@ from benchmarks.show.reference import TOLERANCE
 from benchmarks.show.report import table
 from benchmarks.show.scenes import Scene, published_prune
 from benchmarks.streams import DATA
-from fastdp.metrics import mse
-from fastdp.workloads import random_ranges
+from fastdp.queries.metrics import mse
+from fastdp.queries.workloads import random_ranges
 
 
 class Case(NamedTuple):

@@ -17,7 +17,7 @@ from fastdp.randomness import Key, discrete_laplace
 SCALES = {"1": 1, "10": 10, "10^3": 1000, "2^22": 2**22, "2^40": 2**40}
 BATCH = 2**20
 #: Bins are 2^shift wide, about an eighth of the scale (or 1), and end where a bin expects this many draws.
-FEWEST = 50.0
+MIN_COUNT = 50.0
 #: The low bits are uniform to 2^-16 or better from this scale on.
 LOW_BITS_FROM = 2**22
 LOW_BITS = 64
@@ -65,8 +65,8 @@ def one_scale(label: str, scale: int, n: int, key: Key) -> list[str]:
 
 
 def half_bins(scale: float, shift: int, n: int) -> int:
-    """Bins on each side: the last one, which takes the whole tail, still expects ``FEWEST`` draws."""
-    return max(2, math.floor(math.log(n / 2 / FEWEST) * scale / 2**shift))
+    """Bins on each side: the last one, which takes the whole tail, still expects ``MIN_COUNT`` draws."""
+    return max(2, math.floor(math.log(n / 2 / MIN_COUNT) * scale / 2**shift))
 
 
 def bin_probabilities(scale: float, shift: int, half: int) -> NDArray[np.float64]:

@@ -15,9 +15,9 @@ from benchmarks.show.reference import Table, ratio, shown, shown_theta
 from benchmarks.show.report import table
 from benchmarks.show.scenes import STREAMS, Scene
 from benchmarks.streams import Floats
-from fastdp.metrics import mse
+from fastdp.queries.metrics import mse
+from fastdp.queries.workloads import random_ranges
 from fastdp.thresholds import SquareWave
-from fastdp.workloads import random_ranges
 
 #: The reference has the DNS stream with B = 500 (its thetas are multiples of 500 / 1024), the paper with 2000.
 WIDE_DNS = "DNS, wide"

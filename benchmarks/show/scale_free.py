@@ -18,11 +18,11 @@ from benchmarks.streams import DATA, Floats, hold_out_and_extend
 from fastdp.datasets import table1
 from fastdp.datasets.table1 import TABLE1
 from fastdp.errors import AccuracyWarning
-from fastdp.grid import make_grid
+from fastdp.integer_grid import make_grid
 from fastdp.perturbers import Hierarchy
+from fastdp.queries.workloads import random_ranges
 from fastdp.randomness import Key
 from fastdp.thresholds import NoisyMax, ScaleFree, Threshold, ThresholdTask
-from fastdp.workloads import random_ranges
 
 EPSILONS = (0.01, 0.05, 0.1, 0.2, 1.0)
 REAL = {**STREAMS, "web clicks": Stream("bmswebview1_length.npz", 497, None)}

@@ -17,13 +17,13 @@ import numpy as np
 import fastdp
 from benchmarks import sizes
 from benchmarks.streams import Floats, hold_out_and_extend
-from fastdp.metrics import mae, mmae, mmse, mse
 from fastdp.perturbers import Hierarchy, Perturber
+from fastdp.queries.metrics import mae, mmae, mmse, mse
+from fastdp.queries.workloads import random_ranges
 from fastdp.randomness.key import Binding, Key
 from fastdp.smoothers import Smoother
 from fastdp.thresholds import Chooser, Fixed, NoisyMax, Threshold, ThresholdTask
 from fastdp.thresholds.base import held_out
-from fastdp.workloads import random_ranges
 
 H_2 = Hierarchy(2, consistent=False, prune=0)
 H_16 = Hierarchy(16, consistent=False, prune=0)

@@ -16,7 +16,7 @@ from fastdp.datasets import SpatialStream, concentric_circles, load_circles, loa
 from fastdp.datasets.spatial_files import DAY
 from fastdp.spatial import Box, BoxQueries, PointIndex, paper_queries, relative_error
 from fastdp.systems import AdaptivePHDStream, FixedTree, OfflineOnBatch, OfflineOnStream, PHDStream
-from fastdp.systems.phdstream import COUNTERS
+from fastdp.systems.phdstream.publisher import COUNTERS
 
 EPSILONS = (0.5, 1.0)
 SETS = ("small", "medium", "large")

@@ -20,10 +20,10 @@ from benchmarks.streams import item_counts
 from benchmarks.timing import Task
 from benchmarks.tree import make_tree
 from fastdp.perturbers import Hierarchy
+from fastdp.queries.workloads import random_ranges
 from fastdp.randomness import Key, discrete_laplace
 from fastdp.randomness.words import Purpose, StreamId, WordStream
 from fastdp.thresholds import Fixed, NoisyMax, ThresholdTask
-from fastdp.workloads import random_ranges
 from fastdp_kernels.smooth_sensitivity import divide_pairs
 
 SCALES = {

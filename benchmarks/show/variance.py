@@ -10,8 +10,8 @@ import numpy as np
 from benchmarks import sizes
 from benchmarks.show.report import table
 from fastdp.perturbers import Hierarchy
+from fastdp.queries.workloads import random_ranges
 from fastdp.randomness import Key
-from fastdp.workloads import random_ranges
 
 #: The design's figure for the consistent hierarchy of fan-out 16.
 EXPECTED = 1196.0

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastdp import validation
+from fastdp.arrays.column import as_array, entry_at, kind_of
 from fastdp.errors import ParameterError
-from fastdp.inputs import as_array, entry_at, kind_of
 
 
 def share(name: str, value: object, high: float = 1.0) -> float:

@@ -16,7 +16,7 @@ from fastdp.analysis.pak_noise import Noise, kappa, noise_quantile, noise_scale
 from fastdp.errors import ParameterError
 
 #: n is at most this: above, log2 of a float says too little.
-LONGEST = 2**62
+MAX_LENGTH = 2**62
 
 
 def tree_error(sensitivity: float, n: int, epsilon: float, beta: float) -> float:
@@ -44,7 +44,7 @@ def tree_error(sensitivity: float, n: int, epsilon: float, beta: float) -> float
         For a parameter outside its range.
     """
     unit = validation.positive("sensitivity", sensitivity)
-    levels = math.log2(validation.integer("n", n, 1, LONGEST))
+    levels = math.log2(validation.integer("n", n, 1, MAX_LENGTH))
     budget, tail = validation.positive("epsilon", epsilon), _checks.share("beta", beta)
     return unit / budget * math.sqrt(-8.0 * math.log(tail)) * levels * math.sqrt(levels)
 
@@ -86,7 +86,7 @@ def underestimate_probability(lambda_: float, p: float, m: int) -> float:
     -----
     A product lambda p m that misses a whole number by rounding only counts as that number.
     """
-    tail, size = _checks.share("p", p), validation.integer("m", m, 1, LONGEST)
+    tail, size = _checks.share("p", p), validation.integer("m", m, 1, MAX_LENGTH)
     factor = validation.real("lambda_", lambda_)
     if not 0.0 < factor <= 1.0:
         raise ParameterError(f"lambda_ = {validation.shown(lambda_)}: expected a number above 0 and at most 1")
@@ -197,7 +197,7 @@ def outlier_error(quantile: float, n: int, p: float, r: float, beta_out: float) 
     ParameterError
         For a parameter outside its range.
     """
-    centre, length = _checks.at_least("quantile", quantile, 0.0), validation.integer("n", n, 1, LONGEST)
+    centre, length = _checks.at_least("quantile", quantile, 0.0), validation.integer("n", n, 1, MAX_LENGTH)
     tail, factor = _checks.share("p", p), _checks.at_least("r", r, 1.0)
     failure = _checks.share("beta_out", beta_out)
     return -centre / math.log(tail) * (math.sqrt(tail**factor * length) + math.sqrt(-math.log(failure))) ** 2
@@ -242,5 +242,5 @@ def light_tail_error(
 
 def _lengths(bound: float, n: int, m: int) -> tuple[float, int, int]:
     """The bound, n and m of a stream whose first m values choose the threshold."""
-    limit, length = validation.positive("bound", bound), validation.integer("n", n, 2, LONGEST)
+    limit, length = validation.positive("bound", bound), validation.integer("n", n, 2, MAX_LENGTH)
     return limit, length, validation.integer("m", m, 1, length - 1)

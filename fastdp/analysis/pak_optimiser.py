@@ -19,7 +19,7 @@ from scipy import optimize
 
 from fastdp import validation
 from fastdp.analysis import _checks
-from fastdp.analysis.pak_bounds import LONGEST, binomial_cdf, outlier_error, tree_error
+from fastdp.analysis.pak_bounds import MAX_LENGTH, binomial_cdf, outlier_error, tree_error
 from fastdp.analysis.pak_distributions import Quantile, spacing_smooth_sensitivity
 from fastdp.analysis.pak_noise import Noise, inverse_kappa, noise_quantile, noise_scale, smoothing
 from fastdp.errors import ParameterError
@@ -31,7 +31,7 @@ SmoothSensitivity = Callable[[float, float], float]
 SHARES = (0.01, 0.999)
 LOGARITHMS = (-4.0, 2.0)
 #: Smallest beta_qt / beta within these boxes: the others at their largest.
-LEAST_BETA = math.exp(LOGARITHMS[0]) / (1.0 + math.exp(LOGARITHMS[0]) + 3.0 * math.exp(LOGARITHMS[1]))
+MIN_BETA = math.exp(LOGARITHMS[0]) / (1.0 + math.exp(LOGARITHMS[0]) + 3.0 * math.exp(LOGARITHMS[1]))
 #: Starts (p / p_max, r, eps1 / eps), each with equal betas; the best end is taken.
 STARTS = ((1.0, 1.0, 0.9), (1.0, 1.5, 0.9), (1.0, 2.0, 0.7), (0.5, 1.2, 0.9))
 #: Steps of the numerical gradient: coarse to look past the kinks of a sample, fine to end at the minimum.
@@ -225,7 +225,7 @@ def optimise_pak(
         raise ParameterError(
             f"smooth_sensitivity = {validation.shown(smooth_sensitivity)}: expected a function of q and b, or None"
         )
-    length = validation.integer("n", n, 3, LONGEST)
+    length = validation.integer("n", n, 3, MAX_LENGTH)
     size = validation.integer("m", m, 1, length - 2)
     limit, budget = validation.positive("bound", bound), validation.positive("epsilon", epsilon)
     failure, tail = _checks.share("delta", delta), _checks.share("beta", beta, 0.5)
@@ -243,7 +243,7 @@ def optimise_pak(
         quantile, sensitivity, length, size, budget, failure, tail, noise, bool(first_sum), plain_error
     )
     best = _plain(tail, largest, plain_error)
-    smallest = -2.0 * math.log(tail * LEAST_BETA) / size  # below, no lambda may satisfy Eq. 5
+    smallest = -2.0 * math.log(tail * MIN_BETA) / size  # below, no lambda may satisfy Eq. 5
     if smallest >= largest:
         return best
     factor = max(2.0, -2.0 * math.log(length) / math.log(largest))

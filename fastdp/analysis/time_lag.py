@@ -9,7 +9,7 @@ import math
 
 from fastdp import validation
 from fastdp.analysis import _checks
-from fastdp.analysis.pak_bounds import LONGEST, underestimate_probability
+from fastdp.analysis.pak_bounds import MAX_LENGTH, underestimate_probability
 from fastdp.analysis.pak_noise import Noise, inverse_kappa, noise_quantile, noise_scale, smoothing
 from fastdp.errors import ParameterError
 
@@ -53,7 +53,7 @@ def quantile_criterion(beta: float, p_max: float = 0.005, lambda_: float = 0.5) 
     high = 1
     while not works(high):
         high *= 2
-        if reaching(high) > LONGEST:
+        if reaching(high) > MAX_LENGTH:
             raise ParameterError(f"beta = {beta!r}, p_max = {p_max!r}, lambda_ = {lambda_!r}: m would exceed 2^62")
     low = high // 2  # the peaks of g fall with the count: those from high on all work, low does not
     while high - low > 1:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.spatial.cells import Evidence, Visit
-from fastdp.spatial.plan import Plan
+from fastdp.spatial.cell_parameters import CellParameters
+from fastdp.spatial.cells import SplitScores, StepTree
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -59,7 +59,7 @@ def log_at_most(excess: Integers, scale: float) -> Floats:
     return log_above(1 - excess, scale)
 
 
-def tree_step_loss(plan: Plan, visit: Visit, evidence: Evidence) -> TreeLoss:
+def tree_step_loss(plan: CellParameters, visit: StepTree, evidence: SplitScores) -> TreeLoss:
     """The loss of all split decisions of one step, for one more or one fewer event at any leaf.
 
     Parameters
@@ -92,7 +92,7 @@ def tree_step_loss(plan: Plan, visit: Visit, evidence: Evidence) -> TreeLoss:
     return TreeLoss(more, fewer)
 
 
-def _along_paths(visit: Visit, losses: Floats) -> Floats:
+def _along_paths(visit: StepTree, losses: Floats) -> Floats:
     sums = losses.copy()
     for begin, end in zip(visit.starts[1:-1].tolist(), visit.starts[2:].tolist(), strict=True):
         sums[begin:end] += sums[visit.parent[begin:end]]

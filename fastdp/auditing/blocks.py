@@ -9,12 +9,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.grid import make_grid
+from fastdp.guarantee import Guarantee
+from fastdp.integer_grid import make_grid
 from fastdp.perturbers import Blocks
-from fastdp.privacy import Guarantee
 from fastdp.randomness.key import Key
-from fastdp.systems.adaptive_pipeline import AdaptivePipeline
-from fastdp.systems.pipeline import Progress
+from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks
+from fastdp.systems.stream.fixed_blocks import Progress
 from fastdp_kernels import trials
 
 Floats = NDArray[np.float64]
@@ -37,12 +37,12 @@ class BlocksTrials:
     theta_steps: int
 
     @cached_property
-    def pipeline(self) -> AdaptivePipeline:
+    def pipeline(self) -> AdaptiveBlocks:
         """The publisher's; with values in steps, all of its range up to theta."""
         perturber = Blocks("none")
         plan = perturber.plan(self.epsilon, VALUES)
         grid = make_grid(float(self.theta_steps), 1.0, self.epsilon, VALUES, plan.levels, plan.fan_out)
-        return AdaptivePipeline(plan, grid, perturber, self.epsilon, Key.from_seed(0), VALUES, WARM_UP)
+        return AdaptiveBlocks(plan, grid, perturber, self.epsilon, Key.from_seed(0), VALUES, WARM_UP)
 
     @property
     def guarantee(self) -> Guarantee:

@@ -28,14 +28,14 @@ from fastdp.auditing.mechanisms import (
 )
 from fastdp.auditing.trials import TrialMechanism
 from fastdp.counters import RunningCounts, SelectiveCounting
+from fastdp.guarantee import Guarantee
 from fastdp.perturbers import Hierarchy
-from fastdp.perturbers.base import HierarchyPlan
-from fastdp.privacy import Guarantee
+from fastdp.perturbers.base import HierarchyShape
 from fastdp.randomness.key import Binding, Key
-from fastdp.systems.adaptive_phdstream import AdaptivePHDStream
-from fastdp.systems.composition import Composition
-from fastdp.systems.course import Course, Imputed, Journey, Mend
-from fastdp.systems.stream_publisher import StreamPublisher
+from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
+from fastdp.systems.stream.parameters import StreamParameters
+from fastdp.systems.stream.publisher import StreamPublisher
+from fastdp.systems.stream.stages import Advance, FillIn, Mend, Schedule
 from fastdp.thresholds import NoisyMax
 
 Floats = NDArray[np.float64]
@@ -97,7 +97,7 @@ class SharedNoise(Hierarchy):
     """A hierarchy whose trees all have the first one's noise."""
 
     def node_noise(
-        self, plan: HierarchyPlan, theta_steps: int, epsilon: float, key: Key, tree: int
+        self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int
     ) -> NDArray[np.int64]:
         """That of tree 0."""
         del tree
@@ -119,7 +119,7 @@ def shared_noise(key: Key) -> StreamPublisher:
     )
 
 
-class FreeRefinement(Composition):
+class FreeRefinement(StreamParameters):
     """Published values choose the next theta, and nobody takes its epsilon from their noise."""
 
     @cached_property
@@ -129,23 +129,23 @@ class FreeRefinement(Composition):
 
 
 def free_refinement(right: StreamPublisher) -> MisclaimedRuns:
-    """A publisher with a :class:`fastdp.renewals.Refined`, without its price."""
-    fields = {field.name: getattr(right.composition, field.name) for field in dataclasses.fields(Composition)}
+    """A publisher with a :class:`fastdp.thresholds.renewals.RenewFromPublished`, without its price."""
+    fields = {field.name: getattr(right.composition, field.name) for field in dataclasses.fields(StreamParameters)}
     wrong = FreeRefinement(**fields)
     return MisclaimedRuns(StreamTrials(lambda key: right._of(wrong, key)), right.epsilon)
 
 
-class TellingCourse(Course):
+class TellingCourse(Schedule):
     """What is published in the place of withheld values is their own mean, without noise."""
 
-    def _withhold(self, journey: Journey, floats: Floats, at: int, mend: Mend) -> None:
+    def _withhold(self, journey: Advance, floats: Floats, at: int, mend: Mend) -> None:
         super()._withhold(journey, floats, at, mend)
         if journey.standing.progress.theta_steps:
-            journey.steps[-1] = Imputed(float(floats.mean()), floats.size)
+            journey.steps[-1] = FillIn(float(floats.mean()), floats.size)
 
 
 def telling_mean(right: StreamPublisher) -> StreamTrials:
-    """A publisher with a :class:`fastdp.renewals.Withheld` that tells what it withholds."""
+    """A publisher with a :class:`fastdp.thresholds.renewals.RenewFromHoldout` that tells what it withholds."""
 
     def make(key: Key) -> StreamPublisher:
         publisher = right._fresh(key)

@@ -28,10 +28,10 @@ from fastdp.auditing.stream_couplings import pick
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import Box, PrivTree
 from fastdp.spatial.cells import encode
-from fastdp.systems.adaptive_phdstream import AdaptivePHDStream
-from fastdp.systems.phdstream import PHDStream
-from fastdp.systems.spatial_baselines import FixedTree, OfflineOnBatch
-from fastdp.systems.spatial_publisher import SpatialPublisher
+from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
+from fastdp.systems.phdstream.baselines import FixedTree, OfflineOnBatch
+from fastdp.systems.phdstream.publisher import PHDStream
+from fastdp.systems.phdstream.spatial_publisher import SpatialPublisher
 
 
 def points_of(generator: Generator, dim: int, most: int) -> Floats:

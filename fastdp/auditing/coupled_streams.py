@@ -24,16 +24,16 @@ from fastdp.auditing.stream_couplings import (
     stream_shifts,
     values_of,
 )
+from fastdp.guarantee import Guarantee
 from fastdp.perturbers import Blocks, Flat, Hierarchy
-from fastdp.privacy import Guarantee
 from fastdp.randomness.key import Key
-from fastdp.renewals import Refined, Withheld
-from fastdp.systems.adaptive import Adaptive
-from fastdp.systems.pak import PAK
-from fastdp.systems.stream_publisher import StreamPublisher
-from fastdp.systems.tops import SMOOTHERS
+from fastdp.systems.pak.publisher import PAK
+from fastdp.systems.stream.adaptive import Adaptive
+from fastdp.systems.stream.publisher import StreamPublisher
+from fastdp.systems.stream.tops import SMOOTHERS
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
 from fastdp.thresholds.base import Threshold, ThresholdTask
+from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 
 #: Values of a stream on which blocks have changed their length.
 LONG = 1200
@@ -202,7 +202,13 @@ def nodes(generator: Generator) -> Instance:
 def renewed(generator: Generator) -> Instance:
     """Thresholds that follow the stream, from values withheld or published."""
     prune = int(pick(generator, 0, 1))
-    renewal = pick(generator, Withheld(1, 5), Withheld(2, None), Refined(0.3, 1), Refined(0.5, 2))
+    renewal = pick(
+        generator,
+        RenewFromHoldout(1, 5),
+        RenewFromHoldout(2, None),
+        RenewFromPublished(0.3, 1),
+        RenewFromPublished(0.5, 2),
+    )
     perturber = Hierarchy(2, prune=prune)
     make = composed(generator, perturber, smoother_of(generator) if prune else None, renewal, max_range=4)
     return of_stream(generator, make, 60)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.arrays.column import as_floats
 from fastdp.auditing import broken
 from fastdp.auditing.coupled_counters import running_counts, selective
 from fastdp.auditing.coupled_points import of_points
@@ -19,19 +20,18 @@ from fastdp.auditing.inputs import attack
 from fastdp.auditing.point_couplings import Event
 from fastdp.auditing.stream_couplings import Make
 from fastdp.counters import BinaryTree, Block
-from fastdp.inputs import as_floats
-from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyPlan
+from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape
 from fastdp.randomness.key import Key
-from fastdp.renewals import Refined, Withheld
 from fastdp.smoothers import Recent
 from fastdp.spatial import Box
-from fastdp.systems.adaptive_pipeline import AdaptivePipeline, AdaptivePrepared
-from fastdp.systems.composition import vars_of
-from fastdp.systems.course import Course, Journey, Mend, Stage, Standing
-from fastdp.systems.phdstream import PHDStream
-from fastdp.systems.pipeline import Progress, TreeNoise
-from fastdp.systems.stream_publisher import StreamPublisher
+from fastdp.systems.phdstream.publisher import PHDStream
+from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
+from fastdp.systems.stream.fixed_blocks import Progress, TreeNoise
+from fastdp.systems.stream.parameters import vars_of
+from fastdp.systems.stream.publisher import StreamPublisher
+from fastdp.systems.stream.stages import Advance, Mend, Schedule, Stage, StreamState
 from fastdp.thresholds import Fixed, ScaleFree
+from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_kernels import block_lengths
 
 Floats = NDArray[np.float64]
@@ -39,10 +39,10 @@ Integers = NDArray[np.int64]
 Generator = np.random.Generator
 
 
-class PeekingCourse(Course):
+class PeekingCourse(Schedule):
     """The threshold looks at the first value behind its hold-out, too."""
 
-    def follow(self, standing: Standing, values: NDArray[Any], mend: Mend) -> Journey:
+    def follow(self, standing: StreamState, values: NDArray[Any], mend: Mend) -> Advance:
         """With the value behind the hold-out counted before its last ones."""
         stage, room = self.stage(standing.progress)
         if stage is Stage.HOLDOUT and room < values.size:
@@ -55,12 +55,12 @@ class PeekingCourse(Course):
 class SilentBlocks(Blocks):
     """Blocks without noise."""
 
-    def leaf_noise(self, plan: HierarchyPlan, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
+    def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
         """None."""
         return np.zeros(plan.leaves, np.int64)
 
 
-class TrueLengths(AdaptivePipeline):
+class TrueLengths(AdaptiveBlocks):
     """Blocks are as long as true sums would have them; all that is published has its noise."""
 
     @cached_property
@@ -68,9 +68,9 @@ class TrueLengths(AdaptivePipeline):
         """Where the same stream without noise stands, by values seen."""
         return {}
 
-    def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> AdaptivePrepared | None:
+    def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> AdaptiveStep | None:
         """Value by value, so that each length is overruled when its block begins."""
-        quiet = AdaptivePipeline(**{**vars_of(self), "perturber": SilentBlocks(self.perturber.closing)})
+        quiet = AdaptiveBlocks(**{**vars_of(self), "perturber": SilentBlocks(self.perturber.closing)})
         true = self._silent.get(progress.n_seen, progress)
         step = super().prepare(progress, noise, values[:0])
         assert step is not None  # noqa: S101 - twins get finite values
@@ -89,21 +89,21 @@ class TrueLengths(AdaptivePipeline):
         return replace(step, following=progress, noise=noise, blocks=np.concatenate(parts), count=values.size)
 
 
-class TrueLengthsCourse(Course):
+class TrueLengthsCourse(Schedule):
     """The course of such blocks."""
 
     @cached_property
-    def pipeline(self) -> AdaptivePipeline:
+    def pipeline(self) -> AdaptiveBlocks:
         """With true lengths."""
         right = super().pipeline
-        assert isinstance(right, AdaptivePipeline)  # noqa: S101 - made for blocks
+        assert isinstance(right, AdaptiveBlocks)  # noqa: S101 - made for blocks
         return TrueLengths(**vars_of(right))
 
 
 class ShortFlat(Flat):
     """Noise for a threshold that is one step too low."""
 
-    def leaf_noise(self, plan: HierarchyPlan, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
+    def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
         """Of theta less one step."""
         return super().leaf_noise(plan, max(theta_steps - 1, 1), epsilon, key, tree)
 
@@ -132,7 +132,7 @@ class PrintedTree(BinaryTree):
         return super().draws - 1
 
 
-def _coursed(make: Make, kind: type[Course]) -> Make:
+def _coursed(make: Make, kind: type[Schedule]) -> Make:
     """Publishers on another course."""
 
     def other(key: Key) -> StreamPublisher:
@@ -162,7 +162,9 @@ def shared_trees(generator: Generator) -> Instance:
 
 def refined_free(generator: Generator) -> Instance:
     """A value that is published and chooses the next threshold."""
-    make = composed(generator, Hierarchy(2, prune=0), renewal=Refined(0.5, 1), threshold=ScaleFree(), max_range=4)
+    make = composed(
+        generator, Hierarchy(2, prune=0), renewal=RenewFromPublished(0.5, 1), threshold=ScaleFree(), max_range=4
+    )
 
     def wrong(key: Key) -> StreamPublisher:
         right = make(key)
@@ -173,7 +175,7 @@ def refined_free(generator: Generator) -> Instance:
 
 def withheld_mean(generator: Generator) -> Instance:
     """What is withheld is published as its mean."""
-    make = composed(generator, Hierarchy(2, prune=0), renewal=Withheld(1, 5), max_range=4)
+    make = composed(generator, Hierarchy(2, prune=0), renewal=RenewFromHoldout(1, 5), max_range=4)
     return of_stream(generator, _coursed(make, broken.TellingCourse), 40, saves=False)
 
 

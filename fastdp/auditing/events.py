@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 #: A feature with at most so many values is discrete: sets of values are events too.
-MOST_VALUES = 4096
+MAX_VALUES = 4096
 #: Thresholds tried on a feature, geometrically denser towards both ends.
 THRESHOLDS = 96
 #: Added to counts of values before ratios are taken, so that values seen once do not come first.
@@ -165,7 +165,7 @@ def _candidates(
 ) -> Iterator[_Candidates]:
     before = [np.sort(feature.of(side)) for side in learned]
     values = np.unique(np.concatenate(before))
-    if values.size <= MOST_VALUES:
+    if values.size <= MAX_VALUES:
         likelier, rarer = (_occurrences(side, values) for side in before)
         first, second = (_occurrences(side, values) for side in (here, there))
         ratios = (likelier + PRIOR) / (rarer + PRIOR)

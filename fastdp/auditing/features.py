@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 Statistic = Callable[[Floats], Floats]
 
 #: More coordinates than this are not looked at one by one; those that differ most are.
-MOST_COORDINATES = 32
+MAX_COORDINATES = 32
 #: Bins of the learned likelihood ratio.
 BINS = 32
 EXPONENT_BITS = 52
@@ -106,7 +106,7 @@ def _most_different(outputs: Floats, adjacent: Floats) -> list[int]:
     # Exact zeros of a spread: any difference at all is then infinitely clear.
     difference = np.abs(outputs.mean(axis=0) - adjacent.mean(axis=0)) / scale
     difference += np.abs(outputs.std(axis=0) - adjacent.std(axis=0)) / scale
-    order = np.argsort(-difference, kind="stable")[:MOST_COORDINATES]
+    order = np.argsort(-difference, kind="stable")[:MAX_COORDINATES]
     return sorted(int(j) for j in order)
 
 

@@ -19,13 +19,13 @@ from fastdp.analysis.tree_loss import log_above, log_at_most
 from fastdp.auditing.couplings import KEY, Seen, Shifts, Table
 from fastdp.counters import Counter
 from fastdp.randomness.words import Purpose, StreamId
-from fastdp.spatial import counts_alone, decomposition
-from fastdp.spatial.cells import Evidence, Visit
-from fastdp.spatial.plan import Plan
-from fastdp.systems.adaptive_phdstream import AdaptivePHDStream
-from fastdp.systems.phdstream import PHDStream
-from fastdp.systems.spatial_baselines import FixedTree, OfflineOnBatch
-from fastdp.systems.spatial_publisher import SpatialPublisher
+from fastdp.spatial import count_only, decomposition
+from fastdp.spatial.cell_parameters import CellParameters
+from fastdp.spatial.cells import SplitScores, StepTree
+from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
+from fastdp.systems.phdstream.baselines import FixedTree, OfflineOnBatch
+from fastdp.systems.phdstream.publisher import PHDStream
+from fastdp.systems.phdstream.spatial_publisher import SpatialPublisher
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -133,7 +133,7 @@ class Follower:
 # Split decisions.
 
 #: Number of a step, its tree, and what its decisions were made from.
-Steps = dict[int, tuple[Visit, Evidence]]
+Steps = dict[int, tuple[StepTree, SplitScores]]
 
 
 @contextlib.contextmanager
@@ -142,34 +142,36 @@ def noted_steps() -> Iterator[Steps]:
     steps: Steps = {}
     real = decomposition.take_step
 
-    def noting(plan: Plan, residents: Any, added: Any, removed: Any, step: int, *others: Any) -> Any:
+    def noting(plan: CellParameters, residents: Any, added: Any, removed: Any, step: int, *others: Any) -> Any:
         found = real(plan, residents, added, removed, step, *others)
         steps[step] = (found[1], found[2])
         return found
 
     # Counts alone have the function under a name of their own.
-    for module in (decomposition, counts_alone):
+    for module in (decomposition, count_only):
         setattr(module, "take_step", noting)  # noqa: B010 - the name is imported there, not exported
     try:
         yield steps
     finally:
-        for module in (decomposition, counts_alone):
+        for module in (decomposition, count_only):
             setattr(module, "take_step", real)  # noqa: B010
 
 
-def on_path(plan: Plan, visit: Visit, code: int) -> NDArray[np.bool_]:
+def on_path(plan: CellParameters, visit: StepTree, code: int) -> NDArray[np.bool_]:
     """Which nodes hold the event's cell of the greatest depth."""
     widths = np.array([plan.fan_out ** (plan.max_depth - depth) for depth in visit.depth.tolist()], np.int64)
     holds: NDArray[np.bool_] = visit.code == code // widths
     return holds
 
 
-def leaf_of(plan: Plan, visit: Visit, code: int) -> int:
+def leaf_of(plan: CellParameters, visit: StepTree, code: int) -> int:
     """The place among the leaves of the one that counts the event."""
     return int(np.flatnonzero(on_path(plan, visit, code)[visit.leaves])[0])
 
 
-def decide(shifts: Shifts, plan: Plan, step: int, found: tuple[Visit, Evidence], code: int, more: int) -> None:
+def decide(
+    shifts: Shifts, plan: CellParameters, step: int, found: tuple[StepTree, SplitScores], code: int, more: int
+) -> None:
     """Shift the draws of the decisions whose scores rise by ``more`` points, and add the cost of those decisions."""
     visit, evidence = found
     floor, scale = plan.threshold - plan.bias, float(plan.split_law.scale)

@@ -24,7 +24,7 @@ from fastdp.auditing.features import Statistic, make_features
 from fastdp.auditing.result import AuditResult
 from fastdp.auditing.trials import check_mechanism, draws_trials, runs, wants_seed
 from fastdp.errors import ParameterError
-from fastdp.privacy import Guarantee
+from fastdp.guarantee import Guarantee
 from fastdp.randomness.key import Key
 
 Floats = NDArray[np.float64]
@@ -33,9 +33,9 @@ LEAST_TRIALS, MOST_TRIALS = 100, 10**12
 #: So many runs learn features, if a quarter of all are that many, or this share of all; and as many again choose.
 LEARNING, LEARNING_SHARE = 2**17, 16
 #: Numbers in the outputs of one set of runs that are in memory at once.
-MOST_KEPT = 2**24
+MAX_KEPT = 2**24
 #: Runs before a bar shows that something goes on: seconds.
-PATIENCE = 2.0
+TIMEOUT_SECONDS = 2.0
 
 
 def audit(
@@ -111,7 +111,7 @@ def audit(
     key = Key.choose(seed, None).derive("audit")
     learning = min(runs_each // 4, max(LEARNING, runs_each // LEARNING_SHARE))
     with tqdm(
-        total=2 * runs_each, unit=" runs", delay=PATIENCE, disable=None if progress else True, leave=False
+        total=2 * runs_each, unit=" runs", delay=TIMEOUT_SECONDS, disable=None if progress else True, leave=False
     ) as bar:
 
         def collect(purpose: str, count: int) -> tuple[Floats, Floats]:
@@ -121,7 +121,7 @@ def audit(
                 kept = 0
                 for part in runs(mechanism, data, count, key.derive(purpose, side)):
                     # Wide outputs: fewer of them.
-                    most = min(count, max(LEAST_TRIALS // 4, MOST_KEPT // part.shape[1]))
+                    most = min(count, max(LEAST_TRIALS // 4, MAX_KEPT // part.shape[1]))
                     parts.append(part[: most - kept])
                     kept += parts[-1].shape[0]
                     bar.update(parts[-1].shape[0])

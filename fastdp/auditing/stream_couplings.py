@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from fastdp.auditing.couplings import KEY, Seen, Shifts
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
-from fastdp.released import Release
-from fastdp.systems.course import Stage
-from fastdp.systems.many import release_many
-from fastdp.systems.pak import PAK
-from fastdp.systems.stream_publisher import StreamPublisher
+from fastdp.releases.release import Release
+from fastdp.systems.pak.publisher import PAK
+from fastdp.systems.release_many import release_many
+from fastdp.systems.stream.publisher import StreamPublisher
+from fastdp.systems.stream.stages import Stage
 from fastdp.thresholds import NoisyMax, ScaleFree
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.noisy_choice import draw_noise

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
+from fastdp.arrays.column import as_array, kind_of
 from fastdp.errors import DataError, ParameterError
-from fastdp.inputs import as_array, kind_of
-from fastdp.privacy import Guarantee
+from fastdp.guarantee import Guarantee
 from fastdp.randomness.key import Key
 
 Floats = NDArray[np.float64]
@@ -23,7 +23,7 @@ BATCH, SLOW_BATCH = 2**17, 256
 #: Numbers of one output, and of all that are drawn at once.
 MOST_NUMBERS, MOST_AT_ONCE = 1024, 2**23
 #: Above, neighbouring whole numbers are the same double.
-MOST_WHOLE = 2**53
+MAX_WHOLE = 2**53
 
 
 class TrialMechanism(Protocol):
@@ -168,7 +168,7 @@ def _as_rows(outputs: NDArray[Any], count: int) -> Floats:
 
 
 def _as_doubles(numbers: NDArray[Any]) -> Floats:
-    if numbers.dtype.kind in "iu" and ((numbers > MOST_WHOLE).any() or (numbers < -MOST_WHOLE).any()):
+    if numbers.dtype.kind in "iu" and ((numbers > MAX_WHOLE).any() or (numbers < -MAX_WHOLE).any()):
         raise DataError(
             "mechanism gave whole numbers beyond 2^53, whose last bits a double loses: expected smaller ones (give "
             "the high and the low half of each)"

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from fastdp.released import Release
-    from fastdp.systems.adaptive import Adaptive
-    from fastdp.systems.tops import ToPS
+    from fastdp.releases.release import Release
+    from fastdp.systems.stream.adaptive import Adaptive
+    from fastdp.systems.stream.tops import ToPS
 
 HOLDOUT = 65_536
 QUERIES = 200
-LONGEST = 2**20
+MAX_LENGTH = 2**20
 QUERY_SEED = 1
 BINS = 120
 WARM_RUNS = 9
@@ -74,8 +74,8 @@ def run_demo(picture: Path | None, epsilon: float, seed: int | None, n: int | No
 
     from fastdp.cli.summary import as_table, rate, seconds, thousands
     from fastdp.datasets.generated import DAY_LENGTH, DNS_BOUND, dns_like_day
-    from fastdp.systems.adaptive import Adaptive
-    from fastdp.systems.tops import ToPS
+    from fastdp.systems.stream.adaptive import Adaptive
+    from fastdp.systems.stream.tops import ToPS
 
     n = DAY_LENGTH if n is None else n
     values = dns_like_day(n).astype(np.float64)
@@ -110,7 +110,7 @@ def _release_and_time(
 
     durations = []
     for _ in range(1 + WARM_RUNS):
-        publisher = system(epsilon, DNS_BOUND, holdout, LONGEST, seed=seed)
+        publisher = system(epsilon, DNS_BOUND, holdout, MAX_LENGTH, seed=seed)
         begin = time.perf_counter()
         released = publisher.release(values)
         durations.append(time.perf_counter() - begin)
@@ -121,10 +121,10 @@ def _errors(truth: NDArray[np.float64], private: Release, paper: Release) -> lis
     """Root mean square errors, each beside that of zeros, whose error is the size of the sums."""
     import numpy as np
 
-    from fastdp.metrics import mse
-    from fastdp.workloads import random_ranges
+    from fastdp.queries.metrics import mse
+    from fastdp.queries.workloads import random_ranges
 
-    starts, stops = random_ranges(truth.size, QUERIES, LONGEST, QUERY_SEED)
+    starts, stops = random_ranges(truth.size, QUERIES, MAX_LENGTH, QUERY_SEED)
     before = np.concatenate(([0.0], np.cumsum(truth)))
     sums = before[stops] - before[starts]
     answers = (

@@ -9,8 +9,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fastdp.privacy import Guarantee
-    from fastdp.systems.pak import PAK
+    from fastdp.guarantee import Guarantee
+    from fastdp.systems.pak.publisher import PAK
 
 
 class Differences:

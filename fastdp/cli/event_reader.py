@@ -25,7 +25,7 @@ from fastdp.files.text_reader import DELIMITERS
 
 PARQUET = (".parquet", ".pq")
 #: Names under which a column is found if none is asked for, in any case.
-USUAL = {
+DEFAULTS = {
     "x": ("x", "lon", "lng", "longitude"),
     "y": ("y", "lat", "latitude"),
     "time": ("time", "t", "timestamp"),
@@ -181,7 +181,7 @@ def _is_number(cell: str) -> bool:
 
 def _usual(names: list[str], kind: str) -> str | None:
     lowered = [name.lower() for name in names]
-    return next((names[lowered.index(name)] for name in USUAL[kind] if name in lowered), None)
+    return next((names[lowered.index(name)] for name in DEFAULTS[kind] if name in lowered), None)
 
 
 def _column(path: str, names: list[str], kind: str, column: str | None) -> str:
@@ -193,7 +193,7 @@ def _column(path: str, names: list[str], kind: str, column: str | None) -> str:
     found = _usual(names, kind)
     if found is None:
         there = f"has the columns {listed(names, len(names))}" if names else "has no heading"
-        raise DataError(f"{path} {there}: expected {' or '.join(map(repr, USUAL[kind]))}, or --{kind}")
+        raise DataError(f"{path} {there}: expected {' or '.join(map(repr, DEFAULTS[kind]))}, or --{kind}")
     return found
 
 

@@ -26,9 +26,9 @@ from fastdp.cli.options import (
 if TYPE_CHECKING:
     from fastdp.cli.differences import Differences
     from fastdp.cli.resumption import Resumption
-    from fastdp.systems.pak import PAK
-    from fastdp.systems.stream_publisher import StreamPublisher
-    from fastdp.systems.topl import ToPL
+    from fastdp.systems.pak.publisher import PAK
+    from fastdp.systems.stream.publisher import StreamPublisher
+    from fastdp.systems.topl.publisher import ToPL
 
     Publisher = StreamPublisher | ToPL | Differences
 
@@ -214,8 +214,8 @@ def _options(ctx: click.Context, method: str) -> dict[str, Any]:
 
 def _system(method: str, **options: Any) -> Publisher:
     from fastdp.cli.differences import Differences
-    from fastdp.systems.one_call import METHODS as SYSTEMS
-    from fastdp.systems.pak import PAK
+    from fastdp.systems.pak.publisher import PAK
+    from fastdp.systems.release import METHODS as SYSTEMS
 
     publisher = SYSTEMS[method](**options)
     return Differences(publisher) if isinstance(publisher, PAK) else publisher
@@ -244,7 +244,7 @@ def _publish(
 
     from fastdp.cli.differences import Differences
     from fastdp.cli.progress import watched
-    from fastdp.cli.withheld import Withheld
+    from fastdp.cli.withheld import WithheldRows
     from fastdp.cli.writers import STDOUT, open_target
     from fastdp.errors import DataError
     from fastdp.files.readers import open_source
@@ -255,7 +255,7 @@ def _publish(
         mine = resumption is not None and output != STDOUT and resumption.wrote(output)
         write = stack.enter_context(open_target(output, force=force, same=mine))
         if resumption is not None and output == STDOUT:
-            write = stack.enter_context(Withheld(resumption, write)).write
+            write = stack.enter_context(WithheldRows(resumption, write)).write
         if opened.unit == "values" and opened.total is not None:
             # Their number is public: what is wrong with it costs nothing.
             _check_count(opened.name, opened.total, publisher)
@@ -301,7 +301,7 @@ def _check_count(name: str, count: int, publisher: Publisher) -> None:
 
 def _way_out(publisher: Publisher) -> str:
     """What else can be done about values that are missing."""
-    from fastdp.systems.stream_publisher import StreamPublisher
+    from fastdp.systems.stream.publisher import StreamPublisher
 
     central = isinstance(publisher, StreamPublisher)
     return " (or --nonfinite zero, which counts such values as 0)" if central else ""
@@ -320,7 +320,7 @@ def _block(publisher: StreamPublisher) -> str:
 def _summary(publisher: Publisher, output: str, duration: float, spent: list[tuple[str, str]]) -> str:
     from fastdp.cli.differences import Differences
     from fastdp.cli.summary import as_table, rate, seconds, thousands
-    from fastdp.systems.topl import ToPL
+    from fastdp.systems.topl.publisher import ToPL
 
     if isinstance(publisher, ToPL):
         error = math.sqrt(publisher.server.value_variance)

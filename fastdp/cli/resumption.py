@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 
 import click
 
-from fastdp import packing, persistence
 from fastdp._version import __version__
 from fastdp.cli.file_digests import FileDigests
 from fastdp.cli.key_file import read_key
@@ -30,7 +29,8 @@ from fastdp.files.atomic_file import remove_leftovers
 from fastdp.ledger import entry
 from fastdp.randomness.canonical import NOISE_FORMAT
 from fastdp.randomness.key import Key
-from fastdp.statefile import StateFile
+from fastdp.state import codec, persistence
+from fastdp.state.sealed_file import StateFile
 
 #: Options that say which reservation pays for a release.
 RESERVED = ("ledger", "stream", "part")
@@ -170,7 +170,7 @@ class Resumption:
             )
         with persistence.trusting(name):
             secret = Key(bytes.fromhex(content["secret"]), simulated=bool(content["simulated"]))
-            mark, digest = packing.whole(content["now"]["n_seen"]), str(content["now"]["digest"])
+            mark, digest = codec.whole(content["now"]["n_seen"]), str(content["now"]["digest"])
             if mark < 0:
                 raise ValueError(f"a mark at {mark}")
         # A file that an earlier run did not come to use, because a ledger refused it for example, binds nobody.
@@ -214,7 +214,7 @@ class Resumption:
         return os.path.realpath(output) in self._outputs
 
     def follow(self, values: persistence.Chunk) -> None:
-        """Count and fingerprint the next values of the stream, or one batch (:func:`fastdp.persistence.as_one`).
+        """Count and fingerprint the next values of the stream, or one batch.
 
         Raises
         ------

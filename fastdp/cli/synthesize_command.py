@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from fastdp.cli.event_batches import EventBatches
     from fastdp.cli.point_files import PointFolder
     from fastdp.cli.resumption import Resumption
-    from fastdp.systems.adaptive_phdstream import AdaptivePHDStream
-    from fastdp.systems.phdstream import PHDStream
-    from fastdp.systems.spatial_publisher import SpatialPublisher
+    from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
+    from fastdp.systems.phdstream.publisher import PHDStream
+    from fastdp.systems.phdstream.spatial_publisher import SpatialPublisher
 
 METHODS = ("phdstream", "adaptive")
 #: Options that not every method has, and the methods that have them.
@@ -260,8 +260,8 @@ def _system(
     method: str, box: tuple[float, float, float, float], epsilon: float, **options: Any
 ) -> PHDStream | AdaptivePHDStream:
     from fastdp.spatial import Box
-    from fastdp.systems.adaptive_phdstream import AdaptivePHDStream
-    from fastdp.systems.phdstream import PHDStream
+    from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
+    from fastdp.systems.phdstream.publisher import PHDStream
 
     domain = Box(box[:2], box[2:])
     return (
@@ -273,7 +273,7 @@ def _system(
 
 def _compare(batches: EventBatches, resumption: Resumption) -> None:
     """DataError if the first batches are not those that an earlier run has published."""
-    from fastdp.persistence import as_one
+    from fastdp.state.persistence import as_one
 
     for number in range(min(resumption.mark, len(batches))):
         resumption.follow(as_one(*batches[number]))
@@ -290,7 +290,7 @@ def _publish(
 ) -> tuple[int, int]:
     """Write the files that are not there; how many, and how many points they hold."""
     from fastdp.cli.progress import counted
-    from fastdp.persistence import as_one
+    from fastdp.state.persistence import as_one
 
     followed = 0 if resumption is None else resumption.mark
     files = points = 0

@@ -18,7 +18,7 @@ Write = Callable[[Floats], None]
 BATCH = 2**17
 
 
-class Withheld:
+class WithheldRows:
     """Output that leaves as it comes, but not before the values behind it are known to be the same as before.
 
     Parameters

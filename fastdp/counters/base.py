@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.privacy import Guarantee
+from fastdp.guarantee import Guarantee
 
 Integers = NDArray[np.int64]
 

@@ -10,26 +10,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.alone import exclusive
+from fastdp.arrays.column import as_array, as_column, entry_at
 from fastdp.counters.base import Counter, Integers, check_rows, counter_guarantee, noise_scale
 from fastdp.counters.binary_tree import BinaryTree
 from fastdp.counters.block import Block
 from fastdp.counters.simple import Simple
 from fastdp.errors import DataError, StateError
-from fastdp.inputs import as_array, as_column, entry_at
-from fastdp.privacy import Guarantee
+from fastdp.guarantee import Guarantee
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import check_chain, step_key
 from fastdp.randomness.words import Purpose, StreamId
-from fastdp.stepwise import Stepwise, expect
+from fastdp.state.single_caller import exclusive
+from fastdp.state.stepwise import Stepwise, expect
 
 #: Steps so far, the counters' rows, the sums as released last, and what noise is bound to (hexadecimal; secret).
 State = tuple[int, Integers, Integers, str]
 #: Larger increments are refused: sums of a million of them still fit an int64.
 LARGEST = 2**40
 #: Steps have 40 bits in the words' stream id.
-MOST_STEPS = 2**40
+MAX_STEPS = 2**40
 #: Counters that a state file may name.
 PARTS = {kind.__name__: kind for kind in (Simple, Block, BinaryTree)}
 
@@ -140,7 +140,7 @@ class RunningCounts(Stepwise):
     def following(self, state: State, increments: Integers, chosen: Integers) -> tuple[State, Integers]:
         """The state after a step of checked numbers, and what the step releases; changes nothing."""
         step, rows, released, chain = state
-        if step >= MOST_STEPS:
+        if step >= MAX_STEPS:
             raise StateError(f"{step} steps were taken: expected at most 2^40")
         noise: Integers = np.empty(chosen.size, np.int64)
         key, chain = step_key(self._key, chain, step, chosen, increments)
@@ -190,7 +190,7 @@ class RunningCounts(Stepwise):
         for array, like in zip(state[1:3], self.start()[1:3], strict=True):
             expect(array, like)
         check_chain(state[3])
-        if not 0 <= state[0] <= MOST_STEPS:
+        if not 0 <= state[0] <= MAX_STEPS:
             raise ValueError(f"{state[0]} steps out of range")
         check_rows(self.counter, state[1])
 

@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.alone import exclusive
 from fastdp.counters.base import Counter
 from fastdp.counters.running import PARTS, RunningCounts, State, as_increments, with_chain, without_chain
 from fastdp.errors import ParameterError, StateError
-from fastdp.persistence import Position
-from fastdp.privacy import Guarantee, sequential
+from fastdp.guarantee import Guarantee, sequential
 from fastdp.randomness.canonical import identity, part_name
 from fastdp.randomness.key import Key
-from fastdp.stepwise import Stepwise, expect
+from fastdp.state.persistence import Position
+from fastdp.state.single_caller import exclusive
+from fastdp.state.stepwise import Stepwise, expect
 
 Integers = NDArray[np.int64]
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastdp import validation
+from fastdp.arrays.column import entry_at
 from fastdp.errors import DataError, ParameterError
-from fastdp.inputs import entry_at
 from fastdp.spatial.checks import as_corners, as_points
 
 Batch = tuple[NDArray[np.float64], NDArray[np.float64]]

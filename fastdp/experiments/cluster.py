@@ -13,7 +13,7 @@ from typing import Any
 from fastdp.errors import StateError
 
 #: Seconds to find the scheduler.
-PATIENCE = 30
+TIMEOUT_SECONDS = 30
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def dask_executor(address: str) -> Iterator[tuple[Executor, Callable[[], int]]]:
     except ImportError:
         raise StateError("--scheduler needs Dask, which is not installed: pip install 'fastdp[sweep]'") from None
     try:
-        client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
+        client = distributed.Client(address, timeout=TIMEOUT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise StateError(

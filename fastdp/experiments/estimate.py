@@ -14,7 +14,7 @@ from fastdp.experiments.specification import Specification
 from fastdp.experiments.work import row_columns, run_part
 from fastdp.files.parquet_reader import import_pyarrow
 
-MOST_SAMPLES = 32
+MAX_SAMPLES = 32
 #: Repetitions that are timed besides the first, which does what all share.
 _FURTHER = 3
 #: Bytes of a row that are no measured numbers, compressed, and of a part's header.
@@ -94,9 +94,9 @@ def _sample(specification: Specification) -> list[tuple[Group, float]]:
     for group in groups(specification):
         alike.setdefault((group.data_set.name, group.mechanism.name), []).append(group)
     found = [(same[len(same) // 2], float(len(same))) for same in alike.values()]
-    if len(found) <= MOST_SAMPLES:
+    if len(found) <= MAX_SAMPLES:
         return found
-    chosen = [found[(2 * k + 1) * len(found) // (2 * MOST_SAMPLES)] for k in range(MOST_SAMPLES)]
+    chosen = [found[(2 * k + 1) * len(found) // (2 * MAX_SAMPLES)] for k in range(MAX_SAMPLES)]
     scale = sum(weight for _, weight in found) / sum(weight for _, weight in chosen)
     return [(group, weight * scale) for group, weight in chosen]
 

@@ -29,7 +29,7 @@ from fastdp.experiments.drawing import (
 from fastdp.experiments.measure import PARTS, metrics_by_name
 
 FORMATS = ("png", "svg")
-MOST_ROWS = 8
+MAX_ROWS = 8
 
 
 def draw_all(
@@ -112,7 +112,7 @@ def _parts(table: Table, rows: NDArray[np.bool_]) -> Any:
         name
         for name in table.names("mechanism", rows)
         if np.any(table["threshold"][table["mechanism"] == name] > 0.0)
-    ][:MOST_ROWS]
+    ][:MAX_ROWS]
     figure, axes = grid(max(len(mechanisms), 1), len(data_sets), f"{table.manifest['name']}: parts of the error")
     handles: dict[str, Any] = {}
     for line, name in zip(axes, mechanisms, strict=False):
@@ -138,7 +138,7 @@ def _streams(table: Table, rows: NDArray[np.bool_]) -> Any:
     data_sets = table.names("dataset", first)
     pairs = list(
         dict.fromkeys(zip(table["mechanism"][first].tolist(), table["epsilon"][first].tolist(), strict=True))
-    )[: 2 * MOST_ROWS]
+    )[: 2 * MAX_ROWS]
     # A column for each data set; one alone may take three.
     columns = len(data_sets) if len(data_sets) > 1 else min(3, len(pairs))
     count = len(pairs) if len(data_sets) > 1 else -(-len(pairs) // columns)

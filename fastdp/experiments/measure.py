@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp import metrics
 from fastdp.errors import ParameterError
 from fastdp.experiments.mechanisms import Outcome
 from fastdp.experiments.queries import Queries
 from fastdp.experiments.scene import Clipped, Scene
 from fastdp.experiments.specification import Specification
+from fastdp.queries import metrics
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]

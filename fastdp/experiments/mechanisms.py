@@ -15,20 +15,20 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp import counters, perturbers, renewals, smoothers, thresholds, validation
+from fastdp import counters, perturbers, smoothers, thresholds, validation
 from fastdp.errors import ParameterError
 from fastdp.experiments.tables import placed
 from fastdp.randomness.key import Key
-from fastdp.revised import RevisedStream
+from fastdp.releases.revised import RevisedStream
 from fastdp.smoothers import Smoother
-from fastdp.systems.adaptive import Adaptive
-from fastdp.systems.base import Base
-from fastdp.systems.composition import Composition
-from fastdp.systems.pak import PAK
-from fastdp.systems.stream_publisher import StreamPublisher
-from fastdp.systems.topl import ToPL
-from fastdp.systems.tops import ToPS
-from fastdp.thresholds import Fixed, ThresholdTask
+from fastdp.systems.pak.publisher import PAK
+from fastdp.systems.stream.adaptive import Adaptive
+from fastdp.systems.stream.parameters import StreamParameters
+from fastdp.systems.stream.publisher import StreamPublisher
+from fastdp.systems.stream.tops import ToPS
+from fastdp.systems.topl.publisher import ToPL
+from fastdp.systems.zeros import Base
+from fastdp.thresholds import Fixed, ThresholdTask, renewals
 from fastdp.thresholds.base import held_out
 
 Floats = NDArray[np.float64]
@@ -127,7 +127,7 @@ _ROLES: dict[str, Any] = {
 }
 
 
-_NO_PARTS = ("ThresholdTask", "HierarchyPlan", "Selected")
+_NO_PARTS = ("ThresholdTask", "HierarchyShape", "Selected")
 
 
 def build_parts(parameters: Parameters) -> dict[str, Any]:
@@ -186,7 +186,7 @@ class _Composed:
         composition.threshold.start(task)
         composition.perturber.plan(epsilon, setting.max_range)
 
-    def _build(self, parameters: Parameters, setting: Setting) -> tuple[Composition, ThresholdTask, float]:
+    def _build(self, parameters: Parameters, setting: Setting) -> tuple[StreamParameters, ThresholdTask, float]:
         """Parts and parameters, what the threshold is told, and the perturber's budget."""
         arguments = build_parts(parameters)
         first, second = (
@@ -254,9 +254,9 @@ class _Chosen(Fixed):
         return super().start(replace(task, bound=max(task.bound, self.theta)))
 
 
-def _renewing(composition: Composition, values: Floats) -> Run:
+def _renewing(composition: StreamParameters, values: Floats) -> Run:
     """Thresholds that change belong to no one theta."""
-    arguments = {name: getattr(composition, name) for name in Composition.__dataclass_fields__}
+    arguments = {name: getattr(composition, name) for name in StreamParameters.__dataclass_fields__}
 
     def run(key: Key) -> Outcome:
         return Outcome(StreamPublisher(**arguments, key=key).release(values).range_sum, float("nan"))

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from fastdp.errors import ParameterError
 from fastdp.experiments.tables import TableReader
+from fastdp.queries.workloads import MAX_RANGES, random_ranges
 from fastdp.validation import integer
-from fastdp.workloads import MOST_RANGES, random_ranges
 
 Indices = NDArray[np.int64]
 KINDS = ("random_ranges", "timeline")
@@ -114,7 +114,7 @@ def read_workload(table: object, place: str) -> Workload:
     return Workload(
         name=reader.text("name", kind),
         kind=kind,
-        count=reader.integer("count", 120 if kind == "timeline" else 200, 1, MOST_RANGES),
+        count=reader.integer("count", 120 if kind == "timeline" else 200, 1, MAX_RANGES),
         max_range=reader.integer("max_range", low=1) if "max_range" in reader else None,
         classes=classes,
         fixed=reader.flag("fixed", False),

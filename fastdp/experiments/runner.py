@@ -37,7 +37,7 @@ MODES = ("threads", "processes")
 #: Tasks that wait for each worker, so that none is idle and memory stays small.
 AHEAD = 3
 #: How often workers that die are replaced, and damaged parts.
-PATIENCE = 3
+TIMEOUT_SECONDS = 3
 
 
 def check_data(specification: Specification, folder: Path) -> dict[str, dict[str, object]]:
@@ -132,7 +132,7 @@ def _complete(
 ) -> None:
     """Run the parts that are not there, and make the table of all; parts that are damaged are run again."""
     named = [(part.name(specification), part) for part in parts(specification)]
-    for left in reversed(range(PATIENCE)):
+    for left in reversed(range(TIMEOUT_SECONDS)):
         done = folder.done()
         waiting = [(name, part) for name, part in named if name not in done]
         if waiting:
@@ -197,7 +197,7 @@ def _run_all(
         store(name, part, content)
         del left[name]
 
-    for _ in range(PATIENCE):
+    for _ in range(TIMEOUT_SECONDS):
         try:
             with _pool(size, mode, executor) as pool:
                 _spread(job, list(left.items()), pool, size, keep)
@@ -210,7 +210,9 @@ def _run_all(
                 ) from None
             continue
         return
-    raise StateError(f"workers died {PATIENCE} times (out of memory?): expected ones that live; run again to go on")
+    raise StateError(
+        f"workers died {TIMEOUT_SECONDS} times (out of memory?): expected ones that live; run again to go on"
+    )
 
 
 @contextmanager

@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 #: What is kept: thresholds repeat where candidates are whole numbers, queries in every mechanism.
 MOST_CLIPPED, MOST_QUERIES = 64, 1024
-MOST_SCENES = 4
+MAX_SCENES = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +125,7 @@ def load_scene(data_set: DataSet | SpatialDataSet, folder: Path) -> AnyScene:
             else:
                 _SCENES[key] = Scene(data_set, data_set.load(folder))
             _SCENES[key].prepare()
-            while len(_SCENES) > MOST_SCENES:
+            while len(_SCENES) > MAX_SCENES:
                 _SCENES.popitem(last=False)
         _SCENES.move_to_end(key)
         return _SCENES[key]

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
+from fastdp.arrays.column import as_floats
 from fastdp.datasets import CATALOGUE, TABLE1, catalogue, dns_like_day, hold_out_and_extend, table1
 from fastdp.datasets.generated import DNS_BOUND
 from fastdp.errors import DataError, FastDPError
@@ -18,7 +19,6 @@ from fastdp.experiments.origin import KINDS, Origin
 from fastdp.experiments.spatial_sources import SPATIAL_GENERATORS
 from fastdp.experiments.tables import TableReader, placed
 from fastdp.files.readers import open_source
-from fastdp.inputs import as_floats
 
 Floats = NDArray[np.float64]
 _CHUNK = 2**18

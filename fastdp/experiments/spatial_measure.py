@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from fastdp import metrics
 from fastdp.experiments.boxes import BoxWorkload
 from fastdp.experiments.spatial_mechanisms import SpatialPublisher, SpatialSystem
 from fastdp.experiments.spatial_scene import Asked, Floats, SpatialScene
+from fastdp.queries import metrics
 from fastdp.spatial import PointIndex
 
 METRICS = ("mse", "mae", "relative_error")

@@ -11,7 +11,7 @@ from fastdp.experiments.mechanisms import build_parts, parameter_names
 from fastdp.randomness.key import Key
 from fastdp.spatial import Domain
 from fastdp.systems import AdaptivePHDStream, FixedTree, OfflineOnBatch, OfflineOnStream, PHDStream
-from fastdp.systems.phdstream import COUNTERS
+from fastdp.systems.phdstream.publisher import COUNTERS
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from fastdp.spatial import BoxQueries, Domain, PointIndex
 
 Floats = NDArray[np.float64]
 #: Asked boxes with their true counts at all times: one or two megabytes each for the paper's.
-MOST_ASKED = 16
+MAX_ASKED = 16
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class SpatialScene:
     stream: SpatialStream
     domain: Domain
     domain_digest: str
-    _asked: Kept[Asked] = field(default_factory=lambda: Kept(MOST_ASKED), repr=False)
+    _asked: Kept[Asked] = field(default_factory=lambda: Kept(MAX_ASKED), repr=False)
 
     @property
     def size(self) -> int:

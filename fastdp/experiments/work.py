@@ -20,7 +20,7 @@ from fastdp.experiments.specification import Specification
 from fastdp.randomness.key import Key
 
 #: Workloads of more queries than this are drawn anew for each mechanism.
-MOST_KEPT = 1000
+MAX_KEPT = 1000
 
 
 def run_part(specification: Specification, part: Part, folder: Path, digest: str | None = None) -> bytes:
@@ -157,7 +157,7 @@ def _measured(
             return workload.draw(scene.body.size, data_set.max_range, seed)
 
         # All mechanisms are asked the same.
-        few = workload.count <= MOST_KEPT
+        few = workload.count <= MAX_KEPT
         queries = scene.queries.get((root, workload, repetition), draw) if few else draw()
         for label, count, numbers in measure.measure(specification, scene, queries, outcome):
             yield workload.name, label, count, numbers

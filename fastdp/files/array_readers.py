@@ -9,10 +9,10 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.arrays.column import as_column, as_floats, kind_of
 from fastdp.errors import DataError
 from fastdp.files.columns import pick_column
 from fastdp.files.readers import Chunks, Source
-from fastdp.inputs import as_column, as_floats, kind_of
 
 #: What NumPy and the archive's reader raise on damaged files; headers are parsed as Python literals.
 DAMAGE = (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fastdp.errors import DataError
 
-MOST_LISTED = 30
+MAX_LISTED = 30
 
 
 def pick_column(column: str | None, names: Sequence[str] | None, width: int, where: str) -> int:
@@ -48,9 +48,9 @@ def is_index(column: str) -> bool:
 
 def listed(names: Sequence[str] | None, width: int) -> str:
     """The columns there are, for a message."""
-    shown = range(min(width, MOST_LISTED))
+    shown = range(min(width, MAX_LISTED))
     listed = [str(k) if names is None or not is_name(names[k]) else f"{names[k]!r} ({k})" for k in shown]
-    return ", ".join(listed) + (", ..." if width > MOST_LISTED else "")
+    return ", ".join(listed) + (", ..." if width > MAX_LISTED else "")
 
 
 def is_name(cell: str) -> bool:

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 
-from fastdp import process
+from fastdp.files import process
 
 LOCK_TRIES, LOCK_PAUSE = 600, 0.05
 LOCK_SECONDS = LOCK_TRIES * LOCK_PAUSE

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from fastdp.arrays.column import as_column, as_floats, kind_of
 from fastdp.errors import DataError
 from fastdp.files.columns import pick_column
 from fastdp.files.readers import Chunks, Source
-from fastdp.inputs import as_column, as_floats, kind_of
 
 #: Bytes of a column read ahead; without it a row group's whole column is loaded at once.
 BUFFER = 2**20

@@ -1,4 +1,4 @@
-"""Composition of releases on one stream, in exact fractions.
+"""StreamParameters of releases on one stream, in exact fractions.
 
 Source: ToPS section 2.4 (sequential, parallel); Rogers et al. 2016, "Privacy odometers and filters" (basic
 composition is a valid filter for budgets that are chosen adaptively); proofs in ``docs/privacy.md``.
@@ -10,9 +10,9 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
+from fastdp.guarantee import Guarantee, round_up
 from fastdp.ledger.entry import Entry
 from fastdp.ledger.tally import Budget, Loss, Tally, common_kind
-from fastdp.privacy import Guarantee, round_up
 
 
 def compose(entries: Sequence[Entry], stream: str = "") -> Guarantee:

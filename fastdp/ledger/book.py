@@ -11,13 +11,13 @@ from pathlib import Path
 
 from fastdp import validation
 from fastdp.errors import ParameterError, StateError
+from fastdp.guarantee import Guarantee
 from fastdp.ledger import accounting, entry, session
 from fastdp.ledger.account import Account, budget, taking
 from fastdp.ledger.chain import Prefix
 from fastdp.ledger.entry import Entry
 from fastdp.ledger.session import Session
 from fastdp.ledger.tally import Budget, Region
-from fastdp.privacy import Guarantee
 from fastdp.randomness.key import Key
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from fastdp import validation
 from fastdp.errors import ParameterError, StateError
-from fastdp.privacy import Guarantee
+from fastdp.guarantee import Guarantee
 
 LONGEST_NAME, LONGEST_NOTE = 200, 2000
 #: Bytes of an entry, and how deeply its mechanism may be nested: every later call reads it again.
@@ -59,7 +59,7 @@ class Entry:
         Random digits of its line: no other line has them, in no copy of the ledger and no other one.
     fingerprint : str or None
         Keyed digest of the secret, composition and stream that the publisher's noise follows from
-        (:attr:`fastdp.durable.Durable.noise_fingerprint`); None where that is unknown, and for a simulation.
+        (:attr:`fastdp.state.durable.Durable.noise_fingerprint`); None where that is unknown, and for a simulation.
     """
 
     id: int

@@ -9,13 +9,13 @@ from typing import Any
 
 from fastdp import validation
 from fastdp.errors import BudgetError, DataError, ParameterError, StateError
+from fastdp.guarantee import Guarantee
 from fastdp.ledger import accounting, entry, names
 from fastdp.ledger.account import ENDS, Account, budget, ending
 from fastdp.ledger.book import Book, Verification, region
 from fastdp.ledger.entry import Entry
 from fastdp.ledger.reservation import Reservation
 from fastdp.ledger.tally import Budget, Tally
-from fastdp.privacy import Guarantee
 
 __all__ = ["Ledger", "Reservation", "Verification"]
 

@@ -21,10 +21,10 @@ from fastdp.errors import ParameterError
 from fastdp.ledger.entry import ELEMENTS, VALUE, Entry, Kind
 
 #: Beyond, e^epsilon times any float above 0 is above 1, and a delta of 1 is the most there is.
-MOST_EXPONENT = 1000
+MAX_EXPONENT = 1000
 NOTHING = Fraction(0)
 #: Edges of a release that is added, or of one that is taken back for another: no more are changed one by one.
-FEW = 4
+SMALL_COUNT = 4
 
 
 class Budget(NamedTuple):
@@ -255,7 +255,7 @@ class _Steps:
             return
         changes = sorted((edge, change) for edge, change in self._changes.items() if change)
         self._changes.clear()
-        if len(changes) > FEW:
+        if len(changes) > SMALL_COUNT:
             self._sweep(changes)
             return
         rise, ends = NOTHING, [*(edge for edge, _ in changes), None][1:]
@@ -324,4 +324,4 @@ def _exp_above(exponent: Fraction) -> Fraction:
     """A rational number above e^exponent."""
     context = Context(prec=50, Emax=10**6, Emin=-(10**6))
     ratio = context.divide(Decimal(exponent.numerator), Decimal(exponent.denominator))
-    return Fraction(context.next_plus(context.exp(context.next_plus(min(ratio, Decimal(MOST_EXPONENT))))))
+    return Fraction(context.next_plus(context.exp(context.next_plus(min(ratio, Decimal(MAX_EXPONENT))))))

@@ -17,28 +17,29 @@ from typing import TYPE_CHECKING, Any, ClassVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp import inputs, validation
+from fastdp import validation
+from fastdp.arrays import column as columns
 from fastdp.errors import DataError, ParameterError
+from fastdp.guarantee import Guarantee
 from fastdp.local import client_words, laws
 from fastdp.local.laws import Law
-from fastdp.privacy import Guarantee
 
 if TYPE_CHECKING:
     from fastdp.randomness.key import Key
 
-LEAST_EPSILON, MOST_EPSILON = 1e-6, 32.0
+MIN_EPSILON, MAX_EPSILON = 1e-6, 32.0
 #: Widths whose squares, times the largest variance, are ordinary floats.
 LEAST_WIDTH, MOST_WIDTH = 1e-140, 1e140
 #: Up to so many values plain Python is quick enough, and a client loads no compiler.
-FEW = 64
+SMALL_COUNT = 64
 
 
 def local_epsilon(name: str, value: object) -> float:
     """An epsilon that mechanisms of the local model accept."""
     epsilon = validation.positive(name, value)
-    if not LEAST_EPSILON <= epsilon <= MOST_EPSILON:
+    if not MIN_EPSILON <= epsilon <= MAX_EPSILON:
         raise ParameterError(
-            f"{name} = {value!r}: expected a number of at least {LEAST_EPSILON:g} and at most {MOST_EPSILON:g}"
+            f"{name} = {value!r}: expected a number of at least {MIN_EPSILON:g} and at most {MAX_EPSILON:g}"
         )
     return epsilon
 
@@ -138,13 +139,13 @@ class Mechanism(ABC):
     def steps_of(self, values: Any) -> NDArray[np.int32]: ...
     def steps_of(self, values: Any) -> int | NDArray[np.int32]:
         """Grid steps x = rint((v - low) STEPS / (high - low)) after clipping; errors as :meth:`perturb`."""
-        if inputs.is_number(values):
+        if columns.is_number(values):
             return self._step(values, "values")
-        column = inputs.as_column(values, "values")
-        if column.size <= FEW:
+        column = columns.as_column(values, "values")
+        if column.size <= SMALL_COUNT:
             return np.array(self._few_steps(column), np.int32)
         out: NDArray[np.int32] = np.empty(column.size, np.int32)
-        for begin, piece in inputs.pieces(column):
+        for begin, piece in columns.pieces(column):
             self._snap(piece, begin, out[begin : begin + piece.size])
         return out
 
@@ -208,11 +209,11 @@ class Mechanism(ABC):
             If seed, key, stream or start are not accepted.
         """
         source = client_words.Source(seed, key, self.WORDS, stream, start, self._words)
-        if inputs.is_number(values):
+        if columns.is_number(values):
             x = self._step(values, "values")
             return self.law.report(source.few(1)[0], x)
-        column = inputs.as_column(values, "values")
-        if column.size <= FEW:
+        column = columns.as_column(values, "values")
+        if column.size <= SMALL_COUNT:
             steps = self._few_steps(column)
             words = source.few(column.size)
             return np.array([self.law.report(word, x) for word, x in zip(words, steps, strict=True)], np.int32)
@@ -225,7 +226,7 @@ class Mechanism(ABC):
         steps: NDArray[np.int32] | None = None
         for words in source.blocks(column.size):
             steps = np.empty(words.size, np.int32) if steps is None else steps[: words.size]
-            self._snap(inputs.as_floats(column[begin : begin + words.size]), begin, steps)
+            self._snap(columns.as_floats(column[begin : begin + words.size]), begin, steps)
             self.law.fill(words, steps, out[begin : begin + words.size])
             begin += words.size
         return out
@@ -241,7 +242,7 @@ class Mechanism(ABC):
         except OverflowError:
             number = math.inf
         if not math.isfinite(number):
-            raise DataError(f"{name}: {inputs.NOT_FINITE}; expected a finite one")
+            raise DataError(f"{name}: {columns.NOT_FINITE}; expected a finite one")
         return self._place(number)
 
     def _place(self, number: float) -> int:
@@ -249,13 +250,13 @@ class Mechanism(ABC):
         return round(min(max((number - self.low) * self._steps_per_unit, 0.0), float(self.STEPS)))
 
     def _few_steps(self, column: NDArray[Any]) -> list[int]:
-        floats = inputs.as_floats(column).tolist()
+        floats = columns.as_floats(column).tolist()
         return [self._step(value, f"values[{i}]") for i, value in enumerate(floats)]
 
     def _snap(self, floats: NDArray[np.float64], begin: int, out: NDArray[np.int32]) -> None:
         if self._place_all(floats, out):
             first = int(np.flatnonzero(~np.isfinite(floats))[0])
-            raise DataError(f"values[{begin + first}]: {inputs.NOT_FINITE}; expected finite ones")
+            raise DataError(f"values[{begin + first}]: {columns.NOT_FINITE}; expected finite ones")
 
     def _place_all(self, floats: NDArray[np.float64], out: NDArray[np.int32]) -> bool:
         """Grid steps of an array; whether a number is not finite."""
@@ -265,11 +266,11 @@ class Mechanism(ABC):
 
     def check_reports(self, reports: Any) -> NDArray[np.int32] | NDArray[np.int64]:
         """Reports as whole numbers in 0..n_outputs - 1, or a DataError: they come from clients whom nobody checks."""
-        column = inputs.as_column(reports, "reports")
+        column = columns.as_column(reports, "reports")
         if column.size and column.dtype.kind not in "iub":
-            raise DataError(f"reports holds {inputs.kind_of(column.dtype)} entries: expected whole numbers")
+            raise DataError(f"reports holds {columns.kind_of(column.dtype)} entries: expected whole numbers")
         if column.size and not 0 <= column.min() <= column.max() < self.n_outputs:
-            place = inputs.entry_at("reports", (column < 0) | (column >= self.n_outputs), "out of range")
+            place = columns.entry_at("reports", (column < 0) | (column >= self.n_outputs), "out of range")
             raise DataError(f"{place}; expected whole numbers in 0..{self.n_outputs - 1}")
         # Reports as perturb() gave them stay as they are.
         if column.dtype == np.int32:
@@ -304,7 +305,7 @@ class MeanMechanism(Mechanism):
         DataError
             If a report is no whole number in 0..n_outputs - 1; the message names its index.
         """
-        single = inputs.is_number(reports)
+        single = columns.is_number(reports)
         checked = self.check_reports([reports] if single else reports)
         estimates = self._estimator(checked)
         return float(estimates[0]) if single else estimates
@@ -326,7 +327,7 @@ class MeanMechanism(Mechanism):
         constant, slope, curvature = self._quadratic()
         position = 2.0 * np.asarray(self.steps_of(values), np.float64) / self.STEPS - 1.0
         variances = constant + position * (slope + curvature * position)
-        return float(variances) if inputs.is_number(values) else variances
+        return float(variances) if columns.is_number(values) else variances
 
     @cached_property
     def worst_variance(self) -> float:

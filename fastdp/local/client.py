@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from fastdp import inputs, validation
-from fastdp.alone import exclusive
+from fastdp import validation
+from fastdp.arrays import column
 from fastdp.errors import DataError, FastDPError, ParameterError, StateError
 from fastdp.local.encoding import encode, mechanism_named
-from fastdp.persistence import Position
-from fastdp.stepwise import Keyless
+from fastdp.state.persistence import Position
+from fastdp.state.single_caller import exclusive
+from fastdp.state.stepwise import Keyless
 
 if TYPE_CHECKING:
     from fastdp.local.base import Mechanism
 
 VERSION = 1
-LONGEST = 4096
+MAX_LENGTH = 4096
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,9 @@ class Announcement:
             If it is no announcement, or one of another version.
         """
         # Not shown: it may be the user's value in the announcement's place.
-        if not isinstance(text, str) or len(text) > LONGEST:
+        if not isinstance(text, str) or len(text) > MAX_LENGTH:
             raise DataError(
-                f"announcement is a {type(text).__name__}: expected text of at most {LONGEST} characters, from "
+                f"announcement is a {type(text).__name__}: expected text of at most {MAX_LENGTH} characters, from "
                 "Announcement.to_text()"
             )
         try:
@@ -133,7 +134,7 @@ class Client(Keyless):
         DataError
             If the value is no finite number or the announcement not understood.
         """
-        if not inputs.is_number(value):
+        if not column.is_number(value):
             raise DataError(f"value is a {type(value).__name__}: expected one number, the user's own")
         if self._has_answered:
             raise StateError("this client has answered: expected one report a user (a second costs epsilon again)")

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from fastdp.randomness.key import Key
 
 WORD_BYTES = 8
-MOST_STREAMS = 2**40
+MAX_STREAMS = 2**40
 #: Words of one stream; those that follow are another stream's.
-MOST_START = 2**33
+MAX_START = 2**33
 
 
 @dataclass(frozen=True)
@@ -47,19 +47,19 @@ class Source:
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        validation.integer("stream", self.stream, 0, MOST_STREAMS - 1)
+        validation.integer("stream", self.stream, 0, MAX_STREAMS - 1)
         if self.start is not None:
-            validation.integer("start", self.start, 0, MOST_START)
+            validation.integer("start", self.start, 0, MAX_START)
         elif self.key is not None and self.seed is None:
             raise ParameterError(
                 "start = None: expected the position of the first unused word, because a key is given"
             )
 
     def _check_end(self, count: int) -> None:
-        if (self.start or 0) + count > MOST_START:
+        if (self.start or 0) + count > MAX_START:
             raise ParameterError(
-                f"start = {self.start}: expected at most {MOST_START - count} for {count} reports, "
-                f"because a stream has {MOST_START} words"
+                f"start = {self.start}: expected at most {MAX_START - count} for {count} reports, "
+                f"because a stream has {MAX_START} words"
             )
 
     def few(self, count: int) -> list[int]:

@@ -17,8 +17,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp import inputs, packing, validation
-from fastdp.alone import exclusive
+from fastdp import validation
+from fastdp.arrays import column as columns
 from fastdp.errors import DataError, ParameterError
 from fastdp.local.base import Mechanism
 from fastdp.local.encoding import as_bytes, mechanism_named, split
@@ -27,17 +27,19 @@ from fastdp.local.log_square_wave import LogSquareWave
 from fastdp.local.piecewise import Piecewise
 from fastdp.local.square_wave import SquareWave
 from fastdp.local.stochastic_rounding import StochasticRounding
-from fastdp.persistence import Position
-from fastdp.stepwise import Reports, expect
+from fastdp.state import codec
+from fastdp.state.persistence import Position
+from fastdp.state.single_caller import exclusive
+from fastdp.state.stepwise import Reports, expect
 
 MAGIC = b"fdpC"
 VERSION = 1
 #: zlib makes no more of a byte than this.
-MOST_INFLATION = 1032
+MAX_INFLATION = 1032
 #: Magic, version, bytes of the description.
 _HEADER = struct.Struct("<4sBI")
 #: In one cell or slot: sums of reports, below 2^22 each, stay below 2^62.
-MOST_REPORTS = 2**40
+MAX_REPORTS = 2**40
 
 
 @dataclass
@@ -70,7 +72,7 @@ class Collector(Reports):
         What the clients were told to use.
     """
 
-    _PARTS: ClassVar[packing.Parts] = {
+    _PARTS: ClassVar[codec.Parts] = {
         kind.__name__: kind for kind in (SquareWave, LogSquareWave, StochasticRounding, Piecewise, Hybrid)
     }
     _CHANGING = ("totals", "refused")
@@ -113,10 +115,10 @@ class Collector(Reports):
         int
             How many were collected.
         """
-        column = inputs.as_column([reports] if inputs.is_number(reports) else reports, "reports")
+        column = columns.as_column([reports] if columns.is_number(reports) else reports, "reports")
         if column.dtype.kind == "b":
             raise DataError("reports holds bool entries: expected whole numbers")
-        slots = inputs.as_array(slot)
+        slots = columns.as_array(slot)
         if slots is None or slots.dtype.kind not in "iu" or slots.shape not in ((), column.shape):
             raise ParameterError(f"slot is a {type(slot).__name__}: expected a whole number, or one for each report")
         return self._consume(lambda whole: whole._add(column, slots), column, slots)
@@ -124,7 +126,7 @@ class Collector(Reports):
     def _add(self, column: NDArray[Any], slots: NDArray[Any]) -> int:
         wrong = (slots < 0) | (slots >= self.slots)
         if wrong.any():
-            place = inputs.entry_at("slot", np.atleast_1d(wrong), "out of range")
+            place = columns.entry_at("slot", np.atleast_1d(wrong), "out of range")
             raise ParameterError(f"{place}; expected 0 to {self.slots - 1}")
         good = (column >= 0) & (column < self.mechanism.n_outputs)
         if column.dtype.kind == "f":
@@ -220,7 +222,7 @@ class Collector(Reports):
                 raise ValueError("refused is no pair of counts")
             mechanism = mechanism_named(**described.pop("mechanism"))
             # Before anything is allocated: compressed numbers take no less than this.
-            if described.get("slots", 1) > 2 * MOST_INFLATION * len(data):
+            if described.get("slots", 1) > 2 * MAX_INFLATION * len(data):
                 raise ValueError("more slots than the bytes can hold")
             whole = cls(mechanism, **described)
             unpacker = zlib.decompressobj()
@@ -247,15 +249,15 @@ class Collector(Reports):
     def _position(self) -> Position:
         return {
             "n_seen": self._consumed,
-            "totals": packing.describe(self.totals),
-            "refused": packing.describe(self.refused),
+            "totals": codec.describe(self.totals),
+            "refused": codec.describe(self.refused),
         }
 
     def _resume(self, saved: Position) -> None:
-        totals = packing.restore(NDArray[np.int64], saved["totals"])
+        totals = codec.restore(NDArray[np.int64], saved["totals"])
         expect(totals, self.totals)
         self.totals = totals
-        self.refused = packing.restore(Refused, saved["refused"])
+        self.refused = codec.restore(Refused, saved["refused"])
         self._check_totals()
         if min(self.refused.reports, self.refused.messages) < 0 or saved["n_seen"] != self._consumed:
             raise ValueError("counts out of range")

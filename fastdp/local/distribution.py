@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp import inputs, validation
+from fastdp import validation
+from fastdp.arrays import column
 from fastdp.errors import DataError, ParameterError
 from fastdp.local import octaves
 from fastdp.local.laws import WindowLaw
@@ -205,15 +206,15 @@ def estimate(
 
 def _checked_counts(output_counts: Any, outputs: int) -> NDArray[np.int64]:
     accepted = f"one count, a whole number of at least 0, for each of {outputs} outputs (or of fewer cells)"
-    array = inputs.as_array(output_counts)
+    array = column.as_array(output_counts)
     if array is None:
         raise DataError(f"output_counts is a {type(output_counts).__name__}: expected {accepted}")
     if array.ndim != 1 or array.dtype.kind not in "iu" or not 0 < array.size <= outputs:
-        kind = inputs.kind_of(array.dtype)
+        kind = column.kind_of(array.dtype)
         raise DataError(f"output_counts of shape {array.shape} and type {kind}: expected {accepted}")
     counts = array.astype(np.int64)
     if counts.min() < 0:
-        raise DataError(f"{inputs.entry_at('output_counts', counts < 0, 'below 0')}; expected {accepted}")
+        raise DataError(f"{column.entry_at('output_counts', counts < 0, 'below 0')}; expected {accepted}")
     if not counts.any():
         raise DataError("output_counts holds no report at all: expected at least one")
     return counts

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp import inputs
+from fastdp.arrays import column
 from fastdp.errors import DataError, FastDPError, ParameterError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _HEADER = struct.Struct("<4sBBBdddI")
 _CHECKSUM = struct.Struct("<I")
 #: Never renumber: devices in the field send these.
 KINDS = {1: "SquareWave", 2: "StochasticRounding", 3: "Piecewise", 4: "Hybrid", 5: "LogSquareWave"}
-MOST_REPORTS = 2**24
+MAX_REPORTS = 2**24
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,9 @@ def encode(mechanism: Mechanism, reports: Any) -> bytes:
     DataError
         If a report is not one of the mechanism's.
     """
-    checked = mechanism.check_reports([reports] if inputs.is_number(reports) else reports)
-    if checked.size > MOST_REPORTS:
-        raise DataError(f"reports has {checked.size} entries: expected at most {MOST_REPORTS}")
+    checked = mechanism.check_reports([reports] if column.is_number(reports) else reports)
+    if checked.size > MAX_REPORTS:
+        raise DataError(f"reports has {checked.size} entries: expected at most {MAX_REPORTS}")
     payload = checked.astype("<u4").view(np.uint8).reshape(-1, 4)[:, : _width(mechanism)].tobytes()
     body = _header(mechanism, checked.size) + payload
     return body + _CHECKSUM.pack(zlib.crc32(body))
@@ -132,7 +132,7 @@ def decode(data: bytes | bytearray | memoryview, expected: Mechanism | None = No
         raise DataError(f"message begins with other bytes than {MAGIC!r}: expected one that encode() made")
     if version != VERSION:
         raise DataError(f"message has format {version}: this fastdp reads format {VERSION}")
-    if kind not in KINDS or not 1 <= width <= 4 or count > MOST_REPORTS:
+    if kind not in KINDS or not 1 <= width <= 4 or count > MAX_REPORTS:
         raise DataError(
             f"message names mechanism {kind} and {count} reports of {width} bytes: expected another header"
         )

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.errors import ParameterError
-from fastdp.local.collectors import MOST_REPORTS, Collector
+from fastdp.local.collectors import MAX_REPORTS, Collector
 from fastdp.local.square_wave import SquareWave
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ class HistogramCollector(Collector):
         return int(self.totals.sum())
 
     def _check_totals(self) -> None:
-        if self.totals.min() < 0 or self.totals.max() > MOST_REPORTS:
-            raise ParameterError(f"totals of a collector: expected counts from 0 to {MOST_REPORTS}")
+        if self.totals.min() < 0 or self.totals.max() > MAX_REPORTS:
+            raise ParameterError(f"totals of a collector: expected counts from 0 to {MAX_REPORTS}")
 
     def _count(self, reports: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
         del slots

@@ -16,7 +16,7 @@ from fastdp.local.square_wave import SquareWave
 if TYPE_CHECKING:
     from fastdp.local.distribution import Distribution
 
-MOST_OCTAVES = 256
+MAX_OCTAVES = 256
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,10 @@ class LogSquareWave(SquareWave):
     def __post_init__(self) -> None:
         """Check the parameters and compute the law."""
         super().__post_init__()
-        if not 0.0 < self.low * 2.0 <= self.high <= self.low * 2.0**MOST_OCTAVES:
+        if not 0.0 < self.low * 2.0 <= self.high <= self.low * 2.0**MAX_OCTAVES:
             raise ParameterError(
                 f"low = {validation.shown(self.low)}: expected a number above 0, at most high / 2 and at least "
-                f"high / 2^{MOST_OCTAVES}, for high = {self.high!r}"
+                f"high / 2^{MAX_OCTAVES}, for high = {self.high!r}"
             )
 
     @property

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
+from fastdp.arrays.exact_sum import exact_sum
 from fastdp.errors import ParameterError
-from fastdp.integers import exact_sum
 from fastdp.local.base import MeanMechanism
-from fastdp.local.collectors import MOST_REPORTS, Collector
+from fastdp.local.collectors import MAX_REPORTS, Collector
 
-MOST_SLOTS = 2**30
+MAX_SLOTS = 2**30
 
 
 class SumCollector(Collector):
@@ -36,7 +36,7 @@ class SumCollector(Collector):
             raise ParameterError(
                 f"mechanism = {validation.shown(mechanism)}: expected StochasticRounding, Piecewise or Hybrid"
             )
-        self.slots = validation.integer("slots", slots, 1, MOST_SLOTS)
+        self.slots = validation.integer("slots", slots, 1, MAX_SLOTS)
         self._terms = mechanism.law.terms()
         # Of each slot and term: how many reports, and their sum.
         super().__init__(mechanism, np.zeros((self.slots, len(self._terms), 2), np.int64))
@@ -62,10 +62,8 @@ class SumCollector(Collector):
         first = np.array([term.first for term in self._terms])
         last = np.array([term.last - 1 for term in self._terms])
         # At most 2^40 reports of less than 2^22: products and sums fit int64.
-        if counts.min() < 0 or counts.max() > MOST_REPORTS or (sums < first * counts).any():
-            raise ParameterError(
-                f"totals of a collector: expected counts from 0 to {MOST_REPORTS}, and sums that fit"
-            )
+        if counts.min() < 0 or counts.max() > MAX_REPORTS or (sums < first * counts).any():
+            raise ParameterError(f"totals of a collector: expected counts from 0 to {MAX_REPORTS}, and sums that fit")
         if (sums > last * counts).any():
             raise ParameterError("totals of a collector: expected sums that fit the counts")
 

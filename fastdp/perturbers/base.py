@@ -9,7 +9,7 @@ from typing import Protocol, cast, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.privacy import Guarantee
+from fastdp.guarantee import Guarantee
 from fastdp.randomness.key import Binding, Key
 from fastdp.randomness.row_words import RowWords
 from fastdp.randomness.sampler import Law
@@ -17,7 +17,7 @@ from fastdp.randomness.words import StreamId
 
 
 @dataclass(frozen=True)
-class HierarchyPlan:
+class HierarchyShape:
     """The public shape of a hierarchy, chosen without looking at data.
 
     Attributes
@@ -68,26 +68,26 @@ class Perturber(Protocol):
         """Whether inner nodes are released with noise of their own, so that ranges are answered from them."""
         ...
 
-    def plan(self, epsilon: float, max_range: int) -> HierarchyPlan:
+    def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
         """The shape for this budget and this bound on the length of queries."""
         ...
 
-    def guarantee(self, plan: HierarchyPlan, epsilon: float) -> Guarantee:
+    def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
         """What the endless stream promises."""
         ...
 
-    def noise_constant(self, plan: HierarchyPlan, max_range: int) -> float:
+    def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
         """K: a random range of up to ``max_range`` values has noise of variance K theta^2 / epsilon^2."""
         ...
 
     def leaf_noise(
-        self, plan: HierarchyPlan, theta_steps: int, epsilon: float, key: Key, tree: int
+        self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int
     ) -> NDArray[np.int64]:
         """Noise of the released leaves of one tree, in grid steps: int64[leaves].
 
         Parameters
         ----------
-        plan : HierarchyPlan
+        plan : HierarchyShape
             The shape.
         theta_steps : int
             Sensitivity of every node, in grid steps.
@@ -101,7 +101,7 @@ class Perturber(Protocol):
         ...
 
     def node_noise(
-        self, plan: HierarchyPlan, theta_steps: int, epsilon: float, key: Key, tree: int
+        self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int
     ) -> NDArray[np.int64]:
         """Independent noise of every node, before consistency: int64[nodes], the leaf level first.
 
@@ -158,7 +158,7 @@ class TreeRows:
         Whether it is the independent noise of all nodes (``node_noise``) in place of that of the leaves.
     """
 
-    plan: HierarchyPlan
+    plan: HierarchyShape
     epsilon: float
     key: Key
     theta_steps: NDArray[np.int64]

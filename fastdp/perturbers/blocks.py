@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.perturbers.base import HierarchyPlan
+from fastdp.guarantee import Guarantee
+from fastdp.perturbers.base import HierarchyShape
 from fastdp.perturbers.flat import Flat
-from fastdp.privacy import Guarantee
 from fastdp_kernels import block_lengths as b
 
 #: Noise is drawn for so many blocks at a time.
@@ -20,9 +20,9 @@ BATCH = 2**10
 #: max_range values.
 PRIOR_WHITE = 0.02
 PRIOR_DRIFT = 0.02
-#: The first block is at most max_range >> MOST_FIRST long, no block longer than max_range >> MOST_EVER.
-MOST_FIRST = 6
-MOST_EVER = 2
+#: The first block is at most max_range >> MAX_FIRST long, no block longer than max_range >> MAX_EVER.
+MAX_FIRST = 6
+MAX_EVER = 2
 #: Noise counts so much more than in the longest ranges alone when theta is weighed.
 THETA_WEIGHT = 1.5
 #: At most the last eighth of the hold-out, a power of two of values, is released as blocks and does not choose theta.
@@ -30,7 +30,7 @@ WARM_UP = 8
 
 
 @dataclass(frozen=True)
-class BlocksPlan(HierarchyPlan):
+class BlocksShape(HierarchyShape):
     """The public shape, and how it begins.
 
     Attributes
@@ -65,18 +65,18 @@ class Blocks(Flat):
         """Check the parameters."""
         validation.choice("closing", self.closing, ("spread", "spike", "none"))
 
-    def plan(self, epsilon: float, max_range: int) -> BlocksPlan:
+    def plan(self, epsilon: float, max_range: int) -> BlocksShape:
         """One level; the length of a block is not public in advance, only where it begins."""
         first = int(self.shape(epsilon, max_range, 0)[b.FIRST])
         flat = super().plan(epsilon, max_range)
-        return BlocksPlan(**{**asdict(flat), "leaves": BATCH, "tops": BATCH, "tree_blocks": BATCH}, first=first)
+        return BlocksShape(**{**asdict(flat), "leaves": BATCH, "tops": BATCH, "tree_blocks": BATCH}, first=first)
 
-    def noise_constant(self, plan: HierarchyPlan, max_range: int) -> float:
+    def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
         """K of a range of r / 3 over blocks of the first length, times THETA_WEIGHT."""
-        assert isinstance(plan, BlocksPlan)  # noqa: S101 - made by plan()
+        assert isinstance(plan, BlocksShape)  # noqa: S101 - made by plan()
         return 2.0 * THETA_WEIGHT * (max(1.0, max_range / 3.0) / 2.0**plan.first - 1.0 / 3.0)
 
-    def guarantee(self, plan: HierarchyPlan, epsilon: float) -> Guarantee:
+    def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
         """Pure epsilon: blocks are disjoint, their ends functions of earlier outputs."""
         del plan
         return Guarantee(
@@ -106,9 +106,9 @@ class Blocks(Flat):
         shape[b.PRIOR_WHITE] = PRIOR_WHITE
         shape[b.PRIOR_DRIFT] = PRIOR_DRIFT / max_range
         top = max_range.bit_length() - 1
-        shape[b.MOST] = max(top - MOST_EVER, 0)
+        shape[b.MOST] = max(top - MAX_EVER, 0)
         first = b.choose_exponent(shape[b.PRIOR_WHITE], shape[b.PRIOR_DRIFT], 0, shape)
-        shape[b.FIRST] = min(first, max(top - MOST_FIRST, 0))
+        shape[b.FIRST] = min(first, max(top - MAX_FIRST, 0))
         shape[b.LIMIT] = warm_up
         shape[b.SPREADS] = self.closing == "spread"
         return shape

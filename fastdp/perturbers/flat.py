@@ -9,9 +9,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.perturbers.base import HierarchyPlan
+from fastdp.guarantee import Guarantee
+from fastdp.perturbers.base import HierarchyShape
 from fastdp.perturbers.range_variance import independent_constant
-from fastdp.privacy import Guarantee
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
@@ -34,14 +34,14 @@ class Flat:
         """There is one level only."""
         return False
 
-    def plan(self, epsilon: float, max_range: int) -> HierarchyPlan:
+    def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
         """One level, one value a block, noise in batches."""
         del epsilon, max_range
-        return HierarchyPlan(
+        return HierarchyShape(
             fan_out=2, height=1, pruned=0, levels=1, block=1, tops=BATCH, leaves=BATCH, tree_blocks=BATCH
         )
 
-    def guarantee(self, plan: HierarchyPlan, epsilon: float) -> Guarantee:
+    def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
         """Pure epsilon: values are disjoint."""
         del plan
         return Guarantee(
@@ -50,7 +50,7 @@ class Flat:
             derivation=("each value gets discrete Laplace noise of scale theta / epsilon once: epsilon",),
         )
 
-    def noise_constant(self, plan: HierarchyPlan, max_range: int) -> float:
+    def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
         """K = 2 (r + 2) / 3: twice the mean length of a range."""
         del plan
         return independent_constant(max_range)
@@ -65,13 +65,13 @@ class Flat:
         return None if own else _law(theta_steps, epsilon)
 
     def leaf_noise(
-        self, plan: HierarchyPlan, theta_steps: int, epsilon: float, key: Key, tree: int
+        self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int
     ) -> NDArray[np.int64]:
         """Noise of one batch of values, drawn before they are known: for streams of the first noise format."""
         return self.node_noise(plan, theta_steps, epsilon, key, tree)
 
     def node_noise(
-        self, plan: HierarchyPlan, theta_steps: int, epsilon: float, key: Key, tree: int
+        self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int
     ) -> NDArray[np.int64]:
         """The same: leaves are all the nodes there are."""
         noise: NDArray[np.int64] = np.empty(plan.leaves, np.int64)

@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.errors import ParameterError
+from fastdp.guarantee import Guarantee
 from fastdp.perturbers import range_variance
-from fastdp.perturbers.base import HierarchyPlan, TreeRows
-from fastdp.privacy import Guarantee
+from fastdp.perturbers.base import HierarchyShape, TreeRows
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp_kernels import consistency
 
-MOST_LEAVES = 2**28
+MAX_LEAVES = 2**28
 
 
 def optimal_prune(epsilon: float, max_range: int, fan_out: int, height: int) -> int:
@@ -89,7 +89,7 @@ class Hierarchy:
         """Inner nodes are released as they are unless they were made consistent."""
         return not self.consistent
 
-    def plan(self, epsilon: float, max_range: int) -> HierarchyPlan:
+    def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
         """The shape for this budget and this bound on the length of queries."""
         b = self.fan_out
         height = 1
@@ -107,12 +107,12 @@ class Hierarchy:
         levels = height - pruned
         tops = -(-max_range // b ** (height - 1))
         leaves = tops * b ** (levels - 1)
-        if leaves > MOST_LEAVES:
+        if leaves > MAX_LEAVES:
             raise ParameterError(
                 f"max_range = {max_range}: a tree of {leaves} released leaves takes {leaves * 8 / 2**30:.1f} GiB; "
-                f"expected at most {MOST_LEAVES} leaves (raise prune or lower max_range)"
+                f"expected at most {MAX_LEAVES} leaves (raise prune or lower max_range)"
             )
-        return HierarchyPlan(
+        return HierarchyShape(
             fan_out=b,
             height=height,
             pruned=pruned,
@@ -123,7 +123,7 @@ class Hierarchy:
             tree_blocks=-(-max_range // b**pruned),
         )
 
-    def guarantee(self, plan: HierarchyPlan, epsilon: float) -> Guarantee:
+    def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
         """Pure epsilon from levels (sequential) and trees (parallel)."""
         return Guarantee(
             epsilon=epsilon,
@@ -137,7 +137,7 @@ class Hierarchy:
             ),
         )
 
-    def noise_constant(self, plan: HierarchyPlan, max_range: int) -> float:
+    def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
         """K: a random range of up to ``max_range`` values has noise of variance K theta^2 / epsilon^2.
 
         In closed form (:mod:`fastdp.perturbers.range_variance`), for ranges within one tree; rounding to integers
@@ -147,7 +147,7 @@ class Hierarchy:
         return constant(plan, max_range)
 
     def leaf_noise(
-        self, plan: HierarchyPlan, theta_steps: int, epsilon: float, key: Key, tree: int
+        self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int
     ) -> NDArray[np.int64]:
         """Noise of the released leaves of one tree, consistent with that of all nodes or independent of it."""
         if not self.consistent:
@@ -158,13 +158,13 @@ class Hierarchy:
         return nodes[: plan.leaves]
 
     def node_noise(
-        self, plan: HierarchyPlan, theta_steps: int, epsilon: float, key: Key, tree: int
+        self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int
     ) -> NDArray[np.int64]:
         """Independent noise of every node, the leaf level first."""
         return self._draw(plan, theta_steps, epsilon, key, tree, levels=plan.levels)
 
     def _draw(
-        self, plan: HierarchyPlan, theta_steps: int, epsilon: float, key: Key, tree: int, levels: int
+        self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int, levels: int
     ) -> NDArray[np.int64]:
         law = _law(plan, theta_steps, epsilon)
         widths = plan.widths[:levels]
@@ -188,11 +188,11 @@ class Hierarchy:
         return noise
 
 
-def _law(plan: HierarchyPlan, theta_steps: int, epsilon: float) -> sampler.Law:
+def _law(plan: HierarchyShape, theta_steps: int, epsilon: float) -> sampler.Law:
     return sampler.discrete_laplace_law(Fraction(theta_steps * plan.levels) / Fraction(epsilon))
 
 
-def consistency_weights(plan: HierarchyPlan) -> NDArray[np.float64]:
+def consistency_weights(plan: HierarchyShape) -> NDArray[np.float64]:
     """Weight of a node's own noise against its children's, by height: (b^l - b^(l-1)) / (b^l - 1), Eq. 10."""
     b = plan.fan_out
     weights = np.zeros(plan.levels + 1)

@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 
-from fastdp.perturbers.base import HierarchyPlan
+from fastdp.perturbers.base import HierarchyShape
 
 
-def consistent_constant(plan: HierarchyPlan, max_range: int) -> float:
+def consistent_constant(plan: HierarchyShape, max_range: int) -> float:
     """K of a consistent hierarchy: a range holds the noise of the blocks that close within it.
 
     Parameters
     ----------
-    plan : HierarchyPlan
+    plan : HierarchyShape
         The shape.
     max_range : int
         r.
@@ -32,7 +32,7 @@ def consistent_constant(plan: HierarchyPlan, max_range: int) -> float:
     return float(2 * plan.levels**2 * variance)
 
 
-def tiling_constant(plan: HierarchyPlan, max_range: int) -> float:
+def tiling_constant(plan: HierarchyShape, max_range: int) -> float:
     """K of an inconsistent hierarchy: twice the squared number of levels for each of the fewest nodes that tile."""
     b = plan.fan_out
     inside = [_mean_inside(b**j, max_range) for j in range(plan.levels)] + [Fraction(0)]

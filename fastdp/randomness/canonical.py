@@ -24,6 +24,8 @@ import numpy as np
 
 #: Version of the rule that turns a secret, a composition and a prefix into noise; 1 had no composition in it.
 NOISE_FORMAT = 2
+#: Classes that were renamed, and the names that stand for them in noise keys and state files.
+RENAMED = {"RenewFromHoldout": "Withheld", "RenewFromPublished": "Refined"}
 
 
 def encode(value: Any) -> bytes:
@@ -96,8 +98,6 @@ def identity(value: Any) -> Any:
 def part_name(part: Any) -> str:
     """The class of a part: fastdp's own by name, so that they may move; others with their module."""
     kind = type(part)
-    return (
-        kind.__qualname__
-        if kind.__module__.partition(".")[0] == "fastdp"
-        else f"{kind.__module__}.{kind.__qualname__}"
-    )
+    if kind.__module__.partition(".")[0] == "fastdp":
+        return RENAMED.get(kind.__qualname__, kind.__qualname__)
+    return f"{kind.__module__}.{kind.__qualname__}"

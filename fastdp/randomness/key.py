@@ -22,7 +22,7 @@ from fastdp.randomness.drawn_once import ENABLED, DrawnWords
 
 KEY_BYTES = 32
 #: One secret serves so many numbered streams, besides the one without a number.
-MOST_STREAMS = 2**32 - 1
+MAX_STREAMS = 2**32 - 1
 
 
 def is_secret(candidate: object) -> bool:
@@ -64,7 +64,7 @@ class Key:
             )
         self._secret = bytes(secret)
         self._simulated = simulated
-        self._member = validation.integer("member", member, 0, MOST_STREAMS) if member else 0
+        self._member = validation.integer("member", member, 0, MAX_STREAMS) if member else 0
         self._binding = binding
         if drawn is None and ENABLED and binding is Binding.COMPOSITION:
             drawn = DrawnWords()
@@ -149,7 +149,7 @@ class Key:
             return self.within("stream", stream)
         if self._member:
             raise ParameterError(f"stream = {validation.shown(stream)}: expected a key that has no stream number yet")
-        member = validation.integer("stream", stream, 0, MOST_STREAMS - 1) + 1
+        member = validation.integer("stream", stream, 0, MAX_STREAMS - 1) + 1
         return Key(self._secret, simulated=self._simulated, member=member, binding=self._binding, drawn=self._drawn)
 
     def bind(self, mechanism: str, parameters: Mapping[str, Any]) -> Key:

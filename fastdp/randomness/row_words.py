@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from fastdp.randomness.key import Key
-from fastdp.randomness.words import BLOCK_BITS, MOST_WORDS, StreamId
+from fastdp.randomness.words import BLOCK_BITS, MAX_WORDS, StreamId
 
 Indices = NDArray[np.int64]
 #: The cipher wants this much room behind its output, though it fills whole blocks only.
@@ -43,8 +43,8 @@ class RowWords:
         self.owners = owners
         self.pieces = tuple(pieces)
         self.width = sum(count for _, count in pieces)
-        if max((count for _, count in pieces), default=0) > MOST_WORDS:
-            raise OverflowError(f"pieces of up to {self.width} words: beyond the {MOST_WORDS} words of a stream")
+        if max((count for _, count in pieces), default=0) > MAX_WORDS:
+            raise OverflowError(f"pieces of up to {self.width} words: beyond the {MAX_WORDS} words of a stream")
 
     @cached_property
     def _layout(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64], Indices | None]:

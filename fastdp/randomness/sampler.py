@@ -21,11 +21,11 @@ from fastdp.errors import ParameterError
 from fastdp.randomness import exact
 from fastdp.randomness.key import Key
 from fastdp.randomness.row_words import RowWords
-from fastdp.randomness.words import CHUNK, MOST_WORDS, Purpose, StreamId, WordStream, word_at
+from fastdp.randomness.words import CHUNK, MAX_WORDS, Purpose, StreamId, WordStream, word_at
 from fastdp_kernels import double_double, guarded_log
 
-LEAST_SCALE = Fraction(1, 2**40)
-MOST_SCALE = Fraction(2**56)
+MIN_SCALE = Fraction(1, 2**40)
+MAX_SCALE = Fraction(2**56)
 #: Above this scale doubles settle too few draws to be worth a pass; two words a draw are used at once.
 ONE_WORD_SCALE = Fraction(2**40)
 WORD_BITS = 63
@@ -66,7 +66,7 @@ def _pair(value: Decimal, context: Context) -> tuple[float, float]:
 
 @lru_cache(maxsize=1024)
 def _law(scale: Fraction, one_sided: bool) -> Law:
-    if not LEAST_SCALE <= scale <= MOST_SCALE:
+    if not MIN_SCALE <= scale <= MAX_SCALE:
         raise ParameterError(f"scale = {validation.shown(scale)}: expected a noise scale in [2^-40, 2^56] grid steps")
     context = Context(prec=80)
     ratio = context.divide(Decimal(scale.numerator), Decimal(scale.denominator))
@@ -285,6 +285,6 @@ def _draw(scale: float | Fraction, one_sided: bool, size: int, stream: int, key:
     key = key.bind(name, {"numerator": rational.numerator, "denominator": rational.denominator})
     number = validation.integer("stream", stream, 0, 2**40 - 1)
     law = _law(rational, one_sided)
-    out: NDArray[np.int64] = np.empty(validation.integer("size", size, 0, MOST_WORDS), np.int64)
+    out: NDArray[np.int64] = np.empty(validation.integer("size", size, 0, MAX_WORDS), np.int64)
     fill(out, law, key, StreamId(Purpose.DRAWS, number=number))
     return out

@@ -24,7 +24,7 @@ CHUNK = 32_768
 #: Bits of a block's number below the number of a stream among many.
 BLOCK_BITS = 32
 #: Words of one stream: two a block.
-MOST_WORDS = 2 << BLOCK_BITS
+MAX_WORDS = 2 << BLOCK_BITS
 _ZEROS = memoryview(bytes(8 * CHUNK))
 
 
@@ -88,7 +88,7 @@ class WordStream:
     """
 
     def __init__(self, key: Key, stream: StreamId, start: int = 0) -> None:
-        self._left = MOST_WORDS - start
+        self._left = MAX_WORDS - start
         self._check(0)
         # Further words of a draw belong to that draw, which is recorded.
         self._drawn = None if stream.refinement else key.drawn
@@ -101,9 +101,9 @@ class WordStream:
             self._encryptor.update(bytes(8))
 
     def _check(self, count: int) -> None:
-        if not count <= self._left <= MOST_WORDS:
+        if not count <= self._left <= MAX_WORDS:
             raise OverflowError(
-                f"{count} words from position {MOST_WORDS - self._left} of a stream: beyond its {MOST_WORDS} words "
+                f"{count} words from position {MAX_WORDS - self._left} of a stream: beyond its {MAX_WORDS} words "
                 "(those that follow are another stream's)"
             )
 
@@ -111,7 +111,7 @@ class WordStream:
         """Overwrite ``out`` (uint64[n], little-endian words of the key stream) with the next n words."""
         self._check(out.size)
         if self._drawn is not None:
-            start = MOST_WORDS - self._left
+            start = MAX_WORDS - self._left
             self._drawn.add(self._where, start, start + out.size)
         self._left -= out.size
         raw = memoryview(out.data).cast("B")

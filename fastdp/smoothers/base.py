@@ -53,7 +53,7 @@ class Smoother(Protocol):
 
 
 #: Blocks that a smoother can count: whole floats are exact up to there.
-MOST_BLOCKS = 2.0**53
+MAX_BLOCKS = 2.0**53
 
 
 @runtime_checkable
@@ -77,7 +77,7 @@ class CheckedSmoother(Protocol):
 
 def is_count(number: float, most: int) -> bool:
     """Whether it may be a number of blocks, at most so many."""
-    return 0.0 <= number <= min(most, MOST_BLOCKS) and number == math.floor(number)
+    return 0.0 <= number <= min(most, MAX_BLOCKS) and number == math.floor(number)
 
 
 @runtime_checkable

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
+from fastdp.arrays.column import as_column, as_floats
 from fastdp.errors import DataError, ParameterError
-from fastdp.inputs import as_column, as_floats
 from fastdp.spatial.domain import Floats
 from fastdp_kernels import cell_sampling
 

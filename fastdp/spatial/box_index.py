@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastdp.arrays.column import as_reals
 from fastdp.errors import ParameterError
-from fastdp.inputs import as_reals
 from fastdp.spatial.checks import as_boxes, as_points
 from fastdp_kernels import box_queries
 

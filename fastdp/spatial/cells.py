@@ -8,15 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.errors import ParameterError
+from fastdp.spatial.cell_parameters import CellParameters
 from fastdp.spatial.domain import Floats
-from fastdp.spatial.plan import Plan
 from fastdp_kernels import cell_codes
 
 Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Residents:
+class KeptTree:
     """The tree that lives between two steps: released numbers only, but for the counters' noise.
 
     Attributes
@@ -41,7 +41,7 @@ class Residents:
 
 
 @dataclass(frozen=True)
-class Visit:
+class StepTree:
     """The tree T(t) of one step, breadth first; arrays as in ``fastdp_kernels.privtree``.
 
     Attributes
@@ -75,7 +75,7 @@ class Visit:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class SplitScores:
     """What the decisions of a step were made from.  Secret: for the analysis of privacy losses, never kept.
 
     Attributes
@@ -90,7 +90,7 @@ class Evidence:
     ends: Integers
 
 
-def cells(plan: Plan, codes: Integers, depths: Integers) -> tuple[Floats, Floats]:
+def cells(plan: CellParameters, codes: Integers, depths: Integers) -> tuple[Floats, Floats]:
     """Bounds of cells, lower and upper float64[n, d]."""
     lower = np.empty((codes.size, plan.domain.dim))
     upper = np.empty_like(lower)
@@ -99,7 +99,7 @@ def cells(plan: Plan, codes: Integers, depths: Integers) -> tuple[Floats, Floats
     return lower, upper
 
 
-def tree_cells(plan: Plan, visit: Visit) -> tuple[Floats, Floats]:
+def tree_cells(plan: CellParameters, visit: StepTree) -> tuple[Floats, Floats]:
     """Bounds of all visited nodes, lower and upper float64[v, d]."""
     size, dim = visit.first.size, plan.domain.dim
     lower, upper = np.empty((size, dim)), np.empty((size, dim))
@@ -109,7 +109,7 @@ def tree_cells(plan: Plan, visit: Visit) -> tuple[Floats, Floats]:
     return lower, upper
 
 
-def measures(plan: Plan, codes: Integers, depth: int) -> Floats:
+def measures(plan: CellParameters, codes: Integers, depth: int) -> Floats:
     """Measures of the domain inside cells of one depth: float64[n]."""
     found = np.ascontiguousarray(plan.domain.measure(*cells(plan, codes, np.full(codes.size, depth))), np.float64)
     if not (np.isfinite(found).all() and (found >= 0.0).all()):
@@ -117,7 +117,7 @@ def measures(plan: Plan, codes: Integers, depth: int) -> Floats:
     return found
 
 
-def encode(plan: Plan, points: Floats) -> Integers:
+def encode(plan: CellParameters, points: Floats) -> Integers:
     """Codes of the greatest depth, ascending: int64[n]."""
     codes: Integers = np.empty(points.shape[0], np.int64)
     cell_codes.encode_points(points, plan.domain.lower, plan.domain.upper, plan.fan_out, plan.max_depth, codes)

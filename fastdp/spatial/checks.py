@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastdp.arrays.column import as_array, as_reals, entry_at, kind_of
 from fastdp.errors import DataError, ParameterError
-from fastdp.inputs import as_array, as_reals, entry_at, kind_of
 
 #: More points in one batch would not fit the integers of a split test.
-MOST_POINTS = 2**38
+MAX_POINTS = 2**38
 
 
 def as_points(values: Any, name: str, dim: int | None = None) -> NDArray[np.float64]:
@@ -46,7 +46,7 @@ def as_points(values: Any, name: str, dim: int | None = None) -> NDArray[np.floa
         array = array[:, np.newaxis]
     if array.ndim != 2 or array.shape[1] == 0 or (dim is not None and array.shape[1] != dim):
         raise DataError(f"{name} has shape {array.shape}: expected {accepted}")
-    if array.shape[0] > MOST_POINTS:
+    if array.shape[0] > MAX_POINTS:
         raise DataError(f"{name} has {array.shape[0]} rows: expected at most 2^38 at a time")
     if array.dtype.kind == "O":
         array = _floats_of(array)

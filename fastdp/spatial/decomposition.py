@@ -17,34 +17,40 @@ from fastdp.errors import ParameterError
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
-from fastdp.spatial.cells import Evidence, Integers, Residents, Visit, measures
+from fastdp.spatial.cell_parameters import CellParameters
+from fastdp.spatial.cells import Integers, KeptTree, SplitScores, StepTree, measures
 from fastdp.spatial.domain import Floats
-from fastdp.spatial.plan import Plan
 from fastdp_kernels import privtree, tree_maps
 
 #: Room for so many visited nodes at least.
-LEAST_CAPACITY = 64
+MIN_CAPACITY = 64
 
 
-def root_only(plan: Plan) -> Residents:
+def root_only(plan: CellParameters) -> KeptTree:
     """The tree before any step."""
     whole = np.ones(1) if plan.uniform else measures(plan, np.zeros(1, np.int64), 0)
     if not (np.isfinite(whole).all() and whole[0] > 0.0):
         raise ParameterError(f"domain has measure {whole[0]}: expected a finite measure above 0")
     none = np.full(1, -1, np.int64)
-    return Residents(none, np.zeros(1, np.int64), none, whole, np.zeros((1, plan.counter.width), np.int64))
+    return KeptTree(none, np.zeros(1, np.int64), none, whole, np.zeros((1, plan.counter.width), np.int64))
 
 
 def take_step(
-    plan: Plan, residents: Residents, added: Integers, removed: Integers, step: int, key: Key, expected: int = 0
-) -> tuple[Residents, Visit, Evidence]:
+    plan: CellParameters,
+    residents: KeptTree,
+    added: Integers,
+    removed: Integers,
+    step: int,
+    key: Key,
+    expected: int = 0,
+) -> tuple[KeptTree, StepTree, SplitScores]:
     """Algorithm 7 for one batch; changes nothing.
 
     Parameters
     ----------
-    plan : Plan
+    plan : CellParameters
         What is fixed.
-    residents : Residents
+    residents : KeptTree
         The tree after the step before.
     added, removed : int64[n], int64[m]
         Codes from :func:`encode`.
@@ -55,7 +61,7 @@ def take_step(
     expected : int
         About how many nodes will be visited; a wrong guess costs time only.
     """
-    capacity = max(expected + expected // 2, LEAST_CAPACITY)
+    capacity = max(expected + expected // 2, MIN_CAPACITY)
     none: Integers = np.empty(0, np.int64)
     visit, evidence = _grow(plan, residents, added, removed, step, key, capacity, none)
     leaves: Integers = np.empty(visit.first.size, np.int64)
@@ -89,7 +95,7 @@ def take_step(
 
 
 def walk_down(
-    plan: Plan,
+    plan: CellParameters,
     starts: Integers,
     parent: Integers,
     first: Integers,
@@ -148,15 +154,15 @@ def _take_back(
 
 
 def _grow(
-    plan: Plan,
-    residents: Residents,
+    plan: CellParameters,
+    residents: KeptTree,
     added: Integers,
     removed: Integers,
     step: int,
     key: Key,
     capacity: int,
     drawn: Integers,
-) -> tuple[Visit, Evidence]:
+) -> tuple[StepTree, SplitScores]:
     noise: Integers = np.empty(capacity, np.int64)
     noise[: drawn.size] = drawn
     sampler.fill(noise[drawn.size :], plan.split_law, key, StreamId(Purpose.SPLIT, number=step), drawn.size)
@@ -202,7 +208,7 @@ def _grow(
             # The same noise and more: the decisions so far come out the same.
             return _grow(plan, residents, added, removed, step, key, 4 * capacity, noise)
     size = int(starts[-1])
-    visit = Visit(
+    visit = StepTree(
         starts,
         parent[:size],
         first[:size],
@@ -214,10 +220,10 @@ def _grow(
         projected[:size],
         np.empty(0, np.int64),
     )
-    return visit, Evidence(score[:size], ends[:size])
+    return visit, SplitScores(score[:size], ends[:size])
 
 
-def route_strays(plan: Plan, visit: Visit, ends: Integers, leaves: Integers, net: Integers) -> None:
+def route_strays(plan: CellParameters, visit: StepTree, ends: Integers, leaves: Integers, net: Integers) -> None:
     """Count what lies in a leaf without any of the domain in a leaf of its nearest sibling that has some.
 
     Such a point lies on the domain's border, or within a network's tolerance of it.  Where it is counted follows from
@@ -234,7 +240,9 @@ def route_strays(plan: Plan, visit: Visit, ends: Integers, leaves: Integers, net
         net[np.searchsorted(leaves, at)] += strays[node]
 
 
-def _settle(plan: Plan, residents: Residents, visit: Visit, leaves: Integers, step: int, key: Key) -> Residents:
+def _settle(
+    plan: CellParameters, residents: KeptTree, visit: StepTree, leaves: Integers, step: int, key: Key
+) -> KeptTree:
     """Counters with open noise at nodes that are no leaves now take it back (``docs/phdstream.md``)."""
     left = residents.state[:, 0] > 0
     origin = visit.origin[leaves]
@@ -259,7 +267,7 @@ def _settle(plan: Plan, residents: Residents, visit: Visit, leaves: Integers, st
     return replace(residents, state=state, released=released)
 
 
-def _renew(plan: Plan, residents: Residents, visit: Visit, rows: Integers, step: int) -> Residents:
+def _renew(plan: CellParameters, residents: KeptTree, visit: StepTree, rows: Integers, step: int) -> KeptTree:
     most = residents.first.size + visit.first.size
     numbers: list[Integers] = [np.empty(most, np.int64) for _ in range(5)]
     first, released, split_at, origin, seen = numbers
@@ -290,6 +298,6 @@ def _renew(plan: Plan, residents: Residents, visit: Visit, rows: Integers, step:
         place: Integers = np.full(visit.first.size, -1, np.int64)
         place[seen[seen >= 0]] = np.flatnonzero(seen >= 0)
         state[place[visit.leaves]] = rows
-    return Residents(
+    return KeptTree(
         first[:count].copy(), released[:count].copy(), split_at[:count].copy(), measure[:count].copy(), state
     )

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastdp import packing, validation
+from fastdp import validation
 from fastdp.spatial.checks import as_boxes, as_points
 from fastdp.spatial.geometry import as_corners, as_geometries, draw_pieces, keep_in_cells, load, plane_scales
+from fastdp.state import codec
 
 #: Default tolerance of ``contains`` as a part of the bounding box's longer side: the rounding of coordinates.
 ROUNDING = 1e-9
@@ -109,7 +110,7 @@ class Network:
 
     def describe(self) -> dict[str, Any]:
         """The segments, for a state file: lines would be joined and cut again, in another order."""
-        return {name: packing.describe(value) for name, value in self.identity().items()}
+        return {name: codec.describe(value) for name, value in self.identity().items()}
 
     def identity(self) -> dict[str, Any]:
         """The same for noise keys, as it is: what a library makes smaller depends on its version."""
@@ -120,7 +121,7 @@ class Network:
     def from_description(cls, geographic: bool, tolerance: float, **arrays: Any) -> Network:
         """The lines that were described; ValueError if they were not."""
         starts, steps, lower, upper, scales = (
-            packing.restore(NDArray[np.float64], arrays.pop(name))
+            codec.restore(NDArray[np.float64], arrays.pop(name))
             for name in ("starts", "steps", "lower", "upper", "scales")
         )
         if arrays or starts.ndim != 2 or starts.shape[1] != 2 or steps.shape != starts.shape or not starts.size:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from fastdp.arrays.column import entry_at
 from fastdp.errors import DataError
-from fastdp.inputs import entry_at
 from fastdp.spatial.domain import Domain, Floats
 
 

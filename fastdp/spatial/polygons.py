@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastdp import packing
 from fastdp.spatial.checks import as_boxes, as_points
 from fastdp.spatial.geometry import as_corners, as_geometries, draw_pieces, keep_in_cells, load, plane_scales
+from fastdp.state import codec
 
 #: Polygons with more corners are cut in halves until they have fewer: cells then meet small pieces only.
-MOST_CORNERS = 256
+MAX_CORNERS = 256
 
 
 class Polygons:
@@ -77,8 +77,8 @@ class Polygons:
         shapely = load("shapely")
         raw = shapely.to_wkb(shapely.geometrycollections(self._tree.geometries))
         return {
-            "parts": packing.pack(np.frombuffer(raw, np.uint8), "u1"),
-            **{name: packing.describe(getattr(self, name)) for name in ("lower", "upper", "geographic")},
+            "parts": codec.pack(np.frombuffer(raw, np.uint8), "u1"),
+            **{name: codec.describe(getattr(self, name)) for name in ("lower", "upper", "geographic")},
             "plane_area": self._plane_area,
         }
 
@@ -93,15 +93,15 @@ class Polygons:
         """The area that was described; ValueError if it was not."""
         shapely = load("shapely")
         try:
-            whole = shapely.from_wkb(packing.unpack(parts, "u1").tobytes())
+            whole = shapely.from_wkb(codec.unpack(parts, "u1").tobytes())
         except shapely.errors.ShapelyError as error:
             raise ValueError(f"no polygons: {error}") from None
         small = shapely.get_parts(whole)
         area = object.__new__(cls)
-        low, high = (packing.restore(NDArray[np.float64], corner) for corner in (lower, upper))
+        low, high = (codec.restore(NDArray[np.float64], corner) for corner in (lower, upper))
         if not small.size or not all(part.geom_type == "Polygon" and part.is_valid for part in small):
             raise ValueError("no polygons")
-        area._settle(small, *as_corners(low, high), geographic is True, packing.restore(float, plane_area))
+        area._settle(small, *as_corners(low, high), geographic is True, codec.restore(float, plane_area))
         return area
 
     def measure(self, lower: ArrayLike, upper: ArrayLike) -> NDArray[np.float64]:
@@ -204,7 +204,7 @@ def _small_parts(shapely: Any, union: Any) -> Any:
         part = waiting.pop()
         if part.geom_type != "Polygon":
             continue  # the border that a cut has in common with the polygon
-        if shapely.get_num_coordinates(part) <= MOST_CORNERS:
+        if shapely.get_num_coordinates(part) <= MAX_CORNERS:
             done.append(part)
             continue
         left, bottom, right, top = part.bounds

@@ -7,20 +7,20 @@ from fractions import Fraction
 from typing import Any
 
 from fastdp import validation
-from fastdp.alone import Alone, exclusive
 from fastdp.counters.base import counter_guarantee, event_guarantee
 from fastdp.counters.simple import Simple
 from fastdp.errors import StateError
-from fastdp.privacy import Guarantee, sequential
+from fastdp.guarantee import Guarantee, sequential
 from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import step_key
 from fastdp.spatial import decomposition
+from fastdp.spatial.cell_parameters import make_plan
 from fastdp.spatial.cells import encode
 from fastdp.spatial.checks import as_points
 from fastdp.spatial.domain import Domain
-from fastdp.spatial.plan import make_plan
 from fastdp.spatial.points import inside
 from fastdp.spatial.tree import ReleasedTree
+from fastdp.state.single_caller import Alone, exclusive
 
 
 class PrivTree(Alone):
@@ -81,7 +81,7 @@ class PrivTree(Alone):
 
     @property
     def noise_fingerprint(self) -> str | None:
-        """As for an online publisher (:attr:`fastdp.durable.Durable.noise_fingerprint`)."""
+        """As for an online publisher (:attr:`fastdp.state.durable.Durable.noise_fingerprint`)."""
         return None if self._key.simulated else self._key.fingerprint()
 
     @property

@@ -10,16 +10,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastdp import metrics, validation
+from fastdp import validation
+from fastdp.arrays.column import as_reals, entry_at, is_number
 from fastdp.errors import ParameterError
-from fastdp.inputs import as_reals, entry_at, is_number
+from fastdp.queries import metrics
 from fastdp.spatial.checks import as_corners
 
 #: Name, number of boxes, least and greatest part of the volume: PHDStream section 5.4.
 PAPER_SETS = (("small", 10_000, 1e-4, 1e-3), ("medium", 5_000, 1e-3, 1e-2), ("large", 1_000, 1e-2, 1e-1))
 #: The error's denominator is at least this part of all points: PHDStream section 5.4.
 FLOOR = 0.001
-MOST_BOXES = 2**32
+MAX_BOXES = 2**32
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def random_boxes(
     and every volume lies in [low, high).
     """
     begin, end = as_corners(lower, upper)
-    count = validation.integer("count", count, 0, MOST_BOXES)
+    count = validation.integer("count", count, 0, MAX_BOXES)
     low, high = validation.positive("low", low), validation.positive("high", high)
     if not low < high <= 1.0:
         raise ParameterError(f"low, high = {low}, {high}: expected 0 < low < high <= 1")

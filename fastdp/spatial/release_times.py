@@ -24,13 +24,13 @@ HORIZON_PART, LEAST_HORIZON = 0.25, 50
 #: What earlier counts keep of their say in the forecasts' weight, and in the period.
 WEIGHT_MEMORY, PERIOD_MEMORY = 0.9, 0.5
 #: Cells are planted anew where more than this part of what came is in cells that it would have cut.
-MOST_COARSE = 0.3
+MAX_COARSE = 0.3
 #: Counts below this part of the total are errors' denominators no more (the paper's 0.001).
 FLOOR = 0.001
 
 
 @dataclass(frozen=True)
-class Pace:
+class ReleaseSchedule:
     """When to count, and how to forecast.
 
     Attributes
@@ -87,7 +87,7 @@ def periods(most: int) -> Integers:
     return grid
 
 
-def check_pace(pace: Pace, period: int | None, most: int) -> None:
+def check_pace(pace: ReleaseSchedule, period: int | None, most: int) -> None:
     """ValueError for a pace that no count leaves, of a stream whose period is given or at most ``most``."""
     if not (1 <= pace.period <= most if period is None else pace.period == period):
         raise ValueError("a period out of range")
@@ -99,17 +99,19 @@ def check_pace(pace: Pace, period: int | None, most: int) -> None:
         raise ValueError("costs out of range")
 
 
-def sooner(pace: Pace, elapsed: int) -> Pace:
+def sooner(pace: ReleaseSchedule, elapsed: int) -> ReleaseSchedule:
     """The pace where cells are planted anew: half as long at most as the time that it took to notice."""
     return replace(pace, period=max(min(pace.period, elapsed // 2), 1))
 
 
-def following_pace(pace: Pace, growth: Growth, total: float, n_steps: int, noise: float, most: int | None) -> Pace:
+def following_pace(
+    pace: ReleaseSchedule, growth: Growth, total: float, n_steps: int, noise: float, most: int | None
+) -> ReleaseSchedule:
     """The pace after a count.
 
     Parameters
     ----------
-    pace : Pace
+    pace : ReleaseSchedule
         Before.
     growth : Growth
         What the count found.

@@ -11,67 +11,67 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp import packing
 from fastdp.counters.base import check_rows
 from fastdp.spatial.box import Box
-from fastdp.spatial.cells import Integers, Residents, Visit, measures
-from fastdp.spatial.counts_alone import Grown
+from fastdp.spatial.cell_parameters import CellParameters
+from fastdp.spatial.cells import Integers, KeptTree, StepTree, measures
+from fastdp.spatial.count_only import CountedTree
 from fastdp.spatial.domain import Floats
 from fastdp.spatial.network import Network
-from fastdp.spatial.plan import Plan
 from fastdp.spatial.polygons import Polygons
-from fastdp.stepwise import expect
+from fastdp.state import codec
+from fastdp.state.stepwise import expect
 
 #: Domains that a state file may name.
 DOMAINS = {kind.__name__: kind for kind in (Box, Polygons, Network)}
 #: A tree's counts stay below this, or sums of them leave 64 bits.
-MOST_COUNT = 2**62
+MAX_COUNT = 2**62
 _NUMBERS = ("released", "measure", "held", "projected")
 _GROWN = ("weight", "variance", "rate")
 _NONE: Integers = np.empty(0, np.int64)
 _KINDS: dict[str, Any] = {"released": NDArray[np.int64], "weight": NDArray[np.int64]}
 
 
-def describe_visit(visit: Visit | None) -> dict[str, Any] | None:
+def describe_visit(visit: StepTree | None) -> dict[str, Any] | None:
     """A released tree."""
     if visit is None:
         return None
     cut = np.flatnonzero(visit.first >= 0)
-    return {"cut": packing.describe(cut), **{name: packing.describe(getattr(visit, name)) for name in _NUMBERS}}
+    return {"cut": codec.describe(cut), **{name: codec.describe(getattr(visit, name)) for name in _NUMBERS}}
 
 
-def restore_visit(described: Any, plan: Plan) -> Visit | None:
+def restore_visit(described: Any, plan: CellParameters) -> StepTree | None:
     """The released tree that was described, but for ``origin``, which nobody reads after the step: all -1."""
     if described is None:
         return None
     numbers = _numbers(described, _NUMBERS)
     size = numbers["released"].size
-    first, starts = shape(packing.restore(NDArray[np.int64], described["cut"]), size, plan)
+    first, starts = shape(codec.restore(NDArray[np.int64], described["cut"]), size, plan)
     _check_numbers(numbers, size, ())
     _check_measures(numbers["measure"], first, starts, plan)
     parent, code = _paths(first, starts, plan)
     leaves = np.flatnonzero((first < 0) & (numbers["measure"] > 0.0))
     origin: Integers = np.full(size, -1, np.int64)
-    return Visit(starts, parent, first, code, origin, leaves=leaves, **numbers)
+    return StepTree(starts, parent, first, code, origin, leaves=leaves, **numbers)
 
 
-def describe_grown(grown: Grown) -> dict[str, Any]:
+def describe_grown(grown: CountedTree) -> dict[str, Any]:
     """A tree that grows by counts."""
     visit = describe_visit(grown.visit)
-    return {"visit": visit, **{name: packing.describe(getattr(grown, name)) for name in _GROWN}}
+    return {"visit": visit, **{name: codec.describe(getattr(grown, name)) for name in _GROWN}}
 
 
-def restore_grown(described: Any, plan: Plan) -> Grown:
+def restore_grown(described: Any, plan: CellParameters) -> CountedTree:
     """The tree that was described."""
     visit, numbers = restore_visit(described["visit"], plan), _numbers(described, _GROWN)
     if visit is None:
         raise ValueError("no tree")
     _check_numbers(numbers, visit.first.size, ("weight", "variance"))
-    return Grown(visit, **numbers)
+    return CountedTree(visit, **numbers)
 
 
 def _numbers(described: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: packing.restore(_KINDS.get(name, NDArray[np.float64]), described[name]) for name in names}
+    return {name: codec.restore(_KINDS.get(name, NDArray[np.float64]), described[name]) for name in names}
 
 
 def _check_numbers(numbers: dict[str, Any], size: int, positive: tuple[str, ...]) -> None:
@@ -87,11 +87,11 @@ def _check_numbers(numbers: dict[str, Any], size: int, positive: tuple[str, ...]
 
 def _check_counts(released: Integers) -> None:
     """ValueError for counts to which no further ones can be added."""
-    if ((released > MOST_COUNT) | (released < -MOST_COUNT)).any():
+    if ((released > MAX_COUNT) | (released < -MAX_COUNT)).any():
         raise ValueError("a tree with numbers out of range")
 
 
-def _check_measures(measure: Floats, first: Integers, starts: Integers, plan: Plan) -> None:
+def _check_measures(measure: Floats, first: Integers, starts: Integers, plan: CellParameters) -> None:
     """ValueError unless none is below 0, and cells that are cut have a measure, as one of their parts has.
 
     Parts may lose theirs to rounding, so the domain is asked before a tree is refused.
@@ -108,7 +108,7 @@ def _check_measures(measure: Floats, first: Integers, starts: Integers, plan: Pl
             raise ValueError("a tree with numbers out of range")
 
 
-def _paths(first: Integers, starts: Integers, plan: Plan) -> tuple[Integers, Integers]:
+def _paths(first: Integers, starts: Integers, plan: CellParameters) -> tuple[Integers, Integers]:
     """Parent and path code of each node."""
     parent: Integers = np.concatenate([[-1], np.repeat(np.flatnonzero(first >= 0), plan.fan_out)])
     code: Integers = np.zeros(first.size, np.int64)
@@ -118,7 +118,7 @@ def _paths(first: Integers, starts: Integers, plan: Plan) -> tuple[Integers, Int
     return parent, code
 
 
-def check_residents(residents: Residents, plan: Plan) -> None:
+def check_residents(residents: KeptTree, plan: CellParameters) -> None:
     """ValueError for a resident tree that no step can have left."""
     size = residents.first.size
     first, starts = shape(np.flatnonzero(residents.first >= 0), size, plan)
@@ -133,7 +133,7 @@ def check_residents(residents: Residents, plan: Plan) -> None:
     check_rows(plan.counter, residents.state)
 
 
-def check_codes(codes: Integers, plan: Plan) -> None:
+def check_codes(codes: Integers, plan: CellParameters) -> None:
     """ValueError for what is not the ascending codes of a batch."""
     if codes.ndim != 1 or (np.diff(codes) < 0).any():
         raise ValueError("codes out of order")
@@ -141,7 +141,7 @@ def check_codes(codes: Integers, plan: Plan) -> None:
         raise ValueError("codes of no cell")
 
 
-def shape(cut: Integers, size: int, plan: Plan) -> tuple[Integers, Integers]:
+def shape(cut: Integers, size: int, plan: CellParameters) -> tuple[Integers, Integers]:
     """First children of a tree's nodes and the first node of each depth, from the nodes that are cut."""
     first: Integers = np.full(size, -1, np.int64)
     if cut.ndim != 1 or size != 1 + cut.size * plan.fan_out or (np.diff(cut) <= 0).any():

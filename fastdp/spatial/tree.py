@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.arrays.column import entry_at
 from fastdp.errors import DataError, StateError
-from fastdp.inputs import entry_at
 from fastdp.randomness.key import Key
 from fastdp.spatial.box import Box
-from fastdp.spatial.cells import Visit, tree_cells
+from fastdp.spatial.cell_parameters import CellParameters
+from fastdp.spatial.cells import StepTree, tree_cells
 from fastdp.spatial.checks import as_points, axes_of
 from fastdp.spatial.domain import Domain, Floats
-from fastdp.spatial.plan import Plan
 from fastdp_kernels import cell_sampling, tree_queries
 
 #: Points of 8 bytes and more; NumPy refuses the sizes of longer arrays in other words.
-MOST_POINTS = 2.0**48
+MAX_POINTS = 2.0**48
 
 
 class ReleasedTree:
@@ -37,7 +37,7 @@ class ReleasedTree:
         How often each cell was cut.
     """
 
-    def __init__(self, plan: Plan, visit: Visit) -> None:
+    def __init__(self, plan: CellParameters, visit: StepTree) -> None:
         self._fan_out = plan.fan_out
         self._domain = plan.domain
         self._first = visit.first
@@ -88,7 +88,7 @@ class ReleasedTree:
             If so many points do not fit in memory: :meth:`count` draws none.
         """
         points = float(self.counts.sum())
-        if points <= MOST_POINTS:
+        if points <= MAX_POINTS:
             source = np.random.default_rng(generator)
             counts: NDArray[np.int64] = np.empty(self.n_leaves, np.int64)
             cell_sampling.round_counts(self.counts, source.random(self.n_leaves), counts)

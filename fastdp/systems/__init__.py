@@ -10,30 +10,28 @@ from typing import TYPE_CHECKING
 from fastdp._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from fastdp.systems.adaptive_phdstream import AdaptivePHDStream
-    from fastdp.systems.base import Base
-    from fastdp.systems.one_call import release
-    from fastdp.systems.pak import PAK
-    from fastdp.systems.phdstream import PHDStream
-    from fastdp.systems.spatial_baselines import FixedTree, OfflineOnBatch, OfflineOnStream
-    from fastdp.systems.stream_publisher import StreamPublisher
-    from fastdp.systems.topl import ToPL
-    from fastdp.systems.topl_server import ToPLServer
-    from fastdp.systems.tops import ToPS
+    from fastdp.systems.pak.publisher import PAK
+    from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
+    from fastdp.systems.phdstream.baselines import FixedTree, OfflineOnBatch, OfflineOnStream
+    from fastdp.systems.phdstream.publisher import PHDStream
+    from fastdp.systems.stream.publisher import StreamPublisher
+    from fastdp.systems.stream.tops import ToPS
+    from fastdp.systems.topl.publisher import ToPL
+    from fastdp.systems.topl.server import ToPLServer
+    from fastdp.systems.zeros import Base
 
 _HOMES = {
-    "AdaptivePHDStream": "fastdp.systems.adaptive_phdstream",
-    "PAK": "fastdp.systems.pak",
-    "Base": "fastdp.systems.base",
-    "FixedTree": "fastdp.systems.spatial_baselines",
-    "OfflineOnBatch": "fastdp.systems.spatial_baselines",
-    "OfflineOnStream": "fastdp.systems.spatial_baselines",
-    "PHDStream": "fastdp.systems.phdstream",
-    "StreamPublisher": "fastdp.systems.stream_publisher",
-    "ToPL": "fastdp.systems.topl",
-    "ToPLServer": "fastdp.systems.topl_server",
-    "ToPS": "fastdp.systems.tops",
-    "release": "fastdp.systems.one_call",
+    "AdaptivePHDStream": "fastdp.systems.phdstream.adaptive",
+    "PAK": "fastdp.systems.pak.publisher",
+    "Base": "fastdp.systems.zeros",
+    "FixedTree": "fastdp.systems.phdstream.baselines",
+    "OfflineOnBatch": "fastdp.systems.phdstream.baselines",
+    "OfflineOnStream": "fastdp.systems.phdstream.baselines",
+    "PHDStream": "fastdp.systems.phdstream.publisher",
+    "StreamPublisher": "fastdp.systems.stream.publisher",
+    "ToPL": "fastdp.systems.topl.publisher",
+    "ToPLServer": "fastdp.systems.topl.server",
+    "ToPS": "fastdp.systems.stream.tops",
 }
 
 __all__ = [
@@ -48,7 +46,6 @@ __all__ = [
     "ToPL",
     "ToPLServer",
     "ToPS",
-    "release",
 ]
 
 

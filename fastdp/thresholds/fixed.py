@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.errors import ParameterError
-from fastdp.privacy import Guarantee
+from fastdp.guarantee import Guarantee
 from fastdp.randomness.key import Key
 from fastdp.thresholds.base import ThresholdTask
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.errors import ParameterError
-from fastdp.privacy import Guarantee
+from fastdp.guarantee import Guarantee
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
@@ -26,22 +26,22 @@ from fastdp.thresholds.base import ThresholdTask
 NoiseKind = Literal["laplace", "exponential"]
 NOISE_KINDS = ("laplace", "exponential")
 #: The noise's scale stays below this, so that scores and noise are far from the ends of int64.
-MOST_NOISE = 2**44
-MOST_SCORE = 2**61
-MOST_PENALTY = float(MOST_SCORE)
-MOST_EPSILON = 2.0**40
+MAX_NOISE = 2**44
+MAX_SCORE = 2**61
+MAX_PENALTY = float(MAX_SCORE)
+MAX_EPSILON = 2.0**40
 
 
 def score_unit(task: ThresholdTask, counts: int = 1) -> int:
     """One count in the integers that scores are made of, a power of two, for scores that add up several counts."""
-    room = math.floor(Fraction(MOST_NOISE) * Fraction(task.epsilon) / counts)
+    room = math.floor(Fraction(MAX_NOISE) * Fraction(task.epsilon) / counts)
     if room < 1:
         least = (counts - 1).bit_length() - 44
         raise ParameterError(f"epsilon = {task.epsilon!r}: expected at least 2^{least} for noisy max")
-    if task.epsilon > MOST_EPSILON:
+    if task.epsilon > MAX_EPSILON:
         raise ParameterError(f"epsilon = {task.epsilon!r}: expected at most 2^40")
     # Scores, up to the unit times the counts of m values, stay below 2^61 too.
-    largest = MOST_SCORE // (counts * task.holdout)
+    largest = MAX_SCORE // (counts * task.holdout)
     return int(min(2**20, 2 ** (room.bit_length() - 1), 2 ** (largest.bit_length() - 1)))
 
 

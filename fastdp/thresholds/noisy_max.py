@@ -12,16 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
+from fastdp.arrays.column import as_column, as_floats
 from fastdp.errors import ParameterError
-from fastdp.inputs import as_column, as_floats
-from fastdp.privacy import Guarantee
+from fastdp.guarantee import Guarantee
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.row_words import RowWords
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.thresholds.base import ThresholdTask, held_out
 from fastdp.thresholds.noisy_choice import (
-    MOST_PENALTY,
+    MAX_PENALTY,
     NOISE_KINDS,
     CountedHoldout,
     NoiseKind,
@@ -33,11 +33,11 @@ from fastdp.thresholds.noisy_choice import (
 )
 from fastdp_kernels import noisy_max
 
-MOST_CANDIDATES = 2**22
+MAX_CANDIDATES = 2**22
 #: Candidates that a default step aims at where whole numbers are too few or too many.
-USUAL_CANDIDATES = 2**12
-FEWEST_WHOLE = 64
-MOST_WHOLE = 2**20
+DEFAULT_CANDIDATES = 2**12
+MIN_WHOLE = 64
+MAX_WHOLE = 2**20
 
 
 @dataclass(frozen=True)
@@ -84,12 +84,12 @@ class NoisyMax:
     def candidate_step(self, bound: float) -> float:
         """Distance of neighbouring candidates for this bound."""
         if self.step is None:
-            if FEWEST_WHOLE <= bound <= MOST_WHOLE:
+            if MIN_WHOLE <= bound <= MAX_WHOLE:
                 return 1.0
-            return 2.0 ** (math.frexp(bound / USUAL_CANDIDATES)[1] - 1)
-        if not self.step <= bound <= self.step * MOST_CANDIDATES:
+            return 2.0 ** (math.frexp(bound / DEFAULT_CANDIDATES)[1] - 1)
+        if not self.step <= bound <= self.step * MAX_CANDIDATES:
             raise ParameterError(
-                f"step = {self.step!r}: expected between bound / {MOST_CANDIDATES} and the bound, {bound!r}"
+                f"step = {self.step!r}: expected between bound / {MAX_CANDIDATES} and the bound, {bound!r}"
             )
         return float(self.step)
 
@@ -137,7 +137,7 @@ class _NoisyMaxChooser(CountedHoldout):
         logs += 0.5 * math.log(2.0 * (b - 1) * depth**3) + math.log(self.unit()) + math.log(task.bound)
         slope = math.exp(min(logs, 700.0))
         parts = np.minimum(self._step / task.bound * np.arange(1, self._counts.size), 1.0)
-        penalties: NDArray[np.float64] = np.minimum(slope * (parts - parts[0]), MOST_PENALTY)
+        penalties: NDArray[np.float64] = np.minimum(slope * (parts - parts[0]), MAX_PENALTY)
         return np.rint(penalties).astype(np.int64)
 
     @property

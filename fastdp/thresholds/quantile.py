@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.errors import ParameterError
-from fastdp.privacy import Guarantee
+from fastdp.guarantee import Guarantee
 from fastdp.randomness.key import Key
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.smooth_noise import SmoothNoise, calibrate
@@ -34,7 +34,7 @@ LEAST_GAMMA, MOST_GAMMA = 1.125, 16.0
 #: Theta is released in whole cells, bound / CELLS each or one grid step, which hides the spacing of floats.
 CELLS = 2**24
 #: The stretch of the noise needs ln(1/delta) >= 1 (``smooth_noise``).
-MOST_DELTA = 0.25
+MAX_DELTA = 0.25
 
 
 @dataclass(frozen=True)
@@ -299,6 +299,6 @@ def _checked_delta(delta: object) -> float | None:
     if delta is None:
         return None
     number = validation.positive("delta", delta)
-    if number > MOST_DELTA:
-        raise ParameterError(f"delta = {validation.shown(delta)}: expected a number above 0 and at most {MOST_DELTA}")
+    if number > MAX_DELTA:
+        raise ParameterError(f"delta = {validation.shown(delta)}: expected a number above 0 and at most {MAX_DELTA}")
     return number

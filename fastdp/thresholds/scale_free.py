@@ -14,15 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
+from fastdp.arrays.column import as_column, as_floats
 from fastdp.errors import AccuracyWarning, ParameterError
-from fastdp.grid import Grid
-from fastdp.inputs import as_column, as_floats
-from fastdp.privacy import Guarantee
+from fastdp.guarantee import Guarantee
+from fastdp.integer_grid import Grid
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.noisy_choice import (
-    MOST_PENALTY,
+    MAX_PENALTY,
     NOISE_KINDS,
     CountedHoldout,
     NoiseKind,
@@ -36,17 +36,17 @@ from fastdp_kernels import noisy_max, online_pass
 #: Neighbouring candidates: three of them make a factor of 1.5, which is where the second count is taken.
 PER_REACH = 3
 REACH = Fraction(3, 2)
-#: Expected ranks above theta, in units of the noise: below FEWEST one count and a warning; ENOUGH are recommended.
-FEWEST = 1.0
+#: Expected ranks above theta, in units of the noise: below MIN_COUNT one count and a warning; ENOUGH are recommended.
+MIN_COUNT = 1.0
 ENOUGH = 2.0
 #: A candidate loses as much by being e times larger as SLOPE values above it, or as SLOPE noise scales.
-LEAST_SLOPE = 1.0
+MIN_SLOPE = 1.0
 NOISE_SLOPE = 4.0
 #: With few ranks: one count instead of two, the target higher, the slope lower.
-FEW_TARGET = 1.5
-FEW_NOISE_SLOPE = 3.0
+SMALL_TARGET = 1.5
+SMALL_NOISE_SLOPE = 3.0
 #: The target is at most this share of the hold-out, and the lowest candidate's gain at most this share of its loss.
-MOST_SHARE = 0.5
+MAX_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class ScaleFree:
     def start(self, task: ThresholdTask) -> _ScaleFreeChooser:
         """An empty histogram over the candidates; warns of a hold-out that is too short."""
         chooser = _ScaleFreeChooser(self, task)
-        if chooser.resolved < FEWEST:
+        if chooser.resolved < MIN_COUNT:
             warnings.warn(
                 f"holdout: of the {task.holdout} values that choose the threshold about {chooser.resolved:.2g} noise "
                 f"scales lie above the best one, so the choice will be rough; expected a hold-out of "
@@ -176,14 +176,14 @@ class _ScaleFreeChooser(CountedHoldout):
         #: k = m p*, in logarithms so that no factor overflows.
         logs = math.log(task.holdout) + 0.5 * math.log(6.0 * constant)
         self.expected = math.exp(min(logs - math.log(task.max_range) - math.log(task.noise_epsilon), 700.0))
-        few = self.expected * task.epsilon < FEWEST
-        self.expected = min(self.expected, MOST_SHARE * task.holdout / (FEW_TARGET if few else 1.0))
+        few = self.expected * task.epsilon < MIN_COUNT
+        self.expected = min(self.expected, MAX_SHARE * task.holdout / (SMALL_TARGET if few else 1.0))
         #: How many values may lie above theta before a candidate loses anything.
-        self.target = self.expected * (FEW_TARGET if few else 1.0)
-        wanted = max(LEAST_SLOPE * self.expected, (FEW_NOISE_SLOPE if few else NOISE_SLOPE) / task.epsilon)
+        self.target = self.expected * (SMALL_TARGET if few else 1.0)
+        wanted = max(MIN_SLOPE * self.expected, (SMALL_NOISE_SLOPE if few else NOISE_SLOPE) / task.epsilon)
         # A candidate far below all values would else win by being small, where no count can outweigh its logarithm.
         span = max(math.log(self._top), 1.0)
-        most = MOST_SHARE * (task.holdout - self.target) / span
+        most = MAX_SHARE * (task.holdout - self.target) / span
         self.slope = min(wanted, most)
         #: How many noise scales tell candidates apart: k epsilon, or by how much the slope falls short.
         self.resolved = min(self.expected, self.slope) * task.epsilon
@@ -191,7 +191,7 @@ class _ScaleFreeChooser(CountedHoldout):
         self.enough = math.ceil(
             max(
                 ENOUGH * task.holdout / max(self.expected * task.epsilon, 1e-300),
-                (ENOUGH * span / MOST_SHARE) / (task.epsilon * (1.0 - self.target / task.holdout)),
+                (ENOUGH * span / MAX_SHARE) / (task.epsilon * (1.0 - self.target / task.holdout)),
             )
         )
         self._few = few
@@ -209,9 +209,9 @@ class _ScaleFreeChooser(CountedHoldout):
         """Of each candidate."""
         above = self._counts.sum() - np.cumsum(self._counts)
         second = above if self._few else above[_nearest(self.candidates)]
-        target = min(2.0 * self.unit * self.target, MOST_PENALTY)
+        target = min(2.0 * self.unit * self.target, MAX_PENALTY)
         penalties = np.minimum(
-            2.0 * self.unit * self.slope * np.log(self.candidates / self.candidates[0]), MOST_PENALTY
+            2.0 * self.unit * self.slope * np.log(self.candidates / self.candidates[0]), MAX_PENALTY
         )
         beyond: NDArray[np.int64] = np.maximum(self.unit * (above + second) - round(target), 0)
         scores: NDArray[np.int64] = -beyond - np.rint(penalties).astype(np.int64)

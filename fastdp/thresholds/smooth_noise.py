@@ -40,9 +40,9 @@ from fastdp.randomness.words import Purpose, StreamId, word_at
 from fastdp_kernels import smooth_sensitivity
 
 #: Tails go down to 2^-960, an ordinary float whose noise is one too.
-MOST_TAIL_BITS = 959
+MAX_TAIL_BITS = 959
 #: Entries of a decay table below this count as 0 (``fastdp_kernels.smooth_sensitivity``).
-LEAST_DECAY = 2.0**-900
+MIN_DECAY = 2.0**-900
 #: A table's exponent is b (1 - B_SLACK): room for the roundings of b and kappa.
 B_SLACK = Fraction(1, 2**40)
 #: Factor from entry to entry above e^-b: room for twelve roundings in the ratio of two neighbours' scales.
@@ -57,15 +57,15 @@ def decay_table(b: float, holdout: int) -> NDArray[np.float64]:
     Powers of one factor r, each rounded once: entry k + 1 is at least e^-b (1 + 2^-50) times entry k.  Where that
     needs r >= 1 (b below 2^-49 or so) all entries are 1, and the smooth sensitivity is the bound.
     """
-    # e^-1000 is below LEAST_DECAY already.
+    # e^-1000 is below MIN_DECAY already.
     exponent = -Fraction(min(b, 1000.0)) * (1 - B_SLACK)
     factor = min(1.0, float(exp_below(exponent) * RATIO_SLACK))
-    # Entries further on are below LEAST_DECAY; computed, they would be subnormal and slow.
+    # Entries further on are below MIN_DECAY; computed, they would be subnormal and slow.
     used = holdout + 2 if b * holdout <= 700.0 else int(700.0 / b) + 2
     table: NDArray[np.float64] = np.zeros(holdout + 2)
     table[0], table[1:used] = 1.0, factor
     np.multiply.accumulate(table[:used], out=table[:used])
-    table[table < LEAST_DECAY] = 0.0
+    table[table < MIN_DECAY] = 0.0
     return table
 
 
@@ -131,7 +131,7 @@ class SmoothNoise:
         stream = StreamId(Purpose.THRESHOLD)
         word = word_at(key, stream, 0)
         leading, bits = word >> 1, 63
-        while leading < 2**53 and bits < MOST_TAIL_BITS:
+        while leading < 2**53 and bits < MAX_TAIL_BITS:
             leading = leading << 64 | word_at(key, stream._replace(refinement=bits // 64 + 1), 0)
             bits += 64
         magnitude = self.magnitude((2 * leading + 1) / 2 ** (bits + 1))

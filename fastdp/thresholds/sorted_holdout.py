@@ -9,8 +9,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.grid import Grid
-from fastdp.inputs import as_column, as_floats
+from fastdp.arrays.column import as_column, as_floats
+from fastdp.integer_grid import Grid
 from fastdp.randomness.key import Key
 from fastdp.thresholds.base import ThresholdTask
 from fastdp_kernels import online_pass

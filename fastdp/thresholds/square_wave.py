@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from fastdp import local, validation
 from fastdp.errors import ParameterError
+from fastdp.guarantee import Guarantee
 from fastdp.local.base import LEAST_WIDTH, local_epsilon
-from fastdp.privacy import Guarantee
 from fastdp.randomness.key import Key
 from fastdp.thresholds import log_estimate
 from fastdp.thresholds.base import ThresholdTask
@@ -22,8 +22,8 @@ from fastdp.thresholds.local_objective import OBJECTIVES, best_threshold, prune_
 from fastdp.thresholds.sorted_holdout import QuantileChooser
 
 SCALES = ("linear", "logarithmic")
-USUAL_BINS = 1024
-MOST_BINS = 2**16
+DEFAULT_BINS = 1024
+MAX_BINS = 2**16
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class SquareWave:
         if self.logarithmic and self.method != "sw-w":
             raise ParameterError(f"method = {self.method!r}: expected 'sw-w' with scale = 'logarithmic'")
         if self.bins is not None:
-            object.__setattr__(self, "bins", validation.integer("bins", self.bins, 1, MOST_BINS))
+            object.__setattr__(self, "bins", validation.integer("bins", self.bins, 1, MAX_BINS))
         object.__setattr__(self, "accelerate", validation.flag("accelerate", self.accelerate))
 
     @property
@@ -102,7 +102,7 @@ class SquareWave:
         """Bins of the estimate."""
         if self.bins is not None:
             return self.bins
-        return log_estimate.OCTAVES * log_estimate.BINS_PER_OCTAVE if self.logarithmic else USUAL_BINS
+        return log_estimate.OCTAVES * log_estimate.BINS_PER_OCTAVE if self.logarithmic else DEFAULT_BINS
 
     def start(self, task: ThresholdTask) -> QuantileChooser:
         """An empty collection."""

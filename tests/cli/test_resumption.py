@@ -14,7 +14,7 @@ import pytest
 from fastdp.cli.resumption import Kind, Resumption
 from fastdp.errors import StateError
 from fastdp.ledger import Ledger
-from fastdp.statefile import StateFile
+from fastdp.state.sealed_file import StateFile
 
 pytestmark = pytest.mark.usefixtures("in_folder")
 

@@ -9,8 +9,8 @@ import pytest
 
 from fastdp.cli import progress
 from fastdp.spatial import Box
-from fastdp.systems.adaptive_phdstream import AdaptivePHDStream
-from fastdp.systems.phdstream import PHDStream
+from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
+from fastdp.systems.phdstream.publisher import PHDStream
 
 N = 1_234
 

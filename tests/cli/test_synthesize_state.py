@@ -13,14 +13,14 @@ from typing import NoReturn
 import numpy as np
 import pytest
 
-from fastdp import persistence
 from fastdp.cli.budget import Spending
 from fastdp.cli.point_files import PointFolder
 from fastdp.cli.resumption import Resumption
 from fastdp.ledger import Ledger
 from fastdp.ledger.ledger import Reservation
-from fastdp.statefile import StateFile
-from fastdp.systems.phdstream import PHDStream
+from fastdp.state import persistence
+from fastdp.state.sealed_file import StateFile
+from fastdp.systems.phdstream.publisher import PHDStream
 
 RESERVE = Ledger.reserve
 METHODS = {"phdstream": (), "adaptive": ("--method", "adaptive", "--period", 2)}

@@ -57,7 +57,7 @@ def test_a_cluster_with_a_killed_worker_gives_the_same_bytes(small, tmp_path, di
 def test_no_scheduler(monkeypatch) -> None:
     from fastdp.experiments import cluster
 
-    monkeypatch.setattr(cluster, "PATIENCE", 0.2)
+    monkeypatch.setattr(cluster, "TIMEOUT_SECONDS", 0.2)
     with (
         pytest.raises(StateError, match="no answer"),
         cluster.dask_executor("tcp://127.0.0.1:9"),

@@ -221,7 +221,7 @@ def test_renewed_thresholds_have_no_parts(small, scene) -> None:
         {
             "name": "renewed",
             "system": "tops",
-            "renewal": {"part": "Withheld", "trees": 1},
+            "renewal": {"part": "RenewFromHoldout", "trees": 1},
         }
     ]
     small["max_range"] = 256

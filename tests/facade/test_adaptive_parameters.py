@@ -10,10 +10,10 @@ import pytest
 import fastdp
 from fastdp.errors import DataError, ParameterError
 from fastdp.perturbers import Blocks
-from fastdp.renewals import Refined, Withheld
 from fastdp.smoothers import Mean, Recent
-from fastdp.systems.adaptive import Adaptive
+from fastdp.systems.stream.adaptive import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax
+from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_kernels import block_lengths as b
 
 
@@ -35,7 +35,7 @@ def test_closings(closing: Any) -> None:
             make()
 
 
-@pytest.mark.parametrize("renewal", [Withheld(), Refined(0.2)])
+@pytest.mark.parametrize("renewal", [RenewFromHoldout(), RenewFromPublished(0.2)])
 def test_renewals_do_not_go_with_blocks(renewal: Any) -> None:
     with pytest.raises(ParameterError, match=r"renewal = .*expected None.*one threshold"):
         fastdp.StreamPublisher(threshold=NoisyMax(), perturber=Blocks(), epsilon=1.0, bound=9.0, renewal=renewal)

@@ -12,8 +12,8 @@ import threading
 
 import pytest
 
-from fastdp.alone import Alone, exclusive
 from fastdp.errors import StateError
+from fastdp.state.single_caller import Alone, exclusive
 
 
 class Thing(Alone):
@@ -107,7 +107,7 @@ def test_interrupts_on_any_line_leave_nothing_locked() -> None:
 #: The first process of a PID namespace forks into another one, where the child is the first as well.
 FORKS = """
 import ctypes, os, sys
-from fastdp.alone import Alone, exclusive
+from fastdp.state.single_caller import Alone, exclusive
 from fastdp.errors import StateError
 from fastdp.files import durable
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastdp
-from fastdp import local, randomness, renewals, smoothers
+from fastdp import local, randomness, smoothers
 from fastdp.counters import BinaryTree, Block, RunningCounts, SelectiveCounting, Simple
 from fastdp.errors import ParameterError
 from fastdp.perturbers import Blocks, Flat, Hierarchy
@@ -25,8 +25,17 @@ from fastdp.randomness.canonical import encode, identity
 from fastdp.randomness.key import Binding, Key
 from fastdp.spatial import Box, PrivTree
 from fastdp.systems import FixedTree, OfflineOnBatch, OfflineOnStream
-from fastdp.systems.adaptive import Adaptive
-from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile, SquareWave, TruePercentile
+from fastdp.systems.stream.adaptive import Adaptive
+from fastdp.thresholds import (
+    Fixed,
+    NoisyMax,
+    PAKQuantile,
+    ScaleFree,
+    SmoothQuantile,
+    SquareWave,
+    TruePercentile,
+    renewals,
+)
 from tests.noise import bound_key
 from tests.systems.saved_objects import Alternating
 
@@ -64,7 +73,12 @@ SPATIAL_OTHERS: dict[str, list[Any]] = {
     "fan_out": [3],
     "outside": ["clip"],
 }
-RENEWALS = [renewals.Withheld(), renewals.Withheld(2), renewals.Withheld(1, 60), renewals.Refined(0.1)]
+RENEWALS = [
+    renewals.RenewFromHoldout(),
+    renewals.RenewFromHoldout(2),
+    renewals.RenewFromHoldout(1, 60),
+    renewals.RenewFromPublished(0.1),
+]
 
 MECHANISMS: dict[str, Mechanism] = {
     "StreamPublisher": Mechanism(
@@ -239,7 +253,15 @@ def test_a_numbered_stream_keeps_its_number(name: str) -> None:
 PARTS = [
     *(Hierarchy(prune=0), Flat(), Blocks(), smoothers.Mean(), smoothers.Recent(), smoothers.Median()),
     *(smoothers.MovingAverage(), smoothers.Exponential(), NoisyMax(), ScaleFree(), SmoothQuantile(), PAKQuantile()),
-    *(SquareWave(), Fixed(3.0), TruePercentile(0.5), renewals.Withheld(), renewals.Refined(), Simple(), Block()),
+    *(
+        SquareWave(),
+        Fixed(3.0),
+        TruePercentile(0.5),
+        renewals.RenewFromHoldout(),
+        renewals.RenewFromPublished(),
+        Simple(),
+        Block(),
+    ),
     *(BinaryTree(), Box([0.0], [1.0])),
 ]
 #: Another value for a field, by its name or its value.

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastdp
-from fastdp import counters, local, perturbers, renewals, smoothers, thresholds
+from fastdp import counters, local, perturbers, smoothers, thresholds
 from fastdp.errors import DataError, ParameterError
 from fastdp.spatial import Box
+from fastdp.thresholds import renewals
 
 reals = st.one_of(
     st.floats(),
@@ -39,7 +40,8 @@ KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 for module in (counters, thresholds, perturbers, renewals, smoothers):
     for name in ("Block", "BinaryTree", "Fixed", "NoisyMax", "PAKQuantile", "SmoothQuantile", "SquareWave",
-                 "TruePercentile", "Hierarchy", "Refined", "Withheld", "Exponential", "MovingAverage"):  # fmt: skip
+                 "TruePercentile", "Hierarchy", "RenewFromPublished", "RenewFromHoldout",
+                 "Exponential", "MovingAverage"):  # fmt: skip
         if hasattr(module, name):
             needed = {"Fixed": {"theta": 3.0}, "TruePercentile": {"p": 0.9}}.get(name, {})
             KINDS[f"{module.__name__.rpartition('.')[2]}.{name}"] = (getattr(module, name), needed)

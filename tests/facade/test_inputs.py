@@ -17,9 +17,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from fastdp.arrays.column import as_column as any_column
+from fastdp.arrays.column import as_floats
 from fastdp.errors import DataError
-from fastdp.inputs import as_column as any_column
-from fastdp.inputs import as_floats
 
 NUMPY_DTYPES = [np.dtype(code) for code in (*"bhilBHILefdg", *(">" + code for code in "hilHILefd"))]
 ARROW_TYPES = [

@@ -15,11 +15,11 @@ import pytest
 import fastdp
 from fastdp import metrics
 from fastdp.errors import FastDPError, ParameterError, StateError
-from fastdp.grid import make_grid
+from fastdp.integer_grid import make_grid
 from fastdp.perturbers import Hierarchy
+from fastdp.queries.workloads import random_ranges
 from fastdp.smoothers import Recent
 from fastdp.thresholds import Fixed, NoisyMax
-from fastdp.workloads import random_ranges
 
 HUGE = 10**400  # prints, but fits neither float64 nor int64
 UNPRINTABLE = 10**5000  # Python refuses to print it

@@ -9,7 +9,7 @@ import pytest
 
 from fastdp.datasets import concentric_circles
 from fastdp.errors import ParameterError
-from fastdp.plots_spatial import MOST_DRAWN, counters_compared, errors_over_time, points_and_cells
+from fastdp.plots.points import MAX_DRAWN, counters_compared, errors_over_time, points_and_cells
 
 pytest.importorskip("matplotlib")
 
@@ -38,9 +38,9 @@ def test_points_and_cells(tmp_path) -> None:
 
 
 def test_many_points_are_thinned() -> None:
-    points = np.random.default_rng(1).random((3 * MOST_DRAWN + 1, 2))
+    points = np.random.default_rng(1).random((3 * MAX_DRAWN + 1, 2))
     figure = points_and_cells({"true": [points]})
-    assert MOST_DRAWN / 2 < len(figure.axes[0].collections[0].get_offsets()) <= MOST_DRAWN
+    assert MAX_DRAWN / 2 < len(figure.axes[0].collections[0].get_offsets()) <= MAX_DRAWN
 
 
 def test_errors_over_time(tmp_path) -> None:

@@ -13,7 +13,7 @@ from scipy import special, stats
 
 import fastdp
 from fastdp.errors import ParameterError
-from fastdp.grid import Grid
+from fastdp.integer_grid import Grid
 from fastdp.randomness.key import Key
 from fastdp.thresholds import NoisyMax, PAKQuantile, SmoothQuantile, ThresholdTask, TruePercentile, smooth_noise
 from fastdp.thresholds.quantile import CELLS, _in_cells

@@ -9,14 +9,14 @@ import pytest
 
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.spatial import Box, PrivTree, ReleasedTree
-from fastdp.systems.phdstream import PHDStream
+from fastdp.systems.phdstream.publisher import PHDStream
 from tests import stat
 from tests.noise import bound_key, unbound_key
 
 SQUARE = Box([-1.0, 0.0], [1.0, 4.0])
 
 
-class Slab(Box):
+class RowBatch(Box):
     """A box of which only the part below a line counts: measures that halves do not share equally."""
 
     def __init__(self, lower, upper, ceiling: float) -> None:
@@ -48,7 +48,7 @@ class Plain:
 
 
 class HalfPlain(Plain):
-    """The same for :class:`Slab`."""
+    """The same for :class:`RowBatch`."""
 
 
 def points_of(n: int, seed: int = 1) -> np.ndarray:
@@ -187,7 +187,7 @@ def test_a_general_domain_that_is_a_box_gives_the_same() -> None:
 
 
 def test_shares_go_by_measure() -> None:
-    slab = HalfPlain(Slab([-1.0, 0.0], [1.0, 4.0], 1.9))
+    slab = HalfPlain(RowBatch([-1.0, 0.0], [1.0, 4.0], 1.9))
     points = points_of(5000)
     stream = PHDStream(slab, 1.0, seed=9, max_depth=10)
     for begin in range(0, 5000, 1000):
@@ -204,7 +204,7 @@ def test_shares_go_by_measure() -> None:
     with pytest.raises(DataError, match=r"^added\[0\]: a point outside the domain \(1 of 1 entries\)"):
         stream.step([[0.0, 2.0]])
     with pytest.raises(ParameterError, match="measure"):
-        PHDStream(HalfPlain(Slab([0.0, 0.0], [1.0, 1.0], -1.0)), 1.0)
+        PHDStream(HalfPlain(RowBatch([0.0, 0.0], [1.0, 1.0], -1.0)), 1.0)
 
 
 def test_data_frames_are_points() -> None:

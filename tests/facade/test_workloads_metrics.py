@@ -8,7 +8,7 @@ from scipy import stats
 
 import fastdp
 from fastdp import metrics
-from fastdp.workloads import random_ranges
+from fastdp.queries.workloads import random_ranges
 
 ALPHA = 1e-6  # false alarm of a test; seeds are fixed
 DRAWS = 40_000

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp import counters, experiments, perturbers, renewals, smoothers, thresholds
+from fastdp import counters, experiments, perturbers, smoothers, thresholds
 from fastdp.errors import DataError, FastDPError, ParameterError
 from fastdp.local import Announcement, HistogramCollector, Piecewise, SquareWave, SumCollector, decode
 from fastdp.spatial import Box, CellIndex
+from fastdp.thresholds import renewals
 
 MECHANISM = Piecewise(1.0, 0.0, 64.0)
 BOX = Box([0, 0], [1, 1])
@@ -22,7 +23,7 @@ PARTS: dict[str, Any] = {
     "threshold": thresholds.Fixed(3.0),
     "perturber": perturbers.Hierarchy(),
     "smoother": smoothers.Recent(),
-    "renewal": renewals.Withheld(),
+    "renewal": renewals.RenewFromHoldout(),
     "counter": counters.Simple(),
     "domain": BOX,
     "mechanism": MECHANISM,

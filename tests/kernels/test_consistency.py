@@ -7,19 +7,19 @@ import itertools
 import numpy as np
 import pytest
 
-from fastdp.perturbers.hierarchy import HierarchyPlan, consistency_weights
+from fastdp.perturbers.hierarchy import HierarchyShape, consistency_weights
 from fastdp_kernels import consistency
 from tests.oracles import tops
 
 SHAPES = [(2, 1, 1), (2, 1, 5), (2, 3, 4), (3, 2, 4), (5, 1, 3), (16, 1, 2), (16, 3, 2), (16, 2, 3), (7, 5, 1)]
 
 
-def plan(fan_out: int, tops_: int, levels: int) -> HierarchyPlan:
+def plan(fan_out: int, tops_: int, levels: int) -> HierarchyShape:
     leaves = tops_ * fan_out ** (levels - 1)
-    return HierarchyPlan(fan_out, levels, 0, levels, 1, tops_, leaves, leaves)
+    return HierarchyShape(fan_out, levels, 0, levels, 1, tops_, leaves, leaves)
 
 
-def split(nodes: np.ndarray, shape: HierarchyPlan) -> list[np.ndarray]:
+def split(nodes: np.ndarray, shape: HierarchyShape) -> list[np.ndarray]:
     """Levels from the flat layout, leaves first."""
     levels, start, width = [], 0, shape.leaves
     for _ in range(shape.levels):
@@ -28,7 +28,7 @@ def split(nodes: np.ndarray, shape: HierarchyPlan) -> list[np.ndarray]:
     return levels
 
 
-def truth_tree(leaves: np.ndarray, shape: HierarchyPlan) -> np.ndarray:
+def truth_tree(leaves: np.ndarray, shape: HierarchyShape) -> np.ndarray:
     """A consistent integer tree with these leaves."""
     levels = [leaves]
     for _ in range(shape.levels - 1):
@@ -36,13 +36,13 @@ def truth_tree(leaves: np.ndarray, shape: HierarchyPlan) -> np.ndarray:
     return np.concatenate(levels)
 
 
-def run(nodes: np.ndarray, shape: HierarchyPlan) -> np.ndarray:
+def run(nodes: np.ndarray, shape: HierarchyShape) -> np.ndarray:
     out = nodes.copy()
     consistency.make_consistent(out, shape.tops, shape.fan_out, shape.levels, consistency_weights(shape))
     return out
 
 
-def random_nodes(shape: HierarchyPlan, generator: np.random.Generator) -> np.ndarray:
+def random_nodes(shape: HierarchyShape, generator: np.random.Generator) -> np.ndarray:
     scale = int(generator.choice([1, 3, 1000, 2**33, 2**50]))
     return np.rint(generator.laplace(0, scale, shape.nodes)).astype(np.int64)
 

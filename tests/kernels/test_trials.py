@@ -14,8 +14,8 @@ from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import Box, decomposition
+from fastdp.spatial.cell_parameters import make_plan
 from fastdp.spatial.cells import encode
-from fastdp.spatial.plan import make_plan
 from fastdp_kernels import trials
 from tests.oracles import binary_counter
 

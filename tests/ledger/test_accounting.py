@@ -1,4 +1,4 @@
-"""Composition against a naive oracle, units that meet, and limits as they are written."""
+"""StreamParameters against a naive oracle, units that meet, and limits as they are written."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastdp.errors import ParameterError
+from fastdp.guarantee import Guarantee
 from fastdp.ledger import Budget, Entry, compose
 from fastdp.ledger.accounting import left
 from fastdp.ledger.entry import ELEMENTS
 from fastdp.ledger.tally import EVERYWHERE, Loss, Region, Tally
-from fastdp.privacy import Guarantee
 from tests.oracles import ledger as oracle
 
 PLACES = 6

@@ -12,12 +12,12 @@ import math
 
 import numpy as np
 
-SPLIT, KEEP, LEAST_DEVIATION = 4.0, 2.0, 0.5
+SPLIT, KEEP, MIN_DEVIATION = 4.0, 2.0, 0.5
 FIRST_PERIOD, FACTOR = 8, 1.5
 HORIZON_PART, LEAST_HORIZON = 0.25, 50
 WEIGHT_MEMORY, PERIOD_MEMORY = 0.9, 0.5
 FLOOR = 0.001
-MOST_COARSE = 0.3
+MAX_COARSE = 0.3
 
 
 class Follower:
@@ -41,7 +41,7 @@ class Follower:
         self.own_weight = {path: self.first_weight * (path in leaves) for path in self.own}
         self.rate = dict.fromkeys(self.own, 0.0)
         self.estimate, self.variance = self.estimates(self.own)
-        least = SPLIT * math.sqrt(max(self.noise, LEAST_DEVIATION**2) * self.variance[()])
+        least = SPLIT * math.sqrt(max(self.noise, MIN_DEVIATION**2) * self.variance[()])
         self.anew = self.first.max_depth > 0 and self.estimate[()] <= least
         return {path: self.estimate[path] for path in leaves}
 
@@ -99,16 +99,16 @@ class Follower:
     def count(self, elapsed, cell_noise):
         self.kinds.append(self.anew)
         total = self.estimate[()]
-        gained, drawn, nodes, before, rate = self.count_anew() if self.anew else self.count_alone(cell_noise)
+        gained, drawn, nodes, before, rate = self.recount() if self.anew else self.count_alone(cell_noise)
         counts = np.array([gained[p] for p in nodes], float)
         even = before * elapsed * self.rate[()] / total if total > 0 else np.zeros(len(nodes))
         self.new_pace(counts, even, rate * elapsed, before, total, elapsed)
-        noise = max(self.noise, LEAST_DEVIATION**2)
+        noise = max(self.noise, MIN_DEVIATION**2)
         least = [SPLIT * math.sqrt(noise * drawn[p] + 2 * max(u, 0)) for p, u in zip(nodes, before, strict=True)]
         beyond = [
             max(x - y, 0) for p, x, y in zip(nodes, counts, least, strict=True) if len(p) < self.first.max_depth
         ]
-        self.anew = sum(beyond) / max(np.maximum(counts, 0).sum(), 1) > MOST_COARSE
+        self.anew = sum(beyond) / max(np.maximum(counts, 0).sum(), 1) > MAX_COARSE
         if self.anew and not self.fixed:
             self.period = max(min(self.period, elapsed // 2), 1)
         self.rate = {path: gained[path] / elapsed for path in self.own}
@@ -128,7 +128,7 @@ class Follower:
         drawn = dict.fromkeys(leaves, 1)
         return {path: self.whole(found, path) for path in self.own}, drawn, leaves, before, rate
 
-    def count_anew(self):
+    def recount(self):
         """A step of PHDStream on what waited; known are the finest cells that the trees before and after have."""
         step = copy.copy(self.first)
         step.own = {path: int(x) for path, x in self.own.items()}
@@ -155,7 +155,7 @@ class Follower:
         while level:
             below = []
             for path in level:
-                variance = max(self.noise, LEAST_DEVIATION**2) * max(self.variance[path], 1)
+                variance = max(self.noise, MIN_DEVIATION**2) * max(self.variance[path], 1)
                 least = (KEEP if path in self.inner else SPLIT) * math.sqrt(variance)
                 if len(path) == self.first.max_depth or self.estimate[path] <= least:
                     continue

@@ -17,9 +17,9 @@ import fastdp
 import fastdp_kernels
 from fastdp import local, randomness, spatial
 from fastdp.perturbers import Flat, Hierarchy
-from fastdp.renewals import Refined, Withheld
 from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile, SquareWave
+from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 
 LENGTH = 700
 
@@ -95,7 +95,7 @@ def streams() -> None:
         publisher = fastdp.Adaptive(1.0, 50.0, max_range=64, closing=closing, threshold=Fixed(20), seed=1)
         for part in (numbers.astype(np.float32), [], [3], numbers[::-1]):
             publisher.publish(part)
-    for renewal in (Withheld(), Refined()):
+    for renewal in (RenewFromHoldout(), RenewFromPublished()):
         fastdp.ToPS(1.0, 50.0, holdout=40, max_range=64, fan_out=4, renewal=renewal, seed=1).publish(numbers)
     for scale in (0.5, 3, 2.0**36, 2.0**45):
         randomness.discrete_laplace(scale, 100, seed=1)

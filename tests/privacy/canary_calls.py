@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import fastdp
-from fastdp import analysis, counters, datasets, local, metrics, plots, plots_spatial, spatial, systems, thresholds
+from fastdp import analysis, counters, datasets, local, metrics, plots, spatial, systems, thresholds
 from tests.privacy import canary
 from tests.privacy.canary import CANARY, LONG, TEXT, WHOLE
 
@@ -304,9 +304,7 @@ def point_calls() -> list[Calls]:
         Calls("spatial.Polygons.contains", points, lambda bad: polygons.contains(bad), outside),
         Calls("spatial.relative_error", canary.columns, lambda bad: spatial.relative_error(bad, [1.0, 2.0], 9.0)),
         Calls("spatial.write_points", points, lambda bad: spatial.write_points("x.geojson", bad), outside),
-        Calls(
-            "plots_spatial.points_and_cells", points, lambda bad: plots_spatial.points_and_cells(many(bad)), outside
-        ),
+        Calls("plots.points_and_cells", points, lambda bad: plots.points_and_cells(many(bad)), outside),
         Calls("datasets.cut_events", points, lambda bad: datasets.cut_events("e", [0, 0], [1, 1], bad, batch=1)),
         Calls(
             "datasets.cut_events", _moments, lambda bad: datasets.cut_events("e", [0], [1], [[0.5]] * 2, times=bad)
@@ -356,17 +354,13 @@ def array_calls() -> list[Calls]:
         ),
         Calls("plots.truth_and_releases", columns, lambda bad: plots.truth_and_releases(bad, two, "x.none")),
         Calls("plots.truth_and_releases", columns, lambda bad: plots.truth_and_releases([1.0], {"a": bad}, "x.none")),
+        Calls("plots.errors_over_time", columns, lambda bad: plots.errors_over_time(bad, two, "x.none")),
         Calls(
-            "plots_spatial.errors_over_time", columns, lambda bad: plots_spatial.errors_over_time(bad, two, "x.none")
-        ),
-        Calls(
-            "plots_spatial.errors_over_time",
+            "plots.errors_over_time",
             columns,
-            lambda bad: plots_spatial.errors_over_time([1.0], {"a": bad}, "x.none"),
+            lambda bad: plots.errors_over_time([1.0], {"a": bad}, "x.none"),
         ),
-        Calls(
-            "plots_spatial.counters_compared", columns, lambda bad: plots_spatial.counters_compared(bad, two, "x.n")
-        ),
+        Calls("plots.counters_compared", columns, lambda bad: plots.counters_compared(bad, two, "x.n")),
         Calls(
             "datasets.extend_by_reflection", _singles, lambda bad: datasets.extend_by_reflection(bad, 3), ("array",)
         ),

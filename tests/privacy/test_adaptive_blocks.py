@@ -8,7 +8,7 @@ import pytest
 from fastdp.auditing.blocks import LOOKED_AT, VALUES, BlocksTrials, turning_point
 from fastdp.auditing.broken import PeekingBlocks
 from fastdp.randomness.key import Key
-from fastdp.systems.pipeline import Progress
+from fastdp.systems.stream.fixed_blocks import Progress
 from tests.noise import chain_draws, chain_noise
 
 THETA = 64

@@ -20,8 +20,8 @@ from fastdp.auditing.inputs import attack
 from fastdp.auditing.mechanisms import Count, SmoothQuantileTrials, SplitTrials, draw_noise
 from fastdp.auditing.trials import draws_trials
 from fastdp.errors import DataError, ParameterError
+from fastdp.guarantee import Guarantee
 from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding
-from fastdp.privacy import Guarantee
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId, word_at

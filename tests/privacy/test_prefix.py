@@ -15,7 +15,7 @@ from fastdp.randomness import sampler
 from fastdp.randomness.key import Binding, Key
 from fastdp.randomness.words import Purpose
 from fastdp.spatial import Box
-from fastdp.systems.stream_publisher import StreamPublisher
+from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.thresholds import Fixed, NoisyMax
 from tests import stat
 from tests.oracles import laws

@@ -17,7 +17,7 @@ from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import Box, decomposition
-from fastdp.systems.phdstream import PHDStream
+from fastdp.systems.phdstream.publisher import PHDStream
 from tests import stat
 
 CIRCLES = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "motion_circles_synthetic.csv.gz"

@@ -30,12 +30,12 @@ from fastdp.local import (
 )
 from fastdp.perturbers import Hierarchy
 from fastdp.randomness.key import Key
-from fastdp.renewals import Withheld
 from fastdp.smoothers import Median, MovingAverage
 from fastdp.spatial import Box
 from fastdp.systems import FixedTree, OfflineOnBatch, OfflineOnStream
-from fastdp.systems.adaptive import Adaptive
+from fastdp.systems.stream.adaptive import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile
+from fastdp.thresholds.renewals import RenewFromHoldout
 from tests.noise import unbound_key
 
 KEY = bytes(range(32))
@@ -203,7 +203,7 @@ CASES: dict[str, Case] = {
             bound=64,
             holdout=60,
             max_range=16,
-            renewal=Withheld(trees=2, holdout=10),
+            renewal=RenewFromHoldout(trees=2, holdout=10),
             seed=1,
         ),
         _chunks(30, 30, 11, 100, 7, 60),

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import fastdp
 from fastdp.errors import DataError
-from fastdp.systems import adaptive_pipeline
-from fastdp.systems.adaptive import Adaptive
-from fastdp.systems.course import position
+from fastdp.systems.stream import adaptive_blocks
+from fastdp.systems.stream.adaptive import Adaptive
+from fastdp.systems.stream.stages import position
 from fastdp.thresholds import Fixed
 from fastdp_kernels import block_lengths as b
 from tests.noise import bound_key, chain_draws, chain_noise
@@ -40,9 +40,9 @@ def learner_of(publisher: Adaptive) -> adaptive.Learner:
     first = public.first
     if not pipeline.warm_up:
         # Until a block's noise a value is no more than the error of the guess.
-        while first and 4.0 ** (first - 1) > public.noise / adaptive_pipeline.FIRST_VARIANCE:
+        while first and 4.0 ** (first - 1) > public.noise / adaptive_blocks.FIRST_VARIANCE:
             first -= 1
-    return adaptive.Learner(public, adaptive_pipeline.FIRST_LEVEL, adaptive_pipeline.FIRST_VARIANCE, first)
+    return adaptive.Learner(public, adaptive_blocks.FIRST_LEVEL, adaptive_blocks.FIRST_VARIANCE, first)
 
 
 @pytest.mark.parametrize("closing", CLOSINGS)

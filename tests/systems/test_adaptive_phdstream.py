@@ -15,13 +15,13 @@ from fastdp.counters import Simple
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.randomness import sampler
 from fastdp.randomness.words import Purpose, StreamId
-from fastdp.spatial import Box, PointIndex, counts_alone, random_boxes, relative_error
-from fastdp.spatial.release_times import Growth, Pace, following_pace, periods
-from fastdp.systems.adaptive_phdstream import AdaptivePHDStream
-from fastdp.systems.phdstream import PHDStream
+from fastdp.spatial import Box, PointIndex, count_only, random_boxes, relative_error
+from fastdp.spatial.release_times import Growth, ReleaseSchedule, following_pace, periods
+from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
+from fastdp.systems.phdstream.publisher import PHDStream
 from fastdp_kernels import adaptive_tree
 from tests import stat
-from tests.facade.test_spatial import HalfPlain, Plain, Slab
+from tests.facade.test_spatial import HalfPlain, Plain, RowBatch
 from tests.noise import bound_key, step_keys, unbound_key
 from tests.oracles import counts_alone as oracle
 from tests.oracles import phdstream as first_oracle
@@ -292,7 +292,7 @@ def test_domains_of_any_shape() -> None:
         stream.advance(points[begin : begin + 300])
     assert stream.total == pytest.approx(1500, abs=60), "points on the border are counted beside it"
     plain, hidden = (make(domain, period=2, seed=None, key=bound_key(5)) for domain in (SQUARE, Plain(SQUARE)))
-    slab = HalfPlain(Slab([0.0, 0.0], [1.0, 1.0], 0.6))
+    slab = HalfPlain(RowBatch([0.0, 0.0], [1.0, 1.0], 0.6))
     cut = make(slab, 5.0, period=2)
     for added, removed in batches(6, 2, 5):
         assert np.array_equal(plain.step(added, removed), hidden.step(added, removed))
@@ -304,7 +304,7 @@ def test_domains_of_any_shape() -> None:
 def test_a_wrong_guess_of_the_size_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = []
     for least in (1, 64, 10_000):
-        monkeypatch.setattr(counts_alone, "LEAST_CAPACITY", least)
+        monkeypatch.setattr(count_only, "MIN_CAPACITY", least)
         stream = make(max_depth=12, epsilon=4.0, period=1)
         stream.advance(None)
         for added, removed in batches(4, 2, 1, size=300):
@@ -319,16 +319,16 @@ def test_an_interrupt_leaves_the_batch_consumed_or_not(monkeypatch: pytest.Monke
     steps = batches(3, 2, 9)
     for one in (reference, stream):
         one.step(*steps[0])
-    real = counts_alone.count
+    real = count_only.count
 
     def interrupted(*arguments):
         real(*arguments)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(counts_alone, "count", interrupted)
+    monkeypatch.setattr(count_only, "count", interrupted)
     with pytest.raises(KeyboardInterrupt):
         stream.step(*steps[1])
-    monkeypatch.setattr(counts_alone, "count", real)
+    monkeypatch.setattr(count_only, "count", real)
     with pytest.raises(DataError, match="outside"):
         stream.step([[1.5, 0.5]])
     assert stream.n_steps == 1
@@ -341,7 +341,7 @@ def test_the_period_follows_what_moves() -> None:
     generator = np.random.default_rng(5)
     size = 400
     estimate = np.full(size, 50.0)
-    calm = wild = Pace(8)
+    calm = wild = ReleaseSchedule(8)
     for step in range(12):
         for moves in (False, True):
             pace = wild if moves else calm
@@ -361,7 +361,7 @@ def test_forecasts_repeat_what_repeats() -> None:
     """Growth that goes on gets weight 1, growth that is new at every count weight 0."""
     generator = np.random.default_rng(6)
     estimate = np.full(1000, 50.0)
-    steady = fresh = Pace(4)
+    steady = fresh = ReleaseSchedule(4)
     slope = generator.normal(0.0, 10.0, 1000)
     past = np.zeros(1000)
     for step in range(6):
@@ -509,14 +509,14 @@ def test_how_cells_are_chosen_does_not_follow_from_what_waits() -> None:
 
 
 def test_the_exact_loss_of_cells_planted_anew_is_half_of_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:
-    real, losses = counts_alone.take_step, []
+    real, losses = count_only.take_step, []
 
     def watched(plan, *arguments):
         found = real(plan, *arguments)
         losses.append(tree_step_loss(plan, *found[1:]).worst)
         return found
 
-    monkeypatch.setattr(counts_alone, "take_step", watched)
+    monkeypatch.setattr(count_only, "take_step", watched)
     for seed in range(6):
         stream = make(epsilon=1.0, seed=seed, max_depth=20)
         for added, removed in moving(40, 2, seed):

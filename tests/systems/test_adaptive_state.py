@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp import packing
 from fastdp.errors import DataError, StateError
-from fastdp.statefile import StateFile
-from fastdp.systems.adaptive import Adaptive
-from fastdp.systems.adaptive_pipeline import AdaptivePipeline, AdaptivePrepared
-from fastdp.systems.course import position, restore
+from fastdp.state import codec
+from fastdp.state.sealed_file import StateFile
+from fastdp.systems.stream.adaptive import Adaptive
+from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
+from fastdp.systems.stream.stages import position, restore
 from fastdp_kernels import block_lengths as b
 from tests.noise import bound_key
 from tests.systems.adaptive_publishers import CLOSINGS, fixed, make, stream
@@ -135,7 +135,7 @@ def test_an_interrupt_shows_nothing_that_could_be_used_again(
     publisher = make()
     publisher.publish(values[:begin])
     out = np.full(900, 123.0)
-    home, step = {"noise": (AdaptivePipeline, "_close_bound"), "emit": (AdaptivePrepared, "emit")}[where]
+    home, step = {"noise": (AdaptiveBlocks, "_close_bound"), "emit": (AdaptiveStep, "emit")}[where]
 
     def interrupt(*arguments: object, **options: object) -> None:
         raise Interrupted
@@ -151,7 +151,7 @@ def test_an_interrupt_shows_nothing_that_could_be_used_again(
 
 
 def packed(memory: np.ndarray) -> str:
-    return packing.pack(memory, "<f8")
+    return codec.pack(memory, "<f8")
 
 
 def tampered(memory: np.ndarray, place: int, value: float) -> str:

@@ -98,7 +98,7 @@ def test_flat_equals_the_oracle(theta: float, resolution: float | None) -> None:
 
 def test_nodes_and_values_see_the_same_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """The caller's array may change while it is released; the same noise must not meet both versions."""
-    from fastdp.systems.stream_publisher import StreamPublisher
+    from fastdp.systems.stream.publisher import StreamPublisher
 
     values = stream(64)
     original = StreamPublisher._publish

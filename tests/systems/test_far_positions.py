@@ -21,11 +21,11 @@ from fastdp.local import Hybrid, Piecewise, SquareWave, client_words
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.perturbers.base import TreeRows, theta_key
 from fastdp.randomness.key import Binding, Key
-from fastdp.renewals import Withheld
 from fastdp.spatial import Box
 from fastdp.systems import AdaptivePHDStream, PHDStream
-from fastdp.systems.running_sum import RunningSum
+from fastdp.systems.pak.running_sum import RunningSum
 from fastdp.thresholds import Fixed, NoisyMax
+from fastdp.thresholds.renewals import RenewFromHoldout
 from tests.drawn import FAR, FARTHEST, record
 from tests.oracles import exact_noise
 from tests.oracles.prefix import BoundNoise
@@ -213,7 +213,7 @@ def test_cycles_of_thresholds() -> None:
     """Equal hold-outs, one after the other: each choice has noise of its own (the suite checks every word)."""
     publisher = fastdp.StreamPublisher(
         threshold=NoisyMax(step=1.0), perturber=TREES_IN_BLOCKS, smoother=fastdp.smoothers.Recent(),
-        renewal=Withheld(holdout=4), **{**OPTIONS, "epsilon": 0.05, "holdout": 4},
+        renewal=RenewFromHoldout(holdout=4), **{**OPTIONS, "epsilon": 0.05, "holdout": 4},
     )  # fmt: skip
     publisher.publish(np.full(4, 9.0))
     thetas, period = [publisher.threshold], publisher._composition.period

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 import fastdp
 from fastdp.errors import FastDPError
-from fastdp.statefile import StateFile
-from fastdp.systems.adaptive import Adaptive
+from fastdp.state.sealed_file import StateFile
+from fastdp.systems.stream.adaptive import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax
 
 ROOT = Path(__file__).parents[2]

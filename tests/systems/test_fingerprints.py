@@ -11,9 +11,9 @@ import pytest
 
 import fastdp
 from fastdp.errors import DataError
-from fastdp.persistence import Replay, as_one
 from fastdp.perturbers import Flat
 from fastdp.randomness.key import Key
+from fastdp.state.persistence import Replay, as_one
 from fastdp.thresholds import Fixed
 
 PARTS = [np.arange(5.0), np.arange(3.0), np.full(4, 2.0)]

@@ -11,8 +11,8 @@ import pytest
 
 import fastdp
 from fastdp import counters, local, spatial
+from fastdp.arrays.column import PIECE
 from fastdp.errors import DataError
-from fastdp.inputs import PIECE
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 
@@ -29,7 +29,7 @@ PUBLISHERS: dict[str, Callable[[], Any]] = {
         **COMMON,
         threshold=fastdp.thresholds.NoisyMax(),
         perturber=fastdp.perturbers.Hierarchy(fan_out=4, prune=0),
-        renewal=fastdp.renewals.Withheld(1, 20),
+        renewal=fastdp.thresholds.renewals.RenewFromHoldout(1, 20),
     ),
     "PAK": lambda: fastdp.PAK(1.0, 1e-6, 50.0, 2 * PIECE, holdout=HOLDOUT, seed=7),
     "ToPL": lambda: fastdp.ToPL(**COMMON),

@@ -11,8 +11,8 @@ import pytest
 
 import fastdp
 from fastdp.perturbers import Flat, Hierarchy
-from fastdp.renewals import Refined, Withheld
 from fastdp.thresholds import NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile, SquareWave, TruePercentile
+from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 
 BOUND, HOLDOUT = 64.0, 12
 #: The largest of at most a hundred values, without noise: one value more or less shows.
@@ -146,22 +146,22 @@ def test_a_later_threshold_looks_at_what_was_withheld_for_it(cut: int) -> None:
     """12 values choose, 16 are published, 6 are withheld, 16 are published."""
     values = np.full(40, 3.0)
     values[27], values[28], values[33], values[34] = 61.0, 5.0, 6.0, 62.0
-    assert later_thetas(Withheld(holdout=6), values, cut)[-6:] == [6.0] * 6
+    assert later_thetas(RenewFromHoldout(holdout=6), values, cut)[-6:] == [6.0] * 6
     values[33] = 4.0
-    assert later_thetas(Withheld(holdout=6), values, cut)[-6:] == [5.0] * 6
+    assert later_thetas(RenewFromHoldout(holdout=6), values, cut)[-6:] == [5.0] * 6
 
 
 @pytest.mark.parametrize("cut", [0, 11, 12, 27, 28])
 def test_a_refined_threshold_looks_at_the_period_before_it(cut: int) -> None:
     values = np.full(40, 3.0)
     values[11], values[12], values[27], values[28] = 4.0, 5.0, 6.0, 62.0
-    thetas = later_thetas(Refined(share=0.5), values, cut)
+    thetas = later_thetas(RenewFromPublished(share=0.5), values, cut)
     assert thetas[-12:] == [6.0] * 12
     values[27] = 3.0
-    assert later_thetas(Refined(share=0.5), values, cut)[-12:] == [5.0] * 12
+    assert later_thetas(RenewFromPublished(share=0.5), values, cut)[-12:] == [5.0] * 12
 
 
-@pytest.mark.parametrize("renewal", [None, Withheld(holdout=6), Refined(share=0.5)])
+@pytest.mark.parametrize("renewal", [None, RenewFromHoldout(holdout=6), RenewFromPublished(share=0.5)])
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("place", [3, HOLDOUT - 1, HOLDOUT, 20, 27, 28, 33])
 def test_what_is_not_finite_counts_as_0_for_every_threshold(renewal, wrong: float, place: int) -> None:
@@ -179,7 +179,7 @@ def test_what_stands_for_withheld_values_is_no_value_that_theta_forbids() -> Non
     """The mean of what a period released, cut at 0 and at theta, whatever the noise was."""
     imputed = []
     for seed in range(12):
-        publisher = blocks(renewal=Withheld(holdout=6), epsilon=1.0, seed=seed)
+        publisher = blocks(renewal=RenewFromHoldout(holdout=6), epsilon=1.0, seed=seed)
         publisher.publish(np.full(12, 3.0))
         theta = publisher.threshold
         out = publisher.publish(np.zeros(22))

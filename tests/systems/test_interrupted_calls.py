@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp import statefile
-from fastdp.durable import Durable
 from fastdp.errors import StateError
 from fastdp.files import durable
 from fastdp.ledger import book, session
 from fastdp.local import Piecewise, SumCollector, sums
+from fastdp.state import sealed_file
+from fastdp.state.durable import Durable
 from tests.systems.saved_objects import CASES, golden_cut
 
 SOURCES = str(Path(fastdp.__file__).parent)
@@ -128,7 +128,7 @@ def test_an_interrupted_write_leaves_no_lock(tmp_path: Path, monkeypatch: pytest
     at, strikes = 0, True
     while strikes:
         at += 1
-        publisher, interrupt = CASES["simple_counts"].make(), Interrupt(at, (statefile.__file__, durable.__file__))
+        publisher, interrupt = CASES["simple_counts"].make(), Interrupt(at, (sealed_file.__file__, durable.__file__))
         publisher.keep(tmp_path / str(at))
 
         def step(publisher: Any = publisher, strike: Interrupt = interrupt) -> None:
@@ -178,7 +178,7 @@ def test_a_kept_traceback_keeps_no_lock(tmp_path: Path, monkeypatch: pytest.Monk
         ledger = fastdp.Ledger(tmp_path / f"ledger {at}")
         return lambda: ledger.spend(guarantee, stream="meters")
 
-    assert _interrupted_at_all_places((statefile.__file__,), step) > 100
+    assert _interrupted_at_all_places((sealed_file.__file__,), step) > 100
     assert _interrupted_at_all_places((session.__file__, book.__file__), spend) > 100
 
 

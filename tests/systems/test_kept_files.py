@@ -17,14 +17,14 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp import packing, statefile
 from fastdp.errors import ParameterError, StateError
 from fastdp.files import durable
 from fastdp.local import Piecewise, SumCollector, encode
+from fastdp.state import codec, sealed_file
 from tests.systems.saved_objects import CASES, KEY, golden_cut
 
 KIND = type(CASES["tops"].make())
-HEADER = statefile._HEADER
+HEADER = sealed_file._HEADER
 
 
 def rewritten(path: Path, change) -> None:
@@ -32,7 +32,7 @@ def rewritten(path: Path, change) -> None:
     raw = path.read_bytes()
     content = json.loads(raw[HEADER.size : -32])
     payload = json.dumps(change(content)).encode()
-    path.write_bytes(raw[: HEADER.size] + payload + statefile._checksum(raw[: HEADER.size] + payload))
+    path.write_bytes(raw[: HEADER.size] + payload + sealed_file._checksum(raw[: HEADER.size] + payload))
 
 
 def kept(name: str, path: Path, calls: int | None = None, key: bytes | str | None = None):
@@ -375,7 +375,7 @@ def test_each_file_has_a_cipher_key_of_its_own(tmp_path: Path) -> None:
     key = bytes(range(32))
     for name in ("a", "b"):
         kept("tops", tmp_path / name, 1, key)
-        raw, file = (tmp_path / name).read_bytes(), statefile.StateFile(tmp_path / name, key)
+        raw, file = (tmp_path / name).read_bytes(), sealed_file.StateFile(tmp_path / name, key)
         payload, header = file.read()
         assert HEADER.unpack(header)[1] == 3
         assert sealed_by_hand(3, header, payload, key) == raw
@@ -390,7 +390,7 @@ def test_files_of_format_2_are_read_and_written_as_format_3(tmp_path: Path) -> N
     expected = publisher.publish(calls[1])
     other = tmp_path / "other"
     kept("tops", other, 1, key)
-    payload, header = statefile.StateFile(other, key).read()
+    payload, header = sealed_file.StateFile(other, key).read()
     other.write_bytes(sealed_by_hand(2, header, payload, key))
     again = KIND.load(other, key)
     assert HEADER.unpack(other.read_bytes()[: HEADER.size])[1] == 2, "reading changes nothing"
@@ -414,15 +414,15 @@ def test_a_small_file_does_not_inflate_to_all_memory(tmp_path: Path, monkeypatch
     rewritten(path, bomb)
     with pytest.raises(StateError, match=rf"is damaged: {len(zeros):,} bytes inflate to more than 268,435,456"):
         KIND.load(path)
-    monkeypatch.setattr(packing, "MOST_BYTES", 2**10)
+    monkeypatch.setattr(codec, "MOST_BYTES", 2**10)
     noisy = np.random.default_rng(1).integers(0, 2**62, 2**12)
-    assert np.array_equal(packing.unpack(packing.pack(noisy, "<i8"), "<i8"), noisy)
+    assert np.array_equal(codec.unpack(codec.pack(noisy, "<i8"), "<i8"), noisy)
     with pytest.raises(StateError, match="cannot hold an array of 32,768 bytes: expected at most"):
-        packing.pack(np.zeros(2**12, np.int64), "<i8")
+        codec.pack(np.zeros(2**12, np.int64), "<i8")
 
 
 @pytest.mark.parametrize("change", [lambda raw: raw[:-1], lambda raw: raw + b"x"])
 def test_packed_numbers_end_where_they_end(change) -> None:
-    packed = base64.b64decode(packing.pack(np.arange(9), "<i8"))
+    packed = base64.b64decode(codec.pack(np.arange(9), "<i8"))
     with pytest.raises(ValueError, match="cut short, or followed"):
-        packing.unpack(base64.b64encode(change(packed)).decode(), "<i8")
+        codec.unpack(base64.b64encode(change(packed)).decode(), "<i8")

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fastdp import packing
 from fastdp.errors import StateError
 from fastdp.spatial import Box, saved
+from fastdp.state import codec
 from fastdp.systems import AdaptivePHDStream, PHDStream
 
 
@@ -32,13 +32,13 @@ def test_records_come_back_to_the_last_bit() -> None:
     whole = np.array([[-(2**63), 2**63 - 1], [2**32, -1]])
     real = np.array([0.1, -0.0, 5e-324, 1.7976931348623157e308, np.pi])
     record = Record(2**70, 0.1, None, whole, real, ((1, 0.5), (2, 0.25)))
-    again = packing.restore(Record, json.loads(json.dumps(packing.describe(record))))
+    again = codec.restore(Record, json.loads(json.dumps(codec.describe(record))))
     assert (again.count, again.share, again.name, again.pairs) == (2**70, 0.1, None, record.pairs)
     assert again.whole.dtype == np.int64
     assert again.real.dtype == np.float64
     assert np.array_equal(again.whole, whole)
     assert again.real.tobytes() == real.tobytes()
-    assert packing.restore(Record, {**packing.describe(record), "name": "x"}).name == "x"
+    assert codec.restore(Record, {**codec.describe(record), "name": "x"}).name == "x"
 
 
 @pytest.mark.parametrize(
@@ -46,36 +46,36 @@ def test_records_come_back_to_the_last_bit() -> None:
     [("count", 2.0), ("count", True), ("count", "2"), ("share", 1), ("name", 3), ("pairs", [[1, 2]])],
 )
 def test_entries_of_another_type_are_refused(field: str, wrong: Any) -> None:
-    record = packing.describe(Record(1, 0.5, None, np.zeros(1, np.int64), np.zeros(1)))
+    record = codec.describe(Record(1, 0.5, None, np.zeros(1, np.int64), np.zeros(1)))
     with pytest.raises((ValueError, TypeError)):
-        packing.restore(Record, {**record, field: wrong})
+        codec.restore(Record, {**record, field: wrong})
 
 
 @pytest.mark.parametrize("wrong", [2.0, True, "2", None, np.int64(2)])
 def test_whole_numbers_are_python_integers(wrong: Any) -> None:
-    assert packing.whole(-(2**80)) == -(2**80)
+    assert codec.whole(-(2**80)) == -(2**80)
     with pytest.raises(ValueError, match="whole number"):
-        packing.whole(wrong)
+        codec.whole(wrong)
 
 
 def test_documents_are_the_same_but_for_younger_fields_and_how_arrays_are_packed() -> None:
     first, second = np.arange(50), np.arange(50)
-    text = packing.pack(first, "<i8")
-    assert packing.same({"a": [1, {"b": text}], "younger": 1}, {"a": [1, {"b": packing.pack(second, "<i8")}]})
+    text = codec.pack(first, "<i8")
+    assert codec.same({"a": [1, {"b": text}], "younger": 1}, {"a": [1, {"b": codec.pack(second, "<i8")}]})
     second[7] = 0
-    assert not packing.same({"a": text}, {"a": packing.pack(second, "<i8")})
-    assert not packing.same({"b": 1}, {"a": 1})
-    assert not packing.same([1, 2], [1])
-    assert not packing.same([1], [1, 2])
-    assert not packing.same("one", "two")
-    assert not packing.same(1, 2)
+    assert not codec.same({"a": text}, {"a": codec.pack(second, "<i8")})
+    assert not codec.same({"b": 1}, {"a": 1})
+    assert not codec.same([1, 2], [1])
+    assert not codec.same([1], [1, 2])
+    assert not codec.same("one", "two")
+    assert not codec.same(1, 2)
 
 
 def test_a_part_of_ones_own_is_not_taken_for_one_of_the_same_name() -> None:
     known = {"Record": Record}
     stranger = type("Record", (), {})()
     with pytest.raises(StateError, match="of your own"):
-        packing.describe_part(stranger, known)
+        codec.describe_part(stranger, known)
 
 
 def plan_of(max_depth: int) -> Any:
@@ -108,6 +108,6 @@ def test_a_publisher_refuses_a_resident_tree_that_no_step_leaves() -> None:
     publisher._resume(place)
     residents = publisher._state.residents
     wrong = replace(residents, released=residents.released + 2**62)
-    state = {**place["state"], "residents": packing.describe(wrong)}
+    state = {**place["state"], "residents": codec.describe(wrong)}
     with pytest.raises(ValueError, match="out of range"):
         publisher._resume({**place, "state": state})

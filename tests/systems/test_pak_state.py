@@ -14,7 +14,7 @@ import pytest
 
 import fastdp
 from fastdp.errors import DataError, StateError
-from fastdp.statefile import StateFile
+from fastdp.state.sealed_file import StateFile
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile
 
 KEY = bytes(range(32))

@@ -18,8 +18,9 @@ from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import Box, decomposition
-from fastdp.systems import AdaptivePHDStream, FixedTree, spatial_publisher
-from fastdp.systems.phdstream import PHDStream
+from fastdp.systems import AdaptivePHDStream, FixedTree
+from fastdp.systems.phdstream import spatial_publisher
+from fastdp.systems.phdstream.publisher import PHDStream
 from tests import stat
 from tests.facade.test_spatial import Plain
 from tests.noise import bound_key, step_keys
@@ -139,7 +140,7 @@ def test_a_wrong_guess_of_the_size_changes_nothing(monkeypatch: pytest.MonkeyPat
     """Noise that runs out is drawn again, and more of it: the same words."""
     counts = []
     for least in (1, 2, 3, 64, 10_000):
-        monkeypatch.setattr(decomposition, "LEAST_CAPACITY", least)
+        monkeypatch.setattr(decomposition, "MIN_CAPACITY", least)
         stream = make(max_depth=12, epsilon=4.0)
         for added, removed in batches(4, 2, 1):
             stream.advance(added, removed)

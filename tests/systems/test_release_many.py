@@ -16,7 +16,7 @@ from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent
 from fastdp.smoothers.base import RowSmoother
-from fastdp.systems import row_pipeline
+from fastdp.systems.stream import row_steps
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile
 
 EPSILON, BOUND = 1.0, 100.0
@@ -95,7 +95,7 @@ THRESHOLDS: dict[str, tuple[Any, int]] = {
 @pytest.mark.parametrize("choice", THRESHOLDS.values(), ids=THRESHOLDS)
 def test_each_stream_is_what_its_own_publisher_releases(choice, parts, max_range, monkeypatch) -> None:
     # Slabs of a few streams, so that several are at work.
-    monkeypatch.setattr(row_pipeline, "SLAB_WORDS", 700)
+    monkeypatch.setattr(row_steps, "SLAB_WORDS", 700)
     threshold, holdout = choice
     streams, key = ragged(14), Key.from_seed("many")
     parts = {**parts, "threshold": threshold, "holdout": holdout, "max_range": max_range}
@@ -174,7 +174,7 @@ def inputs() -> dict[str, tuple[Any, Any, list[np.ndarray]]]:
 
 @pytest.mark.parametrize("kind", inputs())
 def test_any_form_of_input(kind, monkeypatch) -> None:
-    monkeypatch.setattr(row_pipeline, "SLAB_WORDS", 200)
+    monkeypatch.setattr(row_steps, "SLAB_WORDS", 200)
     streams, offsets, rows = inputs()[kind]
     parts = {"threshold": NoisyMax(), "holdout": 30, "max_range": 64}
     parts |= {"perturber": Hierarchy(4, prune=1), "smoother": Recent()}
@@ -204,7 +204,7 @@ def test_columns_of_lists() -> None:
 
 @pytest.mark.parametrize("threads", [2, 5])
 def test_threads_change_nothing(threads, monkeypatch) -> None:
-    monkeypatch.setattr(row_pipeline, "SLAB_WORDS", 300)
+    monkeypatch.setattr(row_steps, "SLAB_WORDS", 300)
     streams = ragged(60)
     one = fastdp.release_many(streams, EPSILON, BOUND, seed=9)
     other = fastdp.release_many(streams, EPSILON, BOUND, seed=9, threads=threads)

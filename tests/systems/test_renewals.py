@@ -11,18 +11,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastdp
-from fastdp import packing
 from fastdp.errors import DataError, ParameterError
+from fastdp.guarantee import Guarantee
 from fastdp.perturbers import Flat, Hierarchy
-from fastdp.privacy import Guarantee
-from fastdp.renewals import Refined, Renewal, Withheld
 from fastdp.smoothers import Mean, Median, MovingAverage, Recent
-from fastdp.systems.course import position, restore
+from fastdp.state import codec
+from fastdp.systems.stream.stages import position, restore
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile, ThresholdTask
+from fastdp.thresholds.renewals import Renewal, RenewFromHoldout, RenewFromPublished
 from tests.noise import chain_noise, threshold_key, unbound_key
 
 TREE = 256
-RENEWALS = [Withheld(), Withheld(trees=2, holdout=37), Refined(0.2), Refined(0.05, trees=3)]
+RENEWALS = [
+    RenewFromHoldout(),
+    RenewFromHoldout(trees=2, holdout=37),
+    RenewFromPublished(0.2),
+    RenewFromPublished(0.05, trees=3),
+]
 
 
 def make(renewal, **options) -> fastdp.ToPS:
@@ -163,27 +168,31 @@ def test_a_refused_chunk_changes_nothing(renewal) -> None:
 
 
 def test_the_guarantee_follows_from_the_parts() -> None:
-    plain, withheld, refined = make(None).guarantee, make(Withheld()).guarantee, make(Refined(0.3)).guarantee
+    plain, withheld, refined = (
+        make(None).guarantee,
+        make(RenewFromHoldout()).guarantee,
+        make(RenewFromPublished(0.3)).guarantee,
+    )
     assert plain.epsilon == withheld.epsilon == 2.0
     assert refined.epsilon == 2.0
     assert any("renewed threshold" in line for line in withheld.derivation)
     assert "the same values: the epsilons add up" in refined.derivation
     assert "the same values: the epsilons add up" not in withheld.derivation
     assert refined.arithmetic == withheld.arithmetic == "exact"
-    composition = make(Refined(0.3))._composition
+    composition = make(RenewFromPublished(0.3))._composition
     parts = Fraction(composition.publish_epsilon) + Fraction(composition.renewal_task.epsilon)
     assert parts <= Fraction(2.0)
     assert composition.publish_epsilon == pytest.approx(1.4)
     # One threshold a value, renewed or not: its delta counts once.
     rule = SmoothQuantile(delta=1e-6)
     parts = {"threshold": rule, "perturber": Hierarchy(4), "smoother": Recent(), "epsilon": 1.0, "bound": 9}
-    assert fastdp.StreamPublisher(**parts, max_range=TREE, renewal=Refined()).guarantee.delta == 1e-6
-    assert fastdp.StreamPublisher(**parts, max_range=TREE, renewal=Withheld()).guarantee.delta == 1e-6
+    assert fastdp.StreamPublisher(**parts, max_range=TREE, renewal=RenewFromPublished()).guarantee.delta == 1e-6
+    assert fastdp.StreamPublisher(**parts, max_range=TREE, renewal=RenewFromHoldout()).guarantee.delta == 1e-6
 
 
 def test_the_threshold_follows_the_stream() -> None:
     values = shifting_stream(20_000)
-    for renewal in (Withheld(), Refined(0.2)):
+    for renewal in (RenewFromHoldout(), RenewFromPublished(0.2)):
         publisher = make(renewal, max_range=1024, holdout=500)
         publisher.publish(values[:8000])
         before = publisher.threshold
@@ -202,24 +211,24 @@ def test_noisy_max_weighs_the_noise_of_the_perturber() -> None:
 def test_combinations_that_make_no_sense() -> None:
     parts = {"epsilon": 1.0, "bound": 9.0, "holdout": 10, "max_range": TREE, "smoother": Recent()}
     with pytest.raises(ParameterError, match=r"renewal = .*Fixed looks at no values"):
-        fastdp.StreamPublisher(threshold=Fixed(3.0), perturber=Hierarchy(4), renewal=Refined(), **parts)
+        fastdp.StreamPublisher(threshold=Fixed(3.0), perturber=Hierarchy(4), renewal=RenewFromPublished(), **parts)
     with pytest.raises(ParameterError, match=r"renewal = .*inconsistent"):
         fastdp.StreamPublisher(
             threshold=NoisyMax(),
             perturber=Hierarchy(2, consistent=False, prune=0),
-            renewal=Withheld(),
+            renewal=RenewFromHoldout(),
             **{**parts, "smoother": None},
         )
     with pytest.raises(ParameterError, match=r"renewal = .*fastdp\.renewals"):
         make(renewal=0.1)
     for wrong in (0.0, 1.0, -0.5, float("nan"), "half"):
         with pytest.raises(ParameterError, match="share"):
-            Refined(wrong)
+            RenewFromPublished(wrong)
     for wrong in (0, -1, 1.5, True):
         with pytest.raises(ParameterError, match="trees"):
-            Withheld(trees=wrong)
+            RenewFromHoldout(trees=wrong)
         with pytest.raises(ParameterError, match="holdout"):
-            Withheld(holdout=wrong)
+            RenewFromHoldout(holdout=wrong)
 
 
 def test_an_unclipped_threshold_reproduces_published_noise() -> None:
@@ -267,7 +276,7 @@ def test_the_imputed_mean_is_a_function_of_what_was_released() -> None:
             resolution=2.0**-50,
             holdout=10,
             max_range=1024,
-            renewal=Withheld(),
+            renewal=RenewFromHoldout(),
             key=unbound_key(1),
         )
         values = np.concatenate([np.full(10, 0.5), body, np.full(10, 0.5)])
@@ -285,10 +294,10 @@ def test_what_a_later_hold_out_could_not_choose_with_is_refused_now() -> None:
     parts = {"epsilon": 1.0, "bound": 10.0, "holdout": 1000, "max_range": 8}
     with pytest.raises(ParameterError, match="kappa"):
         fastdp.StreamPublisher(
-            threshold=PAKQuantile(), perturber=Hierarchy(2, prune=0), renewal=Withheld(holdout=1), **parts
+            threshold=PAKQuantile(), perturber=Hierarchy(2, prune=0), renewal=RenewFromHoldout(holdout=1), **parts
         )
     with pytest.raises(ParameterError, match=r"2\^-44"):
-        make(Refined(1e-13), epsilon=0.01)
+        make(RenewFromPublished(1e-13), epsilon=0.01)
 
 
 def test_what_a_renewal_cannot_guarantee_is_refused_on_construction() -> None:
@@ -311,14 +320,14 @@ def test_what_a_renewal_cannot_guarantee_is_refused_on_construction() -> None:
             renewal=renewal,
         )
 
-    assert composed(None).guarantee.epsilon == composed(Withheld(holdout=50)).guarantee.epsilon == 1.0
+    assert composed(None).guarantee.epsilon == composed(RenewFromHoldout(holdout=50)).guarantee.epsilon == 1.0
     with pytest.raises(ParameterError, match=r"^holdout = 49: expected at least 50"):
-        composed(Withheld(holdout=49))
+        composed(RenewFromHoldout(holdout=49))
 
 
 def test_a_smaller_theta_bounds_the_last_prediction() -> None:
     values = shifting_stream(6000)[::-1].copy()
-    publisher = make(Withheld(holdout=400), epsilon=50.0)
+    publisher = make(RenewFromHoldout(holdout=400), epsilon=50.0)
     out = publisher.publish(values)
     assert publisher.threshold < 60
     assert out[-1] <= publisher.threshold
@@ -340,7 +349,7 @@ def test_files_with_places_that_no_stream_reaches_are_damaged(renewal, tmp_path:
         "open_sum": [2**80, -1, 1.0],
         "released": [None, 0.5],
         "prediction": ["x", float("nan"), 3],
-        "smoother": [packing.pack(np.zeros(3), "<f8")],
+        "smoother": [codec.pack(np.zeros(3), "<f8")],
     }
     for name, wrong in changes.items():
         for value in wrong:

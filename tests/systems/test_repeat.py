@@ -10,13 +10,13 @@ import pytest
 import fastdp
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.perturbers import Flat, Hierarchy
+from fastdp.queries.workloads import random_ranges
 from fastdp.randomness.key import Key
-from fastdp.renewals import Withheld
 from fastdp.smoothers import Mean, Recent
-from fastdp.systems import repetitions as module
-from fastdp.systems import row_pipeline
+from fastdp.systems.stream import repeat as module
+from fastdp.systems.stream import row_steps
 from fastdp.thresholds import Fixed, NoisyMax, SmoothQuantile
-from fastdp.workloads import random_ranges
+from fastdp.thresholds.renewals import RenewFromHoldout
 from tests.noise import bound_key
 
 VALUES = np.random.default_rng(8).gamma(2.0, 9.0, 700)
@@ -51,7 +51,7 @@ def assert_same(found: Any, k: int, number: int, parts: dict[str, Any], queries:
 
 @pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
 def test_repetitions_are_single_releases(parts, monkeypatch) -> None:
-    monkeypatch.setattr(row_pipeline, "SLAB_WORDS", 3000)
+    monkeypatch.setattr(row_steps, "SLAB_WORDS", 3000)
     monkeypatch.setattr(module, "SLAB_WORDS", 300)
     queries = random_ranges(600, 20, 256, seed=1)
     kept, asked = make(parts).repeat(VALUES, 7), make(parts).repeat(VALUES, 7, queries=queries, threads=3)
@@ -85,7 +85,7 @@ def test_what_is_not_accepted() -> None:
     broken[300] = np.nan
     for publisher, arguments, error, told in (
         (make(parts, seed=None), {}, ParameterError, "^seed = None"),
-        (make(parts, renewal=Withheld()), {}, ParameterError, "^renewal = Withheld"),
+        (make(parts, renewal=RenewFromHoldout()), {}, ParameterError, "^renewal = RenewFromHoldout"),
         (make(parts, seed=None, key=Key.from_seed(1).of_stream(2)), {}, ParameterError, "^key = .*stream number"),
         (make(parts), {"repetitions": 0}, ParameterError, "^repetitions = 0"),
         (make(parts), {"first": 2**32 - 2, "repetitions": 2}, ParameterError, "^repetitions = 2"),

@@ -21,16 +21,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastdp
-from fastdp import packing
 from fastdp.counters import SelectiveCounting, Simple
-from fastdp.durable import Durable
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.local import HistogramCollector
 from fastdp.local.encoding import KINDS
 from fastdp.perturbers import Hierarchy
 from fastdp.randomness.key import Binding
 from fastdp.spatial import decomposition, saved
-from fastdp.statefile import StateFile
+from fastdp.state import codec
+from fastdp.state.durable import Durable
+from fastdp.state.sealed_file import StateFile
 from fastdp.thresholds import Fixed
 from fastdp_kernels import block_lengths
 from tests.noise import unbound_key
@@ -553,7 +553,7 @@ def test_memories_of_blocks_that_no_sums_leave_are_refused(entry: int, value: fl
     publisher = at_cut("adaptive", 4)
     memory = publisher._standing.progress.smoother.copy()
     memory[entry] = value
-    refuse(publisher, {**publisher._position(), "smoother": packing.pack(memory, "<f8")})
+    refuse(publisher, {**publisher._position(), "smoother": codec.pack(memory, "<f8")})
 
 
 def test_places_of_blocks_that_no_stream_reaches_are_refused() -> None:
@@ -563,15 +563,15 @@ def test_places_of_blocks_that_no_stream_reaches_are_refused() -> None:
         {"blocks": 0},
         {"blocks": 10**6},
         {"filled": place["filled"] + 32, "n_seen": place["n_seen"] + 32},
-        {"smoother": packing.pack(memory[:-1], "<f8")},
-        {"smoother": packing.pack(np.empty(0), "<f8")},
+        {"smoother": codec.pack(memory[:-1], "<f8")},
+        {"smoother": codec.pack(np.empty(0), "<f8")},
     ):
         refuse(publisher, {**place, **change})
     # A block that would go on behind the warm-up.
     warming = at_cut("adaptive", 2)
     memory = warming._standing.progress.smoother.copy()
     memory[block_lengths.EXPONENT] = 4.0
-    refuse(warming, {**warming._position(), "smoother": packing.pack(memory, "<f8")})
+    refuse(warming, {**warming._position(), "smoother": codec.pack(memory, "<f8")})
 
 
 @pytest.mark.parametrize(
@@ -586,7 +586,7 @@ def test_memories_of_smoothers_that_no_blocks_leave_are_refused(name: str, entry
     memory = publisher._standing.progress.smoother.copy()
     assert publisher._standing.progress.blocks > 0
     memory[entry] = value
-    refuse(publisher, {**publisher._position(), "smoother": packing.pack(memory, "<f8")})
+    refuse(publisher, {**publisher._position(), "smoother": codec.pack(memory, "<f8")})
 
 
 def test_smoothers_of_ones_own_need_not_know_their_memories() -> None:
@@ -602,7 +602,7 @@ def test_smoothers_of_ones_own_need_not_know_their_memories() -> None:
     )
     publisher.publish(stream(100))
     publisher._resume(publisher._position())
-    memory = packing.pack(np.array([np.nan]), "<f8")
+    memory = codec.pack(np.array([np.nan]), "<f8")
     refuse(publisher, {**publisher._position(), "smoother": memory})
 
 
@@ -759,9 +759,9 @@ def test_trees_that_no_count_leaves_are_refused(change) -> None:
 
 def test_a_field_younger_than_the_file_gets_its_default() -> None:
     distribution = at_cut("topl_server", 3).distribution
-    described = packing.describe(distribution)
+    described = codec.describe(distribution)
     del described["scale"]
-    assert packing.restore(type(distribution), described).scale == "linear"
+    assert codec.restore(type(distribution), described).scale == "linear"
     del described["low"]
     with pytest.raises(TypeError, match="low"):
-        packing.restore(type(distribution), described)
+        codec.restore(type(distribution), described)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fastdp.errors import StateError
-from fastdp.statefile import StateFile
+from fastdp.state.sealed_file import StateFile
 
 KEY = bytes(range(32))
 NONCE = slice(-12, None)

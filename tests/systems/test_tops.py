@@ -196,7 +196,7 @@ def test_the_guarantee_follows_from_the_parts() -> None:
 
 
 def test_composition_adds_or_takes_the_largest() -> None:
-    from fastdp.privacy import Guarantee, parallel, sequential
+    from fastdp.guarantee import Guarantee, parallel, sequential
 
     a, b = Guarantee(0.1, derivation=("a",)), Guarantee(0.2, 1e-9, arithmetic="real", simulated=True)
     both = sequential(a, b)
@@ -288,13 +288,13 @@ def test_an_interrupt_shows_nothing_that_could_be_used_again(
 ) -> None:
     """Before the position is recorded nothing is in ``out``; after it, the place in the stream is taken."""
     from fastdp.perturbers import Hierarchy
-    from fastdp.systems.pipeline import Prepared
+    from fastdp.systems.stream.fixed_blocks import Step
 
     values, whole = stream(1300), make(prune=prune).publish(stream(1300))
     publisher = make(prune=prune)
     publisher.publish(values[:300])
     out = np.full(600, 123.0)
-    home = {"leaf_noise": Hierarchy, "emit": Prepared}[where]
+    home = {"leaf_noise": Hierarchy, "emit": Step}[where]
     original = getattr(home, where)
 
     def interrupt(*arguments, **options):
@@ -396,7 +396,7 @@ def test_both_noises_of_the_threshold(noise: str) -> None:
 
 def test_grid_and_its_proof() -> None:
     from fastdp.errors import ParameterError
-    from fastdp.grid import make_grid
+    from fastdp.integer_grid import make_grid
 
     assert make_grid(1657, None, 0.05, 2**20, 5, 16).resolution == 2.0**-22
     assert make_grid(1.0, None, 0.5, 2**20, 5, 16).resolution == 2.0**-32

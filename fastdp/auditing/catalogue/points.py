@@ -9,8 +9,8 @@ from fastdp.auditing.inputs import EVENT, additions, late_events, repeated_count
 from fastdp.auditing.mechanisms import SelectiveTrials, SpatialTrials
 from fastdp.counters import Block
 from fastdp.spatial import Box
-from fastdp.systems.adaptive_phdstream import AdaptivePHDStream
-from fastdp.systems.phdstream import PHDStream
+from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
+from fastdp.systems.phdstream.publisher import PHDStream
 
 
 def points(epsilon: float) -> list[Case]:

@@ -23,14 +23,14 @@ from fastdp.auditing.mechanisms import (
     ToPLTrials,
 )
 from fastdp.perturbers import Blocks, Hierarchy, Perturber
-from fastdp.renewals import Refined, Renewal, Withheld
 from fastdp.smoothers import Recent, Smoother
-from fastdp.systems.pak import PAK
-from fastdp.systems.stream_publisher import StreamPublisher
-from fastdp.systems.topl import ToPL
-from fastdp.systems.tops import ToPS
+from fastdp.systems.pak.publisher import PAK
+from fastdp.systems.stream.publisher import StreamPublisher
+from fastdp.systems.stream.tops import ToPS
+from fastdp.systems.topl.publisher import ToPL
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, Threshold
 from fastdp.thresholds import SquareWave as SquareWaveRule
+from fastdp.thresholds.renewals import Renewal, RenewFromHoldout, RenewFromPublished
 
 
 def composed(epsilon: float, renewal: Renewal | None = None) -> StreamPublisher:
@@ -83,12 +83,12 @@ def one_by_one(epsilon: float) -> list[Case]:
     blocks = _publisher(Fixed(4.0), Hierarchy(2, prune=1), epsilon, 4, smoother=Recent())
     adaptive = single_blocks(epsilon)
     revised = _publisher(Fixed(4.0), Blocks(), epsilon, 256)
-    withheld = composed(epsilon, Withheld(1, 4))
+    withheld = composed(epsilon, RenewFromHoldout(1, 4))
     return [
         Case("tops-blocks", StreamTrials(blocks._fresh), [[4], [0], [0], [0]], [[0], [0], [0], [0]], SLOW),
         Case("tops-withheld", StreamTrials(withheld._fresh), *LATER_HOLDOUT, SLOW),
         Case("tops-withheld-period", StreamTrials(withheld._fresh), *PERIOD, SLOW),
-        Case("tops-refined", StreamTrials(composed(epsilon, Refined(0.5, 1))._fresh), *PERIOD, MANY),
+        Case("tops-refined", StreamTrials(composed(epsilon, RenewFromPublished(0.5, 1))._fresh), *PERIOD, MANY),
         Case("adaptive", StreamTrials(adaptive._fresh), [[4, 0, 0, 0], [0] * 4], [[0] * 4, [0] * 4], SLOW),
         Case("adaptive-revised", RevisedTrials(revised._fresh), *REVISED, SLOW),
         Case("adaptive-retrospective", RevisedTrials(revised._fresh, retrospective=True), *REVISED, SLOW),

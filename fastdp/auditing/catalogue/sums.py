@@ -34,7 +34,7 @@ from fastdp.counters import BinaryTree, Block, Simple
 from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding
 from fastdp.perturbers import Flat, Hierarchy, Perturber
 from fastdp.randomness.key import Key
-from fastdp.systems.stream_publisher import StreamPublisher
+from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile
 from fastdp.thresholds.base import ThresholdTask
 

@@ -30,8 +30,8 @@ from fastdp.auditing.inputs import (
 from fastdp.auditing.mechanisms import NodesTrials, SelectiveTrials, SpatialTrials, StreamTrials
 from fastdp.counters import Block
 from fastdp.perturbers import Hierarchy
-from fastdp.renewals import Refined, Withheld
 from fastdp.spatial import Box
+from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 
 #: Whose halves the trials above do not tell from the whole: they lose too little of their claim on those inputs.
 TOO_MILD = ("pak-holdout", "phdstream", "phdstream-settling")
@@ -79,8 +79,20 @@ def broken_twins() -> list[Case]:
             SLOW,
             True,
         ),
-        Case("broken-refined-free", broken.free_refinement(composed(1.0, Refined(0.5, 1))), *PERIOD, MANY, True),
-        Case("broken-withheld-mean", broken.telling_mean(composed(1.0, Withheld(1, 4))), *LATER_HOLDOUT, SLOW, True),
+        Case(
+            "broken-refined-free",
+            broken.free_refinement(composed(1.0, RenewFromPublished(0.5, 1))),
+            *PERIOD,
+            MANY,
+            True,
+        ),
+        Case(
+            "broken-withheld-mean",
+            broken.telling_mean(composed(1.0, RenewFromHoldout(1, 4))),
+            *LATER_HOLDOUT,
+            SLOW,
+            True,
+        ),
         Case("broken-replay-first-format", broken.tied_to_position(single_blocks(1.0)), *REPLAY_AFTER, SLOW, True),
         Case("broken-blocks-peeking", broken.PeekingBlocks(1.0, THETA), *turning_point(THETA, 1.0), MEDIUM, True),
         Case("broken-log2-levels", broken.log2_levels(1.0, 4, THETA), *VALUE, FAST, True, events=(open_sums,)),

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.guarantee import Guarantee
 from fastdp.local.base import Mechanism
-from fastdp.privacy import Guarantee
 from fastdp.randomness.key import Key
-from fastdp.systems.topl import ToPL
+from fastdp.systems.topl.publisher import ToPL
 
 Floats = NDArray[np.float64]
 

@@ -13,12 +13,12 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.guarantee import Guarantee
 from fastdp.perturbers import Hierarchy
-from fastdp.privacy import Guarantee
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
-from fastdp.systems.running_sum import RunningSum
+from fastdp.systems.pak.running_sum import RunningSum
 from fastdp_kernels import trials
 
 Integers = NDArray[np.int64]

@@ -16,13 +16,13 @@ from fastdp.counters import RunningCounts, SelectiveCounting
 from fastdp.counters.base import Counter, counter_guarantee, event_guarantee, noise_scale
 from fastdp.counters.selective import Selected
 from fastdp.counters.simple import Simple
-from fastdp.privacy import Guarantee
+from fastdp.guarantee import Guarantee
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.spatial import Box, cells
-from fastdp.spatial.plan import Plan
-from fastdp.systems.phdstream import PHDStream
-from fastdp.systems.spatial_publisher import SpatialPublisher
+from fastdp.spatial.cell_parameters import CellParameters
+from fastdp.systems.phdstream.publisher import PHDStream
+from fastdp.systems.phdstream.spatial_publisher import SpatialPublisher
 from fastdp_kernels import trials
 
 Floats = NDArray[np.float64]
@@ -142,7 +142,7 @@ class SplitTrials:
     target: float = 0.0
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> CellParameters:
         """The constants of the split tests on [0, 1], of which a publisher's epsilon pays for half."""
         score = "repaired" if self.repaired else "paper"
         return PHDStream(Box(0, 1), 2.0 * self.epsilon, max_depth=self.max_depth, score=score, seed=0)._plan

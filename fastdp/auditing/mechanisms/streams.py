@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.guarantee import Guarantee
 from fastdp.perturbers import Hierarchy
-from fastdp.privacy import Guarantee
 from fastdp.randomness.key import Key
-from fastdp.released_many import ReleasedMany
-from fastdp.systems.many import release_many
-from fastdp.systems.pak import PAK
-from fastdp.systems.stream_publisher import StreamPublisher
-from fastdp.systems.topl import ToPL
+from fastdp.releases.batch import ReleasedMany
+from fastdp.systems.pak.publisher import PAK
+from fastdp.systems.release_many import release_many
+from fastdp.systems.stream.publisher import StreamPublisher
+from fastdp.systems.topl.publisher import ToPL
 from fastdp.thresholds import Fixed
 
 Floats = NDArray[np.float64]

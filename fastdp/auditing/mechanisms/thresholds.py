@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.errors import AccuracyWarning
-from fastdp.privacy import Guarantee
+from fastdp.guarantee import Guarantee
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId, WordStream
 from fastdp.thresholds import NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile

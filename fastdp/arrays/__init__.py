@@ -1,0 +1,1 @@
+"""Columns and rows of numbers from whatever the user has, once, as float64."""

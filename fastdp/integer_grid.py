@@ -1,0 +1,148 @@
+"""The integer grid on which all that touches data is computed, and the proof that int64 holds it.
+
+Source: the project's noise design, section 3: values are clipped, then rounded to whole multiples of a
+public resolution.  Sensitivities are then whole numbers of steps.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+
+from fastdp import validation
+from fastdp.errors import ParameterError
+
+MAX_STEPS = 2**50
+#: The largest scale of noise the sampler takes (see ``docs/noise.md``, section 4).
+MAX_SCALE = 2**56
+MAX_TOTAL = 2**62
+#: Up to this scale a draw takes one word (``docs/noise.md``, section 4).
+QUICK_SCALE = 2**40
+MIN_SCALE = Fraction(1, 2**40)
+#: 1 / resolution, and the noisy sum of max_range values, are ordinary floats within these.
+LEAST_BOUND, MOST_BOUND = 1e-250, 1e250
+#: A node's noise exceeds this many scales with probability below e^-64.
+HEADROOM = 64
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Whole multiples of ``resolution`` in [0, bound].
+
+    Parameters
+    ----------
+    bound : float
+        Public upper bound of a value, in units of the input.
+    resolution : float
+        One step, in units of the input.
+    ceiling_steps : int
+        The largest threshold, in steps, whose noise provably fits; at least the bound.
+    """
+
+    bound: float
+    resolution: float
+    ceiling_steps: int = 0
+
+    @cached_property
+    def bound_steps(self) -> int:
+        """The bound in whole steps, at least 1."""
+        return max(1, math.floor(Fraction(self.bound) / Fraction(self.resolution)))
+
+    def snap(self, theta: float) -> int:
+        """A threshold in steps: the nearest whole number, at least 1 and at most the bound.
+
+        A threshold above the bound (it only adds noise, and reproduces published figures) stays, up to the ceiling.
+        """
+        most = self.bound_steps if theta <= self.bound else max(self.bound_steps, self.ceiling_steps)
+        if theta >= most * self.resolution:
+            return most
+        return max(1, round(Fraction(theta) / Fraction(self.resolution)))
+
+
+def _about(number: Fraction | int) -> str:
+    """Three digits, or the power of two where floats end."""
+    try:
+        return f"{float(number):.3g}"
+    except OverflowError:
+        return f"2^{round(number).bit_length() - 1}"
+
+
+def _headroom(epsilon: float, levels: int, fan_out: int) -> Fraction:
+    """Noise of a range, in thresholds: a sum of at most 2 (b - 1) h nodes within HEADROOM scales each."""
+    return 2 * (fan_out - 1) * levels * HEADROOM * Fraction(levels) / Fraction(epsilon)
+
+
+def _shortfall(grid: Grid, epsilon: float, max_range: int, levels: int, fan_out: int) -> str | None:
+    """Why the grid does not fit int64, or None if it provably does.
+
+    A range of max_range values sums to at most bound * max_range steps.  Its noise is as ``_headroom`` says but for a
+    probability below e^-64; consistency only averages such sums.
+    """
+    steps = grid.bound_steps
+    scale = Fraction(steps * levels) / Fraction(epsilon)
+    if Fraction(levels) / Fraction(epsilon) < MIN_SCALE:
+        return f"noise of scale {_about(Fraction(levels) / Fraction(epsilon))} steps, at least 2^-40 can be drawn"
+    if steps > MAX_STEPS:
+        return f"bound / resolution = {_about(steps)} steps, at most 2^50 fit"
+    if scale > MAX_SCALE:
+        return f"noise of scale {_about(scale)} steps, at most 2^56 fit"
+    total = steps * (max_range + _headroom(epsilon, levels, fan_out))
+    if total > MAX_TOTAL:
+        return f"a range may sum to {_about(total)} steps, noise included, at most 2^62 fit"
+    return None
+
+
+def _with_ceiling(grid: Grid, epsilon: float, max_range: int, levels: int, fan_out: int) -> Grid:
+    """Values stay within the bound, so only the noise of a threshold above it must still fit."""
+    by_scale = MAX_SCALE * Fraction(epsilon) / levels
+    by_total = (MAX_TOTAL - grid.bound_steps * max_range) / _headroom(epsilon, levels, fan_out)
+    return replace(grid, ceiling_steps=math.floor(min(by_scale, by_total)))
+
+
+def make_grid(
+    bound: float, resolution: float | None, epsilon: float, max_range: int, levels: int, fan_out: int
+) -> Grid:
+    """The grid for these parameters, proved to fit int64.
+
+    By default the resolution is the largest power of two not above bound * 2^-32 (whole numbers up to
+    2^32 stay exact).  Where the noise of so fine a grid would not fit, or would exceed 2^40 steps and so take
+    the sampler's slow path, it is doubled until it does not: noise of 2^40 steps drowns the rounding.
+
+    Raises
+    ------
+    ParameterError
+        If a resolution given by the user does not fit.
+    """
+    if not LEAST_BOUND <= bound <= MOST_BOUND:
+        raise ParameterError(f"bound = {bound!r}: expected between {LEAST_BOUND} and {MOST_BOUND}")
+    if resolution is not None:
+        step = validation.positive("resolution", resolution)
+        if step > bound:
+            raise ParameterError(f"resolution = {resolution!r}: expected at most the bound, {bound!r}")
+        grid = Grid(bound, step)
+        problem = _shortfall(grid, epsilon, max_range, levels, fan_out)
+        if problem is not None:
+            raise ParameterError(
+                f"resolution = {resolution!r}: {problem}; expected a coarser resolution "
+                f"(bound = {bound!r}, max_range = {max_range}, epsilon = {epsilon!r})"
+            )
+        return _with_ceiling(grid, epsilon, max_range, levels, fan_out)
+    step = 2.0 ** (math.frexp(bound)[1] - 1 - 32)
+    coarsest: Grid | None = None
+    while step <= bound:
+        grid = Grid(bound, step)
+        fits = _shortfall(grid, epsilon, max_range, levels, fan_out) is None
+        if fits and grid.bound_steps * levels <= QUICK_SCALE * Fraction(epsilon):
+            return _with_ceiling(grid, epsilon, max_range, levels, fan_out)
+        coarsest = grid if fits else coarsest
+        step *= 2.0
+    if coarsest is not None:
+        return _with_ceiling(coarsest, epsilon, max_range, levels, fan_out)
+    raise ParameterError(
+        f"epsilon = {epsilon!r}: with bound = {bound!r} and max_range = {max_range} no grid fits 64-bit "
+        "integers; expected a larger epsilon or a smaller max_range"
+        if epsilon < 1.0
+        else f"epsilon = {epsilon!r}: expected a smaller epsilon, noise below 2^-40 steps cannot be drawn"
+    )

@@ -1,0 +1,6 @@
+"""Pictures of streams and of points; needs matplotlib (``pip install 'fastdp[plot]'``), imported on use."""
+
+from fastdp.plots.points import counters_compared, errors_over_time, points_and_cells
+from fastdp.plots.streams import bin_means, truth_and_releases
+
+__all__ = ["bin_means", "counters_compared", "errors_over_time", "points_and_cells", "truth_and_releases"]

@@ -1,0 +1,270 @@
+"""Pictures of spatial streams; needs matplotlib (``pip install 'fastdp[plot]'``), imported on use.
+
+Each function returns a figure and, given a path, writes it.  They show the truth: for evaluation and made-up data,
+never part of a release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastdp.arrays.column import as_reals
+from fastdp.errors import ParameterError
+from fastdp.plots.streams import PRIVATE, TRUTH
+from fastdp.spatial.checks import as_boxes, as_points
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: Points drawn at most; more look the same and make large files.
+MAX_DRAWN = 50_000
+#: Lines of a comparison, told apart by colour and dash, in print too.
+_COLOURS = (PRIVATE, "#2e6f9e", "#66a182", "#edae49", "#7b5ea7", "#8c564b", "#222222")
+_DASHES: tuple[Any, ...] = (
+    "-",
+    (0, (5, 1.5)),
+    (0, (1.2, 1.2)),
+    (0, (6, 1.5, 1.2, 1.5)),
+    (0, (3, 1)),
+    (0, (8, 2)),
+    ":",
+)
+
+Cells = tuple[ArrayLike, ArrayLike]
+
+
+def points_and_cells(
+    rows: Mapping[str, Sequence[ArrayLike]],
+    path: str | Path | None = None,
+    *,
+    cells: Mapping[str, Sequence[Cells]] | None = None,
+    columns: Sequence[str] | None = None,
+    box: tuple[ArrayLike, ArrayLike] | None = None,
+) -> Figure:
+    """Draw true and synthetic points side by side, with the leaves of the tree over them (PHDStream Figures 6 to 9).
+
+    Parameters
+    ----------
+    rows : mapping of str to sequence of array-like[n, 2]
+        A row of pictures for each name, say "true" and "epsilon = 0.5"; one picture for each time.
+    path : str or Path, optional
+        Where to write the picture; its suffix chooses the format.
+    cells : mapping of str to sequence of (lower, upper), optional
+        For some rows, the corners float64[m, 2] of the cells at each time.
+    columns : sequence of str, optional
+        Titles of the times.
+    box : two array-like[2], optional
+        The part of the plane to show; by default what holds all points and cells.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ParameterError
+        If rows are empty or differ in length, or cells are of no row.
+    ImportError
+        If matplotlib is not installed.
+
+    Notes
+    -----
+    Of more than 50,000 points every k-th is drawn.
+    """
+    clouds = {name: [as_points(points, f"points of {name}", 2) for points in row] for name, row in rows.items()}
+    grids = {name: [as_boxes(*pair, 2, finite=True) for pair in row] for name, row in (cells or {}).items()}
+    width = len(next(iter(clouds.values()), []))
+    shapes = {name: len(row) for name, row in clouds.items()}
+    if width == 0 or set(shapes.values()) != {width}:
+        raise ParameterError(f"rows have {shapes} pictures: expected the same number in each, at least one")
+    for name, grid in grids.items():
+        if name not in clouds or len(grid) != width:
+            raise ParameterError(f"cells of {name!r}, {len(grid)} times: expected a row's name and {width} times")
+    if columns is not None and len(columns) != width:
+        raise ParameterError(f"columns has {len(columns)} titles: expected {width}")
+    parts = [points for clouds_of_row in clouds.values() for points in clouds_of_row]
+    parts += [corner for grids_of_row in grids.values() for pair in grids_of_row for corner in pair]
+    low, high = _frame(parts)
+    if box is not None:
+        low, high = (np.asarray(corner, dtype=np.float64) for corner in box)
+
+    aspect = float(np.clip((high[1] - low[1]) / (high[0] - low[0]), 0.3, 3.0))
+    figure = _figure((2.9 * width + 0.4, 2.9 * aspect * len(clouds) + 0.5))
+    axes = figure.subplots(len(clouds), width, squeeze=False, sharex=True, sharey=True)
+    for i, (name, row) in enumerate(clouds.items()):
+        for j, points in enumerate(row):
+            ax = axes[i, j]
+            shown = points[:: max(1, -(-len(points) // MAX_DRAWN))]
+            size = float(np.clip(4000.0 / max(len(shown), 1), 0.15, 4.0))
+            colour = TRUTH if i == 0 else PRIVATE
+            ax.scatter(*shown.T, s=size, color=colour, alpha=0.6, linewidths=0, rasterized=True)
+            if name in grids:
+                _draw_cells(ax, *grids[name][j])
+            ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), xticks=[], yticks=[])
+            ax.set_aspect((high[0] - low[0]) / (high[1] - low[1]) * aspect)
+            if i == 0 and columns is not None:
+                ax.set_title(columns[j], fontsize=10)
+        axes[i, 0].set_ylabel(name, fontsize=10)
+    return _finish(figure, path)
+
+
+def errors_over_time(
+    times: ArrayLike,
+    errors: Mapping[str, ArrayLike],
+    path: str | Path | None = None,
+    *,
+    title: str = "",
+    x_label: str = "batch",
+    y_label: str = "average relative error",
+    logarithmic: bool = False,
+) -> Figure:
+    """Draw the error of each method over time (PHDStream Figures 1 and 10 to 19).
+
+    Parameters
+    ----------
+    times : array-like[T]
+        The x axis.
+    errors : mapping of str to array-like[T] or array-like[runs, T]
+        One line for each method; of several runs the mean, with a band from the least to the greatest.
+    path : str or Path, optional
+        Where to write the picture.
+    title, x_label, y_label : str
+        Texts.
+    logarithmic : bool
+        Whether the y axis is.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ParameterError
+        If there are no methods or more than seven, or lengths differ.
+    ImportError
+        If matplotlib is not installed.
+    """
+    moments = as_reals(times, "times")
+    table = {name: np.atleast_2d(as_reals(values, f"errors of {name!r}")) for name, values in errors.items()}
+    if not 1 <= len(table) <= len(_COLOURS):
+        raise ParameterError(f"errors of {len(table)} methods: expected 1 to {len(_COLOURS)}")
+    for name, runs in table.items():
+        if (
+            moments.ndim != 1
+            or moments.size == 0
+            or runs.ndim != 2
+            or runs.shape[1:] != moments.shape
+            or not len(runs)
+        ):
+            raise ParameterError(
+                f"errors of {name!r} have shape {runs.shape}, times {moments.shape}: expected [T] both"
+            )
+    figure = _figure((7.5, 4.5))
+    ax = figure.subplots()
+    for (name, runs), colour, dash in zip(table.items(), _COLOURS, _DASHES, strict=False):
+        if len(runs) > 1:
+            ax.fill_between(moments, runs.min(axis=0), runs.max(axis=0), color=colour, alpha=0.15, linewidth=0)
+        ax.plot(moments, runs.mean(axis=0), color=colour, linestyle=dash, linewidth=1.6, label=name)
+    if logarithmic:
+        ax.set_yscale("log")
+    else:
+        ax.set_ylim(bottom=0.0)
+    ax.set_xlim(moments.min(), moments.max() if moments.size > 1 else moments.min() + 1.0)
+    ax.set_xlabel(x_label)
+    ax.set_ylabel(y_label)
+    if title:
+        ax.set_title(title, loc="left", fontsize=11)
+    ax.grid(visible=True, color="#dddddd", linewidth=0.6)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False, fontsize=9)
+    return _finish(figure, path)
+
+
+def counters_compared(
+    truth: ArrayLike,
+    counts: Mapping[str, ArrayLike],
+    path: str | Path | None = None,
+    *,
+    title: str = "",
+) -> Figure:
+    """Draw the mean absolute error of counters over time (PHDStream Figure 2).
+
+    Parameters
+    ----------
+    truth : array-like[T]
+        The true count after each activation.
+    counts : mapping of str to array-like[runs, T]
+        What each counter said.
+    path : str or Path, optional
+        Where to write the picture.
+    title : str
+        A title.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ParameterError, ImportError
+        As for :func:`errors_over_time`.
+    """
+    exact = as_reals(truth, "truth")
+    errors: dict[str, NDArray[np.float64]] = {}
+    for name, said in counts.items():
+        table = np.atleast_2d(as_reals(said, f"counts of {name!r}"))
+        if exact.ndim != 1 or table.ndim != 2 or table.shape[1:] != exact.shape or not len(table):
+            raise ParameterError(f"counts of {name!r} have shape {table.shape}: expected [runs, {exact.size}]")
+        errors[name] = np.abs(table - exact).mean(axis=0)
+    return errors_over_time(
+        np.arange(1, exact.size + 1), errors, path, title=title, x_label="activation", y_label="mean absolute error"
+    )
+
+
+def _figure(size: tuple[float, float]) -> Figure:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _finish(figure: Figure, path: str | Path | None) -> Figure:
+    if path is not None:
+        kinds = figure.canvas.get_supported_filetypes()
+        if Path(path).suffix.lower().lstrip(".") not in kinds:
+            raise ParameterError(f"picture {path}: expected a suffix among {', '.join(sorted(kinds))}")
+        figure.savefig(path)
+    return figure
+
+
+def _frame(parts: Sequence[NDArray[np.float64]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Corners around all points, with a small margin."""
+    filled = [part for part in parts if len(part)] or [np.array([[0.0, 0.0], [1.0, 1.0]])]
+    low = np.min([part.min(axis=0) for part in filled], axis=0)
+    high = np.max([part.max(axis=0) for part in filled], axis=0)
+    margin = np.where(high > low, 0.01 * (high - low), 0.5)
+    return low - margin, high + margin
+
+
+def _draw_cells(ax: Any, lower: NDArray[np.float64], upper: NDArray[np.float64]) -> None:
+    from matplotlib.collections import LineCollection
+
+    # Lower and left sides, and the other two where no neighbour draws them.
+    x0, y0, x1, y1 = *lower.T, *upper.T
+    sides = [
+        np.stack([np.stack([x0, y0], 1), np.stack([x1, y0], 1)], 1),
+        np.stack([np.stack([x0, y0], 1), np.stack([x0, y1], 1)], 1),
+        np.stack([np.stack([x0, y1], 1), np.stack([x1, y1], 1)], 1),
+        np.stack([np.stack([x1, y0], 1), np.stack([x1, y1], 1)], 1),
+    ]
+    lines = np.unique(np.concatenate(sides), axis=0)
+    # Solid: where the sides of small and large cells coincide, dashes would fill each other's gaps.
+    ax.add_collection(LineCollection(list(lines), colors="#555555", linewidths=0.4))

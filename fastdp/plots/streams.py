@@ -1,0 +1,137 @@
+"""Pictures of streams; needs matplotlib (``pip install 'fastdp[plot]'``), imported on use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastdp.arrays.column import as_reals
+from fastdp.errors import ParameterError
+
+TRUTH, PRIVATE = "#222222", "#d1495b"
+#: Releases in the order of their lines; the last is drawn above the others.
+RELEASES = ("#8d99ae", "#e9a23b", PRIVATE)
+
+
+def bin_means(values: ArrayLike, bins: int) -> NDArray[np.float64]:
+    """Means of ``bins`` stretches of the stream, as equal as whole numbers allow.
+
+    Parameters
+    ----------
+    values : float64[n]
+        The stream, in order.
+    bins : int
+        At most n are made.
+
+    Returns
+    -------
+    float64[min(bins, n)]
+        In units of the values.
+    """
+    array = as_reals(values, "values")
+    if array.ndim != 1 or array.size == 0 or bins < 1:
+        raise ParameterError(f"values has shape {array.shape}, bins = {bins}: expected one row, not empty, bins >= 1")
+    edges = np.linspace(0, array.size, min(bins, array.size) + 1).astype(np.int64)
+    means: NDArray[np.float64] = np.add.reduceat(array, edges[:-1]) / np.diff(edges)
+    return means
+
+
+def truth_and_releases(
+    truth: ArrayLike,
+    released: Mapping[str, ArrayLike],
+    path: str | Path,
+    *,
+    bins: int = 120,
+    span: tuple[float, float] | None = None,
+    clock: bool = False,
+    title: str = "",
+    x_label: str = "position in the stream",
+    y_label: str = "mean value",
+) -> None:
+    """Draw a stream and private releases of it over time, as ToPS Figure 2 does.
+
+    The picture shows the truth: for evaluation and made-up data, never part of a release.
+
+    Parameters
+    ----------
+    truth : float64[n]
+        The published part of the stream.
+    released : dict of str to float64[n]
+        One to three releases of it by their names.
+    path : str or Path
+        The picture; its suffix chooses the format.
+    bins : int
+        Points of each line; each is the mean of about n / bins values.
+    span : (float, float), optional
+        The x axis' values at the stream's begin and end; by default 0 and n.
+    clock : bool
+        Whether the x axis shows hours as a clock does: 16:00, 20:00, 0:00, 4:00.
+    title, x_label, y_label : str
+        Texts.
+
+    Raises
+    ------
+    ParameterError
+        If the streams differ in length or are too many, or the suffix is no picture's.
+    ImportError
+        If matplotlib is not installed.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, MultipleLocator
+
+    exact = as_reals(truth, "truth")
+    streams = {name: as_reals(values, f"released[{name!r}]") for name, values in released.items()}
+    if not 1 <= len(streams) <= len(RELEASES):
+        raise ParameterError(f"released has {len(streams)} streams: expected 1 to {len(RELEASES)}")
+    for name, values in streams.items():
+        if values.shape != exact.shape:
+            raise ParameterError(f"released[{name!r}] has shape {values.shape}: expected truth's, {exact.shape}")
+    figure = Figure(figsize=(9.0, 5.4), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    kinds = figure.canvas.get_supported_filetypes()
+    suffix = Path(path).suffix.lower().lstrip(".")
+    if suffix not in kinds:
+        raise ParameterError(f"picture {path}: expected a suffix among {', '.join(sorted(kinds))}")
+
+    exact_means = bin_means(exact, bins)
+    low, high = span if span is not None else (0.0, float(exact.size))
+    centres = low + (high - low) * (np.arange(exact_means.size) + 0.5) / exact_means.size
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    upper.plot(centres, exact_means, color=TRUTH, linewidth=3.0, alpha=0.45, label="truth")
+    lower.axhline(0.0, color=TRUTH, linewidth=0.8)
+    bottom = 0.0
+    for (name, values), colour in zip(streams.items(), RELEASES[-len(streams) :], strict=True):
+        means = bin_means(values, bins)
+        bottom = min(bottom, 1.05 * float(means.min()))
+        upper.plot(centres, means, color=colour, linewidth=1.3, label=name)
+        lower.plot(centres, means - exact_means, color=colour, linewidth=1.2)
+    upper.set_ylim(bottom=bottom)
+    upper.set_ylabel(y_label)
+    upper.legend(frameon=False, loc="best")
+    if title:
+        upper.set_title(title, loc="left", fontsize=11)
+    lower.set_ylabel("release\nminus truth")
+    lower.set_xlabel(x_label)
+    if clock:
+        lower.xaxis.set_major_locator(MultipleLocator(4))
+        lower.xaxis.set_major_formatter(FuncFormatter(_as_clock))
+    _tidy(upper, lower, span=(low, high))
+    figure.align_ylabels()
+    figure.savefig(path)
+
+
+def _as_clock(hour: float, _position: int | None = None) -> str:
+    return f"{round(hour) % 24}:00"
+
+
+def _tidy(*axes: Any, span: tuple[float, float]) -> None:
+    for ax in axes:
+        ax.set_xlim(*span)
+        ax.grid(visible=True, color="#dddddd", linewidth=0.6)
+        ax.set_axisbelow(True)
+        ax.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,1 @@
+"""Finished releases: values, their guarantee, and answers to range queries."""

@@ -1,0 +1,157 @@
+"""Releases of many streams in one object, which holds them one after another."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp import validation
+from fastdp.errors import ParameterError
+from fastdp.guarantee import Guarantee
+from fastdp.releases.release import PREFIX_BLOCK, Release, ReleasedNodes, as_indices
+from fastdp_kernels import many_ranges
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedMany:
+    """What was released from many streams; ``many[i]`` is stream i's :class:`Release`, sharing memory.
+
+    Attributes
+    ----------
+    values : float64[all], read-only
+        The private streams one after another, in units of the input.
+    borders : int64[n + 1]
+        Stream i is ``values[borders[i]:borders[i + 1]]``.
+    offset : int
+        Index, in each input stream, of the first published value (the hold-out's length).
+    thresholds : float64[n]
+        Theta of each stream: its values were clipped to [0, theta].
+    guarantee : Guarantee
+        What is promised for one value of one stream; the same for all streams together.
+    ids : int64[n]
+        Numbers that the streams' noise belongs to.
+    block : int
+        g: values under one noisy sum, as in :class:`Release`.
+    nodes : ReleasedNodes or None
+        Trees of all streams one after another, where ranges are answered from the nodes of a hierarchy.
+    tree_borders : int64[n + 1]
+        Whose trees are whose.
+    """
+
+    values: Floats
+    borders: Indices
+    offset: int
+    thresholds: Floats
+    guarantee: Guarantee
+    ids: Indices
+    block: int = 1
+    nodes: ReleasedNodes | None = None
+    tree_borders: Indices = field(default_factory=lambda: np.zeros(1, np.int64), repr=False)
+
+    def __len__(self) -> int:
+        return self.borders.size - 1
+
+    def __iter__(self) -> Iterator[Release]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, stream: int) -> Release:
+        """The release of one stream, as its own publisher would have made it."""
+        try:
+            place = operator.index(stream)
+        except TypeError:
+            raise ParameterError(
+                f"stream = {validation.shown(stream)}: expected a whole number, the stream's place in this object"
+            ) from None
+        i = range(len(self))[place]
+        nodes = self.nodes
+        if nodes is not None:
+            own = nodes.sums[self.tree_borders[i] : self.tree_borders[i + 1]]
+            nodes = ReleasedNodes(own, nodes.leaves, nodes.fan_out, nodes.levels, nodes.tree_values)
+        values = self.values[self.borders[i] : self.borders[i + 1]]
+        return Release(values, self.offset, float(self.thresholds[i]), self.guarantee, self.block, nodes)
+
+    @property
+    def matrix(self) -> Floats:
+        """The values as float64[n, length], read-only; ParameterError if the streams differ in length."""
+        lengths = np.diff(self.borders)
+        if lengths.size and (lengths != lengths[0]).any():
+            raise ParameterError(
+                f"matrix: expected streams of one length, they have from {lengths.min()} to {lengths.max()} values"
+            )
+        return self.values.reshape(len(self), -1 if self.values.size else 0)
+
+    def range_sum(self, streams: Any, starts: Any, stops: Any) -> Floats:
+        """Private answers to sums over [start, stop) of each query's stream.
+
+        Parameters
+        ----------
+        streams, starts, stops : int or int[q]
+            The stream's place in this object, and indices into its published values,
+            0 <= start <= stop <= their number.
+
+        Returns
+        -------
+        float64[q]
+            Bit for bit what ``many[stream].range_sum(start, stop)`` gives.  Post-processing: no further privacy loss.
+
+        Raises
+        ------
+        ParameterError
+            If the indices are no whole numbers in order and in range, naming the first that is not.
+        """
+        whose, first, last = self.queries(streams, starts, stops)
+        if self.nodes is not None:
+            before = self.tree_borders[whose] * self.nodes.tree_values
+            return self.nodes.range_sum(before + first, before + last)
+        out = np.empty(whose.size)
+        places, prefix = self._prefix
+        many_ranges.sum_stream_ranges(
+            self.values, self.borders, prefix, places, PREFIX_BLOCK, whose, first, last, out
+        )
+        return out
+
+    def queries(self, streams: Any, starts: Any, stops: Any) -> tuple[Indices, Indices, Indices]:
+        """Checked queries of :meth:`range_sum`, three arrays of one length; ParameterError as there."""
+        columns = [
+            as_indices(name, given) for name, given in (("streams", streams), ("starts", starts), ("stops", stops))
+        ]
+        try:
+            whose, first, last = (np.ascontiguousarray(each) for each in np.broadcast_arrays(*columns))
+        except ValueError:
+            sizes = ", ".join(str(each.size) for each in columns)
+            raise ParameterError(f"streams, starts, stops have {sizes} entries: expected as many each") from None
+        unknown = np.flatnonzero((whose < 0) | (whose >= len(self)))
+        if unknown.size:
+            k = int(unknown[0])
+            raise ParameterError(
+                f"streams[{k}] = {whose[k]}: expected a whole number of at least 0, below {len(self)}"
+            )
+        lengths = np.diff(self.borders)[whose]
+        wrong = np.flatnonzero((first < 0) | (last > lengths) | (first > last))
+        if wrong.size:
+            k = int(wrong[0])
+            raise ParameterError(
+                f"starts[{k}] = {first[k]}, stops[{k}] = {last[k]}: expected 0 <= start <= stop <= {lengths[k]}"
+            )
+        return whose, first, last
+
+    @cached_property
+    def _prefix(self) -> tuple[Indices, Floats]:
+        """Where each stream's block prefix sums lie, and the sums; made once."""
+        places: Indices = np.zeros(len(self) + 1, np.int64)
+        np.cumsum(np.diff(self.borders) // PREFIX_BLOCK + 1, out=places[1:])
+        prefix = np.empty(int(places[-1]))
+        many_ranges.prefix_streams(self.values, self.borders, PREFIX_BLOCK, places, prefix)
+        return places, prefix
+
+
+__all__ = ["ReleasedMany"]

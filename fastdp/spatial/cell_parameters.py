@@ -1,0 +1,128 @@
+"""What is fixed and public about a private decomposition: the domain, its cuts, the constants of the split tests."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from fastdp import validation
+from fastdp.counters.base import Counter, noise_scale
+from fastdp.errors import ParameterError
+from fastdp.randomness import sampler
+from fastdp.spatial.box import Box
+from fastdp.spatial.domain import Domain
+
+#: Most cells of the greatest depth, and most bits of the noise's scale.
+CODE_BITS = 62
+MAX_FAN_OUT = 1024
+SCALE_BITS = 40
+UNIT_BITS = 20
+
+
+@dataclass(frozen=True)
+class CellParameters:
+    """Everything that is fixed and public.
+
+    Attributes
+    ----------
+    domain : Domain
+        The region.
+    fan_out, max_depth : int
+        beta, D.
+    epsilon_tree, epsilon_count : Fraction
+        Budgets of the split decisions and of the counts, for one event.
+    counter : Counter
+        What counts at the leaves.
+    unit, bias, threshold : int
+        K; Delta, at least K delta; K theta.
+    repaired : bool
+        Score of ``docs/phdstream.md``, or the paper's.
+    retention : int
+        Steps for which cells that are not split keep the counts of their parts.
+    """
+
+    domain: Domain
+    fan_out: int
+    max_depth: int
+    epsilon_tree: Fraction
+    epsilon_count: Fraction
+    counter: Counter
+    unit: int
+    bias: int
+    threshold: int
+    repaired: bool
+    retention: int
+    split_law: sampler.Law = field(repr=False)
+    cell_law: sampler.Law = field(repr=False)
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all parts of a cell have the same measure."""
+        return isinstance(self.domain, Box)
+
+
+def make_plan(
+    domain: Domain,
+    fan_out: int,
+    max_depth: int,
+    epsilon_tree: Fraction,
+    epsilon_count: Fraction,
+    counter: Counter,
+    *,
+    threshold: float,
+    repaired: bool = True,
+    retention: int = 0,
+) -> CellParameters:
+    """Constants of the split tests: lambda = (2 beta - 1) / (beta - 1) / epsilon_tree, delta = lambda ln beta.
+
+    K is a power of two, 2^20 or less so that K lambda stays below 2^40.  Delta is rounded up, by more than floats
+    can be wrong: the proof needs exp(-Delta / (K lambda)) <= 1 / beta.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is not accepted: the cells of the greatest depth are at most 2^62.
+    """
+    validation.part("domain", domain, Domain, "fastdp.spatial")
+    max_depth = validation.integer("max_depth", max_depth, 0, CODE_BITS)
+    fan_out = validation.integer("fan_out", fan_out, 2, MAX_FAN_OUT)
+    threshold = validation.real("threshold", threshold)
+    if fan_out**max_depth > 2**CODE_BITS:
+        most = int(CODE_BITS / math.log2(fan_out))
+        raise ParameterError(f"max_depth = {max_depth}: expected at most {most} for fan_out = {fan_out}")
+    cuts = -(-max_depth // domain.dim)
+    if fan_out & (fan_out - 1) and fan_out**cuts > 2**53:
+        # Borders are fractions of a side: beyond 53 bits those of different depths would round apart.
+        most = int(53 / math.log2(fan_out)) * domain.dim
+        raise ParameterError(f"max_depth = {max_depth}: expected at most {most} for fan_out = {fan_out}")
+    scale = Fraction(2 * fan_out - 1, fan_out - 1) / epsilon_tree
+    of_counts = noise_scale(counter, epsilon_count)
+    if min(scale, of_counts) < sampler.MIN_SCALE:
+        raise ParameterError("epsilon is too large: expected a noise scale of at least 2^-40 points")
+    if max(scale, of_counts) > 2**SCALE_BITS:
+        raise ParameterError("epsilon is too small: expected a noise scale of at most 2^40 points")
+    bits = UNIT_BITS
+    while bits and scale * 2**bits > 2**SCALE_BITS:
+        bits -= 1
+    unit = 2**bits
+    if abs(threshold) > 2**SCALE_BITS:
+        raise ParameterError(f"threshold = {threshold!r}: expected at most 2^40 points")
+    bias = math.ceil(float(scale * unit) * math.log(fan_out) * (1.0 + 2.0**-40)) + 1
+    if bias * max_depth > 2**61:
+        raise ParameterError(f"max_depth = {max_depth}: expected less, or a larger epsilon")
+    return CellParameters(
+        domain,
+        fan_out,
+        max_depth,
+        epsilon_tree,
+        epsilon_count,
+        counter,
+        unit,
+        bias,
+        round(threshold * unit),
+        repaired,
+        retention,
+        sampler.discrete_laplace_law(scale * unit),
+        sampler.discrete_laplace_law(of_counts),
+    )

@@ -1,0 +1,1 @@
+"""Where state is written: files, copies, replays, and who may call."""

@@ -1,0 +1,158 @@
+"""Numbers, arrays, records and parts as JSON, and back: the vocabulary of state files.
+
+Reading never runs anything that a file brings along: records have the types that the reader expects, parts come from
+a table that the reader gives.  What does not fit is a ValueError, LookupError, TypeError or zlib.error.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import types
+import typing
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.errors import StateError
+from fastdp.randomness.canonical import RENAMED
+
+#: Bytes that an array may have, or how many times those that it takes packed: a small file that would inflate to all
+#: memory is refused before that.
+MOST_BYTES, MAX_INFLATION = 2**28, 64
+#: Parts by the name of their class.
+Parts = Mapping[str, Any]
+_KINDS = {np.int64: "<i8", np.float64: "<f8"}
+
+
+def pack(array: NDArray[Any], kind: str) -> str:
+    """An array as text, compressed; ``kind`` is the type that is written, such as "<f8".
+
+    Raises
+    ------
+    StateError
+        If :func:`unpack` would refuse it.
+    """
+    raw = array.astype(kind).tobytes()
+    packed = zlib.compress(raw, 1)
+    if len(raw) > _most(packed):
+        raise StateError(
+            f"a state file cannot hold an array of {len(raw):,} bytes: expected at most {_most(packed):,} where it "
+            f"compresses to {len(packed):,}; use a smaller hold-out, domain or number of slots"
+        )
+    return base64.b64encode(packed).decode()
+
+
+def unpack(text: str, kind: str) -> NDArray[Any]:
+    """What :func:`pack` wrote; ValueError or zlib.error if it did not, or if it inflates beyond the limit."""
+    return np.frombuffer(_inflated(text), kind)
+
+
+def _most(packed: bytes) -> int:
+    return max(MOST_BYTES, MAX_INFLATION * len(packed))
+
+
+def _inflated(text: str) -> bytes:
+    packed = base64.b64decode(text)
+    unpacker, most = zlib.decompressobj(), _most(packed)
+    raw = unpacker.decompress(packed, most + 1)
+    if len(raw) > most:
+        raise ValueError(f"{len(packed):,} bytes inflate to more than {most:,}")
+    if not unpacker.eof or unpacker.unused_data:
+        raise ValueError("compressed numbers that are cut short, or followed by something else")
+    return raw
+
+
+def same(now: Any, recorded: Any) -> bool:
+    """Whether two JSON documents say the same; ``now`` may have fields younger than ``recorded``.
+
+    Arrays are compared unpacked: another zlib packs them otherwise.
+    """
+    if isinstance(now, dict) and isinstance(recorded, dict):
+        return all(name in now and same(now[name], value) for name, value in recorded.items())
+    if isinstance(now, list) and isinstance(recorded, list):
+        return len(now) == len(recorded) and all(map(same, now, recorded))
+    if isinstance(now, str) and isinstance(recorded, str) and now != recorded:
+        try:
+            return _inflated(now) == _inflated(recorded)
+        except (ValueError, zlib.error):
+            return False
+    return bool(now == recorded)
+
+
+def whole(number: object) -> int:
+    """A whole number; ValueError for anything else, such as 2.0."""
+    if type(number) is not int:
+        raise ValueError(f"a {type(number).__name__} in place of a whole number")
+    return number
+
+
+def describe(record: Any) -> Any:
+    """A record as JSON: numbers, texts, None, int64 and float64 arrays, and tuples and dataclasses of these."""
+    if isinstance(record, np.ndarray):
+        return {"shape": list(record.shape), "data": pack(record, _KINDS[record.dtype.type])}
+    if isinstance(record, tuple):
+        return [describe(entry) for entry in record]
+    if dataclasses.is_dataclass(record):
+        return {field.name: describe(getattr(record, field.name)) for field in dataclasses.fields(record)}
+    return record
+
+
+def restore(kind: Any, described: Any) -> Any:
+    """The record of this type (a type annotation) that was described.
+
+    An entry that is missing, because the field is younger than the file, gets the field's default.
+    """
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (types.UnionType, typing.Union):
+        return None if described is None else restore(inner[0], described)
+    if origin is np.ndarray:
+        scalar = typing.get_args(inner[1])[0]
+        array = unpack(described["data"], _KINDS[scalar]).astype(scalar)
+        return array.reshape([whole(side) for side in described["shape"]])
+    if origin is tuple:
+        kinds = (inner[0],) * len(described) if inner[-1] is Ellipsis else inner
+        return tuple(restore(k, entry) for k, entry in zip(kinds, described, strict=True))
+    if dataclasses.is_dataclass(kind):
+        hints = typing.get_type_hints(kind)
+        names = [field.name for field in dataclasses.fields(kind) if field.name in described]
+        return kind(**{name: restore(hints[name], described[name]) for name in names})  # type: ignore[operator]
+    if type(described) is not kind:
+        raise ValueError(f"a {type(described).__name__} in place of a {kind.__name__}")
+    return described
+
+
+def describe_part(part: Any, known: Parts) -> Any:
+    """A parameter as JSON: plain ones as they are, lists entry by entry, parts by name with their parameters.
+
+    Raises
+    ------
+    StateError
+        For a part that is not one of ``known``.
+    """
+    if part is None or isinstance(part, (bool, int, float, str)):
+        return part
+    if isinstance(part, (list, tuple)):
+        return [describe_part(entry, known) for entry in part]
+    name = type(part).__name__
+    if known.get(name) is not type(part):
+        raise StateError(f"a {name} of your own cannot be saved: expected one of {', '.join(sorted(known))}")
+    written = RENAMED.get(name, name)
+    if hasattr(part, "describe"):
+        return {"name": written, **part.describe()}
+    return {"name": written, **{f.name: getattr(part, f.name) for f in dataclasses.fields(part) if f.init}}
+
+
+def build_part(description: Any, known: Parts) -> Any:
+    """The parameter that was described."""
+    if isinstance(description, list):
+        return [build_part(entry, known) for entry in description]
+    if not isinstance(description, dict):
+        return description
+    parameters = dict(description)
+    written = parameters.pop("name")
+    kind: Any = known[next((name for name, former in RENAMED.items() if former == written), written)]
+    return getattr(kind, "from_description", kind)(**parameters)

@@ -1,0 +1,1 @@
+"""PAK: running sums of a stream of known length."""

@@ -1,0 +1,1 @@
+"""Synthetic points from a stream of insertions and deletions, and baselines."""

@@ -1,0 +1,258 @@
+"""PHDStream with cells chosen from released counts: all of epsilon goes to the counts, which are made seldom.
+
+Where past counts say too little about what comes, PrivTree chooses cells anew, as for the first batch.
+
+Beyond the paper; the same guarantee, proof and measurements in ``docs/phdstream.md`` ("Counts alone").
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from fastdp import validation
+from fastdp.counters.base import counter_guarantee, event_guarantee, noise_scale
+from fastdp.counters.simple import Simple
+from fastdp.guarantee import Guarantee, parallel, sequential
+from fastdp.randomness import sampler
+from fastdp.randomness.key import Key
+from fastdp.spatial import count_only, decomposition, saved
+from fastdp.spatial.cell_parameters import make_plan
+from fastdp.spatial.cells import Integers, StepTree
+from fastdp.spatial.count_only import CountedTree, CountParameters
+from fastdp.spatial.domain import Domain
+from fastdp.spatial.release_times import FIRST_PERIOD, MAX_COARSE, ReleaseSchedule, check_pace, following_pace, sooner
+from fastdp.state import codec
+from fastdp.state.persistence import Position
+from fastdp.systems.phdstream.spatial_publisher import SpatialPublisher, for_events
+
+#: Events wait for this many steps at most.
+MAX_PERIOD = 2**16
+
+
+@dataclass(frozen=True)
+class _State:
+    """Where the stream stands; replaced as a whole.
+
+    Attributes
+    ----------
+    n_steps, visit
+        As :class:`fastdp.systems.phdstream.spatial_publisher.StreamState` says.
+    grown : CountedTree or None
+        The tree at the last count.
+    pace : ReleaseSchedule
+        When to count next.
+    counted : int
+        Steps up to the last count.
+    added, removed : tuple of int64[n]
+        Codes of the batches since.  Secret.
+    anew : bool or None
+        Whether the next count lets PrivTree choose its cells; None for a stream that never does so, as none did when
+        its state file was written.
+    """
+
+    n_steps: int
+    visit: StepTree | None
+    grown: CountedTree | None
+    pace: ReleaseSchedule
+    counted: int = 0
+    added: tuple[Integers, ...] = ()
+    removed: tuple[Integers, ...] = ()
+    anew: bool | None = None
+    chain: str = field(default="", repr=False)
+
+
+class AdaptivePHDStream(SpatialPublisher):
+    """Releases a synthetic version of a changing set of points, with less error than PHDStream where its shape lasts.
+
+    PrivTree chooses the first cells.  After that cells are cut and merged by released counts alone, so that all of
+    epsilon goes to the counts; a cell is counted every few steps, by a period that follows from released counts too,
+    and forecast in between; estimates are shrunken where noise drowns the difference between a cell's parts.  If much
+    of what a count finds is in cells that past ones did not cut, PrivTree chooses the next count's cells.
+
+    For streams whose shape changes slowly, and releases that may lag a few steps behind.  Where points are soon
+    elsewhere, and where each batch must show at once, :class:`fastdp.PHDStream` is better (measured in
+    ``docs/phdstream.md``, "Which one").
+
+    Parameters
+    ----------
+    domain : Domain
+        The public region, such as ``fastdp.spatial.Box(lower, upper)``.
+    epsilon : float
+        Privacy loss of all releases for ``sensitivity`` events.
+    max_depth : int
+        D: cells of this depth are not cut any more; fan_out^D at most 2^62.
+    fan_out : int
+        beta: parts that a cell is cut into, along one axis; the axes take turns, the first one first.
+    sensitivity : int
+        k: events (additions and removals) of one person that are protected together; each gets epsilon / k.
+    period : int, optional
+        Steps from one count to the next, 1 to 65,536; by default chosen again at every count.
+    max_period : int
+        The longest one that may be chosen.
+    shrink : bool
+        Whether the estimates of a cell's parts are drawn towards equal shares, by as much as noise suggests.
+    outside : str
+        As for :class:`fastdp.PHDStream`.
+    seed, key
+        As for :class:`fastdp.StreamPublisher`.
+
+    Notes
+    -----
+    Privacy: streams are adjacent if they differ in one event, one addition or one removal in one batch.  An event is
+    in one count: with epsilon in cells that past releases chose, or, in the first batch and where cells are planted
+    anew, with epsilon / 2 beside PrivTree's decisions with epsilon / 2.  Which of the two follows from past releases.
+    The number of batches is public; nothing else is.
+
+    Unlike :class:`fastdp.PHDStream` it keeps the events that wait to be counted, those of at most one period, in
+    memory.  The first batch should hold all points so far; if it is empty, the first cells come from the
+    second count.  After an interrupt compare ``n_steps``: a batch that was consumed must not be sent again.
+    """
+
+    _state: _State
+
+    def __init__(
+        self,
+        domain: Domain,
+        epsilon: float,
+        *,
+        max_depth: int = 20,
+        fan_out: int = 2,
+        sensitivity: int = 1,
+        period: int | None = None,
+        max_period: int = 64,
+        shrink: bool = True,
+        outside: str = "raise",
+        seed: int | str | None = None,
+        key: Key | bytes | None = None,
+    ) -> None:
+        self.epsilon = validation.positive("epsilon", epsilon)
+        self.sensitivity = validation.integer("sensitivity", sensitivity, 1, 2**30)
+        self.period = None if period is None else validation.integer("period", period, 1, MAX_PERIOD)
+        self.max_period = validation.integer("max_period", max_period, 1, MAX_PERIOD)
+        self.shrink = validation.flag("shrink", shrink)
+        share = Fraction(self.epsilon) / self.sensitivity
+        plan = make_plan(domain, fan_out, max_depth, share / 2, share / 2, Simple(), threshold=0.0)
+        scale = noise_scale(Simple(), share)
+        # Cells are cut by deviations of half a point at least, so that the first counts' is compared with that; it
+        # must not grow with a later noise that vanishes, or nothing would ever be cut.
+        least = count_only.MIN_DEVIATION**2
+        noise = _variance(float(scale))
+        first = round(max(_variance(2.0 * float(scale)), least) / max(noise, least))
+        self._counting = CountParameters(plan, sampler.discrete_laplace_law(scale), noise, first, self.shrink)
+        start = min(FIRST_PERIOD, self.max_period) if self.period is None else self.period
+        super().__init__(
+            domain,
+            plan,
+            _State(0, None, None, ReleaseSchedule(start), anew=False),
+            outside=outside,
+            seed=seed,
+            key=key,
+        )
+
+    @property
+    def next_count(self) -> int:
+        """The step, counted from 1, in which cells are counted next: public, as it follows from past releases."""
+        state = self._state
+        return state.counted + (state.pace.period if state.n_steps else 1)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Epsilon for ``sensitivity`` events over all releases: an event is in one count, of either kind."""
+        half = self.epsilon / 2
+        cells = event_guarantee(half, "PrivTree: (2 beta - 1) / (beta - 1) / lambda, whatever the depth")
+        planted = sequential(
+            cells.of("where PrivTree chooses, cells"),
+            counter_guarantee(Simple(), half).of("where PrivTree chooses, counts"),
+        )
+        once = "an event waits until its cell is counted and is in that count only"
+        follows = "cells, times of counts, and which of them PrivTree prepares, follow from past releases"
+        alone = event_guarantee(self.epsilon, follows, once)
+        whole = parallel(planted, alone.of("other counts"))
+        return replace(for_events(whole, self.sensitivity), simulated=self._key.simulated)
+
+    def _following(self, added: Integers, removed: Integers) -> _State:
+        state, plan = self._state, self._counting
+        now = state.n_steps + 1
+        key, chain = self._step_key(added, removed)
+        if state.grown is None:
+            root = decomposition.root_only(plan.cells)
+            _, visit, _ = decomposition.take_step(plan.cells, root, added, removed, 0, key)
+            grown = count_only.plant(plan, visit)
+            anew = None if state.anew is None else count_only.is_empty(plan, grown)
+            return _State(now, grown.visit, grown, state.pace, now, anew=anew, chain=chain)
+        waiting = (*state.added, added), (*state.removed, removed)
+        elapsed = now - state.counted
+        if elapsed < state.pace.period:
+            visit = count_only.forecast(plan, state.grown, state.pace, elapsed)
+            return replace(state, n_steps=now, visit=visit, added=waiting[0], removed=waiting[1], chain=chain)
+        come, gone = (np.sort(np.concatenate(chunks)) for chunks in waiting)
+        made = count_only.recount if state.anew else count_only.count
+        grown, growth = made(plan, state.grown, come, gone, now - 1, elapsed, key)
+        total = float(state.grown.visit.projected[0])
+        most = self.max_period if self.period is None else None
+        pace = following_pace(state.pace, growth, total, now, plan.noise, most)
+        anew = None if state.anew is None else growth.coarse > MAX_COARSE
+        if anew and most is not None:
+            pace = sooner(pace, elapsed)
+        return _State(now, grown.visit, grown, pace, now, anew=anew, chain=chain)
+
+    # State files.
+
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        names = (
+            "domain",
+            "epsilon",
+            "max_depth",
+            "fan_out",
+            "sensitivity",
+            "period",
+            "max_period",
+            "shrink",
+            "outside",
+        )
+        return {name: getattr(self, name) for name in names}
+
+    def _packed(self, state: _State) -> dict[str, Any]:
+        # What a step between two counts releases follows from the last count.
+        plain = codec.describe(replace(state, visit=None, grown=None))
+        return {**plain, "grown": None if state.grown is None else saved.describe_grown(state.grown)}
+
+    def _unpacked(self, described: Any) -> _State:
+        state: _State = codec.restore(_State, {**described, "visit": None, "grown": None})
+        check_pace(state.pace, self.period, self.max_period)
+        if described["grown"] is None:
+            return state
+        grown = saved.restore_grown(described["grown"], self._plan)
+        elapsed = state.n_steps - state.counted
+        visit = count_only.forecast(self._counting, grown, state.pace, elapsed) if elapsed else grown.visit
+        return replace(state, grown=grown, visit=visit)
+
+    def _is_there(self, there: Position, recorded: Position) -> bool:
+        # Files of the first fastdps have costs that BLAS summed, in another order on each kind of processor; what
+        # follows from them, the period, is compared.
+        plain = {"pace": {**recorded["state"]["pace"], "costs": None}}
+        now = {"pace": {**there["state"]["pace"], "costs": None}}
+        return super()._is_there(
+            {**there, "state": there["state"] | now}, {**recorded, "state": recorded["state"] | plain}
+        )
+
+    def _check(self, state: Any) -> None:
+        super()._check(state)
+        started, elapsed = state.n_steps > 0, state.n_steps - state.counted
+        if len(state.added) != elapsed or len(state.removed) != elapsed:
+            raise ValueError("batches that do not wait")
+        if started != (state.counted > 0) or not 0 <= elapsed < state.pace.period:
+            raise ValueError("a count out of time")
+        for codes in (*state.added, *state.removed):
+            saved.check_codes(codes, self._plan)
+
+
+def _variance(scale: float) -> float:
+    """Of discrete Laplace noise: 2 q / (1 - q)^2 with q = exp(-1 / scale)."""
+    return 0.5 / math.sinh(min(0.5 / scale, 300.0)) ** 2

@@ -1,0 +1,130 @@
+"""``fastdp.release``: a whole array in one call."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fastdp import validation
+from fastdp.arrays.column import as_column
+from fastdp.arrays.whole import check_size
+from fastdp.errors import ParameterError
+from fastdp.ledger import Ledger, entry
+from fastdp.randomness.key import Key
+from fastdp.releases.release import Release
+from fastdp.systems.pak.publisher import PAK
+from fastdp.systems.stream.adaptive import Adaptive
+from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT
+from fastdp.systems.stream.tops import ToPS
+from fastdp.systems.topl.publisher import ToPL
+
+METHODS: dict[str, type[Adaptive | ToPS | ToPL | PAK]] = {
+    "adaptive": Adaptive,
+    "tops": ToPS,
+    "topl": ToPL,
+    "pak": PAK,
+}
+DEFAULT_RANGE = 2**20
+
+
+def release(
+    values: Any,
+    epsilon: float,
+    bound: float,
+    method: str = "adaptive",
+    seed: int | str | None = None,
+    *,
+    key: Key | bytes | None = None,
+    ledger: Ledger | None = None,
+    stream: str | None = None,
+    part: str | None = None,
+    **options: Any,
+) -> Release:
+    """Release a whole stream under differential privacy.
+
+    Parameters
+    ----------
+    values : array-like
+        The stream, in order: a list, NumPy array, pandas or polars series, Arrow array.
+    epsilon : float
+        Privacy loss for one value of the stream.
+    bound : float
+        Public upper bound of a value, in units of the input.  It must not be computed from the data.
+    method : "adaptive", "tops", "pak" or "topl"
+        The system: :class:`fastdp.Adaptive`; the paper's :class:`fastdp.ToPS`; :class:`fastdp.PAK`, whose values are
+        the differences of its running sums; or the local model, simulated (:class:`fastdp.ToPL`).
+    seed : int or str, optional
+        Simulation: reproducible noise, no privacy.
+    key : Key or 32 bytes, optional
+        A secret of your own (:meth:`fastdp.Key.from_bytes`); by default a fresh one from the operating system.
+    ledger : Ledger, optional
+        Where the release is reserved before it happens, and refused if it would pass a limit or use the noise of an
+        earlier entry.
+    stream : str, optional
+        The stream's name, which a ledger needs.  Under one key, streams with different names get independent noise.
+    part : str, optional
+        With a ledger: the label of the part of the stream that ``values`` are; by default all of it.
+    **options
+        Passed to the system.  By default ``holdout`` is 65,536 values or a quarter of the stream, and ``max_range``
+        2^20 values or the rest of it, whichever is less (the length n of a stream is public under replace-one
+        adjacency); for PAK ``length`` is n and ``delta`` 1 / n^2.
+
+    Returns
+    -------
+    Release
+        The private stream and what belongs to it.  With "adaptive", ``range_sum(..., retrospective=True)`` and
+        ``revised`` are the more accurate answers.
+
+    Raises
+    ------
+    ParameterError, DataError
+        Naming the argument and what is accepted, of data never a value.  With a ledger: parameters and the number of
+        values are checked before anything is recorded; what the values are, afterwards, so an error about them leaves
+        the budget spent.
+    BudgetError
+        If the ledger's limit leaves less than the release costs, or if an entry has the same noise.
+    """
+    system = METHODS[validation.choice("method", method, tuple(METHODS))]
+    # Whether every entry of a list is a number depends on the data: it is checked once the budget is reserved.
+    column = values if _is_list(values) else as_column(values, "values")
+    size = len(column)
+    accepted = inspect.signature(system).parameters
+    for name in options:
+        if name not in accepted:
+            raise ParameterError(
+                f"{name} = {validation.shown(options[name])}: expected an option of {system.__name__}: "
+                f"{', '.join(accepted)}"
+            )
+    holdout = options.setdefault("holdout", max(1, min(DEFAULT_HOLDOUT, size // 4)))
+    if system is PAK:
+        options.setdefault("length", max(1, size))
+        options.setdefault("delta", 1.0 / max(2, size) ** 2)
+    elif isinstance(holdout, int):
+        options.setdefault("max_range", max(1, min(DEFAULT_RANGE, size - holdout)))
+    secret = Key.choose(seed, key)
+    if stream is not None:
+        secret = secret.of_stream(entry.name("stream", stream))
+    publisher = system(epsilon=epsilon, bound=bound, key=secret, **options)
+    if ledger is None:
+        if part is not None:
+            raise ParameterError(f"part = {part!r}: expected None without a ledger")
+        return publisher.release(column)
+    validation.part("ledger", ledger, Ledger, "fastdp.ledger")
+    if stream is None:
+        raise ParameterError("stream = None: expected the stream's name, because there is a ledger")
+    check_size(size, publisher.holdout)
+    if isinstance(publisher, PAK):
+        publisher._check_plain()
+        publisher._check_room(size)
+    with ledger.reserve(publisher, stream=stream, part=part):
+        return publisher.release(column)
+
+
+def _is_list(values: Any) -> bool:
+    """Whether each entry has a type of its own."""
+    if isinstance(values, Sequence):
+        return not isinstance(values, (str, bytes, bytearray))
+    return getattr(values, "dtype", None) == np.dtype(object) and values.ndim == 1

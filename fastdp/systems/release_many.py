@@ -1,0 +1,284 @@
+"""``fastdp.release_many``: many short streams in one call, at about the cost of one long stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp import validation
+from fastdp.arrays.column import NOT_FINITE, as_column, as_floats, kind_of
+from fastdp.arrays.rows import StreamRows, as_rows
+from fastdp.errors import DataError, ParameterError
+from fastdp.guarantee import Guarantee
+from fastdp.perturbers import Hierarchy, Perturber
+from fastdp.randomness.drawn_once import repeating
+from fastdp.randomness.key import MAX_STREAMS, Key
+from fastdp.releases.batch import ReleasedMany
+from fastdp.releases.release import ReleasedNodes
+from fastdp.smoothers import Smoother
+from fastdp.systems.release import DEFAULT_RANGE
+from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT, StreamParameters
+from fastdp.systems.stream.row_batches import borders_of, choose_thetas, concurrently, slabs, snapped
+from fastdp.systems.stream.row_steps import SLAB_VALUES, SLAB_WORDS, RowBatch, RowPipeline
+from fastdp.systems.stream.tops import SMOOTHERS
+from fastdp.thresholds import NoisyMax, Threshold
+from fastdp.thresholds.base import RowChooser
+from fastdp_kernels import many_streams
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+
+def release_many(
+    streams: Any,
+    epsilon: float,
+    bound: float,
+    *,
+    offsets: Any = None,
+    threshold: Threshold | None = None,
+    perturber: Perturber | None = None,
+    smoother: str | Smoother | None = "recent",
+    holdout: int | None = None,
+    max_range: int | None = None,
+    resolution: float | None = None,
+    nonfinite: str = "raise",
+    ids: Any = None,
+    threads: int = 1,
+    seed: int | str | None = None,
+    key: Key | bytes | None = None,
+) -> ReleasedMany:
+    """Release many independent streams, say of 100,000 meters with 1,000 values each, under differential privacy.
+
+    Parameters
+    ----------
+    streams : array-like
+        Each stream in order: a two-dimensional array whose rows they are, a list of columns (whatever
+        :func:`fastdp.release` takes), an Arrow or polars column of lists, or with ``offsets`` one column with all of
+        them.  Each must be longer than the hold-out.
+    epsilon : float
+        Privacy loss for one value of one stream.
+    bound : float
+        Public upper bound of a value, in units of the input.  It must not be computed from the data.
+    offsets : int[n + 1], optional
+        Borders of the streams in a column, ascending from 0.
+    threshold : Threshold, optional
+        By default :class:`fastdp.thresholds.NoisyMax`, for each stream from its own hold-out.  Short hold-outs choose
+        poorly: where a threshold is known publicly, give ``Fixed(theta)``, which is also much faster.
+    perturber : Perturber, optional
+        By default ToPS's :class:`fastdp.perturbers.Hierarchy`.
+    smoother : "recent", "mean", "median", "moving", "exponential", Smoother or None
+        As for :class:`fastdp.ToPS`.  None where the perturber releases every value, or inconsistent nodes.
+    holdout : int, optional
+        Values at the beginning of each stream that choose its threshold; published values begin after them.  By
+        default a quarter of the shortest stream, at most 65,536; none with ``Fixed``.
+    max_range : int, optional
+        The longest query; by default what the longest stream publishes, at most 2^20.
+    resolution, nonfinite
+        As for :class:`fastdp.StreamPublisher`.
+    ids : int[n], optional
+        Distinct numbers of the streams, from 0 to 2^32 - 2, say of the meters; by default their places.
+    threads : int
+        How many work at once; the output does not depend on it.
+    seed : int or str, optional
+        Simulation: reproducible noise, no privacy.
+    key : Key or 32 bytes, optional
+        A secret of your own; by default a fresh one from the operating system.  Calls that differ in any parameter
+        get independent noise under one key, and so do streams with different ids.  The same parameters and id on the
+        same values give the same output again.  Never use one key with the same parameters and id for two streams,
+        nor for a stream and an altered copy of it: noise trees would give equal noise to different values, which
+        reveals their difference, and every perturber costs epsilon again (``docs/sharp_edges.md``).  The defaults of
+        ``holdout`` and ``max_range`` are parameters too; they follow the lengths of all streams.
+
+    Returns
+    -------
+    ReleasedMany
+        Stream i is, bit for bit, what ``StreamPublisher(..., key=key.of_stream(ids[i])).release(streams[i])`` gives,
+        so it depends neither on the other streams nor on their order (give ``holdout`` and ``max_range`` where
+        lengths differ: their default follows from the lengths of all).
+
+    Raises
+    ------
+    ParameterError, DataError
+        Naming the argument and what is accepted, of data never a value; nothing is released then.
+
+    Notes
+    -----
+    Privacy: each value is in one stream, and each stream has noise of its own, so the whole is as private as one
+    stream (parallel composition).  One person's values in several streams add up their losses.
+
+    Memory beyond input and output: some 10 MiB a thread, and for streams longer than 2^17 values their noise trees.
+    Parts of your own work too, at the cost of a call for each stream; so do the quantile thresholds.
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> meters = np.full((500, 96), 0.4)
+    >>> day = fastdp.release_many(meters, 1.0, 5.0, threshold=fastdp.thresholds.Fixed(2.0), seed=1)
+    >>> day.matrix.shape
+    (500, 96)
+    """
+    if isinstance(smoother, str):
+        smoother = SMOOTHERS[validation.choice("smoother", smoother, tuple(SMOOTHERS))]()
+    perturber = Hierarchy() if perturber is None else perturber
+    if threshold is None:
+        threshold = NoisyMax(fan_out=getattr(perturber, "fan_out", 16))
+    threads = validation.threads(threads)
+    rows = as_rows(streams, offsets)
+    shortest, longest = (int(rows.lengths.min()), int(rows.lengths.max())) if rows.size else (1, 1)
+    if holdout is None:
+        looks = getattr(threshold, "uses_holdout", False)
+        holdout = max(1, min(DEFAULT_HOLDOUT, shortest // 4)) if looks else 0
+    # What is wrong with the streams comes before what their lengths would ask of the parts.
+    _check_lengths(rows, validation.integer("holdout", holdout, 0))
+    if max_range is None:
+        max_range = min(DEFAULT_RANGE, longest - holdout) if rows.size else DEFAULT_RANGE
+    composition = StreamParameters(
+        threshold, perturber, smoother, epsilon, bound, holdout, max_range, resolution, nonfinite
+    )
+    secret = composition.noise_key(Key.choose(seed, key))
+    if secret.member:
+        raise ParameterError(f"key = {secret!r}: expected a key without a stream number, which is for one stream")
+    return _Many(RowPipeline(composition, secret), rows, _as_ids(ids, rows.size), threads).release()
+
+
+def guarantee_of_many(composition: StreamParameters, *, simulated: bool) -> Guarantee:
+    """One stream's guarantee holds for all together: a value is in one of them."""
+    one = composition.guarantee(simulated=simulated)
+    step = "each value is in one of the streams, whose noise is independent: epsilon for all together (parallel)"
+    return replace(one, derivation=(*one.derivation, step))
+
+
+@dataclass(frozen=True)
+class _Many:
+    """One call: the pipeline, the streams, their numbers."""
+
+    pipeline: RowPipeline
+    rows: StreamRows
+    ids: Indices
+    threads: int
+
+    def release(self) -> ReleasedMany:
+        composition, n = self.pipeline.composition, self.rows.size
+        plan, holdout = composition.plan, composition.task.holdout
+        counts = self.rows.lengths - holdout
+        borders = borders_of(counts)
+        trees = borders_of(-(-counts // plan.tree_blocks)) if composition.perturber.released_nodes else None
+        steps = self._thresholds()
+        # Streams of one length and one threshold together: slabs are dense, and drawn from few laws.
+        order = np.lexsort((np.arange(n), steps, counts))
+        values = np.empty(int(borders[-1]))
+        nodes = None if trees is None else np.empty((int(trees[-1]), plan.nodes))
+
+        def publish(which: Indices) -> None:
+            taken, starts = self.rows.take(which, holdout)
+            slab = RowBatch(taken, starts, counts[which], steps[which], self.ids[which])
+            wrong = self.pipeline.publish(slab, values, borders[which])
+            if wrong >= 0:
+                taken, starts = self._mended(taken, starts, slab.counts, which, wrong, holdout)
+                slab = replace(slab, values=taken, starts=starts)
+                # Nothing was released of the noise drawn before the values were looked at.
+                with repeating():
+                    self.pipeline.publish(slab, values, borders[which])
+            if nodes is not None and trees is not None:
+                self.pipeline.release_nodes(slab, nodes, trees[which])
+
+        concurrently(self.threads, publish, slabs(order, counts, self.pipeline.rows_at_once))
+        values.flags.writeable = False
+        thetas: Floats = np.multiply(steps, composition.grid.resolution)
+        return ReleasedMany(
+            values=values,
+            borders=borders,
+            offset=holdout,
+            thresholds=thetas,
+            guarantee=guarantee_of_many(composition, simulated=self.pipeline.key.simulated),
+            ids=self.ids,
+            block=plan.block,
+            nodes=None
+            if nodes is None
+            else ReleasedNodes(nodes, plan.leaves, plan.fan_out, plan.levels, plan.tree_blocks),
+            tree_borders=np.zeros(n + 1, np.int64) if trees is None else trees,
+        )
+
+    def _thresholds(self) -> Indices:
+        """Theta of each stream, in grid steps."""
+        composition, n = self.pipeline.composition, self.rows.size
+        task, key, grid = composition.task, self.pipeline.key, composition.grid
+        looks = composition.threshold.uses_holdout
+        first = composition.threshold.start(task)
+        steps: Indices = np.full(n, 0 if looks else grid.snap(first.choose(key)), np.int64)
+
+        def choose(which: Indices) -> None:
+            values, starts = self._held(which)
+            if not looks:
+                return
+            thetas = choose_thetas(first, task.holdout, values, starts, key, self.ids[which])
+            steps[which] = snapped(grid, thetas)
+
+        if task.holdout:
+            words = first.row_words if isinstance(first, RowChooser) else 1
+            size = max(1, min(SLAB_WORDS // words, SLAB_VALUES // task.holdout))
+            concurrently(self.threads, choose, (np.arange(i, min(n, i + size)) for i in range(0, n, size)))
+        return steps
+
+    def _held(self, which: Indices) -> tuple[Floats, Indices]:
+        """Hold-outs, finite, and where each begins."""
+        holdout = self.pipeline.composition.task.holdout
+        values, starts = self.rows.take(which, 0, holdout)
+        counts: Indices = np.full(which.size, holdout, np.int64)
+        wrong = many_streams.first_nonfinite(values, starts, counts)
+        return (values, starts) if wrong < 0 else self._mended(values, starts, counts, which, wrong, 0)
+
+    def _mended(
+        self, values: Floats, starts: Indices, counts: Indices, which: Indices, wrong: int, before: int
+    ) -> tuple[Floats, Indices]:
+        """Zeros for NaN and infinity, or the error that names the first of row ``wrong``."""
+        if self.pipeline.composition.nonfinite == "raise":
+            row = values[starts[wrong] : starts[wrong] + counts[wrong]]
+            place = int(np.flatnonzero(~np.isfinite(row))[0])
+            raise DataError(
+                f"streams[{which[wrong]}][{before + place}]: {NOT_FINITE}; expected finite values "
+                "(nonfinite='zero' makes them count as 0)"
+            )
+        rows = [values[start : start + count] for start, count in zip(starts.tolist(), counts.tolist(), strict=True)]
+        joined = np.concatenate(rows)
+        return as_floats(np.where(np.isfinite(joined), joined, 0.0)), borders_of(counts)[:-1]
+
+
+def _check_lengths(rows: StreamRows, holdout: int) -> None:
+    short = np.flatnonzero(rows.lengths <= holdout)
+    if short.size:
+        hint = " (choose a smaller holdout)" if holdout > 1 else ""
+        raise DataError(
+            f"streams[{short[0]}] has {rows.lengths[short[0]]} entries: expected more than the hold-out of "
+            f"{holdout}, after which published values begin{hint}"
+        )
+
+
+def _as_ids(ids: Any, n: int) -> Indices:
+    if ids is None:
+        return np.arange(n)
+    column = as_column(ids, "ids")
+    if column.dtype.kind not in "iu" or column.size != n:
+        raise ParameterError(
+            f"ids has {column.size} entries of {kind_of(column.dtype)}: expected {n} whole numbers, one for each "
+            "stream"
+        )
+    wrong = np.flatnonzero((column < 0) | (column >= MAX_STREAMS))
+    if wrong.size:
+        raise ParameterError(
+            f"ids[{wrong[0]}] = {column[wrong[0]]}: expected a whole number of at least 0 and below {MAX_STREAMS}"
+        )
+    numbers = column.astype(np.int64)
+    distinct, times = np.unique(numbers, return_counts=True)
+    if distinct.size < n:
+        twice = distinct[times > 1][0]
+        raise ParameterError(
+            f"ids has {twice} more than once: expected distinct numbers (equal noise reveals differences)"
+        )
+    return numbers
+
+
+__all__ = ["release_many"]

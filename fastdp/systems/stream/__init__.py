@@ -1,0 +1,1 @@
+"""Streams of values: a threshold, a perturber and a smoother, composed."""

@@ -1,0 +1,77 @@
+"""Adaptive: a publisher that finds its time resolution by itself (``docs/adaptive.md``)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fastdp.perturbers import Blocks
+from fastdp.randomness.key import Key
+from fastdp.systems.stream.publisher import StreamPublisher
+from fastdp.thresholds import ScaleFree, Threshold
+
+
+class Adaptive(StreamPublisher):
+    """Publishes an endless stream under pure epsilon-DP, online, in blocks whose length follows the stream.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy loss for one value of the stream.
+    bound : float
+        Public upper bound of a value, in units of the input, which may be any.
+    holdout : int, optional
+        m: the first values; published values begin after them.  All of them choose the threshold if m < 16, else 7/8
+        to 15/16 of them; the last ones are released as noisy sums of blocks, so that publishing begins with a mean.
+        By default 65,536, or 0 with a fixed threshold.
+    max_range : int
+        r: the longest query.
+    closing : "spread", "spike" or "none"
+        How published values make up for what a block's released sum shows too late, see
+        :class:`fastdp.perturbers.Blocks`.
+    threshold : Threshold, optional
+        By default :class:`fastdp.thresholds.ScaleFree`.
+    resolution, nonfinite, seed, key
+        As for :class:`fastdp.StreamPublisher`.
+
+    Notes
+    -----
+    Privacy: pure epsilon, event level, exact on this machine.  The length of a block is a function of sums released
+    before it began; whatever it is, a value enters one sum.
+
+    Error: published values answer a range at once; ``release(...).range_sum(..., retrospective=True)`` and
+    ``.revised`` use everything released by then, and are several times better for ranges up to 10^5 values.
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> publisher = fastdp.Adaptive(epsilon=0.5, bound=100, holdout=1000, max_range=4096, seed=1)
+    >>> publisher.publish(np.full(1500, 20.0)).size
+    500
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        bound: float,
+        holdout: int | None = None,
+        max_range: int = 2**20,
+        closing: Literal["spread", "spike", "none"] = "spread",
+        *,
+        threshold: Threshold | None = None,
+        resolution: float | None = None,
+        nonfinite: str = "raise",
+        seed: int | str | None = None,
+        key: Key | bytes | None = None,
+    ) -> None:
+        super().__init__(
+            threshold=ScaleFree() if threshold is None else threshold,
+            perturber=Blocks(closing),
+            epsilon=epsilon,
+            bound=bound,
+            holdout=holdout,
+            max_range=max_range,
+            resolution=resolution,
+            nonfinite=nonfinite,
+            seed=seed,
+            key=key,
+        )

@@ -1,0 +1,246 @@
+"""The step of a publisher whose blocks follow what was released: (progress, values) to (progress, published values).
+
+Source: ``docs/adaptive.md``; the project's design beyond the papers, section 2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.integer_grid import Grid
+from fastdp.perturbers import Blocks, HierarchyShape
+from fastdp.perturbers.base import BoundLaws
+from fastdp.randomness import prefix
+from fastdp.randomness.drawn_once import ENABLED
+from fastdp.randomness.key import Key
+from fastdp.randomness.prefix import Chain
+from fastdp.randomness.sampler import Law
+from fastdp.releases.revised import RevisedStream
+from fastdp.systems.stream.fixed_blocks import Progress, TreeNoise, next_chain
+from fastdp_kernels import adaptive_pass, block_lengths
+
+Floats = NDArray[np.float64]
+#: Before anything is released a value is taken to be about theta / 2, give or take as much.
+FIRST_LEVEL = 0.5
+FIRST_VARIANCE = 0.25
+
+
+@dataclass(frozen=True)
+class AdaptiveStep:
+    """What a step has computed, before anything leaves.
+
+    Attributes
+    ----------
+    following : Progress
+        The progress after the values; its ``smoother`` is the kernels' memory, all of it made of released sums.
+    noise : (int, int64[batch]) or None
+        The noise in use.
+    before : float64[MEMORY]
+        The memory before the values.
+    blocks : float64[closed + 1, COLUMNS]
+        Exponent, released sum, prediction, extra and its length of the blocks that close, and of the one left open.
+    theta : float
+        The threshold, in units of the input.
+    spikes : bool
+        Whether the last value of a block closes the account.
+    filled, count : int
+        Values in the first block before the step, and values of the step.
+    """
+
+    following: Progress
+    noise: TreeNoise | None
+    before: Floats
+    blocks: Floats
+    theta: float
+    spikes: bool
+    filled: int
+    count: int
+
+    def emit(self, out: Floats) -> None:
+        """Write the published values into ``out``."""
+        adaptive_pass.emit_adaptive(self.blocks, self.filled, self.theta, self.spikes, out)
+
+
+@dataclass(frozen=True)
+class AdaptiveBlocks:
+    """Clipped values to noisy sums of blocks, and those to predictions and to the lengths of further blocks.
+
+    Attributes
+    ----------
+    plan, grid, perturber, epsilon, key
+        As of :class:`fastdp.systems.stream.fixed_blocks.FixedBlocks`.
+    max_range, warm_up : int
+        r, and how many values are released as blocks before anything is published.
+    """
+
+    plan: HierarchyShape
+    grid: Grid
+    perturber: Blocks
+    epsilon: float
+    key: Key
+    max_range: int
+    warm_up: int
+
+    @cached_property
+    def shape(self) -> Floats:
+        """The kernels' public parameters."""
+        return self.perturber.shape(self.epsilon, self.max_range, self.warm_up)
+
+    @cached_property
+    def laws(self) -> BoundLaws:
+        """Of noise that is bound to the prefix."""
+        return BoundLaws(self.perturber, self.key, self.epsilon)
+
+    def open(self, progress: Progress, theta: float) -> Progress:
+        """Begin to publish with this threshold."""
+        steps = self.grid.snap(theta)
+        memory = np.empty(block_lengths.MEMORY)
+        first = int(self.shape[block_lengths.FIRST])
+        if not self.warm_up:
+            # A guess is published first: only until its error meets that of a noisy mean.
+            first = min(first, math.frexp(math.sqrt(self.shape[block_lengths.NOISE] / FIRST_VARIANCE))[1])
+        block_lengths.start_memory(FIRST_LEVEL, FIRST_VARIANCE, max(first, 0), self.shape, memory)
+        chain = next_chain(self.perturber, self.key, steps, self.epsilon, progress.chain)
+        return replace(progress, cycle=progress.cycle + 1, theta_steps=steps, smoother=memory, chain=chain)
+
+    def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> AdaptiveStep | None:
+        """All that these values, behind the hold-out, lead to; None if one of them is NaN or infinite."""
+        counters = np.array([progress.filled, progress.open_sum, 0, 0], np.int64)
+        memory, chain, closed, at = progress.smoother.copy(), progress.chain.copy(), progress.blocks, 0
+        law = self.laws[progress.theta_steps]
+        public = 1.0 / self.grid.resolution, *self._steps(progress), self.shape
+        parts: list[Floats] = []
+        done = False
+        while not done:
+            counters[2] = 0
+            if law is None:
+                batch, used = divmod(closed, self.plan.leaves)
+                if noise is None or noise[0] != batch:
+                    drawn = self.perturber.leaf_noise(self.plan, progress.theta_steps, self.epsilon, self.key, batch)
+                    noise = (batch, drawn)
+                part = np.empty((self.plan.leaves - used + 1, adaptive_pass.COLUMNS))
+                consumed = adaptive_pass.sum_adaptive(values[at:], *public, noise[1][used:], counters, memory, part)
+            else:
+                part = np.empty((min(values.size - at, self.plan.leaves) + 1, adaptive_pass.COLUMNS))
+                consumed = self._close_bound(values[at:], public, law, chain, closed, counters, memory, part)
+            if consumed < 0:
+                return None
+            at += consumed
+            closing = int(counters[2])
+            closed += closing
+            done = at == values.size
+            # What is left open at the end of a batch is the first block of the next.
+            parts.append(part[: closing + done])
+        if ENABLED and law is not None:
+            prefix.record(self.key, progress.chain, progress.blocks, closed - progress.blocks)
+        theta = self._theta(progress)
+        # Made directly: dataclasses.replace costs more than the kernel of a short call.
+        following = Progress(
+            n_seen=progress.n_seen + values.size,
+            cycle=progress.cycle,
+            held=progress.held,
+            released=progress.released,
+            theta_steps=progress.theta_steps,
+            blocks=closed,
+            filled=int(counters[0]),
+            open_sum=int(counters[1]),
+            prediction=float(memory[block_lengths.PREDICTION]) * theta,
+            smoother=memory,
+            chain=chain,
+        )
+        blocks = parts[0].copy() if len(parts) == 1 else np.concatenate(parts)
+        return AdaptiveStep(
+            *(following, noise, progress.smoother, blocks, theta),
+            *(self.perturber.closing == "spike", progress.filled, values.size),
+        )
+
+    def _close_bound(
+        self,
+        values: Floats,
+        public: tuple[float, float, float, Floats],
+        law: Law,
+        chain: Chain,
+        first: int,
+        counters: NDArray[np.int64],
+        memory: Floats,
+        blocks: Floats,
+    ) -> int:
+        """One pass with noise bound to the prefix; settles the few draws that doubles leave doubtful."""
+        noise: NDArray[np.int64] = np.empty(blocks.shape[0] - 1, np.int64)
+        at = settled = 0
+        while True:
+            consumed = adaptive_pass.sum_bound(
+                values[at:], *public, noise, chain, first, law.constants, settled, counters, memory, blocks
+            )
+            if consumed < 0:
+                return consumed
+            at += consumed
+            if not counters[3]:
+                return at
+            closed = int(counters[2])
+            noise[closed] = prefix.settle(law, chain, first + closed, int(counters[1]))
+            settled, counters[3] = closed + 1, 0
+
+    def _steps(self, progress: Progress) -> tuple[float, float]:
+        """The largest step that a value counts as, and the threshold's."""
+        return float(min(progress.theta_steps, self.grid.bound_steps)), float(progress.theta_steps)
+
+    def _theta(self, progress: Progress) -> float:
+        return progress.theta_steps * self.grid.resolution
+
+    def revised(self, steps: Sequence[object], theta_steps: int) -> RevisedStream:
+        """All that steps from the first published value on have released."""
+        journey = [step for step in steps if isinstance(step, AdaptiveStep)]
+        closed = np.concatenate([step.blocks[:-1] for step in journey])
+        return RevisedStream(
+            exponents=closed[:, 0].copy(),
+            totals=closed[:, 1].copy(),
+            threshold=theta_steps * self.grid.resolution,
+            memory=journey[0].before,
+            shape=self.shape,
+        )
+
+    def block(self, progress: Progress) -> int:
+        """Length of the open block, or of the first one."""
+        name = block_lengths.FIRST if not progress.smoother.size else block_lengths.EXPONENT
+        return 1 << int((progress.smoother if progress.smoother.size else self.shape)[name])
+
+    def consumed(self, progress: Progress) -> int:
+        """Values behind the hold-out's first part, the warm-up included."""
+        return int(progress.smoother[block_lengths.POSITION]) + progress.filled
+
+    def is_place(self, progress: Progress) -> bool:
+        """Whether a stream can have got there; what kernels use as indices is within their arrays then."""
+        b, memory = block_lengths, progress.smoother
+        if memory.size != b.MEMORY or not np.isfinite(memory).all():
+            return False
+        whole = memory[[b.POSITION, b.DECIDED, b.EXPONENT, b.LAST]]
+        position, decided, exponent, last = (int(number) for number in whole)
+        lengths_fit = 0 <= exponent <= self.shape[b.MOST] and 0 <= last <= self.shape[b.MOST]
+        if not lengths_fit or not np.array_equal(whole, [position, decided, exponent, last]):
+            return False
+        counted = np.concatenate([memory[: b.PENDING], memory[b.PENDING_NOISES : b.POSITION]])
+        counted[b.ENERGIES : b.NOISES] = 0.0
+        spread = memory[[b.WHITE, b.DRIFT, b.VARIANCE, b.BEFORE]]
+        level, carry = float(memory[b.LEVEL]), float(memory[b.CARRY])
+        catch = 1 << min(exponent, max(max(exponent, last) - int(b.CATCH_UP), 0))
+        extra = self.shape[b.SPREADS] * carry / catch
+        ends = position >= self.warm_up or position + (1 << exponent) <= self.warm_up
+        return bool(
+            progress.filled < 1 << exponent
+            and 0 <= decided <= position
+            and (progress.blocks == 0) == (position == 0)
+            and progress.blocks <= position <= progress.blocks << int(self.shape[b.MOST])
+            and ends
+            and min(counted.min(), spread.min()) >= 0.0
+            and memory[b.PREDICTION] == min(max(level, 0.0), 1.0)
+            and memory[b.CATCH] == catch
+            and memory[b.EXTRA] == extra
+            and (carry == 0.0 or self.shape[b.SPREADS] == 1.0)
+        )

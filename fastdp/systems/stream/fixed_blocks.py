@@ -1,0 +1,307 @@
+"""The step of a publisher: a pure function from (progress, values) to (progress, published values).
+
+Source: ToPS Algorithm 1, lines 11 to 28, in the reading of ``docs/tops.md``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.arrays.exact_sum import exact_sum
+from fastdp.integer_grid import Grid
+from fastdp.perturbers import HierarchyShape, Perturber
+from fastdp.perturbers.base import BoundLaws, bound_law, theta_key
+from fastdp.randomness import prefix
+from fastdp.randomness.drawn_once import ENABLED, repeating
+from fastdp.randomness.key import Key
+from fastdp.randomness.prefix import Chain
+from fastdp.releases.release import ReleasedNodes
+from fastdp.smoothers import Smoother, SmootherState
+from fastdp.smoothers.base import CheckedSmoother
+from fastdp_kernels import online_pass, tree_nodes
+
+Floats = NDArray[np.float64]
+#: The number of a tree and the noise of its leaves; a cache, since the key determines it.
+TreeNoise = tuple[int, NDArray[np.int64]]
+
+
+def nodes_scratch(plan: HierarchyShape) -> NDArray[np.int64]:
+    """Memory for sums while a tree's nodes are released."""
+    return np.empty(2 * max(tree_nodes.PIECE, plan.fan_out) + plan.leaves, np.int64)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Everything that lives between two chunks, but for the hold-out's summary and the noise (a function of the key).
+
+    Attributes
+    ----------
+    n_seen : int
+        Values consumed, the hold-out included.
+    cycle : int
+        Thresholds chosen so far.
+    held : int
+        Values withheld so far for the next threshold (:class:`fastdp.thresholds.renewals.RenewFromHoldout`).
+    released : int
+        Sum of what was released under the present threshold, in grid steps, where a renewal needs it.
+    theta_steps : int
+        The threshold in grid steps; 0 until it is chosen.
+    blocks : int
+        Closed blocks.
+    filled : int
+        Values in the open block.
+    open_sum : int
+        Their exact sum, in grid steps.  Secret.
+    prediction : float
+        What each value of the open block is published as.
+    smoother : float64[any]
+        The smoother's own memory.
+    chain : uint64[4 or 0]
+        The chain key of noise that is bound to the prefix of sums (:mod:`fastdp.randomness.prefix`); empty where
+        noise belongs to trees.  Secret.
+    """
+
+    n_seen: int = 0
+    cycle: int = 0
+    held: int = 0
+    released: int = 0
+    theta_steps: int = 0
+    blocks: int = 0
+    filled: int = 0
+    open_sum: int = field(default=0, repr=False)
+    prediction: float = 0.0
+    smoother: SmootherState = field(default_factory=lambda: np.empty(0))
+    chain: Chain = field(default_factory=lambda: np.empty(0, np.uint64), repr=False)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a step has computed, before anything leaves.
+
+    Attributes
+    ----------
+    following : Progress
+        The progress after the values.
+    noise : (int, int64[leaves]) or None
+        The tree in use.
+    totals, predictions : float64
+        Released totals of the blocks that close, and the prediction of each block and the one left open; without
+        smoother ``totals`` are the published values themselves.
+    block : int
+        g.
+    filled, count : int
+        Values in the first block before the step, and values of the step.
+    """
+
+    following: Progress
+    noise: TreeNoise | None
+    totals: Floats
+    predictions: Floats | None
+    block: int
+    filled: int
+    count: int
+
+    def emit(self, out: Floats) -> None:
+        """Write the published values into ``out``."""
+        if self.predictions is None:
+            out[:] = self.totals
+        else:
+            online_pass.emit_blocks(self.totals, self.predictions, self.block, self.filled, out)
+
+
+@dataclass(frozen=True)
+class FixedBlocks:
+    """The parts between clipped values and published ones, composed.
+
+    A step prepares in memory of its own, so that what is not released yet (sums without noise, or outputs
+    whose place in the stream is not recorded yet) is never seen in the caller's array; then it emits.
+
+    Attributes
+    ----------
+    plan : HierarchyShape
+        Shape of the hierarchy.
+    grid : Grid
+        Integers that values are rounded to.
+    perturber, smoother, key
+        As given to the publisher.
+    epsilon : float
+        The perturber's budget.
+    sums_releases : bool
+        Whether ``Progress.released`` is kept.
+    """
+
+    plan: HierarchyShape
+    grid: Grid
+    perturber: Perturber
+    smoother: Smoother | None
+    epsilon: float
+    key: Key
+    sums_releases: bool = False
+
+    @cached_property
+    def laws(self) -> BoundLaws:
+        """Of noise that is bound to the prefix."""
+        return BoundLaws(self.perturber, self.key, self.epsilon)
+
+    def noise_key(self, theta_steps: int) -> Key:
+        """The key of the noise under this threshold: a scale that differs shares no word."""
+        return theta_key(self.key, theta_steps)
+
+    def open(self, progress: Progress, theta: float) -> Progress:
+        """Begin to publish with this threshold.
+
+        The very first block predicts theta / 2 a value (Appendix D, u_0); after a renewal the last prediction stands,
+        as far as theta allows, and the smoother begins anew with it.
+        """
+        steps = self.grid.snap(theta)
+        top = steps * self.grid.resolution
+        first = min(progress.prediction, top) if progress.cycle else top / 2.0
+        state = self.smoother.start(first, top) if self.smoother is not None else np.empty(0)
+        anew = replace(progress, cycle=progress.cycle + 1, held=0, released=0)
+        chain = next_chain(self.perturber, self.key, steps, self.epsilon, progress.chain)
+        return replace(anew, theta_steps=steps, prediction=first, smoother=state, chain=chain)
+
+    def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
+        """All that these values, behind the hold-out, lead to; None if one of them is NaN or infinite."""
+        per_unit, top = 1.0 / self.grid.resolution, float(min(progress.theta_steps, self.grid.bound_steps))
+        n_seen, size = progress.n_seen + values.size, values.size
+        if self.smoother is None or self.plan.block == 1:
+            steps: NDArray[np.int64] = np.empty(size, np.int64)
+            if online_pass.round_values(values, per_unit, top, steps):
+                return None
+            noise, released, chain = self._add_noise(progress, noise, steps)
+            following = replace(
+                progress, n_seen=n_seen, blocks=progress.blocks + size, released=released, chain=chain
+            )
+            return Step(following, noise, steps.view(np.float64), None, 1, 0, size)
+        block = self.plan.block
+        closing, filled = divmod(progress.filled + size, block)
+        sums: NDArray[np.int64] = np.empty(closing + 1, np.int64)
+        sums[closing] = 0
+        touched = sums[: closing + (filled > 0)]
+        if online_pass.sum_blocks(values, per_unit, top, block, progress.filled, touched):
+            return None
+        sums[0] += progress.open_sum
+        open_sum = int(sums[closing])
+        noise, released, chain = self._add_noise(progress, noise, sums[:closing])
+        # Means take the memory of the predictions: long chunks of short blocks stay lean.
+        totals = sums[:closing].view(np.float64)
+        predictions = np.empty(closing + 1)
+        predictions[0] = progress.prediction
+        means = np.divide(totals, block, out=predictions[1:])
+        state, predicted = self.smoother.step(progress.smoother, means)
+        if predicted is not means:
+            means[:] = predicted
+        # Made directly: dataclasses.replace costs more than the kernels of a short call.
+        following = Progress(
+            n_seen=n_seen,
+            cycle=progress.cycle,
+            held=progress.held,
+            released=released,
+            theta_steps=progress.theta_steps,
+            blocks=progress.blocks + closing,
+            filled=filled,
+            open_sum=open_sum,
+            prediction=float(predictions[closing]),
+            smoother=state,
+            chain=chain,
+        )
+        return Step(following, noise, totals, predictions, block, progress.filled, size)
+
+    def consumed(self, progress: Progress) -> int:
+        """Values behind the hold-out so far."""
+        return progress.blocks * self.plan.block + progress.filled
+
+    def is_place(self, progress: Progress) -> bool:
+        """Whether a stream can have got there."""
+        memory = progress.smoother
+        size = 0 if self.smoother is None else self.smoother.start(0.5, 1.0).size
+        fits = progress.filled < self.plan.block and memory.size == size and np.isfinite(memory).all()
+        return bool(fits) and self._remembers(progress)
+
+    def _remembers(self, progress: Progress) -> bool:
+        """Whether the smoother can; smoothers of one's own need not say."""
+        smoother: object = self.smoother
+        if not isinstance(smoother, CheckedSmoother):
+            return True
+        return smoother.is_state(progress.smoother, progress.theta_steps * self.grid.resolution, progress.blocks)
+
+    def released_nodes(self, theta_steps: int, values: Floats) -> ReleasedNodes:
+        """Noisy sums of all nodes over a whole published stream, from its first value on.
+
+        Only for perturbers that release nodes with noise of their own.  Leaves are the published values again.
+        """
+        plan = self.plan
+        trees = -(-values.size // plan.tree_blocks)
+        top = float(min(theta_steps, self.grid.bound_steps))
+        scratch, key = nodes_scratch(plan), self.noise_key(theta_steps)
+        released = np.empty((0 if trees == 1 else trees, plan.nodes))
+        for tree in range(trees):
+            # The leaves' noise is that of the published values.
+            with repeating():
+                noise = self.perturber.node_noise(plan, theta_steps, self.epsilon, key, tree)
+            # Fresh pages cost as much as the sums, so a single tree takes its noise's place.
+            out = noise.view(np.float64) if trees == 1 else released[tree]
+            tree_nodes.release_tree(
+                values[tree * plan.tree_blocks : (tree + 1) * plan.tree_blocks],
+                1.0 / self.grid.resolution,
+                top,
+                noise,
+                plan.fan_out,
+                plan.levels,
+                plan.leaves,
+                self.grid.resolution,
+                scratch,
+                out,
+            )
+            released = out.reshape(1, -1) if trees == 1 else released
+        return ReleasedNodes(released, plan.leaves, plan.fan_out, plan.levels, plan.tree_blocks)
+
+    def _add_noise(
+        self, progress: Progress, noise: TreeNoise | None, sums: NDArray[np.int64]
+    ) -> tuple[TreeNoise | None, int, Chain]:
+        """Turn each closed block's sum into its released total, tree by tree, in the same memory.
+
+        The last tree's noise stays for the next chunk.  Also the sum of what the present threshold released, and the
+        chain key behind these sums.
+        """
+        begin, released, chain = 0, progress.released, progress.chain
+        law = self.laws[progress.theta_steps]
+        if law is not None:
+            if ENABLED:
+                prefix.record(self.key, chain, progress.blocks, sums.size)
+            chain = chain.copy()
+            drawn = prefix.draw(sums, law, chain, progress.blocks)
+            if self.sums_releases:
+                released += exact_sum(sums + drawn)
+            online_pass.add_noise(sums, drawn, self.grid.resolution, sums.view(np.float64))
+            return None, released, chain
+        while begin < sums.size:
+            tree, leaf = divmod(progress.blocks + begin, self.plan.tree_blocks)
+            if noise is None or noise[0] != tree:
+                key = self.noise_key(progress.theta_steps)
+                leaves = self.perturber.leaf_noise(self.plan, progress.theta_steps, self.epsilon, key, tree)
+                noise = (tree, leaves)
+            count = min(sums.size - begin, self.plan.tree_blocks - leaf)
+            part, drawn = sums[begin : begin + count], noise[1][leaf : leaf + count]
+            if self.sums_releases:
+                # Of what is released, sums plus noise modulo 2^64: the sums alone would wrap at places of their own.
+                released += exact_sum(part + drawn)
+            online_pass.add_noise(part, drawn, self.grid.resolution, part.view(np.float64))
+            begin += count
+        return noise, released, chain
+
+
+def next_chain(perturber: Perturber, key: Key, theta_steps: int, epsilon: float, before: Chain) -> Chain:
+    """The chain key before the first sum under this threshold, behind those under an earlier one.
+
+    Empty where noise belongs to trees.
+    """
+    if bound_law(perturber, key, theta_steps, epsilon) is None:
+        return np.empty(0, np.uint64)
+    own = key.within("behind", before.tobytes()) if before.size else key
+    return prefix.start_chain(theta_key(own, theta_steps))

@@ -1,0 +1,205 @@
+"""The public side of a publisher: its parts and parameters, checked once, and the guarantee they give."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from fastdp import perturbers, smoothers, thresholds, validation
+from fastdp.errors import ParameterError
+from fastdp.guarantee import Guarantee, parallel, remainder, sequential
+from fastdp.integer_grid import Grid, make_grid
+from fastdp.perturbers import Blocks, HierarchyShape, Perturber
+from fastdp.randomness.key import Key
+from fastdp.smoothers import Smoother
+from fastdp.state import codec
+from fastdp.thresholds import Threshold, ThresholdTask, renewals
+from fastdp.thresholds.renewals import Renewal
+
+DEFAULT_HOLDOUT = 65_536
+_ROLES = ("threshold", "perturber", "smoother", "renewal")
+
+#: Parts that a state file may name; loading a file never runs anything that the file brings along.
+PARTS: dict[str, Any] = {
+    name: getattr(module, name)
+    for module in (thresholds, perturbers, smoothers, renewals)
+    for name in module.__all__
+    if dataclasses.is_dataclass(getattr(module, name))
+}
+
+
+@dataclass(frozen=True)
+class StreamParameters:
+    """Threshold, perturber and smoother with the parameters they work under; fields as StreamPublisher's.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is not accepted, or the parts do not fit together.
+    """
+
+    threshold: Threshold
+    perturber: Perturber
+    smoother: Smoother | None
+    epsilon: float
+    bound: float
+    holdout: int | None
+    max_range: int
+    resolution: float | None
+    nonfinite: str
+    renewal: Renewal | None = None
+
+    def __post_init__(self) -> None:
+        """Check everything, so that nothing can fail once data flow."""
+        checked: dict[str, Any] = {
+            "epsilon": validation.positive("epsilon", self.epsilon),
+            "bound": validation.positive("bound", self.bound),
+            "max_range": validation.integer("max_range", self.max_range, 1, 2**40),
+            "nonfinite": validation.choice("nonfinite", self.nonfinite, ("raise", "zero")),
+        }
+        validation.part("threshold", self.threshold, Threshold, "fastdp.thresholds")
+        validation.part("perturber", self.perturber, Perturber, "fastdp.perturbers")
+        if self.smoother is not None:
+            validation.part("smoother", self.smoother, Smoother, "fastdp.smoothers")
+        least, usual = (1, DEFAULT_HOLDOUT) if self.threshold.uses_holdout else (0, 0)
+        holdout = usual if self.holdout is None else self.holdout
+        checked["holdout"] = validation.integer("holdout", holdout, least, 2**50)
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        if self.smoother is None and self.plan.block > 1:
+            raise ParameterError(
+                f"smoother = None: expected a smoother, because the perturber releases blocks of {self.plan.block} "
+                "values (or prune=0)"
+            )
+        if self.smoother is not None and isinstance(self.perturber, Blocks):
+            raise ParameterError(
+                f"smoother = {self.smoother!r}: expected None, because blocks that follow the stream "
+                "predict it themselves"
+            )
+        if self.smoother is not None and self.perturber.released_nodes:
+            raise ParameterError(
+                f"smoother = {self.smoother!r}: expected None, because an inconsistent hierarchy answers ranges from "
+                "its nodes, and predictions would not enter"
+            )
+        if self.renewal is not None:
+            self._check_renewal(self.renewal)
+        object.__setattr__(self, "resolution", self.grid.resolution)
+
+    def _check_renewal(self, renewal: Renewal) -> None:
+        validation.part("renewal", renewal, Renewal, "fastdp.thresholds.renewals")
+        if not self.threshold.uses_holdout:
+            raise ParameterError(
+                f"renewal = {renewal!r}: expected None, because {type(self.threshold).__name__} looks at no values"
+            )
+        if isinstance(self.perturber, Blocks):
+            raise ParameterError(
+                f"renewal = {renewal!r}: expected None, because blocks measure by one threshold how they go on"
+            )
+        if self.perturber.released_nodes:
+            raise ParameterError(
+                f"renewal = {renewal!r}: expected None, because the nodes of an inconsistent hierarchy are released "
+                "under one threshold"
+            )
+        # What a later hold-out could not choose with is refused now.
+        self.threshold.start(self.renewal_task)
+        self.threshold.guarantee(self.renewal_task)
+
+    @cached_property
+    def publish_epsilon(self) -> float:
+        """The perturber's budget: what a renewal from the same values leaves of epsilon."""
+        if self.renewal is None or not self.renewal.share:
+            return self.epsilon
+        rest = remainder(self.epsilon, self.epsilon * self.renewal.share)
+        if min(rest, self.epsilon * self.renewal.share) <= 0.0:
+            raise ParameterError(f"share = {self.renewal.share!r}: expected both parts of epsilon above 0")
+        return rest
+
+    @cached_property
+    def plan(self) -> HierarchyShape:
+        """Public shape of the hierarchy."""
+        return self.perturber.plan(self.publish_epsilon, self.max_range)
+
+    @cached_property
+    def grid(self) -> Grid:
+        """The integers that values are rounded to."""
+        return make_grid(
+            self.bound, self.resolution, self.publish_epsilon, self.max_range, self.plan.levels, self.plan.fan_out
+        )
+
+    @cached_property
+    def task(self) -> ThresholdTask:
+        """What the threshold is told, first."""
+        assert self.holdout is not None  # noqa: S101 - settled on construction
+        return ThresholdTask(
+            self.epsilon,
+            self.bound,
+            self.holdout - self.warm_up,
+            self.max_range,
+            self.grid.resolution,
+            self.publish_epsilon,
+            self.perturber.noise_constant(self.plan, self.max_range),
+        )
+
+    @cached_property
+    def warm_up(self) -> int:
+        """How many of the hold-out's last values are released as blocks, and not looked at by the threshold."""
+        assert self.holdout is not None  # noqa: S101 - settled on construction
+        return self.perturber.warm_up(self.holdout) if isinstance(self.perturber, Blocks) else 0
+
+    @cached_property
+    def period(self) -> int | None:
+        """Values published under one threshold; None for ever."""
+        return None if self.renewal is None else self.renewal.trees * self.plan.tree_blocks * self.plan.block
+
+    @cached_property
+    def renewal_task(self) -> ThresholdTask:
+        """What the threshold is told each time it is renewed."""
+        assert self.renewal is not None  # noqa: S101 - asked for by renewals alone
+        assert self.period is not None  # noqa: S101
+        if self.renewal.share:
+            return replace(self.task, epsilon=self.epsilon * self.renewal.share, holdout=self.period)
+        wanted = self.task.holdout if self.renewal.holdout is None else self.renewal.holdout
+        block = self.plan.block
+        return replace(self.task, holdout=-(-wanted // block) * block)
+
+    def noise_key(self, secret: Key) -> Key:
+        """The noise key of this composition under a secret."""
+        return secret.bind("stream", vars_of(self))
+
+    def guarantee(self, *, simulated: bool) -> Guarantee:
+        """Threshold and perturber see disjoint values: parallel composition (ToPS section 2.4).
+
+        A renewal from published values shares their budget with the perturber: sequential composition.
+        """
+        chosen = self.threshold.guarantee(self.task)
+        whole = self.perturber.guarantee(self.plan, self.publish_epsilon).of("perturber")
+        if self.renewal is not None:
+            renewed = self.threshold.guarantee(self.renewal_task)
+            assert renewed is not None  # noqa: S101 - a threshold that looks at values costs something
+            renewed = renewed.of("renewed threshold, each from values of its own")
+            whole = sequential(renewed, whole) if self.renewal.share else parallel(renewed, whole)
+        if chosen is not None:
+            whole = parallel(chosen.of("threshold"), whole)
+        return replace(whole, simulated=simulated or whole.simulated)
+
+    def describe(self) -> dict[str, Any]:
+        """Parts by name, and parameters, for a state file."""
+        fields = vars_of(self)
+        for role in _ROLES:
+            fields[role] = codec.describe_part(fields[role], PARTS)
+        return fields
+
+    @classmethod
+    def from_description(cls, description: dict[str, Any]) -> StreamParameters:
+        """The composition that was described."""
+        fields = dict(description)
+        for role in _ROLES:
+            fields[role] = codec.build_part(fields[role], PARTS)
+        return cls(**fields)
+
+
+def vars_of(record: Any) -> dict[str, Any]:
+    """The fields of a dataclass, as they are."""
+    return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}

@@ -1,0 +1,201 @@
+"""Many repetitions of one release, for simulations: everything that is not noise is done once.
+
+Repetition k has the noise of stream number k under the publisher's seed, so it can be made again on its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from fastdp import validation
+from fastdp.errors import ParameterError
+from fastdp.randomness.key import MAX_STREAMS, Key
+from fastdp.releases.batch import ReleasedMany
+from fastdp.releases.release import ReleasedNodes
+from fastdp.systems.stream.parameters import StreamParameters
+from fastdp.systems.stream.row_batches import borders_of, concurrently, snapped
+from fastdp.systems.stream.row_steps import SLAB_WORDS, RowBatch, RowPipeline, Sums
+from fastdp.thresholds.base import RowChooser, held_out
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Repetitions:
+    """Simulated releases of the same values.
+
+    Attributes
+    ----------
+    thresholds : float64[repetitions]
+        Theta of each.
+    answers : float64[repetitions, q] or None
+        Range sums, if queries were given.
+    releases : ReleasedMany or None
+        The releases themselves, if no queries were given; its guarantee is that of one repetition.
+    """
+
+    thresholds: Floats
+    answers: Floats | None
+    releases: ReleasedMany | None
+
+    def __len__(self) -> int:
+        return self.thresholds.size
+
+
+@dataclass(frozen=True)
+class Repeater:
+    """One call of ``repeat``.
+
+    Attributes
+    ----------
+    pipeline : RowPipeline
+        StreamParameters and key.
+    numbers : int64[repetitions]
+        Which repetitions.
+    threads : int
+        How many work at once.
+    progress : bool
+        Whether a bar shows on standard error.
+    """
+
+    pipeline: RowPipeline
+    numbers: Indices
+    threads: int
+    progress: bool
+
+    @classmethod
+    def checked(
+        cls, composition: StreamParameters, key: Key, repetitions: int, first: int, threads: int, progress: bool
+    ) -> Repeater:
+        """The repeater for a publisher's parts, or ParameterError."""
+        if not key.simulated:
+            raise ParameterError(
+                "seed = None: expected a seed, each repetition of a real release costs epsilon again"
+            )
+        if key.member:
+            raise ParameterError(f"key = {key!r}: expected a seed, or a simulated key without a stream number")
+        if composition.renewal is not None:
+            raise ParameterError(f"renewal = {composition.renewal!r}: expected None where a release is repeated")
+        begin = validation.integer("first", first, 0, MAX_STREAMS - 1)
+        count = validation.integer("repetitions", repetitions, 1, MAX_STREAMS - begin)
+        shown = validation.flag("progress", progress)
+        numbers = np.arange(begin, begin + count)
+        return cls(RowPipeline(composition, key.again()), numbers, validation.threads(threads), shown)
+
+    def run(self, values: Floats, queries: tuple[Any, Any] | None) -> Repetitions:
+        """All repetitions of a whole stream, float64[n], finite."""
+        composition, size, n = self.pipeline.composition, self.numbers.size, self._count(values)
+        plan, steps = composition.plan, self._thresholds(values)
+        thetas: Floats = np.multiply(steps, composition.grid.resolution)
+        guarantee = composition.guarantee(simulated=True)
+        alone = f"one repetition alone: all {size} of the same values would lose {size} epsilon"
+        guarantee = replace(guarantee, derivation=(*guarantee.derivation, alone))
+        trees = -(-n // plan.tree_blocks) if composition.perturber.released_nodes else 0
+
+        def room(rows: int) -> ReleasedMany:
+            """Memory for so many releases."""
+            sums = ReleasedNodes(
+                np.empty((rows * trees, plan.nodes)), plan.leaves, plan.fan_out, plan.levels, plan.tree_blocks
+            )
+            return ReleasedMany(
+                values=np.empty(rows * n),
+                borders=np.arange(rows + 1) * n,
+                offset=composition.task.holdout,
+                thresholds=thetas,
+                guarantee=guarantee,
+                ids=self.numbers,
+                block=plan.block,
+                nodes=sums if trees else None,
+                tree_borders=np.arange(rows + 1) * trees,
+            )
+
+        def fill(which: Indices, sums: Sums | None, into: ReleasedMany, rows: Indices) -> None:
+            slab = self._slab(values, steps[which], self.numbers[which])
+            self.pipeline.publish(slab, into.values, into.borders[rows], sums)
+            if into.nodes is not None:
+                self.pipeline.release_nodes(slab, into.nodes.sums, into.tree_borders[rows])
+
+        if queries is None:
+            releases = room(size)
+            self._each(values, steps, lambda which, sums: fill(which, sums, releases, which))
+            releases.values.flags.writeable = False
+            return Repetitions(thetas, None, releases)
+        try:
+            first, second = queries
+        except (TypeError, ValueError):
+            raise ParameterError(
+                f"queries = {validation.shown(queries)}: expected (starts, stops), two columns of whole numbers"
+            ) from None
+        _, starts, stops = room(1).queries(0, first, second)
+        width = starts.size
+        answers = np.empty((size, width))
+
+        def answer(which: Indices, sums: Sums | None) -> None:
+            rows = np.arange(which.size)
+            scratch = room(rows.size)
+            fill(which, sums, scratch, rows)
+            scratch.values.flags.writeable = False  # as releases are: kernels are compiled for that alone
+            firsts, lasts = np.tile(starts, rows.size), np.tile(stops, rows.size)
+            answers[which] = scratch.range_sum(np.repeat(rows, width), firsts, lasts).reshape(rows.size, width)
+
+        self._each(values, steps, answer)
+        return Repetitions(thetas, answers, None)
+
+    def _count(self, values: Floats) -> int:
+        """Values that each repetition publishes."""
+        return values.size - self.pipeline.composition.task.holdout
+
+    def _slab(self, values: Floats, steps: Indices, streams: Indices) -> RowBatch:
+        n, holdout = steps.size, self.pipeline.composition.task.holdout
+        return RowBatch(values, np.full(n, holdout), np.full(n, self._count(values)), steps, streams)
+
+    def _thresholds(self, values: Floats) -> Indices:
+        """Theta of each repetition in grid steps; the hold-out is summarised once."""
+        composition, key = self.pipeline.composition, self.pipeline.key
+        chooser = composition.threshold.start(composition.task)
+        chooser.observe(values[: composition.task.holdout])
+        if not isinstance(chooser, RowChooser):
+            own = held_out(key, chooser.pack())
+            thetas = np.array([chooser.choose(own.of_stream(number)) for number in self.numbers.tolist()])
+            return snapped(composition.grid, thetas)
+        size, histograms = max(1, SLAB_WORDS // chooser.row_words), chooser.counts[None]
+        thetas = np.empty(self.numbers.size)
+
+        def choose(begin: int) -> None:
+            part = slice(begin, begin + size)
+            thetas[part] = chooser.choose_rows(histograms, key, self.numbers[part])
+
+        concurrently(self.threads, choose, range(0, self.numbers.size, size))
+        return snapped(composition.grid, thetas)
+
+    def _each(self, values: Floats, steps: Indices, work: Callable[[Indices, Sums | None], None]) -> None:
+        with tqdm(total=steps.size, unit=" repetitions", disable=not self.progress) as bar:
+
+            def watched(task: tuple[Indices, Sums | None]) -> None:
+                work(*task)
+                bar.update(task[0].size)
+
+            concurrently(self.threads, watched, self._tasks(values, steps))
+
+    def _tasks(self, values: Floats, steps: Indices) -> Iterator[tuple[Indices, Sums | None]]:
+        """Repetitions with the same threshold, and the block sums that these share."""
+        size = self.pipeline.rows_at_once(self._count(values))
+        order = np.argsort(steps, kind="stable")
+        _, counts = np.unique(steps, return_counts=True)
+        for begin, end in zip(borders_of(counts)[:-1].tolist(), borders_of(counts)[1:].tolist(), strict=True):
+            same = order[begin:end]
+            shared = None
+            if self.pipeline.blocks:
+                found = self.pipeline.sums(self._slab(values, steps[same[:1]], self.numbers[same[:1]]))
+                assert isinstance(found, Sums)  # noqa: S101 - the values are finite
+                shared = found.rows
+            for i in range(0, same.size, size):
+                which = same[i : i + size]
+                yield which, None if shared is None else Sums(shared, np.zeros(which.size, np.int64))

@@ -1,0 +1,79 @@
+"""Many streams a slab at a time: which go together, who works on them, and their thresholds."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.integer_grid import Grid
+from fastdp.randomness.key import Key
+from fastdp.thresholds import Chooser
+from fastdp.thresholds.base import RowChooser, held_out
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+T = TypeVar("T")
+
+
+def slabs(order: Indices, counts: Indices, rows_at_once: Callable[[int], int]) -> Iterator[Indices]:
+    """Streams, given from the shortest to the longest, in groups that are worked on together."""
+    begin = 0
+    while begin < order.size:
+        end = min(order.size, begin + rows_at_once(int(counts[order[begin]])))
+        end = min(end, begin + rows_at_once(int(counts[order[end - 1]])))
+        yield order[begin:end]
+        begin = end
+
+
+def concurrently(threads: int, work: Callable[[T], object], slabs: Iterable[T]) -> None:
+    """Work on every slab; the first error, in the order of the slabs, is raised."""
+    if threads == 1:
+        for slab in slabs:
+            work(slab)
+        return
+    with ThreadPoolExecutor(threads) as executor:
+        waiting: deque[Future[object]] = deque()
+        try:
+            for slab in slabs:
+                waiting.append(executor.submit(work, slab))
+                # Slabs may bring memory along, so few are made before their turn.
+                if len(waiting) > 2 * threads:
+                    waiting.popleft().result()
+            while waiting:
+                waiting.popleft().result()
+        except BaseException:
+            executor.shutdown(wait=True, cancel_futures=True)
+            raise
+
+
+def choose_thetas(
+    chooser: Chooser, holdout: int, values: Floats, starts: Indices, key: Key, streams: Indices
+) -> Floats:
+    """Theta of each stream, whose hold-out begins at ``starts[i]``; the chooser has seen nothing, and stays so."""
+    if isinstance(chooser, RowChooser):
+        return chooser.choose_rows(chooser.histograms(values, starts), key, streams)
+    thetas = np.empty(streams.size)
+    for row, (start, number) in enumerate(zip(starts.tolist(), streams.tolist(), strict=True)):
+        one = chooser.copy()
+        one.observe(values[start : start + holdout])
+        thetas[row] = one.choose(held_out(key, one.pack()).of_stream(number))
+    return thetas
+
+
+def snapped(grid: Grid, thetas: Floats) -> Indices:
+    """Thresholds in grid steps; few are distinct."""
+    distinct, place = np.unique(thetas, return_inverse=True)
+    steps: Indices = np.array([grid.snap(theta) for theta in distinct.tolist()], np.int64)
+    return steps[place]
+
+
+def borders_of(counts: Indices) -> Indices:
+    """Where each of some runs begins, and the last ends, if one follows the other: int64[n + 1]."""
+    borders: Indices = np.zeros(counts.size + 1, np.int64)
+    np.cumsum(counts, out=borders[1:])
+    return borders

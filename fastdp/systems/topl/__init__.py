@@ -1,0 +1,1 @@
+"""ToPL: streams in the local model."""

@@ -1,0 +1,98 @@
+"""Thresholds that follow the stream (ToPS section 7): a short hold-out refined later, or theta renewed.
+
+Without a renewal theta is chosen once.  Both rules change it at the borders between trees of noise only, so
+every tree has one sensitivity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from fastdp import validation
+from fastdp.errors import ParameterError
+
+
+class Renewal(Protocol):
+    """When theta is chosen again, from which values and with what budget."""
+
+    @property
+    def trees(self) -> int:
+        """Trees that are published under one theta."""
+        ...
+
+    @property
+    def share(self) -> float:
+        """Part of epsilon that published values pay for the next theta; 0 if it comes from values withheld."""
+        ...
+
+    @property
+    def holdout(self) -> int | None:
+        """Values withheld for each later theta; None: as many as for the first."""
+        ...
+
+
+@dataclass(frozen=True)
+class RenewFromHoldout:
+    """Theta comes from a fresh hold-out after every ``trees`` trees (ToPS section 7, "Update theta").
+
+    Parameters
+    ----------
+    trees : int
+        Trees published under one theta: ``max_range`` values each, rounded up to whole blocks (65,536 with ``Flat``).
+    holdout : int, optional
+        Values withheld each time, rounded up to whole blocks; by default the publisher's ``holdout``.
+
+    Notes
+    -----
+    Privacy: the withheld values enter no tree, and each hold-out chooses one theta: disjoint values, so the
+    whole epsilon serves each (parallel composition).  What is published in the place of a withheld value is the mean
+    of what the period before it released (post-processing), so positions in the output stay those of the input.
+    """
+
+    trees: int = 1
+    holdout: int | None = None
+    share: ClassVar[float] = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        object.__setattr__(self, "trees", validation.integer("trees", self.trees, 1, 2**30))
+        if self.holdout is not None:
+            object.__setattr__(self, "holdout", validation.integer("holdout", self.holdout, 1, 2**50))
+
+
+@dataclass(frozen=True)
+class RenewFromPublished:
+    """Every value published also pays for the next theta (ToPS section 7, "Shorten the Holdout").
+
+    Parameters
+    ----------
+    share : float
+        Part of epsilon that chooses the next theta, in (0, 1); the noise of the published values gets the rest.
+    trees : int
+        Trees whose values choose the next theta together; as for :class:`RenewFromHoldout`.
+
+    Notes
+    -----
+    Privacy: a published value enters its trees with (1 - share) epsilon and the choice of the next theta with
+    share * epsilon (sequential composition); periods hold disjoint values (parallel).  A short hold-out, whose values
+    are not published, chooses the first theta with all of epsilon.
+
+    Memory: what the threshold's rule needs for a whole period; a histogram for ``NoisyMax``, the values themselves
+    for the quantiles (and a kept state file holds them too).
+    """
+
+    share: float = 0.1
+    trees: int = 1
+    holdout: ClassVar[int | None] = None
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        share = validation.positive("share", self.share)
+        if share >= 1.0:
+            raise ParameterError(f"share = {self.share!r}: expected a number above 0 and below 1")
+        object.__setattr__(self, "share", share)
+        object.__setattr__(self, "trees", validation.integer("trees", self.trees, 1, 2**30))
+
+
+__all__ = ["RenewFromHoldout", "RenewFromPublished", "Renewal"]
