@@ -111,7 +111,7 @@ def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic]) -> t
     header = struct.pack(f">{2 + len(sizes)}Q", step, len(sizes), *sizes)
     digest = hashlib.blake2b(header + bytes.fromhex(chain), key=key.reveal(), person=b"fastdp step 2")
     for part in inputs:
-        digest.update(memoryview(np.ascontiguousarray(part)))
+        digest.update(np.ascontiguousarray(part).data)
     words = digest.digest()
     own = Key(words[:KEY_BYTES], simulated=key.simulated, member=key.member, binding=key.binding, drawn=key.drawn)
     return own, words[KEY_BYTES:].hex()

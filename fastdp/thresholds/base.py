@@ -113,7 +113,7 @@ def held_out(key: Key, values: NDArray[np.generic]) -> Key:
     ``values`` is the hold-out (contiguous), or what a chooser keeps of it (``Chooser.pack``).
     """
     # Not BLAKE2b: this is the one long message, and processors have instructions for SHA-256.
-    return key.within("holdout", hashlib.sha256(memoryview(values)).digest())
+    return key.within("holdout", hashlib.sha256(values.data).digest())
 
 
 class Threshold(Protocol):
