@@ -15,6 +15,9 @@ from tests.golden.parts import OTHERS, SECRETS, Golden, public
 class Rotating:
     """A public selector: always the next counter."""
 
+    # A user's selector joins the noise key with its module, which may move.
+    __module__ = "golden"
+
     def __init__(self) -> None:
         self.guarantee = public("counters.event_guarantee")(0.0, "does not look at an event")
 

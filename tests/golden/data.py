@@ -58,15 +58,8 @@ def _metrics(folder: Path) -> Iterator[Any]:
 
 def _audit(folder: Path) -> Iterator[Any]:
     law = public("randomness.geometric")
-    result = public("audit")(
-        lambda data, seed: data + int(law(2.0, 1, seed=seed)[0]),
-        0,
-        1,
-        trials=600,
-        epsilon=0.5,
-        seed=1,
-        progress=False,
-    )
+    mechanism = lambda data, seed: data + int(law(2.0, 1, seed=seed)[0])  # noqa: E731
+    result = public("audit")(mechanism, 0, 1, trials=600, epsilon=0.5, seed=1, progress=False)
     yield from (result.epsilon_lower, result.hits, result.hits_adjacent, result.counted)
 
 
