@@ -1,0 +1,83 @@
+"""Golden cases of saved objects, over the table of ``tests/systems/saved_objects.py`` and its files."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.golden.parts import Golden, public, values
+from tests.systems import saved_objects
+from tests.systems.saved_objects import FIXTURES, FORMATS, KEY, golden_cut
+
+
+def _load(case: Any, path: Path, **options: Any) -> Any:
+    return type(case.make()).load(path, KEY, **options, **case.options)
+
+
+def _replayed(folder: Path, case: Any) -> Iterator[Any]:
+    """Kept; in the middle the outputs of a call are lost, and made again."""
+    publisher, path, cut = case.make(), folder / "kept", golden_cut(case)
+    publisher.keep(path, KEY)
+    for chunk in case.calls[:cut]:
+        yield case.run(publisher, chunk)
+    again = _load(case, path, replay=True)
+    for chunk in case.calls[cut - 1 :]:
+        yield case.run(again, chunk)
+
+
+def _saved(folder: Path, case: Any) -> Iterator[Any]:
+    """Saved and loaded before every call."""
+    publisher = case.make()
+    for number, chunk in enumerate(case.calls):
+        path = folder / str(number)
+        publisher.save(path, KEY)
+        publisher = _load(case, path)
+        yield case.run(publisher, chunk)
+
+
+def _copied(folder: Path, case: Any) -> Iterator[Any]:
+    """Two copies and the original."""
+    publisher, cut = case.make(), golden_cut(case)
+    for chunk in case.calls[:cut]:
+        case.run(publisher, chunk)
+    for each in (copy.copy(publisher), copy.deepcopy(publisher), publisher):
+        for chunk in case.calls[cut:]:
+            yield case.run(each, chunk)
+
+
+def _fixture(folder: Path, case: Any, file: str) -> Iterator[Any]:
+    """A file of an earlier fastdp: its last call again, and the rest of the stream."""
+    path, cut = folder / file, golden_cut(case)
+    shutil.copy(FIXTURES / file, path)
+    publisher = _load(case, path, replay=True, moved=True)
+    for chunk in case.calls[cut - 1 :]:
+        yield case.run(publisher, chunk)
+
+
+def _first(folder: Path, name: str) -> Iterator[Any]:
+    """A file of the first fastdp, whose recorded chunk was of another table: the next values alone."""
+    path = folder / "kept"
+    shutil.copy(FIXTURES / f"state_v2_first_{name.lower()}.fastdp", path)
+    yield public(name).load(path, KEY).publish(values(200))
+
+
+def _cases() -> Iterator[tuple[str, Golden]]:
+    for name, case in saved_objects.CASES.items():
+        portable = case.portable and not name.startswith("topl")
+        yield f"replay of {name}", Golden(partial(_replayed, case=case), portable)
+        yield f"saved {name}", Golden(partial(_saved, case=case), portable)
+        if case.copies:
+            yield f"copies of {name}", Golden(partial(_copied, case=case), portable)
+        if case.portable:
+            for written in FORMATS:
+                file = f"{written}_{name}.fastdp"
+                yield f"file {file}", Golden(partial(_fixture, case=case, file=file), portable)
+    for name in ("ToPS", "PAK"):
+        yield f"file of the first fastdp, {name}", Golden(partial(_first, name=name))
+
+
+CASES = dict(_cases())
