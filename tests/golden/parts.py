@@ -15,7 +15,10 @@ import fastdp
 import fastdp.systems
 
 #: Names of the package that have changed since the table was written: first name -> present name.
-RENAMED: dict[str, str] = {}
+RENAMED = {
+    "renewals.Withheld": "thresholds.renewals.RenewFromHoldout",
+    "renewals.Refined": "thresholds.renewals.RenewFromPublished",
+}
 
 
 def public(name: str) -> Any:

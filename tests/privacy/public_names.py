@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
+import operator
 import types
 from collections.abc import Iterable, Iterator
 
@@ -58,7 +58,8 @@ WITHOUT_DATA = {
     "perturbers.Blocks perturbers.Flat perturbers.Hierarchy perturbers.HierarchyShape": "parameters",
     "perturbers.Perturber": "a protocol",
     "randomness.discrete_laplace randomness.geometric": "parameters",
-    "renewals.RenewFromPublished renewals.Renewal renewals.RenewFromHoldout": "parameters",
+    "thresholds.renewals.RenewFromPublished thresholds.renewals.RenewFromHoldout": "parameters",
+    "thresholds.renewals.Renewal": "a protocol",
     "smoothers.Exponential smoothers.Mean smoothers.Median smoothers.MovingAverage smoothers.Recent": "noisy means",
     "smoothers.Smoother smoothers.SmootherState": "protocols",
     "spatial.Box spatial.BoxQueries spatial.Domain spatial.Network spatial.Polygons": "parameters",
@@ -89,7 +90,14 @@ WHOLE_CLASSES = (
     "ledger",
     "local.Distribution",
 )
-WHOLE_CLASSES += ("perturbers", "renewals", "smoothers", "counters.BinaryTree", "counters.Block", "counters.Simple")
+WHOLE_CLASSES += (
+    "perturbers",
+    "thresholds.renewals",
+    "smoothers",
+    "counters.BinaryTree",
+    "counters.Block",
+    "counters.Simple",
+)
 WHOLE_CLASSES += ("counters.Counter", "counters.Selector", "datasets.SpatialStream")
 WHOLE_CLASSES += ("thresholds.Fixed", "thresholds.Threshold", "thresholds.Chooser", "spatial.Domain")
 
@@ -102,9 +110,9 @@ def all_names() -> Iterator[str]:
     """Functions, classes and their methods, by the first public path."""
     modules = [name for name in fastdp.__all__ if isinstance(getattr(fastdp, name), types.ModuleType)]
     seen: set[int] = set()
-    for path in ("fastdp", *(f"fastdp.{name}" for name in modules), "fastdp.systems"):
-        module = importlib.import_module(path)
-        own = [name for name, thing in vars(module).items() if getattr(thing, "__module__", "") == path]
+    for path in ("fastdp", *(f"fastdp.{name}" for name in modules), "fastdp.thresholds.renewals", "fastdp.systems"):
+        module = operator.attrgetter(path.removeprefix("fastdp."))(fastdp) if "." in path else fastdp
+        own = [name for name, thing in vars(module).items() if getattr(thing, "__module__", "") == module.__name__]
         for name in getattr(module, "__all__", own):
             thing = getattr(module, name)
             if name.startswith("_") or not callable(thing) or id(thing) in seen:

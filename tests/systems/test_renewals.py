@@ -219,7 +219,7 @@ def test_combinations_that_make_no_sense() -> None:
             renewal=RenewFromHoldout(),
             **{**parts, "smoother": None},
         )
-    with pytest.raises(ParameterError, match=r"renewal = .*fastdp\.renewals"):
+    with pytest.raises(ParameterError, match=r"renewal = .*fastdp\.thresholds\.renewals"):
         make(renewal=0.1)
     for wrong in (0.0, 1.0, -0.5, float("nan"), "half"):
         with pytest.raises(ParameterError, match="share"):
