@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar
+from functools import cached_property, partial
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,17 +22,18 @@ from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import check_chain, step_key
 from fastdp.randomness.words import Purpose, StreamId
-from fastdp.state.single_caller import exclusive
-from fastdp.state.stepwise import Stepwise, expect
+from fastdp.state import codec
+from fastdp.state.codec import expect
+from fastdp.state.machine import Machine, Transition, parameters_of
+from fastdp.state.publisher import Publisher
+from fastdp.state.single_caller import single_caller
 
-#: Steps so far, the counters' rows, the sums as released last, and what noise is bound to (hexadecimal; secret).
-State = tuple[int, Integers, Integers, str]
 #: Larger increments are refused: sums of a million of them still fit an int64.
 LARGEST = 2**40
 #: Steps have 40 bits in the words' stream id.
 MAX_STEPS = 2**40
 #: Counters that a state file may name.
-PARTS = {kind.__name__: kind for kind in (Simple, Block, BinaryTree)}
+COUNTERS: codec.Parts = {kind.__name__: kind for kind in (Simple, Block, BinaryTree)}
 
 
 def as_increments(values: Any, size: int) -> Integers:
@@ -47,7 +49,121 @@ def as_increments(values: Any, size: int) -> Integers:
     return increments
 
 
-class RunningCounts(Stepwise):
+class CountState(NamedTuple):
+    """Where running sums stand.
+
+    Attributes
+    ----------
+    n_seen : int
+        Steps so far.
+    rows : int64[size, width]
+        The counters' rows.  Secret.
+    released : int64[size]
+        The sums as released last.
+    chain : str
+        What noise is bound to (hexadecimal).  Secret.
+    """
+
+    n_seen: int
+    rows: Integers
+    released: Integers
+    chain: str = ""
+
+
+@dataclass(frozen=True)
+class CountMachine(Machine[CountState]):
+    """Running sums as a machine.
+
+    Attributes
+    ----------
+    counter, epsilon, size
+        As of :class:`RunningCounts`.
+    """
+
+    PARTS: ClassVar[codec.Parts] = COUNTERS
+
+    counter: Counter
+    epsilon: float
+    size: int = 1
+
+    @cached_property
+    def law(self) -> sampler.Law:
+        """Of each node's noise."""
+        return sampler.discrete_laplace_law(noise_scale(self.counter, Fraction(self.epsilon)))
+
+    def start(self, key: Key) -> CountState:
+        """Before any step."""
+        del key
+        return CountState(0, np.zeros((self.size, self.counter.width), np.int64), np.zeros(self.size, np.int64))
+
+    def read(self, *batch: Any) -> tuple[Integers, Integers]:
+        """The active sums, and their increments."""
+        values, active = batch
+        chosen = self._as_chosen(active)
+        return chosen, as_increments(values, chosen.size)
+
+    def step(self, state: CountState, batch: Any, key: Key) -> Transition[CountState]:
+        """Count the increments, and release the active sums."""
+        chosen, increments = batch
+        n_seen, rows, released, chain = state
+        if n_seen >= MAX_STEPS:
+            raise StateError(f"{n_seen} steps were taken: expected at most 2^40")
+        noise: Integers = np.empty(chosen.size, np.int64)
+        key, chain = step_key(key, chain, n_seen, chosen, increments)
+        sampler.fill(noise, self.law, key, StreamId(Purpose.CELL, number=n_seen))
+        mine = rows[chosen]
+        error = self.counter.step(mine, noise)
+        rows, released = rows.copy(), released.copy()
+        rows[chosen] = mine
+        released[chosen] += increments + error
+        return Transition(CountState(n_seen + 1, rows, released, chain), partial(released.__getitem__, chosen))
+
+    def _as_chosen(self, active: Any) -> Integers:
+        if active is None:
+            return np.arange(self.size)
+        found = as_array(active)
+        chosen = np.empty((0, 0)) if found is None else np.atleast_1d(found)
+        if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or np.unique(chosen).size != chosen.size:
+            raise DataError(f"active is a {type(active).__name__}: expected a row of whole numbers, each once")
+        wrong = (chosen < 0) | (chosen >= self.size)
+        if wrong.any():
+            raise DataError(f"{entry_at('active', wrong, 'no sum')}; expected numbers of sums, 0 to {self.size - 1}")
+        return chosen.astype(np.int64)
+
+    # State files.
+
+    def pack(self, state: CountState) -> dict[str, Any]:
+        """The state as JSON."""
+        return {"n_seen": state.n_seen, "state": packed_counts(state)}
+
+    def unpack(self, packed: dict[str, Any], key: Key) -> CountState:
+        """The state that was packed."""
+        state = self.unpacked(packed["state"], key)
+        if state.n_seen != codec.whole(packed["n_seen"]):
+            raise ValueError("a position out of range")
+        return state
+
+    def unpacked(self, described: Any, key: Key) -> CountState:
+        """What :func:`packed_counts` described."""
+        kinds = tuple[int, Integers, Integers, str]
+        state = CountState(*codec.restore(kinds, [*described, ""] if len(described) == 3 else described))
+        like = self.start(key)
+        expect(state.rows, like.rows)
+        expect(state.released, like.released)
+        check_chain(state.chain)
+        if not 0 <= state.n_seen <= MAX_STEPS:
+            raise ValueError(f"{state.n_seen} steps out of range")
+        check_rows(self.counter, state.rows)
+        return state
+
+
+def packed_counts(state: CountState) -> Any:
+    """As JSON; as files of the first noise format hold it, if it has no chain."""
+    described = codec.describe(tuple(state))
+    return described if state.chain else described[:3]
+
+
+class RunningCounts(Publisher[CountState]):
     """Running sums of integer streams, each released by a counter of its own.
 
     Parameters
@@ -66,9 +182,8 @@ class RunningCounts(Stepwise):
     An event must enter one running sum, once; then all sums together cost epsilon (disjoint values).
     """
 
-    _PARTS = PARTS
-    _STATE: ClassVar[Any] = State
-    _state: State
+    _MACHINE: ClassVar[Any] = CountMachine
+    _machine: CountMachine
 
     def __init__(
         self,
@@ -79,35 +194,43 @@ class RunningCounts(Stepwise):
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
-        super().__init__()
         validation.part("counter", counter, Counter, "fastdp.counters")
-        self.counter = counter
-        self.epsilon = validation.positive("epsilon", epsilon)
-        self.size = validation.integer("size", size, 1, 2**30)
-        self._law = sampler.discrete_laplace_law(noise_scale(counter, Fraction(self.epsilon)))
-        self._key = Key.choose(seed, key).bind("RunningCounts", self._arguments)
-        self._state = self.start()
+        machine = CountMachine(
+            counter, validation.positive("epsilon", epsilon), validation.integer("size", size, 1, 2**30)
+        )
+        self._begin(machine, Key.choose(seed, key).bind("RunningCounts", parameters_of(machine)))
 
-    def start(self) -> State:
-        """The state before any step."""
-        return 0, np.zeros((self.size, self.counter.width), np.int64), np.zeros(self.size, np.int64), ""
+    @property
+    def counter(self) -> Counter:
+        """How noise is laid."""
+        return self._machine.counter
+
+    @property
+    def epsilon(self) -> float:
+        """The privacy budget of one sum."""
+        return self._machine.epsilon
+
+    @property
+    def size(self) -> int:
+        """How many running sums."""
+        return self._machine.size
 
     @property
     def n_steps(self) -> int:
         """Steps so far."""
-        return self._state[0]
+        return self._state.n_seen
 
     @property
     def released(self) -> Integers:
         """The sums as released last: int64[size], a copy."""
-        return self._state[2].copy()
+        return self._state.released.copy()
 
     @property
     def guarantee(self) -> Guarantee:
         """Epsilon for one event, over all releases."""
         return replace(counter_guarantee(self.counter, self.epsilon), simulated=self._key.simulated)
 
-    @exclusive
+    @single_caller
     def step(self, values: Any, active: NDArray[np.int64] | None = None) -> Integers:
         """Count one more value in each active running sum.
 
@@ -130,76 +253,5 @@ class RunningCounts(Stepwise):
         StateError
             After 2^40 steps.
         """
-        chosen = self._as_chosen(active)
-        increments = as_increments(values, chosen.size)
-        self._check_batch(chosen, increments)
-        following, out = self.following(self._state, increments, chosen)
-        self._commit(following, chosen, increments)
-        return out
-
-    def following(self, state: State, increments: Integers, chosen: Integers) -> tuple[State, Integers]:
-        """The state after a step of checked numbers, and what the step releases; changes nothing."""
-        step, rows, released, chain = state
-        if step >= MAX_STEPS:
-            raise StateError(f"{step} steps were taken: expected at most 2^40")
-        noise: Integers = np.empty(chosen.size, np.int64)
-        key, chain = step_key(self._key, chain, step, chosen, increments)
-        sampler.fill(noise, self._law, key, StreamId(Purpose.CELL, number=step))
-        mine = rows[chosen]
-        error = self.counter.step(mine, noise)
-        rows, released = rows.copy(), released.copy()
-        rows[chosen] = mine
-        released[chosen] += increments + error
-        out: Integers = released[chosen]
-        return (step + 1, rows, released, chain), out
-
-    def _as_chosen(self, active: Any) -> Integers:
-        if active is None:
-            return np.arange(self.size)
-        found = as_array(active)
-        chosen = np.empty((0, 0)) if found is None else np.atleast_1d(found)
-        if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or np.unique(chosen).size != chosen.size:
-            raise DataError(f"active is a {type(active).__name__}: expected a row of whole numbers, each once")
-        wrong = (chosen < 0) | (chosen >= self.size)
-        if wrong.any():
-            raise DataError(f"{entry_at('active', wrong, 'no sum')}; expected numbers of sums, 0 to {self.size - 1}")
-        return chosen.astype(np.int64)
-
-    # State files.
-
-    @property
-    def _consumed(self) -> int:
-        return self.n_steps
-
-    @property
-    def _arguments(self) -> dict[str, Any]:
-        return {"counter": self.counter, "epsilon": self.epsilon, "size": self.size}
-
-    def _packed(self, state: State) -> Any:
-        return without_chain(super()._packed(state))
-
-    def _unpacked(self, described: Any) -> State:
-        state: State = super()._unpacked(with_chain(described))
-        return state
-
-    def _check(self, state: State) -> None:
-        self.check_state(state)
-
-    def check_state(self, state: State) -> None:
-        """ValueError for a state that no steps leave."""
-        for array, like in zip(state[1:3], self.start()[1:3], strict=True):
-            expect(array, like)
-        check_chain(state[3])
-        if not 0 <= state[0] <= MAX_STEPS:
-            raise ValueError(f"{state[0]} steps out of range")
-        check_rows(self.counter, state[1])
-
-
-def without_chain(described: Any) -> Any:
-    """A state as files of the first noise format hold it, if it has no chain."""
-    return described if described[3] else described[:3]
-
-
-def with_chain(described: Any) -> Any:
-    """A state as it is described now: those of the first noise format have no chain."""
-    return [*described, ""] if len(described) == 3 else described
+        released: Integers = self._call(self._machine.read(values, active))
+        return released

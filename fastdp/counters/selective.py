@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, Self
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.counters.base import Counter
-from fastdp.counters.running import PARTS, RunningCounts, State, as_increments, with_chain, without_chain
+from fastdp.counters.base import Counter, counter_guarantee
+from fastdp.counters.running import COUNTERS, CountMachine, CountState, as_increments, packed_counts
 from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee, sequential
 from fastdp.randomness.canonical import identity, part_name
 from fastdp.randomness.key import Key
-from fastdp.state.persistence import Position
-from fastdp.state.single_caller import exclusive
-from fastdp.state.stepwise import Stepwise, expect
+from fastdp.state import codec
+from fastdp.state.codec import expect
+from fastdp.state.machine import Machine, Transition
+from fastdp.state.publisher import Publisher
+from fastdp.state.single_caller import single_caller
 
 Integers = NDArray[np.int64]
 
@@ -63,7 +65,111 @@ class Selector(Protocol):
         ...
 
 
-class SelectiveCounting(Stepwise):
+class SelectiveState(NamedTuple):
+    """Where selective counting stands.
+
+    Attributes
+    ----------
+    n_seen : int
+        Times so far.
+    last : Selected or None
+        The release before.
+    counts : tuple of CountState
+        Of each counter.
+    choice : int or None
+        The selector's choice where a replay is due: it must not choose again.
+    """
+
+    n_seen: int
+    last: Selected | None
+    counts: tuple[CountState, ...]
+    choice: int | None = None
+
+
+@dataclass(frozen=True)
+class SelectiveMachine(Machine[SelectiveState]):
+    """Selective counting as a machine.
+
+    Attributes
+    ----------
+    counters, epsilon, dimension, selector
+        As of :class:`SelectiveCounting`.
+    """
+
+    PARTS: ClassVar[codec.Parts] = COUNTERS
+
+    counters: tuple[Counter, ...]
+    epsilon: float
+    dimension: int
+    selector: Selector
+
+    @cached_property
+    def machines(self) -> list[CountMachine]:
+        """Of each counter."""
+        return [CountMachine(counter, self.epsilon, self.dimension) for counter in self.counters]
+
+    def start(self, key: Key) -> SelectiveState:
+        """Before the first time."""
+        return SelectiveState(0, None, tuple(machine.start(key) for machine in self.machines))
+
+    def read(self, *batch: Any) -> tuple[Integers]:
+        """The input of one time."""
+        return (as_increments(batch[0], self.dimension),)
+
+    def step(self, state: SelectiveState, batch: Any, key: Key) -> Transition[SelectiveState]:
+        """Ask the selector, unless a replay knows its choice, and count there."""
+        (increments,) = batch
+        choice = state.choice
+        if choice is None:
+            # Not the array that is counted: a selector might write to it.
+            choice = self.selector.select(increments.copy(), state.n_seen, state.last)
+        chosen = self._as_choice(choice)
+        counts, own = state.counts, key.derive("counter", chosen)
+        made = self.machines[chosen].step(counts[chosen], (np.arange(self.dimension), increments), own)
+        selected = Selected(chosen, made.emit())
+        counts = (*counts[:chosen], made.state, *counts[chosen + 1 :])
+        emit: Callable[[], Selected] = lambda: selected  # noqa: E731 - one value, as it is
+        return Transition(SelectiveState(state.n_seen + 1, selected, counts), emit, drawn={"choice": chosen})
+
+    def _as_choice(self, choice: Any) -> int:
+        """The counter's number; what a selector has seen is secret, so an error does not show its choice."""
+        most = len(self.counters) - 1
+        if isinstance(choice, (int, np.integer)) and not isinstance(choice, bool) and 0 <= choice <= most:
+            return int(choice)
+        raise ParameterError(f"selector chose no counter: expected a whole number from 0 to {most} from select()")
+
+    # State files.
+
+    def describe(self) -> dict[str, Any]:
+        """Counters and parameters; the selector is given again at loading."""
+        counters = codec.describe_part(self.counters, self.PARTS)
+        return {"counters": counters, "epsilon": self.epsilon, "dimension": self.dimension}
+
+    @classmethod
+    def from_description(cls, description: dict[str, Any], **own: Any) -> Self:
+        """The machine that was described, with the selector."""
+        counters = tuple(codec.build_part(description["counters"], cls.PARTS))
+        return cls(counters, description["epsilon"], description["dimension"], own["selector"])
+
+    def pack(self, state: SelectiveState) -> dict[str, Any]:
+        """The state as JSON."""
+        described = [state.n_seen, codec.describe(state.last), [packed_counts(each) for each in state.counts]]
+        return {"n_seen": state.n_seen, "state": described}
+
+    def unpack(self, packed: dict[str, Any], key: Key) -> SelectiveState:
+        """The state that was packed, with the selector's choice where a replay is due."""
+        step, last, counts = packed["state"]
+        parts = tuple(machine.unpacked(each, key) for machine, each in zip(self.machines, counts, strict=True))
+        shown = codec.restore(Selected | None, last)
+        if codec.whole(step) != packed["n_seen"] or (shown is None) != (step == 0):
+            raise ValueError("a release out of range")
+        if shown is not None:
+            expect(shown.counts, parts[range(len(parts))[shown.counter]].released)
+        choice = packed.get("choice")
+        return SelectiveState(step, shown, parts, None if choice is None else range(len(parts))[choice])
+
+
+class SelectiveCounting(Publisher[SelectiveState]):
     """Algorithm 4: at each time the input goes to the one counter that the selector names.
 
     Parameters
@@ -85,13 +191,13 @@ class SelectiveCounting(Stepwise):
     selector and one of each counter.  An event changes the selector's factor by at most e^epsilon_M and that of the
     one counter whose input it enters by at most e^epsilon_C (proof: ``docs/privacy.md``, section 8).
 
-    A state file does not hold the selector: :meth:`load` takes it.  Nor can a copy give it noise of its own, so there
+    A state file does not hold the selector: :meth:`load` and :meth:`from_bytes` take it as ``selector``.  Nor can a
+    copy give it noise of its own, so there
     are none.
     """
 
-    _PARTS = PARTS
-    _STATE: ClassVar[Any] = tuple[int, Selected | None, tuple[State, ...]]
-    _state: tuple[int, Selected | None, tuple[State, ...]]
+    _MACHINE: ClassVar[Any] = SelectiveMachine
+    _machine: SelectiveMachine
 
     def __init__(
         self,
@@ -103,36 +209,54 @@ class SelectiveCounting(Stepwise):
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
-        super().__init__()
         validation.integer("len(counters)", len(counters), 1)
+        for counter in counters:
+            validation.part("counter", counter, Counter, "fastdp.counters")
         validation.part("selector", selector, Selector, "fastdp.counters")
-        self.counters = tuple(counters)
-        self.selector = selector
-        self.dimension = validation.integer("dimension", dimension, 1, 2**30)
-        self.epsilon = validation.positive("epsilon", epsilon)
-        described = {**self._arguments, "selector": _described(selector)}
-        own = self._key = Key.choose(seed, key).bind("SelectiveCounting", described)
-        self._counts = [
-            RunningCounts(counter, self.epsilon, self.dimension, key=own.derive("counter", number))
-            for number, counter in enumerate(counters)
-        ]
-        self._state = (0, None, tuple(c.start() for c in self._counts))
-        # The selector's choice where a replay is due: it must not choose again.
-        self._choice: int | None = None
+        checked = validation.integer("dimension", dimension, 1, 2**30)
+        machine = SelectiveMachine(tuple(counters), validation.positive("epsilon", epsilon), checked, selector)
+        parameters = {
+            "counters": machine.counters,
+            "epsilon": machine.epsilon,
+            "dimension": machine.dimension,
+            "selector": _described(selector),
+        }
+        self._begin(machine, Key.choose(seed, key).bind("SelectiveCounting", parameters))
+
+    @property
+    def counters(self) -> tuple[Counter, ...]:
+        """One for each choice."""
+        return self._machine.counters
+
+    @property
+    def selector(self) -> Selector:
+        """The private selector."""
+        return self._machine.selector
+
+    @property
+    def epsilon(self) -> float:
+        """Privacy loss of each counter for one event."""
+        return self._machine.epsilon
+
+    @property
+    def dimension(self) -> int:
+        """Numbers that each counter counts."""
+        return self._machine.dimension
 
     @property
     def n_steps(self) -> int:
         """Times so far."""
-        return self._state[0]
+        return self._state.n_seen
 
     @property
     def guarantee(self) -> Guarantee:
         """The selector's epsilon plus one counter's."""
-        own = self._counts[0].guarantee
-        worst = replace(own, derivation=tuple(line for c in self._counts for line in c.guarantee.derivation))
+        each = [counter_guarantee(counter, self.epsilon) for counter in self.counters]
+        derivation = tuple(line for guarantee in each for line in guarantee.derivation)
+        worst = replace(each[0], derivation=derivation, simulated=self._key.simulated)
         return sequential(self.selector.guarantee.of("selector"), worst.of("counters"))
 
-    @exclusive
+    @single_caller
     def step(self, values: Any) -> Selected:
         """Count the input of one more time.
 
@@ -153,99 +277,20 @@ class SelectiveCounting(Stepwise):
         ParameterError
             If the selector names a counter that does not exist; nothing is counted then.
         """
-        increments = as_increments(values, self.dimension)
-        self._check_batch(increments)
-        step, last, states = self._state
-        # An interrupt may have left it behind its replay.
-        choice = None if self._replay is None else self._choice
-        if choice is None:
-            # Not the array that is counted: a selector might write to it.
-            choice = self.selector.select(increments.copy(), step, last)
-        chosen = self._as_choice(choice)
-        state, sums = self._counts[chosen].following(states[chosen], increments, np.arange(self.dimension))
-        selected = Selected(chosen, sums)
-        following = (step + 1, selected, (*states[:chosen], state, *states[chosen + 1 :]))
-        self._commit(following, increments, choice=chosen)
-        self._choice = None
+        selected: Selected = self._call(self._machine.read(values))
         return selected
 
-    def _as_choice(self, choice: Any) -> int:
-        """The counter's number; what a selector has seen is secret, so an error does not show its choice."""
-        most = len(self._counts) - 1
-        if isinstance(choice, (int, np.integer)) and not isinstance(choice, bool) and 0 <= choice <= most:
-            return int(choice)
-        raise ParameterError(f"selector chose no counter: expected a whole number from 0 to {most} from select()")
-
-    # State files.
-
     @classmethod
-    def load(
-        cls,
-        path: str | os.PathLike[str],
-        key: bytes | str | None = None,
-        *,
-        replay: bool = False,
-        moved: bool = False,
-        selector: Selector | None = None,
-    ) -> Self:
-        """A publisher that continues exactly where a saved one stood.
-
-        Parameters
-        ----------
-        path, key, replay, moved
-            As for :meth:`fastdp.StreamPublisher.load`.
-        selector : Selector
-            The one that the publisher was made with: continuing is up to it, a replay does not ask it again.
-
-        Raises
-        ------
-        ParameterError
-            Without a selector.
-        StateError
-            If the file is missing, cut short, altered, a copy, of another version or class, or the key is wrong.
-        """
-        if selector is None:
+    def _from_content(cls, content: dict[str, Any], name: str, *, replay: bool, own: Mapping[str, Any]) -> Self:
+        if own.get("selector") is None:
             raise ParameterError("selector = None: expected the selector, which a state file does not hold")
-        return cls._load(path, key, replay, moved, selector=selector)
-
-    @property
-    def _consumed(self) -> int:
-        return self.n_steps
-
-    @property
-    def _arguments(self) -> dict[str, Any]:
-        return {"counters": self.counters, "epsilon": self.epsilon, "dimension": self.dimension}
+        return super()._from_content(content, name, replay=replay, own=own)
 
     def _fresh(self, key: Key) -> Self:
         raise StateError(
             "a SelectiveCounting cannot be copied: its selector would choose with the same noise for other values; "
             "expected a new one"
         )
-
-    def _packed(self, state: tuple[int, Selected | None, tuple[State, ...]]) -> Any:
-        step, last, states = super()._packed(state)
-        return [step, last, list(map(without_chain, states))]
-
-    def _unpacked(self, described: Any) -> tuple[int, Selected | None, tuple[State, ...]]:
-        step, last, states = described
-        state: tuple[int, Selected | None, tuple[State, ...]] = super()._unpacked(
-            [step, last, list(map(with_chain, states))]
-        )
-        return state
-
-    def _check(self, state: tuple[int, Selected | None, tuple[State, ...]]) -> None:
-        step, last, states = state
-        for counts, part in zip(self._counts, states, strict=True):
-            counts.check_state(part)
-        if (last is None) != (step == 0) or step != sum(part[0] for part in states):
-            raise ValueError("a release out of range")
-        if last is not None:
-            expect(last.counts, states[range(len(states))[last.counter]][2])
-
-    def _resume(self, saved: Position) -> None:
-        super()._resume(saved)
-        choice = saved.get("choice")
-        self._choice = None if choice is None else range(len(self._counts))[choice]
 
 
 def _described(selector: Selector) -> Any:

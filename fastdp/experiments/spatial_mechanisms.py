@@ -11,7 +11,7 @@ from fastdp.experiments.mechanisms import build_parts, parameter_names
 from fastdp.randomness.key import Key
 from fastdp.spatial import Domain
 from fastdp.systems import AdaptivePHDStream, FixedTree, OfflineOnBatch, OfflineOnStream, PHDStream
-from fastdp.systems.phdstream.publisher import COUNTERS
+from fastdp.systems.phdstream.publisher import NAMED_COUNTERS
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,9 @@ class SpatialSystem:
         """A publisher at its beginning; counters are names, or tables with theirs at ``part``."""
         arguments = build_parts(parameters)
         if isinstance(arguments.get("counter"), str):
-            arguments["counter"] = COUNTERS[validation.choice("counter", arguments["counter"], tuple(COUNTERS))]
+            arguments["counter"] = NAMED_COUNTERS[
+                validation.choice("counter", arguments["counter"], tuple(NAMED_COUNTERS))
+            ]
         return self.make(setting.domain, setting.epsilon, key=key, **arguments)
 
 

@@ -59,7 +59,7 @@ class Entry:
         Random digits of its line: no other line has them, in no copy of the ledger and no other one.
     fingerprint : str or None
         Keyed digest of the secret, composition and stream that the publisher's noise follows from
-        (:attr:`fastdp.state.durable.Durable.noise_fingerprint`); None where that is unknown, and for a simulation.
+        (:attr:`fastdp.state.Publisher.noise_fingerprint`); None where that is unknown, and for a simulation.
     """
 
     id: int

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -16,9 +16,10 @@ from fastdp import validation
 from fastdp.arrays import column
 from fastdp.errors import DataError, FastDPError, ParameterError, StateError
 from fastdp.local.encoding import encode, mechanism_named
-from fastdp.state.persistence import Position
-from fastdp.state.single_caller import exclusive
-from fastdp.state.stepwise import Keyless
+from fastdp.randomness.key import Key
+from fastdp.state.machine import Machine, Transition
+from fastdp.state.publisher import Publisher
+from fastdp.state.single_caller import single_caller
 
 if TYPE_CHECKING:
     from fastdp.local.base import Mechanism
@@ -76,7 +77,85 @@ class Announcement:
         raise DataError(f"announcement of another format: this fastdp reads format {VERSION}")
 
 
-class Client(Keyless):
+@dataclass(frozen=True)
+class ClientState:
+    """Whether a user has answered.
+
+    Attributes
+    ----------
+    n_seen : int
+        Reports made, 0 or 1.
+    message : bytes or None
+        Made before, but perhaps never sent: a replay gives it again.
+    """
+
+    n_seen: int = 0
+    message: bytes | None = None
+
+
+class Asked(NamedTuple):
+    """One announcement and the value that it is answered with."""
+
+    mechanism: Mechanism
+    value: float
+    word: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ClientMachine(Machine[ClientState]):
+    """One user as a machine.
+
+    Attributes
+    ----------
+    epsilon : float
+        As of :class:`Client`.
+    """
+
+    epsilon: float
+
+    def start(self, key: Key) -> ClientState:
+        """Before the report."""
+        del key
+        return ClientState()
+
+    def read(self, *batch: Any) -> Asked:
+        """Announcement, value, and where the report's word comes from."""
+        announcement, value, word = batch
+        asked = announcement if isinstance(announcement, Announcement) else Announcement.from_text(announcement)
+        if asked.mechanism.epsilon > self.epsilon:
+            raise ParameterError(
+                f"announcement asks for epsilon = {asked.mechanism.epsilon!r}: expected at most "
+                f"{self.epsilon!r}, which this user accepts"
+            )
+        return Asked(asked.mechanism, value, word)
+
+    def parts(self, batch: Asked) -> tuple[Any, ...]:
+        """All that the report depends on, besides its word."""
+        text = Announcement(batch.mechanism).to_text().encode()
+        return text, np.asarray(np.int64(batch.mechanism.steps_of(batch.value)))
+
+    def step(self, state: ClientState, batch: Asked, key: Key) -> Transition[ClientState]:
+        """Make the message, or give the recorded one again."""
+        del key
+        batch.mechanism.steps_of(batch.value)
+        message = state.message
+        if message is None:
+            message = encode(batch.mechanism, batch.mechanism.perturb(batch.value, **batch.word))
+        drawn = {"message": base64.b64encode(message).decode()}
+        return Transition(ClientState(1), lambda: message, drawn=drawn)
+
+    def pack(self, state: ClientState) -> dict[str, Any]:
+        """The state as JSON."""
+        return {"n_seen": state.n_seen, "message": None}
+
+    def unpack(self, packed: dict[str, Any], key: Key) -> ClientState:
+        """The state that was packed, with the message where a replay is due."""
+        del key
+        message = packed["message"]
+        return ClientState(range(2)[packed["n_seen"]], None if message is None else base64.b64decode(message))
+
+
+class Client(Publisher[ClientState]):
     """One user: one value, one report.
 
     Parameters
@@ -92,14 +171,20 @@ class Client(Keyless):
     (:meth:`keep`); loaded with ``replay=True``, it gives the same message for the same value once more.
     """
 
-    def __init__(self, epsilon: float) -> None:
-        super().__init__()
-        self.epsilon = validation.positive("epsilon", epsilon)
-        self._has_answered = False
-        # Made before, but perhaps never sent: a replay gives it again.
-        self._message: bytes | None = None
+    _MACHINE: ClassVar[Any] = ClientMachine
+    #: Words come from the operating system, or from the call.
+    noise_fingerprint = None
 
-    @exclusive
+    def __init__(self, epsilon: float) -> None:
+        self._begin(ClientMachine(validation.positive("epsilon", epsilon)), Key.choose(None, None))
+
+    @property
+    def epsilon(self) -> float:
+        """The most privacy loss that this user accepts."""
+        epsilon: float = self._machine.epsilon
+        return epsilon
+
+    @single_caller
     def answer(
         self,
         announcement: Announcement | str,
@@ -136,46 +221,11 @@ class Client(Keyless):
         """
         if not column.is_number(value):
             raise DataError(f"value is a {type(value).__name__}: expected one number, the user's own")
-        if self._has_answered:
+        if self._state.n_seen:
             raise StateError("this client has answered: expected one report a user (a second costs epsilon again)")
-        asked = announcement if isinstance(announcement, Announcement) else Announcement.from_text(announcement)
-        if asked.mechanism.epsilon > self.epsilon:
-            raise ParameterError(
-                f"announcement asks for epsilon = {asked.mechanism.epsilon!r}: expected at most "
-                f"{self.epsilon!r}, which this user accepts"
-            )
-        # All that the report depends on, besides its word.
-        parts = asked.to_text().encode(), np.int64(asked.mechanism.steps_of(value))
-        self._check_batch(*parts)
-        message = self._message
-        if message is None:
-            message = encode(asked.mechanism, asked.mechanism.perturb(value, seed=seed, stream=stream, start=start))
-        digest = self._digest
-        if self._files.kept is not None:
-            text = base64.b64encode(message).decode()
-            digest = self._write_ahead(self._chunk(parts), self._position_after(1), message=text)
-        self.__dict__.update(_has_answered=True, _message=None, _replay=None, _digest=digest)
+        word = {"seed": seed, "stream": stream, "start": start}
+        message: bytes = self._call(self._machine.read(announcement, value, word))
         return message
-
-    # State files.
-
-    @property
-    def _consumed(self) -> int:
-        return int(self._has_answered)
-
-    @property
-    def _arguments(self) -> dict[str, Any]:
-        return {"epsilon": self.epsilon}
-
-    def _position_after(self, reports: int) -> Position:
-        return {"n_seen": reports, "message": None}
-
-    def _position(self) -> Position:
-        return self._position_after(self._consumed)
-
-    def _resume(self, saved: Position) -> None:
-        self._has_answered = bool(range(2)[saved["n_seen"]])
-        self._message = None if saved["message"] is None else base64.b64decode(saved["message"])
 
     def _rekeyed_copy(self) -> NoReturn:
         raise StateError("a Client cannot be copied: it would report twice; expected a new one, for another user")

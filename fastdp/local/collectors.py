@@ -11,8 +11,10 @@ import json
 import struct
 import zlib
 from abc import abstractmethod
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,10 +29,11 @@ from fastdp.local.log_square_wave import LogSquareWave
 from fastdp.local.piecewise import Piecewise
 from fastdp.local.square_wave import SquareWave
 from fastdp.local.stochastic_rounding import StochasticRounding
+from fastdp.randomness.key import Key
 from fastdp.state import codec
-from fastdp.state.persistence import Position
-from fastdp.state.single_caller import exclusive
-from fastdp.state.stepwise import Reports, expect
+from fastdp.state.machine import Machine, Transition
+from fastdp.state.publisher import Publisher
+from fastdp.state.single_caller import single_caller
 
 MAGIC = b"fdpC"
 VERSION = 1
@@ -40,9 +43,13 @@ MAX_INFLATION = 1032
 _HEADER = struct.Struct("<4sBI")
 #: In one cell or slot: sums of reports, below 2^22 each, stay below 2^62.
 MAX_REPORTS = 2**40
+#: Mechanisms that a state file may name.
+MECHANISMS: codec.Parts = {
+    kind.__name__: kind for kind in (SquareWave, LogSquareWave, StochasticRounding, Piecewise, Hybrid)
+}
 
 
-@dataclass
+@dataclass(frozen=True)
 class Refused:
     """What a collector has left out.
 
@@ -57,13 +64,185 @@ class Refused:
     reports: int = 0
     messages: int = 0
 
+    def plus(self, reports: int, messages: int) -> Refused:
+        """After so many more."""
+        return Refused(self.reports + reports, self.messages + messages)
+
+
+NONE_REFUSED = Refused()
+
 
 def as_most_reports(most_reports: object) -> int | None:
     """How many reports a message may have: ParameterError unless it is a whole number or None."""
     return None if most_reports is None else validation.integer("most_reports", most_reports, 0)
 
 
-class Collector(Reports):
+class Counted(NamedTuple):
+    """A batch: reports that are in range with their slots, what is left out, and what fingerprints are of."""
+
+    reports: list[tuple[NDArray[np.int64], NDArray[np.int64]]]
+    refused_reports: int
+    refused_messages: int
+    raw: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What was collected.
+
+    Attributes
+    ----------
+    totals : int64[any]
+        Sums, advanced in place; they have yet to get ``pending``.
+    refused : Refused
+        What was left out.
+    pending : list of (reports, slots)
+        Not copied into the totals before they are recorded, as slots may be many.
+    """
+
+    totals: NDArray[np.int64]
+    refused: Refused = NONE_REFUSED
+    pending: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class CollectorMachine(Machine[Tally]):
+    """A collector as a machine.
+
+    Attributes
+    ----------
+    kind : type of Collector
+        Says how reports are added up.
+    mechanism : Mechanism
+        What the clients were told to use.
+    parameters : dict
+        The others of its constructor.
+    """
+
+    kind: type[Collector]
+    mechanism: Any
+    parameters: dict[str, int]
+
+    @property
+    def slots(self) -> int:
+        """Places that reports may belong to."""
+        return self.parameters.get("slots", 1)
+
+    def start(self, key: Key) -> Tally:
+        """Nothing collected."""
+        del key
+        return Tally(self.kind._zeros(self.mechanism, **self.parameters))
+
+    def read(self, *batch: Any) -> Counted:
+        """Reports and their slots, checked."""
+        reports, slot = batch
+        column = columns.as_column([reports] if columns.is_number(reports) else reports, "reports")
+        if column.dtype.kind == "b":
+            raise DataError("reports holds bool entries: expected whole numbers")
+        slots = columns.as_array(slot)
+        if slots is None or slots.dtype.kind not in "iu" or slots.shape not in ((), column.shape):
+            raise ParameterError(f"slot is a {type(slot).__name__}: expected a whole number, or one for each report")
+        wrong = (slots < 0) | (slots >= self.slots)
+        if wrong.any():
+            place = columns.entry_at("slot", np.atleast_1d(wrong), "out of range")
+            raise ParameterError(f"{place}; expected 0 to {self.slots - 1}")
+        good = self._good(column, slots)
+        return Counted([good], column.size - good[0].size, 0, (column, slots))
+
+    def read_messages(self, data: Any, slot: int, most_reports: int | None) -> Counted:
+        """The messages of a buffer, checked."""
+        parts, wrong, refused = [], 0, 0
+        for reports in split(data, self.mechanism):
+            if reports is None or (most_reports is not None and reports.size > most_reports):
+                refused += 1
+            else:
+                parts.append(self._good(reports, np.asarray(slot)))
+                wrong += reports.size - parts[-1][0].size
+        return Counted(parts, wrong, refused, (as_bytes(data), str((slot, most_reports)).encode()))
+
+    def _good(self, column: NDArray[Any], slots: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        good = (column >= 0) & (column < self.mechanism.n_outputs)
+        if column.dtype.kind == "f":
+            # Numbers too long for 64 bits came as floats; so did NaN, which compares as False.
+            good &= column == np.floor(column)
+        return column[good].astype(np.int64), np.broadcast_to(slots, column.shape)[good].astype(np.int64)
+
+    def parts(self, batch: Counted) -> tuple[Any, ...]:
+        """What was given; reports may be given again as another kind of numbers."""
+        return tuple(
+            bytes(part) if isinstance(part, (bytes, bytearray, memoryview)) else np.asarray(part, np.float64)
+            for part in batch.raw
+        )
+
+    def step(self, state: Tally, batch: Counted, key: Key) -> Transition[Tally]:
+        """Collect."""
+        del key
+        count = sum([reports.size for reports, _ in batch.reports])
+        refused = state.refused.plus(batch.refused_reports, batch.refused_messages)
+        after = Tally(state.totals, refused, [*state.pending, *batch.reports])
+        return Transition(after, lambda: count, partial(self.finish, after))
+
+    def finish(self, state: Tally) -> None:
+        """Add what is pending, in place; what an interrupt stops is not added twice."""
+        pending = state.pending.copy()
+        state.pending.clear()
+        for reports, slots in pending:
+            self.kind._count(self.mechanism, state.totals, reports, slots)
+
+    def settled(self, state: Tally) -> Tally:
+        """The state with nothing pending; a copy, if anything is."""
+        if not state.pending:
+            return state
+        whole = Tally(state.totals.copy(), state.refused, state.pending.copy())
+        self.finish(whole)
+        return whole
+
+    def n_reports(self, state: Tally) -> int:
+        """Reports collected."""
+        return self.kind._n_reports(state.totals) + sum([reports.size for reports, _ in state.pending])
+
+    def consumed(self, state: Tally) -> int:
+        """Reports and messages seen."""
+        return self.n_reports(state) + state.refused.reports + state.refused.messages
+
+    def rekeyed(self, state: Tally, key: Key) -> Tally:
+        """The state for a copy."""
+        del key
+        whole = self.settled(state)
+        return Tally(whole.totals.copy(), whole.refused)
+
+    # State files.
+
+    def describe(self) -> dict[str, Any]:
+        """Mechanism and parameters."""
+        return {"mechanism": codec.describe_part(self.mechanism, MECHANISMS), **self.parameters}
+
+    @classmethod
+    def from_description(cls, description: dict[str, Any], **own: Any) -> CollectorMachine:
+        """The machine that was described, for a kind of collector."""
+        fields = dict(description)
+        mechanism = codec.build_part(fields.pop("mechanism"), MECHANISMS)
+        machine: CollectorMachine = own["kind"](mechanism, **fields)._machine
+        return machine
+
+    def pack(self, state: Tally) -> dict[str, Any]:
+        """The state as JSON."""
+        whole = self.settled(state)
+        totals, refused = codec.describe(whole.totals), codec.describe(whole.refused)
+        return {"n_seen": self.consumed(whole), "totals": totals, "refused": refused}
+
+    def unpack(self, packed: dict[str, Any], key: Key) -> Tally:
+        """The state that was packed."""
+        totals = codec.restore(NDArray[np.int64], packed["totals"])
+        codec.expect(totals, self.start(key).totals)
+        self.kind._check_totals(self.mechanism, totals)
+        state = Tally(totals, codec.restore(Refused, packed["refused"]))
+        if min(state.refused.reports, state.refused.messages) < 0 or packed["n_seen"] != self.consumed(state):
+            raise ValueError("counts out of range")
+        return state
+
+
+class Collector(Publisher[Tally]):
     """What both kinds of collectors share.
 
     Parameters
@@ -72,34 +251,65 @@ class Collector(Reports):
         What the clients were told to use.
     """
 
-    _PARTS: ClassVar[codec.Parts] = {
-        kind.__name__: kind for kind in (SquareWave, LogSquareWave, StochasticRounding, Piecewise, Hybrid)
-    }
-    _CHANGING = ("totals", "refused")
-    #: Names of the public parameters besides the mechanism, for the file.
+    _MACHINE: ClassVar[Any] = CollectorMachine
+    #: Reports are private already.
+    _FORKS: ClassVar[bool] = True
+    noise_fingerprint = None
+    #: Names of the public parameters besides the mechanism.
     PARAMETERS: ClassVar[tuple[str, ...]]
     slots: int = 1
 
-    def __init__(self, mechanism: Mechanism, totals: NDArray[np.int64]) -> None:
-        super().__init__()
-        self.mechanism = mechanism
-        self.totals = totals
-        self.refused = Refused()
+    def __init__(self, mechanism: Mechanism, **parameters: int) -> None:
+        self._begin(CollectorMachine(type(self), mechanism, parameters), Key.choose(None, None))
 
-    @property
+    def _begin(self, machine: CollectorMachine, key: Key) -> None:
+        self.__dict__.update(machine.parameters)
+        super()._begin(machine, key)
+
+    @staticmethod
     @abstractmethod
-    def n_reports(self) -> int:
+    def _zeros(mechanism: Any, **parameters: int) -> NDArray[np.int64]:
+        """Totals of nothing."""
+
+    @staticmethod
+    @abstractmethod
+    def _n_reports(totals: NDArray[np.int64]) -> int:
         """Reports collected."""
 
+    @staticmethod
     @abstractmethod
-    def _check_totals(self) -> None:
+    def _check_totals(mechanism: Any, totals: NDArray[np.int64]) -> None:
         """ParameterError unless reports can have made the totals."""
 
+    @staticmethod
     @abstractmethod
-    def _count(self, reports: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
-        """Add reports that are in range."""
+    def _count(
+        mechanism: Any, totals: NDArray[np.int64], reports: NDArray[np.int64], slots: NDArray[np.int64]
+    ) -> None:
+        """Add reports that are in range, in place."""
 
-    @exclusive
+    @property
+    def mechanism(self) -> Any:
+        """What the clients were told to use."""
+        return self._machine.mechanism
+
+    @property
+    def totals(self) -> NDArray[np.int64]:
+        """What was added up: whole numbers."""
+        return self._state.totals
+
+    @property
+    def refused(self) -> Refused:
+        """What was left out."""
+        return self._state.refused
+
+    @property
+    def n_reports(self) -> int:
+        """Reports collected."""
+        count: int = self._machine.n_reports(self._state)
+        return count
+
+    @single_caller
     def add(self, reports: Any, slot: Any = 0) -> int:
         """Collect reports of the announced mechanism.
 
@@ -115,30 +325,10 @@ class Collector(Reports):
         int
             How many were collected.
         """
-        column = columns.as_column([reports] if columns.is_number(reports) else reports, "reports")
-        if column.dtype.kind == "b":
-            raise DataError("reports holds bool entries: expected whole numbers")
-        slots = columns.as_array(slot)
-        if slots is None or slots.dtype.kind not in "iu" or slots.shape not in ((), column.shape):
-            raise ParameterError(f"slot is a {type(slot).__name__}: expected a whole number, or one for each report")
-        return self._consume(lambda whole: whole._add(column, slots), column, slots)
-
-    def _add(self, column: NDArray[Any], slots: NDArray[Any]) -> int:
-        wrong = (slots < 0) | (slots >= self.slots)
-        if wrong.any():
-            place = columns.entry_at("slot", np.atleast_1d(wrong), "out of range")
-            raise ParameterError(f"{place}; expected 0 to {self.slots - 1}")
-        good = (column >= 0) & (column < self.mechanism.n_outputs)
-        if column.dtype.kind == "f":
-            # Numbers too long for 64 bits came as floats; so did NaN, which compares as False.
-            good &= column == np.floor(column)
-        slots = np.broadcast_to(slots, column.shape)[good].astype(np.int64)
-        self._count(column[good].astype(np.int64), slots)
-        count = int(np.count_nonzero(good))
-        self.refused.reports += column.size - count
+        count: int = self._call(self._machine.read(reports, slot))
         return count
 
-    @exclusive
+    @single_caller
     def receive(self, data: bytes | bytearray | memoryview, slot: int = 0, *, most_reports: int | None = None) -> int:
         """Collect the messages of a buffer (:func:`fastdp.local.encode`), one after the other.
 
@@ -160,18 +350,12 @@ class Collector(Reports):
             How many reports were collected.
         """
         place = validation.integer("slot", slot, 0, self.slots - 1)
-        most = as_most_reports(most_reports)
-        words = str((place, most)).encode()
-        return self._consume(lambda whole: whole._receive(data, place, most), as_bytes(data), words)
+        count: int = self._call(self._machine.read_messages(data, place, as_most_reports(most_reports)))
+        return count
 
-    def _receive(self, data: bytes | bytearray | memoryview, slot: int, most_reports: int | None) -> int:
-        collected = 0
-        for reports in split(data, self.mechanism):
-            if reports is None or (most_reports is not None and reports.size > most_reports):
-                self.refused.messages += 1
-            else:
-                collected += self._add(reports, np.asarray(slot))
-        return collected
+    def take(self, state: Tally) -> None:
+        """Go on from a state of a collector with the same parameters."""
+        self._state = Tally(state.totals.copy(), state.refused)
 
     def merge(self, *others: Self) -> Self:
         """A collector that has collected what this one and the others have; none of them changes.
@@ -181,25 +365,28 @@ class Collector(Reports):
         ParameterError
             If another one collects something else.
         """
-        whole = type(self)(self.mechanism, **self._parameters())  # type: ignore[arg-type]
+        whole = type(self)(self.mechanism, **self._parameters())
+        refused = Refused()
         for part in (self, *others):
             if type(part) is not type(self) or part._described() != self._described():
                 raise ParameterError(f"others holds another {type(part).__name__}: expected collectors like {self!r}")
-            whole.totals += part.totals
-            whole.refused.reports += part.refused.reports
-            whole.refused.messages += part.refused.messages
-        whole._check_totals()
+            whole.totals[...] += part.totals
+            refused = refused.plus(part.refused.reports, part.refused.messages)
+        self._check_totals(self.mechanism, whole.totals)
+        whole._state = Tally(whole.totals, refused)
         return whole
 
-    def to_bytes(self) -> bytes:
-        """Everything, for another machine.  Not secret: reports are private by themselves."""
+    def to_bytes(self, key: bytes | str | None = None) -> bytes:
+        """Everything, for another machine; not secret, as reports are private by themselves: a key only seals it."""
+        if key is not None:
+            return super().to_bytes(key)
         refused = {"reports": self.refused.reports, "messages": self.refused.messages}
         text = json.dumps({**self._described(), "refused": refused}).encode()
         body = _HEADER.pack(MAGIC, VERSION, len(text)) + text + zlib.compress(self.totals.astype("<i8").tobytes(), 1)
         return body + struct.pack("<I", zlib.crc32(body))
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
+    def from_bytes(cls, state: bytes, key: bytes | str | None = None, **own: Any) -> Self:
         """The collector that was written.
 
         Raises
@@ -207,7 +394,9 @@ class Collector(Reports):
         DataError
             If the bytes are cut short, altered, of another version, or of another kind of collector.
         """
-        data = as_bytes(data).tobytes()
+        if key is not None:
+            return super().from_bytes(state, key, **own)
+        data = as_bytes(state).tobytes()
         if len(data) < _HEADER.size + 4 or struct.unpack("<I", data[-4:])[0] != zlib.crc32(data[:-4]):
             raise DataError("collector: cut short or altered (its checksum does not match)")
         magic, version, size = _HEADER.unpack_from(data)
@@ -230,37 +419,24 @@ class Collector(Reports):
             if len(raw) != whole.totals.nbytes or not unpacker.eof or unpacker.unused_data:
                 raise ValueError("totals of another size")
             whole.totals[...] = np.frombuffer(raw, "<i8").reshape(whole.totals.shape)
-            whole._check_totals()
+            cls._check_totals(mechanism, whole.totals)
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError, MemoryError, zlib.error) as error:
             raise DataError(f"collector: damaged ({error})") from None
-        whole.refused = refused
+        whole._state = Tally(whole.totals, refused)
         return whole
 
-    # State files.
+    @classmethod
+    def _from_content(cls, content: dict[str, Any], name: str, *, replay: bool, own: Mapping[str, Any]) -> Self:
+        return super()._from_content(content, name, replay=replay, own={**own, "kind": cls})
 
-    @property
-    def _consumed(self) -> int:
-        return self.n_reports + self.refused.reports + self.refused.messages
+    def __reduce__(self) -> Any:
+        return self._unpickled, (self._machine, self._machine.pack(self._state))
 
-    @property
-    def _arguments(self) -> dict[str, Any]:
-        return {"mechanism": self.mechanism, **self._parameters()}
-
-    def _position(self) -> Position:
-        return {
-            "n_seen": self._consumed,
-            "totals": codec.describe(self.totals),
-            "refused": codec.describe(self.refused),
-        }
-
-    def _resume(self, saved: Position) -> None:
-        totals = codec.restore(NDArray[np.int64], saved["totals"])
-        expect(totals, self.totals)
-        self.totals = totals
-        self.refused = codec.restore(Refused, saved["refused"])
-        self._check_totals()
-        if min(self.refused.reports, self.refused.messages) < 0 or saved["n_seen"] != self._consumed:
-            raise ValueError("counts out of range")
+    @classmethod
+    def _unpickled(cls, machine: CollectorMachine, packed: dict[str, Any]) -> Self:
+        twin = cls._of(machine, Key.choose(None, None))
+        twin._state = machine.unpack(packed, twin._key)
+        return twin
 
     def _parameters(self) -> dict[str, int]:
         return {name: getattr(self, name) for name in self.PARAMETERS}

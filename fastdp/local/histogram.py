@@ -28,28 +28,36 @@ class HistogramCollector(Collector):
     """
 
     PARAMETERS = ("bins",)
-    mechanism: SquareWave
+    bins: int
 
     def __init__(self, mechanism: SquareWave, bins: int = 1024) -> None:
         if not isinstance(mechanism, SquareWave):
             raise ParameterError(f"mechanism = {validation.shown(mechanism)}: expected a fastdp.local.SquareWave")
-        self.bins = validation.integer("bins", bins, 1, mechanism.STEPS)
-        super().__init__(mechanism, np.zeros(self.bins, np.int64))
+        super().__init__(mechanism, bins=validation.integer("bins", bins, 1, mechanism.STEPS))
 
-    @property
-    def n_reports(self) -> int:
-        """Reports collected."""
-        return int(self.totals.sum())
+    @staticmethod
+    def _zeros(mechanism: SquareWave, **parameters: int) -> NDArray[np.int64]:
+        del mechanism
+        return np.zeros(parameters["bins"], np.int64)
 
-    def _check_totals(self) -> None:
-        if self.totals.min() < 0 or self.totals.max() > MAX_REPORTS:
+    @staticmethod
+    def _n_reports(totals: NDArray[np.int64]) -> int:
+        return int(totals.sum())
+
+    @staticmethod
+    def _check_totals(mechanism: SquareWave, totals: NDArray[np.int64]) -> None:
+        del mechanism
+        if totals.min() < 0 or totals.max() > MAX_REPORTS:
             raise ParameterError(f"totals of a collector: expected counts from 0 to {MAX_REPORTS}")
 
-    def _count(self, reports: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
+    @staticmethod
+    def _count(
+        mechanism: SquareWave, totals: NDArray[np.int64], reports: NDArray[np.int64], slots: NDArray[np.int64]
+    ) -> None:
         del slots
         # Cell k holds the outputs j with floor(j bins / M) = k, as the estimate's matrix has it.
-        cells = reports * self.bins // self.mechanism.n_outputs
-        self.totals += np.bincount(cells, minlength=self.bins)
+        cells = reports * totals.size // mechanism.n_outputs
+        totals += np.bincount(cells, minlength=totals.size)
 
     def estimate(self, method: str = "em", **options: Any) -> Distribution:
         """The distribution of the values behind the reports; as :meth:`SquareWave.estimate`.

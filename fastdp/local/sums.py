@@ -29,38 +29,42 @@ class SumCollector(Collector):
     """
 
     PARAMETERS = ("slots",)
-    mechanism: MeanMechanism
 
     def __init__(self, mechanism: MeanMechanism, slots: int = 1) -> None:
         if not isinstance(mechanism, MeanMechanism):
             raise ParameterError(
                 f"mechanism = {validation.shown(mechanism)}: expected StochasticRounding, Piecewise or Hybrid"
             )
-        self.slots = validation.integer("slots", slots, 1, MAX_SLOTS)
-        self._terms = mechanism.law.terms()
+        super().__init__(mechanism, slots=validation.integer("slots", slots, 1, MAX_SLOTS))
+
+    @staticmethod
+    def _zeros(mechanism: MeanMechanism, **parameters: int) -> NDArray[np.int64]:
         # Of each slot and term: how many reports, and their sum.
-        super().__init__(mechanism, np.zeros((self.slots, len(self._terms), 2), np.int64))
+        return np.zeros((parameters["slots"], len(mechanism.law.terms()), 2), np.int64)
 
-    @property
-    def n_reports(self) -> int:
-        """Reports collected."""
-        return int(self.totals[:, :, 0].sum())
+    @staticmethod
+    def _n_reports(totals: NDArray[np.int64]) -> int:
+        return int(totals[:, :, 0].sum())
 
-    def _count(self, reports: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
+    @staticmethod
+    def _count(
+        mechanism: MeanMechanism, totals: NDArray[np.int64], reports: NDArray[np.int64], slots: NDArray[np.int64]
+    ) -> None:
         columns, places = [], []
         amounts: list[NDArray[np.int64] | int] = []
-        for k, term in enumerate(self._terms):
+        for k, term in enumerate(mechanism.law.terms()):
             mine = (reports >= term.first) & (reports < term.last)
-            columns += [self.totals[:, k, 0], self.totals[:, k, 1]]
+            columns += [totals[:, k, 0], totals[:, k, 1]]
             places += [slots[mine]] * 2
             amounts += [1, reports[mine]]
-        # In one call of the interpreter, between whose parts no interrupt comes; no copy, as slots may be many.
+        # In one call of the interpreter, between whose parts no interrupt can occur.
         list(map(np.add.at, columns, places, amounts))
 
-    def _check_totals(self) -> None:
-        counts, sums = self.totals[:, :, 0], self.totals[:, :, 1]
-        first = np.array([term.first for term in self._terms])
-        last = np.array([term.last - 1 for term in self._terms])
+    @staticmethod
+    def _check_totals(mechanism: MeanMechanism, totals: NDArray[np.int64]) -> None:
+        terms, counts, sums = mechanism.law.terms(), totals[:, :, 0], totals[:, :, 1]
+        first = np.array([term.first for term in terms])
+        last = np.array([term.last - 1 for term in terms])
         # At most 2^40 reports of less than 2^22: products and sums fit int64.
         if counts.min() < 0 or counts.max() > MAX_REPORTS or (sums < first * counts).any():
             raise ParameterError(f"totals of a collector: expected counts from 0 to {MAX_REPORTS}, and sums that fit")
@@ -72,7 +76,7 @@ class SumCollector(Collector):
         totals = self._between(start, stop)
         m = self.mechanism
         steps = Fraction(0)
-        for term, (count, total) in zip(self._terms, totals, strict=True):
+        for term, (count, total) in zip(m.law.terms(), totals, strict=True):
             steps += term.offset * count + term.gain * (total - term.first * count)
         unit = Fraction(m.high - m.low) / m.STEPS
         return float(Fraction(m.low) * _count_of(totals) + unit * steps)

@@ -75,7 +75,7 @@ class CountedTree:
     rate: Floats
 
 
-def plant(plan: CountParameters, visit: StepTree) -> CountedTree:
+def initial_tree(plan: CountParameters, visit: StepTree) -> CountedTree:
     """The tree after the first batch, which PrivTree released."""
     weight: Integers = np.zeros_like(visit.first)
     _weigh(plan, visit, weight)

@@ -20,10 +20,10 @@ from fastdp.spatial.checks import as_points
 from fastdp.spatial.domain import Domain
 from fastdp.spatial.points import inside
 from fastdp.spatial.tree import ReleasedTree
-from fastdp.state.single_caller import Alone, exclusive
+from fastdp.state.single_caller import CallGuard, single_caller
 
 
-class PrivTree(Alone):
+class PrivTree:
     """One private release of a set of points; half of epsilon for the cells, half for their counts.
 
     Parameters
@@ -61,7 +61,7 @@ class PrivTree(Alone):
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
-        super().__init__()
+        self._guard = CallGuard()
         self.epsilon = validation.positive("epsilon", epsilon)
         self.outside = validation.choice("outside", outside, ("raise", "clip"))
         half = Fraction(self.epsilon) / 2
@@ -81,7 +81,7 @@ class PrivTree(Alone):
 
     @property
     def noise_fingerprint(self) -> str | None:
-        """As for an online publisher (:attr:`fastdp.state.durable.Durable.noise_fingerprint`)."""
+        """As for an online publisher (:attr:`fastdp.state.publisher.Publisher.noise_fingerprint`)."""
         return None if self._key.simulated else self._key.fingerprint()
 
     @property
@@ -95,7 +95,7 @@ class PrivTree(Alone):
         whole = sequential(cells.of("cells"), counts.of("counts"))
         return replace(whole, unit="one point", adjacency="add or remove one point", simulated=self._key.simulated)
 
-    @exclusive
+    @single_caller
     def fit(self, points: Any) -> ReleasedTree:
         """Release the decomposition of these points, once.
 

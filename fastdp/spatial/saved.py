@@ -20,7 +20,7 @@ from fastdp.spatial.domain import Floats
 from fastdp.spatial.network import Network
 from fastdp.spatial.polygons import Polygons
 from fastdp.state import codec
-from fastdp.state.stepwise import expect
+from fastdp.state.codec import expect
 
 #: Domains that a state file may name.
 DOMAINS = {kind.__name__: kind for kind in (Box, Polygons, Network)}

@@ -156,3 +156,9 @@ def build_part(description: Any, known: Parts) -> Any:
     written = parameters.pop("name")
     kind: Any = known[next((name for name, former in RENAMED.items() if former == written), written)]
     return getattr(kind, "from_description", kind)(**parameters)
+
+
+def expect(state: NDArray[Any], like: NDArray[Any]) -> None:
+    """ValueError unless an array has the type and shape of another."""
+    if state.dtype != like.dtype or state.shape != like.shape:
+        raise ValueError(f"an array of {state.dtype} and shape {state.shape}, not {like.dtype} and {like.shape}")

@@ -117,8 +117,7 @@ def release(
         raise ParameterError("stream = None: expected the stream's name, because there is a ledger")
     check_size(size, publisher.holdout)
     if isinstance(publisher, PAK):
-        publisher._check_plain()
-        publisher._check_room(size)
+        publisher.check_plain(size)
     with ledger.reserve(publisher, stream=stream, part=part):
         return publisher.release(column)
 

@@ -18,7 +18,7 @@ from fastdp.cli.point_files import PointFolder
 from fastdp.cli.resumption import Resumption
 from fastdp.ledger import Ledger
 from fastdp.ledger.ledger import Reservation
-from fastdp.state import persistence
+from fastdp.state import journal
 from fastdp.state.sealed_file import StateFile
 from fastdp.systems.phdstream.publisher import PHDStream
 
@@ -267,7 +267,7 @@ def test_a_folder_that_was_interrupted_is_compared_too(go, cut_short, complaint)
 def test_a_state_file_of_before_digests_goes_on(go, cut_short) -> None:
     cut_short(3)
     file = StateFile("s")
-    content, header = persistence.read(file)
+    content, header = journal.read(file)
     del content["place"]["files"], content["composition"]["columns"]
     file.write(json.dumps(content).encode(), header)
     before = contents()
@@ -282,7 +282,7 @@ def test_damaged_digests_are_damage(go, complaint) -> None:
     assert go().exit_code == 0
     for damage in ("0", "00", 7, [7]):
         file = StateFile("s")
-        content, header = persistence.read(file)
+        content, header = journal.read(file)
         content["place"]["files"] = {"csv": damage}
         file.write(json.dumps(content).encode(), header)
         assert "'s' is damaged" in complaint(go())

@@ -124,7 +124,7 @@ def test_nonfinite_zero_in_the_holdout(make, stream) -> None:
     for values in (broken, zeroed, stream[:30]):
         publisher = make(nonfinite="zero")
         publisher.publish(values)
-        counts.append(publisher._standing.chooser.counts)
+        counts.append(publisher._state.chooser.counts)
     assert np.array_equal(counts[0], counts[1])
     assert not np.array_equal(counts[0], counts[2])
 
@@ -193,7 +193,7 @@ def test_bad_out_within_the_holdout_changes_nothing(make, stream, seen: int) -> 
         for _ in range(30):
             with pytest.raises(ParameterError, match=r"^out"):
                 publisher.publish(stream[seen : seen + 1], out="no array")
-        assert publisher._standing.chooser.counts.sum() == seen
+        assert publisher._state.chooser.counts.sum() == seen
         assert np.array_equal(publisher.publish(stream[seen:]), whole(make, stream, seed=seed))
 
 

@@ -98,9 +98,9 @@ def test_a_tree_number_that_stands_still_is_seen(perturber, monkeypatch):
 
 def test_a_chain_that_stands_still_is_seen():
     stuck = publisher(Flat())
-    before = stuck._standing.progress
+    before = stuck._state.progress
     stuck.publish(np.ones(5))
-    after = stuck._standing.progress
+    after = stuck._state.progress
     object.__setattr__(after, "chain", before.chain)
     object.__setattr__(after, "blocks", before.blocks)
     with pytest.raises(DrawnTwiceError):

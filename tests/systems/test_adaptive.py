@@ -13,7 +13,6 @@ import fastdp
 from fastdp.errors import DataError
 from fastdp.systems.stream import adaptive_blocks
 from fastdp.systems.stream.adaptive import Adaptive
-from fastdp.systems.stream.stages import position
 from fastdp.thresholds import Fixed
 from fastdp_kernels import block_lengths as b
 from tests.noise import bound_key, chain_draws, chain_noise
@@ -23,7 +22,7 @@ from tests.systems.adaptive_publishers import CLOSINGS, fixed, make, stream
 
 def learner_of(publisher: Adaptive) -> adaptive.Learner:
     """The oracle before the first value behind the hold-out's first part."""
-    pipeline = publisher._course.pipeline
+    pipeline = publisher._pipeline
     shape = pipeline.shape
     public = adaptive.Public(
         noise=shape[b.NOISE],
@@ -89,7 +88,7 @@ def test_release_equals_the_oracle(closing: str, epsilon: float, holdout: int, r
 
 
 def same_place(one: Adaptive, two: Adaptive) -> bool:
-    return position(one._standing) == position(two._standing)
+    return one._machine.pack(one._state) == two._machine.pack(two._state)
 
 
 @pytest.mark.parametrize("closing", CLOSINGS)

@@ -15,7 +15,7 @@ from fastdp.state import codec
 from fastdp.state.sealed_file import StateFile
 from fastdp.systems.stream.adaptive import Adaptive
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
-from fastdp.systems.stream.stages import position, restore
+from fastdp.systems.stream.stages import position
 from fastdp_kernels import block_lengths as b
 from tests.noise import bound_key
 from tests.systems.adaptive_publishers import CLOSINGS, fixed, make, stream
@@ -77,7 +77,7 @@ def test_a_copy_has_noise_of_its_own(seed: int | None, place: int) -> None:
     publisher = make(seed=seed)
     publisher.publish(values[:place])
     twins = [publisher, copy.copy(publisher), copy.deepcopy(publisher)]
-    places = [position(twin._standing) for twin in twins]
+    places = [twin._machine.pack(twin._state) for twin in twins]
     chains = [place.pop("chain") for place in places]
     assert places[0] == places[1] == places[2]
     assert len(set(chains)) == (3 if publisher.threshold else 1)
@@ -102,10 +102,10 @@ def test_a_refused_chunk_changes_nothing() -> None:
     for stop in (90, 540, 560, 600, 640, 1200, 6000):
         spoiled = values[at:stop].copy()
         spoiled[-1] = np.nan
-        before = position(publisher._standing)
+        before = publisher._machine.pack(publisher._state)
         with pytest.raises(DataError, match=rf"chunk\[{stop - at - 1}\]: not a finite"):
             publisher.publish(spoiled)
-        assert position(publisher._standing) == before
+        assert publisher._machine.pack(publisher._state) == before
         parts.append(publisher.publish(values[at:stop]))
         at = stop
     assert np.array_equal(np.concatenate(parts), whole)
@@ -165,8 +165,8 @@ def tampered(memory: np.ndarray, place: int, value: float) -> str:
 def test_places_that_no_stream_reaches_are_refused(n: int, closing: str) -> None:
     publisher = make(closing=closing)
     publisher.publish(stream(n))
-    good, memory = position(publisher._standing), publisher._progress.smoother
-    assert position(restore(good, publisher._course)) == good
+    good, memory = publisher._machine.pack(publisher._state), publisher._progress.smoother
+    assert position(publisher._machine.unpack(good, publisher._key)) == good
     changes: dict[str, list[object]] = {
         # In the first part any number of values may have been seen.
         "n_seen": [-1, float(n), "7", *([n + 1, n - 1] if memory.size else [536])],
@@ -209,16 +209,16 @@ def test_places_that_no_stream_reaches_are_refused(n: int, closing: str) -> None
     for name, wrong in changes.items():
         for value in wrong:
             with pytest.raises(ValueError, match="a position out of range"):
-                restore({**good, name: value}, publisher._course)
+                publisher._machine.unpack({**good, name: value}, publisher._key)
 
 
 def test_places_within_the_warm_up_end_where_it_does() -> None:
     publisher = make(holdout=16_000, max_range=2**16)
     publisher.publish(stream(15_600))
-    good, memory = position(publisher._standing), publisher._progress.smoother
+    good, memory = publisher._machine.pack(publisher._state), publisher._progress.smoother
     assert 0 < memory[b.POSITION] < publisher.composition.warm_up
     with pytest.raises(ValueError, match="a position out of range"):
-        restore({**good, "smoother": tampered(memory, b.EXPONENT, 14.0)}, publisher._course)
+        publisher._machine.unpack({**good, "smoother": tampered(memory, b.EXPONENT, 14.0)}, publisher._key)
 
 
 def test_damage_within_an_authentic_file_is_one_error(tmp_path: Path) -> None:

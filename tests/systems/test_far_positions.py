@@ -221,7 +221,7 @@ def test_cycles_of_thresholds() -> None:
     for cycle in FARTHEST[1:-1]:
         progress = publisher._progress
         place = {"cycle": cycle, "blocks": cycle * period // block, "filled": 0, "held": 0, "open_sum": 0}
-        publisher._standing = replace(publisher._standing, progress=replace(progress, **place))
+        publisher._state = replace(publisher._state, progress=replace(progress, **place))
         publisher.publish(np.full(4, 9.0))
         assert publisher._progress.cycle == cycle + 1
         thetas.append(publisher.threshold)
@@ -232,7 +232,7 @@ def test_cycles_of_thresholds() -> None:
 def test_nodes_of_a_running_sum(far: int) -> None:
     """A counter far out releases what one with the nodes' noise by hand does."""
     key, length = Key(bytes(range(32)), simulated=True, binding=Binding.COMPOSITION), 2**33 - 1
-    counter = RunningSum.plant(key, 0, length, 5, 0.5, 0)
+    counter = RunningSum.start(key, 0, length, 5, 0.5, 0)
     counter = replace(counter, seen=far)
     after, out = counter.count(np.zeros(6, np.int64))
     scale = Fraction(5 * length.bit_length()) / Fraction(0.5)

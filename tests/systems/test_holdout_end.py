@@ -193,7 +193,7 @@ def test_what_stands_for_withheld_values_is_no_value_that_theta_forbids() -> Non
 def test_an_open_block_has_fewer_values_than_a_block() -> None:
     publisher = blocks()
     publisher.publish(np.full(17, 3.0))
-    pipeline, progress = publisher._course.pipeline, publisher._progress
+    pipeline, progress = publisher._pipeline, publisher._progress
     assert progress.filled == 1
     assert pipeline.is_place(progress)
     assert not pipeline.is_place(replace(progress, filled=2))

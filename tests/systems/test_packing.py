@@ -104,10 +104,10 @@ def test_a_publisher_refuses_a_resident_tree_that_no_step_leaves() -> None:
     """Not only the check does: a place with such a tree is none."""
     publisher = PHDStream(Box([0.0], [1.0]), 1.0, max_depth=4, seed=1)
     publisher.advance(np.linspace(0.0, 1.0, 50)[:, None])
-    place = publisher._position()
-    publisher._resume(place)
+    place = publisher._machine.pack(publisher._state)
+    publisher._state = publisher._machine.unpack(place, publisher._key)
     residents = publisher._state.residents
     wrong = replace(residents, released=residents.released + 2**62)
     state = {**place["state"], "residents": codec.describe(wrong)}
     with pytest.raises(ValueError, match="out of range"):
-        publisher._resume({**place, "state": state})
+        publisher._state = publisher._machine.unpack({**place, "state": state}, publisher._key)

@@ -14,6 +14,7 @@ import pytest
 
 import fastdp
 from fastdp.errors import DataError, StateError
+from fastdp.state import journal
 from fastdp.state.sealed_file import StateFile
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile
 
@@ -165,7 +166,7 @@ def test_damage_within_an_authentic_file_is_one_error(tmp_path: Path) -> None:
     publisher.save(tmp_path / "early")
     publisher.publish(values[300:800])
     publisher.save(tmp_path / "late")
-    contents = {name: json.loads(StateFile(tmp_path / name).read()[0]) for name in ("early", "late")}
+    contents = {name: journal.read(StateFile(tmp_path / name))[0] for name in ("early", "late")}
     damages = [
         ("early", ("now", "n_seen"), 299),
         ("early", ("now", "lag"), "?"),

@@ -16,7 +16,7 @@ from fastdp.guarantee import Guarantee
 from fastdp.perturbers import Flat, Hierarchy
 from fastdp.smoothers import Mean, Median, MovingAverage, Recent
 from fastdp.state import codec
-from fastdp.systems.stream.stages import position, restore
+from fastdp.systems.stream.stages import position
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile, ThresholdTask
 from fastdp.thresholds.renewals import Renewal, RenewFromHoldout, RenewFromPublished
 from tests.noise import chain_noise, threshold_key, unbound_key
@@ -254,8 +254,8 @@ def test_noise_behind_a_renewal_follows_from_all_sums_before_it() -> None:
         options = {"threshold": Fixed(8.0), "perturber": Flat(), "epsilon": 1.0, "bound": 64, "max_range": 64}
         publisher = fastdp.StreamPublisher(**options, seed=1)
         publisher.publish(np.append(values, last))
-        before = publisher._standing.progress
-        after = publisher._course.pipeline.open(before, 8.0)
+        before = publisher._state.progress
+        after = publisher._pipeline.open(before, 8.0)
         behind = publisher._key.again().within("behind", before.chain.tobytes())
         expected = chain_noise(behind, after.theta_steps, 1.0)
         assert after.chain.astype("<u8").tobytes() == expected.chain
@@ -337,8 +337,8 @@ def test_a_smaller_theta_bounds_the_last_prediction() -> None:
 def test_files_with_places_that_no_stream_reaches_are_damaged(renewal, tmp_path: Path) -> None:
     publisher = make(renewal)
     publisher.publish(shifting_stream(1500))
-    good = position(publisher._standing)
-    assert position(restore(good, publisher._course)) == good
+    good = publisher._machine.pack(publisher._state)
+    assert position(publisher._machine.unpack(good, publisher._key)) == good
     changes = {
         "n_seen": [1501, 150.5, -1, "7"],
         "cycle": [0, 1.0, 99],
@@ -354,4 +354,4 @@ def test_files_with_places_that_no_stream_reaches_are_damaged(renewal, tmp_path:
     for name, wrong in changes.items():
         for value in wrong:
             with pytest.raises(ValueError, match="a position out of range"):
-                restore({**good, name: value}, publisher._course)
+                publisher._machine.unpack({**good, name: value}, publisher._key)

@@ -189,7 +189,7 @@ def test_saving_beside_and_over_a_kept_file(tmp_path: Path) -> None:
 
 def test_fingerprints_need_the_key() -> None:
     from fastdp.randomness.key import Key
-    from fastdp.state.persistence import Replay
+    from fastdp.state.replay import Replay
 
     values = stream(10)
     assert Replay.of(values, Key.from_seed(1)) == Replay.of(values, Key.from_seed(1))
@@ -373,12 +373,13 @@ def test_links_stay_links(tmp_path: Path) -> None:
 def test_damage_within_an_authentic_file_is_one_error(tmp_path: Path) -> None:
     import json
 
+    from fastdp.state import journal
     from fastdp.state.sealed_file import StateFile
 
     publisher = make(holdout=10)
     publisher.publish(stream()[:50])
     publisher.save(tmp_path / "s")
-    content = json.loads(StateFile(tmp_path / "s").read()[0])
+    content = journal.read(StateFile(tmp_path / "s"))[0]
     for number, (place, value) in enumerate(
         [
             (("now", "blocks"), -5),

@@ -232,8 +232,8 @@ def test_a_copy_within_the_holdout_counts_on_its_own() -> None:
     publisher.publish(np.full(100, 7.0))
     twin = copy.copy(publisher)
     twin.publish(np.full(100, 90.0))
-    assert publisher._standing.chooser.counts.sum() == 100
-    assert twin._standing.chooser.counts.sum() == 200
+    assert publisher._state.chooser.counts.sum() == 100
+    assert twin._state.chooser.counts.sum() == 200
 
 
 def test_two_threads_cannot_share_a_publisher() -> None:
@@ -325,7 +325,7 @@ def test_an_interrupt_never_counts_a_held_out_value_twice(monkeypatch: pytest.Mo
         with pytest.raises(Interrupted):
             publisher.publish(chunk)
         monkeypatch.setattr(noisy_max._NoisyMaxChooser, "observe", observe)
-        assert publisher._standing.chooser.counts.sum() <= publisher.n_seen
+        assert publisher._state.chooser.counts.sum() <= publisher.n_seen
 
 
 def test_a_smoother_sees_nothing_of_a_rejected_chunk() -> None:

@@ -123,7 +123,7 @@ class BinaryTreeTrials:
 
     def draw_trials(self, data: Sequence[int], trials_: int, key: Key) -> Integers:
         """Data: the values, in grid steps."""
-        tree = RunningSum.plant(key, 0, self.length, self.theta_steps, self.epsilon, 0)
+        tree = RunningSum.start(key, 0, self.length, self.theta_steps, self.epsilon, 0)
         nodes = [self.length >> height for height in range(tree.levels)]
         offsets: Integers = np.cumsum([0, *nodes[:-1]])
         out: Integers = np.empty((trials_, self.length), np.int64)

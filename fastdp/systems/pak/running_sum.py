@@ -57,7 +57,7 @@ class RunningSum:
     above: Steps
 
     @classmethod
-    def plant(cls, key: Key, number: int, length: int, theta_steps: int, epsilon: float, base: int) -> RunningSum:
+    def start(cls, key: Key, number: int, length: int, theta_steps: int, epsilon: float, base: int) -> RunningSum:
         """A counter before its first value."""
         levels = length.bit_length()
         law = sampler.discrete_laplace_law(Fraction(theta_steps * levels) / Fraction(epsilon))

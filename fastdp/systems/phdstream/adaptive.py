@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,27 +22,26 @@ from fastdp.guarantee import Guarantee, parallel, sequential
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.spatial import count_only, decomposition, saved
-from fastdp.spatial.cell_parameters import make_plan
+from fastdp.spatial.cell_parameters import CellParameters, make_plan
 from fastdp.spatial.cells import Integers, StepTree
 from fastdp.spatial.count_only import CountedTree, CountParameters
 from fastdp.spatial.domain import Domain
 from fastdp.spatial.release_times import FIRST_PERIOD, MAX_COARSE, ReleaseSchedule, check_pace, following_pace, sooner
 from fastdp.state import codec
-from fastdp.state.persistence import Position
-from fastdp.systems.phdstream.spatial_publisher import SpatialPublisher, for_events
+from fastdp.systems.phdstream.spatial_publisher import PointMachine, SpatialPublisher, for_events
 
 #: Events wait for this many steps at most.
 MAX_PERIOD = 2**16
 
 
 @dataclass(frozen=True)
-class _State:
-    """Where the stream stands; replaced as a whole.
+class AdaptiveState:
+    """Where the stream stands.
 
     Attributes
     ----------
     n_steps, visit
-        As :class:`fastdp.systems.phdstream.spatial_publisher.StreamState` says.
+        As :class:`fastdp.systems.phdstream.spatial_publisher.PointState` says.
     grown : CountedTree or None
         The tree at the last count.
     pace : ReleaseSchedule
@@ -64,6 +64,104 @@ class _State:
     removed: tuple[Integers, ...] = ()
     anew: bool | None = None
     chain: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptiveMachine(PointMachine):
+    """AdaptivePHDStream as a machine.
+
+    Attributes
+    ----------
+    sensitivity, period, max_period, shrink
+        As of :class:`AdaptivePHDStream`.
+    """
+
+    sensitivity: int
+    period: int | None
+    max_period: int
+    shrink: bool
+
+    @cached_property
+    def plan(self) -> CellParameters:
+        """What is fixed."""
+        half = Fraction(self.epsilon) / self.sensitivity / 2
+        return make_plan(self.domain, self.fan_out, self.max_depth, half, half, Simple(), threshold=0.0)
+
+    @cached_property
+    def counting(self) -> CountParameters:
+        """What is fixed of counts."""
+        scale = noise_scale(Simple(), Fraction(self.epsilon) / self.sensitivity)
+        # Cells are cut by deviations of half a point at least, so that the first counts' is compared with that; it
+        # must not grow with a later noise that vanishes, or nothing would ever be cut.
+        least = count_only.MIN_DEVIATION**2
+        noise = _variance(float(scale))
+        first = round(max(_variance(2.0 * float(scale)), least) / max(noise, least))
+        return CountParameters(self.plan, sampler.discrete_laplace_law(scale), noise, first, self.shrink)
+
+    def start(self, key: Key) -> AdaptiveState:
+        """Before the first batch."""
+        del key
+        period = min(FIRST_PERIOD, self.max_period) if self.period is None else self.period
+        return AdaptiveState(0, None, None, ReleaseSchedule(period), anew=False)
+
+    def follow(self, state: AdaptiveState, added: Integers, removed: Integers, key: Key, chain: str) -> AdaptiveState:
+        """Count, or forecast until the next count is due."""
+        plan, now = self.counting, state.n_steps + 1
+        if state.grown is None:
+            root = decomposition.root_only(plan.cells)
+            _, visit, _ = decomposition.take_step(plan.cells, root, added, removed, 0, key)
+            grown = count_only.initial_tree(plan, visit)
+            anew = None if state.anew is None else count_only.is_empty(plan, grown)
+            return AdaptiveState(now, grown.visit, grown, state.pace, now, anew=anew, chain=chain)
+        waiting = (*state.added, added), (*state.removed, removed)
+        elapsed = now - state.counted
+        if elapsed < state.pace.period:
+            visit = count_only.forecast(plan, state.grown, state.pace, elapsed)
+            return replace(state, n_steps=now, visit=visit, added=waiting[0], removed=waiting[1], chain=chain)
+        come, gone = (np.sort(np.concatenate(chunks)) for chunks in waiting)
+        made = count_only.recount if state.anew else count_only.count
+        grown, growth = made(plan, state.grown, come, gone, now - 1, elapsed, key)
+        total = float(state.grown.visit.projected[0])
+        most = self.max_period if self.period is None else None
+        pace = following_pace(state.pace, growth, total, now, plan.noise, most)
+        anew = None if state.anew is None else growth.coarse > MAX_COARSE
+        if anew and most is not None:
+            pace = sooner(pace, elapsed)
+        return AdaptiveState(now, grown.visit, grown, pace, now, anew=anew, chain=chain)
+
+    def packed(self, state: AdaptiveState) -> dict[str, Any]:
+        """The state as JSON."""
+        # What a step between two counts releases follows from the last count.
+        plain = codec.describe(replace(state, visit=None, grown=None))
+        return {**plain, "grown": None if state.grown is None else saved.describe_grown(state.grown)}
+
+    def unpacked(self, described: Any) -> AdaptiveState:
+        """The state that was described."""
+        state: AdaptiveState = codec.restore(AdaptiveState, {**described, "visit": None, "grown": None})
+        check_pace(state.pace, self.period, self.max_period)
+        started, elapsed = state.n_steps > 0, state.n_steps - state.counted
+        if len(state.added) != elapsed or len(state.removed) != elapsed:
+            raise ValueError("batches that do not wait")
+        if started != (state.counted > 0) or not 0 <= elapsed < state.pace.period:
+            raise ValueError("a count out of time")
+        for codes in (*state.added, *state.removed):
+            saved.check_codes(codes, self.plan)
+        if described["grown"] is None:
+            return state
+        grown = saved.restore_grown(described["grown"], self.plan)
+        visit = count_only.forecast(self.counting, grown, state.pace, elapsed) if elapsed else grown.visit
+        return replace(state, grown=grown, visit=visit)
+
+    def same(self, now: dict[str, Any], recorded: dict[str, Any]) -> bool:
+        """Whether two packed states are the same."""
+        # Files of the first fastdps have costs that BLAS summed, in another order on each kind of processor; what
+        # follows from them, the period, is compared.
+        return super().same(_without_costs(now), _without_costs(recorded))
+
+
+def _without_costs(packed: dict[str, Any]) -> dict[str, Any]:
+    state = packed["state"]
+    return {**packed, "state": {**state, "pace": {**state["pace"], "costs": None}}}
 
 
 class AdaptivePHDStream(SpatialPublisher):
@@ -113,7 +211,13 @@ class AdaptivePHDStream(SpatialPublisher):
     second count.  After an interrupt compare ``n_steps``: a batch that was consumed must not be sent again.
     """
 
-    _state: _State
+    _MACHINE: ClassVar[Any] = AdaptiveMachine
+    _machine: AdaptiveMachine
+    _state: AdaptiveState
+    sensitivity: int
+    period: int | None
+    max_period: int
+    shrink: bool
 
     def __init__(
         self,
@@ -130,29 +234,18 @@ class AdaptivePHDStream(SpatialPublisher):
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
-        self.epsilon = validation.positive("epsilon", epsilon)
-        self.sensitivity = validation.integer("sensitivity", sensitivity, 1, 2**30)
-        self.period = None if period is None else validation.integer("period", period, 1, MAX_PERIOD)
-        self.max_period = validation.integer("max_period", max_period, 1, MAX_PERIOD)
-        self.shrink = validation.flag("shrink", shrink)
-        share = Fraction(self.epsilon) / self.sensitivity
-        plan = make_plan(domain, fan_out, max_depth, share / 2, share / 2, Simple(), threshold=0.0)
-        scale = noise_scale(Simple(), share)
-        # Cells are cut by deviations of half a point at least, so that the first counts' is compared with that; it
-        # must not grow with a later noise that vanishes, or nothing would ever be cut.
-        least = count_only.MIN_DEVIATION**2
-        noise = _variance(float(scale))
-        first = round(max(_variance(2.0 * float(scale)), least) / max(noise, least))
-        self._counting = CountParameters(plan, sampler.discrete_laplace_law(scale), noise, first, self.shrink)
-        start = min(FIRST_PERIOD, self.max_period) if self.period is None else self.period
-        super().__init__(
-            domain,
-            plan,
-            _State(0, None, None, ReleaseSchedule(start), anew=False),
+        machine = AdaptiveMachine(
+            domain=domain,
+            epsilon=validation.positive("epsilon", epsilon),
+            max_depth=max_depth,
+            fan_out=fan_out,
+            sensitivity=validation.integer("sensitivity", sensitivity, 1, 2**30),
+            period=None if period is None else validation.integer("period", period, 1, MAX_PERIOD),
+            max_period=validation.integer("max_period", max_period, 1, MAX_PERIOD),
+            shrink=validation.flag("shrink", shrink),
             outside=outside,
-            seed=seed,
-            key=key,
         )
+        self._start(machine, seed, key)
 
     @property
     def next_count(self) -> int:
@@ -174,83 +267,6 @@ class AdaptivePHDStream(SpatialPublisher):
         alone = event_guarantee(self.epsilon, follows, once)
         whole = parallel(planted, alone.of("other counts"))
         return replace(for_events(whole, self.sensitivity), simulated=self._key.simulated)
-
-    def _following(self, added: Integers, removed: Integers) -> _State:
-        state, plan = self._state, self._counting
-        now = state.n_steps + 1
-        key, chain = self._step_key(added, removed)
-        if state.grown is None:
-            root = decomposition.root_only(plan.cells)
-            _, visit, _ = decomposition.take_step(plan.cells, root, added, removed, 0, key)
-            grown = count_only.plant(plan, visit)
-            anew = None if state.anew is None else count_only.is_empty(plan, grown)
-            return _State(now, grown.visit, grown, state.pace, now, anew=anew, chain=chain)
-        waiting = (*state.added, added), (*state.removed, removed)
-        elapsed = now - state.counted
-        if elapsed < state.pace.period:
-            visit = count_only.forecast(plan, state.grown, state.pace, elapsed)
-            return replace(state, n_steps=now, visit=visit, added=waiting[0], removed=waiting[1], chain=chain)
-        come, gone = (np.sort(np.concatenate(chunks)) for chunks in waiting)
-        made = count_only.recount if state.anew else count_only.count
-        grown, growth = made(plan, state.grown, come, gone, now - 1, elapsed, key)
-        total = float(state.grown.visit.projected[0])
-        most = self.max_period if self.period is None else None
-        pace = following_pace(state.pace, growth, total, now, plan.noise, most)
-        anew = None if state.anew is None else growth.coarse > MAX_COARSE
-        if anew and most is not None:
-            pace = sooner(pace, elapsed)
-        return _State(now, grown.visit, grown, pace, now, anew=anew, chain=chain)
-
-    # State files.
-
-    @property
-    def _arguments(self) -> dict[str, Any]:
-        names = (
-            "domain",
-            "epsilon",
-            "max_depth",
-            "fan_out",
-            "sensitivity",
-            "period",
-            "max_period",
-            "shrink",
-            "outside",
-        )
-        return {name: getattr(self, name) for name in names}
-
-    def _packed(self, state: _State) -> dict[str, Any]:
-        # What a step between two counts releases follows from the last count.
-        plain = codec.describe(replace(state, visit=None, grown=None))
-        return {**plain, "grown": None if state.grown is None else saved.describe_grown(state.grown)}
-
-    def _unpacked(self, described: Any) -> _State:
-        state: _State = codec.restore(_State, {**described, "visit": None, "grown": None})
-        check_pace(state.pace, self.period, self.max_period)
-        if described["grown"] is None:
-            return state
-        grown = saved.restore_grown(described["grown"], self._plan)
-        elapsed = state.n_steps - state.counted
-        visit = count_only.forecast(self._counting, grown, state.pace, elapsed) if elapsed else grown.visit
-        return replace(state, grown=grown, visit=visit)
-
-    def _is_there(self, there: Position, recorded: Position) -> bool:
-        # Files of the first fastdps have costs that BLAS summed, in another order on each kind of processor; what
-        # follows from them, the period, is compared.
-        plain = {"pace": {**recorded["state"]["pace"], "costs": None}}
-        now = {"pace": {**there["state"]["pace"], "costs": None}}
-        return super()._is_there(
-            {**there, "state": there["state"] | now}, {**recorded, "state": recorded["state"] | plain}
-        )
-
-    def _check(self, state: Any) -> None:
-        super()._check(state)
-        started, elapsed = state.n_steps > 0, state.n_steps - state.counted
-        if len(state.added) != elapsed or len(state.removed) != elapsed:
-            raise ValueError("batches that do not wait")
-        if started != (state.counted > 0) or not 0 <= elapsed < state.pace.period:
-            raise ValueError("a count out of time")
-        for codes in (*state.added, *state.removed):
-            saved.check_codes(codes, self._plan)
 
 
 def _variance(scale: float) -> float:

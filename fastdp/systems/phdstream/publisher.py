@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar
 
 from fastdp import validation
 from fastdp.counters.base import Counter, counter_guarantee, event_guarantee
@@ -18,23 +19,23 @@ from fastdp.counters.simple import Simple
 from fastdp.guarantee import Guarantee, round_up, sequential
 from fastdp.randomness.key import Key
 from fastdp.spatial import decomposition, saved
-from fastdp.spatial.cell_parameters import make_plan
+from fastdp.spatial.cell_parameters import CellParameters, make_plan
 from fastdp.spatial.cells import Integers, KeptTree, SplitScores, StepTree
 from fastdp.spatial.domain import Domain
 from fastdp.state import codec
-from fastdp.systems.phdstream.spatial_publisher import MAX_STEPS, SpatialPublisher, for_events
+from fastdp.systems.phdstream.spatial_publisher import MAX_STEPS, PointMachine, SpatialPublisher, for_events
 
-COUNTERS: dict[str, Counter] = {"simple": Simple(), "block": Block(), "binary": BinaryTree(settles=True)}
+NAMED_COUNTERS: dict[str, Counter] = {"simple": Simple(), "block": Block(), "binary": BinaryTree(settles=True)}
 
 
 @dataclass(frozen=True)
-class _State:
-    """Where the stream stands; replaced as a whole.
+class PHDState:
+    """Where the stream stands.
 
     Attributes
     ----------
     n_steps, visit, chain
-        As :class:`fastdp.systems.phdstream.spatial_publisher.StreamState` says.
+        As :class:`fastdp.systems.phdstream.spatial_publisher.PointState` says.
     residents : KeptTree
         The tree that the next step begins with.
     """
@@ -43,6 +44,72 @@ class _State:
     residents: KeptTree
     visit: StepTree | None = None
     chain: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PHDMachine(PointMachine):
+    """PHDStream as a machine.
+
+    Attributes
+    ----------
+    counter, sensitivity, threshold, score, retention
+        As of :class:`PHDStream`.
+    """
+
+    counter: Counter
+    sensitivity: int
+    threshold: float
+    score: str
+    retention: int
+
+    @cached_property
+    def plan(self) -> CellParameters:
+        """What is fixed."""
+        half = Fraction(self.epsilon) / (2 * self.sensitivity)
+        return make_plan(
+            self.domain,
+            self.fan_out,
+            self.max_depth,
+            half,
+            half,
+            self.counter,
+            threshold=self.threshold,
+            repaired=self.score == "repaired",
+            retention=self.retention,
+        )
+
+    def start(self, key: Key) -> PHDState:
+        """Before the first batch."""
+        del key
+        return PHDState(0, decomposition.root_only(self.plan))
+
+    def follow(self, state: PHDState, added: Integers, removed: Integers, key: Key, chain: str) -> PHDState:
+        """Algorithm 7 for one batch."""
+        return self.decide(state, added, removed, key, chain)[0]
+
+    def decide(
+        self, state: PHDState, added: Integers, removed: Integers, key: Key, chain: str
+    ) -> tuple[PHDState, SplitScores]:
+        """The state after a batch, and what its decisions were made from."""
+        expected = 0 if state.visit is None else state.visit.first.size
+        residents, visit, scores = decomposition.take_step(
+            self.plan, state.residents, added, removed, state.n_steps, key, expected
+        )
+        return PHDState(state.n_steps + 1, residents, visit, chain), scores
+
+    def packed(self, state: PHDState) -> dict[str, Any]:
+        """The state as JSON."""
+        visit = saved.describe_visit(state.visit)
+        residents = codec.describe(state.residents)
+        return {"n_steps": state.n_steps, "residents": residents, "visit": visit, "chain": state.chain}
+
+    def unpacked(self, described: Any) -> PHDState:
+        """The state that was described."""
+        residents = codec.restore(KeptTree, described["residents"])
+        saved.check_residents(residents, self.plan)
+        visit = saved.restore_visit(described["visit"], self.plan)
+        # States of the first noise format have no chain.
+        return PHDState(codec.whole(described["n_steps"]), residents, visit, str(described.get("chain", "")))
 
 
 class PHDStream(SpatialPublisher):
@@ -90,7 +157,14 @@ class PHDStream(SpatialPublisher):
     not be sent again.
     """
 
-    _state: _State
+    _MACHINE: ClassVar[Any] = PHDMachine
+    _machine: PHDMachine
+    _state: PHDState
+    counter: Counter
+    sensitivity: int
+    threshold: float
+    score: str
+    retention: int
 
     def __init__(
         self,
@@ -108,30 +182,22 @@ class PHDStream(SpatialPublisher):
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
-        self.epsilon = validation.positive("epsilon", epsilon)
         if isinstance(counter, str):
-            self.counter = COUNTERS[validation.choice("counter", counter, tuple(COUNTERS))]
-        else:
-            validation.part("counter", counter, Counter, "fastdp.counters")
-            self.counter = counter
-        self.sensitivity = validation.integer("sensitivity", sensitivity, 1, 2**30)
-        self.score = validation.choice("score", score, ("repaired", "paper"))
-        self.retention = validation.integer("retention", retention, 0, MAX_STEPS)
-        self.threshold = validation.real("threshold", threshold)
-        half = Fraction(self.epsilon) / (2 * self.sensitivity)
-        plan = make_plan(
-            domain,
-            fan_out,
-            max_depth,
-            half,
-            half,
-            self.counter,
-            threshold=threshold,
-            repaired=self.score == "repaired",
-            retention=self.retention,
+            counter = NAMED_COUNTERS[validation.choice("counter", counter, tuple(NAMED_COUNTERS))]
+        validation.part("counter", counter, Counter, "fastdp.counters")
+        machine = PHDMachine(
+            domain=domain,
+            epsilon=validation.positive("epsilon", epsilon),
+            counter=counter,
+            max_depth=max_depth,
+            fan_out=fan_out,
+            sensitivity=validation.integer("sensitivity", sensitivity, 1, 2**30),
+            threshold=validation.real("threshold", threshold),
+            score=validation.choice("score", score, ("repaired", "paper")),
+            retention=validation.integer("retention", retention, 0, MAX_STEPS),
+            outside=outside,
         )
-        start = _State(0, decomposition.root_only(plan))
-        super().__init__(domain, plan, start, outside=outside, seed=seed, key=key)
+        self._start(machine, seed, key)
 
     @property
     def n_nodes(self) -> int:
@@ -154,42 +220,3 @@ class PHDStream(SpatialPublisher):
             )
         whole = sequential(cells.of("cells"), counter_guarantee(self.counter, half).of("counts"))
         return replace(for_events(whole, self.sensitivity), simulated=self._key.simulated)
-
-    def _following(self, added: Integers, removed: Integers) -> _State:
-        return self._decided(added, removed)[0]
-
-    def _prepare(self, added: Any, removed: Any) -> tuple[_State, SplitScores]:
-        """The state after a batch, and what its decisions were made from; changes nothing."""
-        return self._decided(*self._codes(added, removed))
-
-    def _decided(self, added: Integers, removed: Integers) -> tuple[_State, SplitScores]:
-        state = self._state
-        expected = 0 if state.visit is None else state.visit.first.size
-        key, chain = self._step_key(added, removed)
-        residents, visit, evidence = decomposition.take_step(
-            self._plan, state.residents, added, removed, state.n_steps, key, expected
-        )
-        return _State(state.n_steps + 1, residents, visit, chain), evidence
-
-    # State files.
-
-    @property
-    def _arguments(self) -> dict[str, Any]:
-        names = ("domain", "epsilon", "counter", "max_depth", "fan_out", "sensitivity")
-        others = ("threshold", "score", "retention", "outside")
-        return {name: getattr(self, name) for name in (*names, *others)}
-
-    def _packed(self, state: _State) -> dict[str, Any]:
-        visit = saved.describe_visit(state.visit)
-        residents = codec.describe(state.residents)
-        return {"n_steps": state.n_steps, "residents": residents, "visit": visit, "chain": state.chain}
-
-    def _unpacked(self, described: Any) -> _State:
-        residents = codec.restore(KeptTree, described["residents"])
-        visit = saved.restore_visit(described["visit"], self._plan)
-        # States of the first noise format have no chain.
-        return _State(codec.whole(described["n_steps"]), residents, visit, str(described.get("chain", "")))
-
-    def _check(self, state: Any) -> None:
-        super()._check(state)
-        saved.check_residents(state.residents, self._plan)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
 from fastdp import validation
-from fastdp.counters.running import PARTS
+from fastdp.counters.running import COUNTERS
 from fastdp.errors import StateError
 from fastdp.guarantee import Guarantee
 from fastdp.randomness.key import Key
@@ -20,15 +21,16 @@ from fastdp.spatial.domain import Domain, Floats
 from fastdp.spatial.points import inside
 from fastdp.spatial.tree import ReleasedTree, sampling_generator
 from fastdp.state import codec
-from fastdp.state.single_caller import exclusive
-from fastdp.state.stepwise import Stepwise
+from fastdp.state.machine import Machine, Transition, parameters_of
+from fastdp.state.publisher import Publisher
+from fastdp.state.single_caller import single_caller
 
 #: Steps have 40 bits in the words' stream id.
 MAX_STEPS = 2**40
 
 
-class StreamState(Protocol):
-    """Where a stream stands: batches consumed, and what the last step released (None before the first)."""
+class PointState(Protocol):
+    """Where a stream of points stands: batches consumed, and what the last step released (None before the first)."""
 
     @property
     def n_steps(self) -> int:
@@ -46,41 +48,115 @@ class StreamState(Protocol):
         ...
 
 
-class SpatialPublisher(Stepwise):
-    """A publisher of points; subclasses make a plan and take the steps.
+@dataclass(frozen=True, kw_only=True)
+class PointMachine(Machine[Any]):
+    """A mechanism on batches of points; subclasses have a plan and take the steps.
 
-    Parameters
+    Attributes
     ----------
-    domain : Domain
-        The public region.
-    plan : CellParameters
-        What is fixed.
-    state : StreamState
-        Before the first batch; replaced as a whole by every step.
-    outside, seed, key
-        As for :class:`fastdp.PHDStream`.
+    domain, epsilon, max_depth, fan_out, outside
+        As of :class:`fastdp.PHDStream`.
     """
 
-    _PARTS: ClassVar[codec.Parts] = {**PARTS, **saved.DOMAINS}
-    _state: StreamState
+    PARTS: ClassVar[codec.Parts] = {**COUNTERS, **saved.DOMAINS}
 
-    def __init__(
-        self,
-        domain: Domain,
-        plan: CellParameters,
-        state: StreamState,
-        *,
-        outside: str,
-        seed: int | str | None,
-        key: Key | bytes | None,
-    ) -> None:
-        super().__init__()
-        self.outside = validation.choice("outside", outside, ("raise", "clip"))
-        self.domain, self.max_depth, self.fan_out = domain, plan.max_depth, plan.fan_out
-        self._plan = plan
-        self._key = Key.choose(seed, key).bind(type(self).__name__, self._arguments)
-        self._state = state
+    domain: Domain
+    epsilon: float
+    max_depth: int
+    fan_out: int
+    outside: str
+
+    def __post_init__(self) -> None:
+        """Check the parameters that all share, and those of the plan."""
+        validation.positive("epsilon", self.epsilon)
+        validation.choice("outside", self.outside, ("raise", "clip"))
+        plan = self.plan
+        # Plain numbers, whatever kind of whole number was given.
+        self.__dict__.update(epsilon=float(self.epsilon), max_depth=plan.max_depth, fan_out=plan.fan_out)
+
+    @cached_property
+    @abstractmethod
+    def plan(self) -> CellParameters:
+        """What is fixed."""
+
+    @abstractmethod
+    def follow(self, state: Any, added: Integers, removed: Integers, key: Key, chain: str) -> Any:
+        """The state after a batch, given by codes; ``key`` is this step's own."""
+
+    @abstractmethod
+    def packed(self, state: Any) -> dict[str, Any]:
+        """The state as JSON."""
+
+    @abstractmethod
+    def unpacked(self, described: Any) -> Any:
+        """The state that was described, checked."""
+
+    def read(self, *batch: Any) -> tuple[Integers, Integers]:
+        """A batch as ascending codes of cells of the greatest depth."""
+        added, removed = batch
+        rows = [
+            inside(as_points(values, name, self.domain.dim), self.domain, self.outside, name)
+            for name, values in (("added", added), ("removed", removed))
+        ]
+        return encode(self.plan, rows[0]), encode(self.plan, rows[1])
+
+    def step(self, state: Any, batch: Any, key: Key) -> Transition[Any]:
+        """What a batch leads to, with noise bound to all batches so far."""
+        if state.n_steps >= MAX_STEPS:
+            raise StateError(f"{state.n_steps} steps were taken: expected at most 2^40")
+        added, removed = batch
+        own, chain = step_key(key, state.chain, state.n_steps, added, removed)
+        return Transition(self.follow(state, added, removed, own, chain))
+
+    def consumed(self, state: Any) -> int:
+        """Batches consumed."""
+        n_steps: int = state.n_steps
+        return n_steps
+
+    def pack(self, state: Any) -> dict[str, Any]:
+        """The state as JSON."""
+        return {"n_seen": state.n_steps, "state": self.packed(state)}
+
+    def unpack(self, packed: dict[str, Any], key: Key) -> Any:
+        """The state that was packed."""
+        del key
+        state = self.unpacked(packed["state"])
+        if state.n_steps < 0 or (state.visit is None) != (state.n_steps == 0):
+            raise ValueError("a release out of range")
+        check_chain(state.chain)
+        if state.n_steps != codec.whole(packed["n_seen"]):
+            raise ValueError("a position out of range")
+        return state
+
+
+class SpatialPublisher(Publisher[Any]):
+    """A publisher of points; subclasses make a machine.
+
+    Attributes
+    ----------
+    domain, epsilon, max_depth, fan_out, outside
+        As given.
+    """
+
+    _machine: PointMachine
+    domain: Domain
+    epsilon: float
+    max_depth: int
+    fan_out: int
+    outside: str
+
+    def _start(self, machine: PointMachine, seed: int | str | None, key: Key | bytes | None) -> None:
+        """Begin with a key of this mechanism and these parameters."""
+        self._begin(machine, Key.choose(seed, key).bind(type(self).__name__, parameters_of(machine)))
+
+    def _begin(self, machine: PointMachine, key: Key) -> None:
+        super()._begin(machine, key)
+        self.__dict__.update(parameters_of(machine))
         self._made: tuple[StepTree, ReleasedTree] | None = None
+
+    @property
+    def _plan(self) -> CellParameters:
+        return self._machine.plan
 
     @property
     def n_steps(self) -> int:
@@ -131,12 +207,10 @@ class SpatialPublisher(Stepwise):
         self.advance(added, removed)
         return self.sample()
 
-    @exclusive
+    @single_caller
     def advance(self, added: Any, removed: Any = None) -> None:
         """Consume one batch without drawing points; parameters and errors as :meth:`step`."""
-        codes = self._codes(added, removed)
-        self._check_batch(*codes)
-        self._commit(self._following(*codes), *codes)
+        self._call(self._machine.read(added, removed))
 
     def sample(self) -> Floats:
         """The synthetic points of the last step, the same at every call; ``tree.sample()`` draws others."""
@@ -145,36 +219,6 @@ class SpatialPublisher(Stepwise):
     def count(self, lower: Any, upper: Any) -> Any:
         """Counts of boxes straight from the released tree: see :meth:`ReleasedTree.count`."""
         return self.tree.count(lower, upper)
-
-    def _codes(self, added: Any, removed: Any) -> tuple[Integers, Integers]:
-        """A batch as ascending codes of cells of the greatest depth."""
-        if self.n_steps >= MAX_STEPS:
-            raise StateError(f"{self.n_steps} steps were taken: expected at most 2^40")
-        batch = [
-            inside(as_points(values, name, self.domain.dim), self.domain, self.outside, name)
-            for name, values in (("added", added), ("removed", removed))
-        ]
-        codes = [encode(self._plan, rows) for rows in batch]
-        return codes[0], codes[1]
-
-    def _step_key(self, added: Integers, removed: Integers) -> tuple[Key, str]:
-        """The key of this batch's noise, bound to all batches so far, and the chain after it."""
-        return step_key(self._key, self._state.chain, self.n_steps, added, removed)
-
-    @abstractmethod
-    def _following(self, added: Integers, removed: Integers) -> StreamState:
-        """The state after a batch, given by codes; changes nothing."""
-
-    # State files.
-
-    @property
-    def _consumed(self) -> int:
-        return self.n_steps
-
-    def _check(self, state: Any) -> None:
-        if state.n_steps < 0 or (state.visit is None) != (state.n_steps == 0):
-            raise ValueError("a release out of range")
-        check_chain(state.chain)
 
 
 def for_events(guarantee: Guarantee, events: int) -> Guarantee:

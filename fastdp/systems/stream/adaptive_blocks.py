@@ -215,32 +215,17 @@ class AdaptiveBlocks:
         """Values behind the hold-out's first part, the warm-up included."""
         return int(progress.smoother[block_lengths.POSITION]) + progress.filled
 
-    def is_place(self, progress: Progress) -> bool:
-        """Whether a stream can have got there; what kernels use as indices is within their arrays then."""
+    def fits(self, progress: Progress) -> bool:
+        """Whether the memory has its form, and what kernels follow as an index is in range."""
         b, memory = block_lengths, progress.smoother
         if memory.size != b.MEMORY or not np.isfinite(memory).all():
             return False
         whole = memory[[b.POSITION, b.DECIDED, b.EXPONENT, b.LAST]]
         position, decided, exponent, last = (int(number) for number in whole)
-        lengths_fit = 0 <= exponent <= self.shape[b.MOST] and 0 <= last <= self.shape[b.MOST]
-        if not lengths_fit or not np.array_equal(whole, [position, decided, exponent, last]):
-            return False
-        counted = np.concatenate([memory[: b.PENDING], memory[b.PENDING_NOISES : b.POSITION]])
-        counted[b.ENERGIES : b.NOISES] = 0.0
-        spread = memory[[b.WHITE, b.DRIFT, b.VARIANCE, b.BEFORE]]
-        level, carry = float(memory[b.LEVEL]), float(memory[b.CARRY])
-        catch = 1 << min(exponent, max(max(exponent, last) - int(b.CATCH_UP), 0))
-        extra = self.shape[b.SPREADS] * carry / catch
-        ends = position >= self.warm_up or position + (1 << exponent) <= self.warm_up
         return bool(
-            progress.filled < 1 << exponent
+            np.array_equal(whole, [position, decided, exponent, last])
+            and 0 <= exponent <= self.shape[b.MOST]
+            and 0 <= last <= self.shape[b.MOST]
+            and progress.filled < 1 << exponent
             and 0 <= decided <= position
-            and (progress.blocks == 0) == (position == 0)
-            and progress.blocks <= position <= progress.blocks << int(self.shape[b.MOST])
-            and ends
-            and min(counted.min(), spread.min()) >= 0.0
-            and memory[b.PREDICTION] == min(max(level, 0.0), 1.0)
-            and memory[b.CATCH] == catch
-            and memory[b.EXTRA] == extra
-            and (carry == 0.0 or self.shape[b.SPREADS] == 1.0)
         )

@@ -216,18 +216,15 @@ class FixedBlocks:
         """Values behind the hold-out so far."""
         return progress.blocks * self.plan.block + progress.filled
 
-    def is_place(self, progress: Progress) -> bool:
-        """Whether a stream can have got there."""
+    def fits(self, progress: Progress) -> bool:
+        """Whether the memory has its form, and what kernels follow as an index is in range."""
         memory = progress.smoother
         size = 0 if self.smoother is None else self.smoother.start(0.5, 1.0).size
         fits = progress.filled < self.plan.block and memory.size == size and np.isfinite(memory).all()
-        return bool(fits) and self._remembers(progress)
-
-    def _remembers(self, progress: Progress) -> bool:
-        """Whether the smoother can; smoothers of one's own need not say."""
         smoother: object = self.smoother
-        if not isinstance(smoother, CheckedSmoother):
-            return True
+        # Smoothers of one's own need not say.
+        if not fits or not isinstance(smoother, CheckedSmoother):
+            return bool(fits)
         return smoother.is_state(progress.smoother, progress.theta_steps * self.grid.resolution, progress.blocks)
 
     def released_nodes(self, theta_steps: int, values: Floats) -> ReleasedNodes:

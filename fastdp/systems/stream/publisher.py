@@ -5,26 +5,25 @@ Source: ToPS section 3.2 (the framework) and Algorithm 1 in the reading of ``doc
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.arrays.column import NOT_FINITE, as_column, as_floats
+from fastdp.arrays.column import as_column, as_floats
 from fastdp.arrays.whole import as_whole
-from fastdp.errors import DataError, ParameterError
-from fastdp.perturbers import Perturber
+from fastdp.errors import ParameterError
+from fastdp.guarantee import Guarantee
+from fastdp.perturbers import HierarchyShape, Perturber
 from fastdp.randomness.key import Key
 from fastdp.releases.release import Release, ReleasedNodes
 from fastdp.smoothers import Smoother
-from fastdp.state import persistence
-from fastdp.state.single_caller import exclusive
+from fastdp.state.publisher import Publisher
+from fastdp.state.single_caller import single_caller
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks
-from fastdp.systems.stream.fixed_blocks import FixedBlocks, Step, next_chain
+from fastdp.systems.stream.fixed_blocks import FixedBlocks, Progress
 from fastdp.systems.stream.parameters import StreamParameters
-from fastdp.systems.stream.stages import Output, Schedule, position, restore
-from fastdp.systems.stream.view import StreamView
+from fastdp.systems.stream.stages import Column, Emission, Schedule, StreamState
 from fastdp.thresholds import Threshold
 from fastdp.thresholds.renewals import Renewal
 
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 
-class StreamPublisher(StreamView):
+class StreamPublisher(Publisher[StreamState]):
     """Publishes a stream of values online under event-level differential privacy.
 
     Parameters
@@ -74,7 +73,8 @@ class StreamPublisher(StreamView):
     Output does not depend on how the stream is cut into chunks.
     """
 
-    _PLAN: ClassVar[type[StreamParameters]] = StreamParameters
+    _MACHINE: ClassVar[Any] = Schedule
+    _machine: Schedule
 
     def __init__(
         self,
@@ -95,19 +95,89 @@ class StreamPublisher(StreamView):
         composition = StreamParameters(
             threshold, perturber, smoother, epsilon, bound, holdout, max_range, resolution, nonfinite, renewal
         )
-        self._begin(composition, composition.noise_key(Key.choose(seed, key)))
+        self._begin(Schedule(composition), composition.noise_key(Key.choose(seed, key)))
 
-    def _begin(self, composition: StreamParameters, key: Key) -> None:
-        """Take the starting position; loading a state file begins here too."""
-        StreamView.__init__(self)
-        self._composition = composition
-        self._key = key
-        self._course = Schedule(composition, key)
-        self._standing = self._course.begin()
+    # What it is and where it stands.
+
+    @property
+    def _progress(self) -> Progress:
+        return self._state.progress
+
+    @property
+    def composition(self) -> StreamParameters:
+        """Parts and parameters."""
+        return self._machine.composition
+
+    @property
+    def epsilon(self) -> float:
+        """The privacy budget."""
+        return self._machine.composition.epsilon
+
+    @property
+    def bound(self) -> float:
+        """Public upper bound of a value."""
+        return self._machine.composition.bound
+
+    @property
+    def holdout(self) -> int:
+        """Length of the hold-out."""
+        return self._machine.composition.task.holdout + self._machine.composition.warm_up
+
+    @property
+    def max_range(self) -> int:
+        """Longest query."""
+        return self._machine.composition.max_range
+
+    @property
+    def resolution(self) -> float:
+        """Grid step, in units of the input."""
+        return self._machine.composition.grid.resolution
+
+    @property
+    def plan(self) -> HierarchyShape:
+        """Public shape of the hierarchy: levels, block length, leaves."""
+        return self._machine.composition.plan
+
+    @property
+    def block(self) -> int:
+        """g: values under the noisy sum that closes next."""
+        pipeline = self._pipeline
+        return pipeline.block(self._progress) if isinstance(pipeline, AdaptiveBlocks) else self.plan.block
+
+    @property
+    def threshold(self) -> float | None:
+        """The present theta in units of the input; None until the hold-out is complete."""
+        steps = self._progress.theta_steps
+        return steps * self.resolution if steps else None
+
+    @property
+    def n_seen(self) -> int:
+        """Values consumed, the hold-out included."""
+        return self._progress.n_seen
+
+    @property
+    def n_published(self) -> int:
+        """Values published."""
+        return max(0, self._progress.n_seen - self.holdout)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the whole endless stream promises, derived from the parts."""
+        return self._machine.composition.guarantee(simulated=self._key.simulated)
+
+    @property
+    def _pipeline(self) -> FixedBlocks | AdaptiveBlocks:
+        return self._machine.pipeline(self._key)
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(epsilon={self.epsilon:g}, bound={self.bound:g}, holdout={self.holdout}, "
+            f"max_range={self.max_range}, n_seen={self.n_seen}, threshold={self.threshold})"
+        )
 
     # Publishing.
 
-    @exclusive
+    @single_caller
     def publish(self, chunk: Any, *, out: Floats | None = None) -> Floats:
         """Consume the next values of the stream and publish one value for each after the hold-out.
 
@@ -130,44 +200,14 @@ class StreamPublisher(StreamView):
             If the chunk is no column of real numbers, or holds NaN or infinity (with ``nonfinite="raise"``).
             The publisher is then as it was; the mended chunk continues the stream.
         """
-        return self._publish(as_column(chunk), out)
+        column = as_column(chunk)
+        target: Floats | None = None
+        if out is not None:
+            target = self._target(out, column, column.size - min(column.size, max(0, self.holdout - self.n_seen)))
+        published: Floats = self._call(Column(column), target)
+        return published
 
-    def _publish(self, values: NDArray[Any], out: Floats | None, name: str = "chunk") -> Floats:
-        return self._advance(values, out, name)[0]
-
-    def _advance(self, values: NDArray[Any], out: Floats | None, name: str) -> tuple[Floats, list[Output]]:
-        """Prepare everything in private, record it, then let it leave.
-
-        Whatever interrupts this, no output leaves before its place in the stream is recorded, so the same
-        noise never meets other values; and no value of the hold-out is counted twice.
-        """
-        kept = self._files.kept
-        if self._replay is not None:
-            self._check_replay(as_floats(values))
-        target = self._target(out, values, values.size - min(values.size, max(0, self.holdout - self.n_seen)))
-        journey = self._course.follow(
-            self._standing, values, lambda part, at: self._replace_nonfinite(part, at, name)
-        )
-        steps = journey.steps
-        if kept is not None and values.size:
-            standing = journey.settled()
-            digest = self._write_ahead(as_floats(values), position(standing))
-            # One step: an interrupt leaves the chunk consumed or not, never half of it.
-            self.__dict__.update(_standing=standing, _replay=None, _digest=digest)
-        else:
-            # Recorded first: whatever interrupts the chooser now, no value is counted twice.
-            self._standing = journey.standing
-            journey.observe()
-            self._replay = None
-        if out is None and len(steps) == 1 and isinstance(steps[0], Step) and steps[0].predictions is None:
-            return steps[0].totals, steps
-        begin = 0
-        for step in steps:
-            step.emit(target[begin : begin + step.count])
-            begin += step.count
-        return target, steps
-
-    @exclusive
+    @single_caller
     def release(self, values: Any) -> Release:
         """Publish a whole array at once (a fresh publisher only).
 
@@ -183,12 +223,12 @@ class StreamPublisher(StreamView):
         """
         column = as_whole(values, self.n_seen, self.holdout)
         # Nodes are summed after the values were published: both must see the same memory, whoever else writes.
-        column = column.copy() if self._composition.perturber.released_nodes else column
-        published, steps = self._advance(column, None, "values")
-        nodes, pipeline = self._nodes(column), self._course.pipeline
+        column = column.copy() if self._machine.composition.perturber.released_nodes else column
+        emission: Emission = self._take(Column(column, "values"))
+        published, nodes, pipeline = emission(), self._nodes(column), self._pipeline
         revision = None
         if isinstance(pipeline, AdaptiveBlocks):
-            revision = pipeline.revised(steps, self._progress.theta_steps)
+            revision = pipeline.revised(emission.parts, self._progress.theta_steps)
         published.flags.writeable = False
         assert self.threshold is not None  # noqa: S101 - the hold-out is complete
         return Release(
@@ -201,7 +241,7 @@ class StreamPublisher(StreamView):
             revision=revision,
         )
 
-    @exclusive
+    @single_caller
     def repeat(
         self,
         values: Any,
@@ -244,23 +284,19 @@ class StreamPublisher(StreamView):
         """
         from fastdp.systems.stream.repeat import Repeater
 
-        repeater = Repeater.checked(self._composition, self._key, repetitions, first, threads, progress)
+        repeater = Repeater.checked(self._machine.composition, self._key, repetitions, first, threads, progress)
         floats = as_floats(as_whole(values, self.n_seen, self.holdout))
-        finite = floats if np.isfinite(floats).all() else self._replace_nonfinite(floats, 0, "values")
-        return repeater.run(as_floats(finite), queries)
+        return repeater.run(as_floats(self._machine.finite(floats, 0, "values")), queries)
 
     def _nodes(self, column: NDArray[Any]) -> ReleasedNodes | None:
-        if not self._composition.perturber.released_nodes:
+        if not self._machine.composition.perturber.released_nodes:
             return None
-        body = as_floats(column[self.holdout :])
-        finite = body if np.isfinite(body).all() else self._replace_nonfinite(body, self.holdout, "values")
-        pipeline = self._course.pipeline
+        finite = self._machine.finite(as_floats(column[self.holdout :]), self.holdout, "values")
+        pipeline = self._pipeline
         assert isinstance(pipeline, FixedBlocks)  # noqa: S101 - others release no nodes
         return pipeline.released_nodes(self._progress.theta_steps, finite)
 
     def _target(self, out: Any, values: NDArray[Any], size: int) -> Floats:
-        if out is None:
-            return np.empty(size)
         usable = isinstance(out, np.ndarray) and out.dtype == np.float64 and out.ndim == 1
         if not usable or not out.flags.c_contiguous or not out.flags.writeable or out.size < size:
             raise ParameterError(f"out: expected a writable, contiguous float64 array of at least {size} entries")
@@ -269,48 +305,8 @@ class StreamPublisher(StreamView):
         target: Floats = out[:size]
         return target
 
-    def _replace_nonfinite(self, values: Floats, before: int, name: str) -> Floats:
-        """Zeros for NaN and infinity, or the error that names the first of them."""
-        wrong = ~np.isfinite(values)
-        if self._composition.nonfinite == "raise":
-            first = int(np.flatnonzero(wrong)[0])
-            raise DataError(
-                f"{name}[{before + first}]: {NOT_FINITE}; expected finite values "
-                "(nonfinite='zero' makes them count as 0)"
-            )
-        return np.where(wrong, 0.0, values)
-
-    # State files.
-
-    @property
-    def _public(self) -> StreamParameters:
-        return self._composition
-
     @classmethod
-    def _loads(cls, content: dict[str, Any]) -> bool:
+    def _fits(cls, content: dict[str, Any], kind: Any) -> bool:
         # The parts are in the file: a ToPS loads as what it is composed of, too.
         composed = cls is StreamPublisher and "perturber" in content["composition"]
-        return composed or super()._loads(content)
-
-    def _position(self) -> persistence.Position:
-        return position(self._standing)
-
-    def _resume(self, saved: persistence.Position) -> None:
-        self._standing = restore(saved, self._course)
-
-    def _led_by(self, values: persistence.Chunk) -> persistence.Position:
-        journey = self._course.follow(
-            self._standing, values, lambda part, at: self._replace_nonfinite(part, at, "chunk")
-        )
-        return position(journey.settled())
-
-    def _twin(self, key: Key) -> Self:
-        twin = self._fresh(key)
-        standing = self._standing.forked()
-        progress, pipeline = standing.progress, twin._course.pipeline
-        if progress.theta_steps and key is not self._key:
-            chain = next_chain(pipeline.perturber, key, progress.theta_steps, pipeline.epsilon, progress.chain)
-            progress = replace(progress, chain=chain)
-        # Not the noise: it belongs to the key.
-        twin._standing = replace(standing, progress=progress, noise=None)
-        return twin
+        return composed or super()._fits(content, kind)

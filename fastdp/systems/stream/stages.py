@@ -1,4 +1,4 @@
-"""The course of a publisher: which values choose a threshold, which are published under it, and what follows.
+"""The stages of a stream: which values choose a threshold, which are published under it, and what follows.
 
 Source: ToPS section 3.2 (hold-out, then stream) and section 7 (thresholds that are renewed).
 """
@@ -6,31 +6,29 @@ Source: ToPS section 3.2 (hold-out, then stream) and section 7 (thresholds that 
 from __future__ import annotations
 
 import dataclasses
-import math
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.arrays.column import as_floats, pieces
+from fastdp.arrays.column import NOT_FINITE, as_column, as_floats, pieces
+from fastdp.errors import DataError
 from fastdp.perturbers import Blocks
 from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import CHAIN_WORDS
-from fastdp.state import codec, persistence
+from fastdp.state import codec
+from fastdp.state.journal import Packed
+from fastdp.state.machine import Machine, Transition
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
-from fastdp.systems.stream.fixed_blocks import FixedBlocks, Progress, Step, TreeNoise
+from fastdp.systems.stream.fixed_blocks import FixedBlocks, Progress, Step, TreeNoise, next_chain
 from fastdp.systems.stream.parameters import StreamParameters
 from fastdp.thresholds import Chooser
 from fastdp.thresholds.base import held_out
 
 Floats = NDArray[np.float64]
-#: Finite values in place of those given at a position of the chunk, or an error.
-Mend = Callable[[Floats, int], Floats]
 
 
 class Stage(Enum):
@@ -42,117 +40,155 @@ class Stage(Enum):
     WITHHOLD = auto()
 
 
+class Column(NamedTuple):
+    """A batch: values, and what errors call them."""
+
+    values: NDArray[Any]
+    name: str = "chunk"
+
+
 @dataclass(frozen=True)
 class FillIn:
-    """What leaves in the place of withheld values: a constant made of released values."""
+    """What is published in the place of withheld values: a constant made of released values."""
 
     value: float
     count: int
 
     def emit(self, out: Floats) -> None:
-        """Write what leaves into ``out``."""
+        """Write it into ``out``."""
         out[:] = self.value
 
 
-#: What a step prepares to leave: it has a ``count`` and an ``emit``.
+#: What a part of a batch publishes: it has a ``count`` and an ``emit``.
 Output = Step | AdaptiveStep | FillIn
 
 
 @dataclass(frozen=True)
+class Emission:
+    """What a batch publishes; called, it writes it.
+
+    Attributes
+    ----------
+    parts : list of Step, AdaptiveStep or FillIn
+        In order.
+    count : int
+        Published values.
+    """
+
+    parts: list[Output]
+    count: int
+
+    def __call__(self, out: Floats | None = None) -> Floats:
+        """The published values, in ``out`` if it is given."""
+        first = self.parts[0] if len(self.parts) == 1 else None
+        if out is None and isinstance(first, Step) and first.predictions is None:
+            return first.totals
+        target: Floats = np.empty(self.count) if out is None else out
+        begin = 0
+        for part in self.parts:
+            part.emit(target[begin : begin + part.count])
+            begin += part.count
+        return target
+
+
+@dataclass(frozen=True)
 class StreamState:
-    """Where a publisher stands; replaced as a whole.
+    """Where a stream stands.
 
     Attributes
     ----------
     progress : Progress
         The numbers.
     chooser : Chooser or None
-        Collects values for the next threshold, if there will be one.
+        Collects values for the next threshold, if there will be one; it has yet to see ``pending``.
     noise : (int, int64[leaves]) or None
         The tree in use; a cache.
+    pending : list of float64 arrays
+        Values for the chooser.  It is not copied for them, which would cost a pass over the hold-out a chunk.
     """
 
     progress: Progress
     chooser: Chooser | None
     noise: TreeNoise | None = None
-
-    def forked(self) -> StreamState:
-        """The same place, with a chooser of its own."""
-        return replace(self, chooser=None if self.chooser is None else self.chooser.copy())
-
-
-@dataclass
-class Advance:
-    """What further values lead to, before anything leaves or is remembered.
-
-    Attributes
-    ----------
-    standing : StreamState
-        Where they lead; its chooser has yet to see ``pending``.
-    pending : list of float64 arrays
-        Values for that chooser.  It is not copied for them, which would cost a pass over the hold-out a chunk.
-    steps : list of Step, AdaptiveStep or FillIn
-        What will leave, in order.
-    """
-
-    standing: StreamState
     pending: list[Floats] = field(default_factory=list)
-    steps: list[Output] = field(default_factory=list)
 
     def observe(self) -> None:
-        """Show the chooser what is pending, in place."""
-        for values in self.pending:
-            assert self.standing.chooser is not None  # noqa: S101 - only a stage with a chooser leaves any
-            self.standing.chooser.observe(values)
+        """Show the chooser what is pending, in place; what an interrupt stops is not shown twice."""
+        values = self.pending.copy()
         self.pending.clear()
+        for part in values:
+            cast("Chooser", self.chooser).observe(part)
 
-    def settled(self) -> StreamState:
-        """The standing with a chooser of its own that has seen everything."""
-        if self.pending:
-            self.standing = self.standing.forked()
-            self.observe()
-        return self.standing
+    def settled(self) -> Chooser | None:
+        """The chooser after what is pending; a copy, if there is any."""
+        if self.chooser is None or not self.pending:
+            return self.chooser
+        twin = self.chooser.copy()
+        for part in self.pending:
+            twin.observe(part)
+        return twin
 
 
 @dataclass(frozen=True)
-class Schedule:
-    """Pure functions of the public composition and the key.
+class Schedule(Machine[StreamState]):
+    """A stream of values, as a machine.
 
     Attributes
     ----------
-    composition, key
+    composition : StreamParameters
         As given to the publisher.
     """
 
-    composition: StreamParameters
-    key: Key
+    SPLITS: ClassVar[bool] = True
 
-    @cached_property
-    def pipeline(self) -> FixedBlocks | AdaptiveBlocks:
-        """The parts between clipped values and published ones."""
+    composition: StreamParameters
+
+    def pipeline(self, key: Key) -> FixedBlocks | AdaptiveBlocks:
+        """The parts between clipped values and published ones, under this key."""
+        # One publisher has one key: short calls would notice if its pipeline were made again.
+        made: tuple[Key, FixedBlocks | AdaptiveBlocks] | None = self.__dict__.get("_pipeline")
+        if made is None or made[0] is not key:
+            made = self.__dict__["_pipeline"] = key, self._pipeline_of(key)
+        return made[1]
+
+    def _pipeline_of(self, key: Key) -> FixedBlocks | AdaptiveBlocks:
         c = self.composition
         if isinstance(c.perturber, Blocks):
-            return AdaptiveBlocks(c.plan, c.grid, c.perturber, c.publish_epsilon, self.key, c.max_range, c.warm_up)
+            return AdaptiveBlocks(c.plan, c.grid, c.perturber, c.publish_epsilon, key, c.max_range, c.warm_up)
         withholds = c.renewal is not None and not c.renewal.share
-        return FixedBlocks(c.plan, c.grid, c.perturber, c.smoother, c.publish_epsilon, self.key, withholds)
+        return FixedBlocks(c.plan, c.grid, c.perturber, c.smoother, c.publish_epsilon, key, withholds)
 
-    def begin(self) -> StreamState:
+    def start(self, key: Key) -> StreamState:
         """Before the first value."""
-        standing = StreamState(Progress(), self.composition.threshold.start(self.composition.task))
-        if self.composition.task.holdout:
-            return standing
-        return self._choose(Advance(standing)).standing
+        state = StreamState(Progress(), self.composition.threshold.start(self.composition.task))
+        return state if self.composition.task.holdout else self._choose(state, key)
+
+    def read(self, *batch: Any) -> Column:
+        """One column of real numbers."""
+        return Column(as_column(batch[0]))
+
+    def parts(self, batch: Column) -> tuple[Floats]:
+        """The values."""
+        return (as_floats(batch.values),)
+
+    def first(self, batch: Column, count: int) -> Column:
+        """The first values."""
+        return Column(batch.values[:count], batch.name)
+
+    def consumed(self, state: StreamState) -> int:
+        """Values consumed."""
+        return state.progress.n_seen
 
     def chooser_for(self, progress: Progress) -> Chooser | None:
-        """An empty chooser for the threshold that comes after this progress."""
+        """An empty chooser for the threshold that follows this progress."""
         if progress.theta_steps == 0:
             return self.composition.threshold.start(self.composition.task)
         if self.composition.renewal is None:
             return None
         return self.composition.threshold.start(self.composition.renewal_task)
 
-    def stage(self, progress: Progress) -> tuple[Stage, int]:
-        """What the next value is used for, and how many values will be."""
+    def stage(self, progress: Progress, consumed: int | None = None) -> tuple[Stage, int]:
+        """What the next value is used for, and how many values will be; ``consumed`` since the first threshold."""
         c = self.composition
         if progress.theta_steps == 0:
             return Stage.HOLDOUT, c.task.holdout - progress.n_seen
@@ -160,62 +196,45 @@ class Schedule:
             return Stage.WARM_UP, c.task.holdout + c.warm_up - progress.n_seen
         if c.period is None:
             return Stage.PUBLISH, sys.maxsize
-        left = progress.cycle * c.period - self.pipeline.consumed(progress)
+        left = progress.cycle * c.period - (progress.blocks * c.plan.block + progress.filled)
         if left:
             return Stage.PUBLISH, left
         return Stage.WITHHOLD, c.renewal_task.holdout - progress.held
 
-    def follow(self, standing: StreamState, values: NDArray[Any], mend: Mend) -> Advance:
-        """Where these values lead.
-
-        Parameters
-        ----------
-        standing : StreamState
-            Where the publisher stands; not changed.
-        values : any real dtype [n]
-            The chunk.
-        mend : callable
-            Called with values that are not all finite, and their position in the chunk.
-        """
-        journey, pipeline = Advance(standing), self.pipeline
+    def step(self, state: StreamState, batch: Column, key: Key) -> Transition[StreamState]:
+        """Where these values lead."""
+        values, pipeline = batch.values, self.pipeline(key)
         refines = self.composition.renewal is not None and self.composition.renewal.share > 0.0
+        parts: list[Output] = []
         at = 0
         while at < values.size:
-            stage, room = self.stage(journey.standing.progress)
+            stage, room = self.stage(state.progress)
             part = values[at : at + room]
-            if stage in (Stage.PUBLISH, Stage.WARM_UP):
+            if stage is Stage.PUBLISH or stage is Stage.WARM_UP:
                 for begin, floats in pieces(part):
-                    finite = self._publish(journey, pipeline, floats, at + begin, mend)
-                    if stage is Stage.WARM_UP:
-                        journey.steps.pop()
-                    if refines:
-                        journey.pending.append(finite)
+                    made = pipeline.prepare(state.progress, state.noise, floats)
+                    if made is None:
+                        floats = self._replace_nonfinite(floats, at + begin, batch.name)
+                        made = pipeline.prepare(state.progress, state.noise, floats)
+                    assert made is not None  # noqa: S101 - the values are finite now
+                    pending = [*state.pending, floats] if refines else state.pending
+                    state = StreamState(made.following, state.chooser, made.noise, pending)
+                    if stage is Stage.PUBLISH:
+                        parts.append(made)
                 complete = refines and part.size == room
             else:
-                self._withhold(journey, as_floats(part), at, mend)
+                state = self._withhold(state, as_floats(part), at, batch.name, parts)
                 complete = part.size == room
             if complete:
-                journey = self._choose(journey)
+                state = self._choose(state, key)
             at += part.size
-        return journey
+        count = sum([part.count for part in parts])
+        return Transition(state, Emission(parts, count), state.observe)
 
-    def _publish(
-        self, journey: Advance, pipeline: FixedBlocks | AdaptiveBlocks, floats: Floats, at: int, mend: Mend
-    ) -> Floats:
-        standing = journey.standing
-        step = pipeline.prepare(standing.progress, standing.noise, floats)
-        if step is None:
-            floats = mend(floats, at)
-            step = pipeline.prepare(standing.progress, standing.noise, floats)
-        assert step is not None  # noqa: S101 - mended values are finite
-        journey.standing = StreamState(step.following, standing.chooser, step.noise)
-        journey.steps.append(step)
-        return floats
-
-    def _withhold(self, journey: Advance, floats: Floats, at: int, mend: Mend) -> None:
+    def _withhold(self, state: StreamState, floats: Floats, at: int, name: str, parts: list[Output]) -> StreamState:
         """Values of a hold-out; of a later one, something is published in their place."""
-        progress = journey.standing.progress
-        journey.pending.append(floats if np.isfinite(floats).all() else mend(floats, at))
+        progress = state.progress
+        finite = floats if np.isfinite(floats).all() else self._replace_nonfinite(floats, at, name)
         following = replace(progress, n_seen=progress.n_seen + floats.size)
         if progress.theta_steps:
             period = self.composition.period
@@ -223,86 +242,108 @@ class Schedule:
             resolution = self.composition.grid.resolution
             mean = progress.released / period * resolution
             value = min(max(mean, 0.0), progress.theta_steps * resolution)
-            journey.steps.append(FillIn(value, floats.size))
+            parts.append(FillIn(value, floats.size))
             following = replace(following, held=progress.held + floats.size)
-        journey.standing = replace(journey.standing, progress=following)
+        return StreamState(following, state.chooser, state.noise, [*state.pending, finite])
 
-    def _choose(self, journey: Advance) -> Advance:
-        """The journey goes on under the threshold that its values choose."""
-        settled = journey.settled()
-        assert settled.chooser is not None  # noqa: S101 - a stage that ends in a choice has one
-        cycle = settled.progress.cycle
-        secret = self.key.derive("threshold", cycle) if cycle else self.key
-        theta = settled.chooser.choose(held_out(secret, settled.chooser.pack()))
-        progress = self.pipeline.open(settled.progress, theta)
-        return Advance(StreamState(progress, self.chooser_for(progress), settled.noise), [], journey.steps)
+    def _choose(self, state: StreamState, key: Key) -> StreamState:
+        """The stream goes on under the threshold that its values choose."""
+        chooser = state.settled()
+        assert chooser is not None  # noqa: S101 - a stage that ends in a choice has one
+        cycle = state.progress.cycle
+        secret = key.derive("threshold", cycle) if cycle else key
+        theta = chooser.choose(held_out(secret, chooser.pack()))
+        progress = self.pipeline(key).open(state.progress, theta)
+        return StreamState(progress, self.chooser_for(progress), state.noise)
+
+    def _replace_nonfinite(self, values: Floats, before: int, name: str) -> Floats:
+        """Zeros for NaN and infinity, or the error that names the first of them."""
+        wrong = ~np.isfinite(values)
+        if self.composition.nonfinite == "raise":
+            first = int(np.flatnonzero(wrong)[0])
+            raise DataError(
+                f"{name}[{before + first}]: {NOT_FINITE}; expected finite values "
+                "(nonfinite='zero' makes them count as 0)"
+            )
+        return np.where(wrong, 0.0, values)
+
+    def finite(self, values: Floats, before: int, name: str) -> Floats:
+        """The values, with zeros for NaN and infinity where that is allowed."""
+        return values if np.isfinite(values).all() else self._replace_nonfinite(values, before, name)
+
+    # State files.
+
+    def describe(self) -> dict[str, Any]:
+        """Parts and parameters."""
+        return self.composition.describe()
+
+    @classmethod
+    def from_description(cls, description: dict[str, Any], **own: Any) -> Schedule:
+        """The machine that was described."""
+        del own
+        return cls(StreamParameters.from_description(description))
+
+    def pack(self, state: StreamState) -> Packed:
+        """The state as JSON, with the summary of the values held for the next threshold."""
+        progress, chooser = state.progress, state.settled()
+        packed = np.empty(0, np.int64) if chooser is None else chooser.pack()
+        return {
+            **{name: getattr(progress, name) for name in _FIELDS},
+            "smoother": codec.pack(progress.smoother, "<f8"),
+            "chain": codec.pack(progress.chain, "<u8"),
+            "holdout": codec.pack(packed, "<i8"),
+        }
+
+    def unpack(self, packed: Packed, key: Key) -> StreamState:
+        """The state that was packed, with the summary of the values held put into a fresh chooser."""
+        # The others may be younger than the file.
+        numbers: dict[str, Any] = {"n_seen": packed["n_seen"]} | {
+            name: codec.restore(_FIELDS[name], value) for name, value in packed.items() if name in _FIELDS
+        }
+        smoother = codec.unpack(packed["smoother"], "<f8").astype(np.float64)
+        # The chain key is younger than the first files.
+        chain = codec.unpack(packed["chain"], "<u8").astype(np.uint64) if "chain" in packed else _NO_CHAIN
+        progress = Progress(smoother=smoother, chain=chain, **numbers)
+        self._check(progress, key)
+        held = codec.unpack(packed["holdout"], "<i8").astype(np.int64)
+        chooser = self.chooser_for(progress)
+        if held.size:
+            if chooser is None:
+                raise ValueError("values held for no threshold")
+            chooser.unpack(held)
+        return StreamState(progress, chooser)
+
+    def _check(self, progress: Progress, key: Key) -> None:
+        """ValueError unless shapes, and what kernels follow as an index, are in range."""
+        c, counts = self.composition, (progress.n_seen, progress.cycle, progress.held, progress.blocks)
+        top = max(c.grid.bound_steps, c.grid.ceiling_steps)
+        in_range = min(counts) >= 0 and progress.filled >= 0 and 0 <= progress.theta_steps <= top
+        if progress.theta_steps == 0:
+            in_range &= progress.n_seen < c.task.holdout and not progress.smoother.size and not progress.chain.size
+        elif in_range:
+            bound = self.pipeline(key).laws[progress.theta_steps] is not None
+            in_range = self.pipeline(key).fits(progress)
+            in_range &= progress.chain.size == (CHAIN_WORDS if bound else 0) and self.stage(progress)[1] > 0
+        if not in_range:
+            raise ValueError("a position out of range")
+
+    def settled(self, state: StreamState) -> StreamState:
+        """The state with a chooser that has seen everything."""
+        return StreamState(state.progress, state.settled(), state.noise) if state.pending else state
+
+    def rekeyed(self, state: StreamState, key: Key) -> StreamState:
+        """The state for a copy: a chooser of its own, a chain of its own key, and no noise of the other."""
+        progress, c = state.progress, self.composition
+        if progress.theta_steps:
+            chain = next_chain(c.perturber, key, progress.theta_steps, c.publish_epsilon, progress.chain)
+            progress = replace(progress, chain=chain)
+        chooser = state.settled()
+        return StreamState(progress, None if chooser is None else chooser.copy())
 
 
-def position(standing: StreamState) -> persistence.Position:
-    """A standing as a state file holds it, with the summary of the values held for the next threshold."""
-    progress, chooser = standing.progress, standing.chooser
-    packed = np.empty(0, np.int64) if chooser is None else chooser.pack()
-    fields = {field.name: getattr(progress, field.name) for field in dataclasses.fields(progress)}
-    return {
-        **fields,
-        "smoother": codec.pack(progress.smoother, "<f8"),
-        "chain": codec.pack(progress.chain, "<u8"),
-        "holdout": codec.pack(packed, "<i8"),
-    }
-
-
-def restore(saved: persistence.Position, course: Schedule) -> StreamState:
-    """The place saved, with the summary of the values held put into a fresh chooser."""
-    # The others may be younger than the file.
-    fields = {**saved, "n_seen": saved["n_seen"]}
-    packed = codec.unpack(fields.pop("holdout"), "<i8").astype(np.int64)
-    fields["smoother"] = codec.unpack(fields["smoother"], "<f8").astype(np.float64)
-    if "chain" in fields:
-        fields["chain"] = codec.unpack(fields["chain"], "<u8").astype(np.uint64)
-        if fields["chain"].size not in (0, CHAIN_WORDS):
-            raise ValueError("a chain of another length")
-    progress = Progress(**fields)
-    if not (_is_typed(progress) and _is_place(progress, course)):
-        raise ValueError("a position out of range")
-    chooser = course.chooser_for(progress)
-    if packed.size:
-        if chooser is None:
-            raise ValueError("values held for no threshold")
-        chooser.unpack(packed)
-    return StreamState(progress, chooser)
-
-
-def _is_typed(progress: Progress) -> bool:
-    """Whether the numbers are whole where they must be, and not negative."""
-    counts = (progress.n_seen, progress.cycle, progress.held, progress.blocks, progress.filled, progress.theta_steps)
-    whole = all(type(number) is int for number in (*counts, progress.released, progress.open_sum))
-    return whole and min(counts) >= 0 and type(progress.prediction) is float and math.isfinite(progress.prediction)
-
-
-def _is_place(progress: Progress, course: Schedule) -> bool:
-    """Whether a stream can have got there."""
-    c = course.composition
-    if progress.theta_steps == 0:
-        counts = (progress.cycle, progress.held, progress.blocks, progress.filled)
-        others = (*counts, progress.released, progress.open_sum, progress.smoother.size)
-        return progress.n_seen < c.task.holdout and not any(others)
-    # First whether the memory has its form: where it does not, nothing can be read from it.
-    if not course.pipeline.is_place(progress):
-        return False
-    published = course.pipeline.consumed(progress)
-    later = 0 if c.renewal is None or c.renewal.share else c.renewal_task.holdout
-    if progress.n_seen != c.task.holdout + published + (progress.cycle - 1) * later + progress.held:
-        return False
-    if c.period is None:
-        on_course = progress.cycle == 1 and progress.held == 0
-    else:
-        left = progress.cycle * c.period - published
-        between = left == 0 and progress.held < later
-        on_course = progress.cycle >= 1 and (between or (0 < left <= c.period and progress.held == 0))
-    return (
-        on_course
-        and progress.theta_steps <= max(c.grid.bound_steps, c.grid.ceiling_steps)
-        and 0 <= progress.open_sum <= progress.filled * c.grid.bound_steps
-        # Last: a theta out of range has no law.
-        and bool(progress.chain.size) is (course.pipeline.laws[progress.theta_steps] is not None)
-    )
+_FIELDS: dict[str, Any] = {
+    each.name: float if each.name == "prediction" else int
+    for each in dataclasses.fields(Progress)
+    if each.name not in ("smoother", "chain")
+}
+_NO_CHAIN: NDArray[np.uint64] = np.empty(0, np.uint64)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,12 @@ from fastdp.local.client_words import MAX_START
 from fastdp.randomness.key import Key
 from fastdp.releases.release import Release
 from fastdp.state import codec
-from fastdp.state.persistence import Chunk, Position
-from fastdp.state.single_caller import exclusive
-from fastdp.state.stepwise import Rebuilt
+from fastdp.state.journal import Packed
+from fastdp.state.machine import Machine, Transition, parameters_of
+from fastdp.state.publisher import Publisher
+from fastdp.state.single_caller import single_caller
 from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT
-from fastdp.systems.topl.server import ToPLServer
+from fastdp.systems.topl.server import Op, ServerMachine, ServerState, ToPLServer
 from fastdp.thresholds import Fixed, SquareWave
 
 Floats = NDArray[np.float64]
@@ -65,7 +66,138 @@ class LocalRelease(Release):
         return errors
 
 
-class ToPL(Rebuilt):
+class Column(NamedTuple):
+    """A batch: values, and what errors call them."""
+
+    values: NDArray[Any]
+    name: str = "chunk"
+
+
+@dataclass(frozen=True)
+class SimulationState:
+    """Where users and server stand.
+
+    Attributes
+    ----------
+    n_held, n_published : int
+        Users before and after the threshold.
+    server : ServerState
+        The server.
+    """
+
+    n_held: int
+    n_published: int
+    server: ServerState
+
+
+@dataclass(frozen=True)
+class SimulationMachine(Machine[SimulationState]):
+    """Users and server as one machine.
+
+    Attributes
+    ----------
+    server : ServerMachine
+        The server.
+    nonfinite : str
+        As of :class:`ToPL`.
+    """
+
+    SPLITS: ClassVar[bool] = True
+
+    server: ServerMachine
+    nonfinite: str
+
+    def start(self, key: Key) -> SimulationState:
+        """Before the first user."""
+        return SimulationState(0, 0, self.server.start(key))
+
+    def read(self, *batch: Any) -> Column:
+        """One column of real numbers."""
+        return Column(as_column(batch[0]))
+
+    def parts(self, batch: Column) -> tuple[Floats]:
+        """The values, with zeros for NaN and infinity where that is allowed."""
+        return (as_floats(self._finite(batch)),)
+
+    def first(self, batch: Column, count: int) -> Column:
+        """The first values."""
+        return Column(batch.values[:count], batch.name)
+
+    def consumed(self, state: SimulationState) -> int:
+        """Users so far."""
+        return state.n_held + state.n_published
+
+    def step(self, state: SimulationState, batch: Column, key: Key) -> Transition[SimulationState]:
+        """Ask the users, and let the server collect and publish."""
+        values, name, used = batch.values, batch.name, max(state.n_held, state.n_published)
+        if used + values.size > MAX_START:
+            raise StateError(
+                f"{name} has {values.size} values after {used}: expected at most {MAX_START} "
+                "under one key; go on with a new ToPL"
+            )
+        values, server = self._finite(batch), self.server
+        # Files of older versions may have enough reports without a threshold.
+        made = server.step(state.server, Op("choose", None), key)
+        held = 0
+        if made.state.theta is None:
+            tally = server.tally(made.state, "publish")
+            held = min(values.size, server.holdout - server.sought().n_reports(tally))
+        if held:
+            reports = server.sought().mechanism.perturb(values[:held], key=key, start=state.n_held)
+            made = server.step(made.state, Op("collect", reports), key)
+        after, finish, out = made.state, made.finish, np.empty(0)
+        hybrid = server.hybrid(after)
+        if held < values.size and hybrid is not None:
+            reports = hybrid.perturb(values[held:], key=key, start=state.n_published)
+            published = server.step(after, Op("publish", reports), key)
+            after, out = published.state, published.emit()
+        counts = state.n_held + held, state.n_published + values.size - held
+        return Transition(SimulationState(*counts, after), lambda: out, finish)
+
+    def _finite(self, batch: Column) -> NDArray[Any]:
+        finite = np.isfinite(as_floats(batch.values))
+        if finite.all():
+            return batch.values
+        if self.nonfinite == "raise":
+            place = entry_at(batch.name, ~finite, NOT_FINITE)
+            raise DataError(f"{place}; expected finite values (or nonfinite='zero')")
+        return np.where(finite, batch.values, 0.0)
+
+    def settled(self, state: SimulationState) -> SimulationState:
+        """The state with nothing pending."""
+        return replace(state, server=self.server.settled(state.server))
+
+    def rekeyed(self, state: SimulationState, key: Key) -> SimulationState:
+        """The state for a copy."""
+        return replace(state, server=self.server.rekeyed(state.server, key))
+
+    # State files.
+
+    def describe(self) -> dict[str, Any]:
+        """The server's parameters, and this one's."""
+        return {**self.server.describe(), "nonfinite": self.nonfinite}
+
+    @classmethod
+    def from_description(cls, description: dict[str, Any], **own: Any) -> SimulationMachine:
+        """The machine that was described."""
+        fields = dict(description)
+        nonfinite = validation.choice("nonfinite", fields.pop("nonfinite"), ("raise", "zero"))
+        return cls(ServerMachine.from_description(fields, **own), nonfinite)
+
+    def pack(self, state: SimulationState) -> Packed:
+        """The state as JSON."""
+        counts = {"n_held": state.n_held, "n_published": state.n_published}
+        return {"n_seen": self.consumed(state), **counts, "server": self.server.pack(state.server)}
+
+    def unpack(self, packed: Packed, key: Key) -> SimulationState:
+        """The state that was packed."""
+        counts = codec.whole(packed["n_held"]), codec.whole(packed["n_published"])
+        if min(counts) < 0 or packed["n_seen"] != sum(counts):
+            raise ValueError("counts out of range")
+        return SimulationState(*counts, self.server.unpack(packed["server"], key))
+
+
+class ToPL(Publisher[SimulationState]):
     """Simulates users and server in one process, with the numbers that the two roles give apart.
 
     Parameters
@@ -90,7 +222,8 @@ class ToPL(Rebuilt):
     500
     """
 
-    _PARTS = ToPLServer._PARTS
+    _MACHINE: ClassVar[Any] = SimulationMachine
+    _machine: SimulationMachine
 
     def __init__(
         self,
@@ -106,8 +239,7 @@ class ToPL(Rebuilt):
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
-        super().__init__()
-        self._server = ToPLServer(
+        server = ToPLServer(
             epsilon,
             bound,
             holdout,
@@ -116,41 +248,49 @@ class ToPL(Rebuilt):
             threshold_epsilon=threshold_epsilon,
             publish_epsilon=publish_epsilon,
         )
-        self.nonfinite = validation.choice("nonfinite", nonfinite, ("raise", "zero"))
-        self._key = Key.choose(seed, key).bind("ToPL", self._arguments)
-        self._n_held = self._n_published = 0
+        checked = validation.choice("nonfinite", nonfinite, ("raise", "zero"))
+        machine: Any = server.machine
+        parameters = {**parameters_of(machine), "nonfinite": checked}
+        self._begin(SimulationMachine(machine, checked), Key.choose(seed, key).bind("ToPL", parameters))
 
     @property
     def server(self) -> ToPLServer:
-        """The server that collects and publishes."""
-        return self._server
+        """The server that collects and publishes, as it stands now; another object at each call."""
+        server = ToPLServer._of(self._machine.server, self._key)
+        server._state = self._machine.server.rekeyed(self._state.server, self._key)
+        return server
+
+    @property
+    def nonfinite(self) -> str:
+        """What NaN and infinity count as."""
+        return self._machine.nonfinite
 
     @property
     def threshold(self) -> float | None:
         """Theta in units of the input; None until the hold-out is complete."""
-        return self._server.threshold
+        return self._state.server.theta
 
     @property
     def holdout(self) -> int:
         """Users before the threshold."""
-        return self._server.holdout
+        return self._machine.server.holdout
 
     @property
     def n_seen(self) -> int:
         """Values consumed, the hold-out included."""
-        return self._n_held + self._n_published
+        return self._machine.consumed(self._state)
 
     @property
     def n_published(self) -> int:
         """Values published."""
-        return self._n_published
+        return self._state.n_published
 
     @property
     def guarantee(self) -> Guarantee:
         """Of both groups of users; ``simulated`` with a seed."""
-        return replace(self._server.guarantee, simulated=self._key.simulated)
+        return replace(self.server.guarantee, simulated=self._key.simulated)
 
-    @exclusive
+    @single_caller
     def publish(self, chunk: Any) -> Floats:
         """Consume the next values, one a user; publish one estimate for each after the hold-out.
 
@@ -172,40 +312,10 @@ class ToPL(Rebuilt):
         StateError
             After 2^33 values, when the key's words are used up; nothing is consumed then.
         """
-        return self._checked(as_column(chunk), "chunk")
+        published: Floats = self._call(self._machine.read(chunk))
+        return published
 
-    def _checked(self, values: NDArray[Any], name: str) -> Floats:
-        used = max(self._n_held, self._n_published)
-        if used + values.size > MAX_START:
-            raise StateError(
-                f"{name} has {values.size} values after {used}: expected at most {MAX_START} "
-                "under one key; go on with a new ToPL"
-            )
-        finite = np.isfinite(as_floats(values))
-        if not finite.all():
-            if self.nonfinite == "raise":
-                raise DataError(
-                    f"{entry_at(name, ~finite, NOT_FINITE)}; expected finite values (or nonfinite='zero')"
-                )
-            values = np.where(finite, values, 0.0)
-        return self._consume(lambda simulation: simulation._publish(values), as_floats(values))
-
-    def _publish(self, values: NDArray[Any]) -> Floats:
-        # After an interrupt m reports may be in without a theta.
-        self._server.choose()
-        held = 0 if self.threshold is not None else min(values.size, self.holdout - self._server.n_collected)
-        if held:
-            client = self._server.announcement.mechanism
-            # The place first: whatever interrupts the rest, no word is used for two values.
-            start, self._n_held = self._n_held, self._n_held + held
-            self._server.collect(client.perturb(values[:held], key=self._key, start=start))
-        if held == values.size:
-            return np.empty(0)
-        client = self._server.announcement.mechanism
-        start, self._n_published = self._n_published, self._n_published + values.size - held
-        return self._server.publish(client.perturb(values[held:], key=self._key, start=start))
-
-    @exclusive
+    @single_caller
     def release(self, values: Any) -> LocalRelease:
         """Publish a whole array at once (a fresh simulation only).
 
@@ -220,47 +330,12 @@ class ToPL(Rebuilt):
             Bit for bit what :meth:`publish` gives for any chunking.
         """
         column = as_whole(values, self.n_seen, self.holdout)
-        published = self._checked(column, "values")
+        published: Floats = self._call(Column(column, "values"))
         published.flags.writeable = False
         assert self.threshold is not None  # noqa: S101 - the hold-out is complete
         return LocalRelease(
-            published, self.holdout, self.threshold, self.guarantee, value_variance=self._server.value_variance
+            published, self.holdout, self.threshold, self.guarantee, value_variance=self.server.value_variance
         )
-
-    # State files.
-
-    @property
-    def _consumed(self) -> int:
-        return self.n_seen
-
-    @property
-    def _arguments(self) -> dict[str, Any]:
-        return {**self._server._arguments, "nonfinite": self.nonfinite}
-
-    def _chunk(self, parts: tuple[Any, ...]) -> Chunk:
-        values: Floats = parts[0]
-        return values
-
-    def _position(self) -> Position:
-        counts = {"n_held": self._n_held, "n_published": self._n_published}
-        return {"n_seen": self.n_seen, **counts, "server": self._server._position()}
-
-    def _resume(self, saved: Position) -> None:
-        self._server._resume(saved["server"])
-        self._n_held, self._n_published = codec.whole(saved["n_held"]), codec.whole(saved["n_published"])
-        if min(self._n_held, self._n_published) < 0 or saved["n_seen"] != self.n_seen:
-            raise ValueError("counts out of range")
-
-    def _led_by(self, values: Chunk) -> Position:
-        twin = self._twin(self._key)
-        twin._publish(values)
-        return twin._position()
-
-    def _take_over(self, twin: Self, **own: Any) -> None:
-        counts = {"_n_held": twin._n_held, "_n_published": twin._n_published}
-        # Both in one call of the interpreter, between whose parts no interrupt comes.
-        both = self.__dict__, self._server.__dict__
-        list(map(dict.update, both, (counts | own, twin._server._changing())))
 
 
 __all__ = ["LocalRelease", "ToPL"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +17,16 @@ from fastdp.guarantee import Guarantee, parallel
 from fastdp.local import Hybrid, SquareWave
 from fastdp.local.base import local_epsilon
 from fastdp.local.client import Announcement
-from fastdp.local.collectors import Refused, as_most_reports
+from fastdp.local.collectors import NONE_REFUSED, CollectorMachine, Refused, Tally, as_most_reports
 from fastdp.local.distribution import Distribution
 from fastdp.local.encoding import as_bytes, split
 from fastdp.local.histogram import HistogramCollector
+from fastdp.randomness.key import Key
 from fastdp.state import codec
-from fastdp.state.persistence import Position
-from fastdp.state.single_caller import exclusive
-from fastdp.state.stepwise import Reports
+from fastdp.state.journal import Packed
+from fastdp.state.machine import Machine, Transition
+from fastdp.state.publisher import Publisher
+from fastdp.state.single_caller import single_caller
 from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT
 from fastdp.thresholds import Fixed, ThresholdTask
 from fastdp.thresholds import SquareWave as SquareWaveRule
@@ -31,7 +35,224 @@ from fastdp.thresholds.square_wave import SCALES
 Floats = NDArray[np.float64]
 
 
-class ToPLServer(Reports):
+class Op(NamedTuple):
+    """A batch: what is done with what, and what fingerprints are of."""
+
+    name: str
+    data: Any
+    raw: tuple[Any, ...] = ()
+    most_reports: int | None = None
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """Where the server stands.
+
+    Attributes
+    ----------
+    tally : Tally or None
+        Reports for the threshold; None where it is public.
+    theta : float or None
+        The threshold, in units of the input; None until it is chosen.
+    distribution : Distribution or None
+        What it was chosen from.
+    refused : Refused
+        What was left out after the threshold.
+    n_published : int
+        Estimates published.
+    """
+
+    tally: Tally | None
+    theta: float | None = None
+    distribution: Distribution | None = None
+    refused: Refused = NONE_REFUSED
+    n_published: int = 0
+
+
+@dataclass(frozen=True)
+class ServerMachine(Machine[ServerState]):
+    """The server as a machine.
+
+    Attributes
+    ----------
+    epsilon, bound, holdout, max_range, threshold, threshold_epsilon, publish_epsilon
+        As of :class:`ToPLServer`.
+    """
+
+    PARTS: ClassVar[codec.Parts] = {kind.__name__: kind for kind in (SquareWaveRule, Fixed)}
+
+    epsilon: float
+    bound: float
+    holdout: int
+    max_range: int
+    threshold: SquareWaveRule | Fixed
+    threshold_epsilon: float | None = None
+    publish_epsilon: float | None = None
+
+    @cached_property
+    def task(self) -> ThresholdTask:
+        """What the threshold is chosen for."""
+        first = self.epsilon if self.threshold_epsilon is None else self.threshold_epsilon
+        later = self.epsilon if self.publish_epsilon is None else self.publish_epsilon
+        return ThresholdTask(first, self.bound, self.holdout, self.max_range, self.bound / SquareWave.STEPS, later)
+
+    @cached_property
+    def widest(self) -> Hybrid:
+        """The mechanism of the second group for the highest threshold."""
+        return Hybrid(cast("float", self.task.publish_epsilon), 0.0, self.bound)
+
+    @cached_property
+    def collector(self) -> CollectorMachine | None:
+        """Of the first group; None where the threshold is public."""
+        if isinstance(self.threshold, Fixed):
+            return None
+        made: Any = HistogramCollector(self.threshold.client(self.task), self.threshold.n_bins).machine
+        return cast("CollectorMachine", made)
+
+    def hybrid(self, state: ServerState) -> Hybrid | None:
+        """The mechanism of the second group; None until the threshold is chosen."""
+        if state.theta is None:
+            return None
+        made: Hybrid | None = self.__dict__.get("_hybrid")
+        if made is None or made.high != state.theta:
+            made = self.__dict__["_hybrid"] = Hybrid(self.widest.epsilon, 0.0, state.theta)
+        return made
+
+    def start(self, key: Key) -> ServerState:
+        """Before the first report."""
+        if isinstance(self.threshold, Fixed):
+            return ServerState(None, self.threshold.start(self.task).theta)
+        return ServerState(self.sought().start(key))
+
+    def sought(self) -> CollectorMachine:
+        """The collector of a threshold that is not public."""
+        assert self.collector is not None  # noqa: S101 - the caller has looked
+        return self.collector
+
+    def consumed(self, state: ServerState) -> int:
+        """Reports and messages seen, and whether theta was chosen."""
+        counted = state.n_published + state.refused.reports + state.refused.messages
+        if state.tally is None:
+            return counted + 1
+        return counted + self.sought().consumed(state.tally) + int(state.theta is not None)
+
+    def parts(self, batch: Op) -> tuple[Any, ...]:
+        """What was given; reports may be given again as another kind of numbers."""
+        return tuple(
+            bytes(part) if isinstance(part, (bytes, bytearray, memoryview)) else np.asarray(part, np.float64)
+            for part in batch.raw
+        )
+
+    def step(self, state: ServerState, batch: Op, key: Key) -> Transition[ServerState]:
+        """Collect for the threshold, or publish."""
+        if batch.name == "choose":
+            return self._collected(state, state.tally)
+        if batch.name == "merge":
+            return self._collected(state, self._merged(state, batch.data))
+        hybrid = self.hybrid(state)
+        if batch.name == "publish":
+            if hybrid is None:
+                raise StateError(
+                    "publish() before the threshold was chosen: expected square-wave reports, for collect()"
+                )
+            after, estimates = self._published(state, hybrid, batch.data)
+            return Transition(after, lambda: estimates)
+        if batch.name == "receive" and hybrid is not None:
+            found = [np.empty(0)]
+            for reports in split(batch.data, hybrid):
+                if reports is None or (batch.most_reports is not None and reports.size > batch.most_reports):
+                    state = replace(state, refused=state.refused.plus(0, 1))
+                else:
+                    state, estimates = self._published(state, hybrid, reports)
+                    found.append(estimates)
+            return Transition(state, lambda: np.concatenate(found))
+        tally = self.tally(state, batch.name)
+        if batch.name == "receive":
+            counted = self.sought().read_messages(batch.data, 0, batch.most_reports)
+        else:
+            counted = self.sought().read(batch.data, 0)
+        return self._collected(state, self.sought().step(tally, counted, key).state)
+
+    def tally(self, state: ServerState, call: str) -> Tally:
+        """What was collected, while the threshold is sought."""
+        if state.theta is not None or state.tally is None:
+            raise StateError(f"{call}() after the threshold was chosen: expected hybrid reports, for publish()")
+        return state.tally
+
+    def _collected(self, state: ServerState, tally: Tally | None) -> Transition[ServerState]:
+        """The state with these reports, and the threshold once there are enough."""
+        if tally is None:
+            return Transition(state, lambda: np.empty(0))
+        after, collector = replace(state, tally=tally), self.sought()
+        if state.theta is None and collector.n_reports(tally) >= self.holdout:
+            rule = cast("SquareWaveRule", self.threshold)
+            found = rule.estimate(collector.mechanism, collector.settled(tally).totals)
+            after = replace(after, theta=rule.choose_from(found, self.task), distribution=found)
+        return Transition(after, lambda: np.empty(0), partial(collector.finish, tally))
+
+    def _merged(self, state: ServerState, collectors: tuple[HistogramCollector, ...]) -> Tally:
+        own = collector_of(self.sought(), self.tally(state, "merge"))
+        merged: Tally = own.merge(*collectors).state
+        return merged
+
+    def _published(self, state: ServerState, hybrid: Hybrid, column: NDArray[Any]) -> tuple[ServerState, Floats]:
+        good = (column >= 0) & (column < hybrid.n_outputs) & (column == np.floor(column))
+        count = int(np.count_nonzero(good))
+        after = replace(state, n_published=state.n_published + count)
+        if good.all():
+            return after, hybrid.estimate(column.astype(np.int64, copy=False) if column.dtype.kind == "f" else column)
+        estimates = np.full(column.size, np.nan)
+        estimates[good] = hybrid.estimate(column[good].astype(np.int64))
+        return replace(after, refused=after.refused.plus(column.size - count, 0)), estimates
+
+    def settled(self, state: ServerState) -> ServerState:
+        """The state with nothing pending."""
+        return state if state.tally is None else replace(state, tally=self.sought().settled(state.tally))
+
+    def rekeyed(self, state: ServerState, key: Key) -> ServerState:
+        """The state for a copy."""
+        return state if state.tally is None else replace(state, tally=self.sought().rekeyed(state.tally, key))
+
+    # State files.
+
+    def pack(self, state: ServerState) -> Packed:
+        """The state as JSON."""
+        return {
+            "n_seen": self.consumed(state),
+            "n_published": state.n_published,
+            "theta": state.theta,
+            "refused": codec.describe(state.refused),
+            "collector": None if state.tally is None else self.sought().pack(state.tally),
+            "distribution": codec.describe(state.distribution),
+        }
+
+    def unpack(self, packed: Packed, key: Key) -> ServerState:
+        """The state that was packed."""
+        refused, n_published = codec.restore(Refused, packed["refused"]), codec.whole(packed["n_published"])
+        state = self.start(key)
+        if state.tally is not None:
+            tally = self.sought().unpack(packed["collector"], key)
+            found = codec.restore(Distribution | None, packed["distribution"])
+            if found is not None:
+                found.frequencies.flags.writeable = False
+            theta = None if packed["theta"] is None else codec.restore(float, packed["theta"])
+            state = ServerState(tally, theta, found)
+        state = replace(state, refused=refused, n_published=n_published)
+        if min(n_published, refused.reports, refused.messages) < 0 or packed["n_seen"] != self.consumed(state):
+            raise ValueError("counts out of range")
+        if state.theta != packed["theta"] or (state.theta is not None and not 0.0 < state.theta <= self.bound):
+            raise ValueError("a threshold out of range")
+        return state
+
+
+def collector_of(machine: CollectorMachine, tally: Tally) -> HistogramCollector:
+    """A collector with this state."""
+    made = HistogramCollector(machine.mechanism, **machine.parameters)
+    made.take(machine.settled(tally))
+    return made
+
+
+class ToPLServer(Publisher[ServerState]):
     """Collects reports for the threshold, announces it, and publishes one estimate for each later report.
 
     Parameters
@@ -57,8 +278,15 @@ class ToPLServer(Reports):
     disjoint, so the larger epsilon counts (parallel composition).
     """
 
-    _PARTS: ClassVar[codec.Parts] = {kind.__name__: kind for kind in (SquareWaveRule, Fixed)}
-    _CHANGING = ("_hybrid", "_collector", "_distribution", "_refused", "_n_published")
+    _MACHINE: ClassVar[Any] = ServerMachine
+    _machine: ServerMachine
+    #: Reports are private already.
+    _FORKS: ClassVar[bool] = True
+    noise_fingerprint = None
+    epsilon: float
+    bound: float
+    holdout: int
+    max_range: int
 
     def __init__(
         self,
@@ -71,10 +299,6 @@ class ToPLServer(Reports):
         threshold_epsilon: float | None = None,
         publish_epsilon: float | None = None,
     ) -> None:
-        super().__init__()
-        self.epsilon = validation.positive("epsilon", epsilon)
-        self.bound = validation.positive("bound", bound)
-        self.max_range = validation.integer("max_range", max_range, 1, 2**40)
         rule = SquareWaveRule() if threshold is None else threshold
         if isinstance(rule, str):
             validation.choice("threshold", rule, SCALES)
@@ -84,67 +308,63 @@ class ToPLServer(Reports):
                 f"threshold = {validation.shown(rule)}: expected 'linear', 'logarithmic', "
                 "thresholds.SquareWave(...) or thresholds.Fixed(theta); the others need the values themselves"
             )
-        self.holdout = validation.integer("holdout", holdout, 1, 2**50) if rule.uses_holdout else 0
         if isinstance(rule, SquareWaveRule) and None not in (rule.report_epsilon, threshold_epsilon):
             raise ParameterError(
                 f"threshold_epsilon = {threshold_epsilon!r}: expected None, because the threshold has "
                 f"report_epsilon = {rule.report_epsilon!r}"
             )
-        first = (
-            self.epsilon if threshold_epsilon is None else validation.positive("threshold_epsilon", threshold_epsilon)
-        )
-        later = self.epsilon if publish_epsilon is None else local_epsilon("publish_epsilon", publish_epsilon)
-        self._task = ThresholdTask(
-            first, self.bound, self.holdout, self.max_range, self.bound / SquareWave.STEPS, later
+        machine = ServerMachine(
+            validation.positive("epsilon", epsilon),
+            validation.positive("bound", bound),
+            validation.integer("holdout", holdout, 1, 2**50) if rule.uses_holdout else 0,
+            validation.integer("max_range", max_range, 1, 2**40),
+            rule,
+            None if threshold_epsilon is None else validation.positive("threshold_epsilon", threshold_epsilon),
+            None if publish_epsilon is None else local_epsilon("publish_epsilon", publish_epsilon),
         )
         # What the second group could not use is refused before the first one reports.
-        self._widest = Hybrid(later, 0.0, self.bound)
-        self._hybrid: Hybrid | None = None
-        self._collector: HistogramCollector | None = None
-        self._distribution: Distribution | None = None
-        self._refused = Refused()
-        self._n_published = 0
-        self._given = {
-            "threshold": rule,
-            "threshold_epsilon": None if threshold_epsilon is None else first,
-            "publish_epsilon": None if publish_epsilon is None else later,
-        }
-        if isinstance(rule, Fixed):
-            self._hybrid = Hybrid(later, 0.0, rule.start(self._task).theta)
-        else:
-            self._rule = rule
-            self._collector = HistogramCollector(rule.client(self._task), rule.n_bins)
+        _ = machine.widest
+        self._begin(machine, Key.choose(None, None))
+
+    def _begin(self, machine: ServerMachine, key: Key) -> None:
+        self.__dict__.update({name: getattr(machine, name) for name in ("epsilon", "bound", "holdout", "max_range")})
+        super()._begin(machine, key)
+
+    @property
+    def _hybrid(self) -> Hybrid | None:
+        return self._machine.hybrid(self._state)
 
     @property
     def announcement(self) -> Announcement:
         """What users are asked for now."""
-        return Announcement(self._sought("announcement").mechanism if self._hybrid is None else self._hybrid)
+        return Announcement(self._machine.sought().mechanism if self._hybrid is None else self._hybrid)
 
     @property
     def threshold(self) -> float | None:
         """Theta, in units of the input; None until it is chosen."""
-        return None if self._hybrid is None else self._hybrid.high
+        return self._state.theta
 
     @property
     def distribution(self) -> Distribution | None:
         """The estimated distribution that theta was chosen from, its tail pruned if the optimiser does."""
-        return self._distribution
+        return self._state.distribution
 
     @property
     def n_collected(self) -> int:
         """Reports collected for the threshold."""
-        return 0 if self._collector is None else self._collector.n_reports
+        tally = self._state.tally
+        return 0 if tally is None else self._machine.sought().n_reports(tally)
 
     @property
     def n_published(self) -> int:
         """Estimates published, those of refused reports not counted."""
-        return self._n_published
+        return self._state.n_published
 
     @property
     def refused(self) -> Refused:
         """Reports and messages left out so far."""
-        first = Refused() if self._collector is None else self._collector.refused
-        return Refused(first.reports + self._refused.reports, first.messages + self._refused.messages)
+        tally, own = self._state.tally, self._state.refused
+        return own if tally is None else own.plus(tally.refused.reports, tally.refused.messages)
 
     @property
     def value_variance(self) -> float:
@@ -154,12 +374,13 @@ class ToPLServer(Reports):
     @property
     def guarantee(self) -> Guarantee:
         """Of both groups together, derived from their mechanisms."""
-        published = (self._widest if self._hybrid is None else self._hybrid).guarantee.of("users after the threshold")
-        if self._collector is None:
+        hybrid, collector = self._hybrid, self._machine.collector
+        published = (self._machine.widest if hybrid is None else hybrid).guarantee.of("users after the threshold")
+        if collector is None:
             return published
-        return parallel(self._collector.mechanism.guarantee.of("users before the threshold"), published)
+        return parallel(collector.mechanism.guarantee.of("users before the threshold"), published)
 
-    @exclusive
+    @single_caller
     def receive(self, data: bytes | bytearray | memoryview, *, most_reports: int | None = None) -> Floats:
         """Take in messages.
 
@@ -180,49 +401,27 @@ class ToPLServer(Reports):
             next announcement has it.
         """
         most = as_most_reports(most_reports)
-        words = str(most).encode()
-        return self._consume(lambda server: server._receive(data, most), as_bytes(data), words)
+        published: Floats = self._call(Op("receive", data, (as_bytes(data), str(most).encode()), most))
+        return published
 
-    def _receive(self, data: bytes | bytearray | memoryview, most_reports: int | None) -> Floats:
-        if self._hybrid is None:
-            self._sought("receive").receive(data, most_reports=most_reports)
-            self._choose()
-            return np.empty(0)
-        parts = [np.empty(0)]
-        for reports in split(data, self._hybrid):
-            if reports is None or (most_reports is not None and reports.size > most_reports):
-                self._refused.messages += 1
-            else:
-                parts.append(self._publish(reports))
-        return np.concatenate(parts)
-
-    @exclusive
+    @single_caller
     def collect(self, reports: Any) -> None:
         """Take in square-wave reports, without their messages; those out of range are counted and left out."""
         column = as_column([reports] if is_number(reports) else reports, "reports")
-        self._consume(lambda server: server._collect(column), column)
-
-    def _collect(self, column: NDArray[Any]) -> None:
-        self._sought("collect").add(column)
-        self._choose()
+        self._call(Op("collect", column, (column,)))
 
     def shard(self) -> HistogramCollector:
         """An empty collector for another machine, to be merged later."""
-        collector = self._sought("shard")
-        return HistogramCollector(collector.mechanism, collector.bins)
+        self._machine.tally(self._state, "shard")
+        machine = self._machine.sought()
+        return HistogramCollector(machine.mechanism, **machine.parameters)
 
-    @exclusive
+    @single_caller
     def merge(self, *collectors: HistogramCollector) -> None:
         """Take in what other machines have collected for the threshold; all or nothing."""
-        self._consume(lambda server: server._merge(collectors), *(c.to_bytes() for c in collectors))
+        self._call(Op("merge", collectors, tuple(each.to_bytes() for each in collectors)))
 
-    def _merge(self, collectors: tuple[HistogramCollector, ...]) -> None:
-        merged = self._sought("merge").merge(*collectors)
-        if merged.n_reports >= self.holdout:
-            self._choose_from(merged)
-        self._collector = merged
-
-    @exclusive
+    @single_caller
     def publish(self, reports: Any) -> Floats:
         """Estimates from hybrid reports, without their messages.
 
@@ -237,78 +436,22 @@ class ToPLServer(Reports):
             One estimate a report, in units of the input; NaN for those refused, so that the others keep their places.
         """
         column = as_column([reports] if is_number(reports) else reports, "reports")
-        return self._consume(lambda server: server._publish(column), column)
+        published: Floats = self._call(Op("publish", column, (column,)))
+        return published
 
-    def _publish(self, column: NDArray[Any]) -> Floats:
-        if self._hybrid is None:
-            raise StateError("publish() before the threshold was chosen: expected square-wave reports, for collect()")
-        good = (column >= 0) & (column < self._hybrid.n_outputs) & (column == np.floor(column))
-        self._n_published += int(np.count_nonzero(good))
-        if good.all():
-            return self._hybrid.estimate(column.astype(np.int64, copy=False) if column.dtype.kind == "f" else column)
-        self._refused.reports += int(np.count_nonzero(~good))
-        estimates = np.full(column.size, np.nan)
-        estimates[good] = self._hybrid.estimate(column[good].astype(np.int64))
-        return estimates
-
-    @exclusive
+    @single_caller
     def choose(self) -> None:
         """Choose theta if it is sought and m reports are in.
 
         Collecting does so by itself; call it if that was interrupted.
         """
-        self._consume(lambda server: server._choose())
+        self._call(Op("choose", None))
 
-    def _choose(self) -> None:
-        if self._hybrid is None and self._sought("choose").n_reports >= self.holdout:
-            self._choose_from(self._sought("choose"))
+    def __reduce__(self) -> Any:
+        return self._unpickled, (self._machine, self._machine.pack(self._state))
 
-    def _sought(self, call: str) -> HistogramCollector:
-        if self._hybrid is not None or self._collector is None:
-            raise StateError(f"{call}() after the threshold was chosen: expected hybrid reports, for publish()")
-        return self._collector
-
-    def _choose_from(self, collector: HistogramCollector) -> None:
-        found = self._rule.estimate(collector.mechanism, collector.totals)
-        hybrid = Hybrid(self._widest.epsilon, 0.0, self._rule.choose_from(found, self._task))
-        self._distribution, self._hybrid = found, hybrid
-
-    # State files.
-
-    @property
-    def _consumed(self) -> int:
-        refused = self.refused
-        counted = self.n_collected + self._n_published + refused.reports + refused.messages
-        return counted + int(self._hybrid is not None)
-
-    @property
-    def _arguments(self) -> dict[str, Any]:
-        names = ("epsilon", "bound", "holdout", "max_range")
-        return {**{name: getattr(self, name) for name in names}, **self._given}
-
-    def _position(self) -> Position:
-        return {
-            "n_seen": self._consumed,
-            "n_published": self._n_published,
-            "theta": self.threshold,
-            "refused": codec.describe(self._refused),
-            "collector": None if self._collector is None else self._collector._position(),
-            "distribution": codec.describe(self._distribution),
-        }
-
-    def _resume(self, saved: Position) -> None:
-        self._n_published = codec.whole(saved["n_published"])
-        self._refused = codec.restore(Refused, saved["refused"])
-        if self._collector is not None:
-            self._collector._resume(saved["collector"])
-            self._distribution = codec.restore(Distribution | None, saved["distribution"])
-            if self._distribution is not None:
-                self._distribution.frequencies.flags.writeable = False
-            if saved["theta"] is not None:
-                self._hybrid = Hybrid(self._widest.epsilon, 0.0, codec.restore(float, saved["theta"]))
-        counts = (self._n_published, self._refused.reports, self._refused.messages)
-        high = self.threshold
-        if min(counts) < 0 or saved["n_seen"] != self._consumed or high != saved["theta"]:
-            raise ValueError("counts out of range")
-        if high is not None and (high > self.bound or self.n_collected < self.holdout):
-            raise ValueError("a threshold out of range")
+    @classmethod
+    def _unpickled(cls, machine: ServerMachine, packed: Packed) -> Self:
+        twin = cls._of(machine, Key.choose(None, None))
+        twin._state = machine.unpack(packed, twin._key)
+        return twin

@@ -1,0 +1,201 @@
+"""The files of one publisher: the one that it keeps, as a journal, and those that it saved or came from.
+
+One prefix of a stream gets at most one noise: publishing the same values again with fresh noise doubles the loss,
+publishing altered values with the same noise reveals their difference.  So a kept publisher records its state, with
+a fingerprint of the batch, before the batch's outputs are given out; after a crash it continues, or accepts the very
+same batch once more.  Source: ``docs/noise.md``, section 8.
+
+A kept file is a state and the records since: one appended frame and one sync a batch.  Now and then, and at the first
+write after loading, it is replaced by a state alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from fastdp import validation
+from fastdp._version import __version__
+from fastdp.errors import StateError
+from fastdp.state.replay import Replay
+from fastdp.state.sealed_file import StateFile
+
+#: A state as JSON (:meth:`fastdp.state.machine.Machine.pack`).
+Packed = dict[str, Any]
+#: Records behind a state before the file is written again, and bytes that they may have beyond four states.
+MAX_RECORDS, SPARE_BYTES = 512, 2**18
+#: What reading a description or a packed state may raise if it is none.
+DAMAGE = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    zlib.error,
+)
+
+
+@contextmanager
+def trusting(name: str, writer: object = __version__) -> Iterator[None]:
+    """Whatever is wrong within a state that passed its authentication is one clear error.
+
+    ``writer`` is the version that wrote it: another one may have had something that this one has not.
+    """
+    try:
+        yield
+    except DAMAGE as error:
+        same = writer in (None, __version__)
+        shown = validation.shown(writer).strip("'")
+        other = "" if same else f" (or needs fastdp {shown}, which wrote it; this is {__version__})"
+        raise StateError(f"{name} is damaged{other}: {error}") from error
+
+
+def content_of(frames: list[bytes], name: str) -> dict[str, Any]:
+    """The content of a state, with the records behind it applied."""
+    with trusting(name):
+        content = json.loads(frames[0])
+        if not isinstance(content, dict) or not {"class", "before", "now", "kept", "composition"} <= set(content):
+            raise ValueError("no publisher in it")
+        for frame in frames[1:]:
+            record = json.loads(frame)
+            before = {**content["now"], **record["drawn"]}
+            digest = content["digest"] if content["chunk"] is None else content["chunk"]["digest"]
+            content |= {"before": before, "now": record["now"], "chunk": record["chunk"], "digest": digest}
+    return content
+
+
+def as_text(content: Any) -> bytes:
+    """JSON without spaces."""
+    return json.dumps(content, separators=(",", ":")).encode()
+
+
+class Journal:
+    """The files that one publisher has written or came from, and how it last left each.
+
+    A file that another process has written since, or that was put back from a copy, is never overwritten.
+
+    Attributes
+    ----------
+    kept : StateFile or None
+        The file that is written before outputs are given out.
+    last : dict or None
+        The packed state recorded last, in the file that is kept or was loaded.
+    """
+
+    def __init__(
+        self,
+        file: StateFile | None = None,
+        header: bytes = b"",
+        last: Packed | None = None,
+        *,
+        kept: bool = False,
+    ) -> None:
+        self._headers: dict[str, bytes] = {} if file is None else {file.real: header}
+        self.kept = file if kept else None
+        self.last = last
+        #: Of the kept file: its records, its bytes, and those of its state; none where it was not written from here.
+        self._records, self._end, self._base = 0, 0, 0
+
+    def keeps(self, file: StateFile) -> bool:
+        """Whether this is the file that is kept; StateError if it is, but under another key."""
+        if self.kept is None or self.kept.real != file.real:
+            return False
+        if file.key != self.kept.key:
+            file.seal.demand(self._headers[file.real], file.name)
+            raise StateError(f"{file.name}: expected the key under which this publisher keeps it")
+        return True
+
+    def is_current(self, file: StateFile, consumed: int) -> bool:
+        """Whether the file is the one that is kept, and has this state and the batch that led there.
+
+        StateError if another process has written it.
+        """
+        if not self.keeps(file) or self.last is None or self.last["n_seen"] != consumed:
+            return False
+        with file.locked():
+            self._found(file)
+        return True
+
+    def write(self, file: StateFile, content: Mapping[str, Any]) -> None:
+        """Replace a file of this publisher by its present state."""
+        payload = as_text(content)
+        with file.locked():
+            known = self._found(file)
+            self._headers[file.real] = file.write(payload, known)
+            file.sync_folder()
+            if content["kept"]:
+                self.last = content["now"]
+                self._records, self._end = 0, file.size()
+                self._base = self._end
+
+    def record(
+        self, content: Mapping[str, Any], now: Packed, replay: Replay, drawn: Mapping[str, Any], before: Packed
+    ) -> None:
+        """Record the batch of this fingerprint and where it leads, in the kept file.
+
+        Parameters
+        ----------
+        content : mapping
+            What the file holds besides, with the rolling digest before the batch.
+        now, before : dict
+            The packed states after and before the batch.
+        replay : Replay
+            The batch.
+        drawn : mapping
+            What a replay must not draw again.
+        """
+        file = self.kept
+        assert file is not None  # noqa: S101 - the caller has looked
+        chunk = dataclasses.asdict(replay)
+        if not self._end or self._records >= MAX_RECORDS or self._end > 4 * self._base + SPARE_BYTES:
+            self.write(file, {**content, "now": now, "before": {**before, **drawn}, "chunk": chunk})
+            return
+        payload = as_text({"now": now, "chunk": chunk, "drawn": dict(drawn)})
+        with file.locked():
+            header = self._found(file)
+            assert header is not None  # noqa: S101 - it was written from here
+            frame = file.seal.frame(header, self._records + 1, payload)
+            file.append(frame, self._end)
+            # One step for an interrupt: a file that is longer than known is refused and loaded again.
+            self._records, self._end, self.last = self._records + 1, self._end + len(frame), now
+
+    def _found(self, file: StateFile) -> bytes | None:
+        """The header as this publisher left it; StateError if the file has another one."""
+        known, found = self._headers.get(file.real), file.header()
+        if file.redirected:
+            raise StateError(
+                f"{file.name} leads elsewhere than where this publisher keeps it, {file.real!r}: expected its "
+                "links as they were, because the file there would stay behind"
+            )
+        if found is not None and known is None:
+            raise StateError(
+                f"{file.name} exists: expected a new path, or a file of this very publisher (if another run "
+                "has just written it, let that one end, then load it or run the command again)"
+            )
+        if found is None and known is not None:
+            raise StateError(f"{file.name} is gone: expected the one this publisher wrote or came from")
+        grown = self._end and self.kept is not None and file.real == self.kept.real and file.size() != self._end
+        if found != known or grown:
+            raise StateError(
+                f"{file.name} is not as this publisher left it: another publisher has written it, a stale "
+                "copy was put back, or a write was interrupted (then load it again, it is complete)"
+            )
+        return known
+
+
+def read(file: StateFile) -> tuple[dict[str, Any], bytes]:
+    """Content and header of a state file that passes its authentication."""
+    opened, _ = file.open()
+    return content_of(opened.frames, file.name), opened.header
+
+
+def shown_path(path: str | os.PathLike[str]) -> str:
+    """For messages."""
+    return repr(os.fspath(path))

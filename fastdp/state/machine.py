@@ -1,0 +1,141 @@
+"""What an online mechanism is: a pure machine, whose state is a value.
+
+A :class:`~fastdp.state.publisher.Publisher` drives it: it owns key, state and journal, and gives every machine files,
+replays, copies, :meth:`to_bytes`, and the guard against threads and forks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.randomness.key import Key
+from fastdp.state import codec
+
+S = TypeVar("S")
+
+
+def nothing(*_: object) -> None:
+    """The default of :class:`Transition`: nothing to publish, nothing to finish."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transition(Generic[S]):
+    """What a batch leads to, before anything is recorded, taken or published.
+
+    Attributes
+    ----------
+    state : S
+        The state after the batch.
+    emit : callable
+        Makes the output, once the state is recorded.
+    finish : callable
+        Advances what accumulates in place (a histogram of the hold-out), once the state is recorded.
+    drawn : dict
+        What a replay must not draw again: joins the packed state before the batch in its record.
+    """
+
+    state: S
+    emit: Callable[..., Any] = nothing
+    finish: Callable[[], None] = nothing
+    drawn: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Machine(ABC, Generic[S]):
+    """An online mechanism: its public parameters, and what one batch makes of a state.
+
+    A frozen dataclass with the public parameters as fields; ``start`` and ``step`` are the least that it needs.  The
+    state is a frozen dataclass (or tuple) of numbers, texts, and int64 and float64 arrays, whose type the return
+    annotation of ``start`` names.  ``step`` changes neither the state nor the batch.  See ``docs/state.md``, "Your own mechanism".
+    """
+
+    #: Parts that parameters may hold, by class name; a file never names anything else.
+    PARTS: ClassVar[codec.Parts] = {}
+    #: Whether a batch of n entries is the same as n batches of one.
+    SPLITS: ClassVar[bool] = False
+
+    @abstractmethod
+    def start(self, key: Key) -> S:
+        """The state before the first batch."""
+
+    @abstractmethod
+    def step(self, state: S, batch: Any, key: Key) -> Transition[S]:
+        """What a batch leads to; an error leaves no trace.
+
+        Parameters
+        ----------
+        state : S
+            The present one; not changed.
+        batch : Any
+            What :meth:`read` made of the call.
+        key : Key
+            Of this publisher alone.  The same state and batch must draw the same words.
+        """
+
+    def read(self, *batch: Any) -> Any:
+        """The batch, checked and converted once; DataError for what is none."""
+        return batch
+
+    def consumed(self, state: S) -> int:
+        """A count that grows with whatever changes the state; by default its field ``n_seen``."""
+        return int(state.n_seen)  # type: ignore[attr-defined]
+
+    def parts(self, batch: Any) -> tuple[NDArray[Any] | bytes, ...]:
+        """All that the step depends on besides state and key, for fingerprints; one array where a batch splits."""
+        return tuple(each if isinstance(each, bytes) else np.asarray(each) for each in batch)
+
+    def first(self, batch: Any, count: int) -> Any:
+        """The first ``count`` entries, where a batch splits."""
+        return batch[:count]
+
+    def describe(self) -> dict[str, Any]:
+        """The public parameters, for a state file and for the noise key."""
+        fields = dataclasses.fields(typing.cast("Any", self))
+        return {each.name: codec.describe_part(getattr(self, each.name), self.PARTS) for each in fields}
+
+    @classmethod
+    def from_description(cls, description: dict[str, Any], **own: Any) -> Self:
+        """The machine that was described; ``own`` are parts that a file cannot hold."""
+        return cls(**{name: codec.build_part(value, cls.PARTS) for name, value in description.items()}, **own)
+
+    def pack(self, state: S) -> dict[str, Any]:
+        """The state as JSON."""
+        return {"n_seen": self.consumed(state), "state": codec.describe(state)}
+
+    def unpack(self, packed: dict[str, Any], key: Key) -> S:
+        """The state that was packed, its indices checked; ValueError, LookupError or TypeError if it is none."""
+        del key
+        state: S = codec.restore(typing.get_type_hints(type(self).start)["return"], packed["state"])
+        self.check_indices(state)
+        if self.consumed(state) != codec.whole(packed["n_seen"]):
+            raise ValueError("a position out of range")
+        return state
+
+    def settled(self, state: S) -> S:
+        """The state without anything that :attr:`Transition.finish` has yet to do; a copy, if it has anything."""
+        return state
+
+    def same(self, now: dict[str, Any], recorded: dict[str, Any]) -> bool:
+        """Whether two packed states are the same; ``recorded`` may lack fields that are younger than it."""
+        return codec.same(now, recorded)
+
+    def rekeyed(self, state: S, key: Key) -> S:
+        """The state for a copy, whose noise comes from another key."""
+        del key
+        return state
+
+    def check_indices(self, state: S) -> None:
+        """ValueError unless shapes, and what kernels follow as an index, are in range."""
+        del state
+
+
+def parameters_of(machine: Machine[Any]) -> dict[str, Any]:
+    """The fields of a machine, as they are."""
+    return {each.name: getattr(machine, each.name) for each in dataclasses.fields(typing.cast("Any", machine))}

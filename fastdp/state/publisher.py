@@ -1,0 +1,422 @@
+"""The one driver of online machines: it owns key, state and journal.
+
+A call goes read, admit, step, record, take, emit: an interrupt or a crash leaves the batch consumed or not, never
+half of it, and no output is given out before its place in the stream is recorded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar
+
+from fastdp import validation
+from fastdp._version import __version__
+from fastdp.errors import ParameterError, StateError
+from fastdp.randomness.drawn_once import repeating
+from fastdp.randomness.key import Binding, Key
+from fastdp.state import codec, journal
+from fastdp.state.journal import Journal, Packed, trusting
+from fastdp.state.machine import Machine, parameters_of
+from fastdp.state.replay import Chunk, Replay, as_one
+from fastdp.state.seal import Seal
+from fastdp.state.sealed_file import StateFile
+from fastdp.state.single_caller import CallGuard, single_caller
+
+S = TypeVar("S")
+
+
+class Publisher(Generic[S]):
+    """Drives a machine online, with everything that its state needs.
+
+    Parameters
+    ----------
+    machine : Machine
+        The mechanism.
+    seed : int or str, optional
+        Simulation: noise that anyone can reproduce.
+    key : Key or 32 bytes, optional
+        A secret of your own; by default a fresh one from the operating system.
+
+    Notes
+    -----
+    ``copy.copy`` and ``copy.deepcopy`` give an independent publisher with the same state and a key of its own;
+    pickles are refused.
+    """
+
+    #: The class of machine that a subclass drives, by which it reads state.
+    _MACHINE: ClassVar[Any] = None
+    #: Whether a fork harms nothing, as there is no noise to repeat.
+    _FORKS: ClassVar[bool] = False
+    _key: Key
+    _state: S
+
+    def __init__(self, machine: Machine[S], *, seed: int | str | None = None, key: Key | bytes | None = None) -> None:
+        if not isinstance(machine, Machine):
+            raise ParameterError(f"machine = {validation.shown(machine)}: expected a fastdp.state.Machine")
+        self._begin(machine, Key.choose(seed, key).bind(type(machine).__name__, parameters_of(machine)))
+
+    def _begin(self, machine: Any, key: Key) -> None:
+        """Take the starting state; reading a state begins here too."""
+        self._guard = CallGuard(forks=self._FORKS)
+        self._machine = machine
+        self._key = key
+        self._journal = Journal()
+        #: Rolling digest of what was consumed while a file was kept.
+        self._digest = ""
+        self._replay: Replay | None = None
+        #: Where a replay must lead to, and the version of fastdp that says so.
+        self._destination: tuple[Packed, object] | None = None
+        self._copies = 0
+        #: In state files: a class that is read as one that it derives from is not renamed.
+        self._written_as = type(self).__name__
+        self._state = machine.start(key)
+
+    @property
+    def machine(self) -> Machine[S]:
+        """The mechanism, with its public parameters."""
+        machine: Machine[S] = self._machine
+        return machine
+
+    @property
+    def state(self) -> S:
+        """The present state, secret like the key; not to be changed."""
+        return self._state
+
+    @property
+    def noise_fingerprint(self) -> str | None:
+        """Keyed digest of the secret, composition and stream that all noise follows from; None for a simulation.
+
+        Two publishers with the same one would give the same noise; a ledger refuses the second.  It reveals nothing
+        else about the key.
+        """
+        return None if self._key.simulated else self._key.fingerprint()
+
+    @property
+    def digest(self) -> str:
+        """Rolling keyed digest of what was consumed while a state file was kept, call by call, in hexadecimal.
+
+        Two runs with one key have the same digest only if they consumed the same.  Empty before the first call.
+        """
+        return self._digest
+
+    # The call.
+
+    @single_caller
+    def step(self, *batch: Any) -> Any:
+        """Consume one batch and give out what the machine publishes for it."""
+        return self._call(self._machine.read(*batch))
+
+    def _call(self, batch: Any, *into: Any) -> Any:
+        """Take a batch and emit; ``into`` is handed to :attr:`Transition.emit`."""
+        return self._take(batch)(*into)
+
+    def _take(self, batch: Any) -> Any:
+        """Step, record, take, finish; gives :attr:`Transition.emit`."""
+        if self._replay is not None:
+            self._replay.check(self._chunk(batch), self._key, self._digest)
+        made = self._machine.step(self._state, batch, self._key)
+        if self._journal.kept is None:
+            self._state, self._replay = made.state, None
+            made.finish()
+        else:
+            state = self._machine.settled(made.state)
+            digest = self._record(batch, state, made.drawn)
+            # One step: an interrupt leaves the batch consumed or not, never half of it.
+            self.__dict__.update(_state=state, _replay=None, _digest=digest)
+        return made.emit
+
+    def _chunk(self, batch: Any) -> Chunk:
+        """What a call consumes, for its fingerprint: values, or one batch, which is repeated whole."""
+        parts = self._machine.parts(batch)
+        chunk: Chunk = parts[0] if self._machine.SPLITS else as_one(*parts)
+        return chunk
+
+    def _record(self, batch: Any, after: S, drawn: Mapping[str, Any]) -> str:
+        """Write ahead; the digest that takes effect in the same step in which the batch is consumed."""
+        machine = self._machine
+        if machine.consumed(after) == machine.consumed(self._state):
+            return self._digest
+        chunk, now = self._chunk(batch), machine.pack(after)
+        self._check_destination(batch, chunk, now)
+        last = self._journal.last
+        if last is None or last["n_seen"] != machine.consumed(self._state):
+            last = machine.pack(self._state)
+        replay = Replay.of(chunk, self._key, self._digest)
+        self._journal.record(self._content(kept=True), now, replay, drawn, last)
+        return replay.digest
+
+    def _check_destination(self, batch: Any, chunk: Chunk, now: Packed) -> None:
+        """Refuse a replay that leads elsewhere than the recorded call: another fastdp may cut a stream differently.
+
+        The same noise would then meet other sums, whose difference it would reveal.
+        """
+        if self._replay is None or self._destination is None:
+            return
+        recorded, writer = self._destination
+        if chunk.size > self._replay.count:
+            with repeating():
+                first = self._machine.first(batch, self._replay.count)
+                now = self._machine.pack(self._machine.step(self._state, first, self._key).state)
+        if not self._machine.same(json.loads(json.dumps(now)), recorded):
+            raise StateError(
+                f"the replay leads to another position than the state file recorded (by fastdp {writer}, this is "
+                f"{__version__}): expected the fastdp that wrote it, because the same noise would meet other sums"
+            )
+
+    # The state as a value.
+
+    @single_caller
+    def to_bytes(self, key: bytes | str | None = None) -> bytes:
+        """Everything that continues this publisher elsewhere, as bytes.
+
+        Parameters
+        ----------
+        key : 32 bytes or passphrase, optional
+            Encrypts and authenticates them (AES-256-GCM).  Without it they are in the clear: anyone who reads them
+            has the noise (so with the outputs the data), the hold-out and exact sums.
+
+        Returns
+        -------
+        bytes
+            For :meth:`from_bytes`; the same format as a file of :meth:`save`.
+
+        Notes
+        -----
+        The bytes are a fork of the stream: go on from them or from this publisher, not from both with different
+        values, which would meet the same noise.
+        """
+        self._refuse_replay("to_bytes")
+        return Seal(key).pack(journal.as_text(self._content(kept=False)))[1]
+
+    @classmethod
+    def from_bytes(cls, state: bytes, key: bytes | str | None = None, **own: Any) -> Self:
+        """The publisher that :meth:`to_bytes` described.
+
+        Parameters
+        ----------
+        state : bytes
+            What :meth:`to_bytes` gave, or the bytes of a saved file.
+        key : 32 bytes or passphrase, optional
+            As given there.
+        own : parts, optional
+            What bytes cannot hold, such as a selector; for ``Publisher`` itself ``machine``, the class of machine.
+
+        Raises
+        ------
+        StateError
+            If the bytes are cut short, altered, of another version or class, or the key is wrong.
+        """
+        opened = Seal(key).open(bytes(state), "state")
+        return cls._from_content(journal.content_of(opened.frames, "state"), "state", replay=False, own=own)
+
+    # State files.
+
+    @single_caller
+    def save(self, path: str | os.PathLike[str], key: bytes | str | None = None) -> None:
+        """Write :meth:`to_bytes` to a file, once.
+
+        Parameters
+        ----------
+        path : path
+            Replaced atomically; readable by the owner alone.  It must be new, or a file of this publisher.
+        key : 32 bytes or passphrase, optional
+            As for :meth:`to_bytes`.
+
+        Raises
+        ------
+        StateError
+            If the file belongs to another publisher or cannot be written; or if it is kept, under another key.
+
+        Notes
+        -----
+        What is published after the save is not in the file: going on from it with other values than those
+        published gives them the same noise and reveals the difference.  :meth:`keep` closes that gap.
+        """
+        file = StateFile(path, key)
+        self._refuse_replay("save")
+        self._write(file, kept=self._journal.keeps(file))
+
+    @single_caller
+    def keep(self, path: str | os.PathLike[str], key: bytes | str | None = None) -> None:
+        """From now on, record the state before every call that consumes something returns (write-ahead).
+
+        Parameters, errors as for :meth:`save`.  A publisher loaded from a kept file keeps it already.  If a
+        write fails, the call raises and nothing is consumed.  One file is kept, and no other one after it: the
+        first would stay behind, and anyone who loads it would give its noise to other values.
+        """
+        file = StateFile(path, key)
+        self._refuse_replay("keep")
+        kept = self._journal.kept
+        if kept is not None and not self._journal.keeps(file):
+            raise StateError(
+                f"keep({os.fspath(path)!r}) on a publisher that keeps {os.fspath(kept.path)!r}: expected "
+                "that path (to change it, stop, move the file, and load it with moved=True)"
+            )
+        self._write(file, kept=True)
+        self._journal.kept = file
+
+    def _write(self, file: StateFile, *, kept: bool) -> None:
+        # What the file has already is left alone: written again, it would not have the last call.
+        if not self._journal.is_current(file, self._machine.consumed(self._state)):
+            self._journal.write(file, {**self._content(kept=kept), **({"home": file.real} if kept else {})})
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        key: bytes | str | None = None,
+        *,
+        replay: bool = False,
+        moved: bool = False,
+        **own: Any,
+    ) -> Self:
+        """A publisher that continues exactly where a saved one stood; from a kept file, it keeps the file too.
+
+        Parameters
+        ----------
+        path, key
+            As given to :meth:`save` or :meth:`keep`.
+        replay : bool
+            False: continue after the last call recorded.  True: go back to the start of that call, because
+            its outputs were lost; the same values must then come again in one call, are checked against
+            their fingerprint, and give the same outputs.
+        moved : bool
+            True: the kept file was moved here, and no process goes on with it where it was.  A copy of a kept file is
+            refused otherwise, because two copies would publish two streams under one noise.
+        own : parts, optional
+            As for :meth:`from_bytes`.
+
+        Raises
+        ------
+        StateError
+            If the file is missing, cut short, altered, a copy, of another version or class, or the key is wrong.
+        """
+        file = StateFile(path, key)
+        content, header = journal.read(file)
+        publisher = cls._from_content(content, file.name, replay=replay, own=own)
+        # Files that are not kept, and those of older versions, have no home.
+        home = content.get("home")
+        if home not in (None, file.real) and not moved:
+            raise StateError(
+                f"{file.name} is a copy of {validation.shown(home)}, where it was kept: expected it there, "
+                "because two copies would publish two streams under one noise (if it was moved here: moved=True)"
+            )
+        saved = content["before" if replay else "now"]
+        publisher._journal = Journal(file, header, saved, kept=bool(content["kept"]))
+        return publisher
+
+    @classmethod
+    def _from_content(cls, content: dict[str, Any], name: str, *, replay: bool, own: Mapping[str, Any]) -> Self:
+        parts = dict(own)
+        kind = parts.pop("machine", cls._MACHINE) if cls._MACHINE is None else cls._MACHINE
+        writer = content.get("fastdp")
+        with trusting(name, writer):
+            fits = cls._fits(content, kind)
+        if not fits:
+            shown = validation.shown(content["class"]).strip("'")
+            raise StateError(f"{name} holds a {shown}: expected a {cls.__name__}")
+        if replay and (content["before"] is None or not content["kept"]):
+            raise StateError(f"{name} records no chunk to replay: expected replay=False")
+        with trusting(name, writer):
+            # Files from before streams had numbers name none, those of the first noise format no format.
+            member = codec.whole(content.get("member", 0))
+            binding = _binding(content.get("noise", int(Binding.FIRST_FORMAT)))
+            raw = bytes.fromhex(content["secret"])
+            key = Key(raw, simulated=content["simulated"], member=member, binding=binding)
+            publisher = cls._of(kind.from_description(content["composition"], **parts), key)
+            publisher._state = publisher._machine.unpack(content["before" if replay else "now"], key)
+            chunk = None if content["chunk"] is None else Replay(**content["chunk"])
+            publisher._written_as = content["class"]
+            publisher._replay = chunk if replay else None
+            publisher._destination = (content["now"], writer) if replay else None
+            # Files of the first fastdp have no rolling digest.
+            publisher._digest = chunk.digest if chunk and not replay else content.get("digest", "")
+            bytes.fromhex(publisher._digest)
+        return publisher
+
+    @classmethod
+    def _fits(cls, content: dict[str, Any], kind: Any) -> bool:
+        """Whether a state with this content is one for this class."""
+        if cls._MACHINE is None and kind is None:
+            raise StateError("machine = None: expected the class of machine that the state is of")
+        return bool(content["class"] == (cls.__name__ if cls._MACHINE is not None else kind.__name__))
+
+    @classmethod
+    def _of(cls, machine: Any, key: Key) -> Self:
+        """A publisher that a machine and a bound key make, before its first value."""
+        publisher = object.__new__(cls)
+        publisher._begin(machine, key)
+        return publisher
+
+    def _fresh(self, key: Key) -> Self:
+        """A publisher with the same parts and parameters before its first value."""
+        return self._of(self._machine, key)
+
+    def _content(self, *, kept: bool) -> dict[str, Any]:
+        """What a state file holds of this publisher, for its present state."""
+        home = {} if not kept or self._journal.kept is None else {"home": self._journal.kept.real}
+        return {
+            "class": self._written_as,
+            "fastdp": __version__,
+            "composition": self._description(),
+            "secret": self._key.reveal().hex(),
+            "member": self._key.member,
+            "noise": int(self._key.binding),
+            "simulated": self._key.simulated,
+            "kept": kept,
+            "now": self._machine.pack(self._state),
+            "before": None,
+            "digest": self._digest,
+            "chunk": None,
+            **home,
+        }
+
+    def _description(self) -> dict[str, Any]:
+        # Once: a domain may be a map of a whole country.
+        found: dict[str, Any] | None = self.__dict__.get("_described")
+        if found is None:
+            found = self._described = self._machine.describe()
+        return found
+
+    def _refuse_replay(self, call: str) -> None:
+        """A state without the recorded batch would let altered values pass."""
+        if self._replay is not None:
+            raise StateError(f"{call}() on a publisher that waits for a replay: expected the recorded chunk first")
+
+    # Copies: never the same noise twice.
+
+    def __copy__(self) -> Self:
+        return self._rekeyed_copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        del memo
+        return self._rekeyed_copy()
+
+    @single_caller
+    def _rekeyed_copy(self) -> Self:
+        """An independent publisher with the same state and noise of its own.
+
+        Equal noise on different values would reveal their difference, so a copy never keeps the key.
+        """
+        self._refuse_replay("copy")
+        self._copies += 1
+        key = self._key.derive("copy", self._copies) if self._key.simulated else Key.choose(None, None)
+        twin = self._fresh(key)
+        twin._state = self._machine.rekeyed(self._state, key)
+        return twin
+
+    def __reduce__(self) -> NoReturn:
+        raise StateError(
+            f"a {type(self).__name__} cannot be pickled: the noise key would be neither encrypted nor owner-only; "
+            "use to_bytes(key) and from_bytes(state, key)"
+        )
+
+
+def _binding(noise: object) -> Binding:
+    """The noise format of a state; ValueError for one that this fastdp does not draw."""
+    known = [int(Binding.FIRST_FORMAT), int(Binding.COMPOSITION)]
+    if type(noise) is not int or noise not in known:
+        raise ValueError(f"noise format {validation.shown(noise)}: expected one of {known}")
+    return Binding(noise)

@@ -1,0 +1,226 @@
+"""PAK as a machine: the hold-out chooses tau, then a binary tree counts.
+
+Readings and errata: ``docs/pak.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.arrays.column import NOT_FINITE, as_column, as_floats, entry_at
+from fastdp.errors import DataError
+from fastdp.perturbers.base import theta_key
+from fastdp.randomness import sampler
+from fastdp.randomness.key import Key
+from fastdp.randomness.words import Purpose, StreamId
+from fastdp.state import codec
+from fastdp.state.journal import Packed
+from fastdp.state.machine import Machine, Transition
+from fastdp.systems.pak.moving_average import averages
+from fastdp.systems.pak.parameters import PAKParameters
+from fastdp.systems.pak.running_sum import RunningSum, Steps
+from fastdp.thresholds import Fixed
+from fastdp.thresholds.base import held_out
+from fastdp_kernels import online_pass
+
+Floats = NDArray[np.float64]
+
+
+class Column(NamedTuple):
+    """A batch: values, and what errors call them."""
+
+    values: Floats
+    name: str = "chunk"
+
+
+@dataclass(frozen=True)
+class PAKState:
+    """One position in the stream.
+
+    Attributes
+    ----------
+    lag : float64[m]
+        The hold-out so far; dropped once the threshold is chosen.  Secret.
+    n_seen : int
+        Values consumed, the hold-out included.
+    tree : RunningSum or None
+        The counter behind the hold-out; None before.
+    running : float or None
+        The running sum released last, in units of the input.
+    recent : int64[at most w]
+        The last running sums, in grid steps, if averages over w values are published.
+    """
+
+    lag: Floats
+    n_seen: int = 0
+    tree: RunningSum | None = None
+    running: float | None = None
+    recent: Steps = field(default_factory=lambda: np.empty(0, np.int64))
+
+
+@dataclass(frozen=True)
+class PAKMachine(Machine[PAKState]):
+    """Mechanism 1 of the paper, online.
+
+    Attributes
+    ----------
+    plan : PAKParameters
+        What is fixed.
+    """
+
+    SPLITS: ClassVar[bool] = True
+
+    plan: PAKParameters
+
+    def start(self, key: Key) -> PAKState:
+        """Before the first value."""
+        # Refuses what the threshold cannot do now, not at the end of the hold-out.
+        self.plan.threshold.start(self.plan.task)
+        if self.plan.holdout:
+            return PAKState(lag=np.empty(self.plan.holdout))
+        return PAKState(lag=np.empty(0), tree=self._open(np.empty(0), key)[0])
+
+    def read(self, *batch: Any) -> Column:
+        """One column of real numbers."""
+        return Column(as_floats(as_column(batch[0])))
+
+    def parts(self, batch: Column) -> tuple[Floats]:
+        """The values."""
+        return (batch.values,)
+
+    def first(self, batch: Column, count: int) -> Column:
+        """The first values."""
+        return Column(batch.values[:count], batch.name)
+
+    def step(self, state: PAKState, batch: Column, key: Key) -> Transition[PAKState]:
+        """Where these values lead, and the running sums or averages that they publish."""
+        values, plan = batch.values, self.plan
+        self.check_room(state, values.size, batch.name)
+        if not np.isfinite(values).all():
+            raise DataError(f"{entry_at(batch.name, ~np.isfinite(values), NOT_FINITE)}; expected finite values")
+        held = min(values.size, max(0, plan.holdout - state.n_seen))
+        # Written again, not added to, if an interrupt makes the user repeat the chunk.
+        state.lag[state.n_seen : state.n_seen + held] = values[:held]
+        n_seen, tree, lag = state.n_seen + values.size, state.tree, state.lag
+        parts: list[Steps] = []
+        if tree is None and n_seen >= plan.holdout:
+            tree, sums = self._open(lag, key)
+            parts.append(sums)
+            lag = np.empty(0)
+        if tree is not None and values.size > held:
+            tree, sums = tree.count(self._steps(values[held:], tree.theta_steps))
+            parts.append(sums)
+        # No copy of a single part.
+        steps = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int64), *parts])
+        resolution = plan.grid.resolution
+        out = np.multiply(steps, resolution, dtype=np.float64)
+        running, recent = float(out[-1]) if out.size else state.running, state.recent
+        if plan.average is not None:
+            window = None if plan.average == "all" else plan.average
+            out, recent = averages(steps, recent, n_seen, window, resolution)
+        return Transition(PAKState(lag, n_seen, tree, running, recent), partial(_given, out))
+
+    def check_room(self, state: PAKState, size: int, name: str = "values") -> None:
+        """DataError for more values than the stream has; their number is public."""
+        length = self.plan.length
+        if state.n_seen + size > length:
+            room = length - state.n_seen
+            raise DataError(f"{name} has {size} values: expected at most {room}, the stream has {length}")
+
+    def _open(self, lag: Floats, key: Key) -> tuple[RunningSum, Steps]:
+        """Choose tau, release the hold-out's sum (or sums), and start the tree."""
+        plan = self.plan
+        chooser = plan.threshold.start(plan.task)
+        chooser.observe(as_floats(lag))
+        # By the values that are summed, too: a threshold's summary of them may be coarser, or without their order.
+        own = held_out(key, as_floats(lag))
+        tau = chooser.choose(own)
+        wide = tau if isinstance(plan.threshold, Fixed) else tau * plan.tail_factor
+        # Not min(): a threshold that is no number counts as the highest too.
+        theta_steps = plan.grid.snap(wide if wide <= plan.grid.bound else plan.grid.bound)
+        out: Steps = np.empty(0, np.int64)
+        base = 0
+        if plan.holdout:
+            steps, rest = self._steps(lag, theta_steps), plan.epsilon_lag
+            lag_key = theta_key(own, theta_steps).within("lag")
+            if plan.lag_sums:
+                _, out = RunningSum.start(lag_key, 1, plan.holdout, theta_steps, rest, 0).count(steps)
+            else:
+                out = np.empty(1, np.int64)
+                law = sampler.discrete_laplace_law(Fraction(theta_steps) / Fraction(rest))
+                sampler.fill(out, law, lag_key, StreamId(Purpose.LAG))
+                out += steps.sum()
+            base = int(out[-1])
+        return self._tree(theta_steps, base, key), out
+
+    def _tree(self, theta_steps: int, base: int, key: Key) -> RunningSum:
+        """The tree of the values behind the hold-out."""
+        plan = self.plan
+        own = theta_key(key, theta_steps)
+        return RunningSum.start(own, 0, plan.length - plan.holdout, theta_steps, plan.epsilon, base)
+
+    def _steps(self, values: Floats, theta_steps: int) -> Steps:
+        steps: Steps = np.empty(values.size, np.int64)
+        top = float(min(theta_steps, self.plan.bound_steps))
+        online_pass.round_values(as_floats(values), 1.0 / self.plan.grid.resolution, top, steps)
+        return steps
+
+    # State files.
+
+    def describe(self) -> dict[str, Any]:
+        """Parts and parameters."""
+        return self.plan.describe()
+
+    @classmethod
+    def from_description(cls, description: dict[str, Any], **own: Any) -> PAKMachine:
+        """The machine that was described."""
+        del own
+        return cls(PAKParameters.from_description(description))
+
+    def pack(self, state: PAKState) -> Packed:
+        """The state as JSON."""
+        tree = state.tree
+        return {
+            "n_seen": state.n_seen,
+            "running": state.running,
+            "lag": codec.pack(state.lag[: state.n_seen] if tree is None else state.lag, "<f8"),
+            "recent": codec.pack(state.recent, "<i8"),
+            "counter": None if tree is None else {"theta_steps": tree.theta_steps, **tree.describe()},
+        }
+
+    def unpack(self, packed: Packed, key: Key) -> PAKState:
+        """The state that was packed."""
+        plan = self.plan
+        n_seen, running, counter = codec.whole(packed["n_seen"]), packed["running"], packed["counter"]
+        held = codec.unpack(packed["lag"], "<f8").astype(np.float64)
+        recent = codec.unpack(packed["recent"], "<i8").astype(np.int64)
+        lag, tree, seen = np.empty(0 if counter else plan.holdout), None, held.size
+        if counter:
+            theta_steps = codec.whole(counter["theta_steps"])
+            if not 1 <= theta_steps <= plan.grid.bound_steps:
+                raise ValueError("a threshold out of range")
+            tree = self._tree(theta_steps, 0, key).resume(counter["seen"], counter["total"], counter["above"])
+            seen = plan.holdout + tree.seen
+        else:
+            lag[:seen] = held
+        window = plan.average if isinstance(plan.average, int) else 0
+        if n_seen != seen or recent.size > window or not np.isfinite(held).all():
+            raise ValueError("a position out of range")
+        if not (running is None or math.isfinite(running)):
+            raise ValueError("a running sum out of range")
+        return PAKState(lag, n_seen, tree, None if running is None else float(running), recent)
+
+    def rekeyed(self, state: PAKState, key: Key) -> PAKState:
+        """The state for a copy: its tree draws from the copy's key."""
+        return self.unpack(self.pack(state), key)
+
+
+def _given(out: Floats) -> Floats:
+    return out
