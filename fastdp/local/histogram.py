@@ -69,4 +69,5 @@ class HistogramCollector(Collector):
         **options
             ``accelerate``, ``max_iterations``, ``tolerance`` of :func:`fastdp.local.distribution.estimate`.
         """
-        return self.mechanism.estimate_counts(self.totals, bins=self.bins, method=method, **options)
+        found: Distribution = self.mechanism.estimate_counts(self.totals, bins=self.bins, method=method, **options)
+        return found

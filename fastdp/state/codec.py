@@ -22,7 +22,7 @@ from fastdp.randomness.canonical import RENAMED
 
 #: Bytes that an array may have, or how many times those that it takes packed: a small file that would inflate to all
 #: memory is refused before that.
-MOST_BYTES, MAX_INFLATION = 2**28, 64
+MAX_BYTES, MAX_INFLATION = 2**28, 64
 #: Parts by the name of their class.
 Parts = Mapping[str, Any]
 _KINDS = {np.int64: "<i8", np.float64: "<f8"}
@@ -52,7 +52,7 @@ def unpack(text: str, kind: str) -> NDArray[Any]:
 
 
 def _most(packed: bytes) -> int:
-    return max(MOST_BYTES, MAX_INFLATION * len(packed))
+    return max(MAX_BYTES, MAX_INFLATION * len(packed))
 
 
 def _inflated(text: str) -> bytes:

@@ -28,7 +28,7 @@ from fastdp.state.sealed_file import StateFile
 #: A state as JSON (:meth:`fastdp.state.machine.Machine.pack`).
 Packed = dict[str, Any]
 #: Records behind a state before the file is written again, and bytes that they may have beyond four states.
-MAX_RECORDS, SPARE_BYTES = 512, 2**18
+MAX_RECORDS, SPARE_BYTES = 512, 2**22
 #: What reading a description or a packed state may raise if it is none.
 DAMAGE = (
     ArithmeticError,
@@ -100,7 +100,7 @@ class Journal:
         self._headers: dict[str, bytes] = {} if file is None else {file.real: header}
         self.kept = file if kept else None
         self.last = last
-        #: Of the kept file: its records, its bytes, and those of its state; none where it was not written from here.
+        #: Of the kept file: its records, its bytes, and its largest content; 0 where it was not written from here.
         self._records, self._end, self._base = 0, 0, 0
 
     def keeps(self, file: StateFile) -> bool:
@@ -133,7 +133,7 @@ class Journal:
             if content["kept"]:
                 self.last = content["now"]
                 self._records, self._end = 0, file.size()
-                self._base = self._end
+                self._base = len(payload)
 
     def record(
         self, content: Mapping[str, Any], now: Packed, replay: Replay, drawn: Mapping[str, Any], before: Packed
@@ -154,10 +154,12 @@ class Journal:
         file = self.kept
         assert file is not None  # noqa: S101 - the caller has looked
         chunk = dataclasses.asdict(replay)
-        if not self._end or self._records >= MAX_RECORDS or self._end > 4 * self._base + SPARE_BYTES:
+        payload = as_text({"now": now, "chunk": chunk, "drawn": dict(drawn)})
+        many = self._records >= MAX_RECORDS or self._end > SPARE_BYTES
+        # A hold-out that is used up does not stay in the file.
+        if not self._end or many or self._base > 3 * len(payload) + 1024:
             self.write(file, {**content, "now": now, "before": {**before, **drawn}, "chunk": chunk})
             return
-        payload = as_text({"now": now, "chunk": chunk, "drawn": dict(drawn)})
         with file.locked():
             header = self._found(file)
             assert header is not None  # noqa: S101 - it was written from here
@@ -165,6 +167,7 @@ class Journal:
             file.append(frame, self._end)
             # One step for an interrupt: a file that is longer than known is refused and loaded again.
             self._records, self._end, self.last = self._records + 1, self._end + len(frame), now
+            self._base = max(self._base, len(payload))
 
     def _found(self, file: StateFile) -> bytes | None:
         """The header as this publisher left it; StateError if the file has another one."""

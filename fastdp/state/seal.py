@@ -36,6 +36,8 @@ _PURPOSE = b"fastdp state file 3"
 _CHECKSUM_BYTES, _TAG_BYTES = 32, 16
 #: Sealed bytes have a power of two as their size, this one at least: it would reveal how values compress.
 MIN_BYTES = 512
+#: In files, which many may see, as it would reveal how many events wait.
+MIN_FILE_BYTES = 8192
 #: More writes than any disk takes; the header has room for twice as many.
 MAX_GENERATIONS = 2**63
 #: A compressed payload inflates to at most this many bytes.
@@ -119,12 +121,12 @@ class Seal:
     def __repr__(self) -> str:
         return "Seal()"
 
-    def pack(self, payload: bytes, generation: int = 1) -> tuple[bytes, bytes]:
-        """Header, and all bytes, of a state."""
+    def pack(self, payload: bytes, generation: int = 1, least: int = MIN_BYTES) -> tuple[bytes, bytes]:
+        """Header, and all bytes, of a state; sealed, so many bytes at least."""
         header = HEADER.pack(MAGIC, VERSION, self._protection(), generation, self._salt, secrets.token_bytes(12))
-        return header, header + self.frame(header, 0, payload)
+        return header, header + self.frame(header, 0, payload, least)
 
-    def frame(self, header: bytes, index: int, payload: bytes) -> bytes:
+    def frame(self, header: bytes, index: int, payload: bytes, least: int = MIN_FILE_BYTES) -> bytes:
         """One more frame of what has this header."""
         packer = zlib.compressobj(1, zlib.DEFLATED, -15, zdict=_DICTIONARY)
         deflated = packer.compress(payload) + packer.flush()
@@ -134,7 +136,7 @@ class Seal:
             sealed = body + _checksum(position + nonce + body)
         else:
             around = _FRAME.size + _TAG_BYTES + (HEADER.size if index == 0 else 0)
-            size = max(MIN_BYTES, 1 << (len(body) + around - 1).bit_length())
+            size = max(least, 1 << (len(body) + around - 1).bit_length())
             body = body.ljust(size - around, b"\0")
             sealed = self._cipher(VERSION, self._parse(header, "state").salt, self.key).encrypt(nonce, body, position)
         length = len(sealed).to_bytes(8, "big")
@@ -152,14 +154,14 @@ class Seal:
         frames: list[bytes] = []
         while at < len(raw):
             begin, sealed = at + _FRAME.size, b""
-            if begin <= len(raw) and any(raw[at:begin]):
+            # Pages that never reached the disk read as zeros.
+            if any(raw[begin:]) or (begin == len(raw) and any(raw[at:begin])):
                 length, check, nonce = _FRAME.unpack(raw[at:begin])
                 if zlib.crc32(length.to_bytes(8, "big")) != check:
                     raise StateError(f"{name} is damaged: the file was altered (the size of a record)")
                 sealed = raw[begin : begin + length]
             if not frames and (not sealed or len(sealed) < length):
                 raise StateError(f"{name} is no fastdp state file, or was cut short")
-            # Pages that never reached the disk read as zeros.
             if not sealed or len(sealed) < length or not any(sealed[-_TAG_BYTES:]):
                 return Opened(frames, header, whole=False)
             frames.append(self._opened(header, len(frames), nonce, sealed, name))

@@ -18,7 +18,7 @@ from pathlib import Path
 from fastdp import validation
 from fastdp.errors import StateError
 from fastdp.files import durable
-from fastdp.state.seal import HEADER, Opened, Seal
+from fastdp.state.seal import HEADER, MIN_FILE_BYTES, Opened, Seal
 
 _TOKEN_BYTES = 6
 
@@ -115,7 +115,7 @@ class StateFile:
         if previous is not None:
             self.seal.demand(previous, self.name)
             generation = self.seal.generation(previous, self.name) + 1
-        header, sealed = self.seal.pack(payload, generation)
+        header, sealed = self.seal.pack(payload, generation, MIN_FILE_BYTES)
         path = Path(self.real)
         # The writer of such a file holds the lock, so one that is there was killed; it holds secrets.
         for leftover in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 2 * _TOKEN_BYTES}"):

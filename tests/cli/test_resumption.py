@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import stat
 from collections.abc import Callable
@@ -14,6 +13,7 @@ import pytest
 from fastdp.cli.resumption import Kind, Resumption
 from fastdp.errors import StateError
 from fastdp.ledger import Ledger
+from fastdp.state import journal
 from fastdp.state.sealed_file import StateFile
 
 pytestmark = pytest.mark.usefixtures("in_folder")
@@ -110,7 +110,7 @@ def test_what_was_interrupted_goes_on_from_the_start(release, values, lines, cut
 
 def _mark() -> tuple[str, dict]:
     """Key and mark in the state file."""
-    content = json.loads(StateFile("s").read()[0])
+    content = journal.read(StateFile("s"))[0]
     return content["secret"], content["now"]
 
 
@@ -231,7 +231,7 @@ def test_what_a_killed_run_left_of_its_file_goes_first(release, values, lines, t
     assert release("missing.csv", "-o", "elsewhere.npy").exit_code == 1
     assert release("other.csv", "-o", "elsewhere.npy").exit_code == 0
     assert not left.exists()
-    assert json.loads(StateFile("s").read()[0])["place"]["outputs"] == [
+    assert journal.read(StateFile("s"))[0]["place"]["outputs"] == [
         str(tmp_path / "elsewhere.npy"),
         str(tmp_path / "real.npy"),
     ]

@@ -174,7 +174,7 @@ OPTIONS = {"epsilon": 0.5, "bound": 64, "holdout": 0, "max_range": 16, "resoluti
 def test_trees_of_a_publisher(tree: int) -> None:
     """The last leaves of a tree, and the first ones of the next."""
     publisher = fastdp.StreamPublisher(threshold=Fixed(8.0), perturber=TREES, **OPTIONS)
-    levels, before = publisher._composition.plan.levels, tree * 16 - 2
+    levels, before = publisher.composition.plan.levels, tree * 16 - 2
     object.__setattr__(publisher._progress, "blocks", before)
     object.__setattr__(publisher._progress, "n_seen", before)
     expected = own_leaves(publisher._key, 32, levels, tree - 1, 16)[14:]
@@ -216,8 +216,8 @@ def test_cycles_of_thresholds() -> None:
         renewal=RenewFromHoldout(holdout=4), **{**OPTIONS, "epsilon": 0.05, "holdout": 4},
     )  # fmt: skip
     publisher.publish(np.full(4, 9.0))
-    thetas, period = [publisher.threshold], publisher._composition.period
-    block = publisher._composition.plan.block
+    thetas, period = [publisher.threshold], publisher.composition.period
+    block = publisher.composition.plan.block
     for cycle in FARTHEST[1:-1]:
         progress = publisher._progress
         place = {"cycle": cycle, "blocks": cycle * period // block, "filled": 0, "held": 0, "open_sum": 0}

@@ -161,7 +161,8 @@ class SpatialPublisher(Publisher[Any]):
     @property
     def n_steps(self) -> int:
         """Batches consumed."""
-        return self._state.n_steps
+        n_steps: int = self._state.n_steps
+        return n_steps
 
     @property
     def tree(self) -> ReleasedTree:

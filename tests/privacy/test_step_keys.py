@@ -1,0 +1,51 @@
+"""The key of one step, and the chain behind it (docs/noise.md, section 1)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fastdp.randomness.key import Key
+from fastdp.randomness.prefix import check_chain, step_key
+
+KEY = Key.from_seed(1).bind("test", {})
+CHAIN = "ab" * 32
+INPUTS = np.array([1, 2], np.int64), np.array([3], np.int64)
+
+
+def words(chain: str = CHAIN, step: int = 7, *inputs: np.ndarray) -> tuple[str, str]:
+    own, following = step_key(KEY, chain, step, *(inputs or INPUTS))
+    return own.reveal().hex(), following
+
+
+def test_the_noise_key_and_the_next_chain_are_two() -> None:
+    """Who learnt the one would have the other."""
+    own, following = words()
+    assert own != following
+    assert len(own) == len(following) == 64
+
+
+def test_both_depend_on_all_that_came_before() -> None:
+    first, second = INPUTS
+    others = [
+        words("cd" * 32),
+        words(CHAIN, 8),
+        words(CHAIN, 7, first + [1, 0], second),
+        words(CHAIN, 7, first, second + 1),
+        words(CHAIN, 7, second, first),
+        words(CHAIN, 7, np.array([1], np.int64), np.array([2, 3], np.int64)),
+        words(CHAIN, 7, np.concatenate([first, second])),
+    ]
+    for own, following in others:
+        assert own != words()[0]
+        assert following != words()[1]
+    assert len(set(others)) == len(others)
+    assert words() == words()
+
+
+@pytest.mark.parametrize("chain", ["ab", "ab" * 31, "ab" * 33, "x" * 64])
+def test_a_chain_has_32_bytes_or_none(chain: str) -> None:
+    with pytest.raises(ValueError, match=r"length|non-hexadecimal"):
+        check_chain(chain)
+    check_chain("")
+    check_chain(CHAIN)
