@@ -1,7 +1,8 @@
 """State as bytes: compressed, and encrypted and authenticated where a key is given.
 
 State holds secrets: noise and outputs together give the data back.  With a key it is sealed by AES-256-GCM; without
-one only damage is detected.  Source: ``docs/noise.md``, section 8; NIST SP 800-38D; RFC 7914 (scrypt); RFC 5869 (HKDF).
+one only damage is detected.  Source: ``docs/noise.md``, section 8; NIST SP 800-38D; RFC 7914 (scrypt); RFC 5869
+(HKDF).
 
 Layout: a header, then frames.  The first frame is a state; the others, in a kept file, are the records of a journal.
 A frame is length, CRC of the length, nonce, and the sealed payload, whose authentication covers header and position.

@@ -30,7 +30,7 @@ def test_both_depend_on_all_that_came_before() -> None:
     others = [
         words("cd" * 32),
         words(CHAIN, 8),
-        words(CHAIN, 7, first + [1, 0], second),
+        words(CHAIN, 7, first[::-1].copy(), second),
         words(CHAIN, 7, first, second + 1),
         words(CHAIN, 7, second, first),
         words(CHAIN, 7, np.array([1], np.int64), np.array([2, 3], np.int64)),

@@ -60,7 +60,7 @@ def moving(steps: int, dim: int, seed: int) -> list[tuple[np.ndarray, np.ndarray
 def test_equals_the_naive_version(dim: int, fan_out: int, max_depth: int, options: dict, stream_of) -> None:
     domain = Box([0.0] * dim, [1.0] * dim)
     stream = make(domain, **{"epsilon": 2.0, "fan_out": fan_out, "max_depth": max_depth, **options})
-    plan, counting = stream._plan, stream._counting
+    plan, counting = stream._plan, stream._machine.counting
     first = first_oracle.Stream(
         domain.lower,
         domain.upper,
@@ -188,7 +188,7 @@ def test_totals_are_unbiased() -> None:
             truth += len(added) - len(removed)
         grown = stream._state.grown
         totals.append(float(grown.visit.released[0]) - truth)
-        variances.append(float(grown.weight[0]) * stream._counting.noise)
+        variances.append(float(grown.weight[0]) * stream._machine.counting.noise)
     z = np.sum(totals) / math.sqrt(np.sum(variances))
     stat.accept(math.erfc(abs(z) / math.sqrt(2)))
     shifted = (np.sum(totals) + 300 * 0.03 * truth) / math.sqrt(np.sum(variances))
@@ -268,7 +268,7 @@ def test_the_guarantee_is_epsilon_once() -> None:
     assert four.guarantee.epsilon == 2.0
     stream = make(epsilon=0.25)
     # Scale 1 / epsilon after the first batch, where half of epsilon chooses cells.
-    assert stream._counting.law == sampler.discrete_laplace_law(Simple().draws / 0.25)
+    assert stream._machine.counting.law == sampler.discrete_laplace_law(Simple().draws / 0.25)
     assert stream._plan.cell_law == sampler.discrete_laplace_law(2 / 0.25)
 
 
@@ -277,7 +277,7 @@ def test_the_noise_is_that_of_the_key_step_and_place() -> None:
     for _ in range(3):
         stream.advance(None)
     drawn, keys = [], step_keys(stream, [(np.empty((0, 2)), np.empty((0, 2)))] * 3)
-    for law, step in ((stream._plan.cell_law, 0), (stream._counting.law, 2)):
+    for law, step in ((stream._plan.cell_law, 0), (stream._machine.counting.law, 2)):
         noise = np.empty(1, np.int64)
         sampler.fill(noise, law, keys[step], StreamId(Purpose.CELL, number=step))
         drawn.append(int(noise[0]))

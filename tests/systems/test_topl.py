@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -168,7 +169,7 @@ def test_bad_input_changes_nothing() -> None:
 def test_it_ends_with_the_words_of_its_key() -> None:
     publisher = fastdp.ToPL(1.0, bound=10.0, holdout=20, seed=1)
     publisher.publish([1.0] * 30)
-    publisher._n_published = 2**33 - 2
+    publisher._state = replace(publisher._state, n_published=2**33 - 2)
     with pytest.raises(StateError, match=r"^chunk has 3 values after 8589934590: .*new ToPL"):
         publisher.publish([1.0] * 3)
     assert publisher.n_published == 2**33 - 2
@@ -182,21 +183,22 @@ def test_nonfinite_values_may_count_as_zero() -> None:
     assert np.array_equal(one.publish(values), other.publish(zeros))
 
 
-def test_an_interrupted_choice_is_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_choice_consumes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     values, whole, simulation = stream(), make().publish(stream()), make()
     with monkeypatch.context() as patch:
         patch.setattr(Rule, "choose_from", interrupt)
         with pytest.raises(KeyboardInterrupt):
             simulation.publish(values[:2100])
-    assert (simulation.n_seen, simulation.n_published) == (2000, 0)
-    assert np.array_equal(simulation.publish(values[2000:]), whole)
+    assert (simulation.n_seen, simulation.n_published) == (0, 0)
+    assert np.array_equal(simulation.publish(values), whole)
     server = simulation.server
     shards = [fastdp.ToPLServer(1.0, 200, 2000, 4096) for _ in range(2)]
-    shards[1].collect(SquareWave(1.0, 0.0, 200.0).perturb(values[:1999], seed=4))
+    full = shards[1].shard()
+    full.add(SquareWave(1.0, 0.0, 200.0).perturb(values[:1999], seed=4))
     with monkeypatch.context() as patch:
         patch.setattr(Rule, "choose_from", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            shards[0].merge(shards[1]._collector, shards[1]._collector)
+            shards[0].merge(full, full)
     assert shards[0].n_collected == 0
     assert server.threshold is not None
 
