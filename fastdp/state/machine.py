@@ -53,8 +53,8 @@ class Machine(ABC, Generic[S]):
 
     A frozen dataclass with the public parameters as fields; ``start`` and ``step`` are the least that it needs.  The
     state is a frozen dataclass (or tuple) of numbers, texts, and int64 and float64 arrays, whose type the return
-    annotation of ``start`` names.  ``step`` changes neither the state nor the batch.  See ``docs/state.md``, "Your own
-    mechanism".
+    annotation of ``start`` names.  ``step`` changes neither the state nor the batch.  See ``docs/state.md``, "Your
+    own mechanism".
     """
 
     #: Parts that parameters may hold, by class name; a file never names anything else.
