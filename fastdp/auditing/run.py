@@ -21,15 +21,15 @@ from fastdp import validation
 from fastdp.auditing.bounds import epsilon_at_least
 from fastdp.auditing.events import Event, choose_events
 from fastdp.auditing.features import Statistic, make_features
+from fastdp.auditing.mechanisms import check_mechanism, draws_trials, runs, wants_seed
 from fastdp.auditing.result import AuditResult
-from fastdp.auditing.trials import check_mechanism, draws_trials, runs, wants_seed
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.randomness.key import Key
 
 Floats = NDArray[np.float64]
 
-LEAST_TRIALS, MOST_TRIALS = 100, 10**12
+MIN_TRIALS, MAX_TRIALS = 100, 10**12
 #: So many runs learn features, if a quarter of all are that many, or this share of all; and as many again choose.
 LEARNING, LEARNING_SHARE = 2**17, 16
 #: Numbers in the outputs of one set of runs that are in memory at once.
@@ -102,7 +102,7 @@ def audit(
     """
     begin = time.perf_counter()
     check_mechanism(mechanism)
-    runs_each = validation.integer("trials", trials, LEAST_TRIALS, MOST_TRIALS)
+    runs_each = validation.integer("trials", trials, MIN_TRIALS, MAX_TRIALS)
     level = validation.real("confidence", confidence)
     if not 0.5 <= level < 1.0:
         raise ParameterError(f"confidence = {confidence!r}: expected a number of at least 0.5 and below 1")
@@ -121,7 +121,7 @@ def audit(
                 kept = 0
                 for part in runs(mechanism, data, count, key.derive(purpose, side)):
                     # Wide outputs: fewer of them.
-                    most = min(count, max(LEAST_TRIALS // 4, MAX_KEPT // part.shape[1]))
+                    most = min(count, max(MIN_TRIALS // 4, MAX_KEPT // part.shape[1]))
                     parts.append(part[: most - kept])
                     kept += parts[-1].shape[0]
                     bar.update(parts[-1].shape[0])

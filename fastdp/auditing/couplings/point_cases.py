@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from fastdp.auditing.coupled_counters import counter_of, running_counts, selective
-from fastdp.auditing.couplings import KEY, Case, Instance, Seen, Shifts, Table
-from fastdp.auditing.point_couplings import (
+from fastdp.auditing.couplings.check import KEY, Case, Instance, Seen, Shifts, Table
+from fastdp.auditing.couplings.counter_cases import counter_of, running_counts, selective
+from fastdp.auditing.couplings.points import (
     COORDINATES,
     Batch,
     Event,
@@ -24,7 +24,7 @@ from fastdp.auditing.point_couplings import (
     noted_steps,
     see_points,
 )
-from fastdp.auditing.stream_couplings import pick
+from fastdp.auditing.couplings.streams import pick
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import Box, PrivTree
 from fastdp.spatial.cells import encode

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.analysis.tree_loss import log_above, log_at_most
-from fastdp.auditing.couplings import KEY, Seen, Shifts, Table
+from fastdp.auditing.couplings.check import KEY, Seen, Shifts, Table
 from fastdp.counters import Counter
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import count_only, decomposition
