@@ -27,7 +27,7 @@ from tests import stat
 SHIPPED = {case.name: case for case in catalogue.shipped()}
 CONTROLS = {case.name.removeprefix("control-"): case for case in catalogue.negative_controls()}
 #: One of each kind; the others are statistical.
-QUICK = {"count", "noisy-max-laplace", "local-piecewise", "tops", "tops-holdout", "pak", "counter-binary"}
+QUICK = {"count", "noisy-max-laplace", "local-piecewise", "tops", "tops-holdout", "pak-lag-sum", "counter-binary"}
 QUICK_CONTROLS = {
     *("half-count", "half-tops", "half-local-piecewise", "half-hierarchy-nodes", "theta-missing", "trees-share"),
     *("withheld-mean", "settling-free", "floating-point", "piecewise-leak"),

@@ -49,8 +49,8 @@ def batches_of(generator: Generator, dim: int, count: int) -> list[Batch]:
 def event_of(generator: Generator, dim: int, count: int, *, removal: bool | None = None) -> Event:
     """An event in the first batch, the last or any other."""
     batch = int(pick(generator, 0, 1, count - 1, int(generator.integers(count))))
-    goes = bool(pick(generator, False, True)) if removal is None else removal
-    return Event(batch % count, generator.choice(COORDINATES, (1, dim)), goes, bool(pick(generator, False, True)))
+    removes = bool(pick(generator, False, True)) if removal is None else removal
+    return Event(batch % count, generator.choice(COORDINATES, (1, dim)), removes, bool(pick(generator, False, True)))
 
 
 def of_points(
