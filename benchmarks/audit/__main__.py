@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.audit.catalogue import exact_controls, negative_controls, shipped
+from benchmarks.audit.coupling_cases import shipped as coupling_cases
 from benchmarks.audit.coupling_controls import negative_controls as coupling_controls
 from benchmarks.show import report
 from fastdp.auditing.catalogue import Case
 from fastdp.auditing.catalogue.exact_losses import exact_losses
-from fastdp.auditing.couplings import INSTANCES, check, coupling_cases
+from fastdp.auditing.couplings import INSTANCES, check
 from fastdp.auditing.lines import COLUMNS, Line, audited, computed, warm
 
 #: A negative control is audited with so many runs, one after the other, until its claim is refuted.
@@ -38,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"unknown: {', '.join(sorted(unknown))}; expected {', '.join(GROUPS)}, or {', '.join(names)}")
     report.heading(given, "benchmarks.audit")
     wrong: list[str] = []
-    rows: dict[str, tuple[str, ...]] = {}
+    rows: dict[str, dict[str, tuple[str, ...]]] = {group: {} for group in GROUPS}
     for group, several in jobs.items():
         for name, control, run in several:
             if options.only and not {group, name} & set(options.only):
@@ -49,7 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
                 cells = (*cells[:-1], "caught" if line.failed else "NOT CAUGHT")
             if line.failed != control:
                 wrong.append(name)
-            rows[name] = cells
+            rows[group][name] = cells
             print(f"| {' | '.join(cells)} |", flush=True)
     if options.write is not None:
         order = {group: [name for name, _, _ in several] for group, several in jobs.items()}
@@ -97,7 +98,7 @@ def caught(case: Case, trials: int | None, seed: int | None) -> Line:
     return line
 
 
-def with_rows(page: str, rows: dict[str, tuple[str, ...]], order: dict[str, Sequence[str]]) -> str:
+def with_rows(page: str, rows: dict[str, dict[str, tuple[str, ...]]], order: dict[str, Sequence[str]]) -> str:
     """The page with these rows in its tables (``<!-- table: GROUP -->`` to ``<!-- end -->``); others stay."""
     for group, names in order.items():
         columns = check.COLUMNS if group == "couplings" else COLUMNS
@@ -105,7 +106,7 @@ def with_rows(page: str, rows: dict[str, tuple[str, ...]], order: dict[str, Sequ
         if start is None:
             raise SystemExit(f"the page has no table {group!r}: expected a line <!-- table: {group} -->")
         old = [tuple(line.strip("| ").split(" | ")) for line in start[1].splitlines()[2:]]
-        known = {row[0]: row for row in old} | rows
+        known = {row[0]: row for row in old} | rows.get(group, {})
         cells = [columns, ("---",) * len(columns), *(known[name] for name in names if name in known)]
         table = "".join(f"| {' | '.join(row)} |\n" for row in cells)
         page = page[: start.start(1)] + table + page[start.end(1) :]

@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.audit.controls import OneCounterKey, RecountingPHDStream, SharedNoise
+from benchmarks.audit.coupling_cases import turning
 from benchmarks.audit.splits import attack
 from fastdp.arrays.column import as_floats
 from fastdp.auditing.couplings.check import KEY, Case, Instance
 from fastdp.auditing.couplings.counter_cases import running_counts, selective
 from fastdp.auditing.couplings.point_cases import of_points
 from fastdp.auditing.couplings.points import Event
-from fastdp.auditing.couplings.stream_cases import of_stream, publisher, turning
+from fastdp.auditing.couplings.stream_cases import of_stream, publisher
 from fastdp.auditing.couplings.streams import Make, pick
 from fastdp.counters import BinaryTree, Block
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape

@@ -69,4 +69,4 @@ def test_a_refuted_claim_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_options_that_do_not_go_together() -> None:
     assert "--couplings goes with --only and --seed alone" in invoke("--couplings", "--trials", "200").output
     assert "--only names a case of --couplings" in invoke("--only", "flat").output
-    assert "only = 'nope': expected one of choices" in invoke("--couplings", "--only", "nope").output
+    assert "only = 'nope': expected one of adaptive" in invoke("--couplings", "--only", "nope").output

@@ -107,20 +107,21 @@ def test_the_page_has_these_rows() -> None:
 def test_rows_are_put_into_the_page() -> None:
     page = "a\n" + "".join(f"<!-- table: {group} -->\n| x |\n| - |\n<!-- end -->\n" for group in long_audit.GROUPS)
     order = {group: ["first", "second"] if group == "exact" else [] for group in long_audit.GROUPS}
-    once = long_audit.with_rows(page, {"second": ("second", "2")}, order)
+    once = long_audit.with_rows(page, {"exact": {"second": ("second", "2")}}, order)
     assert long_audit.with_rows(once, {}, order) == once
-    both = long_audit.with_rows(once, {"first": ("first", "1")}, order)
+    both = long_audit.with_rows(once, {"exact": {"first": ("first", "1")}, "shipped": {"second": ("", "")}}, order)
     assert "| first | 1 |\n| second | 2 |\n<!-- end -->" in both
+    assert both.count("| first |") == both.count("| second |") == 1
     with pytest.raises(SystemExit, match="no table 'shipped'"):
         long_audit.with_rows("", {}, order)
 
 
 def test_the_long_audit_fails_where_a_control_is_missed(capsys: pytest.CaptureFixture[str]) -> None:
     assert long_audit.main(["count", "control-half-count", "--trials", "3000", "--seed", "1"]) == 0
-    assert long_audit.main(["control-papers-score", "--trials", "200", "--seed", "1"]) == 1
+    assert long_audit.main(["control-half-noisy-max-laplace", "--trials", "200", "--seed", "1"]) == 1
     out, err = capsys.readouterr()
     assert out.count("consistent |") == out.count("| caught |") == out.count("| NOT CAUGHT |") == 1
-    assert "not as expected: control-papers-score" in err
+    assert "not as expected: control-half-noisy-max-laplace" in err
     with pytest.raises(SystemExit):
         long_audit.main(["nope"])
 
@@ -143,7 +144,13 @@ def test_two_looks_share_no_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("choices", "noisy-max-laplace", [0, 0, 0], [4, 0, 0]),
         ("choose_rows", "tops-holdout", [0, 0, 0, 0, 4], [4, 0, 0, 0, 4]),
-        ("choose", "tops-withheld", [[4] * 4, [0, 0], [0] * 4], [[4] * 4, [0, 0], [4, 0, 0, 0]]),
+        pytest.param(
+            "choose",
+            "tops-withheld",
+            [[4] * 4, [0, 0], [0] * 4],
+            [[4] * 4, [0, 0], [4, 0, 0, 0]],
+            marks=pytest.mark.statistical,
+        ),
     ],
 )
 def test_noise_that_is_lost_in_the_shipped_choice_is_caught(

@@ -7,17 +7,16 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from benchmarks.audit.coupling_cases import planted, shipped, turning
 from benchmarks.audit.coupling_controls import negative_controls
-from fastdp.auditing.couplings import INSTANCES, coupling_cases, coupling_lines
+from fastdp.auditing.couplings import INSTANCES, coupling_lines
 from fastdp.auditing.couplings.check import KEY, SPREADS, Instance, Seen, Shifts, Table, check, run
-from fastdp.auditing.couplings.point_cases import planted
 from fastdp.auditing.couplings.points import noted_steps
-from fastdp.auditing.couplings.stream_cases import turning
 from fastdp.errors import ParameterError
 from fastdp.randomness import sampler
 from fastdp.randomness.words import Purpose, StreamId
 
-SHIPPED = {case.name: case for case in coupling_cases()}
+SHIPPED = {case.name: case for case in shipped()}
 CONTROLS = {case.name: case for case in negative_controls()}
 #: The largest ones; the others take a second or less.
 LARGE = {"tops", "nodes", "release-many", "repeat", "privtree", "flat-batches", "adaptive-batches", "renewed"}
@@ -127,5 +126,5 @@ def test_lines_are_repeated_by_their_seed() -> None:
     first, again, other = (list(coupling_lines("pak", seed, 5)) for seed in (1, 1, 2))
     assert first == again != other
     assert INSTANCES >= 100
-    with pytest.raises(ParameterError, match="only = 'nope': expected one of choices, adaptive"):
+    with pytest.raises(ParameterError, match="only = 'nope': expected one of adaptive"):
         list(coupling_lines("nope", 1))

@@ -52,8 +52,7 @@ def running_counts(generator: Generator, counter: Counter | None = None) -> Inst
         found, errors = Shifts(), list[Integers]()
         where = StreamId(Purpose.CELL, number=step), row, effect
         for values, others in ((x, ()), (there, (found, where))):
-            counts = RunningCounts(counter, epsilon, size, key=KEY)
-            counts.counter = Follower(counter, table, errors, *others)
+            counts = RunningCounts(Follower(counter, table, errors, *others), epsilon, size, key=KEY)
             for increments in values:
                 counts.step(increments)
         return found
@@ -109,9 +108,11 @@ def selective(generator: Generator, key: Key = KEY) -> Instance:
             (x, FlippedCoin(epsilon, seed), ((), ())),
             (there, FlippedCoin(epsilon, seed, flipped), ((found, where), (found, None))),
         ):
-            counting = SelectiveCounting(counters, coin, epsilon, key=key)
-            for number, counts in enumerate(counting._counts):
-                counts.counter = Follower(counters[number], table, errors[number], *others[0 if number == own else 1])
+            followers = [
+                Follower(counter, table, errors[number], *others[number != own])
+                for number, counter in enumerate(counters)
+            ]
+            counting = SelectiveCounting(followers, coin, epsilon, key=key)
             for value in values.tolist():
                 counting.step(value)
         found.loss += epsilon if flipped >= 0 else 0.0

@@ -116,16 +116,6 @@ def adaptive_phdstream(generator: Generator) -> Instance:
     return of_points(generator, lambda: AdaptivePHDStream(**options, key=KEY), int(generator.integers(1, 14)))
 
 
-def planted(generator: Generator) -> Instance:
-    """Next to nothing at first, then much at one place: PrivTree chooses the cells of a later count."""
-    options = {**shape_of(generator), "epsilon": 6.0, "max_depth": 6, "period": int(pick(generator, 1, 2))}
-    dim, count = options["domain"].dim, 6
-    batches: list[Batch] = [(np.zeros((0, dim)), np.zeros((0, dim)), 0)]
-    batches += [(np.full((30, dim), generator.choice(COORDINATES)), np.zeros((0, dim)), 0) for _ in range(count - 1)]
-    event = event_of(generator, dim, count)
-    return of_points(generator, lambda: AdaptivePHDStream(**options, key=KEY), count, event=event, batches=batches)
-
-
 def baselines(generator: Generator) -> Instance:
     """Those with a guarantee; of the one that scales its trees up the number of points is public."""
     options = shape_of(generator)
@@ -173,6 +163,5 @@ def point_cases() -> list[Case]:
         Case("privtree", privtree),
         Case("phdstream", phdstream),
         Case("phdstream-adaptive", adaptive_phdstream),
-        Case("phdstream-planted", planted),
         Case("baselines", baselines),
     ]

@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from fastdp.auditing.couplings.check import KEY, Case, Instance, Seen, Shifts, Table
+from fastdp.auditing.couplings.check import KEY, Case, Instance, Shifts, Table
 from fastdp.auditing.couplings.streams import (
     BOUND,
     Floats,
     Generator,
     Make,
     altered,
-    choice_shift,
     pak_shifts,
     pick,
     see_many,
@@ -24,18 +23,13 @@ from fastdp.auditing.couplings.streams import (
     stream_shifts,
     values_of,
 )
-from fastdp.perturbers import Blocks, Flat, Hierarchy
+from fastdp.perturbers import Flat, Hierarchy
 from fastdp.systems.pak.publisher import PAK
 from fastdp.systems.stream.adaptive import Adaptive
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.systems.stream.tops import SMOOTHERS
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
-from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
-
-#: Values of a stream on which blocks have changed their length.
-LONG = 1200
-
 
 # Parameters.
 
@@ -154,52 +148,9 @@ def adaptive(generator: Generator) -> Instance:
     )
 
 
-def turning(generator: Generator) -> tuple[Make, Floats, Floats, int]:
-    """A publisher whose blocks change their length, and streams that differ where true sums would change it.
-
-    On the way from a calm stream to a wild one, value by value, lengths change somewhere.
-    """
-    perturber = Blocks(pick(generator, "spread", "spike", "none"))
-    make = publisher(generator, perturber=perturber, threshold=Fixed(8.0), resolution=1.0, max_range=256)
-    wild = np.where(np.arange(LONG) // int(pick(generator, 1, 8, 32)) % 2, 8.0, 0.0)
-    calm = np.full(LONG, float(pick(generator, 0.0, 3.0, 8.0)))
-
-    def lengths(changed: int) -> bytes:
-        # Table 0 has no noise.
-        with Table(0):
-            revision = make(KEY).release(np.concatenate([wild[:changed], calm[changed:]])).revision
-        assert revision is not None  # noqa: S101 - blocks have one
-        return revision.exponents.tobytes()
-
-    low, high, first = 0, LONG, lengths(0)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if lengths(middle) == first else (low, middle)
-    streams = [np.concatenate([wild[:changed], calm[changed:]]) for changed in (low, high)]
-    return make, streams[0], streams[1], low
-
-
-def adaptive_lengths(generator: Generator) -> Instance:
-    """Where true sums would change the length of blocks."""
-    make, x, there, place = turning(generator)
-    return of_stream(generator, make, pair=(x, there, place))
-
-
-def adaptive_batches(generator: Generator) -> Instance:
-    """Blocks of one value past the border of a batch of noise."""
-    make = publisher(generator, perturber=Blocks(), max_range=4, epsilon=2.0)
-    return of_stream(generator, make, 2100, place=int(pick(generator, 1023, 1024, 1025, 2047, 2048)))
-
-
 def flat(generator: Generator) -> Instance:
     """Noise on every value."""
     return of_stream(generator, publisher(generator, perturber=Flat()), int(generator.integers(1, 60)))
-
-
-def flat_batches(generator: Generator) -> Instance:
-    """Past the border of a batch of noise."""
-    make = publisher(generator, perturber=Flat())
-    return of_stream(generator, make, 65_600, place=int(pick(generator, 65_535, 65_536, 65_599)))
 
 
 def tops(generator: Generator) -> Instance:
@@ -283,42 +234,11 @@ def repeated(generator: Generator) -> Instance:
     return Instance(count * parameters["epsilon"], partial(see_repeated, make, count), x, there, shifted(*by))
 
 
-def choices(generator: Generator) -> Instance:
-    """Noisy max alone, on hold-outs of few values, where ties are frequent."""
-    rule = noisy_choice(generator)
-    task = ThresholdTask(
-        epsilon=float(pick(generator, 0.5, 1.0, 6.0)),
-        bound=BOUND,
-        holdout=int(pick(generator, 2, 5, 30)),
-        max_range=4,
-        resolution=1.0,
-        publish_epsilon=1.0,
-        noise_constant=1.0,
-    )
-    x = values_of(generator, task.holdout)
-    there = altered(generator, x, int(generator.integers(task.holdout)))
-
-    def publish(values: Floats) -> Seen:
-        seen = Seen()
-        with seen.warned():
-            chooser = rule.start(task)
-            chooser.observe(values)
-            seen.add("theta", chooser.choose(KEY))
-        return seen
-
-    shift = shifted(partial(choice_shift, rule, task, KEY, x, there))
-    return Instance(rule.guarantee(task).epsilon, publish, x, there, shift)
-
-
 def stream_cases() -> list[Case]:
-    """Publishers of values, and the choices of thresholds alone."""
+    """Publishers of values."""
     drawn = {
-        "choices": choices,
         "adaptive": adaptive,
-        "adaptive-lengths": adaptive_lengths,
-        "adaptive-batches": adaptive_batches,
         "flat": flat,
-        "flat-batches": flat_batches,
         "tops": tops,
         "nodes": nodes,
         "renewed": renewed,
