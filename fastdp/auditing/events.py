@@ -1,4 +1,4 @@
-"""Events on a feature, and the choice of the one that tells two inputs apart best."""
+"""Events on a feature, and the choice of the one that distinguishes two inputs best."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Integers = NDArray[np.int64]
 
 #: A feature with at most so many values is discrete: sets of values are events too.
 MAX_VALUES = 4096
-#: Thresholds tried on a feature, geometrically denser towards both ends.
+#: Thresholds tried on a feature, denser (geometrically) near both ends.
 THRESHOLDS = 96
-#: Added to counts of values before ratios are taken, so that values seen once do not come first.
+#: Added to counts of values before ratios are computed, so that values seen once are not first.
 PRIOR = 2.0
-#: Events that are counted for what their frequencies promise.
+#: Events that are counted because of the bound that their frequencies predict.
 PROJECTED = 4
 #: Values named in a report.
 NAMED = 4
@@ -40,7 +40,7 @@ class Event:
     values : float64[c]
         The threshold alone, or the values, ascending.
     swapped : bool
-        Whether it is likelier on the adjacent input.
+        Whether it is more likely on the adjacent input.
     """
 
     feature: Feature
@@ -68,7 +68,7 @@ class Event:
 
 
 class _Candidates(NamedTuple):
-    """Events of one kind with their counts; ``thresholds`` or the ``order`` whose beginnings are the events."""
+    """Events of one kind with their counts; ``values`` are thresholds, or an order whose prefixes are the events."""
 
     kind: Literal["at least", "at most", "among"]
     values: Floats
@@ -78,7 +78,7 @@ class _Candidates(NamedTuple):
 
 @dataclass(frozen=True)
 class _Found:
-    """An event that may be counted: its bound on the trials that choose, and what it may come to on more of them."""
+    """An event that may be counted: its bound on the trials that choose, and the bound predicted for more trials."""
 
     event: Event
     bound: float
@@ -94,10 +94,10 @@ def choose_events(
     delta: float,
     given: int = 0,
 ) -> list[Event]:
-    """The event with the highest lower bound on these trials, and a few that may do better on those to come.
+    """The event with the highest lower bound on these trials, and a few whose bound on later trials may be higher.
 
-    A leak that is rare has few hits here and a low bound, while its frequencies may promise a high one; chance
-    promises such things too, so neither stands for the other.
+    A rare leak has few hits here and a low bound, while its frequencies may predict a high one; so may chance.
+    Therefore both are candidates.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def choose_events(
     learned : pair of float64[n, k]
         Outputs on either input that may have served to make the features: they order the values of discrete ones.
     fresh : pair of float64[n, k]
-        Others, which choose; the bound must come from yet others.
+        Others, which choose; the bound must be computed from yet others.
     counted : int
         How many trials the bound will come from.
     alpha, delta : float
@@ -117,7 +117,7 @@ def choose_events(
     Returns
     -------
     list of Event
-        Different ones; none at all if no event ever tells anything.
+        Different ones; empty if no event distinguishes the inputs.
     """
     every: list[_Found] = []
     chosen: list[Event] = []
@@ -129,10 +129,10 @@ def choose_events(
             for swapped in (False, True)
             if candidates.values.size
         ]
-        told = [one for pair in found for one in pair if one.projected > -np.inf]
-        if number < given and told:
-            chosen.append(max(told, key=lambda one: one.bound).event)
-        every += told
+        useful = [one for pair in found for one in pair if one.projected > -np.inf]
+        if number < given and useful:
+            chosen.append(max(useful, key=lambda one: one.bound).event)
+        every += useful
     if not every:
         return []
     chosen.append(max(every, key=lambda one: one.bound).event)
@@ -143,11 +143,11 @@ def choose_events(
 def _best(
     feature: Feature, candidates: _Candidates, swapped: bool, size: int, counted: int, alpha: float, delta: float
 ) -> list[_Found]:
-    """The candidate with the highest bound, and the one whose frequencies promise most on the trials to come."""
+    """The candidate with the highest bound, and the one with the highest predicted bound on later trials."""
     counts = candidates.hits, candidates.hits_adjacent
     first, second = counts[::-1] if swapped else counts
     bounds = epsilon_at_least(first, second, size, alpha, delta)
-    # Tails of Poisson counts, near enough to rank by and much cheaper than the interval itself.
+    # Tails of Poisson counts: close enough to rank events, and much cheaper than the interval itself.
     room, (likely, rare) = np.log(2.0 / alpha), (side * (counted / size) for side in (first, second))
     low = likely - np.sqrt(2.0 * room * likely) - delta * counted
     high = rare + room + np.sqrt(2.0 * room * rare)
@@ -169,7 +169,7 @@ def _candidates(
         likelier, rarer = (_occurrences(side, values) for side in before)
         first, second = (_occurrences(side, values) for side in (here, there))
         ratios = (likelier + PRIOR) / (rarer + PRIOR)
-        # Beginnings of the values in order of their ratio: what Neyman and Pearson would take.
+        # Prefixes of the values in order of their ratio (Neyman and Pearson).
         for order in (np.argsort(-ratios, kind="stable"), np.argsort(ratios, kind="stable")):
             yield _Candidates("among", values[order], np.cumsum(first[order]), np.cumsum(second[order]))
     if feature.discrete_only:

@@ -1,14 +1,12 @@
-"""Exact privacy loss where the law of a mechanism is finite, or its probabilities are sums: no trials, no confidence.
-
-For evaluation, never for release.
-"""
+"""Exact privacy loss of mechanisms whose probabilities can be computed: no trials, no confidence level."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -17,20 +15,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.analysis.tree_loss import tree_step_loss
-from fastdp.auditing.mechanisms import NoisyMaxTrials, SplitTrials
+from fastdp.errors import AccuracyWarning
 from fastdp.local.base import Mechanism
 from fastdp.local.laws import CONTEXT, BitLaw, Law, MixtureLaw, WindowLaw
 from fastdp.randomness.key import Key
 from fastdp.spatial import decomposition
+from fastdp.spatial.cell_parameters import CellParameters
 from fastdp.spatial.cells import encode
+from fastdp.thresholds import NoisyMax, ScaleFree
+from fastdp.thresholds.base import ThresholdTask
+from fastdp.thresholds.noisy_choice import CountedHoldout
 from fastdp.thresholds.smooth_noise import SmoothNoise
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-#: Noise further out than so many scales has probability below e^-60.
+#: Beyond this many scales noise has probability below e^-60.
 REACH = 60
-#: One count, in the integers that noisy max is enumerated with; the rules' own are too fine for sums.
+#: Unit of the scores in the enumeration of noisy max; the rules' own unit gives sums that are too long.
 UNIT = 64
 
 
@@ -64,8 +66,8 @@ class ExactLoss:
 def local_report_loss(mechanism: Mechanism) -> ExactLoss:
     """The largest ratio of a report's integer weights, over inputs and reports of the whole grid.
 
-    A weight takes few values: near or far, with one more left-over word or none, or linear in the input.  The inputs
-    and reports next to every place where it changes therefore show the largest ratio of all.
+    A weight is near or far, with one left-over word more or not, or linear in the input.  The inputs and reports next
+    to each place where it changes therefore include the largest ratio.
     """
     inputs = (0, 1, mechanism.STEPS // 2, mechanism.STEPS - 1, mechanism.STEPS)
     worst, cases = Fraction(1), 0
@@ -74,7 +76,7 @@ def local_report_loss(mechanism: Mechanism) -> ExactLoss:
         worst = max(worst, Fraction(max(weights), min(weights)))
         cases += len(inputs) * (len(inputs) - 1)
     ratio = CONTEXT.divide(Decimal(worst.numerator), Decimal(worst.denominator))
-    # Compared in 80 digits: a float of the logarithm may round up to the claim, never past it.
+    # Compared in 80 digits, so that rounding to a float cannot carry the loss past the claim.
     loss = CONTEXT.ln(ratio)
     shown = float(loss)
     if loss <= Decimal(mechanism.epsilon):
@@ -119,43 +121,54 @@ def winner_probabilities(scores: Integers, scale: float, *, one_sided: bool) -> 
         wins = mass.copy()
         for i, other in enumerate(scores):
             if i != j:
-                # A later candidate may be level, an earlier one must stay strictly below.
+                # Ties go to the lowest index: a later candidate may be level.
                 least = k + own - other + int(i > j)
                 wins *= below[np.clip(least + reach, 0, below.size - 1)]
         found[j] = wins.sum()
     return found
 
 
-def noisy_max_loss(mechanism: NoisyMaxTrials, *, noise_factor: float = 1.0) -> ExactLoss:
+def observed(rule: NoisyMax | ScaleFree, task: ThresholdTask, holdout: Sequence[float]) -> CountedHoldout:
+    """The rule's chooser with a hold-out in it, however short."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AccuracyWarning)
+        chooser = rule.start(task)
+    chooser.observe(np.asarray(holdout, np.float64))
+    return chooser
+
+
+def noisy_max_loss(rule: NoisyMax | ScaleFree, task: ThresholdTask, *, noise_factor: float = 1.0) -> ExactLoss:
     """Noisy max over every pair of adjacent hold-outs of a small instance: the chooser's own scores and law.
 
     Parameters
     ----------
-    mechanism : NoisyMaxTrials
-        The rule, and a task with few values held out, among 0, ..., bound.
+    rule : NoisyMax or ScaleFree
+        The rule.
+    task : ThresholdTask
+        With few held-out values, each a whole number from 0 to ``bound``.
     noise_factor : float
-        Times the noise of the law: below 1 for a broken one.
+        Multiplies the noise scale; below 1 it makes a negative control.
     """
-    most = round(mechanism.task.bound)
+    highest = round(task.bound)
 
     def probabilities(values: tuple[int, ...]) -> Floats:
-        chooser = mechanism.chooser(values)
-        # Rounded after they were made coarser, which keeps a difference of one sensitivity what it is.
+        chooser = observed(rule, task, values)
+        # Scores are rounded after the change of unit, which keeps a difference of one sensitivity as it is.
         coarser = UNIT / chooser.sensitivity
         scores = np.rint(chooser.scores() * coarser).astype(np.int64)
         scale = noise_factor * float(chooser.law.scale) * coarser
         return winner_probabilities(scores, scale, one_sided=chooser.law.one_sided)
 
-    holdouts = itertools.combinations_with_replacement(range(most + 1), mechanism.task.holdout)
+    holdouts = itertools.combinations_with_replacement(range(highest + 1), task.holdout)
     laws = {values: probabilities(values) for values in holdouts}
     worst, cases = 0.0, 0
     for values, law in laws.items():
-        for position, value in itertools.product(range(len(values)), range(most + 1)):
+        for position, value in itertools.product(range(len(values)), range(highest + 1)):
             there = laws[tuple(sorted((*values[:position], value, *values[position + 1 :])))]
             worst = max(worst, float(np.abs(np.log(law / there)).max()))
             cases += law.size
-    # Sums of 10^4 doubles: right to 10^-11, which is no violation.
-    return ExactLoss(mechanism.guarantee.epsilon, round(worst, 10), cases)
+    # Sums of 10^4 doubles are right to 10^-11, so a difference below that is no violation.
+    return ExactLoss(rule.guarantee(task).epsilon, round(worst, 10), cases)
 
 
 def smooth_noise_loss(
@@ -163,14 +176,14 @@ def smooth_noise_loss(
 ) -> ExactLoss:
     """Noise of a smooth upper bound of the sensitivity: the least epsilon at which delta is enough, by an integral.
 
-    Neighbouring releases are x + kappa S (Z + c) / a and y + kappa S' (Z + c) / a with |x - y| <= min(S, S') and
-    |ln S / S'| <= b, so over kappa S / a they are Z + c and shift + e^s (Z + c), the worst at the corners of what the
-    two may be.
+    Adjacent inputs give releases x + kappa S (Z + c) / a and y + kappa S' (Z + c) / a with |x - y| <= min(S, S') and
+    |ln S / S'| <= b, so in units of kappa S / a they are Z + c and shift + e^s (Z + c); the largest loss is at a
+    corner of the region of (shift, s).
 
     Parameters
     ----------
     law : SmoothNoise
-        The noise with the rule's own constants a and b; its density is written anew.
+        The noise with the rule's own constants a and b; its density is computed here, independently of the sampler.
     epsilon, delta : float
         The claim; delta = 0 takes the largest log-ratio of densities.
     kappa, offset : float
@@ -202,34 +215,33 @@ def _density(law: SmoothNoise, z: Floats) -> Floats:
     if law.name == "laplace":
         return 0.5 * np.exp(-np.abs(z))
     if law.name == "gaussian":
-        # Far out both densities of a ratio are nothing.
+        # Far out both densities of a ratio are 0.
         return np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
     return law.gamma * math.sin(math.pi / law.gamma) / (2.0 * math.pi) / (1.0 + np.abs(z) ** law.gamma)
 
 
-def split_loss(mechanism: SplitTrials, data: tuple[Any, Any], outcomes: int, key: Key, **changes: Any) -> ExactLoss:
-    """PrivTree's decisions: exact log-ratios at many outcomes that do come out, for an event more or less anywhere.
+def split_loss(plan: CellParameters, epsilon: float, points: tuple[Any, Any], outcomes: int, key: Key) -> ExactLoss:
+    """PrivTree's decisions: exact log-ratios at many drawn trees, for one event more or less in any leaf.
 
     Parameters
     ----------
-    mechanism : SplitTrials
-        The decisions and their claim.
-    data : pair of arrays
+    plan : CellParameters
+        Constants of the split tests (:func:`fastdp.spatial.cell_parameters.make_plan`).
+    epsilon : float
+        The claim for the decisions alone.
+    points : pair of arrays
         Points added and removed.
     outcomes : int
-        Trees to draw; at each all leaves are looked at (``fastdp.analysis.tree_loss``).
+        Trees to draw; at each of them all leaves are compared (``fastdp.analysis.tree_loss``).
     key : Key
         For the trees.
-    changes
-        Of the plan: a ``split_law`` with less noise, for a broken one.
     """
-    plan = replace(mechanism.plan, **changes)
     residents = decomposition.root_only(plan)
-    added, removed = (encode(plan, np.asarray(p, np.float64).reshape(-1, 1)) for p in data)
+    added, removed = (encode(plan, np.asarray(p, np.float64).reshape(-1, 1)) for p in points)
     worst, cases = 0.0, 0
     for step in range(outcomes):
         _, visit, evidence = decomposition.take_step(plan, residents, added, removed, step, key)
         loss = tree_step_loss(plan, visit, evidence)
         worst = max(worst, loss.worst)
         cases += 2 * loss.more.size
-    return ExactLoss(mechanism.epsilon, worst, cases)
+    return ExactLoss(epsilon, worst, cases)

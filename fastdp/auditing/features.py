@@ -1,7 +1,7 @@
 """Numbers computed from an output, on which events are made.
 
-Any fixed function of the output gives a valid bound; a good one gives a high bound.  So features may be
-learned, as long as the trials that the bound is computed from are others.
+Any fixed function of the output gives a valid bound; a good one gives a high bound.  So features may be trained, as
+long as the bound is computed from other trials.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 #: Outputs of many trials in, one number for each trial out.
 Statistic = Callable[[Floats], Floats]
 
-#: More coordinates than this are not looked at one by one; those that differ most are.
+#: Coordinates that get features of their own: those that differ most.
 MAX_COORDINATES = 32
 #: Bins of the learned likelihood ratio.
 BINS = 32
@@ -43,12 +43,12 @@ class Feature:
 
 
 def make_features(outputs: Floats, adjacent: Floats, given: Sequence[tuple[str, Statistic]]) -> list[Feature]:
-    """The family for these outputs: what the caller gave and, if ``auto``, everything below.
+    """The features for these outputs: the caller's, and those of ``events="auto"``.
 
     Parameters
     ----------
     outputs, adjacent : float64[n, k]
-        Outputs on either input, from trials that serve for nothing but learning.
+        Outputs on either input, from trials that only train features.
     given : sequence of (name, statistic)
         The caller's own.
 
@@ -77,7 +77,7 @@ def make_features(outputs: Floats, adjacent: Floats, given: Sequence[tuple[str, 
 
 
 def fingerprint(outputs: Floats) -> Floats:
-    """A 53-bit hash of each row; equal rows have equal hashes, and collisions do no harm to a bound."""
+    """A 53-bit hash of each row; equal rows have equal hashes; collisions do not invalidate a bound."""
     # Adding 0 makes -0 and 0 the same number.
     words = np.ascontiguousarray(outputs + 0.0).view(np.uint64)
     mixed: NDArray[np.uint64] = np.zeros(outputs.shape[0], np.uint64)
@@ -90,7 +90,7 @@ def fingerprint(outputs: Floats) -> Floats:
 def grain(numbers: Floats) -> Floats:
     """Exponent of the lowest set bit of each double: the coarsest grid of powers of two that it lies on.
 
-    Textbook noise in floating point leaves the value's exponent here (Mironov 2012).
+    Textbook noise in floating point reveals the value's exponent here (Mironov 2012).
     """
     bits = np.ascontiguousarray(numbers).view(np.int64)
     exponent = (bits >> EXPONENT_BITS) & 0x7FF
@@ -103,7 +103,7 @@ def grain(numbers: Floats) -> Floats:
 def _most_different(outputs: Floats, adjacent: Floats) -> list[int]:
     spread = np.sqrt(outputs.var(axis=0) + adjacent.var(axis=0))
     scale = np.where(spread > 0.0, spread, 1.0)
-    # Exact zeros of a spread: any difference at all is then infinitely clear.
+    # Where the spread is 0, any difference is clear.
     difference = np.abs(outputs.mean(axis=0) - adjacent.mean(axis=0)) / scale
     difference += np.abs(outputs.std(axis=0) - adjacent.std(axis=0)) / scale
     order = np.argsort(-difference, kind="stable")[:MAX_COORDINATES]
@@ -127,7 +127,7 @@ def _running_sum(stop: int) -> Statistic:
 
 
 def _discriminant(outputs: Floats, adjacent: Floats) -> Statistic:
-    """Fisher's direction, with a ridge that keeps it defined where outputs are tied to each other."""
+    """Fisher's direction, with a ridge that keeps it defined where outputs depend on each other."""
     centre = (outputs.mean(axis=0) + adjacent.mean(axis=0)) / 2.0
     both = np.concatenate([outputs - outputs.mean(axis=0), adjacent - adjacent.mean(axis=0)])
     scale = both.std(axis=0)

@@ -65,8 +65,8 @@ class AuditResult:
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, the verdict included, as plain numbers and texts."""
-        told = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "chosen"}
-        return {**told, "verdict": self.verdict}
+        numbers = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "chosen"}
+        return {**numbers, "verdict": self.verdict}
 
     def __str__(self) -> str:
         """A few lines."""

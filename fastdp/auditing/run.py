@@ -1,9 +1,9 @@
 """``fastdp.audit``: an empirical lower bound on epsilon, with its confidence.
 
-Three sets of runs on each input.  The first learns features, the second chooses the events that tell the inputs apart
-best, the third counts how often they hold, each with its share of the confidence; only the third enters the bound, so
-nothing that was learned or chosen biases it.  Source of the interval: Clopper and Pearson 1934; of the design:
-Jagielski, Ullman and Oprea 2020.
+There are three sets of runs on each input.  The first trains features, the second chooses the events that distinguish
+the inputs best, the third counts how often they hold, each with its share of the confidence.  Only the third enters
+the bound, so the choice does not bias it.  Sources: Clopper and Pearson 1934 (interval);
+Jagielski, Ullman and Oprea 2020 (design).
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from fastdp import validation
 from fastdp.auditing.bounds import epsilon_at_least
 from fastdp.auditing.events import Event, choose_events
 from fastdp.auditing.features import Statistic, make_features
+from fastdp.auditing.mechanisms import check_mechanism, draws_trials, runs, wants_seed
 from fastdp.auditing.result import AuditResult
-from fastdp.auditing.trials import check_mechanism, draws_trials, runs, wants_seed
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.randomness.key import Key
 
 Floats = NDArray[np.float64]
 
-LEAST_TRIALS, MOST_TRIALS = 100, 10**12
-#: So many runs learn features, if a quarter of all are that many, or this share of all; and as many again choose.
+MIN_TRIALS, MAX_TRIALS = 100, 10**12
+#: Runs that train features, and as many that choose events: 1/LEARNING_SHARE of all, at least LEARNING, at most 1/4.
 LEARNING, LEARNING_SHARE = 2**17, 16
-#: Numbers in the outputs of one set of runs that are in memory at once.
+#: Numbers in memory at once, for the outputs of one set of runs.
 MAX_KEPT = 2**24
-#: Runs before a bar shows that something goes on: seconds.
+#: Seconds before a progress bar is shown.
 TIMEOUT_SECONDS = 2.0
 
 
@@ -61,15 +61,15 @@ def audit(
         :class:`fastdp.auditing.Publishing`.
         An object with ``draw_trials`` (:class:`fastdp.auditing.TrialMechanism`) runs many trials in one call.
     x, x_adjacent : any
-        Adjacent inputs.  That they are adjacent is up to the caller; so is a pair that hurts.
+        Adjacent inputs.  The caller makes sure that they are adjacent, and chooses a pair with a large loss.
     trials : int
-        Runs on each input, at least 100.  Half of them choose the event, of many an eighth: a leak is seen if
-        it shows itself in several of the runs that choose, n / 16 for n trials.
+        Runs on each input, at least 100.  Half of them choose the event, of many an eighth: a leak is found if
+        it occurs in several of the runs that choose, n / 16 for n trials.
     epsilon, delta : float, optional
-        The claim, by default that of ``mechanism.guarantee`` if it has one; delta is 0 if nobody says otherwise.
+        The claim, by default that of ``mechanism.guarantee`` if it has one; otherwise delta is 0.
     events : "auto", a callable, or a sequence of callables
         A callable computes a number of each output, float64[n, k] to float64[n], such as a known log-likelihood
-        ratio; the best event on each is counted whatever else is found.  They come beside those of "auto": thresholds
+        ratio; the best event on each is always counted.  They are added to those of "auto": thresholds
         on outputs and on learned directions, sets of values, the grain of floating-point numbers.
     confidence : float
         1 minus the probability that the bound is above the truth, in [0.5, 1).
@@ -88,7 +88,7 @@ def audit(
     ParameterError
         Naming the argument, its value and what is accepted.
     DataError
-        If the mechanism gives no finite numbers, whole ones that a double cannot hold, or not as many in every run.
+        If outputs are not finite numbers, are whole numbers beyond 2^53, or are not as many in every run.
 
     Warns
     -----
@@ -102,7 +102,7 @@ def audit(
     """
     begin = time.perf_counter()
     check_mechanism(mechanism)
-    runs_each = validation.integer("trials", trials, LEAST_TRIALS, MOST_TRIALS)
+    runs_each = validation.integer("trials", trials, MIN_TRIALS, MAX_TRIALS)
     level = validation.real("confidence", confidence)
     if not 0.5 <= level < 1.0:
         raise ParameterError(f"confidence = {confidence!r}: expected a number of at least 0.5 and below 1")
@@ -121,7 +121,7 @@ def audit(
                 kept = 0
                 for part in runs(mechanism, data, count, key.derive(purpose, side)):
                     # Wide outputs: fewer of them.
-                    most = min(count, max(LEAST_TRIALS // 4, MAX_KEPT // part.shape[1]))
+                    most = min(count, max(MIN_TRIALS // 4, MAX_KEPT // part.shape[1]))
                     parts.append(part[: most - kept])
                     kept += parts[-1].shape[0]
                     bar.update(parts[-1].shape[0])
@@ -151,20 +151,33 @@ def audit(
         fresh = collect("choose", learning)
         chosen = choose_events(features, learned, fresh, counted, 1.0 - level, at, len(given))
         del learned, fresh
-        if not chosen:
-            # Every event has probability delta or less: a bound of 0, and no need to count anything.
-            return _result(0.0, claim, at, level, runs_each, None, counted, (0, 0), begin)
-        hits = count_hits(chosen)
-    swapped = np.array([event.swapped for event in chosen])
-    first, second = np.where(swapped, hits[::-1], hits)
-    bounds = epsilon_at_least(first, second, counted, (1.0 - level) / len(chosen), at)
-    best = int(bounds.argmax())
-    both = int(hits[0, best]), int(hits[1, best])
-    return _result(float(bounds[best]), claim, at, level, runs_each, chosen[best], counted, both, begin)
+        hits = count_hits(chosen) if chosen else np.zeros((2, 0), np.int64)
+    # Where no event is chosen, each has probability delta or less, and the bound is 0.
+    best, bound, both = None, 0.0, [0, 0]
+    if chosen:
+        swapped = np.array([event.swapped for event in chosen])
+        first, second = np.where(swapped, hits[::-1], hits)
+        bounds = epsilon_at_least(first, second, counted, (1.0 - level) / len(chosen), at)
+        place = int(bounds.argmax())
+        best, bound, both = chosen[place], max(0.0, float(bounds[place])), hits[:, place].tolist()
+    return AuditResult(
+        epsilon_lower=bound,
+        epsilon=claim,
+        delta=at,
+        confidence=level,
+        trials=runs_each,
+        event="none" if best is None else str(best),
+        swapped=best is not None and best.swapped,
+        counted=counted,
+        hits=both[0],
+        hits_adjacent=both[1],
+        seconds=time.perf_counter() - begin,
+        chosen=best,
+    )
 
 
 def _warn_of_a_seed(mechanism: Any, learned: tuple[Floats, Floats]) -> None:
-    """A factory that ignores its seed shows the same noise in every run, as no release does."""
+    """Warn where every run has the same noise, which means that a factory ignores its seed."""
     if draws_trials(mechanism) or not wants_seed(mechanism):
         return
     if all((side == side[0]).all() for side in learned):
@@ -174,33 +187,6 @@ def _warn_of_a_seed(mechanism: Any, learned: tuple[Floats, Floats]) -> None:
             UserWarning,
             stacklevel=3,
         )
-
-
-def _result(
-    bound: float,
-    claim: float | None,
-    delta: float,
-    level: float,
-    trials: int,
-    event: Event | None,
-    counted: int,
-    hits: tuple[int, int],
-    begin: float,
-) -> AuditResult:
-    return AuditResult(
-        epsilon_lower=max(0.0, bound),
-        epsilon=claim,
-        delta=delta,
-        confidence=level,
-        trials=trials,
-        event="none" if event is None else str(event),
-        chosen=event,
-        swapped=event is not None and event.swapped,
-        counted=counted,
-        hits=hits[0],
-        hits_adjacent=hits[1],
-        seconds=time.perf_counter() - begin,
-    )
 
 
 def _claim(mechanism: Any, epsilon: float | None, delta: float | None) -> tuple[float | None, float]:

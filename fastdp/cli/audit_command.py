@@ -1,10 +1,10 @@
-"""``fastdp audit``: lower bounds on epsilon for every mechanism of the package, couplings, and twins to be caught."""
+"""``fastdp audit``: lower bounds on epsilon for the package's mechanisms, exact losses, and couplings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -12,20 +12,18 @@ from fastdp.cli.complaints import plain_errors
 from fastdp.files.atomic_file import atomic_file
 
 if TYPE_CHECKING:
-    from fastdp.auditing.couplings import Line as CouplingLine
-    from fastdp.auditing.page import Line
+    from fastdp.auditing.couplings.check import Line as CouplingLine
+    from fastdp.auditing.lines import Line
 
-WIDTHS = (42, 15, 6, 11, 10, 11, 7, 0)
-COUPLING_WIDTHS = (24, 9, 16, 22, 8, 0)
+L = TypeVar("L", "Line", "CouplingLine")
+
+WIDTHS = (30, 15, 6, 11, 10, 11, 7, 0)
+COUPLING_WIDTHS = (20, 9, 16, 22, 8, 0)
 
 
 @click.command()
 @click.option(
-    "--mechanism",
-    metavar="NAME",
-    default="all",
-    show_default=True,
-    help="One mechanism, or: all, shipped, broken, exact.",
+    "--mechanism", metavar="NAME", default="all", show_default=True, help="One mechanism, or: all, shipped, exact."
 )
 @click.option(
     "--trials",
@@ -34,7 +32,12 @@ COUPLING_WIDTHS = (24, 9, 16, 22, 8, 0)
     help="At most so many runs on each input.  [default: each mechanism's usual number, up to 10,000,000]",
 )
 @click.option(
-    "-o", "--output", "page", type=click.Path(path_type=Path), metavar="PAGE", help="Write a Markdown page as well."
+    "-o",
+    "--output",
+    "page",
+    type=click.Path(path_type=Path),
+    metavar="PAGE",
+    help="Write the tables as Markdown.",
 )
 @click.option("--force", is_flag=True, help="Replace the page if it exists.")
 @click.option(
@@ -53,72 +56,62 @@ def audit(
 ) -> None:
     """Try to refute the guarantees of this package.
 
-    Runs mechanisms on adjacent inputs and bounds epsilon from below.  Mechanisms that are broken on purpose run too,
-    with fewer trials first, until they are caught.  The exit code is 1 if a claim is refuted or a broken twin is not.
+    Runs mechanisms on adjacent inputs and bounds epsilon from below.  Then, or with --couplings alone, compares all
+    public outputs on adjacent inputs after a shift of the noise that costs at most epsilon.  The exit code is 1 if a
+    claim is refuted.
 
-    Then, or with --couplings alone, all public outputs on adjacent inputs must be equal after a shift of the noise
-    that costs at most epsilon.
-
-    To audit a mechanism of your own use fastdp.audit in Python.
+    To audit a mechanism of your own use fastdp.audit in Python.  How to read the results: docs/audit.md.
     """
     if couplings and (mechanism != "all" or trials is not None or page is not None or force):
         raise click.UsageError("--couplings goes with --only and --seed alone.")
     if only is not None and not couplings:
         raise click.UsageError("--only names a case of --couplings; for one mechanism give --mechanism.")
     with plain_errors():
-        if couplings:
-            run_couplings(only, seed)
-        else:
-            run_audit(mechanism, trials, page, force=force, seed=seed)
+        audits: list[Line] = [] if couplings else list(_audits(mechanism, trials, seed))
+        coupled = list(_couplings(only, seed)) if couplings or mechanism == "all" else []
+        if page is not None:
+            from fastdp.auditing import lines
+            from fastdp.auditing.couplings import check
+
+            tables = [_markdown(lines.COLUMNS, audits), *([_markdown(check.COLUMNS, coupled)] if coupled else [])]
+            with atomic_file(page, overwrite=force) as file:
+                file.write("\n".join(["# Audit\n", "How to read it: docs/audit.md of fastdp.\n", *tables]).encode())
+    done: list[Line | CouplingLine] = [*audits, *coupled]
+    refuted = [f"{line.name} ({line.verdict})" for line in done if line.failed]
+    if refuted:
+        raise click.ClickException(f"claims refuted: {', '.join(refuted)}")
 
 
-def run_audit(mechanism: str, trials: int | None, page: Path | None, *, force: bool, seed: int | None) -> None:
-    """The audits; parameters as on the command line."""
-    from fastdp.auditing.page import COLUMNS, cells, lines, markdown
+def _audits(mechanism: str, trials: int | None, seed: int | None) -> Iterator[Line]:
+    """Audits, each shown when it is done."""
+    from fastdp.auditing.lines import COLUMNS, lines
 
-    done: list[Line] = []
-    for line in lines(mechanism, trials, seed):
-        if not done:
-            click.echo(_aligned(COLUMNS))
-        done.append(line)
-        click.echo(_aligned(cells(line)))
-    coupled: list[CouplingLine] = list(_couplings(None, seed)) if mechanism == "all" else []
-    if page is not None:
-        options = [
-            "" if mechanism == "all" else f" --mechanism {mechanism}",
-            "" if trials is None else f" --trials {trials}",
-            "" if seed is None else f" --seed {seed}",
-        ]
-        text = markdown(done, f"fastdp audit{''.join(options)} -o {page.name}", coupled)
-        with atomic_file(page, overwrite=force) as file:
-            file.write(text.encode())
-    _complain([*done, *coupled])
-
-
-def run_couplings(only: str | None, seed: int | None) -> None:
-    """The couplings; parameters as on the command line."""
-    _complain(list(_couplings(only, seed)))
+    yield from _shown(COLUMNS, lines(mechanism, trials, seed), WIDTHS)
 
 
 def _couplings(only: str | None, seed: int | None) -> Iterator[CouplingLine]:
-    """Couplings, each shown as soon as it is checked."""
-    from fastdp.auditing.coupling_page import COLUMNS, cells, coupling_lines
+    """Couplings, each shown when it is checked."""
+    from fastdp.auditing.couplings import coupling_lines
+    from fastdp.auditing.couplings.check import COLUMNS
 
-    for number, line in enumerate(coupling_lines(only, seed)):
+    yield from _shown(COLUMNS, coupling_lines(only, seed), COUPLING_WIDTHS)
+
+
+def _shown(columns: tuple[str, ...], lines: Iterator[L], widths: tuple[int, ...]) -> Iterator[L]:
+    for number, line in enumerate(lines):
         if not number:
-            click.echo(_aligned(COLUMNS, COUPLING_WIDTHS))
-        click.echo(_aligned(cells(line), COUPLING_WIDTHS))
+            click.echo(_aligned(columns, widths))
+        click.echo(_aligned(line.cells(), widths))
         yield line
 
 
-def _complain(done: Sequence[Line | CouplingLine]) -> None:
-    wrong = [f"{line.name} ({line.verdict.lower()})" for line in done if not line.as_it_should]
-    if wrong:
-        raise click.ClickException(f"not as it should be: {', '.join(wrong)}")
-
-
-def _aligned(texts: tuple[str, ...], widths: tuple[int, ...] = WIDTHS) -> str:
+def _aligned(texts: tuple[str, ...], widths: tuple[int, ...]) -> str:
     return "  ".join(
         text.ljust(width) if place in (0, len(widths) - 1) else text.rjust(width)
         for place, (text, width) in enumerate(zip(texts, widths, strict=True))
     ).rstrip()
+
+
+def _markdown(columns: tuple[str, ...], lines: Sequence[Line | CouplingLine]) -> str:
+    rows = columns, ("---",) * len(columns), *(line.cells() for line in lines)
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"

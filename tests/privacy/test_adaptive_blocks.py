@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastdp.auditing.blocks import LOOKED_AT, VALUES, BlocksTrials, turning_point
-from fastdp.auditing.broken import PeekingBlocks
+from benchmarks.audit.blocks import LOOKED_AT, VALUES, BlocksTrials, turning_point
+from benchmarks.audit.controls import peeking_blocks
 from fastdp.randomness.key import Key
 from fastdp.systems.stream.fixed_blocks import Progress
 from tests.noise import chain_draws, chain_noise
@@ -50,11 +50,11 @@ def test_ends_by_true_sums_have_outputs_that_the_neighbour_cannot_give() -> None
     first, second = turning_point(THETA, 1.0)
     assert (first != second).sum() == 1
     assert not np.array_equal(RIGHT.true_lengths(first), RIGHT.true_lengths(second))
-    peeking = PeekingBlocks(1.0, THETA)
+    peeking = peeking_blocks(1.0)
     one, two = (peeking.draw_trials(values, RUNS, Key.from_seed(1))[:, ::2] for values in (first, second))
     assert not (one == two).all(axis=1).any()
     # By released sums both inputs give either.
-    right = [RIGHT.draw_trials(values, RUNS, Key.from_seed(1))[:, ::2] for values in (first, second)]
+    right = [RIGHT.mechanism.draw_trials(values, RUNS, Key.from_seed(1))[:, ::2] for values in (first, second)]
     assert np.ptp(right[0], axis=0).max() > 0
     noise = RIGHT.noise(RUNS, Key.from_seed(1))
     exponents = RIGHT.release(first, noise)[:, ::2]

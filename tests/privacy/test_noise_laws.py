@@ -51,7 +51,9 @@ def edges(first_edge: int, width: int, size: int) -> np.ndarray:
     return first_edge + width * np.arange(size - 1, dtype=np.float64)
 
 
-@pytest.mark.parametrize("scale", [1, 10, 1000, 2**22, 2**40])
+@pytest.mark.parametrize(
+    "scale", [10, *(pytest.param(scale, marks=pytest.mark.statistical) for scale in (1, 1000, 2**22, 2**40))]
+)
 def test_discrete_laplace_over_a_hundred_million_draws(scale: int) -> None:
     layout = cell_layout(scale)
     observed = histogram(sampler.discrete_laplace_law(scale), HUNDRED_MILLION, *layout, stat.seed(11))
@@ -61,7 +63,7 @@ def test_discrete_laplace_over_a_hundred_million_draws(scale: int) -> None:
         stat.reject(stat.chi_square_p(observed, laws.laplace_cells(edges(*layout), wrong)))
 
 
-@pytest.mark.parametrize("scale", [1, 10, 2**22])
+@pytest.mark.parametrize("scale", [10, *(pytest.param(scale, marks=pytest.mark.statistical) for scale in (1, 2**22))])
 def test_geometric_over_ten_million_draws(scale: int) -> None:
     width = max(1, scale // 4)
     observed = histogram(sampler.geometric_law(scale), 10**7, width, width, 60, stat.seed(12))

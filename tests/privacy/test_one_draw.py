@@ -59,6 +59,7 @@ def test_floating_point_laplace_would_fail() -> None:
     assert impossible.mean() > 0.05
 
 
+@pytest.mark.statistical
 def test_empirical_epsilon_of_a_tree_with_levels() -> None:
     """Through two levels, consistency and block closing: the sum over one block, value 0 against theta."""
 

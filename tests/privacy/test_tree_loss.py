@@ -169,7 +169,7 @@ def test_an_adversary_breaks_the_papers_score_and_not_the_repaired_one() -> None
 
 
 @pytest.mark.skipif(not CIRCLES.exists(), reason="the project's data are not beside the repository")
-@pytest.mark.parametrize("epsilon", [0.5, 1.0])
+@pytest.mark.parametrize("epsilon", [0.5, pytest.param(1.0, marks=pytest.mark.exhaustive)])
 def test_circles_with_deletion(epsilon: float) -> None:
     with gzip.open(CIRCLES) as file:
         table = np.genfromtxt(file, delimiter=",", skip_header=1, usecols=(0, 1, 2))
@@ -186,6 +186,7 @@ def test_circles_with_deletion(epsilon: float) -> None:
     assert paper > epsilon / 2, "the claim of Theorem 3.2 fails in normal runs of the paper's score"
 
 
+@pytest.mark.statistical
 def test_split_frequencies_are_those_of_the_exact_law() -> None:
     """The loss is computed from the law that the decisions really have."""
     plan = PHDStream(Box(0, 1), 2.0, max_depth=1, threshold=1.0)._plan

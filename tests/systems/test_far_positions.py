@@ -50,7 +50,7 @@ def test_steps_of_running_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     released = set()
     with record(monkeypatch) as drawn:
         for step in FARTHEST:
-            counts._state = (step, *counts.start()[1:])
+            counts._state = counts._machine.start(counts._key)._replace(n_seen=step)
             released.add(tuple(counts.step(np.zeros(8, np.int64)).tolist()))
     assert len(released) == len(FARTHEST)
     assert drawn.count == 8 * len(FARTHEST)

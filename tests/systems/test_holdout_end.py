@@ -195,5 +195,5 @@ def test_an_open_block_has_fewer_values_than_a_block() -> None:
     publisher.publish(np.full(17, 3.0))
     pipeline, progress = publisher._pipeline, publisher._progress
     assert progress.filled == 1
-    assert pipeline.is_place(progress)
-    assert not pipeline.is_place(replace(progress, filled=2))
+    assert pipeline.fits(progress)
+    assert not pipeline.fits(replace(progress, filled=2))

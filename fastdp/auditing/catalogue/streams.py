@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from fastdp.auditing.catalogue.case import MANY, REPEATED, SLOW, Case
-from fastdp.auditing.inputs import (
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.auditing.catalogue.case import MANY, REPEATED, SLOW, Case, ManyRuns, OneRun, one_run
+from fastdp.auditing.catalogue.inputs import (
     CHOICE,
     LATER_HOLDOUT,
     PERIOD,
@@ -14,135 +21,190 @@ from fastdp.auditing.inputs import (
     open_lag_sums,
     open_tree,
 )
-from fastdp.auditing.mechanisms import (
-    ManyTrials,
-    RepeatedTrials,
-    ReplayTrials,
-    RevisedTrials,
-    StreamTrials,
-    ToPLTrials,
-)
-from fastdp.perturbers import Blocks, Hierarchy, Perturber
-from fastdp.smoothers import Recent, Smoother
+from fastdp.perturbers import Blocks, Hierarchy
+from fastdp.randomness.key import Key
+from fastdp.smoothers import Recent
 from fastdp.systems.pak.publisher import PAK
+from fastdp.systems.release_many import release_many
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.systems.stream.tops import ToPS
 from fastdp.systems.topl.publisher import ToPL
-from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, Threshold
-from fastdp.thresholds import SquareWave as SquareWaveRule
+from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SquareWave
 from fastdp.thresholds.renewals import Renewal, RenewFromHoldout, RenewFromPublished
 
+Floats = NDArray[np.float64]
+Fresh = Callable[[], Any]
 
-def composed(epsilon: float, renewal: Renewal | None = None) -> StreamPublisher:
-    """Few candidates, and two leaves a tree: theta and each value's noise show as much as they ever do."""
-    return _publisher(NoisyMax(step=1.0, fan_out=2), Hierarchy(2, prune=0), epsilon, 2, renewal=renewal)
+#: Of ``StreamPublisher``, in all cases.
+SMALL: dict[str, Any] = {"bound": 4.0, "resolution": 1.0}
 
 
-def _publisher(
-    threshold: Threshold,
-    perturber: Perturber,
-    epsilon: float,
-    max_range: int,
-    *,
-    smoother: Smoother | None = None,
-    renewal: Renewal | None = None,
-) -> StreamPublisher:
+# What is seen of a run.
+
+
+def pieces(fresh: Fresh, data: Sequence[Sequence[float]]) -> Floats:
+    """After each piece of the stream theta, and what the piece published."""
+    publisher, outputs = fresh(), []
+    for piece in data:
+        published = publisher.publish(piece)
+        outputs += [np.asarray([publisher.threshold], np.float64), published]
+    return np.concatenate(outputs)
+
+
+def revised(fresh: Fresh, data: Sequence[float]) -> Floats:
+    """What is published, and the stream as all released sums revise it."""
+    release = fresh().release(data)
+    return np.concatenate([release.values, release.revised])
+
+
+def retrospective(fresh: Fresh, data: Sequence[float]) -> Floats:
+    """What is published, and the sums of all prefixes by everything that was released."""
+    release = fresh().release(data)
+    later = release.range_sum(0, np.arange(1, len(release) + 1), retrospective=True)
+    return np.concatenate([release.values, later])
+
+
+def replay(fresh: Fresh, data: tuple[Sequence[float], Sequence[float]]) -> Floats:
+    """What a stream and its altered copy publish under one key."""
+    return np.concatenate([fresh().publish(stream) for stream in data])
+
+
+def collected(fresh: Fresh, data: Sequence[float]) -> Floats:
+    """The distribution that the server estimates before the threshold (its mean), theta, and what is published."""
+    simulation = fresh()
+    published = simulation.publish(data)
+    weights = simulation.server.distribution.frequencies
+    return np.concatenate([[weights @ np.arange(weights.size), simulation.threshold], published])
+
+
+# Publishers.
+
+
+def make_composed(key: Key, *, epsilon: float, renewal: Renewal | None = None) -> StreamPublisher:
+    """Few candidates, and two leaves a tree: the noise of theta and of each value is as visible as it can be."""
     return StreamPublisher(
-        threshold=threshold,
-        perturber=perturber,
-        smoother=smoother,
+        threshold=NoisyMax(step=1.0, fan_out=2),
+        perturber=Hierarchy(2, prune=0),
         epsilon=epsilon,
-        bound=4.0,
-        holdout=4 if threshold.uses_holdout else 0,
-        max_range=max_range,
-        resolution=1.0,
+        holdout=4,
+        max_range=2,
         renewal=renewal,
-        seed=0,
+        key=key,
+        **SMALL,
     )
 
 
-def single_blocks(epsilon: float) -> StreamPublisher:
+def make_fixed(key: Key, perturber: Any, **options: Any) -> StreamPublisher:
+    """A publisher with a known threshold."""
+    return StreamPublisher(threshold=Fixed(4.0), perturber=perturber, key=key, **SMALL, **options)
+
+
+def make_single_blocks(key: Key, *, epsilon: float) -> StreamPublisher:
     """Blocks of one value, published with its noise."""
-    return _publisher(Fixed(4.0), Blocks("spike"), epsilon, 64)
+    return make_fixed(key, Blocks("spike"), epsilon=epsilon, max_range=64)
+
+
+def make_topl(key: Key, *, epsilon: float) -> ToPL:
+    """One user before the threshold."""
+    return ToPL(epsilon, 4.0, 1, 16, threshold=SquareWave(bins=16), key=key)
+
+
+def make_lagging(key: Key, *, epsilon: float, length: int, lag_sums: bool) -> PAK:
+    """PAK with nearly all of epsilon for the hold-out's sums."""
+    rule = NoisyMax(step=1.0, fan_out=2)
+    options: dict[str, Any] = {"holdout": 4, "share": 0.1, "threshold": rule, "lag_sums": lag_sums, "resolution": 1.0}
+    return PAK(epsilon, 0.0, 4.0, length, key=key, **options)
+
+
+# Cases.
 
 
 def repeated(epsilon: float) -> list[Case]:
-    """By ``repeat``, many at once."""
-    tops = ToPS(epsilon, 4.0, 4, 16, prune=0, resolution=1.0, seed=0)
-    levels = _publisher(Fixed(4.0), Hierarchy(2, prune=0), epsilon, 8)
+    """Many runs at once by ``repeat``: theta, and what is published."""
+
+    def runs(make: Callable[[Key], StreamPublisher]) -> ManyRuns:
+        def draw(data: Sequence[float], trials: int, key: Key) -> Floats:
+            # Only a simulation can be repeated.
+            done = make(Key(key.reveal(), simulated=True)).repeat(np.asarray(data, np.float64), trials)
+            assert done.releases is not None  # noqa: S101 - no queries were given
+            return np.column_stack([done.thresholds, done.releases.values.reshape(trials, -1)])
+
+        return ManyRuns(make(Key.from_seed(0)).guarantee, draw)
+
+    tops = runs(lambda key: ToPS(epsilon, 4.0, 4, 16, prune=0, resolution=1.0, key=key))
+    composed = runs(partial(make_composed, epsilon=epsilon))
+    levels = runs(partial(make_fixed, perturber=Hierarchy(2, prune=0), epsilon=epsilon, max_range=8))
     return [
-        Case("tops", RepeatedTrials(tops._fresh), *TREES, REPEATED),
-        Case("tops-holdout", RepeatedTrials(composed(epsilon)._fresh), *CHOICE, REPEATED),
-        Case("tops-trees", RepeatedTrials(composed(epsilon)._fresh), *TREES, REPEATED),
-        Case("tops-levels", RepeatedTrials(levels._fresh), [4] + [0] * 7, [0] * 8, REPEATED),
+        Case("tops", tops, *TREES, REPEATED),
+        Case("tops-holdout", composed, *CHOICE, REPEATED),
+        Case("tops-trees", composed, *TREES, REPEATED),
+        Case("tops-levels", levels, [4] + [0] * 7, [0] * 8, REPEATED),
     ]
 
 
 def one_by_one(epsilon: float) -> list[Case]:
-    """A fresh object for each stream."""
-    blocks = _publisher(Fixed(4.0), Hierarchy(2, prune=1), epsilon, 4, smoother=Recent())
-    adaptive = single_blocks(epsilon)
-    revised = _publisher(Fixed(4.0), Blocks(), epsilon, 256)
-    withheld = composed(epsilon, RenewFromHoldout(1, 4))
+    """A new object for each run."""
+    pruned = partial(make_fixed, perturber=Hierarchy(2, prune=1), epsilon=epsilon, max_range=4, smoother=Recent())
+    single = partial(make_single_blocks, epsilon=epsilon)
+    long_blocks = partial(make_fixed, perturber=Blocks(), epsilon=epsilon, max_range=256)
+    withheld = one_run(partial(make_composed, epsilon=epsilon, renewal=RenewFromHoldout(1, 4)), pieces)
+    refined = one_run(partial(make_composed, epsilon=epsilon, renewal=RenewFromPublished(0.5, 1)), pieces)
+    two_rows: tuple[Any, Any] = ([[4, 0, 0, 0], [0] * 4], [[0] * 4, [0] * 4])
     return [
-        Case("tops-blocks", StreamTrials(blocks._fresh), [[4], [0], [0], [0]], [[0], [0], [0], [0]], SLOW),
-        Case("tops-withheld", StreamTrials(withheld._fresh), *LATER_HOLDOUT, SLOW),
-        Case("tops-withheld-period", StreamTrials(withheld._fresh), *PERIOD, SLOW),
-        Case("tops-refined", StreamTrials(composed(epsilon, RenewFromPublished(0.5, 1))._fresh), *PERIOD, MANY),
-        Case("adaptive", StreamTrials(adaptive._fresh), [[4, 0, 0, 0], [0] * 4], [[0] * 4, [0] * 4], SLOW),
-        Case("adaptive-revised", RevisedTrials(revised._fresh), *REVISED, SLOW),
-        Case("adaptive-retrospective", RevisedTrials(revised._fresh, retrospective=True), *REVISED, SLOW),
-        Case("replay-prefix", ReplayTrials(adaptive._fresh, noises=1), *REPLAY_PREFIX, SLOW),
-        Case("replay-after", ReplayTrials(adaptive._fresh, noises=2), *REPLAY_AFTER, SLOW),
-        Case("release-many", ManyTrials(epsilon), [[4, 0, 0, 0], [0] * 4], [[0] * 4, [0] * 4], SLOW),
+        Case("tops-blocks", one_run(pruned, pieces), [[4], [0], [0], [0]], [[0], [0], [0], [0]], SLOW),
+        Case("tops-withheld", withheld, *LATER_HOLDOUT, SLOW),
+        Case("tops-withheld-period", withheld, *PERIOD, SLOW),
+        Case("tops-refined", refined, *PERIOD, MANY),
+        Case("adaptive", one_run(single, pieces), *two_rows, SLOW),
+        Case("adaptive-revised", one_run(long_blocks, revised), *REVISED, SLOW),
+        Case("adaptive-retrospective", one_run(long_blocks, retrospective), *REVISED, SLOW),
+        # A value before the first difference is published with one noise, a value after it with two.
+        Case("replay-prefix", one_run(single, replay), *REPLAY_PREFIX, SLOW),
+        Case("replay-after", one_run(single, replay, factor=2.0), *REPLAY_AFTER, SLOW),
+        Case("release-many", many_rows(epsilon), *two_rows, SLOW),
         *_pak(epsilon),
-        Case("topl", ToPLTrials(topl(epsilon)._fresh), [4.0, 0.0], [4.0, 4.0], SLOW),
-        Case("topl-holdout", ToPLTrials(topl(epsilon)._fresh), [0.0, 2.0], [4.0, 2.0], SLOW),
-        Case(
-            "topl-chunks",
-            StreamTrials(ToPL(epsilon, 4.0, 1, 16, threshold=Fixed(4.0), seed=0)._fresh),
-            [[4.0], [4.0]],
-            [[0.0], [4.0]],
-            SLOW,
-        ),
+        *_topl(epsilon),
     ]
+
+
+def many_rows(epsilon: float) -> OneRun:
+    """Two short streams through ``release_many``: what both publish."""
+
+    def make(key: Key) -> Callable[[Any], Any]:
+        options: dict[str, Any] = {
+            "threshold": Fixed(4.0),
+            "perturber": Hierarchy(2, prune=0),
+            "smoother": None,
+            "resolution": 1.0,
+        }
+        return lambda rows: release_many(np.asarray(rows, np.float64), epsilon, 4.0, **options, key=key)
+
+    guarantee = make(Key.from_seed(0))([[0.0] * 4] * 2).guarantee
+    return OneRun(guarantee, make, lambda fresh, data: fresh()(data).values)
 
 
 def _pak(epsilon: float) -> list[Case]:
     quantile = PAKQuantile(p=0.5, beta=0.4, delta=1e-3)
-    whole = PAK(epsilon, 1e-3, 4.0, 5, holdout=4, threshold=quantile, seed=0)
-    tree = PAK(epsilon, 0.0, 4.0, 4, threshold=Fixed(4.0), resolution=1.0, seed=0)
-
-    def lagging(length: int, *, lag_sums: bool) -> StreamTrials:
-        """Nearly all of epsilon for the hold-out's sums."""
-        rule = NoisyMax(step=1.0, fan_out=2)
-        pak = PAK(
-            *(epsilon, 0.0, 4.0, length),
-            holdout=4,
-            share=0.1,
-            threshold=rule,
-            lag_sums=lag_sums,
-            resolution=1.0,
-            seed=0,
-        )
-        return StreamTrials(pak._fresh)
-
+    whole = one_run(lambda key: PAK(epsilon, 1e-3, 4.0, 5, holdout=4, threshold=quantile, key=key), pieces)
+    tree = one_run(lambda key: PAK(epsilon, 0.0, 4.0, 4, threshold=Fixed(4.0), resolution=1.0, key=key), pieces)
+    one_sum, sums = (
+        one_run(partial(make_lagging, epsilon=epsilon, length=length, lag_sums=lag_sums), pieces)
+        for length, lag_sums in ((5, False), (8, True))
+    )
     return [
-        Case("pak", StreamTrials(whole._fresh), [[4, 4, 4, 4], [4]], [[4, 4, 4, 4], [0]], SLOW),
-        Case("pak-holdout", StreamTrials(whole._fresh), [[0, 0, 4, 4], [4]], [[0, 4, 4, 4], [4]], SLOW),
-        Case("pak-tree", StreamTrials(tree._fresh), [[4, 0], [0, 0]], [[0, 0], [0, 0]], SLOW, events=(open_tree,)),
-        Case("pak-lag-sum", lagging(5, lag_sums=False), [[4, 4, 4, 4], [4]], [[0, 4, 4, 4], [4]], SLOW),
-        Case(
-            "pak-lag-sums",
-            lagging(8, lag_sums=True),
-            [[4, 4, 4, 4], [0] * 4],
-            [[0, 4, 4, 4], [0] * 4],
-            SLOW,
-            events=(open_lag_sums,),
-        ),
+        Case("pak", whole, [[4, 4, 4, 4], [4]], [[4, 4, 4, 4], [0]], SLOW),
+        Case("pak-holdout", whole, [[0, 0, 4, 4], [4]], [[0, 4, 4, 4], [4]], SLOW),
+        Case("pak-tree", tree, [[4, 0], [0, 0]], [[0, 0], [0, 0]], SLOW, events=(open_tree,)),
+        Case("pak-lag-sum", one_sum, [[4, 4, 4, 4], [4]], [[0, 4, 4, 4], [4]], SLOW),
+        Case("pak-lag-sums", sums, [[4, 4, 4, 4], [0] * 4], [[0, 4, 4, 4], [0] * 4], SLOW, events=(open_lag_sums,)),
     ]
 
 
-def topl(epsilon: float) -> ToPL:
-    """One user before the threshold, whose report shows."""
-    return ToPL(epsilon, 4.0, 1, 16, threshold=SquareWaveRule(bins=16), seed=0)
+def _topl(epsilon: float) -> list[Case]:
+    chosen = one_run(partial(make_topl, epsilon=epsilon), collected)
+    known = one_run(lambda key: ToPL(epsilon, 4.0, 1, 16, threshold=Fixed(4.0), key=key), pieces)
+    return [
+        Case("topl", chosen, [4.0, 0.0], [4.0, 4.0], SLOW),
+        Case("topl-holdout", chosen, [0.0, 2.0], [4.0, 2.0], SLOW),
+        Case("topl-chunks", known, [[4.0], [4.0]], [[0.0], [4.0]], SLOW),
+    ]

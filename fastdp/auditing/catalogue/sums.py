@@ -1,46 +1,68 @@
-"""Mechanisms that run many trials at once."""
+"""Mechanisms that make many runs in one call: counts, noisy max, whole streams cut in pieces, counters, reports."""
 
 from __future__ import annotations
 
-from fastdp.auditing.blocks import BlocksTrials, turning_point
-from fastdp.auditing.catalogue.case import FAST, MEDIUM, SLOW, Case
-from fastdp.auditing.inputs import (
-    EVENT,
-    HOLDOUTS,
-    LEFT,
-    LEFT_LATE,
-    POINTS,
-    SECOND,
-    THETA,
-    VALUE,
-    open_nodes,
-    open_sums,
-)
-from fastdp.auditing.mechanisms import (
-    BinaryTreeTrials,
-    Count,
-    CounterTrials,
-    HierarchyTrials,
-    LocalTrials,
-    NodesTrials,
-    NoisyMaxTrials,
-    OneTreeTrials,
-    PublisherTrials,
-    SettlingTrials,
-    SmoothQuantileTrials,
-    SplitTrials,
-)
-from fastdp.counters import BinaryTree, Block, Simple
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.auditing.catalogue.case import FAST, MEDIUM, Case, ManyRuns
+from fastdp.auditing.catalogue.inputs import EVENT, HOLDOUTS
+from fastdp.auditing.exact import observed
+from fastdp.counters import BinaryTree, Block, Counter, RunningCounts, Simple
+from fastdp.guarantee import Guarantee
 from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding
+from fastdp.local.base import Mechanism
 from fastdp.perturbers import Flat, Hierarchy, Perturber
+from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
+from fastdp.randomness.words import Purpose, StreamId
 from fastdp.systems.stream.publisher import StreamPublisher
-from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile
+from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
 from fastdp.thresholds.base import ThresholdTask
 
+Integers = NDArray[np.int64]
 
-def _published(perturber: Perturber, epsilon: float) -> PublisherTrials:
-    """Values are clipped at theta, which is below the bound."""
+#: The noisy-max rules that are audited.
+RULES: dict[str, NoisyMax | ScaleFree] = {
+    "noisy-max-laplace": NoisyMax(step=1.0),
+    "noisy-max-exponential": NoisyMax(step=1.0, noise="exponential"),
+    "scale-free-laplace": ScaleFree("laplace"),
+    "scale-free-exponential": ScaleFree("exponential"),
+}
+
+
+def small_task(epsilon: float) -> ThresholdTask:
+    """A choice from three held-out values, few enough to enumerate."""
+    return ThresholdTask(
+        epsilon=epsilon, bound=4.0, holdout=3, max_range=4, resolution=1.0, publish_epsilon=1.0, noise_constant=1.0
+    )
+
+
+def count(epsilon: float) -> ManyRuns:
+    """A count with discrete Laplace noise of scale 1 / epsilon."""
+    law = sampler.discrete_laplace_law(1 / Fraction(epsilon))
+
+    def draw(data: int, trials: int, key: Key) -> Integers:
+        noise: Integers = np.empty((trials, 1), np.int64)
+        sampler.fill(noise.reshape(-1), law, key, StreamId(Purpose.DRAWS))
+        return data + noise
+
+    return ManyRuns(Guarantee(epsilon=epsilon, arithmetic="exact"), draw)
+
+
+def noisy_max(rule: NoisyMax | ScaleFree, task: ThresholdTask) -> ManyRuns:
+    """Choices from one hold-out, of which a publisher makes one."""
+    return ManyRuns(rule.guarantee(task), lambda data, trials, key: observed(rule, task, data).choices(key, trials))
+
+
+def published(perturber: Perturber, epsilon: float) -> ManyRuns:
+    """One long stream through one publisher, one piece of it a run; values above theta are clipped.
+
+    Noise trees must begin where pieces begin, and there is no smoother, so pieces are independent.
+    """
 
     def make(key: Key) -> StreamPublisher:
         return StreamPublisher(
@@ -53,73 +75,46 @@ def _published(perturber: Perturber, epsilon: float) -> PublisherTrials:
             key=key,
         )
 
-    return PublisherTrials(make)
+    def draw(data: Sequence[float], trials: int, key: Key) -> NDArray[np.float64]:
+        return make(key).publish(np.tile(np.asarray(data, np.float64), trials)).reshape(trials, -1)
+
+    return ManyRuns(make(Key.from_seed(0)).guarantee, draw)
 
 
-def choices(epsilon: float) -> dict[str, NoisyMaxTrials]:
-    """The noisy-max rules on three held-out values, few enough to enumerate."""
-    task = ThresholdTask(
-        epsilon=epsilon, bound=4.0, holdout=3, max_range=4, resolution=1.0, publish_epsilon=1.0, noise_constant=1.0
+def counter(kind: Counter, epsilon: float) -> ManyRuns:
+    """``RunningCounts`` with one running sum a run."""
+
+    def draw(data: Sequence[int], trials: int, key: Key) -> Integers:
+        counts = RunningCounts(kind, epsilon, trials, key=key)
+        return np.stack([counts.step(np.full(trials, value)) for value in data], axis=1)
+
+    return ManyRuns(RunningCounts(kind, epsilon, 1, seed=0).guarantee, draw)
+
+
+def reports(mechanism: Mechanism) -> ManyRuns:
+    """Reports of one user's value."""
+    return ManyRuns(
+        mechanism.guarantee,
+        lambda data, trials, key: mechanism.perturb(np.full(trials, data), key=key, start=0),
     )
-    rules: dict[str, NoisyMax | ScaleFree] = {
-        "noisy-max-laplace": NoisyMax(step=1.0),
-        "noisy-max-exponential": NoisyMax(step=1.0, noise="exponential"),
-        "scale-free-laplace": ScaleFree("laplace"),
-        "scale-free-exponential": ScaleFree("exponential"),
-    }
-    return {name: NoisyMaxTrials(rule, task) for name, rule in rules.items()}
 
 
-def fast(epsilon: float) -> list[Case]:
-    """Mechanisms that run many trials at once, pure and with a budget of one's choice."""
-    rules = choices(epsilon)
-    nodes = Hierarchy(2, prune=0, consistent=False)
+def sums(epsilon: float) -> list[Case]:
+    """All of them, at a budget of one's choice."""
+    rules = {name: noisy_max(rule, small_task(epsilon)) for name, rule in RULES.items()}
+    hierarchy = published(Hierarchy(32, prune=0), epsilon)
     return [
-        Case("count", Count(epsilon), 0, 1, FAST),
+        Case("count", count(epsilon), 0, 1, FAST),
         *(Case(name, rule, *HOLDOUTS[name], FAST) for name, rule in rules.items()),
-        # Where noise is far too weak that pair has one winner; this one has two.
+        # With far too little noise the pairs above have one winner; this pair has two.
         *(Case(f"{name}-ends", rule, [0, 0, 0], [4, 0, 0], FAST) for name, rule in rules.items() if "max" in name),
-        Case("hierarchy", HierarchyTrials(Hierarchy(2, prune=0), epsilon, 8, THETA), *VALUE, MEDIUM),
-        Case("hierarchy-pruned", HierarchyTrials(Hierarchy(4, prune=1), epsilon, 64, THETA), *VALUE, MEDIUM),
-        Case("hierarchy-nodes", NodesTrials(nodes, epsilon, 8, THETA), *VALUE, MEDIUM, events=(open_nodes,)),
-        Case("hierarchy-one-tree", OneTreeTrials(nodes, epsilon, 8, THETA), *SECOND, SLOW),
-        Case("adaptive-blocks", BlocksTrials(epsilon, THETA), *turning_point(THETA, epsilon), MEDIUM),
-        Case("binary-tree", BinaryTreeTrials(epsilon, 4, THETA), *VALUE, FAST, events=(open_sums,)),
-        Case("counter-simple", CounterTrials(Simple(), epsilon), *EVENT, FAST),
-        Case("counter-block", CounterTrials(Block(2), epsilon), *EVENT, MEDIUM),
-        Case("counter-binary", CounterTrials(BinaryTree(4), epsilon), *EVENT, MEDIUM),
-        Case("counter-block-settling", SettlingTrials(Block(3, settles=True), epsilon), *LEFT, MEDIUM),
-        Case("counter-binary-settling", SettlingTrials(BinaryTree(6, settles=True), epsilon), *LEFT_LATE, MEDIUM),
-        Case("privtree", SplitTrials(epsilon, 12), *POINTS, MEDIUM),
-        Case("stream-flat", _published(Flat(), epsilon), [-3.0], [9.0], FAST),
-        Case(
-            "stream-hierarchy",
-            _published(Hierarchy(32, prune=0), epsilon),
-            [0.0] * 32,
-            [1.0] + [0.0] * 31,
-            MEDIUM,
-        ),
+        Case("counter-simple", counter(Simple(), epsilon), *EVENT, FAST),
+        Case("counter-block", counter(Block(2), epsilon), *EVENT, MEDIUM),
+        Case("counter-binary", counter(BinaryTree(4), epsilon), *EVENT, MEDIUM),
+        Case("stream-flat", published(Flat(), epsilon), [-3.0], [9.0], FAST),
+        Case("stream-hierarchy", hierarchy, [0.0] * 32, [1.0] + [0.0] * 31, MEDIUM),
         *(
-            Case(f"local-{law.__name__.lower()}", LocalTrials(law(epsilon)), -1.0, 1.0, FAST)
+            Case(f"local-{law.__name__.lower()}", reports(law(epsilon)), -1.0, 1.0, FAST)
             for law in (SquareWave, StochasticRounding, Piecewise, Hybrid)
         ),
-    ]
-
-
-def quantiles() -> list[Case]:
-    """The thresholds with a delta."""
-    wide = ThresholdTask(epsilon=1.0, bound=1024.0, holdout=8, max_range=1024, resolution=2.0**-10)
-    rules: dict[str, SmoothQuantile | PAKQuantile] = {
-        "smooth-quantile": SmoothQuantile(p=0.5, delta=1e-3),
-        "pak-quantile": PAKQuantile(p=0.5, beta=0.25, delta=1e-3),
-    }
-    return [
-        Case(
-            name,
-            SmoothQuantileTrials(rule, wide),
-            [0, 0, 0, 0, 1024, 1024, 1024, 1024],
-            [0, 0, 0, 1024, 1024, 1024, 1024, 1024],
-            FAST,
-        )
-        for name, rule in rules.items()
     ]

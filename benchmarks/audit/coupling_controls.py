@@ -1,24 +1,25 @@
-"""Broken twins that couplings must catch.  FOR AUDITS ONLY: none of them is private as it claims."""
+"""Negative controls that couplings must catch.  FOR AUDITS ONLY: each loses more privacy than it claims."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.audit.controls import OneCounterKey, RecountingPHDStream, SharedNoise
+from benchmarks.audit.coupling_cases import turning
+from benchmarks.audit.splits import attack
 from fastdp.arrays.column import as_floats
-from fastdp.auditing import broken
-from fastdp.auditing.coupled_counters import running_counts, selective
-from fastdp.auditing.coupled_points import of_points
-from fastdp.auditing.coupled_streams import composed, of_stream, turning
-from fastdp.auditing.couplings import KEY, Case, Instance
-from fastdp.auditing.inputs import attack
-from fastdp.auditing.point_couplings import Event
-from fastdp.auditing.stream_couplings import Make
+from fastdp.auditing.couplings.check import KEY, Case, Instance
+from fastdp.auditing.couplings.counter_cases import running_counts, selective
+from fastdp.auditing.couplings.point_cases import of_points
+from fastdp.auditing.couplings.points import Event
+from fastdp.auditing.couplings.stream_cases import of_stream, publisher
+from fastdp.auditing.couplings.streams import Make, pick
 from fastdp.counters import BinaryTree, Block
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape
 from fastdp.randomness.key import Key
@@ -29,7 +30,7 @@ from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
 from fastdp.systems.stream.fixed_blocks import Progress, TreeNoise
 from fastdp.systems.stream.parameters import vars_of
 from fastdp.systems.stream.publisher import StreamPublisher
-from fastdp.systems.stream.stages import Advance, Mend, Schedule, Stage, StreamState
+from fastdp.systems.stream.stages import Advance, FillIn, Mend, Schedule, Stage, StreamState
 from fastdp.thresholds import Fixed, ScaleFree
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_kernels import block_lengths
@@ -39,7 +40,7 @@ Integers = NDArray[np.int64]
 Generator = np.random.Generator
 
 
-class PeekingCourse(Schedule):
+class PeekingSchedule(Schedule):
     """The threshold looks at the first value behind its hold-out, too."""
 
     def follow(self, standing: StreamState, values: NDArray[Any], mend: Mend) -> Advance:
@@ -47,7 +48,7 @@ class PeekingCourse(Schedule):
         stage, room = self.stage(standing.progress)
         if stage is Stage.HOLDOUT and room < values.size:
             standing = standing.forked()
-            assert standing.chooser is not None  # noqa: S101 - a hold-out has one
+            assert standing.chooser is not None
             standing.chooser.observe(as_floats(values[room : room + 1]))
         return super().follow(standing, values, mend)
 
@@ -73,12 +74,12 @@ class TrueLengths(AdaptiveBlocks):
         quiet = AdaptiveBlocks(**{**vars_of(self), "perturber": SilentBlocks(self.perturber.closing)})
         true = self._silent.get(progress.n_seen, progress)
         step = super().prepare(progress, noise, values[:0])
-        assert step is not None  # noqa: S101 - twins get finite values
+        assert step is not None
         parts = [step.blocks]
         for value in np.split(values, np.arange(1, values.size)):
             noisy, bare = super().prepare(progress, noise, value), quiet.prepare(true, None, value)
-            assert noisy is not None  # noqa: S101
-            assert bare is not None  # noqa: S101
+            assert noisy is not None
+            assert bare is not None
             true, progress, noise = bare.following, noisy.following, noisy.noise
             if progress.filled == 0:
                 memory = progress.smoother.copy()
@@ -89,14 +90,14 @@ class TrueLengths(AdaptiveBlocks):
         return replace(step, following=progress, noise=noise, blocks=np.concatenate(parts), count=values.size)
 
 
-class TrueLengthsCourse(Schedule):
-    """The course of such blocks."""
+class TrueLengthsSchedule(Schedule):
+    """The schedule of such blocks."""
 
     @cached_property
     def pipeline(self) -> AdaptiveBlocks:
         """With true lengths."""
         right = super().pipeline
-        assert isinstance(right, AdaptiveBlocks)  # noqa: S101 - made for blocks
+        assert isinstance(right, AdaptiveBlocks)
         return TrueLengths(**vars_of(right))
 
 
@@ -108,11 +109,28 @@ class ShortFlat(Flat):
         return super().leaf_noise(plan, max(theta_steps - 1, 1), epsilon, key, tree)
 
 
-class TellingPublisher(StreamPublisher):
-    """A publisher that shows the sum of its open block."""
+class WithheldMeanSchedule(Schedule):
+    """What is published in the place of withheld values is their own mean, without noise."""
+
+    def _withhold(self, journey: Advance, floats: Floats, at: int, mend: Mend) -> None:
+        super()._withhold(journey, floats, at, mend)
+        if journey.standing.progress.theta_steps:
+            journey.steps[-1] = FillIn(float(floats.mean()), floats.size)
+
+
+class LastValueShown(StreamPublisher):
+    """A publisher whose ``repr`` shows the last value, clipped, while its block is open."""
+
+    _last = 0.0
+
+    def publish(self, chunk: Any, **options: Any) -> Floats:
+        published = super().publish(chunk, **options)
+        if len(chunk):
+            self._last = float(np.clip(chunk[-1], 0.0, self.bound))
+        return published
 
     def __repr__(self) -> str:
-        return f"{super().__repr__()} {self._progress.open_sum}"
+        return f"{super().__repr__()} {self._last * (self.n_published % self.block)}"
 
 
 class FreeBlock(Block):
@@ -132,8 +150,8 @@ class PrintedTree(BinaryTree):
         return super().draws - 1
 
 
-def _coursed(make: Make, kind: type[Schedule]) -> Make:
-    """Publishers on another course."""
+def _scheduled(make: Make, kind: type[Schedule]) -> Make:
+    """Publishers with another schedule."""
 
     def other(key: Key) -> StreamPublisher:
         publisher = make(key)
@@ -145,54 +163,45 @@ def _coursed(make: Make, kind: type[Schedule]) -> Make:
 
 def peeking_threshold(generator: Generator) -> Instance:
     """The streams differ in the value behind the hold-out."""
-    make = composed(generator, Hierarchy(2, prune=0), threshold=ScaleFree(), holdout=3, epsilon=6.0)
-    return of_stream(generator, _coursed(make, PeekingCourse), 12, saves=False, place=3)
+    make = publisher(generator, perturber=Hierarchy(2, prune=0), threshold=ScaleFree(), holdout=3, epsilon=6.0)
+    return of_stream(generator, _scheduled(make, PeekingSchedule), 12, saves=False, place=0)
 
 
 def true_lengths(generator: Generator) -> Instance:
     """At the value that changes the true lengths."""
     make, x, there, place = turning(generator)
-    return of_stream(generator, _coursed(make, TrueLengthsCourse), saves=False, pair=(x, there, place))
+    return of_stream(generator, _scheduled(make, TrueLengthsSchedule), saves=False, pair=(x, there, place))
 
 
 def shared_trees(generator: Generator) -> Instance:
     """Several trees."""
-    return of_stream(generator, composed(generator, broken.SharedNoise(2, prune=0)), 40, saves=False)
+    return of_stream(generator, publisher(generator, perturber=SharedNoise(2, prune=0)), 40, saves=False)
 
 
 def refined_free(generator: Generator) -> Instance:
-    """A value that is published and chooses the next threshold."""
-    make = composed(
-        generator, Hierarchy(2, prune=0), renewal=RenewFromPublished(0.5, 1), threshold=ScaleFree(), max_range=4
-    )
-
-    def wrong(key: Key) -> StreamPublisher:
-        right = make(key)
-        return right._of(broken.FreeRefinement(**vars_of(right.composition)), key)
-
-    return of_stream(generator, wrong, 30, saves=False, epsilon=make(KEY).epsilon)
+    """Published values choose the next threshold with half of epsilon more, which the claim leaves out."""
+    epsilon, renewal = float(pick(generator, 0.5, 1.0, 6.0)), RenewFromPublished(1 / 3, 1)
+    options = {"threshold": ScaleFree(), "max_range": 4, "epsilon": 1.5 * epsilon}
+    make = publisher(generator, perturber=Hierarchy(2, prune=0), renewal=renewal, **options)
+    return of_stream(generator, make, 30, saves=False, epsilon=epsilon)
 
 
 def withheld_mean(generator: Generator) -> Instance:
     """What is withheld is published as its mean."""
-    make = composed(generator, Hierarchy(2, prune=0), renewal=RenewFromHoldout(1, 5), max_range=4)
-    return of_stream(generator, _coursed(make, broken.TellingCourse), 40, saves=False)
+    make = publisher(generator, perturber=Hierarchy(2, prune=0), renewal=RenewFromHoldout(1, 5), max_range=4)
+    return of_stream(generator, _scheduled(make, WithheldMeanSchedule), 40, saves=False)
 
 
 def short_scale(generator: Generator) -> Instance:
     """Noise for theta less one step."""
-    make = composed(generator, ShortFlat(), threshold=Fixed(8.0), holdout=0, resolution=0.1)
+    make = publisher(generator, perturber=ShortFlat(), threshold=Fixed(8.0), resolution=0.1)
     return of_stream(generator, make, 10, saves=False)
 
 
-def telling_repr(generator: Generator) -> Instance:
-    """The sum of the open block is shown."""
-    make = composed(generator, Hierarchy(2, prune=1), Recent(), threshold=Fixed(8.0), holdout=0, max_range=8)
-
-    def wrong(key: Key) -> StreamPublisher:
-        return TellingPublisher._of(make(key).composition, key)
-
-    return of_stream(generator, wrong, 15, saves=False)
+def value_shown(generator: Generator) -> Instance:
+    """The last value is shown while its block is open."""
+    options = {"perturber": Hierarchy(2, prune=1), "smoother": Recent(), "threshold": Fixed(8.0), "max_range": 8}
+    return of_stream(generator, publisher(generator, LastValueShown, **options), 15, saves=False)
 
 
 def recounted(generator: Generator) -> Instance:
@@ -201,7 +210,7 @@ def recounted(generator: Generator) -> Instance:
     event = Event(1, np.full((1, 1), 0.1), removal=False, here=bool(generator.integers(2)))
     return of_points(
         generator,
-        lambda: broken.RecountingPHDStream(Box(0, 1), epsilon, max_depth=2, period=1, key=KEY),
+        lambda: RecountingPHDStream(Box(0, 1), epsilon, max_depth=2, period=1, key=KEY),
         6,
         saves=False,
         event=event,
@@ -242,7 +251,12 @@ def papers_score(generator: Generator) -> Instance:
     )
 
 
-def twin_cases() -> list[Case]:
+def one_counter_key(generator: Generator) -> Instance:
+    """Two counters with one noise."""
+    return selective(generator, OneCounterKey(KEY.reveal(), simulated=True, binding=KEY.binding))
+
+
+def negative_controls() -> list[Case]:
     """Each must fail in some instance."""
     drawn: dict[str, Callable[[Generator], Instance]] = {
         "threshold-peeking": peeking_threshold,
@@ -251,11 +265,11 @@ def twin_cases() -> list[Case]:
         "refined-free": refined_free,
         "withheld-mean": withheld_mean,
         "theta-less-one": short_scale,
-        "open-sum-shown": telling_repr,
+        "value-shown": value_shown,
         "recounted": recounted,
         "settling-free": settling_free,
         "log2-levels": printed_tree,
         "papers-score": papers_score,
-        "selective-one-key": partial(selective, kind=broken.OneKeyCounting),
+        "selective-one-key": one_counter_key,
     }
-    return [Case(f"broken-{name}", draw, broken=True) for name, draw in drawn.items()]
+    return [Case(f"control-{name}", draw) for name, draw in drawn.items()]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fastdp.auditing.couplings import KEY, Instance, Seen, Shifts, Table
-from fastdp.auditing.mechanisms import Coin
-from fastdp.auditing.point_couplings import Follower, Generator, Integers
-from fastdp.auditing.stream_couplings import pick
+from fastdp.auditing.catalogue.points import Coin
+from fastdp.auditing.couplings.check import KEY, Instance, Seen, Shifts, Table
+from fastdp.auditing.couplings.points import Follower, Generator, Integers
+from fastdp.auditing.couplings.streams import pick
 from fastdp.counters import BinaryTree, Block, Counter, RunningCounts, Selected, SelectiveCounting, Simple
+from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 
 
@@ -51,8 +52,7 @@ def running_counts(generator: Generator, counter: Counter | None = None) -> Inst
         found, errors = Shifts(), list[Integers]()
         where = StreamId(Purpose.CELL, number=step), row, effect
         for values, others in ((x, ()), (there, (found, where))):
-            counts = RunningCounts(counter, epsilon, size, key=KEY)
-            counts.counter = Follower(counter, table, errors, *others)
+            counts = RunningCounts(Follower(counter, table, errors, *others), epsilon, size, key=KEY)
             for increments in values:
                 counts.step(increments)
         return found
@@ -72,7 +72,7 @@ class FlippedCoin(Coin):
         return 1 - choice if step == self.flipped else choice
 
 
-def selective(generator: Generator, kind: type[SelectiveCounting] = SelectiveCounting) -> Instance:
+def selective(generator: Generator, key: Key = KEY) -> Instance:
     """Two counters and a coin; the coin's word is coupled, too."""
     counters = [counter_of(generator) for _ in range(2)]
     epsilon, seed, count = float(pick(generator, 0.5, 1.0, 6.0)), int(generator.integers(2**30)), 12
@@ -81,11 +81,11 @@ def selective(generator: Generator, kind: type[SelectiveCounting] = SelectiveCou
     there = x.copy()
     there[step] += effect
     flipped = step if (x[step] > 0) != (there[step] > 0) else -1
-    saved = -1 if kind is not SelectiveCounting else int(generator.integers(count))
+    saved = -1 if key is not KEY else int(generator.integers(count))
 
     def publish(data: tuple[Integers, int]) -> Seen:
         seen, coin = Seen(), FlippedCoin(epsilon, seed, data[1])
-        counting = kind(counters, coin, epsilon, key=KEY)
+        counting = SelectiveCounting(counters, coin, epsilon, key=key)
         for number, value in enumerate(data[0].tolist()):
             selected = counting.step(value)
             seen.add("counts", selected.counter, selected.counts, repr(selected))
@@ -97,7 +97,7 @@ def selective(generator: Generator, kind: type[SelectiveCounting] = SelectiveCou
     def shifts(table: Table) -> Shifts:
         found = Shifts()
         chosen: list[int] = []
-        counting = kind(counters, FlippedCoin(epsilon, seed), epsilon, key=KEY)
+        counting = SelectiveCounting(counters, FlippedCoin(epsilon, seed), epsilon, key=key)
         for value in x.tolist():
             chosen.append(counting.step(value).counter)
         # Each counter has steps of its own, so the event is at one of the chosen counter's.
@@ -108,13 +108,15 @@ def selective(generator: Generator, kind: type[SelectiveCounting] = SelectiveCou
             (x, FlippedCoin(epsilon, seed), ((), ())),
             (there, FlippedCoin(epsilon, seed, flipped), ((found, where), (found, None))),
         ):
-            counting = kind(counters, coin, epsilon, key=KEY)
-            for number, counts in enumerate(counting._counts):
-                counts.counter = Follower(counters[number], table, errors[number], *others[0 if number == own else 1])
+            followers = [
+                Follower(counter, table, errors[number], *others[number != own])
+                for number, counter in enumerate(counters)
+            ]
+            counting = SelectiveCounting(followers, coin, epsilon, key=key)
             for value in values.tolist():
                 counting.step(value)
         found.loss += epsilon if flipped >= 0 else 0.0
         return found
 
-    claim = kind(counters, FlippedCoin(epsilon, seed), epsilon, key=KEY).guarantee.epsilon
+    claim = SelectiveCounting(counters, FlippedCoin(epsilon, seed), epsilon, key=key).guarantee.epsilon
     return Instance(claim, publish, (x, -1), (there, flipped), shifts)

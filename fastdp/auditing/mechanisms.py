@@ -1,4 +1,4 @@
-"""Many independent runs of a mechanism, whatever kind of callable it is."""
+"""What an audit runs: callables, publishers, and mechanisms that run many trials in one call."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from fastdp.randomness.key import Key
 
 Floats = NDArray[np.float64]
 
-#: Runs that a mechanism of its own speed draws at once, and runs between two looks at the clock for others.
+#: Runs in one call of ``draw_trials``, and runs in one batch of other mechanisms.
 BATCH, SLOW_BATCH = 2**17, 256
 #: Numbers of one output, and of all that are drawn at once.
-MOST_NUMBERS, MOST_AT_ONCE = 1024, 2**23
-#: Above, neighbouring whole numbers are the same double.
+MAX_NUMBERS, MAX_AT_ONCE = 1024, 2**23
+#: Larger whole numbers do not all fit into a double.
 MAX_WHOLE = 2**53
 
 
@@ -31,7 +31,7 @@ class TrialMechanism(Protocol):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What it claims; an audit that is told ``epsilon`` does without."""
+        """The claim; not read where the audit is given ``epsilon``."""
         ...
 
     def draw_trials(self, data: Any, trials: int, key: Key) -> NDArray[Any]:
@@ -68,8 +68,7 @@ def runs(mechanism: Any, data: Any, trials: int, key: Key) -> Iterator[Floats]:
     Raises
     ------
     DataError
-        If an output is no number, not a finite one, a whole one that a double cannot hold, or not as long as the one
-        before.
+        If an output is not numeric, not finite, a whole number beyond 2^53, or not as long as the one before.
     ParameterError
         If the data cannot be copied: every run gets a copy, which it may change.
     """
@@ -77,8 +76,8 @@ def runs(mechanism: Any, data: Any, trials: int, key: Key) -> Iterator[Floats]:
     vectorised = draws_trials(mechanism)
     number = begin = 0
     while begin < trials:
-        # The first batch shows how wide outputs are.
-        size = SLOW_BATCH if width is None or not vectorised else min(BATCH, MOST_AT_ONCE // width)
+        # The first batch shows how many numbers an output has.
+        size = SLOW_BATCH if width is None or not vectorised else min(BATCH, MAX_AT_ONCE // width)
         count = min(size, trials - begin)
         own = key.derive("batch", number)
         rows = (
@@ -92,9 +91,9 @@ def runs(mechanism: Any, data: Any, trials: int, key: Key) -> Iterator[Floats]:
                 f"mechanism gave {rows.shape[1]} numbers after {width}: expected as many in every run (pad them)"
             )
         width = rows.shape[1]
-        if width > MOST_NUMBERS:
+        if width > MAX_NUMBERS:
             raise DataError(
-                f"mechanism gave {width} numbers: expected at most {MOST_NUMBERS} (sum them up, or take a few)"
+                f"mechanism gave {width} numbers: expected at most {MAX_NUMBERS} (sum them up, or take a few)"
             )
         if not np.isfinite(rows).all():
             raise DataError("mechanism gave NaN or infinity: expected finite numbers")
@@ -132,7 +131,7 @@ def _one_by_one(mechanism: Callable[..., Any], data: Any, count: int, key: Key, 
 
 
 def _copied(data: Any) -> Any:
-    """What a run may change without the next one seeing it."""
+    """A copy, because a run may change its data."""
     try:
         return copy.deepcopy(data)
     except TypeError:
@@ -149,7 +148,7 @@ def wants_seed(mechanism: Callable[..., Any]) -> bool:
 
 
 def _as_row(output: Any) -> Floats:
-    # Not shown: what is audited may give its input back.
+    # The output is not shown: it may be the input.
     row = as_array(output)
     if row is None or row.dtype.kind not in "biuf" or row.size == 0:
         kind = type(output).__name__

@@ -1,4 +1,4 @@
-"""Blocks whose length follows what was released, ready to run many trials, and inputs that push their lengths."""
+"""Blocks whose length follows released sums, many runs at once, and inputs that change the lengths."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.audit import row_kernels
+from fastdp.auditing.catalogue.case import ManyRuns
 from fastdp.guarantee import Guarantee
 from fastdp.integer_grid import make_grid
 from fastdp.perturbers import Blocks
 from fastdp.randomness.key import Key
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks
 from fastdp.systems.stream.fixed_blocks import Progress
-from fastdp_kernels import trials
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -49,9 +50,10 @@ class BlocksTrials:
         """The perturber's."""
         return self.pipeline.perturber.guarantee(self.pipeline.plan, self.epsilon)
 
-    def draw_trials(self, data: Sequence[float], trials_: int, key: Key) -> Integers:
+    @property
+    def mechanism(self) -> ManyRuns:
         """Data: the values, in grid steps.  Outputs: exponent and sum of each block, -1 and 0 where none closed."""
-        return self.release(data, self.noise(trials_, key))
+        return ManyRuns(self.guarantee, lambda data, trials, key: self.release(data, self.noise(trials, key)))
 
     def noise(self, trials_: int, key: Key) -> Integers:
         """A batch of blocks a trial, by ``Blocks.leaf_noise``: int64[trials, LOOKED_AT]."""
@@ -64,7 +66,7 @@ class BlocksTrials:
         values = np.asarray(data, np.float64)
         memory = self.pipeline.open(Progress(), float(self.theta_steps)).smoother
         out: Integers = np.empty((noise.shape[0], 2 * LOOKED_AT), np.int64)
-        trials.release_blocks(values, self.theta_steps, self.pipeline.shape, memory, noise, out)
+        row_kernels.release_blocks(values, self.theta_steps, self.pipeline.shape, memory, noise, out)
         return out
 
     def true_lengths(self, data: Sequence[float] | Floats) -> Integers:

@@ -7,8 +7,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fastdp.auditing.inputs import attack
-from fastdp.auditing.mechanisms import SplitTrials, draw_noise
+from benchmarks.audit import row_kernels
+from benchmarks.audit.parts import draw_noise
+from benchmarks.audit.splits import attack, splits
+from fastdp.auditing.catalogue.exact_losses import split_plan
 from fastdp.counters.simple import Simple
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
@@ -16,7 +18,6 @@ from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import Box, decomposition
 from fastdp.spatial.cell_parameters import make_plan
 from fastdp.spatial.cells import encode
-from fastdp_kernels import trials
 from tests.oracles import binary_counter
 
 
@@ -28,7 +29,7 @@ def test_every_row_is_a_running_sum_of_its_own(length: int) -> None:
     noise = generator.integers(-50, 50, (6, sum(nodes)))
     offsets = np.cumsum([0, *nodes[:-1]])
     out = np.empty((6, length), np.int64)
-    trials.count_streams(steps, levels, noise, offsets, out)
+    row_kernels.count_streams(steps, levels, noise, offsets, out)
     for row, sums in zip(noise, out, strict=True):
         by_height = np.split(row, offsets[1:])
         expected = binary_counter.running_sums(steps.tolist(), lambda height, k, own=by_height: own[height][k])
@@ -48,7 +49,7 @@ def test_every_row_is_the_tree_of_one_step(repaired: bool) -> None:
         sampler.fill(row, plan.split_law, key, StreamId(Purpose.SPLIT))
     out = np.empty((len(keys), 2), np.int64)
     constants = plan.max_depth, plan.fan_out, plan.unit, plan.bias, plan.threshold, plan.repaired
-    trials.split_trees(*constants, added, removed, target, noise, out)
+    row_kernels.split_trees(*constants, added, removed, target, noise, out)
     for key, (leaf_depth, size) in zip(keys, out, strict=True):
         _, visit, _ = decomposition.take_step(plan, decomposition.root_only(plan), added, removed, 0, key)
         holds = [
@@ -60,13 +61,13 @@ def test_every_row_is_the_tree_of_one_step(repaired: bool) -> None:
 
 def test_trees_without_room_go_on_behind_the_same_words() -> None:
     """No tree is drawn anew because it was large: that would change the law."""
-    mechanism, data, key = SplitTrials(1.0, 8), attack(8, 0.2), Key.from_seed(5)
-    plan, columns = mechanism.plan, 4 * 9
+    mechanism, data, key = splits(1.0, 8), attack(8, 0.2), Key.from_seed(5)
+    plan, columns = split_plan(1.0, 8), 4 * 9
     codes = [encode(plan, points.reshape(-1, 1)) for points in data]
     constants = plan.max_depth, plan.fan_out, plan.unit, plan.bias, plan.threshold, plan.repaired
     blocks = [draw_noise(plan.split_law, 300, columns << max(k - 1, 0), key, level=k) for k in range(5)]
     out = np.empty((300, 2), np.int64)
-    trials.split_trees(*constants, *codes, 0, blocks[0], out)
+    row_kernels.split_trees(*constants, *codes, 0, blocks[0], out)
     assert {tuple(row) for row in out[out[:, 0] < 0].tolist()} == {(-1, -1)}, "some lack room, and say so"
-    trials.split_trees(*constants, *codes, 0, np.concatenate(blocks, axis=1), out)
+    row_kernels.split_trees(*constants, *codes, 0, np.concatenate(blocks, axis=1), out)
     assert np.array_equal(mechanism.draw_trials(data, 300, key), out)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.analysis.tree_loss import log_above, log_at_most
-from fastdp.auditing.couplings import KEY, Seen, Shifts, Table
+from fastdp.auditing.couplings.check import KEY, Seen, Shifts, Table
 from fastdp.counters import Counter
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import count_only, decomposition
@@ -38,23 +38,14 @@ COORDINATES = np.array([0.0, 0.1, 0.1, 0.12, 0.25, 0.5, 0.7, 0.99, 1.0])
 
 @dataclass(frozen=True)
 class Event:
-    """One event more, in the first stream or in the adjacent one.
-
-    Attributes
-    ----------
-    batch : int
-        Where.
-    point : float64[1, d]
-        What comes or goes.
-    removal : bool
-        Whether it goes.
-    here : bool
-        Whether the first stream has it.
-    """
+    """One event more, in the first stream or in the adjacent one."""
 
     batch: int
+    #: float64[1, d].
     point: Floats
+    #: A removal, or an addition.
     removal: bool
+    #: Whether the first stream has it.
     here: bool
 
     @property
@@ -74,20 +65,10 @@ class Event:
 
 
 class Follower:
-    """A counter that notes the errors of one run, or makes those of the adjacent run what they must be.
+    """A counter that notes its errors (first run), or shifts its noise until they are as they must be (adjacent run).
 
-    Parameters
-    ----------
-    counter : Counter
-        What counts.
-    table : Table
-        Whose last draws are the counter's noise.
-    errors : list
-        Of the first run: filled, or followed where ``shifts`` are given.
-    shifts : Shifts, optional
-        Receives what the noise of the adjacent run is shifted by.
-    event : (StreamId, int, int), optional
-        The draws, the row, and by how much the input differs there.
+    The table's last draws are its noise.  In the adjacent run ``shifts`` receives the shifts, and ``event`` says
+    which draws, which row, and by how much the input differs there.
     """
 
     def __init__(
@@ -122,7 +103,7 @@ class Follower:
             wanted[self._event[1]] -= self._event[2]
         tried = work(state.copy(), noise.copy())
         if wanted.shape != tried.shape:
-            # Only where outputs differ, which the check will say.
+            # Only where outputs differ, which the check reports.
             return work(state, noise)
         missing: Integers = wanted - tried
         for row in np.flatnonzero(missing).tolist():
@@ -147,7 +128,7 @@ def noted_steps() -> Iterator[Steps]:
         steps[step] = (found[1], found[2])
         return found
 
-    # Counts alone have the function under a name of their own.
+    # Both modules have the function under a name of their own.
     for module in (decomposition, count_only):
         setattr(module, "take_step", noting)  # noqa: B010 - the name is imported there, not exported
     try:
@@ -193,7 +174,7 @@ def decide(
 
 
 def see_points(make: Callable[[], SpatialPublisher], saved: int, batches: list[Batch]) -> Seen:
-    """Trees, synthetic points and counts after each batch, with the state saved and loaded behind one of them."""
+    """Trees, synthetic points and counts after each batch, with the state saved and loaded after one of them."""
     seen = Seen()
     with seen.warned():
         stream = make()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.auditing.couplings import KEY, Seen, Shifts
+from fastdp.auditing.couplings.check import KEY, Seen, Shifts
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.releases.release import Release
@@ -22,16 +22,16 @@ from fastdp.thresholds.noisy_choice import draw_noise
 
 Floats = NDArray[np.float64]
 Generator = np.random.Generator
-#: A fresh publisher with this key.
+#: A new publisher with this key.
 Make = Callable[[Key], StreamPublisher]
-#: A fresh key's publisher of running sums.
-MakePAK = Callable[[Key], PAK]
 
 BOUND = 8.0
 #: Values of the small streams: below, at and above the bound, on the grid and off it.
 VALUES = np.array([-3.0, 0.0, 0.0, 0.3, 1.0, 2.0, 3.7, 4.0, 8.0, 8.0, 20.0])
-#: Up to so many values all ranges are asked for; of a longer stream a few.
+#: Up to so many values all ranges are compared; of a longer stream a few.
 ALL_RANGES = 40
+#: What a publisher shows beside what it publishes.
+PROPERTIES = ("threshold", "block", "n_seen", "n_published", "running_sum", "guarantee")
 
 
 def pick(generator: Generator, *options: Any) -> Any:
@@ -57,7 +57,7 @@ def altered(generator: Generator, values: Floats, place: int) -> Floats:
 
 
 def choice_shift(
-    shifts: Shifts, rule: NoisyMax | ScaleFree, task: ThresholdTask, key: Key, held: Floats, there: Floats
+    rule: NoisyMax | ScaleFree, task: ThresholdTask, key: Key, held: Floats, there: Floats, shifts: Shifts
 ) -> None:
     """Noisy max: only the winner's draw, by what keeps it the winner (``fastdp.thresholds.noisy_choice``)."""
     choosers = [rule.start(task) for _ in range(2)]
@@ -103,10 +103,10 @@ def stream_shifts(make: Make, key: Key, x: Floats, there: Floats, place: int, sh
     if held.stop <= x.size:
         own = key.derive("threshold", progress.cycle) if progress.cycle else key
         assert isinstance(c.threshold, (NoisyMax, ScaleFree))  # noqa: S101 - the others here look at no values
-        choice_shift(shifts, c.threshold, task, own, x[held], there[held])
+        choice_shift(c.threshold, task, own, x[held], there[held], shifts)
 
 
-def pak_shifts(make: MakePAK, x: Floats, there: Floats, place: int, shifts: Shifts) -> None:
+def pak_shifts(make: Callable[[Key], PAK], x: Floats, there: Floats, place: int, shifts: Shifts) -> None:
     """The threshold's winner and the hold-out's sum, or every node of the counter that holds the value."""
     pak = make(KEY)
     pak.publish(x)
@@ -115,7 +115,7 @@ def pak_shifts(make: MakePAK, x: Floats, there: Floats, place: int, shifts: Shif
     top, m = min(tree.theta_steps, plan.bound_steps), plan.holdout
     here, other = (in_steps(float(values[place]), pak.resolution, top) for values in (x, there))
     if place < m and isinstance(plan.threshold, NoisyMax):
-        choice_shift(shifts, plan.threshold, plan.task, KEY, x[:m], there[:m])
+        choice_shift(plan.threshold, plan.task, KEY, x[:m], there[:m], shifts)
     if place < m and not plan.lag_sums:
         shifts.add(KEY, StreamId(Purpose.LAG), 0, here - other)
         return
@@ -145,8 +145,8 @@ def see_release(seen: Seen, release: Release) -> None:
     seen.add("repr", repr(release), str(release), len(release))
 
 
-def see_stream(make: Make, cuts: list[int], saved: int, values: Floats) -> Seen:
-    """A stream in chunks, with the state saved and loaded behind one of them; and the same stream at once."""
+def see_stream(make: Callable[[Key], Any], cuts: list[int], saved: int, releases: bool, values: Floats) -> Seen:
+    """A stream in chunks, with the state saved and loaded after one of them; and, if it can be, released at once."""
     seen = Seen()
     with seen.warned():
         publisher = make(KEY)
@@ -154,25 +154,12 @@ def see_stream(make: Make, cuts: list[int], saved: int, values: Floats) -> Seen:
             seen.add("published", publisher.publish(chunk))
             if number == saved:
                 publisher = seen.reloaded(publisher)
-            seen.add("threshold", publisher.threshold)
-            seen.add("block", publisher.block)
-            seen.add("place", publisher.n_seen, publisher.n_published)
-            seen.add("repr", repr(publisher), str(publisher), publisher.guarantee)
-        see_release(seen, make(KEY).release(values))
-    return seen
-
-
-def see_pak(make: MakePAK, cuts: list[int], saved: int, values: Floats) -> Seen:
-    """The same for running sums."""
-    seen = Seen()
-    with seen.warned():
-        pak = make(KEY)
-        for number, chunk in enumerate(np.split(values, cuts)):
-            seen.add("published", pak.publish(chunk))
-            if number == saved:
-                pak = seen.reloaded(pak)
-            seen.add("threshold", pak.threshold, pak.running_sum, pak.n_seen, pak.guarantee)
-        if pak._plan.average is None and not pak._plan.lag_sums:
+            for name in PROPERTIES:
+                seen.add(name, getattr(publisher, name, None))
+            # The default one shows an address.
+            if not repr(publisher).startswith("<"):
+                seen.add("repr", repr(publisher), str(publisher))
+        if releases:
             see_release(seen, make(KEY).release(values))
     return seen
 

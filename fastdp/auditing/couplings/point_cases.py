@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from fastdp.auditing.coupled_counters import counter_of, running_counts, selective
-from fastdp.auditing.couplings import KEY, Case, Instance, Seen, Shifts, Table
-from fastdp.auditing.point_couplings import (
+from fastdp.auditing.couplings.check import KEY, Case, Instance, Seen, Shifts, Table
+from fastdp.auditing.couplings.counter_cases import counter_of, running_counts, selective
+from fastdp.auditing.couplings.points import (
     COORDINATES,
     Batch,
     Event,
@@ -24,7 +24,7 @@ from fastdp.auditing.point_couplings import (
     noted_steps,
     see_points,
 )
-from fastdp.auditing.stream_couplings import pick
+from fastdp.auditing.couplings.streams import pick
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import Box, PrivTree
 from fastdp.spatial.cells import encode
@@ -49,8 +49,8 @@ def batches_of(generator: Generator, dim: int, count: int) -> list[Batch]:
 def event_of(generator: Generator, dim: int, count: int, *, removal: bool | None = None) -> Event:
     """An event in the first batch, the last or any other."""
     batch = int(pick(generator, 0, 1, count - 1, int(generator.integers(count))))
-    goes = bool(pick(generator, False, True)) if removal is None else removal
-    return Event(batch % count, generator.choice(COORDINATES, (1, dim)), goes, bool(pick(generator, False, True)))
+    removes = bool(pick(generator, False, True)) if removal is None else removal
+    return Event(batch % count, generator.choice(COORDINATES, (1, dim)), removes, bool(pick(generator, False, True)))
 
 
 def of_points(
@@ -116,16 +116,6 @@ def adaptive_phdstream(generator: Generator) -> Instance:
     return of_points(generator, lambda: AdaptivePHDStream(**options, key=KEY), int(generator.integers(1, 14)))
 
 
-def planted(generator: Generator) -> Instance:
-    """Next to nothing at first, then much at one place: PrivTree chooses the cells of a later count."""
-    options = {**shape_of(generator), "epsilon": 6.0, "max_depth": 6, "period": int(pick(generator, 1, 2))}
-    dim, count = options["domain"].dim, 6
-    batches: list[Batch] = [(np.zeros((0, dim)), np.zeros((0, dim)), 0)]
-    batches += [(np.full((30, dim), generator.choice(COORDINATES)), np.zeros((0, dim)), 0) for _ in range(count - 1)]
-    event = event_of(generator, dim, count)
-    return of_points(generator, lambda: AdaptivePHDStream(**options, key=KEY), count, event=event, batches=batches)
-
-
 def baselines(generator: Generator) -> Instance:
     """Those with a guarantee; of the one that scales its trees up the number of points is public."""
     options = shape_of(generator)
@@ -173,6 +163,5 @@ def point_cases() -> list[Case]:
         Case("privtree", privtree),
         Case("phdstream", phdstream),
         Case("phdstream-adaptive", adaptive_phdstream),
-        Case("phdstream-planted", planted),
         Case("baselines", baselines),
     ]

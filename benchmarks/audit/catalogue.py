@@ -1,0 +1,172 @@
+"""What ``docs/audit.md`` lists: the wheel's cases, parts of publishers, and negative controls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from benchmarks.audit import controls
+from benchmarks.audit.blocks import BlocksTrials, turning_point
+from benchmarks.audit.parts import (
+    LEFT,
+    LEFT_LATE,
+    SECOND,
+    THETA,
+    VALUE,
+    binary_tree,
+    hierarchy,
+    nodes,
+    one_tree,
+    open_nodes,
+    open_sums,
+    settling_counter,
+)
+from benchmarks.audit.quantiles import quantile
+from benchmarks.audit.splits import POINTS, attack, splits
+from fastdp.auditing.catalogue import Case, audit_cases
+from fastdp.auditing.catalogue.case import FAST, MANY, MEDIUM, SLOW, ManyRuns, one_run
+from fastdp.auditing.catalogue.exact_losses import DELTA, OUTCOMES, WIDE, pak_noise_loss, split_plan
+from fastdp.auditing.catalogue.inputs import (
+    EVENT,
+    LATER_HOLDOUT,
+    PERIOD,
+    REPLAY_AFTER,
+    TREES,
+    late_events,
+    repeated_counts,
+)
+from fastdp.auditing.catalogue.points import adaptive, chosen_counts, points, trees
+from fastdp.auditing.catalogue.streams import (
+    make_composed,
+    make_single_blocks,
+    make_topl,
+    one_by_one,
+    pieces,
+    repeated,
+    replay,
+)
+from fastdp.auditing.catalogue.sums import RULES, small_task, sums
+from fastdp.auditing.exact import ExactLoss, noisy_max_loss, smooth_noise_loss, split_loss
+from fastdp.counters import BinaryTree, Block
+from fastdp.perturbers import Hierarchy
+from fastdp.randomness import sampler
+from fastdp.randomness.key import Key
+from fastdp.spatial import Box
+from fastdp.thresholds import PAKQuantile, SmoothQuantile
+from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
+
+#: Their inputs show too little of the claim: half the noise is not distinguishable from all of it.
+TOO_MILD = ("pak-holdout", "phdstream", "phdstream-settling")
+NODES = Hierarchy(2, prune=0, consistent=False)
+
+
+def parts(epsilon: float) -> list[Case]:
+    """Parts of publishers, many runs at once."""
+    every_node = nodes(NODES, epsilon, 8)
+    return [
+        Case("hierarchy", hierarchy(Hierarchy(2, prune=0), epsilon, 8), *VALUE, MEDIUM),
+        Case("hierarchy-pruned", hierarchy(Hierarchy(4, prune=1), epsilon, 64), *VALUE, MEDIUM),
+        Case("hierarchy-nodes", every_node, *VALUE, MEDIUM, events=(open_nodes,)),
+        Case("hierarchy-one-tree", one_tree(every_node), *SECOND, SLOW),
+        Case("adaptive-blocks", BlocksTrials(epsilon, THETA).mechanism, *turning_point(THETA, epsilon), MEDIUM),
+        Case("binary-tree", binary_tree(epsilon, 4), *VALUE, FAST, events=(open_sums,)),
+        Case("counter-block-settling", settling_counter(Block(3, settles=True), epsilon), *LEFT, MEDIUM),
+        Case("counter-binary-settling", settling_counter(BinaryTree(6, settles=True), epsilon), *LEFT_LATE, MEDIUM),
+        Case("privtree", splits(epsilon, 12), *POINTS, MEDIUM),
+    ]
+
+
+def quantiles() -> list[Case]:
+    """The thresholds with a delta."""
+    pair = [0, 0, 0, 0, 1024, 1024, 1024, 1024], [0, 0, 0, 1024, 1024, 1024, 1024, 1024]
+    smooth, pak = SmoothQuantile(p=0.5, delta=1e-3), PAKQuantile(p=0.5, beta=0.25, delta=1e-3)
+    return [
+        Case("smooth-quantile", quantile(smooth, WIDE), *pair, FAST),
+        Case("pak-quantile", quantile(pak, WIDE), *pair, FAST),
+    ]
+
+
+def shipped() -> list[Case]:
+    """What an audit must find consistent with its claim."""
+    return [*audit_cases(), *parts(1.0), *quantiles()]
+
+
+def halved() -> Iterator[Case]:
+    """Mechanisms with the noise that twice their claim needs."""
+    for case in (*sums(2.0), *parts(2.0), *repeated(2.0), *one_by_one(2.0), *points(2.0)):
+        if case.name not in TOO_MILD:
+            half = controls.claiming(case.mechanism, case.mechanism.guarantee.epsilon / 2.0)
+            trials = FAST if isinstance(half, ManyRuns) else MANY
+            yield replace(case, name=f"control-half-{case.name}", mechanism=half, trials=trials)
+
+
+def negative_controls() -> list[Case]:
+    """What an audit must find in violation of its claim."""
+    added, removed = attack(12, 1.0)
+    pieces_of_trees: Any = [[stream[:4], stream[4:]] for stream in TREES]
+    withheld = partial(make_composed, epsilon=1.0, renewal=RenewFromHoldout(1, 4))
+    # All of epsilon for what is published, and half of it more for the thresholds that published values choose.
+    refined = one_run(partial(make_composed, epsilon=1.5, renewal=RenewFromPublished(1 / 3, 1)), pieces)
+    in_place = controls.tied_to_position(partial(make_single_blocks, epsilon=1.0))
+    settling = settling_counter(Block(3, settles=True), 1.0, controls.settle_without_noise)
+    topl = one_run(partial(make_topl, epsilon=1.0), controls.reported_twice)
+
+    def recounting(key: Key) -> controls.RecountingPHDStream:
+        return controls.RecountingPHDStream(Box(0, 1), 1.0, max_depth=0, period=1, key=key)
+
+    named = [
+        Case(
+            "hierarchy-three-quarters",
+            controls.claiming(nodes(NODES, 4.0 / 3.0, 8), 1.0),
+            *VALUE,
+            FAST,
+            (open_nodes,),
+        ),
+        Case("theta-missing", hierarchy(Hierarchy(4, prune=1), 1.0, 64, theta_steps=1), *VALUE, FAST),
+        Case("trees-share", one_run(controls.shared_noise, pieces), *pieces_of_trees, SLOW),
+        Case("refined-free", controls.claiming(refined, 1.0), *PERIOD, MANY),
+        Case("withheld-mean", one_run(withheld, controls.withheld_mean), *LATER_HOLDOUT, SLOW),
+        Case("replay-first-format", one_run(in_place, replay, factor=2.0), *REPLAY_AFTER, SLOW),
+        Case("blocks-peeking", controls.peeking_blocks(1.0), *turning_point(THETA, 1.0), MEDIUM),
+        Case("log2-levels", controls.log2_levels(1.0, 4), *VALUE, FAST, (open_sums,)),
+        Case("settling-free", settling, *LEFT, MEDIUM),
+        Case("selective-one-key", one_run(controls.one_counter_key, chosen_counts), *EVENT, SLOW),
+        Case("topl-twice", topl, [0.0], [4.0], SLOW),
+        Case(
+            "papers-score",
+            splits(1.0, 12, repaired=False),
+            (added, removed),
+            (np.append(added, 0.0), removed),
+            FAST,
+        ),
+        Case("recounted", one_run(recounting, trees), *late_events(10), SLOW, (repeated_counts,)),
+        Case("one-event", controls.claiming(adaptive(1.0), 1.0), *late_events(4, 2), SLOW, (repeated_counts,)),
+        Case("piecewise-leak", controls.leaking_piecewise(1.0), [0.0, 0.3, 0.5], [0.0, 0.3, -0.5], FAST),
+        Case("floating-point", controls.floating_point_laplace(1.0), 0.0, 1.0, FAST),
+    ]
+    return [*halved(), *(replace(case, name=f"control-{case.name}") for case in named)]
+
+
+def exact_controls(seed: int | str | None) -> dict[str, Callable[[], ExactLoss]]:
+    """Losses that are computed exactly and must be above the claim."""
+    plan, paper = split_plan(1.0, 12), split_plan(1.0, 12, repaired=False)
+    # Half of the Gaussian and of the Cauchy-type noise is enough on any pair, so only Laplace noise is halved.
+    law = SmoothQuantile(delta=DELTA).law(WIDE)
+    halved_plan = replace(plan, split_law=sampler.discrete_laplace_law(plan.split_law.scale / 2))
+    few = np.zeros(5), np.zeros(0)
+    key = Key.choose(seed, None)
+    losses: dict[str, Callable[[], ExactLoss]] = {
+        "half-smooth-laplace": partial(smooth_noise_loss, replace(law, a=2.0 * law.a), 1.0, DELTA),
+        "pak-without-kappa": partial(pak_noise_loss, "laplace", kappa=1.0),
+        **{
+            f"half-{name}": partial(noisy_max_loss, rule, small_task(1.0), noise_factor=0.5)
+            for name, rule in RULES.items()
+        },
+        "half-phdstream-step": partial(split_loss, halved_plan, 1.0, few, OUTCOMES, key),
+        "papers-score": partial(split_loss, paper, 1.0, attack(12, 1.0), OUTCOMES, key),
+    }
+    return {f"exact-control-{name}": loss for name, loss in losses.items()}

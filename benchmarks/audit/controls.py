@@ -1,0 +1,168 @@
+"""Negative controls: mechanisms that lose more privacy than they claim.  FOR AUDITS ONLY.
+
+Each repeats an error of a paper, of published code, or one that is easily made; an audit that does not catch them
+shows nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.audit.blocks import LOOKED_AT, BlocksTrials
+from benchmarks.audit.parts import THETA, binary_tree
+from fastdp.auditing.catalogue.case import ManyRuns, OneRun
+from fastdp.auditing.catalogue.points import make_selective
+from fastdp.auditing.catalogue.streams import SMALL, collected, pieces
+from fastdp.counters import Counter, SelectiveCounting
+from fastdp.guarantee import Guarantee
+from fastdp.perturbers import Hierarchy
+from fastdp.perturbers.base import HierarchyShape
+from fastdp.randomness.key import Binding, Key
+from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
+from fastdp.systems.stream.publisher import StreamPublisher
+from fastdp.thresholds import NoisyMax
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Mechanism = ManyRuns | OneRun
+
+
+def claiming(mechanism: Mechanism, epsilon: float) -> Mechanism:
+    """A right mechanism under a wrong claim, which is what most errors of calibration amount to."""
+    return replace(mechanism, guarantee=replace(mechanism.guarantee, epsilon=epsilon))
+
+
+def log2_levels(epsilon: float, length: int) -> ManyRuns:
+    """The binary counter as PAK and PHDStream print it: scale log2(T) / epsilon, T a power of two."""
+    printed = length.bit_length() - 1
+    return binary_tree(epsilon * (printed + 1) / printed, length, claim=epsilon)
+
+
+class SharedNoise(Hierarchy):
+    """A hierarchy whose trees all have the first one's noise."""
+
+    def node_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
+        del tree
+        # ``again``: the check for words drawn twice would refuse it before the audit sees it.
+        return super().node_noise(plan, theta_steps, epsilon, key.again(), 0)
+
+
+def shared_noise(key: Key) -> StreamPublisher:
+    """Two leaves a tree, and one noise for all trees."""
+    return StreamPublisher(
+        threshold=NoisyMax(fan_out=2),
+        perturber=SharedNoise(2, prune=0),
+        epsilon=1.0,
+        holdout=4,
+        max_range=2,
+        key=key,
+        **SMALL,
+    )
+
+
+def withheld_mean(fresh: Callable[[], Any], data: Sequence[Sequence[float]]) -> Floats:
+    """The last piece, which is withheld, is published as its own mean, without noise."""
+    outputs = pieces(fresh, data)
+    outputs[-len(data[-1]) :] = np.mean(data[-1])
+    return outputs
+
+
+def tied_to_position(make: Callable[[Key], Any]) -> Callable[[Key], Any]:
+    """Noise of the first format, which follows from the key and the position alone."""
+    return lambda key: make(Key(key.reveal(), simulated=True, binding=Binding.FIRST_FORMAT))
+
+
+def settle_without_noise(counter: Counter, state: Integers, noise: Integers) -> Integers:
+    """The counter takes back its open noise when it is left, and adds none in its place."""
+    return counter.settle(state, np.zeros_like(noise))
+
+
+class OneCounterKey(Key):
+    """A key that gives all counters the first one's."""
+
+    def derive(self, *labels: str | int) -> Key:
+        return super().derive("counter", 0).again() if labels[0] == "counter" else super().derive(*labels)
+
+
+def one_counter_key(key: Key) -> SelectiveCounting:
+    """Selective counting whose counters share one noise."""
+    return make_selective(OneCounterKey(key.reveal(), simulated=True, binding=Binding.COMPOSITION), epsilon=1.0)
+
+
+def reported_twice(fresh: Callable[[], Any], data: Sequence[float]) -> Floats:
+    """The users before the threshold report once more after it."""
+    return collected(fresh, [*data, *data])
+
+
+class RecountingPHDStream(AdaptivePHDStream):
+    """Additions after the first batch are counted again in every later count."""
+
+    _seen: tuple[Any, ...] = ()
+
+    def _with_earlier(self, added: Any) -> Any:
+        if self.n_steps:
+            self._seen = (*self._seen, np.asarray(added, np.float64).reshape(-1, self.domain.dim))
+            return np.concatenate(self._seen)
+        return added
+
+    def step(self, added: Any, removed: Any = None) -> Floats:
+        return super().step(self._with_earlier(added), removed)
+
+    def advance(self, added: Any, removed: Any = None) -> None:
+        super().advance(self._with_earlier(added), removed)
+
+
+def peeking_blocks(epsilon: float) -> ManyRuns:
+    """Blocks with the right noise, whose ends are chosen by the true sums: noise comes too late."""
+    right = BlocksTrials(epsilon, THETA)
+
+    def draw(data: Sequence[float], trials: int, key: Key) -> Integers:
+        rows = np.repeat(right.release(data, np.zeros((1, LOOKED_AT), np.int64)), trials, axis=0)
+        rows[:, 1::2] += np.where(rows[:, ::2] >= 0, right.noise(trials, key), 0)
+        return rows
+
+    return ManyRuns(right.guarantee, draw)
+
+
+def _generator(key: Key) -> np.random.Generator:
+    return np.random.default_rng(int.from_bytes(key.reveal(), "big"))
+
+
+def floating_point_laplace(epsilon: float) -> ManyRuns:
+    """The textbook's value + Laplace noise in doubles (Mironov 2012); data: one value, of sensitivity 1."""
+    return ManyRuns(
+        Guarantee(epsilon=epsilon),
+        lambda data, trials, key: data + _generator(key).laplace(0.0, 1.0 / epsilon, trials),
+    )
+
+
+def leaking_piecewise(epsilon: float) -> ManyRuns:
+    """The piecewise mechanism with the error of the published code of ToPL.
+
+    One name stands for the domain's lower end and for the near interval's: the loop over users overwrites the first,
+    and the reports are scaled back with what the last user's value left there (``docs/topl.md``).  Data: the users'
+    values, in [-1, 1]; outputs are all their reports.
+    """
+
+    def draw(data: Sequence[float], trials: int, key: Key) -> Floats:
+        generator, root = _generator(key), math.exp(epsilon / 2.0)
+        end = (root + 1.0) / (root - 1.0)
+        low, high = -1.0, 1.0
+        reports = np.empty((trials, len(data)))
+        for user, value in enumerate(data):
+            position = 2.0 * (value - low) / (high - low) - 1.0
+            low = (end + 1.0) / 2.0 * position - (end - 1.0) / 2.0
+            near = generator.random(trials) < root / (root + 1.0)
+            inside = low + (end - 1.0) * generator.random(trials)
+            # Outside: two pieces laid end to end, end + 1 long in all.
+            along = -end + (end + 1.0) * generator.random(trials)
+            reports[:, user] = np.where(near, inside, np.where(along < low, along, along + end - 1.0))
+        return low + (high - low) * (reports + 1.0) / 2.0
+
+    return ManyRuns(Guarantee(epsilon=epsilon, model="local"), draw)

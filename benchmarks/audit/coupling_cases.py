@@ -1,0 +1,122 @@
+"""Further couplings of the package: borders of noise batches, lengths of blocks, choices alone, planted cells."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from fastdp.auditing.couplings import coupling_cases
+from fastdp.auditing.couplings.check import KEY, Case, Instance, Seen, Table
+from fastdp.auditing.couplings.point_cases import event_of, of_points, shape_of
+from fastdp.auditing.couplings.points import COORDINATES, Batch
+from fastdp.auditing.couplings.stream_cases import noisy_choice, of_stream, publisher, shifted
+from fastdp.auditing.couplings.streams import (
+    BOUND,
+    Floats,
+    Generator,
+    Make,
+    altered,
+    choice_shift,
+    pick,
+    values_of,
+)
+from fastdp.perturbers import Blocks, Flat
+from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
+from fastdp.thresholds import Fixed
+from fastdp.thresholds.base import ThresholdTask
+
+#: Values of a stream on which blocks have changed their length.
+LONG = 1200
+
+
+def turning(generator: Generator) -> tuple[Make, Floats, Floats, int]:
+    """A publisher whose blocks change their length, and streams that differ where true sums would change it.
+
+    On the way from a calm stream to a wild one, value by value, lengths change somewhere.
+    """
+    perturber = Blocks(pick(generator, "spread", "spike", "none"))
+    make = publisher(generator, perturber=perturber, threshold=Fixed(8.0), resolution=1.0, max_range=256)
+    wild = np.where(np.arange(LONG) // int(pick(generator, 1, 8, 32)) % 2, 8.0, 0.0)
+    calm = np.full(LONG, float(pick(generator, 0.0, 3.0, 8.0)))
+
+    def lengths(changed: int) -> bytes:
+        # Table 0 has no noise.
+        with Table(0):
+            revision = make(KEY).release(np.concatenate([wild[:changed], calm[changed:]])).revision
+        assert revision is not None
+        return revision.exponents.tobytes()
+
+    low, high, first = 0, LONG, lengths(0)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if lengths(middle) == first else (low, middle)
+    streams = [np.concatenate([wild[:changed], calm[changed:]]) for changed in (low, high)]
+    return make, streams[0], streams[1], low
+
+
+def adaptive_lengths(generator: Generator) -> Instance:
+    """Where true sums would change the length of blocks."""
+    make, x, there, place = turning(generator)
+    return of_stream(generator, make, pair=(x, there, place))
+
+
+def adaptive_batches(generator: Generator) -> Instance:
+    """Blocks of one value past the border of a batch of noise."""
+    make = publisher(generator, perturber=Blocks(), max_range=4, epsilon=2.0)
+    return of_stream(generator, make, 2100, place=int(pick(generator, 1023, 1024, 1025, 2047, 2048)))
+
+
+def flat_batches(generator: Generator) -> Instance:
+    """Past the border of a batch of noise."""
+    make = publisher(generator, perturber=Flat())
+    return of_stream(generator, make, 65_600, place=int(pick(generator, 65_535, 65_536, 65_599)))
+
+
+def choices(generator: Generator) -> Instance:
+    """Noisy max alone, on hold-outs of few values, where ties are frequent."""
+    rule = noisy_choice(generator)
+    task = ThresholdTask(
+        epsilon=float(pick(generator, 0.5, 1.0, 6.0)),
+        bound=BOUND,
+        holdout=int(pick(generator, 2, 5, 30)),
+        max_range=4,
+        resolution=1.0,
+        publish_epsilon=1.0,
+        noise_constant=1.0,
+    )
+    x = values_of(generator, task.holdout)
+    there = altered(generator, x, int(generator.integers(task.holdout)))
+
+    def publish(values: Floats) -> Seen:
+        seen = Seen()
+        with seen.warned():
+            chooser = rule.start(task)
+            chooser.observe(values)
+            seen.add("theta", chooser.choose(KEY))
+        return seen
+
+    shift = shifted(partial(choice_shift, rule, task, KEY, x, there))
+    return Instance(rule.guarantee(task).epsilon, publish, x, there, shift)
+
+
+def planted(generator: Generator) -> Instance:
+    """Next to nothing at first, then much at one place: PrivTree chooses the cells of a later count."""
+    options = {**shape_of(generator), "epsilon": 6.0, "max_depth": 6, "period": int(pick(generator, 1, 2))}
+    dim, count = options["domain"].dim, 6
+    batches: list[Batch] = [(np.zeros((0, dim)), np.zeros((0, dim)), 0)]
+    batches += [(np.full((30, dim), generator.choice(COORDINATES)), np.zeros((0, dim)), 0) for _ in range(count - 1)]
+    event = event_of(generator, dim, count)
+    return of_points(generator, lambda: AdaptivePHDStream(**options, key=KEY), count, event=event, batches=batches)
+
+
+def shipped() -> list[Case]:
+    """The wheel's cases, and these."""
+    return [
+        *coupling_cases(),
+        Case("adaptive-lengths", adaptive_lengths),
+        Case("adaptive-batches", adaptive_batches),
+        Case("flat-batches", flat_batches),
+        Case("choices", choices),
+        Case("phdstream-planted", planted),
+    ]

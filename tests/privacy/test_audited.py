@@ -1,0 +1,190 @@
+"""Every mechanism is consistent with its claim, and every negative control is caught (``docs/audit.md``)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fastdp
+from benchmarks.audit import __main__ as long_audit
+from benchmarks.audit import catalogue
+from benchmarks.audit.quantiles import thetas
+from fastdp.auditing import Case
+from fastdp.auditing.mechanisms import draws_trials
+from fastdp.randomness.key import Key
+from fastdp.randomness.words import Purpose, StreamId, word_at
+from fastdp.thresholds import PAKQuantile, SmoothQuantile
+from fastdp.thresholds import noisy_max as noisy_max_rule
+from fastdp.thresholds.base import ThresholdTask
+from tests import stat
+
+SHIPPED = {case.name: case for case in catalogue.shipped()}
+CONTROLS = {case.name.removeprefix("control-"): case for case in catalogue.negative_controls()}
+#: One of each kind; the others are statistical.
+QUICK = {"count", "noisy-max-laplace", "local-piecewise", "tops", "tops-holdout", "pak-lag-sum", "counter-binary"}
+QUICK_CONTROLS = {
+    *("half-count", "half-tops", "half-local-piecewise", "half-hierarchy-nodes", "theta-missing", "trees-share"),
+    *("withheld-mean", "settling-free", "floating-point", "piecewise-leak"),
+}
+#: Runs that catch a control, where the usual number is too small or larger than needed.
+CATCHING = {
+    "log2-levels": 300_000,
+    "half-noisy-max-laplace": 300_000,
+    "half-hierarchy": 100_000,
+    "half-privtree": 100_000,
+    "half-counter-binary-settling": 100_000,
+    "half-tops-holdout": 100_000,
+    "half-tops-levels": 100_000,
+    "hierarchy-three-quarters": 100_000,
+    "papers-score": 300_000,
+    "trees-share": 300,
+    "withheld-mean": 300,
+    "recounted": 600,
+}
+#: These need more runs than a test may take: only ``python -m benchmarks.audit`` audits them.
+LONG = {
+    *("refined-free", "one-event"),
+    *(f"half-tops-{name}" for name in ("withheld", "refined")),
+    *(f"half-pak-{name}" for name in ("tree", "lag-sums")),
+    *(f"half-phdstream-{name}" for name in ("two-events", "adaptive", "adaptive-two-events", "adaptive-planted")),
+    "half-release-many",
+}
+
+
+def run(case: Case, runs: int, seed: int) -> fastdp.auditing.AuditResult:
+    return fastdp.audit(
+        case.mechanism,
+        case.x,
+        case.x_adjacent,
+        trials=runs,
+        events=case.events or "auto",
+        confidence=1 - stat.ALPHA,
+        seed=seed,
+    )
+
+
+def quick(names: Iterable[str], kept: set[str]) -> list[Any]:
+    return [pytest.param(name, marks=[] if name in kept else pytest.mark.statistical) for name in names]
+
+
+@pytest.mark.parametrize("name", quick(SHIPPED, QUICK))
+def test_shipped_mechanisms_are_consistent_with_their_claims(name: str) -> None:
+    case = SHIPPED[name]
+    result = run(case, 20_000 if draws_trials(case.mechanism) else 400, stat.seed(301))
+    assert result.epsilon is not None
+    stat.accept(0.0 if result.violated else 1.0)
+    assert result.verdict == ("claim violated" if result.violated else "consistent with the claim")
+
+
+@pytest.mark.parametrize("name", quick(CONTROLS.keys() - LONG, QUICK_CONTROLS))
+def test_negative_controls_are_caught(name: str) -> None:
+    case = CONTROLS[name]
+    usual = 20_000 if draws_trials(case.mechanism) else 3_000
+    stat.reject(0.0 if run(case, CATCHING.get(name, usual), stat.seed(302)).violated else 1.0)
+
+
+def test_the_page_has_these_rows() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "audit.md").read_text()
+    for group in long_audit.GROUPS:
+        table = re.search(rf"<!-- table: {group} -->\n(.*?)<!-- end -->", text, re.DOTALL)
+        assert table is not None
+        rows = [line.split(" | ") for line in table[1].splitlines()[2:]]
+        expected = {name: control for name, control, _ in long_audit.all_jobs(group, None, 1)}
+        assert [row[0].removeprefix("| ") for row in rows] == list(expected)
+        # A failed row names what was wrong.
+        verdicts = {row[0].removeprefix("| "): row[-1].removesuffix(" |") for row in rows}
+        wrong = [name for name, verdict in verdicts.items() if (verdict == "caught") != expected[name]]
+        assert not wrong
+    assert {*QUICK, *QUICK_CONTROLS, *CATCHING, *LONG} <= {*SHIPPED, *CONTROLS}
+
+
+def test_rows_are_put_into_the_page() -> None:
+    page = "a\n" + "".join(f"<!-- table: {group} -->\n| x |\n| - |\n<!-- end -->\n" for group in long_audit.GROUPS)
+    order = {group: ["first", "second"] if group == "exact" else [] for group in long_audit.GROUPS}
+    once = long_audit.with_rows(page, {"exact": {"second": ("second", "2")}}, order)
+    assert long_audit.with_rows(once, {}, order) == once
+    both = long_audit.with_rows(once, {"exact": {"first": ("first", "1")}, "shipped": {"second": ("", "")}}, order)
+    assert "| first | 1 |\n| second | 2 |\n<!-- end -->" in both
+    assert both.count("| first |") == both.count("| second |") == 1
+    with pytest.raises(SystemExit, match="no table 'shipped'"):
+        long_audit.with_rows("", {}, order)
+
+
+def test_the_long_audit_fails_where_a_control_is_missed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert long_audit.main(["count", "control-half-count", "--trials", "3000", "--seed", "1"]) == 0
+    assert long_audit.main(["control-half-noisy-max-laplace", "--trials", "200", "--seed", "1"]) == 1
+    out, err = capsys.readouterr()
+    assert out.count("consistent |") == out.count("| caught |") == out.count("| NOT CAUGHT |") == 1
+    assert "not as expected: control-half-noisy-max-laplace" in err
+    with pytest.raises(SystemExit):
+        long_audit.main(["nope"])
+
+
+def test_two_looks_share_no_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds: list[str] = []
+    right = long_audit.audited
+
+    def line(case, trials, seed):
+        seeds.append(seed)
+        return right(case, trials, seed)
+
+    monkeypatch.setattr(long_audit, "audited", line)
+    long_audit.caught(CONTROLS["papers-score"], 4_000, 1)
+    assert len(set(seeds)) == len(seeds) > 1
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "x", "x_adjacent"),
+    [
+        ("choices", "noisy-max-laplace", [0, 0, 0], [4, 0, 0]),
+        ("choose_rows", "tops-holdout", [0, 0, 0, 0, 4], [4, 0, 0, 0, 4]),
+        pytest.param(
+            "choose",
+            "tops-withheld",
+            [[4] * 4, [0, 0], [0] * 4],
+            [[4] * 4, [0, 0], [4, 0, 0, 0]],
+            marks=pytest.mark.statistical,
+        ),
+    ],
+)
+def test_noise_that_is_lost_in_the_shipped_choice_is_caught(
+    monkeypatch: pytest.MonkeyPatch, method: str, name: str, x, x_adjacent
+) -> None:
+    """Where scores keep their penalties and only the noise is a fiftieth."""
+    right = getattr(noisy_max_rule._NoisyMaxChooser, method)
+
+    def weaker(chooser, *arguments):
+        task = chooser._task
+        chooser._task = replace(task, epsilon=50 * task.epsilon)
+        try:
+            return right(chooser, *arguments)
+        finally:
+            chooser._task = task
+
+    case = replace(SHIPPED[name], x=x, x_adjacent=x_adjacent)
+    assert not run(case, 1_000, stat.seed(308)).violated
+    monkeypatch.setattr(noisy_max_rule._NoisyMaxChooser, method, weaker)
+    assert run(case, 1_000, stat.seed(308)).violated
+
+
+@pytest.mark.parametrize(
+    "rule", [SmoothQuantile(p=0.5, delta=1e-3), PAKQuantile(p=0.5, beta=0.4, delta=1e-3)], ids=["smooth", "pak"]
+)
+def test_thetas_of_many_words_are_those_of_the_rule(rule) -> None:
+    """The same words through the rule itself, up to one cell."""
+    task = ThresholdTask(epsilon=1.0, bound=1024.0, holdout=8, max_range=1024, resolution=2.0**-24)
+    data = [3.0, 900.0, 17.0, 500.5, 500.25, 600.0, 2.0, 1000.0]
+    keys = [Key.from_seed(seed) for seed in range(300)]
+    chooser = rule.start(task)
+    chooser.observe(np.array(data))
+    expected = [chooser.copy().choose(key) for key in keys]
+    words = np.array([word_at(key, StreamId(Purpose.THRESHOLD), 0) for key in keys], np.uint64)
+    found = thetas(rule, task, data, words)
+    assert np.abs(found - expected).max() <= 2 * 1024.0 / 2**24
+    assert np.unique(found).size > 20
