@@ -13,33 +13,13 @@ from fastdp.spatial import Domain
 Points = NDArray[np.float64]
 
 
-class EventBatches:
-    """Events, batch by batch.
-
-    Parameters
-    ----------
-    events : Events
-        All of them.
-    bounds : int64[n + 1]
-        Where batches begin and end.
-    """
-
-    def __init__(self, events: Events, bounds: NDArray[np.int64]) -> None:
-        self._events, self._bounds = events, bounds
-
-    def __len__(self) -> int:
-        return len(self._bounds) - 1
-
-    def __getitem__(self, number: int) -> tuple[Points, Points]:
-        """Points that appear, and points that disappear."""
-        rows = slice(self._bounds[number], self._bounds[number + 1])
-        points, additions = self._events.points[rows], self._events.additions[rows]
-        return points[additions], points[~additions]
+#: Points that appear, and points that disappear.
+Batch = tuple[Points, Points]
 
 
 def cut(
     source: str, events: Events, box: Domain, batch: int | None, every: float | None, initial: float, *, clip: bool
-) -> EventBatches:
+) -> list[Batch]:
     """Cut events by number or by time; the initial share is the first batch, if there is one.
 
     Parameters
@@ -83,4 +63,6 @@ def cut(
     stream = cut_events(
         source, *corners, inside, times=events.times, batch=batch, period=every, origin=origin, initial=initial
     )
-    return EventBatches(events, stream.cuts if stream.cuts[0] == 0 else np.append(0, stream.cuts))
+    borders = stream.cuts[1:-1] if stream.cuts[0] == 0 else stream.cuts[:-1]
+    parts = zip(np.split(events.points, borders), np.split(events.additions, borders), strict=True)
+    return [(points[additions], points[~additions]) for points, additions in parts]

@@ -75,7 +75,7 @@ _LEDGER_OPTIONS = (
 
 
 def ledger_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of :func:`fastdp.cli.budget.Spending`."""
+    """The options of :func:`fastdp.cli.budget.LedgerOptions`."""
     for option in reversed(_LEDGER_OPTIONS):
         command = option(command)
     return command
