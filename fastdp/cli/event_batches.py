@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.cli.event_reader import Events
 from fastdp.datasets import cut_events
 from fastdp.errors import DataError
+from fastdp.files.event_reader import Events
 from fastdp.spatial import Domain
 
 Points = NDArray[np.float64]
@@ -15,6 +17,21 @@ Points = NDArray[np.float64]
 
 #: Points that appear, and points that disappear.
 Batch = tuple[Points, Points]
+
+
+def in_order(source: str, events: Events, *, sort: bool) -> Events:
+    """Events in the order of their times, if they have any; DataError if they are not and ``sort`` is not set."""
+    if events.times is None:
+        return events
+    back = np.flatnonzero(np.diff(events.times) < 0)
+    if not back.size:
+        return events
+    if not sort:
+        raise DataError(
+            f"{source}: row {back[0] + 2:,} is earlier than the one before it; expected the order of time, or --sort"
+        )
+    order = np.argsort(events.times, kind="stable")
+    return replace(events, points=events.points[order], additions=events.additions[order], times=events.times[order])
 
 
 def cut(

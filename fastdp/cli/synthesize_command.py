@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -205,21 +206,23 @@ def synthesize(
     if (batch is None) == (every is None):
         raise click.UsageError("Expected exactly one of --batch and --every.")
     with plain_errors(), terminated_cleanly():
-        from fastdp.cli.event_batches import cut
-        from fastdp.cli.event_reader import heading_of, read_events
+        from fastdp.cli.event_batches import cut, in_order
         from fastdp.cli.paths import check_separate
         from fastdp.cli.point_files import PointFolder, keep_outside
+        from fastdp.cli.progress import watched
         from fastdp.cli.resume import fingerprint, noise_of
         from fastdp.datasets.spatial_stream import check_cuts
+        from fastdp.files.event_reader import heading_of, read_events
 
         begin = time.perf_counter()
         check_separate(ctx.params)
         keep_outside(output, ctx.params)
-        columns = {"x": x, "y": y, "time": moment, "event": event}
-        timed = every is not None or moment is not None or sort
+        columns = {"x": x, "y": y, "event": event}
+        if every is not None or moment is not None or sort:
+            columns["time"] = moment
         # Whatever does not depend on the events is checked before a ledger is charged for reading them.
         check_cuts(batch, every, initial)
-        names = heading_of(source, columns, timed=timed)
+        names = heading_of(source, columns)
         resume, key = noise_of(ctx, "fastdp synthesize", SETTINGS, columns=[*names])
         options |= {"max_depth": max_depth, "sensitivity": sensitivity, "outside": "clip" if clip else "raise"}
         publisher = _system(method, box, epsilon, key=key, **options)
@@ -229,7 +232,7 @@ def synthesize(
             if resume is not None:
                 stack.enter_context(resume.unless_refused())
             reservation = stack.enter_context(budget.paid(publisher, legible(source), resume))
-            events = read_events(source, columns, timed=timed, sort=sort, quiet=quiet)
+            events = in_order(source, read_events(source, columns, watch=partial(watched, quiet=quiet)), sort=sort)
             batches = cut(source, events, publisher.domain, batch, every, initial, clip=clip)
             if resume is not None:
                 for added, removed in batches:
