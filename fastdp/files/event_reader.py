@@ -30,7 +30,7 @@ DEFAULTS = {
     ),
     "event": ("event", "move"),
 }
-CHUNK = 2**18
+CHUNK = 2**16
 #: Which columns are asked for: of each kind a name, a zero-based number, or None for the usual names.
 Columns = Mapping[str, str | None]
 

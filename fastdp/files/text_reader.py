@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from itertools import chain, islice
-from operator import methodcaller
+from operator import itemgetter, methodcaller
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -175,10 +175,10 @@ class _Table:
     def _read_plain(self, lines: list[str]) -> NDArray[np.float64] | None:
         """The quick way, or None if the batch is not plain numbers, one a line and as many cells in each."""
         text = "".join(lines)
-        if self._blank or text.isspace() or not self._times.may_be_numbers:
+        if self._blank or text.isspace():
             return None
-        if '"' in text:
-            return self._read_quoted(lines, text)
+        if '"' in text or not self._times.may_be_numbers:
+            return self._read_cells(lines, text)
         # NumPy overlooks surplus cells behind the column that it is asked for.
         if set(map(methodcaller("count", self._delimiter), lines)) != {self._width - 1}:
             return None
@@ -194,18 +194,21 @@ class _Table:
         self._times.are_numbers()
         return values
 
-    def _read_quoted(self, lines: list[str], text: str) -> NDArray[np.float64] | None:
-        """Whole rows of quoted cells at once, or None if anything about them wants a closer look."""
+    def _read_cells(self, lines: list[str], text: str) -> NDArray[np.float64] | None:
+        """Whole rows of quoted cells or moments at once, or None if anything about them wants a closer look."""
         try:
             # Strict, so that quoted text which goes on behind the batch is an error here.
             rows = list(csv.reader(lines, delimiter=self._delimiter, strict=True))
             if "_" in text or set(map(len, rows)) != {self._width}:
                 return None
-            values = np.array([[float(row[column]) for column in self._columns] for row in rows])
+            cells = [map(itemgetter(column), rows) for column in self._columns]
+            values = [
+                list(map(float if convert is _number else self._times.seconds, column))
+                for convert, column in zip(self._cells, cells, strict=True)
+            ]
         except (csv.Error, ValueError):
             return None
-        self._times.are_numbers()
-        return values
+        return np.array(values).T
 
     def _read_rows(self, lines: list[str]) -> NDArray[np.float64]:
         """The careful way: quotes (also around line ends), missing cells, and errors with their line."""
@@ -266,6 +269,13 @@ class _Times:
     def are_numbers(self) -> None:
         """Whether or not there was a cell: those that follow are numbers."""
         self._notations = (_number,)
+
+    def seconds(self, cell: str) -> float:
+        """As a call; ValueError if the cell is no time."""
+        found = self(cell)
+        if found is None:
+            raise ValueError
+        return found
 
     def __call__(self, cell: str) -> float | None:
         """The first cell that is a time settles the notation."""
