@@ -150,11 +150,14 @@ def test_nothing_leaves_before_the_input_has_ended(release, values, lines, compl
     assert not Path("s").exists()
 
 
-def test_other_settings_are_refused(release, values, lines, complaint) -> None:
+def test_other_settings_are_refused(release, values, lines, complaint, monkeypatch) -> None:
     Path("in.csv").write_text(lines(values))
     assert release("in.csv", "-o", "-").exit_code == 0
     said = complaint(release("in.csv", "-o", "-", "--epsilon", 0.25, "--method", "tops", "--prune", 0))
     assert "method = 'adaptive', now 'tops', epsilon = 0.5, now 0.25, prune = 'optimal', now 0" in said
+    # Another version may draw other noise.
+    monkeypatch.setattr("fastdp.cli.resume.__version__", "99.0")
+    assert "now '99.0': expected the same command again" in complaint(release("in.csv", "-o", "-"))
 
 
 def test_a_refused_command_leaves_no_state(release, values, lines) -> None:

@@ -328,6 +328,14 @@ def test_times_have_one_notation(moment, synthesize, complaint, tmp_path):
     assert moment not in said
 
 
+def test_the_notation_lasts_beyond_a_batch_of_rows(synthesize, complaint, monkeypatch, tmp_path):
+    monkeypatch.setattr("fastdp.files.event_reader.CHUNK", 1)
+    for rows in (["1", "2014-04-01"], ["2014-04-01", "1"], ['"1"', "2014-04-01"]):
+        (tmp_path / "in.csv").write_text("\n".join(["time,x,y", *[f"{row},1,2" for row in rows]]))
+        said = complaint(synthesize(tmp_path / "in.csv", "--every", 60, batch=None))
+        assert "line 3, column 'time': not a time" in said
+
+
 def test_a_damaged_page_of_moments(synthesize, complaint, tmp_path):
     """Found by fuzzing: Arrow's error came through in several lines."""
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")

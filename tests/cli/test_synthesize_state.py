@@ -14,7 +14,7 @@ import pytest
 
 from fastdp.cli.budget import LedgerOptions
 from fastdp.cli.point_files import PointFolder
-from fastdp.cli.resume import Resume
+from fastdp.cli.resume import Resume, fingerprint
 from fastdp.ledger import Ledger
 from fastdp.ledger.ledger import Reservation
 from fastdp.systems.phdstream.publisher import PHDStream
@@ -148,6 +148,24 @@ def test_altered_batches_get_nothing(go, cut_short, complaint, events, write_eve
     write_events()
     assert go().exit_code == 0
     assert written() == FILES
+
+
+def test_a_point_that_goes_is_no_point_that_comes() -> None:
+    points = np.arange(6.0).reshape(3, 2)
+    kinds = [fingerprint(points[:k], points[k:]).tobytes() for k in range(4)]
+    assert len({*kinds}) == 4
+
+
+def test_a_file_that_appears_meanwhile_stays(go, complaint, monkeypatch) -> None:
+    advance = PHDStream.advance
+
+    def appear(self: PHDStream, *batch: np.ndarray) -> None:
+        Path("out/batch_000.csv").write_bytes(b"precious")
+        advance(self, *batch)
+
+    monkeypatch.setattr(PHDStream, "advance", appear)
+    assert "exists already" in complaint(go())
+    assert contents() == {"batch_000.csv": b"precious"}
 
 
 def test_batches_that_come_later_are_released_later(go, synthesize, source, events, write_events) -> None:
