@@ -107,16 +107,14 @@ def _prune(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
     show_default=True,
     help="Longest range of values whose sum will be asked for (not pak).",
 )
-@click.option(
-    "--fan-out", type=int, metavar="B", default=16, show_default=True, help="Children of a node of the tree (tops)."
-)
+@click.option("--fan-out", type=int, metavar="B", default=16, show_default=True, help="Tree fan-out (tops).")
 @click.option(
     "--prune",
     callback=_prune,
     metavar="[S|optimal]",
     default="optimal",
     show_default=True,
-    help="Levels cut off at the tree's foot: noise comes once for B^S values (tops).",
+    help="Lowest levels to prune: noise is added once per B^S values (tops).",
 )
 @click.option(
     "--length",
@@ -177,8 +175,8 @@ def release(
 
     IN is a .csv, .csv.gz, .txt, .parquet, .npy or .npz file, or - for lines on standard input. Text may
     have a heading. OUT is a .csv, .csv.gz, .npy, .npz or .parquet file, or - for standard output; it appears
-    only when everything went well. With --state a command that was killed can be run again: it starts over, and
-    no value gets a second noise, not even on standard output.
+    only when everything went well. With --state a command that was killed can be run again on the same input: it
+    starts over and writes the same bytes. Standard output is then held back until the input has ended.
 
     The first M values choose a threshold; each later value is published as one private value. Values are read and
     written in chunks, in constant memory.
@@ -311,7 +309,7 @@ def _block(publisher: StreamPublisher) -> str:
     from fastdp.perturbers import Blocks
 
     if isinstance(publisher.composition.perturber, Blocks):
-        return f"follows the stream; {thousands(publisher.block)} values by now"
+        return f"follows the stream; {thousands(publisher.block)} values so far"
     return thousands(publisher.block)
 
 

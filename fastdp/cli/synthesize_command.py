@@ -158,8 +158,7 @@ Examples
 @click.option(
     "--force",
     is_flag=True,
-    help="Replace the files of an earlier run in the folder. With --state, those of the same release get the same "
-    "content again.",
+    help="Replace the files of other releases in the folder.",
 )
 @ledger_options
 @click.pass_context
@@ -196,7 +195,7 @@ def synthesize(
     disappears. It is replayed in batches, either --batch or --every; after each one a file of synthetic points is
     written whose distribution resembles that of the points present. A file appears when it is complete; what is
     written stays if a later batch fails or the command is interrupted. With --state a command that was killed can be
-    run again: files that are there stay, the others come with the noise that they would have had.
+    run again on the same input: it starts over and writes all files again, with the same bytes.
 
     That a removed point was ever added is not checked: its place counts one point less.
     """

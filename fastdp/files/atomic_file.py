@@ -63,7 +63,7 @@ def atomic_file(target: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
                 # An open file cannot be renamed there.
                 file.close()
             temporary.replace(final)
-            # Not before: whoever is killed in between leaves a whole release that the next run may repeat.
+            # Not before: a process that is killed in between leaves a whole release that the next run may repeat.
             final.chmod(permissions)
             # A folder may be open for writing and not for reading; then it cannot be synced.
             with contextlib.suppress(PermissionError):
@@ -84,7 +84,7 @@ def _open_beside(final: Path) -> tuple[Path, BinaryIO, int]:
     """A new file for its owner, of which others can see that it is in use; and the permissions it shall have."""
     while True:
         temporary = final.with_name(f".{final.name}.{secrets.token_hex(TOKEN_BYTES)}.tmp")
-        # What the user's umask gives can only be seen; nobody who opens this one gets at the one that is filled.
+        # What the user's umask gives can only be seen; opening this one gives no access to the one that is filled.
         with temporary.open("xb") as probe:
             permissions = stat.S_IMODE(os.fstat(probe.fileno()).st_mode)
         temporary.unlink()

@@ -87,7 +87,7 @@ def _chunks(
             if chunk.size:
                 yield chunk
     finally:
-        # Whoever opened the stream closes it.
+        # The caller opened the stream and closes it.
         text.detach()
 
 

@@ -102,7 +102,7 @@ def test_summary_says_public_facts_only(method, write_input, run, values, tmp_pa
     assert said.pop("threshold").startswith(f"{publisher.threshold:g} ")
     assert said.pop("guarantee") == str(publisher.guarantee)
     now = f"{publisher.block:,}"
-    wanted = {"adaptive": f"follows the stream; {now} values by now", "tops": now}
+    wanted = {"adaptive": f"follows the stream; {now} values so far", "tops": now}
     assert said.pop("block length") == wanted[method]
     assert said.pop("resolution") == f"{publisher.resolution:g}"
     assert "values/s" in said.pop("time")

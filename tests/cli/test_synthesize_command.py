@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -259,6 +260,7 @@ def test_parameters_are_refused(arguments, said, write_events, synthesize, compl
         ("time,lon,lat,event", 7, "nan,1,1", "column 'lon': 1 of 1,234 rows are missing, NaN or infinite"),
         ("time,lon,lat,event", 7, "secret,1,1", "line 9, column 'lon': not a number"),
         ("time,lon,lat,event", 7, "1,1,2", "neither 1 (a point appears) nor -1"),
+        ("time,lon,lat,event", 7, "1,1,0", "neither 1 (a point appears) nor -1"),
         (
             "time,a,b,event",
             7,
@@ -334,6 +336,15 @@ def test_the_notation_lasts_beyond_a_batch_of_rows(synthesize, complaint, monkey
         (tmp_path / "in.csv").write_text("\n".join(["time,x,y", *[f"{row},1,2" for row in rows]]))
         said = complaint(synthesize(tmp_path / "in.csv", "--every", 60, batch=None))
         assert "line 3, column 'time': not a time" in said
+
+
+def test_moments_in_parquet_are_times_and_never_missing(synthesize, complaint, tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    moments = np.array(["2014-04-01T00:11:00", "NaT"], "datetime64[us]")
+    pq.write_table(pa.table({"time": moments, "lon": [1.0, 2.0], "lat": [3.0, 4.0]}), tmp_path / "in.parquet")
+    start = partial(synthesize, tmp_path / "in.parquet", "--every", 60, batch=None)
+    assert "column 'time': 1 of 2 rows are missing" in complaint(start())
+    assert "column 'time': holds timestamp entries; expected real numbers" in complaint(start("--x", "time"))
 
 
 def test_a_damaged_page_of_moments(synthesize, complaint, tmp_path):
