@@ -20,10 +20,11 @@ import numpy as np
 
 import fastdp
 from fastdp import local
-from fastdp.cli.event_reader import read_events
+from fastdp.cli.event_batches import in_order
 from fastdp.cli.key_file import read_key
 from fastdp.errors import DataError, FastDPError
 from fastdp.experiments.specification import read_specification
+from fastdp.files.event_reader import read_events
 from fastdp.files.readers import open_source
 from fastdp.local import encoding
 from fastdp.local.base import Mechanism
@@ -171,11 +172,13 @@ def _events(data: bytes) -> None:
     suffix = ".parquet" if flags & 128 else ".csv"
     path = scratch() / f"events{suffix}"
     path.write_bytes(data[1:])
-    columns = {"x": None, "y": None, "time": None, "event": "2" if flags & 1 else None}
+    columns: dict[str, str | None] = {"x": None, "y": None, "event": "2" if flags & 1 else None}
     if flags & 2:
-        columns |= {"x": "0", "y": "1", "time": "2"}
+        columns |= {"x": "0", "y": "1"}
+    if flags & 4:
+        columns["time"] = "2" if flags & 2 else None
     with clean_ends():
-        events = read_events(str(path), columns, timed=bool(flags & 4), sort=bool(flags & 8), quiet=True)
+        events = in_order(str(path), read_events(str(path), columns, ragged=bool(flags & 16)), sort=bool(flags & 8))
         n = len(events.points)
         shapes_fit = events.points.shape == (n, 2) and events.additions.shape == (n,)
         if not shapes_fit or not np.isfinite(events.points).all():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from fastdp.cli.complaints import plain_errors
+from fastdp.cli.errors import plain_errors
 from fastdp.files.atomic_file import atomic_file
 
 if TYPE_CHECKING:

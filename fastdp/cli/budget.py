@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 if TYPE_CHECKING:
-    from fastdp.cli.resumption import Resumption
+    from fastdp.cli.resume import Resume
     from fastdp.ledger import Ledger
     from fastdp.ledger.entry import Entry
 
 
 @dataclass(frozen=True)
-class Spending:
+class LedgerOptions:
     """The options that tell a ledger, as they were given."""
 
     ledger: Path | None
@@ -37,9 +37,7 @@ class Spending:
             raise click.UsageError("--ledger needs --stream, the name of the stream whose budget is spent.")
 
     @contextmanager
-    def paid(
-        self, publisher: Any, source: str, resumption: Resumption | None = None
-    ) -> Iterator[dict[str, Any] | None]:
+    def paid(self, publisher: Any, source: str, resume: Resume | None = None) -> Iterator[dict[str, Any] | None]:
         """Set the publisher's epsilon aside before the data are read; the block's end commits it.
 
         A release that goes on does so under the reservation that an earlier run made; one that was cancelled was for
@@ -52,7 +50,7 @@ class Spending:
             Whose guarantee is spent.
         source : str
             The input, for the ledger's note.
-        resumption : Resumption, optional
+        resume : Resume, optional
             The release over all runs of its command.
 
         Yields
@@ -72,15 +70,15 @@ class Spending:
             return
         from fastdp.ledger.ledger import Reservation
 
-        ledger = self._opened(new=resumption is None or resumption.reservation is None)
-        earlier = None if resumption is None else self._earlier(ledger, resumption)
+        ledger = self._opened(new=resume is None or resume.reservation is None)
+        earlier = None if resume is None else self._earlier(ledger, resume)
         if earlier is not None:
             reservation = Reservation(ledger, earlier)
         else:
-            if resumption is not None and resumption.new:
+            if resume is not None and resume.new:
                 # Its name is on disk before the ledger knows it: a run killed in between is not charged again.
-                resumption.begin(None, None)
-            named = "" if resumption is None else _named(resumption)
+                resume.begin()
+            named = "" if resume is None else _named(resume)
             note = f"{named}input {source}"[:NOTE]
             reservation = ledger.reserve(publisher, stream=self.stream, part=self.part, note=note)
         with reservation:
@@ -102,11 +100,11 @@ class Spending:
         key, create = read_ledger_key(self.ledger_key_file), new and self.limit is not None
         return Ledger(path, limit_epsilon=self.limit, limit_delta=self.limit_delta, key=key, create=create)
 
-    def _earlier(self, ledger: Ledger, resumption: Resumption) -> Entry | None:
+    def _earlier(self, ledger: Ledger, resume: Resume) -> Entry | None:
         """What an earlier run has reserved for this release, if anything; StateError if that is gone."""
         from fastdp.errors import StateError
 
-        noted, named = resumption.reservation, _named(resumption)
+        noted, named = resume.reservation, _named(resume)
         mine = [each for each in ledger.entries(self.stream) if _is(each, noted) or each.note.startswith(named)]
         if noted is not None and not any(_is(each, noted) for each in mine):
             raise StateError(
@@ -132,9 +130,9 @@ class Spending:
 NOTE = 1000
 
 
-def _named(resumption: Resumption) -> str:
+def _named(resume: Resume) -> str:
     """How a release's entry can be found again."""
-    return f"release {resumption.token}: "
+    return f"release {resume.token}: "
 
 
 def _described(entry: Entry) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from fastdp.cli.complaints import plain_errors
+from fastdp.cli.errors import plain_errors
 
 
 @click.command()
@@ -20,7 +20,7 @@ from fastdp.cli.complaints import plain_errors
     help="Where the files are kept.  [default: $FASTDP_DATA, or the user's cache folder]",
 )
 def datasets(name: str | None, folder: Path | None) -> None:
-    """List the data sets that sweeps can run on: made-up ones, and public ones with terms and sources."""
+    """List the data sets that sweeps can run on: synthetic ones, and public ones with terms and sources."""
     with plain_errors():
         from fastdp.datasets import catalogue
 
@@ -39,7 +39,7 @@ def _listed(folder: Path) -> str:
     from fastdp.cli.summary import as_table
     from fastdp.datasets import CATALOGUE, TABLE1
 
-    lines = ["Made up, nobody's data (generator = ... in a specification):\n"]
+    lines = ["Synthetic (generator = ... in a specification):\n"]
     rows = [("dns_like_day", "a day of DNS queries per interval, bound 2,000")]
     for name, row in TABLE1.items():
         said = f"as ToPS Table 1: {row.length:,} values, bound {row.bound:,}, mean {row.mean:g}"

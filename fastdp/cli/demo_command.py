@@ -1,4 +1,4 @@
-"""``fastdp demo``: what a release is and how good, on made-up data, without network or files."""
+"""``fastdp demo``: what a release is and how good, on synthetic data, without network or files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastdp.cli.complaints import plain_errors
+from fastdp.cli.errors import plain_errors
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,7 +24,7 @@ MAX_LENGTH = 2**20
 QUERY_SEED = 1
 BINS = 120
 WARM_RUNS = 9
-#: When the made-up day begins and ends.
+#: When the synthetic day begins and ends.
 HOURS = (10.0, 34.0)
 
 
@@ -48,7 +48,7 @@ HOURS = (10.0, 34.0)
 )
 @click.option("--no-picture", is_flag=True, help="Print the table only.")
 def demo(picture: Path, epsilon: float, seed: int | None, no_picture: bool) -> None:
-    """Release a made-up day of DNS queries and compare it with the truth.
+    """Release a synthetic day of DNS queries and compare it with the truth.
 
     The data are generated, so the truth may be shown; "fastdp release" never shows it.
     """
@@ -83,7 +83,7 @@ def run_demo(picture: Path | None, epsilon: float, seed: int | None, n: int | No
     timed = [_release_and_time(system, values, epsilon, holdout, seed) for system in (Adaptive, ToPS)]
     (private, duration), (paper, _) = timed
     truth = values[private.offset :]
-    click.echo("A made-up day of DNS queries per interval, released under differential privacy.\n")
+    click.echo("A synthetic day of DNS queries per interval, released under differential privacy.\n")
     click.echo(
         as_table(
             (
@@ -129,7 +129,7 @@ def _errors(truth: NDArray[np.float64], private: Release, paper: Release) -> lis
     sums = before[stops] - before[starts]
     answers = (
         ("as published", private.range_sum(starts, stops), ""),
-        ("looking back", private.range_sum(starts, stops, retrospective=True), " (from all that was released)"),
+        ("revised", private.range_sum(starts, stops, retrospective=True), " (from all that was released)"),
         ("ToPS", paper.range_sum(starts, stops), " (the paper's method)"),
         ("zeros", np.zeros(QUERIES), " (publishing nothing but zeros)"),
     )
@@ -150,11 +150,11 @@ def _draw(truth: Any, private: Release, paper: Release, picture: Path, epsilon: 
             {
                 "ToPS": paper.values,
                 "Adaptive, as published": private.values,
-                "Adaptive, looking back": private.revised,
+                "Adaptive, revised": private.revised,
             },
             picture,
             span=(begin, last),
-            title=f"A made-up day of DNS queries and its private releases, epsilon = {epsilon:g}",
+            title=f"A synthetic day of DNS queries and its private releases, epsilon = {epsilon:g}",
             bins=BINS,
             clock=True,
             x_label="time of day",

@@ -2,44 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.cli.event_reader import Events
 from fastdp.datasets import cut_events
 from fastdp.errors import DataError
+from fastdp.files.event_reader import Events
 from fastdp.spatial import Domain
 
 Points = NDArray[np.float64]
 
 
-class EventBatches:
-    """Events, batch by batch.
+#: Points that appear, and points that disappear.
+Batch = tuple[Points, Points]
 
-    Parameters
-    ----------
-    events : Events
-        All of them.
-    bounds : int64[n + 1]
-        Where batches begin and end.
-    """
 
-    def __init__(self, events: Events, bounds: NDArray[np.int64]) -> None:
-        self._events, self._bounds = events, bounds
-
-    def __len__(self) -> int:
-        return len(self._bounds) - 1
-
-    def __getitem__(self, number: int) -> tuple[Points, Points]:
-        """Points that appear, and points that disappear."""
-        rows = slice(self._bounds[number], self._bounds[number + 1])
-        points, additions = self._events.points[rows], self._events.additions[rows]
-        return points[additions], points[~additions]
+def in_order(source: str, events: Events, *, sort: bool) -> Events:
+    """Events in the order of their times, if they have any; DataError if they are not and ``sort`` is not set."""
+    if events.times is None:
+        return events
+    back = np.flatnonzero(np.diff(events.times) < 0)
+    if not back.size:
+        return events
+    if not sort:
+        raise DataError(
+            f"{source}: row {back[0] + 2:,} is earlier than the one before it; expected the order of time, or --sort"
+        )
+    order = np.argsort(events.times, kind="stable")
+    return replace(events, points=events.points[order], additions=events.additions[order], times=events.times[order])
 
 
 def cut(
     source: str, events: Events, box: Domain, batch: int | None, every: float | None, initial: float, *, clip: bool
-) -> EventBatches:
+) -> list[Batch]:
     """Cut events by number or by time; the initial share is the first batch, if there is one.
 
     Parameters
@@ -83,4 +80,6 @@ def cut(
     stream = cut_events(
         source, *corners, inside, times=events.times, batch=batch, period=every, origin=origin, initial=initial
     )
-    return EventBatches(events, stream.cuts if stream.cuts[0] == 0 else np.append(0, stream.cuts))
+    borders = stream.cuts[1:-1] if stream.cuts[0] == 0 else stream.cuts[:-1]
+    parts = zip(np.split(events.points, borders), np.split(events.additions, borders), strict=True)
+    return [(points[additions], points[~additions]) for points, additions in parts]

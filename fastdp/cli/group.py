@@ -24,7 +24,7 @@ Example: synthetic pickups for every six hours, in a public box of longitudes an
   fastdp synthesize pickups.csv.gz -o private --epsilon 1 --box -74.3 40.45 -73.65 40.95 --every 21600
 
 \b
-See it at work on made-up data, no file needed:
+See it at work on synthetic data, no file needed:
   fastdp demo
 
 "fastdp COMMAND --help" explains a command.

@@ -18,7 +18,7 @@ def read_key(path: Path, option: str = "--key-file") -> Key:
     Parameters
     ----------
     path : Path
-        Owner-only: whoever can read the key can subtract the noise.
+        Owner-only: anyone who can read the key can subtract the noise.
     option : str
         What the user called it.
 
@@ -28,7 +28,7 @@ def read_key(path: Path, option: str = "--key-file") -> Key:
         If others have any access, or the file holds something else.  The content is never shown.
     """
     with path.open("rb") as file:
-        # The open file is asked, not its name, so that nobody can swap it between check and use.
+        # The open file is asked, not its name, so that it cannot be swapped between check and use.
         mode = os.fstat(file.fileno()).st_mode
         if os.name == "posix" and mode & OTHERS:
             raise ParameterError(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastdp.cli.budget import in_words
-from fastdp.cli.complaints import plain_errors
+from fastdp.cli.errors import plain_errors
 from fastdp.cli.options import ledger_key_option
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ seed_option = click.option(
     "--seed",
     type=click.IntRange(min=0),
     metavar="N",
-    help="For simulation only: reproducible noise, which anybody who guesses N can subtract. NOT PRIVATE.",
+    help="For simulation only: reproducible noise, which anyone who guesses N can subtract. NOT PRIVATE.",
 )
 key_file_option = click.option(
     "--key-file",
@@ -30,9 +30,9 @@ state_option = click.option(
     "--state",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Remembers the noise, so that the same command can be run again on the same input after a crash and "
-    "publishes the same values, never other noise for them. Encrypted under the key of --key-file, if there is one; "
-    "without, whoever reads it can subtract the noise.",
+    help="Records key, options and a digest of the input, so that the same command can be run again after a crash "
+    "and writes the same bytes. Another input is refused. Encrypted under the key of --key-file, if there is one; "
+    "without, anyone who reads it can subtract the noise.",
 )
 quiet_option = click.option("--quiet", is_flag=True, help="No progress bar and no summary.")
 force_option = click.option("--force", is_flag=True, help="Replace an existing output.")
@@ -69,13 +69,13 @@ _LEDGER_OPTIONS = (
         help="Refuse, before anything is released, if the stream would then have cost more than this epsilon. "
         "A limit in the ledger (fastdp ledger limit) holds as well.",
     ),
-    click.option("--limit-delta", type=float, metavar="D", help="Likewise, for delta."),
+    click.option("--limit-delta", type=float, metavar="D", help="The same for delta."),
     ledger_key_option,
 )
 
 
 def ledger_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of :func:`fastdp.cli.budget.Spending`."""
+    """The options of :func:`fastdp.cli.budget.LedgerOptions`."""
     for option in reversed(_LEDGER_OPTIONS):
         command = option(command)
     return command

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from fastdp.cli.complaints import plain_errors
+from fastdp.cli.errors import plain_errors
 
 
 @click.command()

@@ -7,14 +7,14 @@ import io
 import os
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.cli.apart import places
+from fastdp.cli.paths import places
 from fastdp.errors import ParameterError
 from fastdp.files.atomic_file import atomic_file, remove_parts
 from fastdp.files.durable import sync_folder
@@ -25,8 +25,6 @@ _FILES = re.compile(rf"{_STEM}\d+\.({'|'.join(FORMATS)})")
 
 Points = NDArray[np.float64]
 Names = tuple[str, str]
-#: Whether a batch's file, by its number, may hold this.
-Agrees = Callable[[int, bytes], bool]
 
 
 class PointFolder:
@@ -43,9 +41,7 @@ class PointFolder:
     force : bool
         Whether the files of an earlier run may be replaced; any that would be left over are removed.
     written : int
-        How many of the first files earlier runs of this very release may have written; those that are there stay.
-    agrees : function of int and bytes, optional
-        Whether earlier runs may have written this for a batch, by its number; any other content is somebody else's.
+        How many of the first files earlier runs of this very release may have written: they are written again.
 
     Raises
     ------
@@ -71,7 +67,6 @@ class PointFolder:
         *,
         force: bool,
         written: int = 0,
-        agrees: Agrees | None = None,
     ) -> None:
         self.name = str(path)
         self.kind, self._path, self._names, self._force = kind, path, names, force
@@ -97,8 +92,6 @@ class PointFolder:
                 f"output {path}: holds {self._others[0].name} of an earlier run; expected another folder, or "
                 "--force to replace such files"
             )
-        if agrees is not None:
-            self._refuse_foreign(agrees)
 
     def _refuse_odd(self, there: list[Path]) -> None:
         """A link would be written through, a folder cannot be replaced: better before anything is removed."""
@@ -107,14 +100,6 @@ class PointFolder:
                 raise ParameterError(
                     f"output {self._path}: holds {each.name}, which is no plain file; expected it to be moved away, "
                     "or another folder"
-                )
-
-    def _refuse_foreign(self, agrees: Agrees) -> None:
-        for number in filter(self.holds, range(self._written)):
-            if not agrees(number, self.file(number).read_bytes()):
-                raise ParameterError(
-                    f"output {self._path}: holds {self.file(number).name}, which is not as this release wrote it; "
-                    "expected it unchanged, or removed, or --force to write all files again"
                 )
 
     def clear(self) -> None:
@@ -132,22 +117,10 @@ class PointFolder:
         """The file of a batch, whatever their count: it may grow."""
         return self._path / f"{_STEM}{number:03}.{self.kind}"
 
-    def holds(self, number: int) -> bool:
-        """Whether an earlier run has written a batch's file, which stays."""
-        return number < self._written and not self._force and self.file(number).is_file()
-
-    def holds_all(self, count: int) -> bool:
-        """Whether earlier runs have written all of so many files."""
-        return all(self.holds(number) for number in range(count))
-
-    def content(self, points: Points) -> bytes:
-        """What a batch's file will hold; points are float64[n, 2]."""
-        return WRITERS[self.kind](points, self._names)
-
-    def write(self, number: int, content: bytes) -> None:
-        """Write a batch's file."""
-        with atomic_file(self.file(number), overwrite=self._force) as out:
-            out.write(content)
+    def write(self, number: int, points: Points) -> None:
+        """Write a batch's file; points are float64[n, 2]."""
+        with atomic_file(self.file(number), overwrite=self._force or number < self._written) as out:
+            WRITERS[self.kind](out, points, self._names)
 
 
 def is_batch(name: str) -> bool:
@@ -168,7 +141,7 @@ def keep_outside(folder: Path, options: Mapping[str, Any]) -> None:
     folder : Path
         The output.
     options : mapping
-        As for :func:`fastdp.cli.apart.keep_all_apart`.
+        As for :func:`fastdp.cli.paths.check_separate`.
 
     Raises
     ------
@@ -181,41 +154,33 @@ def keep_outside(folder: Path, options: Mapping[str, Any]) -> None:
             raise ParameterError(f"{what} {path}: is named like a file of the output; expected another file")
 
 
-def _csv(points: Points, names: Names) -> bytes:
-    text = io.StringIO()
+def _csv(out: BinaryIO, points: Points, names: Names) -> None:
+    text = io.TextIOWrapper(out, "utf-8", newline="")
     csv.writer(text, lineterminator="\n").writerow(names)
     text.writelines(f"{x!r},{y!r}\n" for x, y in points.tolist())
-    return text.getvalue().encode()
+    text.detach()
 
 
-def _npy(points: Points, names: Names) -> bytes:
+def _npy(out: BinaryIO, points: Points, names: Names) -> None:
     del names
-    buffer = io.BytesIO()
-    np.save(buffer, points, allow_pickle=False)
-    return buffer.getvalue()
+    np.save(out, points, allow_pickle=False)
 
 
-def _parquet(points: Points, names: Names) -> bytes:
+def _parquet(out: BinaryIO, points: Points, names: Names) -> None:
     from fastdp.files.parquet_reader import import_pyarrow
 
-    arrow, buffer = import_pyarrow(), io.BytesIO()
-    arrow.parquet.write_table(arrow.table(list(points.T), names=list(names)), buffer)
-    return buffer.getvalue()
+    arrow = import_pyarrow()
+    arrow.parquet.write_table(arrow.table(list(points.T), names=list(names)), out)
 
 
-def _geojson(points: Points, names: Names) -> bytes:
+def _geojson(out: BinaryIO, points: Points, names: Names) -> None:
     from fastdp.spatial.export import write_points
 
     del names
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder) / "points.geojson"
         write_points(draft, points)
-        return draft.read_bytes()
+        out.write(draft.read_bytes())
 
 
-WRITERS: dict[str, Callable[[Points, Names], bytes]] = {
-    "csv": _csv,
-    "npy": _npy,
-    "parquet": _parquet,
-    "geojson": _geojson,
-}
+WRITERS = {"csv": _csv, "npy": _npy, "parquet": _parquet, "geojson": _geojson}

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastdp.cli.budget import Spending
-from fastdp.cli.complaints import legible, plain_errors, terminated_cleanly
+from fastdp.cli.budget import LedgerOptions
+from fastdp.cli.errors import legible, plain_errors, terminated_cleanly
 from fastdp.cli.options import (
     check_secrets,
     force_option,
@@ -24,13 +24,14 @@ from fastdp.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from fastdp.cli.differences import Differences
-    from fastdp.cli.resumption import Resumption
+    from numpy.typing import NDArray
+
+    from fastdp.cli.resume import Resume
     from fastdp.systems.pak.publisher import PAK
     from fastdp.systems.stream.publisher import StreamPublisher
     from fastdp.systems.topl.publisher import ToPL
 
-    Publisher = StreamPublisher | ToPL | Differences
+    Publisher = StreamPublisher | ToPL | PAK
 
 METHODS = ("adaptive", "tops", "pak", "topl")
 #: Options that not every method has, and the methods that have them.
@@ -106,16 +107,14 @@ def _prune(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
     show_default=True,
     help="Longest range of values whose sum will be asked for (not pak).",
 )
-@click.option(
-    "--fan-out", type=int, metavar="B", default=16, show_default=True, help="Children of a node of the tree (tops)."
-)
+@click.option("--fan-out", type=int, metavar="B", default=16, show_default=True, help="Tree fan-out (tops).")
 @click.option(
     "--prune",
     callback=_prune,
     metavar="[S|optimal]",
     default="optimal",
     show_default=True,
-    help="Levels cut off at the tree's foot: noise comes once for B^S values (tops).",
+    help="Lowest levels to prune: noise is added once per B^S values (tops).",
 )
 @click.option(
     "--length",
@@ -176,29 +175,30 @@ def release(
 
     IN is a .csv, .csv.gz, .txt, .parquet, .npy or .npz file, or - for lines on standard input. Text may
     have a heading. OUT is a .csv, .csv.gz, .npy, .npz or .parquet file, or - for standard output; it appears
-    only when everything went well. With --state a command that was killed can be run again: it starts over, and
-    no value gets a second noise, not even on standard output.
+    only when everything went well. With --state a command that was killed can be run again on the same input: it
+    starts over and writes the same bytes. Standard output is then held back until the input has ended.
 
     The first M values choose a threshold; each later value is published as one private value. Values are read and
     written in chunks, in constant memory.
     """
     options = _options(ctx, method)
     check_secrets(seed, key_file)
-    spending = Spending(**{name: value for name, value in others.items() if name not in USERS})
+    budget = LedgerOptions(**{name: value for name, value in others.items() if name not in USERS})
     with plain_errors(), terminated_cleanly():
-        from fastdp.cli.apart import keep_all_apart
-        from fastdp.cli.resumption import Kind, noise_of
+        from fastdp.cli.paths import check_separate
+        from fastdp.cli.resume import noise_of
         from fastdp.cli.writers import check_suffix
+        from fastdp.systems.release import METHODS as SYSTEMS
 
-        keep_all_apart(ctx.params)
+        check_separate(ctx.params)
         check_suffix(output)
-        resumption, noise = noise_of(ctx, Kind("fastdp release", "values"), SETTINGS)
-        publisher = _system(method, epsilon=epsilon, bound=bound, holdout=holdout, **noise, **options)
+        resume, key = noise_of(ctx, "fastdp release", SETTINGS)
+        publisher: Publisher = SYSTEMS[method](epsilon=epsilon, bound=bound, holdout=holdout, key=key, **options)
         begin = time.perf_counter()
-        _publish(publisher, source, output, column, chunk_size, resumption, spending, quiet=quiet, force=force)
+        _publish(publisher, source, output, column, chunk_size, resume, budget, quiet=quiet, force=force)
         if not quiet:
-            said = spending.summary(publisher)
-            click.echo(_summary(publisher, output, time.perf_counter() - begin, said), err=True)
+            spent = budget.summary(publisher)
+            click.echo(_summary(publisher, output, time.perf_counter() - begin, spent), err=True)
 
 
 def _options(ctx: click.Context, method: str) -> dict[str, Any]:
@@ -212,65 +212,47 @@ def _options(ctx: click.Context, method: str) -> dict[str, Any]:
     return options
 
 
-def _system(method: str, **options: Any) -> Publisher:
-    from fastdp.cli.differences import Differences
-    from fastdp.systems.pak.publisher import PAK
-    from fastdp.systems.release import METHODS as SYSTEMS
-
-    publisher = SYSTEMS[method](**options)
-    return Differences(publisher) if isinstance(publisher, PAK) else publisher
-
-
-def _accounted(publisher: Publisher) -> StreamPublisher | ToPL | PAK:
-    """What a ledger knows."""
-    from fastdp.cli.differences import Differences
-
-    return publisher.pak if isinstance(publisher, Differences) else publisher
-
-
 def _publish(
     publisher: Publisher,
     source: str,
     output: str,
     column: str | None,
     chunk_size: int,
-    resumption: Resumption | None,
-    spending: Spending,
+    resume: Resume | None,
+    budget: LedgerOptions,
     *,
     quiet: bool,
     force: bool,
 ) -> None:
     import numpy as np
 
-    from fastdp.cli.differences import Differences
     from fastdp.cli.progress import watched
-    from fastdp.cli.withheld import WithheldRows
-    from fastdp.cli.writers import STDOUT, open_target
+    from fastdp.cli.writers import open_target
     from fastdp.errors import DataError
     from fastdp.files.readers import open_source
+    from fastdp.systems.pak.publisher import PAK
 
     with ExitStack() as stack:
         opened = stack.enter_context(open_source(source, column, chunk_size))
-        # A run that was killed behind the renaming of its file has nothing left to do.
-        mine = resumption is not None and output != STDOUT and resumption.wrote(output)
-        write = stack.enter_context(open_target(output, force=force, same=mine))
-        if resumption is not None and output == STDOUT:
-            write = stack.enter_context(WithheldRows(resumption, write)).write
+        record, again = None, False
+        reservation: dict[str, Any] | None = None
+        if resume is not None:
+            again = resume.wrote(output)
+            record = lambda: resume.record(output, reservation)  # noqa: E731 - the reservation is made below
+        write = stack.enter_context(open_target(output, force=force or again, record=record))
         if opened.unit == "values" and opened.total is not None:
             # Their number is public: what is wrong with it costs nothing.
             _check_count(opened.name, opened.total, publisher)
-            if isinstance(publisher, Differences):
-                publisher.pak._check_room(opened.total)
-        if resumption is not None:
-            stack.enter_context(resumption.unless_refused())
-        reservation = stack.enter_context(spending.paid(_accounted(publisher), legible(source), resumption))
-        if resumption is not None:
-            resumption.begin(None if output == STDOUT else output, reservation)
+            if isinstance(publisher, PAK):
+                publisher._check_room(opened.total)
+        if resume is not None:
+            stack.enter_context(resume.unless_refused())
+        reservation = stack.enter_context(budget.paid(publisher, legible(source), resume))
         for chunk in watched(opened, quiet=quiet):
-            if resumption is not None:
-                resumption.follow(chunk)
+            if resume is not None:
+                resume.follow(chunk)
             try:
-                published = publisher.publish(chunk)
+                published = _publish_values(publisher, chunk)
             except DataError:
                 bad = np.flatnonzero(~np.isfinite(chunk))
                 if not bad.size:
@@ -282,8 +264,22 @@ def _publish(
             if published.size:
                 write(published)
         _check_count(opened.name, publisher.n_seen, publisher)
-        if resumption is not None:
-            resumption.finish()
+
+
+def _publish_values(publisher: Publisher, chunk: NDArray[Any]) -> NDArray[Any]:
+    """One value for each behind the hold-out; of PAK, as ``PAK.release``, the differences of its running sums."""
+    import numpy as np
+
+    from fastdp.systems.pak.publisher import PAK
+
+    if not isinstance(publisher, PAK):
+        return publisher.publish(chunk)
+    before = publisher.running_sum
+    sums = publisher.publish(chunk)
+    if before is None and sums.size and publisher.holdout:
+        # The hold-out's sum is where the running sums begin.
+        before, sums = float(sums[0]), sums[1:]
+    return np.diff(sums, prepend=0.0 if before is None else before)
 
 
 def _check_count(name: str, count: int, publisher: Publisher) -> None:
@@ -313,27 +309,27 @@ def _block(publisher: StreamPublisher) -> str:
     from fastdp.perturbers import Blocks
 
     if isinstance(publisher.composition.perturber, Blocks):
-        return f"follows the stream; {thousands(publisher.block)} values by now"
+        return f"follows the stream; {thousands(publisher.block)} values so far"
     return thousands(publisher.block)
 
 
 def _summary(publisher: Publisher, output: str, duration: float, spent: list[tuple[str, str]]) -> str:
-    from fastdp.cli.differences import Differences
     from fastdp.cli.summary import as_table, rate, seconds, thousands
+    from fastdp.systems.pak.publisher import PAK
     from fastdp.systems.topl.publisher import ToPL
 
     if isinstance(publisher, ToPL):
         error = math.sqrt(publisher.server.value_variance)
         particulars = [("standard error", f"at most {error:.4g} for one value, times sqrt(n) for a sum of n values")]
-    elif isinstance(publisher, Differences):
-        particulars = [("resolution", f"{publisher.pak.resolution:g}")]
+    elif isinstance(publisher, PAK):
+        particulars = [("resolution", f"{publisher.resolution:g}")]
     else:
         particulars = [("block length", _block(publisher)), ("resolution", f"{publisher.resolution:g}")]
     return as_table(
         (
             ("values read", thousands(publisher.n_seen)),
             ("held out", thousands(publisher.holdout)),
-            ("published", thousands(publisher.n_published)),
+            ("published", thousands(publisher.n_seen - publisher.holdout)),
             ("threshold", f"{publisher.threshold:g} (values above it were clipped to it)"),
             ("guarantee", str(publisher.guarantee)),
             *spent,

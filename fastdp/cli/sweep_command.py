@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fastdp.cli.complaints import plain_errors
+from fastdp.cli.errors import plain_errors
 
 if TYPE_CHECKING:
     from fastdp.experiments import Specification

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastdp.cli.budget import Spending
-from fastdp.cli.complaints import legible, plain_errors, terminated_cleanly
+from fastdp.cli.budget import LedgerOptions
+from fastdp.cli.errors import legible, plain_errors, terminated_cleanly
 from fastdp.cli.options import (
     check_secrets,
     key_file_option,
@@ -23,9 +23,8 @@ from fastdp.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from fastdp.cli.event_batches import EventBatches
+    from fastdp.cli.event_batches import Batch
     from fastdp.cli.point_files import PointFolder
-    from fastdp.cli.resumption import Resumption
     from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
     from fastdp.systems.phdstream.publisher import PHDStream
     from fastdp.systems.phdstream.spatial_publisher import SpatialPublisher
@@ -159,8 +158,7 @@ Examples
 @click.option(
     "--force",
     is_flag=True,
-    help="Replace the files of an earlier run in the folder. With --state, those of the same release get the same "
-    "content again.",
+    help="Replace the files of other releases in the folder.",
 )
 @ledger_options
 @click.pass_context
@@ -197,63 +195,57 @@ def synthesize(
     disappears. It is replayed in batches, either --batch or --every; after each one a file of synthetic points is
     written whose distribution resembles that of the points present. A file appears when it is complete; what is
     written stays if a later batch fails or the command is interrupted. With --state a command that was killed can be
-    run again: files that are there stay, the others come with the noise that they would have had.
+    run again on the same input: it starts over and writes all files again, with the same bytes.
 
     That a removed point was ever added is not checked: its place counts one point less.
     """
     options = options_of(ctx, method, USERS)
     check_secrets(seed, key_file)
-    spending = Spending(**{name: value for name, value in others.items() if name not in USERS})
+    budget = LedgerOptions(**{name: value for name, value in others.items() if name not in USERS})
     if (batch is None) == (every is None):
         raise click.UsageError("Expected exactly one of --batch and --every.")
     with plain_errors(), terminated_cleanly():
-        from fastdp.cli.apart import keep_all_apart
-        from fastdp.cli.event_batches import cut
-        from fastdp.cli.event_reader import heading_of, read_events
-        from fastdp.cli.point_files import PointFolder, clear_parts, keep_outside
-        from fastdp.cli.resumption import Kind, noise_of
+        from fastdp.cli.event_batches import cut, in_order
+        from fastdp.cli.paths import check_separate
+        from fastdp.cli.point_files import PointFolder, keep_outside
+        from fastdp.cli.progress import watched
+        from fastdp.cli.resume import fingerprint, noise_of
         from fastdp.datasets.spatial_stream import check_cuts
+        from fastdp.files.event_reader import heading_of, read_events
 
         begin = time.perf_counter()
-        keep_all_apart(ctx.params)
+        check_separate(ctx.params)
         keep_outside(output, ctx.params)
-        columns = {"x": x, "y": y, "time": moment, "event": event}
-        timed = every is not None or moment is not None or sort
+        columns = {"x": x, "y": y, "event": event}
+        if every is not None or moment is not None or sort:
+            columns["time"] = moment
         # Whatever does not depend on the events is checked before a ledger is charged for reading them.
         check_cuts(batch, every, initial)
-        names = heading_of(source, columns, timed=timed)
-        whose = Kind("fastdp synthesize", "batches", clear_parts)
-        resumption, noise = noise_of(ctx, whose, SETTINGS, columns=[*names])
+        names = heading_of(source, columns)
+        resume, key = noise_of(ctx, "fastdp synthesize", SETTINGS, columns=[*names])
         options |= {"max_depth": max_depth, "sensitivity": sensitivity, "outside": "clip" if clip else "raise"}
-        publisher = _system(method, box, epsilon, **noise, **options)
-        written, agrees = 0, None
-        if resumption is not None and resumption.wrote(str(output)):
-            written, agrees = resumption.files.count(kind, resumption.mark), partial(resumption.files.agrees, kind)
-        folder = PointFolder(output, kind, names, force=force, written=written, agrees=agrees)
+        publisher = _system(method, box, epsilon, key=key, **options)
+        written = resume.count if resume is not None and resume.wrote(str(output)) else 0
+        folder = PointFolder(output, kind, names, force=force, written=written)
         with ExitStack() as stack:
-            if resumption is not None:
-                stack.enter_context(resumption.unless_refused())
-            reservation = stack.enter_context(spending.paid(publisher, legible(source), resumption))
-            events = read_events(source, columns, timed=timed, sort=sort, quiet=quiet)
+            if resume is not None:
+                stack.enter_context(resume.unless_refused())
+            reservation = stack.enter_context(budget.paid(publisher, legible(source), resume))
+            events = in_order(source, read_events(source, columns, watch=partial(watched, quiet=quiet)), sort=sort)
             batches = cut(source, events, publisher.domain, batch, every, initial, clip=clip)
-            if resumption is not None:
-                _compare(batches, resumption)
-            if resumption is not None and resumption.new:
+            if resume is not None:
+                for added, removed in batches:
+                    resume.follow(fingerprint(added, removed))
                 # A state file that cannot be written is no reason to remove the files of another release.
-                resumption.begin(None, None)
+                resume.begin()
             folder.clear()
-            if resumption is not None:
-                resumption.begin(str(output), reservation)
-            complete = folder.holds_all(len(batches))
-            made = None if complete else _publish(publisher, batches, folder, resumption, quiet=quiet)
+            if resume is not None:
+                resume.record(str(output), reservation)
+            points = _publish(publisher, batches, folder, quiet=quiet)
         files = f"{folder.file(0)} to {folder.file(len(batches) - 1).name}"
-        if quiet:
-            return
-        if made is None:
-            click.echo(f"Nothing left to do: an earlier run has written all files, {files}.", err=True)
-            return
-        said = spending.summary(publisher)
-        click.echo(_summary(publisher, files, made, time.perf_counter() - begin, said), err=True)
+        if not quiet:
+            spent = budget.summary(publisher)
+            click.echo(_summary(publisher, files, points, time.perf_counter() - begin, spent), err=True)
 
 
 def _system(
@@ -271,62 +263,28 @@ def _system(
     )
 
 
-def _compare(batches: EventBatches, resumption: Resumption) -> None:
-    """DataError if the first batches are not those that an earlier run has published."""
-    from fastdp.state.persistence import as_one
-
-    for number in range(min(resumption.mark, len(batches))):
-        resumption.follow(as_one(*batches[number]))
-    resumption.finish()
-
-
-def _publish(
-    publisher: SpatialPublisher,
-    batches: EventBatches,
-    folder: PointFolder,
-    resumption: Resumption | None,
-    *,
-    quiet: bool,
-) -> tuple[int, int]:
-    """Write the files that are not there; how many, and how many points they hold."""
+def _publish(publisher: SpatialPublisher, batches: list[Batch], folder: PointFolder, *, quiet: bool) -> int:
+    """Write a file for each batch; how many points they hold.  Files of earlier batches stay if a later one fails."""
     from fastdp.cli.progress import counted
-    from fastdp.state.persistence import as_one
 
-    followed = 0 if resumption is None else resumption.mark
-    files = points = 0
+    points = 0
     for number in counted(len(batches), "batches", folder.name, quiet=quiet):
-        batch = batches[number]
-        publisher.advance(*batch)
-        if folder.holds(number):
-            continue
+        publisher.advance(*batches[number])
         synthetic = publisher.sample()
-        content = folder.content(synthetic)
-        if resumption is not None:
-            if number >= followed:
-                resumption.follow(as_one(*batch))
-            resumption.files.note(folder.kind, number, content)
-            # Write-ahead: the mark is on disk before the file appears.
-            resumption.record()
-        # Files of earlier batches stay, whatever happens to a later one.
-        folder.write(number, content)
-        files, points = files + 1, points + len(synthetic)
-    return files, points
+        folder.write(number, synthetic)
+        points += len(synthetic)
+    return points
 
 
-def _summary(
-    stream: SpatialPublisher, files: str, written: tuple[int, int], duration: float, spent: list[tuple[str, str]]
-) -> str:
+def _summary(stream: SpatialPublisher, files: str, points: int, duration: float, spent: list[tuple[str, str]]) -> str:
     from fastdp.cli.summary import as_table, seconds, thousands
 
-    count, points = written
-    rest = count < stream.n_steps
-    said = f"{thousands(count)} of {thousands(stream.n_steps)} files; the others were there" if rest else "all files"
     return as_table(
         (
             ("batches", thousands(stream.n_steps)),
             ("cells", f"{thousands(stream.tree.n_leaves)} in the last batch"),
             ("total", f"{stream.total:,.0f} points in the last batch, estimated"),
-            ("synthetic", f"{thousands(points)} points in {said}"),
+            ("synthetic", f"{thousands(points)} points in all files"),
             ("guarantee", str(stream.guarantee)),
             *spent,
             ("time", f"{seconds(duration)}, reading and writing included"),

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.errors import ParameterError
-from fastdp.files.atomic_file import atomic_file, name_target
+from fastdp.files.atomic_file import atomic_file, check_target, name_target
 
 Floats = NDArray[np.float64]
 Write = Callable[[Floats], None]
@@ -31,7 +31,7 @@ COMPRESSION = 5
 
 
 @contextmanager
-def open_target(path: str, *, force: bool, same: bool = False) -> Iterator[Write]:
+def open_target(path: str, *, force: bool, record: Callable[[], None] | None = None) -> Iterator[Write]:
     """Open an output by its suffix; ``-`` is standard output as CSV.
 
     Parameters
@@ -40,8 +40,8 @@ def open_target(path: str, *, force: bool, same: bool = False) -> Iterator[Write
         A file's path, or ``-``.
     force : bool
         Whether an existing file may be replaced.
-    same : bool
-        Whether an existing file may stay if it is the same, as :func:`atomic_file` says.
+    record : function, optional
+        Called behind the last value, before any value can be seen: standard output is held back until then.
 
     Yields
     ------
@@ -54,18 +54,35 @@ def open_target(path: str, *, force: bool, same: bool = False) -> Iterator[Write
         If the suffix is unknown or the file cannot or may not be written.
     """
     if path == STDOUT:
-        stream = sys.stdout.buffer
-        try:
-            with _csv_file(stream) as write:
-                yield write
-            stream.flush()
-        except OSError as error:
-            name_target(error, "standard output")
-            raise
+        with _standard_output(record) as stream, _csv_file(stream) as write:
+            yield write
         return
-    kind = _kind(path)
-    with atomic_file(Path(path), overwrite=force, same=same) as file, kind(file) as write:
-        yield write
+    kind, target = _kind(path), Path(path)
+    with atomic_file(target, overwrite=force) as file:
+        with kind(file) as write:
+            yield write
+        if record is not None:
+            check_target(target, overwrite=force)
+            record()
+
+
+@contextmanager
+def _standard_output(record: Callable[[], None] | None) -> Iterator[IO[bytes]]:
+    stream = sys.stdout.buffer
+    try:
+        if record is None:
+            yield stream
+        else:
+            # Without a name, so that it vanishes with the process.
+            with tempfile.TemporaryFile() as held:
+                yield held
+                record()
+                held.seek(0)
+                shutil.copyfileobj(held, stream)
+        stream.flush()
+    except OSError as error:
+        name_target(error, "standard output")
+        raise
 
 
 def check_suffix(path: str) -> None:

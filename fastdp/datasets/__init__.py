@@ -1,4 +1,4 @@
-"""Streams to try fastdp on: made up, read from files of real data, and where real ones come from."""
+"""Streams to try fastdp on: synthetic, read from files of real data, and where real ones come from."""
 
 from fastdp.datasets.catalogue import CATALOGUE, Entry, fetch, parse
 from fastdp.datasets.circles import concentric_circles

@@ -1,4 +1,4 @@
-"""Points on two concentric circles, nobody's data: the simulated streams of PHDStream."""
+"""Points on two concentric circles: the simulated streams of PHDStream."""
 
 from __future__ import annotations
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.datasets.spatial_files import SNAP, read_places
 from fastdp.errors import DataError
 from fastdp.files.readers import open_source
 
@@ -98,21 +98,6 @@ def check_ins(path: Path) -> Table:
     {"t": float64[n], "lat": float64[n], "lon": float64[n]}
         Seconds since 1970, and degrees.
     """
-    rows = []
-    for number, line in _lines(path):
-        row = _check_in(line)
-        if row is None:
-            raise DataError(f"{path}, line {number}: expected user, time, latitude, longitude, place apart by tabs")
-        rows.append(row)
-    table = np.array(rows, np.float64).reshape(-1, 3)
-    table = table[np.argsort(table[:, 0], kind="stable")]
-    return {"t": table[:, 0].copy(), "lat": table[:, 1].copy(), "lon": table[:, 2].copy()}
-
-
-def _check_in(line: str) -> tuple[float, float, float] | None:
-    """Seconds, latitude and longitude, or None."""
-    try:
-        _, time, latitude, longitude, _ = line.split("\t")
-        return datetime.fromisoformat(time).timestamp(), float(latitude), float(longitude)
-    except ValueError:
-        return None
+    moments, places = read_places(path, unnamed=SNAP)
+    order = np.argsort(moments, kind="stable")
+    return {"t": moments[order], "lat": places[order, 1], "lon": places[order, 0]}

@@ -1,4 +1,4 @@
-"""Made-up streams that resemble real ones; nobody's data."""
+"""Synthetic streams that resemble real ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Made-up pickups and check-ins, nobody's data: points gather at places, busy at some times, as the real ones do."""
+"""Synthetic pickups and check-ins: points gather at places, busy at some times, as the real ones do."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastdp import validation
-from fastdp.datasets.delimited import parse_numbers, parse_times, read_columns
 from fastdp.datasets.spatial_stream import SpatialStream, cut_events
 from fastdp.errors import DataError
+from fastdp.files.event_reader import Columns, read_events
 
 #: Longitude and latitude of the whole Earth, of the five boroughs of New York, and the square around the circles.
 EARTH = ((-180.0, -90.0), (180.0, 90.0))
@@ -24,17 +24,8 @@ NEW_YORK = ((-74.3, 40.45), (-73.65, 40.95))
 CIRCLES = ((-1.25, -1.25), (1.25, 1.25))
 DAY = 86_400.0
 
-_GOWALLA_SNAP = ("user", "check-in time", "latitude", "longitude", "location id")
-_TIMES = (
-    "t",
-    "date/time",
-    "pickup_datetime",
-    "tpep_pickup_datetime",
-    "lpep_pickup_datetime",
-    "trip_pickup_datetime",
-)
-_LATITUDES = ("lat", "latitude", "pickup_latitude", "start_lat")
-_LONGITUDES = ("lon", "lng", "longitude", "pickup_longitude", "start_lon")
+#: Columns of SNAP's files, which have no heading: user, time, latitude, longitude, place.
+SNAP = {"x": "3", "y": "2", "time": "1"}
 
 
 def load_gowalla(
@@ -95,7 +86,7 @@ def load_gowalla(
     -----
     Source: PHDStream section 5.1 and Appendix G.
     """
-    moments, places = _read(path, unsorted, headerless=_GOWALLA_SNAP)
+    moments, places = _in_order(*read_places(path, unnamed=SNAP), unsorted, str(path))
     moments, places = _in_box(moments, places, box, max_points, seed)
     cancels = np.full(moments.size, -1)
     name = "Gowalla"
@@ -155,7 +146,7 @@ def load_pickups(
     Source: PHDStream section 5.1 and Appendix G.
     """
     paths = [path] if isinstance(path, (str, Path)) else list(path)
-    parts = [_read(part, unsorted) for part in paths]
+    parts = [_in_order(*read_places(part), unsorted, str(part)) for part in paths]
     moments = np.concatenate([part[0] for part in parts]) if parts else np.empty(0)
     places = np.concatenate([part[1] for part in parts]) if parts else np.empty((0, 2))
     moments, places = _in_order(moments, places, unsorted, ", ".join(str(part) for part in paths))
@@ -196,30 +187,36 @@ def load_circles(
     ParameterError, FileNotFoundError
         As for :func:`load_gowalla`.
     """
-    columns, lines = read_columns(path, {"x": ("x",), "y": ("y",), "move": ("move",)})
-    places = np.stack([parse_numbers(columns[name], name, path, lines) for name in ("x", "y")], axis=1)
-    moves = parse_numbers(columns["move"], "move", path, lines)
-    cancels = np.full(moves.size, -1)
+    columns = {"x": "x", "y": "y", "event": "move"}
+    events = read_events(_existing(path), columns, ragged=True)
+    places = events.points
+    cancels = np.full(len(places), -1)
     there: dict[tuple[float, float], list[int]] = {}
     for i, (x, y) in enumerate(map(tuple, places.tolist())):
-        if moves[i] == 1.0:
+        if events.additions[i]:
             there.setdefault((x, y), []).append(i)
-        elif moves[i] == -1.0 and there.get((x, y)):
+        elif there.get((x, y)):
             cancels[i] = there[x, y].pop(0)
         else:
-            raise DataError(f"{path}, line {lines[i]}: wrong move; expected 1, or -1 at the place of a point")
+            raise DataError(f"{path}, row {i + 1}: wrong move; expected -1 at the place of a point that is there")
     name = "circles with deletion" if np.any(cancels >= 0) else "circles"
     return cut_events(name, *box, places, cancels=cancels, batch=batch, initial=initial)
 
 
-def _read(
-    path: str | Path, unsorted: str, headerless: tuple[str, ...] | None = None
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Times float64[n] in seconds since 1970 and places float64[n, 2], in the order of time."""
-    wanted = {"time": (*_TIMES, "check-in time"), "latitude": _LATITUDES, "longitude": _LONGITUDES}
-    columns, lines = read_columns(path, wanted, headerless)
-    places = np.stack([parse_numbers(columns[name], name, path, lines) for name in ("longitude", "latitude")], axis=1)
-    return _in_order(parse_times(columns["time"], path, lines), places, unsorted, str(path))
+def read_places(path: str | Path, unnamed: Columns | None = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Times float64[n] in seconds since 1970 and places float64[n, 2], in the file's order.
+
+    ``unnamed`` has the columns of a file without a heading.
+    """
+    columns = {"x": None, "y": None, "time": None}
+    events = read_events(_existing(path), columns, unnamed=unnamed, ragged=True)
+    return np.empty(0) if events.times is None else events.times, events.points
+
+
+def _existing(path: str | Path) -> str:
+    """The path as text; FileNotFoundError if there is no such file."""
+    Path(path).stat()
+    return str(path)
 
 
 def _in_order(

@@ -1,4 +1,4 @@
-"""Made-up streams with the quantiles and means of ToPS Table 1, in four orders of time; nobody's data.
+"""Synthetic streams with the quantiles and means of ToPS Table 1, in four orders of time.
 
 Values and their order are made apart.  Values are a stratified sample of a law with the row's quantiles and mean, so
 every stream has them whatever its order; the order is that of a score with the wanted course over time.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import filecmp
 import glob
 import os
 import secrets
@@ -28,7 +27,7 @@ NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
 @contextmanager
-def atomic_file(target: Path, *, overwrite: bool, same: bool = False) -> Iterator[BinaryIO]:
+def atomic_file(target: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
     """A temporary file beside ``target`` that takes its place, durably, when the block ends well.
 
     Parameters
@@ -37,9 +36,6 @@ def atomic_file(target: Path, *, overwrite: bool, same: bool = False) -> Iterato
         Untouched until the end, and for ever if anything fails or is interrupted.
     overwrite : bool
         Whether an existing file may be replaced.
-    same : bool
-        Whether an existing file is no error if it has the same bytes, as one that an earlier run has finished; it
-        stays then.
 
     Yields
     ------
@@ -53,7 +49,7 @@ def atomic_file(target: Path, *, overwrite: bool, same: bool = False) -> Iterato
     """
     # A link stays a link: the file it points to is replaced.
     final = Path(os.path.realpath(target))
-    _refuse(target, final, overwrite=overwrite or same)
+    check_target(target, overwrite=overwrite)
     remove_leftovers(final)
     temporary, file, permissions = _open_beside(final)
     try:
@@ -61,16 +57,13 @@ def atomic_file(target: Path, *, overwrite: bool, same: bool = False) -> Iterato
             yield file
             file.flush()
             os.fsync(file.fileno())
-            if same and not overwrite and final.is_file() and filecmp.cmp(temporary, final, shallow=False):
-                temporary.unlink()
-                return
             # Another process may have written the target meanwhile.
-            _refuse(target, final, overwrite=overwrite)
+            check_target(target, overwrite=overwrite)
             if os.name == "nt":
                 # An open file cannot be renamed there.
                 file.close()
             temporary.replace(final)
-            # Not before: whoever is killed in between leaves a whole release that the next run may repeat.
+            # Not before: a process that is killed in between leaves a whole release that the next run may repeat.
             final.chmod(permissions)
             # A folder may be open for writing and not for reading; then it cannot be synced.
             with contextlib.suppress(PermissionError):
@@ -91,7 +84,7 @@ def _open_beside(final: Path) -> tuple[Path, BinaryIO, int]:
     """A new file for its owner, of which others can see that it is in use; and the permissions it shall have."""
     while True:
         temporary = final.with_name(f".{final.name}.{secrets.token_hex(TOKEN_BYTES)}.tmp")
-        # What the user's umask gives can only be seen; nobody who opens this one gets at the one that is filled.
+        # What the user's umask gives can only be seen; opening this one gives no access to the one that is filled.
         with temporary.open("xb") as probe:
             permissions = stat.S_IMODE(os.fstat(probe.fileno()).st_mode)
         temporary.unlink()
@@ -133,7 +126,9 @@ def remove_parts(folder: Path, names: str) -> None:
                 path.unlink()
 
 
-def _refuse(target: Path, final: Path, *, overwrite: bool) -> None:
+def check_target(target: Path, *, overwrite: bool) -> None:
+    """ParameterError if the target exists and may not be replaced, or cannot be a file."""
+    final = Path(os.path.realpath(target))
     if final.is_dir():
         raise ParameterError(f"output {target}: is a folder; expected a file's name")
     if not final.parent.is_dir():

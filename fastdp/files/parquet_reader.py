@@ -1,4 +1,4 @@
-"""Values from one column of a Parquet file, batch by batch."""
+"""Values from columns of a Parquet file, batch by batch."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fastdp.arrays.column import as_column, as_floats, kind_of
 from fastdp.errors import DataError
 from fastdp.files.columns import pick_column
-from fastdp.files.readers import Chunks, Source
+from fastdp.files.readers import TIME, Choose, Chunks, Source
 
 #: Bytes of a column read ahead; without it a row group's whole column is loaded at once.
 BUFFER = 2**20
@@ -58,8 +61,8 @@ def read_table(source: Path | BinaryIO, columns: list[str] | None = None, **opti
         return file.read(columns, use_threads=False)
 
 
-def open_parquet(path: Path, column: str | None, chunk_size: int) -> Iterator[Source]:
-    """Open one column of a Parquet file; nulls become NaN."""
+def open_parquet(path: Path, choose: Choose, chunk_size: int) -> Iterator[Source]:
+    """Open some columns of a Parquet file; nulls become NaN."""
     arrow = import_pyarrow()
     with damage_named(path):
         table = arrow.parquet.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False)
@@ -69,21 +72,37 @@ def open_parquet(path: Path, column: str | None, chunk_size: int) -> Iterator[So
             names = list(schema.names)
         if not names:
             raise DataError(f"{path}: holds no column")
-        name = names[pick_column(column, names, len(names), str(path))]
-        if names.count(name) > 1:
-            raise DataError(f"{path}: several columns are named {name!r}; expected different names")
-        kind = schema.field(name).type
-        types = arrow.types
-        if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_null(kind)):
-            raise DataError(f"{path}, column {name!r}: holds {kind_of(kind)} entries; expected real numbers")
-        yield Source(str(path), _batches(table, name, chunk_size, path), table.metadata.num_rows)
+        chosen = {kind: names[pick_column(c, names, len(names), str(path))] for kind, c in choose(names).items()}
+        for kind, name in chosen.items():
+            if names.count(name) > 1:
+                raise DataError(f"{path}: several columns are named {name!r}; expected different names")
+            _check_type(path, name, schema.field(name).type, moments=kind == TIME)
+        yield Source(str(path), _batches(table, list(chosen.values()), chunk_size, path), table.metadata.num_rows)
 
 
-def _batches(table: Any, name: str, chunk_size: int, path: Path) -> Chunks:
-    batches = iter(table.iter_batches(batch_size=chunk_size, columns=[name], use_threads=False))
+def _check_type(path: Path, name: str, kind: Any, *, moments: bool) -> None:
+    types = import_pyarrow().types
+    accepted = [types.is_integer, types.is_floating, types.is_boolean, types.is_null]
+    if not any(fits(kind) for fits in [*accepted, *[types.is_timestamp] * moments]):
+        wanted = "real numbers or moments" if moments else "real numbers"
+        raise DataError(f"{path}, column {name!r}: holds {kind_of(kind)} entries; expected {wanted}")
+
+
+def _batches(table: Any, names: list[str], chunk_size: int, path: Path) -> Chunks:
+    distinct = list(dict.fromkeys(names))
+    batches = iter(table.iter_batches(batch_size=chunk_size, columns=distinct, use_threads=False))
     while True:
         with damage_named(path):
             batch = next(batches, None)
-        if batch is None:
-            return
-        yield as_floats(as_column(batch.column(0)))
+            if batch is None:
+                return
+            columns = [_numbers(batch.column(name)) for name in names]
+        yield np.stack(columns, axis=1)
+
+
+def _numbers(column: Any) -> NDArray[np.float64]:
+    """Numbers as they are, moments as seconds since 1970."""
+    if not import_pyarrow().types.is_timestamp(column.type):
+        return as_floats(as_column(column))
+    moments = np.asarray(column.to_numpy(zero_copy_only=False), "datetime64[us]")
+    return np.where(np.isnat(moments), np.nan, moments.astype(np.int64) / 1e6)

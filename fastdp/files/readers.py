@@ -8,9 +8,9 @@ from __future__ import annotations
 import gzip
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from zipfile import BadZipFile
 
@@ -21,7 +21,14 @@ from fastdp.errors import DataError
 
 Chunks = Iterator[NDArray[np.float64]]
 
+#: Which columns are wanted, by what they are, given the names of all.
+Choose = Callable[[Sequence[str]], Mapping[str, str | None]]
+#: What a column of times is called there.
+TIME = "time"
+
 TEXT = (".csv", ".csv.gz", ".txt", ".txt.gz")
+PARQUET = (".parquet", ".pq")
+ARRAYS = (".npy", ".npz")
 STDIN = "-"
 
 
@@ -52,14 +59,14 @@ class Source:
 
 @contextmanager
 def open_source(path: str, column: str | None, chunk_size: int) -> Iterator[Source]:
-    """Open an input by its suffix; ``-`` is standard input as text.
+    """Open one column of an input by its suffix; ``-`` is standard input as text.
 
     Parameters
     ----------
     path : str
         A file's path, or ``-``.
     column : str, optional
-        A column's name or zero-based number.
+        A column's name or zero-based number; needed where there are several.
     chunk_size : int
         At most so many values at a time.
 
@@ -68,38 +75,80 @@ def open_source(path: str, column: str | None, chunk_size: int) -> Iterator[Sour
     DataError
         If the input is missing, of an unknown kind, damaged, or holds something else than numbers.
     """
+    from fastdp.files import array_readers
+
+    file = Path(path)
+    if file.name.lower().endswith(ARRAYS):
+        _check_file(path)
+        opened = array_readers.open_npy if file.name.lower().endswith(".npy") else array_readers.open_npz
+        with _damage_named(path):
+            yield opened(file, column, chunk_size)
+        return
+    with open_table(path, lambda names: {"value": column}, chunk_size) as source:
+        chunks = (chunk[:, 0] for chunk in source.chunks)
+        yield replace(source, chunks=chunks)
+
+
+@contextmanager
+def open_table(path: str, choose: Choose, chunk_size: int, *, ragged: bool = False) -> Iterator[Source]:
+    """Open some columns of a text or Parquet file, or of standard input as text; chunks are float64[n, columns].
+
+    Parameters
+    ----------
+    path : str
+        A file's path, or ``-``.
+    choose : function of a sequence of str
+        Gets the columns' names (none if the first row holds numbers) and returns the columns that are wanted, each a
+        name or a zero-based number, by what they are.  What is called ``TIME`` may hold moments, which become
+        seconds since 1970.
+    chunk_size : int
+        At most so many rows at a time.
+    ragged : bool
+        Whether blank lines of a text are skipped and rows may have surplus cells, as those of some public data sets.
+
+    Raises
+    ------
+    DataError
+        As for :func:`open_source`.
+    """
+    with _damage_named(path):
+        yield from _open(path, choose, chunk_size, ragged=ragged)
+
+
+@contextmanager
+def _damage_named(path: str) -> Iterator[None]:
     try:
-        yield from _open(path, column, chunk_size)
+        yield
     except gzip.BadGzipFile:
         raise DataError(f"{path}: not a gzip file, or damaged") from None
     except (BadZipFile, zlib.error, EOFError):
         raise DataError(f"{path}: the file is damaged or incomplete; expected a whole one") from None
 
 
-def _open(path: str, column: str | None, chunk_size: int) -> Iterator[Source]:
-    from fastdp.files import array_readers, parquet_reader, text_reader
+def _open(path: str, choose: Choose, chunk_size: int, *, ragged: bool) -> Iterator[Source]:
+    from fastdp.files import parquet_reader, text_reader
 
     if path == STDIN:
         # Closed with the source, not when it is collected: its stream may be gone then.
-        with closing(text_reader.read_text(sys.stdin.buffer, column, chunk_size, "standard input")) as chunks:
+        with closing(text_reader.read_text(sys.stdin.buffer, choose, chunk_size, "standard input")) as chunks:
             yield Source("standard input", chunks)
         return
+    _check_file(path)
     file = Path(path)
-    if not file.exists():
-        raise DataError(f"{path}: no such file")
-    if file.is_dir():
-        raise DataError(f"{path}: is a folder; expected a file")
     name = file.name.lower()
     if name.endswith(TEXT):
-        yield from text_reader.open_text(file, column, chunk_size)
-    elif name.endswith(".npy"):
-        yield array_readers.open_npy(file, column, chunk_size)
-    elif name.endswith(".npz"):
-        yield array_readers.open_npz(file, column, chunk_size)
-    elif name.endswith((".parquet", ".pq")):
-        yield from parquet_reader.open_parquet(file, column, chunk_size)
+        yield from text_reader.open_text(file, choose, chunk_size, ragged=ragged)
+    elif name.endswith(PARQUET):
+        yield from parquet_reader.open_parquet(file, choose, chunk_size)
     else:
         raise DataError(
-            f"{path}: unknown kind of file; expected .csv, .csv.gz, .txt, .txt.gz, .parquet, .npy, .npz, "
-            "or - for standard input"
+            f"{path}: unknown kind of file; expected .csv, .csv.gz, .txt, .txt.gz, .parquet, .npy, .npz (one column "
+            "of numbers), or - for standard input"
         )
+
+
+def _check_file(path: str) -> None:
+    if not Path(path).exists():
+        raise DataError(f"{path}: no such file")
+    if Path(path).is_dir():
+        raise DataError(f"{path}: is a folder; expected a file")

@@ -1,7 +1,7 @@
-"""One column of numbers from CSV or plain lines, in batches of lines.
+"""Columns of numbers, and one of times, from CSV or plain lines, in batches of lines.
 
 A batch goes through NumPy's C reader when it is as plain as it looks, or as a whole through the csv module
-when it has quotes; otherwise (missing cells, something wrong) row by row, which is slower and can name the
+when it has quotes; otherwise (missing cells, times, something wrong) row by row, which is slower and can name the
 line.
 """
 
@@ -10,8 +10,9 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing
+from datetime import UTC, datetime
 from itertools import chain, islice
 from operator import itemgetter, methodcaller
 from pathlib import Path
@@ -22,12 +23,12 @@ from numpy.typing import NDArray
 
 from fastdp.errors import DataError
 from fastdp.files.columns import is_index, is_name, pick_column
-from fastdp.files.readers import Source
+from fastdp.files.readers import TIME, Choose, Source
 
 DELIMITERS = (",", "\t", ";")
 
 
-def open_text(path: Path, column: str | None, chunk_size: int) -> Iterator[Source]:
+def open_text(path: Path, choose: Choose, chunk_size: int, *, ragged: bool) -> Iterator[Source]:
     """Open a text file, compressed or not; progress counts the bytes on disk."""
     with ExitStack() as opened:
         file = opened.enter_context(path.open("rb"))
@@ -35,75 +36,80 @@ def open_text(path: Path, column: str | None, chunk_size: int) -> Iterator[Sourc
         if path.name.lower().endswith(".gz"):
             stream = opened.enter_context(gzip.GzipFile(fileobj=file, mode="rb"))
         # The generator must let go of the file before the file closes.
-        chunks = opened.enter_context(closing(read_text(stream, column, chunk_size, str(path))))
+        chunks = opened.enter_context(closing(read_text(stream, choose, chunk_size, str(path), ragged=ragged)))
         yield Source(str(path), chunks, path.stat().st_size, "B", file.tell)
 
 
 def read_text(
-    stream: BinaryIO | gzip.GzipFile, column: str | None, chunk_size: int, where: str
+    stream: BinaryIO | gzip.GzipFile, choose: Choose, chunk_size: int, where: str, *, ragged: bool = False
 ) -> Generator[NDArray[np.float64], None, None]:
-    """Values of one column, ``chunk_size`` lines at a time; the heading is read at once.
+    """Rows of the columns, ``chunk_size`` lines at a time; the heading is read at once.
 
     Parameters
     ----------
     stream : binary file
         CSV or plain lines in UTF-8.
-    column : str, optional
-        A name or zero-based number; needed where there are several columns.
+    choose : function
+        As for :func:`fastdp.files.readers.open_table`.
     chunk_size : int
         Lines in a batch.
     where : str
         The input's name, for messages.
+    ragged : bool
+        As for :func:`fastdp.files.readers.open_table`.
 
     Returns
     -------
-    generator of float64[<= chunk_size, but for blank lines made up for]
-        Missing cells, and blank lines between values, are NaN: a stream's length is public, so no value may
-        silently go missing.
+    generator of float64[n, columns]
+        Of about ``chunk_size`` rows.  Missing cells, and blank lines between values, are NaN: a stream's length is
+        public, so no value may silently go missing.
 
     Raises
     ------
     DataError
         Naming the line and the column.
     """
-    chunks = _chunks(stream, column, chunk_size, where)
+    chunks = _chunks(stream, choose, chunk_size, where, ragged)
     # A column that is not there is an error now, before a ledger is charged for reading the values.
     next(chunks)
     return chunks
 
 
 def _chunks(
-    stream: BinaryIO | gzip.GzipFile, column: str | None, chunk_size: int, where: str
+    stream: BinaryIO | gzip.GzipFile, choose: Choose, chunk_size: int, where: str, ragged: bool
 ) -> Generator[NDArray[np.float64], None, None]:
     # Undecodable bytes in a column that nobody asked for do no harm; in the column asked for they are text.
     text = io.TextIOWrapper(cast("BinaryIO", stream), encoding="utf-8-sig", errors="surrogateescape")
     try:
-        table = _Table(text, column, where)
-        yield np.empty(0)
+        table = _Table(text, choose, where, ragged)
+        yield np.empty((0, 1))
         while (chunk := table.read(chunk_size)) is not None:
             if chunk.size:
                 yield chunk
     finally:
-        # Whoever opened the stream closes it.
+        # The caller opened the stream and closes it.
         text.detach()
 
 
 class _Table:
     """The rows behind the header, if any."""
 
-    def __init__(self, text: Iterator[str], column: str | None, where: str) -> None:
-        self._where = where
+    def __init__(self, text: Iterator[str], choose: Choose, where: str, ragged: bool) -> None:
+        self._where, self._ragged = where, ragged
         self._lines: Iterator[str] = text
         self._line = 0  # lines consumed so far
         self._blank = 0  # blank lines not yet known to lie between values
-        self._delimiter, self._width, self._column = ",", 1, 0
-        self._label = ""
-        self._begin(column)
+        self._delimiter, self._width = ",", 1
+        self._columns, self._labels = list[int](), list[str]()
+        self._cells: list[Callable[[str], float | None]] = []
+        self._times = _Times()
+        self._begin(choose)
 
-    def _begin(self, column: str | None) -> None:
-        """Find delimiter, header and column from the first row that is not blank."""
+    def _begin(self, choose: Choose) -> None:
+        """Find delimiter, header and columns from the first row that is not blank."""
         first = next((line for line in self._counted() if line.strip()), None)
         if first is None:
+            choose(())
             return
         if "\0" in first:
             raise DataError(f"{self._where}: not a UTF-8 text file (it holds zero bytes)")
@@ -116,7 +122,7 @@ class _Table:
         except csv.Error as error:
             raise DataError(f"{self._where}, line {self._line}: not CSV ({error})") from None
         self._width = len(row)
-        header = self._choose(column, row)
+        header = self._choose(choose, row)
         if header:
             self._line += len(taken) - 1
         else:
@@ -133,16 +139,27 @@ class _Table:
             taken.append(line)
             yield line
 
-    def _choose(self, column: str | None, row: list[str]) -> bool:
-        """Settle the column; whether the first row is a header."""
-        numeric = [_number(cell) is not None for cell in row]
-        named = column is not None and column in row and not is_index(column)
-        names = row if named or not any(numeric) else None
-        self._column = pick_column(column, names, self._width, self._where)
-        cell = row[self._column]
-        self._label = f"column {cell!r}" if names is not None and is_name(cell) else f"column {self._column}"
-        # An empty cell among numbers, or alone, is a missing value, not a heading.
-        return named or (not numeric[self._column] and (cell != "" or (any(row) and not any(numeric))))
+    def _choose(self, choose: Choose, row: list[str]) -> bool:
+        """Settle the columns; whether the first row is a header."""
+        numeric = any(_number(cell) is not None for cell in row)
+        wanted = choose(() if numeric else row)
+        named = any(column in row and not is_index(column) for column in wanted.values() if column is not None)
+        names = row if named or not numeric else None
+        headings = set()
+        for kind, column in wanted.items():
+            place = pick_column(column, names, self._width, self._where)
+            cell, convert = row[place], self._times if kind == TIME else _number
+            self._columns.append(place)
+            self._cells.append(convert)
+            self._labels.append(f"column {cell!r}" if names is not None and is_name(cell) else f"column {place}")
+            # An empty cell among numbers, or alone, is a missing value, not a heading.
+            headings.add(named or (convert(cell) is None and (cell != "" or (any(row) and not numeric))))
+        if len(headings) > 1:
+            raise DataError(
+                f"{self._where}: the first row has names in some of the columns and numbers in others; expected a "
+                "first row of names, or numbers in every column"
+            )
+        return headings.pop()
 
     def read(self, count: int) -> NDArray[np.float64] | None:
         """Values of the next lines, or None at the end."""
@@ -160,63 +177,132 @@ class _Table:
         text = "".join(lines)
         if self._blank or text.isspace():
             return None
-        if '"' in text:
-            return self._read_quoted(lines, text)
+        if '"' in text or not self._times.may_be_numbers:
+            return self._read_cells(lines, text)
         # NumPy overlooks surplus cells behind the column that it is asked for.
         if set(map(methodcaller("count", self._delimiter), lines)) != {self._width - 1}:
             return None
         try:
             values = np.loadtxt(
-                lines, delimiter=self._delimiter, comments=None, usecols=self._column, ndmin=1, dtype=np.float64
+                lines, delimiter=self._delimiter, comments=None, usecols=self._columns, ndmin=2, dtype=np.float64
             )
         except ValueError:
             return None
         # NumPy skips blank lines; here they count.
-        return values if values.size == len(lines) else None
+        if len(values) != len(lines):
+            return None
+        self._times.are_numbers()
+        return values
 
-    def _read_quoted(self, lines: list[str], text: str) -> NDArray[np.float64] | None:
-        """Whole rows of quoted cells at once, or None if anything about them wants a closer look."""
+    def _read_cells(self, lines: list[str], text: str) -> NDArray[np.float64] | None:
+        """Whole rows of quoted cells or moments at once, or None if anything about them wants a closer look."""
         try:
             # Strict, so that quoted text which goes on behind the batch is an error here.
             rows = list(csv.reader(lines, delimiter=self._delimiter, strict=True))
             if "_" in text or set(map(len, rows)) != {self._width}:
                 return None
-            return np.array(list(map(float, map(itemgetter(self._column), rows))))
+            cells = [map(itemgetter(column), rows) for column in self._columns]
+            values = [
+                list(map(float if convert is _number else self._times.seconds, column))
+                for convert, column in zip(self._cells, cells, strict=True)
+            ]
         except (csv.Error, ValueError):
             return None
+        return np.array(values).T
 
     def _read_rows(self, lines: list[str]) -> NDArray[np.float64]:
         """The careful way: quotes (also around line ends), missing cells, and errors with their line."""
         reader = csv.reader(chain(lines, self._lines), delimiter=self._delimiter)
-        values: list[float] = []
+        values: list[list[float]] = []
+        missing = [float("nan")] * len(self._columns)
         start = 0
         try:
             for row in reader:
                 if _is_blank(row):
-                    self._blank += 1
+                    self._blank += not self._ragged
                 else:
-                    values.extend([float("nan")] * self._blank)
+                    values.extend([missing] * self._blank)
                     self._blank = 0
-                    values.append(self._value(row, self._line + start + 1))
+                    values.append(self._values(row, self._line + start + 1))
                 start = reader.line_num
                 if start >= len(lines):
                     break
         except csv.Error as error:
             raise DataError(f"{self._where}, line {self._line + start + 1}: not CSV ({error})") from None
         self._line += start
-        return np.array(values, dtype=np.float64)
+        return np.array(values, dtype=np.float64).reshape(-1, len(self._columns))
 
-    def _value(self, row: list[str], line: int) -> float:
-        if len(row) != self._width:
+    def _values(self, row: list[str], line: int) -> list[float]:
+        if len(row) != self._width and not (self._ragged and len(row) > max(self._columns)):
             raise DataError(f"{self._where}, line {line}: {_columns(len(row))}; expected {self._width} as before")
-        cell = row[self._column].strip()
+        return [
+            self._value(row[column].strip(), convert, line, label)
+            for column, convert, label in zip(self._columns, self._cells, self._labels, strict=True)
+        ]
+
+    def _value(self, cell: str, convert: Callable[[str], float | None], line: int, label: str) -> float:
         if not cell:
             return float("nan")
-        value = _number(cell)
+        value = convert(cell)
         if value is None:
             # The text stays unsaid: messages end up in logs, which are not private.
-            raise DataError(f"{self._where}, line {line}, {self._label}: not a number")
+            what = "not a number" if convert is _number else f"not a time; {_Times.EXPECTED}"
+            raise DataError(f"{self._where}, line {line}, {label}: {what}")
         return value
+
+
+class _Times:
+    """Seconds since 1970 from cells in one notation; moments without a zone count as UTC, so days are the clock's."""
+
+    EXPECTED = (
+        "expected seconds, or moments such as 2014-04-01T00:11:00 or 4/1/2014 0:11:00, in one notation in all rows"
+    )
+
+    def __init__(self) -> None:
+        self._notations: tuple[Callable[[str], float | None], ...] = (_number, _iso, _american)
+
+    @property
+    def may_be_numbers(self) -> bool:
+        """Whether no cell has been a moment."""
+        return self._notations[0] is _number
+
+    def are_numbers(self) -> None:
+        """Whether or not there was a cell: those that follow are numbers."""
+        self._notations = (_number,)
+
+    def seconds(self, cell: str) -> float:
+        """As a call; ValueError if the cell is no time."""
+        found = self(cell)
+        if found is None:
+            raise ValueError
+        return found
+
+    def __call__(self, cell: str) -> float | None:
+        """The first cell that is a time settles the notation."""
+        for notation in self._notations:
+            seconds = notation(cell)
+            if seconds is not None:
+                self._notations = (notation,)
+                return seconds
+        return None
+
+
+def _iso(cell: str) -> float | None:
+    try:
+        return _seconds(datetime.fromisoformat(cell))
+    except ValueError:
+        return None
+
+
+def _american(cell: str) -> float | None:
+    try:
+        return _seconds(datetime.strptime(cell, "%m/%d/%Y %H:%M:%S"))
+    except ValueError:
+        return None
+
+
+def _seconds(moment: datetime) -> float:
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _is_blank(row: list[str]) -> bool:

@@ -42,7 +42,7 @@ def test_table_and_picture(run_demo, tmp_path):
     truth = np.array([values[2000 + a : 2000 + b].sum() for a, b in zip(starts, stops, strict=True)])
     answers = {
         "as published": release.range_sum(starts, stops),
-        "looking back": release.range_sum(starts, stops, retrospective=True),
+        "revised": release.range_sum(starts, stops, retrospective=True),
         "ToPS": paper.range_sum(starts, stops),
         "zeros": 0.0 * truth,
     }

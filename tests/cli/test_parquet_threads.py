@@ -34,9 +34,8 @@ READERS = {
     "trip_columns": ("from fastdp.datasets.formats import trip_columns", "trip_columns(Path('trips.parquet'))"),
     "read_events": (
         # The progress bar's own thread is no thread of Arrow.
-        "from tqdm import tqdm\ntqdm.monitor_interval = 0\nfrom fastdp.cli.event_reader import read_events",
-        "columns = dict.fromkeys(('x', 'y', 'time', 'event'))\n"
-        "read_events('events.parquet', columns, timed=True, sort=True, quiet=True)",
+        "from tqdm import tqdm\ntqdm.monitor_interval = 0\nfrom fastdp.files.event_reader import read_events",
+        "read_events('events.parquet', dict.fromkeys(('x', 'y', 'time', 'event')))",
     ),
     "read_table of Arrow": (
         "import io",

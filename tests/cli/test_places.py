@@ -113,13 +113,12 @@ def test_no_place_is_a_file_of_the_folder(option, synthesize, complaint, write_e
 
 def test_names_stay_when_their_number_grows(tmp_path: Path) -> None:
     (tmp_path / "batch_999.csv").touch()
-    folder = PointFolder(tmp_path, "csv", ("x", "y"), force=False, written=1000)
+    folder = PointFolder(tmp_path, "csv", ("x", "y"), force=True)
     assert [folder.file(number).name for number in (0, 999, 1000)] == [
         "batch_000.csv",
         "batch_999.csv",
         "batch_1000.csv",
     ]
-    assert folder.holds(999)
 
 
 def part(folder: Path) -> Path:
@@ -128,25 +127,20 @@ def part(folder: Path) -> Path:
     return folder / PART
 
 
-def test_parts_of_killed_runs_are_removed_from_every_folder(synthesize, write_events, monkeypatch) -> None:
-    def go(*arguments: object, **options: object) -> int:
-        return synthesize(write_events(), *arguments, **options).exit_code
+def test_parts_of_killed_runs_are_removed(synthesize, write_events) -> None:
+    def go() -> int:
+        return synthesize(write_events(), "--force").exit_code
 
-    left, state = part(Path("out")), ("--state", "s")
+    left = part(Path("out"))
     assert go() == 0
     assert not left.exists()
-    Path("out").rename("before")
-    assert go(*state) == 0
-    left, foreign = part(Path("out")), part(Path("before"))
-    assert go(*state, folder="second") == 0
-    assert (left.exists(), foreign.exists()) == (False, True)
     # One that a process is about to complete stays.
     fcntl = pytest.importorskip("fcntl")
     with part(Path("out")).open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        assert go(*state, folder="third") == 0
+        assert go() == 0
         assert left.exists()
-    assert go(*state, folder="third") == 0
+    assert go() == 0
     assert not left.exists()
 
 

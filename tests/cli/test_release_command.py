@@ -102,7 +102,7 @@ def test_summary_says_public_facts_only(method, write_input, run, values, tmp_pa
     assert said.pop("threshold").startswith(f"{publisher.threshold:g} ")
     assert said.pop("guarantee") == str(publisher.guarantee)
     now = f"{publisher.block:,}"
-    wanted = {"adaptive": f"follows the stream; {now} values by now", "tops": now}
+    wanted = {"adaptive": f"follows the stream; {now} values so far", "tops": now}
     assert said.pop("block length") == wanted[method]
     assert said.pop("resolution") == f"{publisher.resolution:g}"
     assert "values/s" in said.pop("time")
@@ -524,14 +524,14 @@ def test_running_sums_give_what_the_library_releases(chunk_size, write_input, ru
 
 
 def test_running_sums_without_a_holdout(values):
-    from fastdp.cli.differences import Differences
+    from fastdp.cli.release_command import _publish_values
 
     parts = {"threshold": fastdp.thresholds.Fixed(90.0), "seed": 5}
-    cut = Differences(fastdp.PAK(0.5, 1e-6, 200.0, 5000, holdout=0, **parts))
-    published = np.concatenate([cut.publish(chunk) for chunk in np.split(values, [0, 1, 50])])
+    pak = fastdp.PAK(0.5, 1e-6, 200.0, 5000, holdout=0, **parts)
+    published = np.concatenate([_publish_values(pak, chunk) for chunk in np.split(values, [0, 1, 50])])
     whole = fastdp.PAK(0.5, 1e-6, 200.0, 5000, holdout=0, **parts).release(values)
     np.testing.assert_array_equal(published, whole.values)
-    assert cut.n_published == cut.n_seen == values.size
+    assert pak.n_seen == values.size
 
 
 def test_running_sums_need_a_length(write_input, run, complaint, values, tmp_path):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -259,6 +260,7 @@ def test_parameters_are_refused(arguments, said, write_events, synthesize, compl
         ("time,lon,lat,event", 7, "nan,1,1", "column 'lon': 1 of 1,234 rows are missing, NaN or infinite"),
         ("time,lon,lat,event", 7, "secret,1,1", "line 9, column 'lon': not a number"),
         ("time,lon,lat,event", 7, "1,1,2", "neither 1 (a point appears) nor -1"),
+        ("time,lon,lat,event", 7, "1,1,0", "neither 1 (a point appears) nor -1"),
         (
             "time,a,b,event",
             7,
@@ -282,7 +284,7 @@ def test_times_that_are_none(write_events, synthesize, complaint):
     source = write_events()
     source.write_text(source.read_text().replace("\n", "\nsoon,1,1,1\n", 1))
     said = complaint(synthesize(source, "--every", 60, batch=None))
-    assert "column 'time': expected seconds, or moments such as" in said
+    assert "line 2, column 'time': not a time; expected seconds, or moments such as" in said
     assert "soon" not in said
 
 
@@ -307,14 +309,42 @@ def test_bad_files(name, content, said, synthesize, complaint, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("content", ["1,2,2014-04-01T00:11:00\n3,4,2014-04-01T00:12:00\n", "1,y,2\n3,4,5\n"])
-def test_a_row_that_is_a_heading_to_one_column_only(content, synthesize, complaint, tmp_path):
+def test_a_row_that_is_a_heading_to_one_column_only(synthesize, complaint, tmp_path):
     """Found by fuzzing: columns of different lengths."""
-    (tmp_path / "in.csv").write_text(content)
+    (tmp_path / "in.csv").write_text("1,y,2\n3,4,5\n")
     columns = ("--x", 0, "--y", 1, "--time", 2, "--every", 60)
     said = complaint(synthesize(tmp_path / "in.csv", *columns, batch=None))
-    assert "rows differ" in said
+    assert "the first row has names in some of the columns and numbers in others" in said
     assert "expected a first row of names, or numbers in every column" in said
+    # A moment is no name.
+    (tmp_path / "in.csv").write_text("1,2,2014-04-01T00:11:00\n3,4,2014-04-01T00:12:00\n")
+    assert synthesize(tmp_path / "in.csv", *columns, batch=None).exit_code == 0
+
+
+@pytest.mark.parametrize("moment", ["4/2/2014 0:12:00", "1396311060"])
+def test_times_have_one_notation(moment, synthesize, complaint, tmp_path):
+    rows = ["time,x,y", *["2014-04-01T00:11:00,1,2"] * 2, f"{moment},1,2"]
+    (tmp_path / "in.csv").write_text("\n".join(rows))
+    said = complaint(synthesize(tmp_path / "in.csv", "--every", 60, batch=None))
+    assert "line 4, column 'time': not a time" in said
+    assert moment not in said
+
+
+def test_the_notation_lasts_beyond_a_batch_of_rows(synthesize, complaint, monkeypatch, tmp_path):
+    monkeypatch.setattr("fastdp.files.event_reader.CHUNK", 1)
+    for rows in (["1", "2014-04-01"], ["2014-04-01", "1"], ['"1"', "2014-04-01"]):
+        (tmp_path / "in.csv").write_text("\n".join(["time,x,y", *[f"{row},1,2" for row in rows]]))
+        said = complaint(synthesize(tmp_path / "in.csv", "--every", 60, batch=None))
+        assert "line 3, column 'time': not a time" in said
+
+
+def test_moments_in_parquet_are_times_and_never_missing(synthesize, complaint, tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    moments = np.array(["2014-04-01T00:11:00", "NaT"], "datetime64[us]")
+    pq.write_table(pa.table({"time": moments, "lon": [1.0, 2.0], "lat": [3.0, 4.0]}), tmp_path / "in.parquet")
+    start = partial(synthesize, tmp_path / "in.parquet", "--every", 60, batch=None)
+    assert "column 'time': 1 of 2 rows are missing" in complaint(start())
+    assert "column 'time': holds timestamp entries; expected real numbers" in complaint(start("--x", "time"))
 
 
 def test_a_damaged_page_of_moments(synthesize, complaint, tmp_path):

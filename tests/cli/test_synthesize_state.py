@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import stat
@@ -13,13 +12,11 @@ from typing import NoReturn
 import numpy as np
 import pytest
 
-from fastdp.cli.budget import Spending
+from fastdp.cli.budget import LedgerOptions
 from fastdp.cli.point_files import PointFolder
-from fastdp.cli.resumption import Resumption
+from fastdp.cli.resume import Resume, fingerprint
 from fastdp.ledger import Ledger
 from fastdp.ledger.ledger import Reservation
-from fastdp.state import journal
-from fastdp.state.sealed_file import StateFile
 from fastdp.systems.phdstream.publisher import PHDStream
 
 RESERVE = Ledger.reserve
@@ -52,7 +49,7 @@ def go(synthesize, source) -> Callable:
 def cut_short(go, monkeypatch: pytest.MonkeyPatch) -> Callable:
     """A run that ends when it is about to write a file; as far as files can tell, the process died."""
 
-    def cut_short(number: int, *arguments: object, **options) -> None:
+    def cut_short(number: int, *arguments: object, left: list[str] | None = None, **options) -> None:
         write = PointFolder.write
 
         def interrupted(self: PointFolder, batch: int, points: np.ndarray) -> None:
@@ -63,7 +60,7 @@ def cut_short(go, monkeypatch: pytest.MonkeyPatch) -> Callable:
         with monkeypatch.context() as patch:
             patch.setattr(PointFolder, "write", interrupted)
             assert go(*arguments, **options).exit_code == 1
-        assert written() == FILES[:number]
+        assert written() == (FILES[:number] if left is None else left)
 
     return cut_short
 
@@ -88,40 +85,35 @@ def write_key(fill: int = 7) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_finished_release_is_left_alone(method, go) -> None:
+def test_the_same_command_writes_the_same_files(method, go) -> None:
     done = go(*METHODS[method])
     assert done.exit_code == 0, done.output
     assert "SIMULATED" not in done.stderr
-    before, whole = moments(), contents()
-    again = go(*METHODS[method])
-    assert (again.exit_code, again.stdout) == (0, "")
-    assert again.stderr.startswith("Nothing left to do: an earlier run has written all files, ")
-    assert go(*METHODS[method], "--quiet").output == ""
-    assert moments() == before
-    # What was lost comes again as it was, and so does all of it on demand.
-    Path("out/batch_002.csv").unlink()
-    told = go(*METHODS[method])
-    assert "points in 1 of 5 files; the others were there" in told.stderr
-    assert contents() == whole
-    assert {name: seen for name, seen in moments().items() if name != FILES[2]} == {
-        name: seen for name, seen in before.items() if name != FILES[2]
-    }
-    assert go(*METHODS[method], "--force").exit_code == 0
-    assert contents() == whole
-    assert moments()[FILES[0]] != before[FILES[0]]
+    whole, state = contents(), Path("s").read_bytes()
+    for damage in (
+        lambda: None,
+        Path("out/batch_002.csv").unlink,
+        lambda: Path("out/batch_001.csv").write_bytes(b"edited"),
+        lambda: shutil.rmtree("out"),
+    ):
+        damage()
+        again = go(*METHODS[method])
+        assert (again.exit_code, again.stdout) == (0, ""), again.output
+        assert contents() == whole
+        assert Path("s").read_bytes() == state
     assert stat.S_IMODE(Path("s").stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("number", [0, 1, 4])
-def test_what_was_interrupted_goes_on(method, number, go, synthesize, source, cut_short) -> None:
+def test_what_was_interrupted_is_written_from_the_start(method, number, go, synthesize, source, cut_short) -> None:
     key = write_key()
     assert synthesize(source, *key, *METHODS[method], folder="whole").exit_code == 0
     cut_short(number, *key, *METHODS[method])
-    before = moments()
+    before = contents()
+    assert before == {name: content for name, content in contents("whole").items() if name in before}
     assert go(*key, *METHODS[method]).exit_code == 0
     assert contents() == contents("whole")
-    assert {name: moments()[name] for name in before} == before
 
 
 def test_fresh_state_files_hold_fresh_keys(go) -> None:
@@ -137,43 +129,55 @@ def test_fresh_state_files_hold_fresh_keys(go) -> None:
 def test_altered_batches_get_nothing(go, cut_short, complaint, events, write_events) -> None:
     cut_short(3)
     before, state = moments(), Path("s").read_bytes()
-    # Four batches may have met their noise: the last file was about to appear.
-    for row in (0, 299, 300, 1199):
+    for row in (0, 299, 300, 1199, 1233):
         altered = events.copy()
         altered[row, 1] += 1e-9
         write_events(table=altered)
-        assert "the first 4 batches are not those that state file 's' recorded" in complaint(go())
+        assert "the first 5 values or batches are not those that state file 's' recorded" in complaint(go())
     swapped = events.copy()
     swapped[[299, 300]] = swapped[[300, 299]]
     turned = events.copy()
-    turned[1199, 3] *= -1
-    for table in (swapped, turned):
+    turned[1233, 3] *= -1
+    longer = np.append(events, events[-1:], axis=0)
+    for table in (swapped, turned, longer, events[:1233]):
         write_events(table=table)
         assert "are not those" in complaint(go())
     write_events(table=events[:900])
-    assert "3 batches came, fewer than the 4 that state file 's' recorded" in complaint(go())
-    write_events(table=events[:1199])
-    assert "are not those" in complaint(go())
+    assert "the input has 3 values or batches, fewer than the 5 that state file 's' recorded" in complaint(go())
     assert (moments(), Path("s").read_bytes()) == (before, state)
-    # What comes behind never met noise.
-    behind = events.copy()
-    behind[1200:, 1] += 0.1
-    write_events(table=behind)
-    assert go("--clip").exit_code == 1
+    write_events()
     assert go().exit_code == 0
     assert written() == FILES
+
+
+def test_a_point_that_goes_is_no_point_that_comes() -> None:
+    points = np.arange(6.0).reshape(3, 2)
+    kinds = [fingerprint(points[:k], points[k:]).tobytes() for k in range(4)]
+    assert len({*kinds}) == 4
+
+
+def test_a_file_that_appears_meanwhile_stays(go, complaint, monkeypatch) -> None:
+    advance = PHDStream.advance
+
+    def appear(self: PHDStream, *batch: np.ndarray) -> None:
+        Path("out/batch_000.csv").write_bytes(b"precious")
+        advance(self, *batch)
+
+    monkeypatch.setattr(PHDStream, "advance", appear)
+    assert "exists already" in complaint(go())
+    assert contents() == {"batch_000.csv": b"precious"}
 
 
 def test_batches_that_come_later_are_released_later(go, synthesize, source, events, write_events) -> None:
     key = write_key()
     write_events(table=events[:900])
     assert go(*key).exit_code == 0
-    before = moments()
+    before = contents()
     write_events()
     assert synthesize(source, *key, folder="whole").exit_code == 0
     assert go(*key).exit_code == 0
     assert contents() == contents("whole")
-    assert {name: moments()[name] for name in before} == before
+    assert {name: contents()[name] for name in before} == before
 
 
 def test_other_settings_and_keys_are_refused(go, synthesize, source, complaint, run, write_input, values) -> None:
@@ -202,7 +206,7 @@ def test_a_seed_stays_a_simulation(go, synthesize, source, complaint) -> None:
     assert "another key or seed" in complaint(go("--seed", 5, "--force"))
 
 
-def test_files_of_others_are_not_taken_for_ones_own(go, synthesize, source, complaint) -> None:
+def test_files_of_others_are_not_replaced(go, synthesize, source, complaint) -> None:
     assert synthesize(source, batch=100).exit_code == 0
     others = contents()
     assert "of an earlier run; expected another folder, or --force" in complaint(go())
@@ -210,82 +214,18 @@ def test_files_of_others_are_not_taken_for_ones_own(go, synthesize, source, comp
     assert go("--force").exit_code == 0
     assert written() == FILES
     whole = contents()
-    # Another folder gets the same, and its files are not known either.
+    # Another folder gets the same, and this release has written nothing in a third one.
     assert go(folder="second").exit_code == 0
     assert contents("second") == whole
     shutil.copytree("second", "third")
-    Path("third/batch_004.csv").write_bytes(b"foreign")
     assert "of an earlier run" in complaint(go(folder="third"))
-    # Nor is one that this release has not come to write, such as after an old state file was put back.
-    Path("out/batch_005.csv").write_bytes(b"foreign")
-    assert "holds batch_005.csv" in complaint(go())
-    assert go("--force").exit_code == 0
-    assert contents() == whole
-
-
-def test_a_file_that_is_not_as_it_was_written_is_not_ones_own(go, synthesize, source, complaint) -> None:
-    assert go().exit_code == 0
-    whole, state = contents(), Path("s").read_bytes()
-    first, second = (Path("out") / name for name in FILES[:2])
-    second.write_bytes(first.read_bytes())
-    for name in FILES[2:4]:
-        Path("out", name).unlink()
-    before = contents()
-    assert "holds batch_001.csv, which is not as this release wrote it; expected it unchanged" in complaint(go())
-    # One that was complete and is cut, by a disk for example.
-    second.write_bytes(whole[FILES[1]][:-1])
-    assert "holds batch_001.csv" in complaint(go())
-    second.write_bytes(before[FILES[1]])
-    assert (contents(), Path("s").read_bytes()) == (before, state)
-    second.unlink()
-    assert go().exit_code == 0
-    assert contents() == whole
-    second.write_bytes(b"foreign")
-    assert go("--force").exit_code == 0
-    assert contents() == whole
-    # Of another format in the same folder nothing was written yet.
-    assert synthesize(source, "--format", "npy", folder="other").exit_code == 0
-    for name in FILES:
-        Path("out", name).unlink()
-    Path("other/batch_000.npy").rename("out/batch_000.npy")
-    assert "batch_000.npy of an earlier run" in complaint(go("--format", "npy"))
-    assert go("--format", "npy", "--force").exit_code == 0
-    assert "Nothing left" in go("--format", "npy").stderr
-    assert sorted(Path("out").iterdir()) == [Path("out", name.replace("csv", "npy")) for name in FILES]
-
-
-def test_a_folder_that_was_interrupted_is_compared_too(go, cut_short, complaint) -> None:
-    cut_short(3)
-    Path("out", FILES[2]).write_bytes(b"foreign")
-    assert "holds batch_002.csv" in complaint(go())
-    Path("out", FILES[2]).unlink()
-    # Recorded, but killed before it appeared.
-    Path("out", FILES[3]).write_bytes(b"foreign")
-    assert "holds batch_003.csv" in complaint(go())
-
-
-def test_a_state_file_of_before_digests_goes_on(go, cut_short) -> None:
-    cut_short(3)
-    file = StateFile("s")
-    content, header = journal.read(file)
-    del content["place"]["files"], content["composition"]["columns"]
-    file.write(json.dumps(content).encode(), header)
-    before = contents()
-    assert go().exit_code == 0
-    assert {name: contents()[name] for name in before} == before
-    assert written() == FILES
-    Path("out", FILES[1]).write_bytes(b"of whom, nobody knows")
-    assert "Nothing left" in go().stderr
-
-
-def test_damaged_digests_are_damage(go, complaint) -> None:
-    assert go().exit_code == 0
-    for damage in ("0", "00", 7, [7]):
-        file = StateFile("s")
-        content, header = journal.read(file)
-        content["place"]["files"] = {"csv": damage}
-        file.write(json.dumps(content).encode(), header)
-        assert "'s' is damaged" in complaint(go())
+    # Nor are places that this release has no batch for, or files of another format.
+    for name in ("batch_005.csv", "batch_000.npy"):
+        Path("out", name).write_bytes(b"foreign")
+        assert f"holds {name}" in complaint(go())
+        assert Path("out", name).read_bytes() == b"foreign"
+        assert go("--force").exit_code == 0
+        assert contents() == whole
 
 
 def test_columns_that_are_renamed_mix_no_headings(go, cut_short, complaint, write_events) -> None:
@@ -310,6 +250,14 @@ def test_a_forced_run_that_is_interrupted_mixes_nothing(go, synthesize, source, 
     assert go("--force").exit_code == 0
     assert {name: contents()[name] for name in first} == first
     assert written() == FILES
+
+
+def test_files_that_are_there_stay_until_they_are_replaced(go, cut_short) -> None:
+    """By the same bytes: a run that is killed again takes nothing away."""
+    assert go().exit_code == 0
+    whole = contents()
+    cut_short(2, left=FILES)
+    assert contents() == whole
 
 
 def test_places_are_kept_apart(go, synthesize, source, complaint) -> None:
@@ -361,7 +309,7 @@ MOMENTS = {
     "before its answer": (Ledger, "reserve", reserve_and_die, ["reserved"]),
     "behind it": (PointFolder, "clear", die, ["reserved"]),
     "at the commit": (Reservation, "commit", die, ["reserved"]),
-    "behind that": (Spending, "summary", die, ["spent"]),
+    "behind that": (LedgerOptions, "summary", die, ["spent"]),
 }
 
 
@@ -439,11 +387,11 @@ def test_errors_before_the_first_file_give_nothing_back(go, monkeypatch) -> None
     """Another run of the command may have gone on under the reservation."""
     from fastdp.errors import StateError
 
-    def fail(self: Resumption) -> None:
+    def fail(*_: object) -> NoReturn:
         raise StateError("no room")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Resumption, "record", lambda self: None if self._count == 0 else fail(self))
+        patch.setattr(Resume, "record", fail)
         assert go(*PAID).exit_code == 1
     assert states() == ["reserved"]
     assert go(*PAID).exit_code == 0

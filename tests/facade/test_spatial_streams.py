@@ -284,14 +284,17 @@ def test_times_without_a_zone_do_not_depend_on_the_machines(tmp_path: Path, monk
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "columns"),
+        ("", "has no heading"),
         ("t,lat\n1,2\n", "lon"),
         ("t,lat,lon\n1,40.7\n", "line 2"),
-        ("t,lat,lon\n1,40.7,-74\n2,north,-74\n", "line 3: latitude is not"),
-        ("t,lat,lon\n1,40.7,-74\n\n2,nan,-74\n", "line 4: latitude is not"),
-        ("t,lat,lon\n1,40.7,-74\nnoon,40.7,-74\n", "line 3: time is not"),
-        ("t,lat,lon\n2014-01-01,40.7,-74\n1/1/2014 0:00:00,40.7,-74\n", "line 3: time"),
-        ("t,lat,lon\n1/32/2014 0:00:00,40.7,-74\n", "line 2: time"),
+        ("t,lat,lon\n1,40.7,-74\n2,north,-74\n", "line 3, column 'lat': not a number"),
+        (
+            "t,lat,lon\n1,40.7,-74\n\n2,nan,-74\n",
+            "column 'lat': 1 of 2 rows are .* first is row 2",
+        ),
+        ("t,lat,lon\n1,40.7,-74\nnoon,40.7,-74\n", "line 3, column 't': not a time"),
+        ("t,lat,lon\n2014-01-01,40.7,-74\n1/1/2014 0:00:00,40.7,-74\n", "line 3, column 't': not a time"),
+        ("t,lat,lon\n1/32/2014 0:00:00,40.7,-74\n", "line 2, column 't': not a time"),
     ],
 )
 def test_bad_files_are_named(text: str, message: str, tmp_path: Path) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 import stat
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fastdp.cli.resumption import Kind, Resumption
+from fastdp.cli.resume import Resume
 from fastdp.errors import StateError
 from fastdp.ledger import Ledger
 from fastdp.state import journal
@@ -36,25 +37,20 @@ def release(run) -> Callable:
 
 @pytest.fixture
 def cut_short(release, monkeypatch: pytest.MonkeyPatch) -> Callable:
-    """A run that ends after so many writes of published values; as far as files can tell, the process died."""
+    """A run that ends behind so many bytes of standard output; as far as files can tell, the process died."""
 
     def cut_short(count: int, *arguments: object):
         from fastdp.cli import writers
 
-        left = [count]
-        original = writers.as_lines
-
-        def as_lines(values):
-            if not left[0]:
-                raise KeyboardInterrupt
-            left[0] -= 1
-            return original(values)
+        def part(held, stream) -> None:
+            stream.write(held.read(count))
+            raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(writers, "as_lines", as_lines)
+            patch.setattr(writers.shutil, "copyfileobj", part)
             result = release("in.csv", "-o", "-", *arguments)
         assert result.exit_code == 1
-        assert result.stdout
+        assert len(result.stdout) == count
         return result.stdout
 
     return cut_short
@@ -102,47 +98,67 @@ def test_a_seed_stays_a_simulation(release, run, values, lines) -> None:
 @pytest.mark.parametrize("method", [["adaptive"], ["tops"], ["topl"], ["pak", "--length", 5000]], ids=lambda m: m[0])
 def test_what_was_interrupted_goes_on_from_the_start(release, values, lines, cut_short, method) -> None:
     Path("in.csv").write_text(lines(values))
-    cut = cut_short(3, "--method", *method)
+    cut = cut_short(3000, "--method", *method)
     whole = release("in.csv", "-o", "-", "--method", *method)
     assert whole.exit_code == 0
     assert whole.stdout.startswith(cut)
 
 
-def _mark() -> tuple[str, dict]:
-    """Key and mark in the state file."""
-    content = journal.read(StateFile("s"))[0]
-    return content["secret"], content["now"]
-
-
-def test_altered_values_get_nothing(release, values, lines, cut_short, complaint) -> None:
+def test_an_altered_input_gets_nothing(release, values, lines, cut_short, complaint) -> None:
+    """Not even where its noise was drawn but not seen: what had left ends behind the first values."""
     Path("in.csv").write_text(lines(values))
-    cut = cut_short(3)
-    told = len(cut.splitlines()) - 1
-    state = _mark()
-    # Each position that may have left, the first and the last included; and each way of stopping short.
-    for position in (0, 999, 1000, 1000 + told - 1):
+    cut = cut_short(100, "--method", "tops")
+    state = Path("s").read_bytes()
+    last = values.size - 1
+    for position in (0, 999, 1000, last):
         altered = values.copy()
         altered[position] += 1.0
         Path("in.csv").write_text(lines(altered))
-        assert "not those" in complaint(release("in.csv", "-o", "-"))
-        assert "not those" in complaint(release("in.csv", "-o", "out.csv"))
-    Path("in.csv").write_text(lines(values[: 1000 + told - 1]))
-    assert "expected the same values again" in complaint(release("in.csv", "-o", "-"))
-    assert "expected the same values again" in complaint(release("in.csv", "-o", "out.csv"))
+        for output in ("-", "out.csv"):
+            said = complaint(release("in.csv", "-o", output, "--method", "tops"))
+            assert said.startswith("the first 4,321 values or batches are not those that state file 's' recorded")
+    for kept in (last, 1500):
+        Path("in.csv").write_text(lines(values[:kept]))
+        for output in ("-", "out.csv"):
+            said = complaint(release("in.csv", "-o", output, "--method", "tops"))
+            assert f"has {kept:,} values or batches, fewer than the 4,321" in said
     assert not Path("out.csv").exists()
-    assert _mark() == state
-    # What comes behind never met noise: it may differ from what would have come.
-    behind = values.copy()
-    behind[1000 + told + 500 :] += 1.0
-    Path("in.csv").write_text(lines(behind))
-    assert release("in.csv", "-o", "-").stdout.startswith(cut)
+    assert Path("s").read_bytes() == state
+    Path("in.csv").write_text(lines(values))
+    assert release("in.csv", "-o", "-", "--method", "tops").stdout.startswith(cut)
 
 
-def test_other_settings_are_refused(release, values, lines, complaint) -> None:
+@pytest.mark.parametrize("chunk", [17, 4321, 10_000])
+def test_an_input_that_has_grown_is_released_from_its_start(release, values, lines, complaint, chunk) -> None:
+    longer = np.append(values, values + 0.5)
+    Path("in.csv").write_text(lines(values))
+    first = release("in.csv", "-o", "-").stdout
+    assert release("in.csv", "-o", "out.csv").exit_code == 0
+    Path("in.csv").write_text(lines(longer))
+    whole = release("in.csv", "-o", "-", "--chunk-size", chunk).stdout
+    assert whole.startswith(first)
+    assert len(whole.splitlines()) == 1 + longer.size - 1000
+    assert release("in.csv", "-o", "out.csv").exit_code == 0
+    assert Path("out.csv").read_text() == whole
+    Path("in.csv").write_text(lines(values))
+    assert "fewer than the 8,642" in complaint(release("in.csv", "-o", "-"))
+
+
+def test_nothing_leaves_before_the_input_has_ended(release, values, lines, complaint) -> None:
+    """Its last value may be an altered one."""
+    Path("in.csv").write_text(lines(values) + "nan\n")
+    assert "value 4,322 is missing, NaN or infinite" in complaint(release("in.csv", "-o", "-"))
+    assert not Path("s").exists()
+
+
+def test_other_settings_are_refused(release, values, lines, complaint, monkeypatch) -> None:
     Path("in.csv").write_text(lines(values))
     assert release("in.csv", "-o", "-").exit_code == 0
     said = complaint(release("in.csv", "-o", "-", "--epsilon", 0.25, "--method", "tops", "--prune", 0))
     assert "method = 'adaptive', now 'tops', epsilon = 0.5, now 0.25, prune = 'optimal', now 0" in said
+    # Another version may draw other noise.
+    monkeypatch.setattr("fastdp.cli.resume.__version__", "99.0")
+    assert "now '99.0': expected the same command again" in complaint(release("in.csv", "-o", "-"))
 
 
 def test_a_refused_command_leaves_no_state(release, values, lines) -> None:
@@ -168,24 +184,27 @@ def test_other_and_damaged_files_are_refused(release, values, lines, complaint) 
     assert "holds a ToPS" in complaint(release("in.csv", "-o", "-"))
     Path("s").unlink()
     assert release("in.csv", "-o", "-").exit_code == 0
-    with pytest.raises(fastdp.errors.StateError, match="holds a fastdp release"):
+    with pytest.raises(StateError, match="'s'"):
         fastdp.ToPS.load("s")
     raw = Path("s").read_bytes()
     payload = StateFile("s").read()[0]
     Path("s").write_bytes(raw[:-1])
     assert "damaged" in complaint(release("in.csv", "-o", "-"))
     for old, new in (
-        (b'"n_seen":', b'"n_seen":-'),
-        (b'"composition":{', b'"composition":3,"x":{'),
-        (b'"now":{', b'"now":3,"x":{'),
-        (b'"outputs":[]', b'"outputs":7'),
+        (b'"count": ', b'"count": -'),
+        (b'"count": ', b'"counts": '),
+        (b'"settings": {', b'"settings": 3, "x": {'),
+        (b'"outputs": []', b'"outputs": 7'),
+        (b'"secret": "', b'"secret": "?'),
+        (b"}", b""),
     ):
+        assert old in payload
         Path("s").unlink()
         StateFile("s").write(payload.replace(old, new), None)
-        assert "damaged" in complaint(release("in.csv", "-o", "-"))
+        assert "is damaged, or another fastdp wrote it" in complaint(release("in.csv", "-o", "-"))
 
 
-def test_two_runs_at_once_never_both_publish(release, values, lines, monkeypatch) -> None:
+def test_two_runs_at_once_never_both_publish(release, values, lines, complaint, monkeypatch) -> None:
     from fastdp.cli import writers
 
     Path("in.csv").write_text(lines(values))
@@ -199,9 +218,10 @@ def test_two_runs_at_once_never_both_publish(release, values, lines, monkeypatch
         return original(chunk)
 
     monkeypatch.setattr(writers, "as_lines", as_lines)
-    assert release("in.csv", "-o", "-").exit_code == 0
-    assert said[0].exit_code == 1
-    assert "not those" in said[0].stderr
+    first = release("in.csv", "-o", "-")
+    assert said[0].exit_code == 0
+    assert "state file 's' was changed while this command ran" in complaint(first)
+    assert release("other.csv", "-o", "-").stdout == said[0].stdout
 
 
 def test_a_copied_state_file_is_refused(release, run, values, lines, complaint) -> None:
@@ -218,30 +238,11 @@ def test_a_copied_state_file_is_refused(release, run, values, lines, complaint) 
     assert run("in.csv", "-o", "-", "--state", "link", seed=None).stdout == first
 
 
-def test_what_a_killed_run_left_of_its_file_goes_first(release, values, lines, tmp_path: Path) -> None:
-    """Another input may follow, under the same noise, where no output appeared: nothing of the first may be left."""
-    pytest.importorskip("fcntl", reason="files cannot be locked here")
-    Path("in.csv").write_text(lines(np.where(np.arange(values.size) == 4000, np.nan, values)))
-    Path("other.csv").write_text(lines(values + 1.0))
-    Path("out.npy").symlink_to("real.npy")
-    assert release("in.csv", "-o", "out.npy").exit_code == 1
-    # As if that run had not ended by an error but been killed.
-    left = tmp_path / ".real.npy.0123456789abcdef.tmp"
-    left.write_bytes(b"some of the first release")
-    assert release("missing.csv", "-o", "elsewhere.npy").exit_code == 1
-    assert release("other.csv", "-o", "elsewhere.npy").exit_code == 0
-    assert not left.exists()
-    assert journal.read(StateFile("s"))[0]["place"]["outputs"] == [
-        str(tmp_path / "elsewhere.npy"),
-        str(tmp_path / "real.npy"),
-    ]
-
-
 def test_a_resumed_release_is_paid_for(release, values, lines, cut_short, complaint, tmp_path: Path) -> None:
     Path("in.csv").write_text(lines(values))
     told = ("--ledger", "budget", "--stream", "meter", "--limit", 1)
-    cut = cut_short(3, *told)
-    assert [each.state for each in Ledger("budget").entries()] == ["reserved"]
+    cut = cut_short(3000, *told)
+    assert [each.state for each in Ledger("budget").entries()] == ["spent"]
     Path("budget").rename("gone")
     assert "could not be opened" in complaint(release("in.csv", "-o", "-", *told))
     Ledger("budget").spend(Ledger("gone").entries()[0].guarantee, stream="meter")
@@ -257,17 +258,23 @@ def test_a_resumed_release_is_paid_for(release, values, lines, cut_short, compla
     assert len(Ledger("budget").entries()) == 1
 
 
-def test_a_cancelled_reservation_is_made_anew(release, values, lines, cut_short) -> None:
+def test_behind_a_cancelled_reservation_there_is_a_new_one(release, values, lines, monkeypatch) -> None:
     from fastdp.ledger.ledger import Reservation
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
 
     Path("in.csv").write_text(lines(values))
     told = ("--ledger", "budget", "--stream", "meter", "--limit", 1)
-    cut = cut_short(3, *told)
+    with monkeypatch.context() as patch:
+        patch.setattr(Reservation, "commit", die)
+        assert release("in.csv", "-o", "-", *told).stdout == ""
     account = Ledger("budget")
     Reservation(account, account.entries()[0]).cancel()
+    first = release("in.csv", "-o", "-", *told).stdout
     for _ in range(2):
-        assert release("in.csv", "-o", "-", *told).stdout.startswith(cut)
         assert [each.state for each in account.entries()] == ["cancelled", "spent"]
+        assert release("in.csv", "-o", "-", *told).stdout == first
 
 
 def test_errors_before_the_first_byte_cost_one_release_at_most(release, values, lines) -> None:
@@ -290,7 +297,7 @@ def test_errors_before_the_first_byte_cost_one_release_at_most(release, values, 
 def test_a_run_killed_behind_the_renaming_has_finished(
     release, values, lines, complaint, suffix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its file is there; another one at that place is not taken for it."""
+    """Its file is there, and is written again; whatever is in its place meanwhile is replaced."""
     if suffix == ".parquet":
         pytest.importorskip("pyarrow")
     Path("in.csv").write_text(lines(values))
@@ -306,27 +313,39 @@ def test_a_run_killed_behind_the_renaming_has_finished(
     again = release("in.csv", "-o", out)
     assert again.exit_code == 0, again.output
     assert out.read_bytes() == content
-    out.write_bytes(content[:-1] + b"?")
-    assert "exists already; expected a new name, or --force" in complaint(release("in.csv", "-o", out))
-    assert out.read_bytes() == content[:-1] + b"?"
-    out.unlink()
-    assert release("in.csv", "-o", out).exit_code == 0
-    assert out.read_bytes() == content
+    for change in (lambda: out.write_bytes(content[:-1] + b"?"), out.unlink):
+        change()
+        assert release("in.csv", "-o", out).exit_code == 0
+        assert out.read_bytes() == content
     Path("other").mkdir()
     Path("other", out.name).write_bytes(content)
     assert "exists already" in complaint(release("in.csv", "-o", Path("other", out.name)))
 
 
+def test_a_file_that_appears_meanwhile_stays(release, values, lines, complaint, monkeypatch) -> None:
+    from fastdp.cli import writers
+
+    Path("in.csv").write_text(lines(values))
+    original = writers.as_lines
+
+    def as_lines(chunk: np.ndarray) -> bytes:
+        Path("out.csv").write_text("precious")
+        return original(chunk)
+
+    monkeypatch.setattr(writers, "as_lines", as_lines)
+    for _ in range(2):
+        assert "exists already" in complaint(release("in.csv", "-o", "out.csv"))
+        assert Path("out.csv").read_text() == "precious"
+
+
 def test_of_two_first_runs_at_once_one_is_refused() -> None:
     """And is not advised to delete the state file of the other, whose noise key is in it."""
-    kind = Kind("fastdp release", "values")
-    first, second = (Resumption(kind, Path("s"), {"epsilon": 1.0}, None) for _ in range(2))
-    first.begin("out.csv", None)
+    first, second = (Resume("fastdp release", Path("s"), {"epsilon": 1.0}, None) for _ in range(2))
+    first.begin()
     content = Path("s").read_bytes()
-    with pytest.raises(
-        StateError, match=r"'s' exists: .*another run has just written it.*run the command again"
-    ) as refused:
-        second.begin("out.csv", None)
-    assert "delete" not in str(refused.value)
+    for write in (second.begin, partial(second.record, "out.csv", None)):
+        with pytest.raises(StateError, match=r"'s' was changed .* let the other run end, then run") as refused:
+            write()
+        assert "delete" not in str(refused.value)
     assert Path("s").read_bytes() == content
-    assert Resumption(kind, Path("s"), {"epsilon": 1.0}, None).key == first.key
+    assert Resume("fastdp release", Path("s"), {"epsilon": 1.0}, None).key == first.key

@@ -21,7 +21,7 @@ PLACES = {
 STANDARD = "-"
 
 
-def keep_all_apart(options: Mapping[str, Any]) -> None:
+def check_separate(options: Mapping[str, Any]) -> None:
     """Refuse a command two of whose places are one.
 
     Parameters

@@ -1,0 +1,275 @@
+"""``--state``: a release that was killed is run again and writes the same bytes.
+
+Output is a function of key, input and options.  The state file holds the key and the options, and, before any output
+can be seen, a keyed digest of the input: a resumed command starts over, reads the whole input, compares its digest
+and writes every file again.  Another input under the same noise would reveal the difference, so it is refused.
+The rule is in docs/state.md, "Commands".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp._version import __version__
+from fastdp.cli.key_file import read_key
+from fastdp.cli.paths import STANDARD
+from fastdp.errors import BudgetError, DataError, StateError
+from fastdp.ledger import entry
+from fastdp.randomness.canonical import NOISE_FORMAT
+from fastdp.randomness.key import Key
+from fastdp.state.sealed_file import StateFile
+
+#: Options that say which reservation pays for a release.
+RESERVED = ("ledger", "stream", "part")
+#: What a state file holds, as JSON.
+CONTENT: dict[str, Any] = {
+    "class": str,
+    "settings": dict,
+    "secret": str,
+    "simulated": bool,
+    "home": str,
+    "token": str,
+    "count": int,
+    "digest": str,
+    "outputs": list,
+    "reservation": (dict, NoneType),
+}
+
+
+def noise_of(ctx: click.Context, command: str, names: Iterable[str], **others: Any) -> tuple[Resume | None, Key]:
+    """The release that a command begins or continues, if it has ``--state``, and the key of its noise.
+
+    Parameters
+    ----------
+    ctx : click.Context
+        Holds the command's options: ``state``, ``seed``, ``key_file``, and those of
+        :func:`fastdp.cli.options.ledger_options`.
+    command : str
+        As the state file names it.
+    names : iterable of str
+        Options on which the output depends, besides the input and the key.
+    **others : plain values
+        What else it depends on.
+    """
+    state, seed, key_file = (ctx.params[name] for name in ("state", "seed", "key_file"))
+    key = None if key_file is None else read_key(key_file)
+    stream = ctx.params["stream"]
+    if state is None:
+        return None, _of_stream(Key.choose(seed, key), stream)
+    # Another version may draw other noise from the same key.
+    settings = {"fastdp": __version__, "noise format": NOISE_FORMAT, **others}
+    settings |= {name: _plain(ctx.params[name]) for name in names}
+    # A release that was reserved in a ledger continues under that reservation, and under no other.
+    settings |= {name: None if ctx.params[name] is None else str(ctx.params[name]) for name in RESERVED}
+    if ctx.params["ledger"] is not None:
+        settings["ledger"] = os.path.realpath(ctx.params["ledger"])
+    resume = Resume(command, state, settings, key if seed is None else Key.from_seed(seed))
+    return resume, _of_stream(resume.key, stream)
+
+
+def _of_stream(secret: Key, stream: str | None) -> Key:
+    """The key of the stream that ``--stream`` names, as :func:`fastdp.release` takes it."""
+    return secret if stream is None else secret.of_stream(entry.name("stream", stream))
+
+
+def _plain(option: Any) -> Any:
+    """As it is read back from a file."""
+    return list(option) if isinstance(option, tuple) else option
+
+
+class Resume:
+    """One release, over all runs of its command.
+
+    Parameters
+    ----------
+    command : str
+        As the state file names it.
+    path : Path
+        The state file.
+    settings : dict
+        Everything that the output depends on besides the input and the key, as plain values.
+    key : Key or None
+        The user's own, which encrypts the file too; None for a fresh one, which the file then holds in the clear.
+
+    Raises
+    ------
+    StateError
+        If the file is damaged, a copy, of another release, or of another key.
+
+    Attributes
+    ----------
+    key : Key
+        Of the release's noise.
+    count : int
+        How much of the input an earlier run has recorded: values, or batches.
+    reservation : dict or None
+        Under which budget the recorded run was.
+    token : str
+        A random name of this release, for a ledger's note.
+    """
+
+    def __init__(self, command: str, path: Path, settings: dict[str, Any], key: Key | None) -> None:
+        real = key is not None and not key.simulated
+        self._file = StateFile(path, key.derive("release state").reveal() if key is not None and real else None)
+        self._name = repr(os.fspath(path))
+        self._command, self._settings = command, settings
+        self._header: bytes | None = None
+        self.key, self.token = key or Key.random(), secrets.token_hex(8)
+        self.count, self._digest, self._outputs = 0, "", list[str]()
+        self.reservation: dict[str, Any] | None = None
+        self._saved = Path(self._file.real).exists() and self._read(key)
+        self._followed, self._hash = 0, hashlib.blake2b(key=self.key.derive("release digest").reveal())
+
+    def _read(self, key: Key | None) -> bool:
+        """Take over what the file holds; whether it is for these settings."""
+        payload, self._header = self._file.read()
+        content = self._content(payload)
+        if content["home"] != self._file.real:
+            raise StateError(
+                f"state file {self._name} is a copy of {content['home']!r}: expected it there, because two copies "
+                "would publish two streams under one noise"
+            )
+        was = content["settings"]
+        same = bool(was == self._settings)
+        self.count, self._digest = content["count"], content["digest"]
+        # Before a run has recorded its input nothing was published, and the settings may change.
+        if not (same or self.new):
+            changed = ", ".join(
+                f"{option} = {was.get(option)!r}, now {value!r}"
+                for option, value in self._settings.items()
+                if was.get(option) != value
+            )
+            raise StateError(
+                f"state file {self._name} is of a release with {changed}: expected the same command again"
+            )
+        secret = Key(bytes.fromhex(content["secret"]), simulated=content["simulated"])
+        if secret != (key or secret) or (key is None and secret.simulated):
+            raise StateError(f"state file {self._name} is of a release with another key or seed: expected the same")
+        self.key, self._outputs, self.reservation = secret, content["outputs"], content["reservation"]
+        if same:
+            # A reservation under this name is for these settings.
+            self.token = content["token"]
+        return same
+
+    def _content(self, payload: bytes) -> dict[str, Any]:
+        try:
+            content = json.loads(payload)
+            if content["class"] != self._command:
+                raise StateError(f"state file {self._name} holds a {content['class']}: expected a {self._command}")
+            if not all(isinstance(content[name], kind) for name, kind in CONTENT.items()) or content["count"] < 0:
+                raise TypeError
+            bytes.fromhex(content["secret"])
+        except (ValueError, LookupError, TypeError):
+            raise StateError(
+                f"state file {self._name} is damaged, or another fastdp wrote it: expected the file that this "
+                "command has written"
+            ) from None
+        found: dict[str, Any] = content
+        return found
+
+    @property
+    def new(self) -> bool:
+        """Whether no run has recorded its input, so that nothing can have been published."""
+        return not self._digest
+
+    def begin(self) -> None:
+        """Put key and token on disk, before a ledger or another file depends on them."""
+        if not self._saved:
+            self._write()
+
+    def wrote(self, output: str) -> bool:
+        """Whether a run of this release has begun to write there, so that this one may write the same again."""
+        return output != STANDARD and os.path.realpath(output) in self._outputs
+
+    def follow(self, values: NDArray[Any]) -> None:
+        """Take the next values of the input, or its next batches as :func:`fingerprint` gives them.
+
+        Raises
+        ------
+        DataError
+            If they differ from those that were recorded.
+        """
+        before = max(0, self.count - self._followed)
+        self._hash.update(values[:before].tobytes())
+        self._followed += values.size
+        if before and self._followed >= self.count and self._hash.hexdigest() != self._digest:
+            raise DataError(
+                f"the first {self.count:,} values or batches are not those that state file {self._name} recorded; "
+                "expected the same input again, because another one under the same noise would reveal the difference"
+            )
+        self._hash.update(values[before:].tobytes())
+
+    def record(self, output: str, reservation: dict[str, Any] | None) -> None:
+        """Put the digest of the whole input on disk, before any of the output can be seen.
+
+        Parameters
+        ----------
+        output : str
+            The file or folder that is about to appear, or ``-``.
+        reservation : dict or None
+            What a ledger has reserved for the release, as plain values.
+
+        Raises
+        ------
+        DataError
+            If the input is shorter than the one that was recorded.
+        """
+        if self._followed < self.count:
+            raise DataError(
+                f"the input has {self._followed:,} values or batches, fewer than the {self.count:,} that state file "
+                f"{self._name} recorded; expected the same input again"
+            )
+        before = self._digest, self._outputs, self.reservation
+        self.count, self._digest, self.reservation = self._followed, self._hash.hexdigest(), reservation
+        if output != STANDARD:
+            self._outputs = sorted({*self._outputs, os.path.realpath(output)})
+        if before != (self._digest, self._outputs, self.reservation):
+            self._write()
+
+    @contextmanager
+    def unless_refused(self) -> Iterator[None]:
+        """Delete an unused state file if a ledger refuses: its key would bind the next run."""
+        try:
+            yield
+        except BudgetError:
+            with self._file.locked():
+                if self.new and self._header is not None and self._file.header() == self._header:
+                    Path(self._file.real).unlink()
+                    self._file.sync_folder()
+            raise
+
+    def _write(self) -> None:
+        values = (
+            self._command, self._settings, self.key.reveal().hex(), self.key.simulated, self._file.real, self.token,
+            self.count, self._digest, self._outputs, self.reservation,
+        )  # fmt: skip
+        payload = json.dumps(dict(zip(CONTENT, values, strict=True))).encode()
+        with self._file.locked():
+            if self._file.header() != self._header:
+                raise StateError(
+                    f"state file {self._name} was changed while this command ran (another run has written it, or it "
+                    "was put back or removed): let the other run end, then run the command again"
+                )
+            self._header = self._file.write(payload, self._header)
+            self._file.sync_folder()
+        self._saved = True
+
+
+def fingerprint(*parts: NDArray[Any]) -> NDArray[Any]:
+    """One batch as one entry for :meth:`Resume.follow`: it is the same as a whole, or not."""
+    digest = hashlib.blake2b()
+    for part in parts:
+        digest.update(part.size.to_bytes(8, "little") + part.tobytes())
+    return np.frombuffer(digest.digest(), f"V{digest.digest_size}")
