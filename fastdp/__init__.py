@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         randomness,
         smoothers,
         spatial,
+        systems,
         thresholds,
     )
     from fastdp.auditing.run import audit
@@ -44,14 +45,12 @@ if TYPE_CHECKING:
     from fastdp.systems.stream.tops import ToPS
     from fastdp.systems.topl.publisher import ToPL
     from fastdp.systems.topl.server import ToPLServer
-    from fastdp.systems.zeros import Base
 
 _HOMES = {
     "PAK": "fastdp.systems.pak.publisher",
     "AdaptivePHDStream": "fastdp.systems.phdstream.adaptive",
     "Adaptive": "fastdp.systems.stream.adaptive",
     "PHDStream": "fastdp.systems.phdstream.publisher",
-    "Base": "fastdp.systems.zeros",
     "Guarantee": "fastdp.guarantee",
     "Key": "fastdp.randomness.key",
     "Ledger": "fastdp.ledger.ledger",
@@ -81,6 +80,7 @@ _MODULES = (
     "randomness",
     "smoothers",
     "spatial",
+    "systems",
     "thresholds",
 )
 
@@ -88,7 +88,6 @@ __all__ = [
     "PAK",
     "Adaptive",
     "AdaptivePHDStream",
-    "Base",
     "Guarantee",
     "Key",
     "Ledger",
@@ -117,6 +116,7 @@ __all__ = [
     "release_many",
     "smoothers",
     "spatial",
+    "systems",
     "thresholds",
     "workloads",
 ]

@@ -27,7 +27,7 @@ from fastdp.systems.stream.parameters import StreamParameters
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.systems.stream.tops import ToPS
 from fastdp.systems.topl.publisher import ToPL
-from fastdp.systems.zeros import Base
+from fastdp.systems.zeros import Zeros
 from fastdp.thresholds import Fixed, ThresholdTask, renewals
 from fastdp.thresholds.base import held_out
 
@@ -331,7 +331,7 @@ def _pak(setting: Setting, key: Key, **arguments: Any) -> PAK:
 
 
 class _Zeros:
-    """Base, which clips everything away."""
+    """Publishes zeros."""
 
     accepted: tuple[str, ...] = ()
 
@@ -339,7 +339,7 @@ class _Zeros:
         """Nothing can be wrong."""
 
     def prepare(self, parameters: Parameters, setting: Setting, values: Floats) -> Run:
-        release = Base(setting.holdout).release(values)
+        release = Zeros(setting.holdout).release(values)
         return lambda key: Outcome(release.range_sum, 0.0)
 
 

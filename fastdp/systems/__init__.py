@@ -18,12 +18,11 @@ if TYPE_CHECKING:
     from fastdp.systems.stream.tops import ToPS
     from fastdp.systems.topl.publisher import ToPL
     from fastdp.systems.topl.server import ToPLServer
-    from fastdp.systems.zeros import Base
+    from fastdp.systems.zeros import Zeros
 
 _HOMES = {
     "AdaptivePHDStream": "fastdp.systems.phdstream.adaptive",
     "PAK": "fastdp.systems.pak.publisher",
-    "Base": "fastdp.systems.zeros",
     "FixedTree": "fastdp.systems.phdstream.baselines",
     "OfflineOnBatch": "fastdp.systems.phdstream.baselines",
     "OfflineOnStream": "fastdp.systems.phdstream.baselines",
@@ -32,12 +31,12 @@ _HOMES = {
     "ToPL": "fastdp.systems.topl.publisher",
     "ToPLServer": "fastdp.systems.topl.server",
     "ToPS": "fastdp.systems.stream.tops",
+    "Zeros": "fastdp.systems.zeros",
 }
 
 __all__ = [
     "PAK",
     "AdaptivePHDStream",
-    "Base",
     "FixedTree",
     "OfflineOnBatch",
     "OfflineOnStream",
@@ -46,6 +45,7 @@ __all__ = [
     "ToPL",
     "ToPLServer",
     "ToPS",
+    "Zeros",
 ]
 
 

@@ -127,7 +127,7 @@ def test_a_refusal_for_noise_comes_before_one_for_budget(ledger) -> None:
 def test_what_draws_no_secret_noise_has_no_fingerprint(path: Path, ledger) -> None:
     account = ledger()
     plain: list[Any] = [
-        *(tops(seed=1, key=None), Guarantee(0.5), fastdp.Base(), fastdp.local.SquareWave(0.5)),
+        *(tops(seed=1, key=None), Guarantee(0.5), fastdp.systems.Zeros(), fastdp.local.SquareWave(0.5)),
         fastdp.ToPLServer(0.5, 100.0, 10, 64),
     ]
     for _ in range(2):

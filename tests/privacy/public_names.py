@@ -72,7 +72,7 @@ WITHOUT_DATA = {
     "thresholds.SquareWave.client thresholds.SquareWave.estimate": "parameters; counts of reports",
     "thresholds.SquareWave.choose_from": "an estimate from reports",
     "workloads.random_ranges": "parameters",
-    "StreamPublisher Base ToPLServer counters.RunningCounts counters.SelectiveCounting": "parameters",
+    "StreamPublisher systems.Zeros ToPLServer counters.RunningCounts counters.SelectiveCounting": "parameters",
     "ToPLServer.choose ToPLServer.shard counters.RunningCounts.start": "nothing",
     "AdaptivePHDStream.count PHDStream.count": "boxes, for ReleasedTree.count",
     "systems.FixedTree.count systems.OfflineOnBatch.count systems.OfflineOnStream.count": "boxes",
@@ -110,7 +110,7 @@ def all_names() -> Iterator[str]:
     """Functions, classes and their methods, by the first public path."""
     modules = [name for name in fastdp.__all__ if isinstance(getattr(fastdp, name), types.ModuleType)]
     seen: set[int] = set()
-    for path in ("fastdp", *(f"fastdp.{name}" for name in modules), "fastdp.thresholds.renewals", "fastdp.systems"):
+    for path in ("fastdp", *(f"fastdp.{name}" for name in modules), "fastdp.thresholds.renewals"):
         module = operator.attrgetter(path.removeprefix("fastdp."))(fastdp) if "." in path else fastdp
         own = [name for name, thing in vars(module).items() if getattr(thing, "__module__", "") == module.__name__]
         for name in getattr(module, "__all__", own):

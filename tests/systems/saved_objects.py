@@ -245,7 +245,6 @@ CASES: dict[str, Case] = {
         ),
         _chunks(30, 60, 210, 100),
     ),
-    "base": Case(lambda: fastdp.Base(30), _chunks(20, 20, 20), plain=True),
     "topl": Case(
         lambda: fastdp.ToPL(epsilon=1.0, bound=64, holdout=100, max_range=256, seed=1), _chunks(40, 59, 2, 0, 30, 50)
     ),

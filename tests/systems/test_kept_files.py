@@ -183,7 +183,7 @@ def test_a_replay_does_not_depend_on_how_arrays_are_packed(tmp_path: Path, name:
     assert np.array_equal(case.run(replayed, case.calls[golden_cut(case) - 1]), last)
 
 
-FURTHER = ["tops", "stream_publisher", "median", "adaptive", "pak", "pak_averages", "topl", "base"]
+FURTHER = ["tops", "stream_publisher", "median", "adaptive", "pak", "pak_averages", "topl"]
 
 
 @pytest.mark.parametrize("name", FURTHER)
@@ -301,14 +301,14 @@ def test_spellings_of_a_passphrase(tmp_path: Path) -> None:
 def test_a_count_of_writes_that_no_disk_takes(tmp_path: Path) -> None:
     """The next one would not fit into its field."""
     path = tmp_path / "kept"
-    kept("base", path, 1)
+    kept("tops", path, 1)
     raw = path.read_bytes()
     fields = list(HEADER.unpack(raw[: HEADER.size]))
     fields[3] = 2**64 - 1
     path.write_bytes(HEADER.pack(*fields) + raw[HEADER.size :])
     rewritten(path, lambda content: content)
     with pytest.raises(StateError, match="damaged: written 18446744073709551615 times"):
-        fastdp.Base.load(path)
+        fastdp.ToPS.load(path)
 
 
 def test_slots_and_limits_of_messages_are_checked_first() -> None:
