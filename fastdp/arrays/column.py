@@ -13,13 +13,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from numbers import Real
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.errors import DataError, ParameterError
 
+#: What a publisher does with NaN and infinity: refuse them, or count them as 0.
+Nonfinite = Literal["raise", "zero"]
 #: Values of other types are converted in pieces that stay in the cache (1 MiB of floats).
 PIECE = 2**17
 NOT_FINITE = "not a finite number"

@@ -6,7 +6,7 @@ stream from its start with the same noise, which gives the same bytes; up to the
 has shown that the values are the same, because other values under the same noise would reveal their difference.  A
 file of values takes its place at the end, so its mark is the end; what a killed run left of it is removed before
 another run writes.  Nor may a copy of the state file be used beside it.
-Source: the project's noise design, section 8.
+Source: ``docs/state.md``.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def atomic_file(target: Path, *, overwrite: bool, same: bool = False) -> Iterato
                 # An open file cannot be renamed there.
                 file.close()
             temporary.replace(final)
-            # Not before: whoever is killed in between leaves a whole release that the next run may repeat.
+            # Not before: a process killed in between leaves a whole release that the next run may repeat.
             final.chmod(permissions)
             # A folder may be open for writing and not for reading; then it cannot be synced.
             with contextlib.suppress(PermissionError):
@@ -91,7 +91,7 @@ def _open_beside(final: Path) -> tuple[Path, BinaryIO, int]:
     """A new file for its owner, of which others can see that it is in use; and the permissions it shall have."""
     while True:
         temporary = final.with_name(f".{final.name}.{secrets.token_hex(TOKEN_BYTES)}.tmp")
-        # What the user's umask gives can only be seen; nobody who opens this one gets at the one that is filled.
+        # What the user's umask gives can only be seen on a file; a reader of this one has no access to the one that is filled.
         with temporary.open("xb") as probe:
             permissions = stat.S_IMODE(os.fstat(probe.fileno()).st_mode)
         temporary.unlink()
@@ -108,7 +108,7 @@ def _for_owner(path: str, flags: int) -> int:
 
 
 def _lock(file: BinaryIO, *, wait: bool) -> bool:
-    """Whether the file is held from now on; False where somebody else does, or there are no such locks."""
+    """Whether the file is held from now on; False where another process does, or there are no such locks."""
     if find_spec("fcntl") is None:
         return False
     import fcntl
@@ -121,12 +121,12 @@ def _lock(file: BinaryIO, *, wait: bool) -> bool:
 
 
 def remove_leftovers(final: Path) -> None:
-    """Remove the parts of a target, behind its links, whose writers were killed: nobody holds their locks."""
+    """Remove the parts of a target, behind its links, whose writers were killed: their locks are free."""
     remove_parts(final.parent, glob.escape(final.name))
 
 
 def remove_parts(folder: Path, names: str) -> None:
-    """Likewise of all targets in a folder whose names match a pattern."""
+    """The same for all targets in a folder whose names match a pattern."""
     for path in folder.glob(f".{names}.{'[0-9a-f]' * 2 * TOKEN_BYTES}.tmp"):
         with contextlib.suppress(OSError), path.open("rb") as file:
             if _lock(file, wait=False):

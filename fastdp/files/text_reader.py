@@ -57,7 +57,7 @@ def read_text(
 
     Returns
     -------
-    generator of float64[<= chunk_size, but for blank lines made up for]
+    generator of float64[<= chunk_size, but for blank lines that are filled in]
         Missing cells, and blank lines between values, are NaN: a stream's length is public, so no value may
         silently go missing.
 
@@ -75,7 +75,7 @@ def read_text(
 def _chunks(
     stream: BinaryIO | gzip.GzipFile, column: str | None, chunk_size: int, where: str
 ) -> Generator[NDArray[np.float64], None, None]:
-    # Undecodable bytes in a column that nobody asked for do no harm; in the column asked for they are text.
+    # Undecodable bytes in other columns do no harm; in the requested column they are text.
     text = io.TextIOWrapper(cast("BinaryIO", stream), encoding="utf-8-sig", errors="surrogateescape")
     try:
         table = _Table(text, column, where)
@@ -84,7 +84,7 @@ def _chunks(
             if chunk.size:
                 yield chunk
     finally:
-        # Whoever opened the stream closes it.
+        # The stream belongs to the caller, who closes it.
         text.detach()
 
 

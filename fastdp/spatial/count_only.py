@@ -91,7 +91,7 @@ def is_empty(plan: CountParameters, grown: CountedTree) -> bool:
 def count(
     plan: CountParameters, grown: CountedTree, added: Integers, removed: Integers, step: int, elapsed: int, key: Key
 ) -> tuple[CountedTree, Growth]:
-    """Choose the cells anew, and count in them what waited; changes nothing.
+    """Choose the cells again, and count in them what waited; changes nothing.
 
     Parameters
     ----------

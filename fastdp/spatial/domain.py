@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+#: What becomes of points outside the domain: an error, or the nearest place inside.
+Outside = Literal["raise", "clip"]
 
 
 class Domain(Protocol):

@@ -67,7 +67,7 @@ def as_geometries(geometry: Any, name: str, kinds: tuple[str, ...]) -> Any:
         if not part.is_valid or not np.isfinite(shapely.get_coordinates(part)).all():
             raise ParameterError(
                 f"{name} is not valid ({shapely.is_valid_reason(part)}): expected {accepted} "
-                "(shapely.make_valid may mend it)"
+                "(shapely.make_valid may repair it)"
             )
     if parts.size == 0:
         raise ParameterError(f"{name} is empty: expected {accepted}")

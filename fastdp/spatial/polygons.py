@@ -73,7 +73,7 @@ class Polygons:
         return f"Polygons(<{self.area:g}{' km^2' if self.geographic else ''}>, geographic={self.geographic})"
 
     def describe(self) -> dict[str, Any]:
-        """The small parts, for a state file: whole polygons would be cut anew, and measured a rounding apart."""
+        """The small parts, for a state file: whole polygons would be cut again, and measured a rounding apart."""
         shapely = load("shapely")
         raw = shapely.to_wkb(shapely.geometrycollections(self._tree.geometries))
         return {

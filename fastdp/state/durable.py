@@ -1,6 +1,6 @@
 """Online objects whose state can be saved, kept and loaded: the part that does not depend on what they publish.
 
-Source: the project's noise design, section 8.
+Source: ``docs/state.md``.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 One prefix of a stream gets at most one noise: publishing the same values again with fresh noise doubles
 the loss, publishing altered values with the same noise reveals their difference.  So a kept publisher
 writes its state, with a fingerprint of the chunk, before the chunk's outputs leave; after a crash it
-continues, or accepts the very same chunk once more.  Source: the project's noise design, section 8.
+continues, or accepts the very same chunk once more.  Source: ``docs/state.md``.
 """
 
 from __future__ import annotations

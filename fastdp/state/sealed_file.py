@@ -3,7 +3,7 @@
 A state file holds secrets: noise and outputs together give the data back.  It is written to a new file
 that only the owner can read, synced, and renamed over the old one, so a crash leaves the old state or
 the new one, never a mixture.  With a key it is encrypted and authenticated (AES-256-GCM); without one
-only damage is noticed.  Source: the project's noise design, section 8; NIST SP 800-38D; RFC 7914 (scrypt); RFC 5869
+only damage is noticed.  Source: ``docs/state.md``; NIST SP 800-38D; RFC 7914 (scrypt); RFC 5869
 (HKDF).
 """
 

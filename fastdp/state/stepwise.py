@@ -1,6 +1,6 @@
 """Durable objects that a state file can make again from the arguments of their constructor.
 
-Source: the project's noise design, section 8.
+Source: ``docs/state.md``.
 """
 
 from __future__ import annotations

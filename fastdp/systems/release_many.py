@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.arrays.column import NOT_FINITE, as_column, as_floats, kind_of
+from fastdp.arrays.column import NOT_FINITE, Nonfinite, as_column, as_floats, kind_of
 from fastdp.arrays.rows import StreamRows, as_rows
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
@@ -23,9 +23,10 @@ from fastdp.systems.release import DEFAULT_RANGE
 from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT, StreamParameters
 from fastdp.systems.stream.row_batches import borders_of, choose_thetas, concurrently, slabs, snapped
 from fastdp.systems.stream.row_steps import SLAB_VALUES, SLAB_WORDS, RowBatch, RowPipeline
-from fastdp.systems.stream.tops import SMOOTHERS
+from fastdp.systems.stream.tops import SMOOTHERS, SmootherName
 from fastdp.thresholds import NoisyMax, Threshold
 from fastdp.thresholds.base import RowChooser
+from fastdp.thresholds.fixed import as_rule
 from fastdp_kernels import many_streams
 
 Floats = NDArray[np.float64]
@@ -38,13 +39,13 @@ def release_many(
     bound: float,
     *,
     offsets: Any = None,
-    threshold: Threshold | None = None,
+    threshold: Threshold | float | None = None,
     perturber: Perturber | None = None,
-    smoother: str | Smoother | None = "recent",
+    smoother: SmootherName | Smoother | None = "recent",
     holdout: int | None = None,
     max_range: int | None = None,
     resolution: float | None = None,
-    nonfinite: str = "raise",
+    nonfinite: Nonfinite = "raise",
     ids: Any = None,
     threads: int = 1,
     seed: int | str | None = None,
@@ -64,9 +65,9 @@ def release_many(
         Public upper bound of a value, in units of the input.  It must not be computed from the data.
     offsets : int[n + 1], optional
         Borders of the streams in a column, ascending from 0.
-    threshold : Threshold, optional
+    threshold : Threshold or float, optional
         By default :class:`fastdp.thresholds.NoisyMax`, for each stream from its own hold-out.  Short hold-outs choose
-        poorly: where a threshold is known publicly, give ``Fixed(theta)``, which is also much faster.
+        poorly: where a threshold is known publicly, give it as a number, which is also much faster.
     perturber : Perturber, optional
         By default ToPS's :class:`fastdp.perturbers.Hierarchy`.
     smoother : "recent", "mean", "median", "moving", "exponential", Smoother or None
@@ -116,27 +117,26 @@ def release_many(
     --------
     >>> import numpy as np, fastdp
     >>> meters = np.full((500, 96), 0.4)
-    >>> day = fastdp.release_many(meters, 1.0, 5.0, threshold=fastdp.thresholds.Fixed(2.0), seed=1)
+    >>> day = fastdp.release_many(meters, 1.0, 5.0, threshold=2.0, seed=1)
     >>> day.matrix.shape
     (500, 96)
     """
     if isinstance(smoother, str):
         smoother = SMOOTHERS[validation.choice("smoother", smoother, tuple(SMOOTHERS))]()
     perturber = Hierarchy() if perturber is None else perturber
-    if threshold is None:
-        threshold = NoisyMax(fan_out=getattr(perturber, "fan_out", 16))
+    rule = NoisyMax(fan_out=getattr(perturber, "fan_out", 16)) if threshold is None else as_rule(threshold)
     threads = validation.threads(threads)
     rows = as_rows(streams, offsets)
     shortest, longest = (int(rows.lengths.min()), int(rows.lengths.max())) if rows.size else (1, 1)
     if holdout is None:
-        looks = getattr(threshold, "uses_holdout", False)
+        looks = getattr(rule, "uses_holdout", False)
         holdout = max(1, min(DEFAULT_HOLDOUT, shortest // 4)) if looks else 0
     # What is wrong with the streams comes before what their lengths would ask of the parts.
     _check_lengths(rows, validation.integer("holdout", holdout, 0))
     if max_range is None:
         max_range = min(DEFAULT_RANGE, longest - holdout) if rows.size else DEFAULT_RANGE
     composition = StreamParameters(
-        threshold, perturber, smoother, epsilon, bound, holdout, max_range, resolution, nonfinite
+        rule, perturber, smoother, epsilon, bound, holdout, max_range, resolution, nonfinite
     )
     secret = composition.noise_key(Key.choose(seed, key))
     if secret.member:

@@ -173,7 +173,7 @@ class PAKQuantile:
             If it is not positive: the offset cannot be hidden.
         """
         law = self.law(task)
-        # Cut off where e^b ends: the rest is 0 or below all the same.
+        # Cut off where e^b ends: the rest is 0 or below in any case.
         rest = 1.0 - math.expm1(min(law.b, 700.0)) * law.upper(self.beta) / law.a
         if rest <= 0.0:
             raise ParameterError(

@@ -6,7 +6,6 @@ Source: ours, in place of ToPS Eq. 6, whose constant c has the unit of a value; 
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.arrays.column import as_column, as_floats
-from fastdp.errors import AccuracyWarning, ParameterError
+from fastdp.errors import AccuracyWarning, ParameterError, warn
 from fastdp.guarantee import Guarantee
 from fastdp.integer_grid import Grid
 from fastdp.randomness import sampler
@@ -116,13 +115,12 @@ class ScaleFree:
         """An empty histogram over the candidates; warns of a hold-out that is too short."""
         chooser = _ScaleFreeChooser(self, task)
         if chooser.resolved < MIN_COUNT:
-            warnings.warn(
-                f"holdout: of the {task.holdout} values that choose the threshold about {chooser.resolved:.2g} noise "
-                f"scales lie above the best one, so the choice will be rough; expected a hold-out of "
-                f"{chooser.enough} values or more"
-                + (f" (or a shorter max_range, now {task.max_range})" if task.max_range > task.holdout else ""),
+            shorter = f"a max_range below {task.max_range:,}, " if task.max_range > task.holdout else ""
+            warn(
+                f"holdout: {task.holdout:,} values are too few to choose a threshold at epsilon = {task.epsilon:g}; "
+                f"expected a hold-out of at least {chooser.enough:,} values, {shorter}or a threshold known publicly "
+                "(threshold=50.0)",
                 AccuracyWarning,
-                stacklevel=2,
             )
         return chooser
 

@@ -77,7 +77,7 @@ def _warn_of_cache(reason: str) -> None:
     if not _warned:
         _warned.append(reason)
         warnings.warn(
-            f"compiled kernels cannot be kept ({reason}): every process compiles them anew, which takes seconds; "
+            f"compiled kernels cannot be kept ({reason}): every process compiles them again, which takes seconds; "
             "expected NUMBA_CACHE_DIR to name a folder that can be written",
             RuntimeWarning,
             stacklevel=4,

@@ -144,8 +144,13 @@ class SplitTrials:
     @property
     def plan(self) -> CellParameters:
         """The constants of the split tests on [0, 1], of which a publisher's epsilon pays for half."""
-        score = "repaired" if self.repaired else "paper"
-        return PHDStream(Box(0, 1), 2.0 * self.epsilon, max_depth=self.max_depth, score=score, seed=0)._plan
+        return PHDStream(
+            Box(0, 1),
+            2.0 * self.epsilon,
+            max_depth=self.max_depth,
+            score="repaired" if self.repaired else "paper",
+            seed=0,
+        )._plan
 
     @property
     def guarantee(self) -> Guarantee:

@@ -30,6 +30,7 @@ from fastdp.systems.pak.state import PAKState
 from fastdp.systems.stream.parameters import vars_of
 from fastdp.thresholds import Fixed, Threshold
 from fastdp.thresholds.base import held_out
+from fastdp.thresholds.fixed import as_rule
 from fastdp_kernels import online_pass
 
 Floats = NDArray[np.float64]
@@ -52,8 +53,9 @@ class PAK(Planned):
         epsilon_1 / epsilon, the threshold's share of the hold-out's budget (section VI-B: 0.8 to 0.9).
     tail_factor : float
         r >= 1: values are clipped to r tau, which a light tail makes worthwhile (Prop. 1; section VI-B: 1 to 2).
-    threshold : Threshold, optional
-        By default ``PAKQuantile(delta=delta)``.  ``Fixed(bound)`` gives the plain binary tree, the paper's rival.
+    threshold : Threshold or float, optional
+        By default ``PAKQuantile(delta=delta)``.  A number is a publicly known threshold; the bound gives the plain
+        binary tree, the paper's rival.
     lag_sums : bool
         Publish the running sums of the first m values too, through a tree of their own, once tau is known
         (section III-C, last remark), instead of their sum alone.
@@ -97,7 +99,7 @@ class PAK(Planned):
         holdout: int = 65_536,
         share: float = 0.85,
         tail_factor: float = 1.0,
-        threshold: Threshold | None = None,
+        threshold: Threshold | float | None = None,
         lag_sums: bool = False,
         clip: bool = True,
         average: int | Literal["all"] | None = None,
@@ -105,7 +107,7 @@ class PAK(Planned):
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
-        rule = usual_threshold(delta, clip) if threshold is None else threshold
+        rule = usual_threshold(delta, clip) if threshold is None else as_rule(threshold)
         plan = PAKParameters(
             *(epsilon, delta, bound, length, holdout, share, tail_factor, rule),
             *(lag_sums, clip, average, resolution),

@@ -23,7 +23,7 @@ from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import decomposition, saved
 from fastdp.spatial.cell_parameters import make_plan
 from fastdp.spatial.cells import StepTree
-from fastdp.spatial.domain import Domain
+from fastdp.spatial.domain import Domain, Outside
 from fastdp.state import codec
 from fastdp.state.stepwise import expect
 from fastdp.systems.phdstream.spatial_publisher import SpatialPublisher
@@ -83,7 +83,7 @@ class SpatialBaseline(SpatialPublisher):
         max_depth: int = 20,
         fan_out: int = 2,
         threshold: float = 0.0,
-        outside: str = "raise",
+        outside: Outside = "raise",
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
