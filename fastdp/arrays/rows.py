@@ -1,7 +1,7 @@
 """Many streams from whatever the user has: a matrix, one array with borders, a list of columns, Arrow lists.
 
 Streams are rows.  Float64 rows that lie in one contiguous array are used as they are; others are converted when
-they are asked for, some rows at a time.
+requested, some rows at a time.
 """
 
 from __future__ import annotations
@@ -160,6 +160,3 @@ def _from_arrow(streams: Any) -> StreamRows:
         raise DataError(f"streams has {array.null_count} missing streams: expected none")
     lengths = np.asarray(array.value_lengths().to_numpy(zero_copy_only=False), np.int64)
     return _cut(as_column(array.flatten(), "streams"), np.concatenate([[0], np.cumsum(lengths)]))
-
-
-__all__ = ["StreamRows", "as_rows"]

@@ -62,7 +62,7 @@ class Counter(Protocol):
 
 @runtime_checkable
 class CheckedCounter(Protocol):
-    """A counter that can tell which rows it may have: those of state files are checked before they are used."""
+    """A counter that checks which rows it may have, before rows of a state file are used."""
 
     def check(self, state: Integers) -> None:
         """ValueError unless each row, int64[n, width], is one that steps can leave."""

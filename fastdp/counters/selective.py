@@ -249,7 +249,7 @@ class SelectiveCounting(Stepwise):
 
 
 def _described(selector: Selector) -> Any:
-    """What joins the counters' key: the selector's parameters, or of one that cannot tell them its class."""
+    """What joins the counters' key: the selector's parameters, or its class where they cannot be read."""
     try:
         return identity(selector)
     except TypeError:

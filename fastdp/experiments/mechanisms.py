@@ -127,9 +127,6 @@ _ROLES: dict[str, Any] = {
 }
 
 
-_NO_PARTS = ("ThresholdTask", "HierarchyShape", "Selected")
-
-
 def build_parts(parameters: Parameters) -> dict[str, Any]:
     """The parameters with every part's table replaced by the part."""
     return {
@@ -146,7 +143,6 @@ def _build_part(role: str, table: Parameters) -> Any:
         for name in module.__all__
         if inspect.isclass(getattr(module, name)) and hasattr(getattr(module, name), "__dataclass_fields__")
     ]
-    known = [name for name in known if name not in _NO_PARTS]
     kind = getattr(module, validation.choice(f"{role}.part", fields.pop("part", None), known))
     for name, value in fields.items():
         if name not in kind.__dataclass_fields__:

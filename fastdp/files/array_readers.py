@@ -46,7 +46,7 @@ def open_npy(path: Path, column: str | None, chunk_size: int) -> Source:
 
 
 def _locate(whole: NDArray[Any], column: str | None, path: Path) -> tuple[str | None, int | None]:
-    """The named field or the numbered column that is asked for; neither for one row of numbers."""
+    """The named field or the numbered column that is requested; neither for one row of numbers."""
     if whole.ndim not in (1, 2) or (whole.dtype.names and whole.ndim != 1):
         raise DataError(f"{path} has shape {whole.shape}: expected one row of numbers, or columns")
     if whole.dtype.names:

@@ -91,7 +91,7 @@ def _open_beside(final: Path) -> tuple[Path, BinaryIO, int]:
     """A new file for its owner, of which others can see that it is in use; and the permissions it shall have."""
     while True:
         temporary = final.with_name(f".{final.name}.{secrets.token_hex(TOKEN_BYTES)}.tmp")
-        # What the user's umask gives can only be seen on a file; a reader of this one has no access to the one that is filled.
+        # The umask shows on a file only: an empty one, so that the one that is filled is never open to others.
         with temporary.open("xb") as probe:
             permissions = stat.S_IMODE(os.fstat(probe.fileno()).st_mode)
         temporary.unlink()

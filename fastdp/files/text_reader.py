@@ -162,7 +162,7 @@ class _Table:
             return None
         if '"' in text:
             return self._read_quoted(lines, text)
-        # NumPy overlooks surplus cells behind the column that it is asked for.
+        # NumPy overlooks surplus cells behind the requested column.
         if set(map(methodcaller("count", self._delimiter), lines)) != {self._width - 1}:
             return None
         try:

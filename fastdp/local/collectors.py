@@ -69,7 +69,7 @@ class Collector(Reports):
     Parameters
     ----------
     mechanism : Mechanism
-        What the clients were told to use.
+        The mechanism announced to the clients.
     """
 
     _PARTS: ClassVar[codec.Parts] = {

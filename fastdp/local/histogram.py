@@ -22,7 +22,7 @@ class HistogramCollector(Collector):
     Parameters
     ----------
     mechanism : SquareWave
-        What the clients were told to use.
+        The mechanism announced to the clients.
     bins : int
         Output cells, and bins of the estimate.
     """

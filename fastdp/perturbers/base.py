@@ -183,7 +183,7 @@ class RowPerturber(Protocol):
         Returns
         -------
         int64[n, w]
-            The leaves first; what follows the leaves asked for is of no use unless ``nodes``.  C-contiguous.
+            The leaves first; what follows the requested leaves is unused unless ``nodes``.  C-contiguous.
         """
         ...
 

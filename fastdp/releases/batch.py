@@ -44,7 +44,7 @@ class ReleasedMany:
     nodes : ReleasedNodes or None
         Trees of all streams one after another, where ranges are answered from the nodes of a hierarchy.
     tree_borders : int64[n + 1]
-        Whose trees are whose.
+        The trees of stream i are ``tree_borders[i]`` to ``tree_borders[i + 1]``.
     """
 
     values: Floats
@@ -163,6 +163,3 @@ class ReleasedMany:
         prefix = np.empty(int(places[-1]))
         many_ranges.prefix_streams(self.values, self.borders, PREFIX_BLOCK, places, prefix)
         return places, prefix
-
-
-__all__ = ["ReleasedMany"]

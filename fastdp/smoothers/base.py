@@ -58,7 +58,7 @@ MAX_BLOCKS = 2.0**53
 
 @runtime_checkable
 class CheckedSmoother(Protocol):
-    """A smoother that can tell which memories it may have: those of state files are checked before they are used."""
+    """A smoother that checks which memories it may have, before memories of a state file are used."""
 
     def is_state(self, state: SmootherState, theta: float, blocks: int) -> bool:
         """Whether :meth:`Smoother.start` and steps can have left this.
@@ -90,7 +90,7 @@ class RowSmoother(Protocol):
         Parameters
         ----------
         firsts, thetas : float64[n]
-            What ``start`` is told, for each stream.
+            The arguments of ``start``, for each stream.
         means : float64[n, k]
             Released means of each stream's first k blocks; need not be contiguous.
 

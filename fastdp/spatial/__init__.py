@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from fastdp.spatial.network import Network
     from fastdp.spatial.polygons import Polygons
     from fastdp.spatial.privtree import PrivTree
-    from fastdp.spatial.queries import BoxQueries, paper_queries, random_boxes, relative_error
-    from fastdp.spatial.tree import ReleasedTree
+    from fastdp.spatial.queries import BoxQueries as BoxQueries
+    from fastdp.spatial.queries import paper_queries, random_boxes, relative_error
+    from fastdp.spatial.tree import ReleasedTree as ReleasedTree
 
 _HOMES = {
     "Box": "fastdp.spatial.box",
@@ -39,14 +40,12 @@ _HOMES = {
 
 __all__ = [
     "Box",
-    "BoxQueries",
     "CellIndex",
     "Domain",
     "Network",
     "PointIndex",
     "Polygons",
     "PrivTree",
-    "ReleasedTree",
     "paper_queries",
     "random_boxes",
     "relative_error",

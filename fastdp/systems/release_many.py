@@ -56,7 +56,7 @@ def release_many(
     Parameters
     ----------
     streams : array-like
-        Each stream in order: a two-dimensional array whose rows they are, a list of columns (whatever
+        Each stream in order: a two-dimensional array whose rows they are, a list of columns (as
         :func:`fastdp.release` takes), an Arrow or polars column of lists, or with ``offsets`` one column with all of
         them.  Each must be longer than the hold-out.
     epsilon : float
@@ -129,8 +129,8 @@ def release_many(
     rows = as_rows(streams, offsets)
     shortest, longest = (int(rows.lengths.min()), int(rows.lengths.max())) if rows.size else (1, 1)
     if holdout is None:
-        looks = getattr(rule, "uses_holdout", False)
-        holdout = max(1, min(DEFAULT_HOLDOUT, shortest // 4)) if looks else 0
+        uses_holdout = getattr(rule, "uses_holdout", False)
+        holdout = max(1, min(DEFAULT_HOLDOUT, shortest // 4)) if uses_holdout else 0
     # What is wrong with the streams comes before what their lengths would ask of the parts.
     _check_lengths(rows, validation.integer("holdout", holdout, 0))
     if max_range is None:
@@ -177,7 +177,7 @@ class _Many:
             slab = RowBatch(taken, starts, counts[which], steps[which], self.ids[which])
             wrong = self.pipeline.publish(slab, values, borders[which])
             if wrong >= 0:
-                taken, starts = self._mended(taken, starts, slab.counts, which, wrong, holdout)
+                taken, starts = self._replace_nonfinite(taken, starts, slab.counts, which, wrong, holdout)
                 slab = replace(slab, values=taken, starts=starts)
                 # Nothing was released of the noise drawn before the values were looked at.
                 with repeating():
@@ -206,13 +206,13 @@ class _Many:
         """Theta of each stream, in grid steps."""
         composition, n = self.pipeline.composition, self.rows.size
         task, key, grid = composition.task, self.pipeline.key, composition.grid
-        looks = composition.threshold.uses_holdout
+        uses_holdout = composition.threshold.uses_holdout
         first = composition.threshold.start(task)
-        steps: Indices = np.full(n, 0 if looks else grid.snap(first.choose(key)), np.int64)
+        steps: Indices = np.full(n, 0 if uses_holdout else grid.snap(first.choose(key)), np.int64)
 
         def choose(which: Indices) -> None:
             values, starts = self._held(which)
-            if not looks:
+            if not uses_holdout:
                 return
             thetas = choose_thetas(first, task.holdout, values, starts, key, self.ids[which])
             steps[which] = snapped(grid, thetas)
@@ -229,9 +229,9 @@ class _Many:
         values, starts = self.rows.take(which, 0, holdout)
         counts: Indices = np.full(which.size, holdout, np.int64)
         wrong = many_streams.first_nonfinite(values, starts, counts)
-        return (values, starts) if wrong < 0 else self._mended(values, starts, counts, which, wrong, 0)
+        return (values, starts) if wrong < 0 else self._replace_nonfinite(values, starts, counts, which, wrong, 0)
 
-    def _mended(
+    def _replace_nonfinite(
         self, values: Floats, starts: Indices, counts: Indices, which: Indices, wrong: int, before: int
     ) -> tuple[Floats, Indices]:
         """Zeros for NaN and infinity, or the error that names the first of row ``wrong``."""
@@ -279,6 +279,3 @@ def _as_ids(ids: Any, n: int) -> Indices:
             f"ids has {twice} more than once: expected distinct numbers (equal noise reveals differences)"
         )
     return numbers
-
-
-__all__ = ["release_many"]

@@ -58,7 +58,7 @@ class Chooser(Protocol):
         ...
 
     def observe(self, values: NDArray[np.float64]) -> None:
-        """Add values (finite; a publisher sees to it)."""
+        """Add values (finite; publishers check that)."""
         ...
 
     def choose(self, key: Key) -> float:

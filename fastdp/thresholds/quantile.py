@@ -275,7 +275,7 @@ def _says(p: float, task: ThresholdTask, law: SmoothNoise, delta: float, scaled:
 
 
 def _distance(clip: bool, kappa: float, law: SmoothNoise, offset: float = 0.0) -> float:
-    """Without the clip the noise is kappa / a bounds wide, and its floats lie that much further apart."""
+    """Without the clip the noise is kappa / a bounds wide, and its floats are that much coarser."""
     if clip:
         return law.numeric_distance
     # A Cauchy-type law is too wide for any bound.

@@ -78,8 +78,8 @@ class ScaleFree:
     :mod:`fastdp.thresholds.noisy_choice` holds without a factor 2.
 
     Accuracy: the expected squared error of a random range is K theta^2 / epsilon^2 + (r^2 / 6) E[(v - theta)+]^2,
-    which is least where p e / theta = p*^2, p the share above theta and e = E[(v - theta)+].  The second count tells
-    tails apart: where they are light it is near 0, so that more values than k may lie above theta, where they are
+    which is least where p e / theta = p*^2, p the share above theta and e = E[(v - theta)+].  The second count
+    distinguishes tails: where they are light it is near 0, so that more values than k may lie above theta, where they are
     heavy fewer, as the optimum wants.  If k epsilon < 1, one count alone is held against 1.5 k, with slope 3 /
     (k epsilon).  Where noise is so strong that k is a large part of the hold-out, k is at most m / 2, and the slope
     so low that the lowest candidate cannot win by its logarithm alone.
@@ -183,7 +183,7 @@ class _ScaleFreeChooser(CountedHoldout):
         span = max(math.log(self._top), 1.0)
         most = MAX_SHARE * (task.holdout - self.target) / span
         self.slope = min(wanted, most)
-        #: How many noise scales tell candidates apart: k epsilon, or by how much the slope falls short.
+        #: How many noise scales separate candidates: k epsilon, or by how much the slope falls short.
         self.resolved = min(self.expected, self.slope) * task.epsilon
         #: A hold-out that would do.
         self.enough = math.ceil(

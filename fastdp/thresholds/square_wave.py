@@ -47,7 +47,7 @@ class SquareWave:
         Bins of the estimate on [0, bound]; by default 1,024, or 56 on the logarithmic scale.  Their upper edges are
         the candidates for theta (on the logarithmic scale 8 a bin).
     accelerate : bool
-        SQUAREM for EM: in a tenth of the time nearer to the maximum of the likelihood, where the estimate falls apart
+        SQUAREM for EM: in a tenth of the time nearer to the maximum of the likelihood, where the estimate breaks up
         into peaks and SW-W finds the tail's end too early (``docs/topl.md``).  False stops where the published code
         does.  The logarithmic scale is always accelerated.
     scale : "linear" or "logarithmic"

@@ -262,6 +262,3 @@ class ToPL(Rebuilt):
         # Both in one call of the interpreter, between whose parts no interrupt comes.
         both = self.__dict__, self._server.__dict__
         list(map(dict.update, both, (counts | own, twin._server._changing())))
-
-
-__all__ = ["LocalRelease", "ToPL"]
