@@ -79,10 +79,10 @@ class ScaleFree:
 
     Accuracy: the expected squared error of a random range is K theta^2 / epsilon^2 + (r^2 / 6) E[(v - theta)+]^2,
     which is least where p e / theta = p*^2, p the share above theta and e = E[(v - theta)+].  The second count
-    distinguishes tails: where they are light it is near 0, so that more values than k may lie above theta, where they are
-    heavy fewer, as the optimum wants.  If k epsilon < 1, one count alone is held against 1.5 k, with slope 3 /
-    (k epsilon).  Where noise is so strong that k is a large part of the hold-out, k is at most m / 2, and the slope
-    so low that the lowest candidate cannot win by its logarithm alone.
+    distinguishes tails: where they are light it is near 0, so that more values than k may lie above theta, where they
+    are heavy fewer, as the optimum wants.  If k epsilon < 1, one count alone is held against 1.5 k, with slope 3 / (k
+    epsilon).  Where noise is so strong that k is a large part of the hold-out, k is at most m / 2, and the slope so
+    low that the lowest candidate cannot win by its logarithm alone.
 
     Equivariance: values, bound and resolution multiplied by one factor give theta multiplied by it, exactly.
 
