@@ -66,23 +66,6 @@ _HOMES = {
     "release_many": "fastdp.systems.release_many",
     "workloads": "fastdp.queries",
 }
-_MODULES = (
-    "analysis",
-    "auditing",
-    "counters",
-    "datasets",
-    "errors",
-    "experiments",
-    "ledger",
-    "local",
-    "perturbers",
-    "plots",
-    "randomness",
-    "smoothers",
-    "spatial",
-    "systems",
-    "thresholds",
-)
 
 __all__ = [
     "PAK",
@@ -123,7 +106,7 @@ __all__ = [
 
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(__name__, _HOMES, _MODULES)
+    __getattr__ = lazy_names(__name__, _HOMES, __all__)
 
 
 def __dir__() -> list[str]:

@@ -46,7 +46,6 @@ class Selector(Protocol):
     @property
     def guarantee(self) -> Guarantee:
         """What its whole sequence of choices promises, whatever outputs it is shown (``event_guarantee``)."""
-        ...
 
     def select(self, values: Integers, step: int, last: Selected | None) -> int:
         """Index of the counter for this time.
@@ -60,7 +59,6 @@ class Selector(Protocol):
         last : Selected or None
             The release before.
         """
-        ...
 
 
 class SelectiveCounting(Stepwise):

@@ -30,7 +30,6 @@ class Smoother(Protocol):
         theta : float
             The threshold: no value exceeds it.
         """
-        ...
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
         """State and predictions after each of the blocks whose released means (total / g) are given.
@@ -49,7 +48,6 @@ class Smoother(Protocol):
         predictions : float64[k]
             What the values of the block after each of these are predicted to be.
         """
-        ...
 
 
 #: Blocks that a smoother can count: whole floats are exact up to there.
@@ -72,7 +70,6 @@ class CheckedSmoother(Protocol):
         blocks : int
             So many blocks at most have been seen since.
         """
-        ...
 
 
 def is_count(number: float, most: int) -> bool:
@@ -99,7 +96,6 @@ class RowSmoother(Protocol):
         float64[n, k]
             Predictions after each block (``means`` itself if they are equal).
         """
-        ...
 
 
 def predict_rows(smoother: Smoother, firsts: Floats, thetas: Floats, means: Floats) -> Floats:

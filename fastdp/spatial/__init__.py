@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fastdp.spatial.privtree import PrivTree
     from fastdp.spatial.queries import BoxQueries as BoxQueries
     from fastdp.spatial.queries import paper_queries, random_boxes, relative_error
-    from fastdp.spatial.tree import ReleasedTree as ReleasedTree
+    from fastdp.spatial.tree import ReleasedTree
 
 _HOMES = {
     "Box": "fastdp.spatial.box",
@@ -46,6 +46,7 @@ __all__ = [
     "PointIndex",
     "Polygons",
     "PrivTree",
+    "ReleasedTree",
     "paper_queries",
     "random_boxes",
     "relative_error",

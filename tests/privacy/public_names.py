@@ -64,7 +64,7 @@ WITHOUT_DATA = {
     "smoothers.Smoother smoothers.SmootherState": "protocols",
     "spatial.Box spatial.Domain spatial.Network spatial.Polygons": "parameters",
     "spatial.Box.contains spatial.Domain.contains": "points that as_points has checked",
-    "spatial.CellIndex.count spatial.PointIndex.count spatial.PrivTree": "boxes; parameters",
+    "spatial.CellIndex.count spatial.PointIndex.count spatial.PrivTree spatial.ReleasedTree": "boxes; parameters",
     "spatial.paper_queries spatial.random_boxes spatial.write_cells": "parameters; cells that were released",
     "thresholds.Fixed thresholds.Threshold thresholds.Chooser": "no values; protocols",
     "thresholds.NoisyMax thresholds.ScaleFree thresholds.PAKQuantile thresholds.SmoothQuantile": "parameters",
