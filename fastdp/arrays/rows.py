@@ -61,7 +61,8 @@ class StreamRows:
         if self.flat is not None:
             if self.shared:
                 return as_floats(self.flat), self.starts[which] + begin
-            columns = [self.flat[start : start + count] for start, count in self._places(which)]
+            places = zip(self.starts[which].tolist(), self.lengths[which].tolist(), strict=True)
+            columns = [self.flat[start : start + count] for start, count in places]
         else:
             assert self.rows is not None  # noqa: S101 - one of both is there
             if isinstance(self.rows, np.ndarray):
@@ -72,9 +73,6 @@ class StreamRows:
         starts: Indices = np.zeros(len(cut), np.int64)
         np.cumsum([part.size for part in cut[:-1]], out=starts[1:])
         return as_floats(np.concatenate(cut) if cut else np.empty(0)), starts
-
-    def _places(self, which: Indices) -> Any:
-        return zip(self.starts[which].tolist(), self.lengths[which].tolist(), strict=True)
 
 
 def as_rows(streams: Any, offsets: Any = None) -> StreamRows:

@@ -95,16 +95,12 @@ def _open_beside(final: Path) -> tuple[Path, BinaryIO, int]:
         with temporary.open("xb") as probe:
             permissions = stat.S_IMODE(os.fstat(probe.fileno()).st_mode)
         temporary.unlink()
-        file = cast("BinaryIO", open(temporary, "x+b", opener=_for_owner))  # noqa: SIM115 - the caller closes it
+        file = cast("BinaryIO", open(temporary, "x+b", opener=lambda path, flags: os.open(path, flags, 0o600)))  # noqa: SIM115 - the caller closes it
         _lock(file, wait=True)
         if os.fstat(file.fileno()).st_nlink:
             return temporary, file, permissions
         # Taken for a leftover between its creation and its lock.
         file.close()
-
-
-def _for_owner(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _lock(file: BinaryIO, *, wait: bool) -> bool:

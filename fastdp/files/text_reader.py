@@ -102,8 +102,11 @@ class _Table:
 
     def _begin(self, column: str | None) -> None:
         """Find delimiter, header and column from the first row that is not blank."""
-        first = next((line for line in self._counted() if line.strip()), None)
-        if first is None:
+        for first in self._lines:
+            self._line += 1
+            if first.strip():
+                break
+        else:
             return
         if "\0" in first:
             raise DataError(f"{self._where}: not a UTF-8 text file (it holds zero bytes)")
@@ -122,11 +125,6 @@ class _Table:
         else:
             self._line -= 1
             self._lines = chain(taken, self._lines)
-
-    def _counted(self) -> Iterator[str]:
-        for line in self._lines:
-            self._line += 1
-            yield line
 
     def _recorded(self, taken: list[str]) -> Iterator[str]:
         for line in self._lines:
