@@ -25,6 +25,11 @@ KEY_BYTES = 32
 MAX_STREAMS = 2**32 - 1
 
 
+def is_secret(candidate: object) -> bool:
+    """Whether this is 32 bytes."""
+    return isinstance(candidate, (bytes, bytearray)) and len(candidate) == KEY_BYTES
+
+
 class Binding(IntEnum):
     """What a key belongs to; the values are in state files."""
 
@@ -53,7 +58,7 @@ class Key:
         binding: Binding = Binding.ROOT,
         drawn: DrawnWords | None = None,
     ) -> None:
-        if not isinstance(secret, (bytes, bytearray)) or len(secret) != KEY_BYTES:
+        if not is_secret(secret):
             raise ParameterError(
                 f"key: expected {KEY_BYTES} bytes or a Key (what was given is not shown, it is secret)"
             )
