@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from fastdp import AdaptivePHDStream, PHDStream
 from fastdp.datasets import concentric_circles
 from fastdp.spatial import Box
-from fastdp.systems import AdaptivePHDStream, PHDStream
 
 STEPS = 30
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         randomness,
         smoothers,
         spatial,
+        systems,
         thresholds,
     )
     from fastdp.auditing.run import audit
@@ -44,14 +45,12 @@ if TYPE_CHECKING:
     from fastdp.systems.stream.tops import ToPS
     from fastdp.systems.topl.publisher import ToPL
     from fastdp.systems.topl.server import ToPLServer
-    from fastdp.systems.zeros import Base
 
 _HOMES = {
     "PAK": "fastdp.systems.pak.publisher",
     "AdaptivePHDStream": "fastdp.systems.phdstream.adaptive",
     "Adaptive": "fastdp.systems.stream.adaptive",
     "PHDStream": "fastdp.systems.phdstream.publisher",
-    "Base": "fastdp.systems.zeros",
     "Guarantee": "fastdp.guarantee",
     "Key": "fastdp.randomness.key",
     "Ledger": "fastdp.ledger.ledger",
@@ -67,28 +66,11 @@ _HOMES = {
     "release_many": "fastdp.systems.release_many",
     "workloads": "fastdp.queries",
 }
-_MODULES = (
-    "analysis",
-    "auditing",
-    "counters",
-    "datasets",
-    "errors",
-    "experiments",
-    "ledger",
-    "local",
-    "perturbers",
-    "plots",
-    "randomness",
-    "smoothers",
-    "spatial",
-    "thresholds",
-)
 
 __all__ = [
     "PAK",
     "Adaptive",
     "AdaptivePHDStream",
-    "Base",
     "Guarantee",
     "Key",
     "Ledger",
@@ -117,13 +99,14 @@ __all__ = [
     "release_many",
     "smoothers",
     "spatial",
+    "systems",
     "thresholds",
     "workloads",
 ]
 
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(__name__, _HOMES, _MODULES)
+    __getattr__ = lazy_names(__name__, _HOMES, __all__)
 
 
 def __dir__() -> list[str]:

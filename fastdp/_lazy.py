@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 
-def lazy_names(package: str, homes: Mapping[str, str], modules: Collection[str] = ()) -> Callable[[str], Any]:
+def lazy_names(package: str, homes: Mapping[str, str], names: Collection[str] = ()) -> Callable[[str], Any]:
     """The ``__getattr__`` of a package.
 
     Packages hide it from type checkers (``if not TYPE_CHECKING``), which would otherwise accept any misspelt name.
@@ -19,14 +19,14 @@ def lazy_names(package: str, homes: Mapping[str, str], modules: Collection[str] 
         Its name.
     homes : mapping of str to str
         The module, by its full name, that each public name is in.
-    modules : collection of str
-        Public modules of the package itself.
+    names : collection of str
+        All public names; those without a home are modules of the package itself.
     """
 
     def load(name: str) -> Any:
         if name in homes:
             value = getattr(importlib.import_module(homes[name]), name)
-        elif name in modules:
+        elif name in names:
             value = importlib.import_module(f"{package}.{name}")
         else:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")

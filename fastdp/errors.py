@@ -5,6 +5,9 @@ A parameter is shown.  Of private data a message shows index, count and kind, ne
 
 from __future__ import annotations
 
+import sys
+import warnings
+
 
 class FastDPError(Exception):
     """Base of every error that fastdp raises on purpose."""
@@ -28,3 +31,12 @@ class BudgetError(StateError):
 
 class AccuracyWarning(UserWarning):
     """What was asked for is as private as it says, but public numbers show that it will be inaccurate."""
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn at the line of the caller: the first one outside the package."""
+    package = __file__.removesuffix("errors.py")
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

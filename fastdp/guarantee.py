@@ -35,7 +35,7 @@ class Guarantee:
     numeric_distance : float
         Distance of the sampled noise from the exact law, in total variation; 0 for the guarded sampler.
     simulated : bool
-        True if the noise came from a seed: reproducible by anybody who guesses the seed, so not private.
+        True if the noise came from a seed: reproducible by anyone who guesses the seed, so not private.
     derivation : tuple of str
         How the guarantee follows from the parts, one step a line.
     """

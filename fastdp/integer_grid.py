@@ -1,6 +1,6 @@
 """The integer grid on which all that touches data is computed, and the proof that int64 holds it.
 
-Source: the project's noise design, section 3: values are clipped, then rounded to whole multiples of a
+Source: ``docs/noise.md``: values are clipped, then rounded to whole multiples of a
 public resolution.  Sensitivities are then whole numbers of steps.
 """
 

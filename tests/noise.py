@@ -11,10 +11,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from fastdp import StreamPublisher
 from fastdp.randomness.key import Binding, Key
 from fastdp.randomness.words import Purpose, StreamId, WordStream
 from fastdp.spatial.cells import encode
-from fastdp.systems import StreamPublisher
 from fastdp.systems.phdstream.spatial_publisher import SpatialPublisher
 from tests.oracles.prefix import BoundNoise
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fastdp import AdaptivePHDStream, PHDStream
 from fastdp.counters import BinaryTree, Block, Counter, RunningCounts, Simple
 from fastdp.datasets import (
     SpatialStream,
@@ -19,7 +20,6 @@ from fastdp.datasets import (
 from fastdp.datasets.spatial_files import DAY
 from fastdp.plots import counters_compared, points_and_cells
 from fastdp.spatial import Box
-from fastdp.systems import AdaptivePHDStream, PHDStream
 
 EPSILON, DEPTH = 0.5, 20
 #: Activations, and simultaneous running sums that the mean is over.

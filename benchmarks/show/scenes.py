@@ -179,7 +179,7 @@ def run(scene: Scene, method: Method, epsilon: float, seed: int) -> Errors:
     begin = perf_counter()
     theta = 0.0 if method.threshold is None else scene.theta(method.threshold, epsilon, seed)
     if method.perturber is None:
-        release = fastdp.Base().release(scene.body)
+        release = fastdp.systems.Zeros().release(scene.body)
     else:
         budget = epsilon if method.range_epsilon is None else method.range_epsilon
         release = scene.release(theta, method.perturber, method.smoother, budget, seed)

@@ -11,8 +11,8 @@ import numpy as np
 from benchmarks.show.reference import ratio
 from benchmarks.show.report import table
 from benchmarks.show.spatial_runs import DEPTH, METHODS, SCENES, Method, Scene, measure
+from fastdp import AdaptivePHDStream
 from fastdp.datasets import cut_events
-from fastdp.systems import AdaptivePHDStream
 
 EPSILON = 1.0
 #: Batches behind the first one.

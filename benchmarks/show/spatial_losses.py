@@ -9,10 +9,10 @@ import numpy as np
 from benchmarks.show.report import table
 from benchmarks.show.spatial_runs import DEPTH, EPSILONS, SCENES
 from benchmarks.streams import Floats
+from fastdp import PHDStream
 from fastdp.analysis.tree_loss import tree_step_loss
 from fastdp.datasets import SpatialStream
 from fastdp.spatial import Box
-from fastdp.systems import PHDStream
 
 SCORES = ("repaired", "paper")
 ATTACKS = 200

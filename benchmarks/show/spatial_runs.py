@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.streams import REFERENCE, Floats
+from fastdp import AdaptivePHDStream, PHDStream
 from fastdp.datasets import SpatialStream, concentric_circles, load_circles, load_gowalla, load_pickups
 from fastdp.datasets.spatial_files import DAY
 from fastdp.spatial import Box, BoxQueries, PointIndex, paper_queries, relative_error
-from fastdp.systems import AdaptivePHDStream, FixedTree, OfflineOnBatch, OfflineOnStream, PHDStream
+from fastdp.systems import FixedTree, OfflineOnBatch, OfflineOnStream
 from fastdp.systems.phdstream.publisher import COUNTERS
 
 EPSILONS = (0.5, 1.0)

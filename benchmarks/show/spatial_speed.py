@@ -16,9 +16,9 @@ from benchmarks import fresh_process, records
 from benchmarks.bench_phdstream import circles, started
 from benchmarks.show.report import table
 from benchmarks.show.spatial_runs import DEPTH, EPSILONS
+from fastdp import AdaptivePHDStream, PHDStream
 from fastdp.datasets import SpatialStream, load_circles
 from fastdp.spatial import Box
-from fastdp.systems import AdaptivePHDStream, PHDStream
 
 #: Seconds of one sampling, and of all tree steps: the published code, and its logic with NumPy's box test.
 PUBLISHED_RUN, PUBLISHED_SAMPLING = 91.0, 1.2

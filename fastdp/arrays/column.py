@@ -13,25 +13,27 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from numbers import Real
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.errors import DataError, ParameterError
 
+#: What a publisher does with NaN and infinity: refuse them, or count them as 0.
+Nonfinite = Literal["raise", "zero"]
 #: Values of other types are converted in pieces that stay in the cache (1 MiB of floats).
 PIECE = 2**17
 NOT_FINITE = "not a finite number"
 ACCEPTED = "a one-dimensional list, NumPy array, pandas or polars series, or Arrow array of real numbers"
 
 
-#: Kinds of NumPy's dtypes whose names tell more, such as the length of the longest text.
+#: Kinds of NumPy's dtypes whose names show more, such as the length of the longest text.
 _KINDS = {"U": "text", "T": "text", "S": "bytes", "V": "records", "O": "objects"}
 
 
 def kind_of(dtype: Any) -> str:
-    """What entries are, without what a type's name tells about them: lengths, digits, categories."""
+    """What entries are, without what a type's name reveals about them: lengths, digits, categories."""
     if isinstance(dtype, np.dtype) and dtype.kind in _KINDS:
         return _KINDS[dtype.kind]
     found = re.match(r"\w+", str(dtype))
@@ -116,10 +118,10 @@ def pieces(column: NDArray[Any]) -> Iterator[tuple[int, NDArray[np.float64]]]:
 
 def _kind(array: NDArray[Any]) -> str:
     if array.dtype.kind == "O":
-        strangers = sorted(
+        foreign = sorted(
             {type(entry).__name__ for entry in array.tolist() if entry is not None and not _is_real(entry)}
         )
-        return f"objects ({', '.join(strangers[:3])})"
+        return f"objects ({', '.join(foreign[:3])})"
     return f"{kind_of(array.dtype)} entries"
 
 

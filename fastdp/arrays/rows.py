@@ -1,7 +1,7 @@
 """Many streams from whatever the user has: a matrix, one array with borders, a list of columns, Arrow lists.
 
 Streams are rows.  Float64 rows that lie in one contiguous array are used as they are; others are converted when
-they are asked for, some rows at a time.
+requested, some rows at a time.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class StreamRows:
         if self.flat is not None:
             if self.shared:
                 return as_floats(self.flat), self.starts[which] + begin
-            columns = [self.flat[start : start + count] for start, count in self._places(which)]
+            places = zip(self.starts[which].tolist(), self.lengths[which].tolist(), strict=True)
+            columns = [self.flat[start : start + count] for start, count in places]
         else:
             assert self.rows is not None  # noqa: S101 - one of both is there
             if isinstance(self.rows, np.ndarray):
@@ -72,9 +73,6 @@ class StreamRows:
         starts: Indices = np.zeros(len(cut), np.int64)
         np.cumsum([part.size for part in cut[:-1]], out=starts[1:])
         return as_floats(np.concatenate(cut) if cut else np.empty(0)), starts
-
-    def _places(self, which: Indices) -> Any:
-        return zip(self.starts[which].tolist(), self.lengths[which].tolist(), strict=True)
 
 
 def as_rows(streams: Any, offsets: Any = None) -> StreamRows:
@@ -160,6 +158,3 @@ def _from_arrow(streams: Any) -> StreamRows:
         raise DataError(f"streams has {array.null_count} missing streams: expected none")
     lengths = np.asarray(array.value_lengths().to_numpy(zero_copy_only=False), np.int64)
     return _cut(as_column(array.flatten(), "streams"), np.concatenate([[0], np.cumsum(lengths)]))
-
-
-__all__ = ["StreamRows", "as_rows"]

@@ -9,7 +9,6 @@ Jagielski, Ullman and Oprea 2020 (design).
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -181,11 +180,10 @@ def _warn_of_a_seed(mechanism: Any, learned: tuple[Floats, Floats]) -> None:
     if draws_trials(mechanism) or not wants_seed(mechanism):
         return
     if all((side == side[0]).all() for side in learned):
-        warnings.warn(
+        warn(
             f"the mechanism gave one output for each input in {learned[0].shape[0]} runs with different seeds: "
             "expected noise that follows the seed (is the seed passed on?)",
             UserWarning,
-            stacklevel=3,
         )
 
 

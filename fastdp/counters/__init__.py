@@ -4,7 +4,8 @@ from fastdp.counters.base import Counter, event_guarantee
 from fastdp.counters.binary_tree import BinaryTree
 from fastdp.counters.block import Block
 from fastdp.counters.running import RunningCounts
-from fastdp.counters.selective import Selected, SelectiveCounting, Selector
+from fastdp.counters.selective import Selected as Selected
+from fastdp.counters.selective import SelectiveCounting, Selector
 from fastdp.counters.simple import Simple
 
 __all__ = [
@@ -12,7 +13,6 @@ __all__ = [
     "Block",
     "Counter",
     "RunningCounts",
-    "Selected",
     "SelectiveCounting",
     "Selector",
     "Simple",

@@ -23,17 +23,14 @@ class Counter(Protocol):
     @property
     def width(self) -> int:
         """Integers of state for each running sum; all 0 at first, the first one above 0 while noise is open."""
-        ...
 
     @property
     def draws(self) -> int:
         """In how many noisy sums a value enters at most: noise of scale draws / epsilon gives epsilon in all."""
-        ...
 
     @property
     def settles(self) -> bool:
         """Whether a running sum that is left, for a while or for good, takes back its open noise."""
-        ...
 
     def step(self, state: Integers, noise: Integers) -> Integers:
         """One more value for each of n running sums.
@@ -50,23 +47,20 @@ class Counter(Protocol):
         int64[n]
             By how much the error of each released sum changes.
         """
-        ...
 
     def settle(self, state: Integers, noise: Integers) -> Integers:
         """Take back the open noise of running sums that are left: only called if :attr:`settles`.
 
         Parameters and result as :meth:`step`; the state is 0 afterwards, as before the first value.
         """
-        ...
 
 
 @runtime_checkable
 class CheckedCounter(Protocol):
-    """A counter that can tell which rows it may have: those of state files are checked before they are used."""
+    """A counter that checks which rows it may have, before rows of a state file are used."""
 
     def check(self, state: Integers) -> None:
         """ValueError unless each row, int64[n, width], is one that steps can leave."""
-        ...
 
 
 def check_rows(counter: Counter, state: Integers) -> None:

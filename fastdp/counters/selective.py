@@ -48,7 +48,6 @@ class Selector(Protocol):
     @property
     def guarantee(self) -> Guarantee:
         """What its whole sequence of choices promises, whatever outputs it is shown (``event_guarantee``)."""
-        ...
 
     def select(self, values: Integers, step: int, last: Selected | None) -> int:
         """Index of the counter for this time.
@@ -62,7 +61,6 @@ class Selector(Protocol):
         last : Selected or None
             The release before.
         """
-        ...
 
 
 class SelectiveState(NamedTuple):
@@ -294,7 +292,7 @@ class SelectiveCounting(Publisher[SelectiveState]):
 
 
 def _described(selector: Selector) -> Any:
-    """What joins the counters' key: the selector's parameters, or of one that cannot tell them its class."""
+    """What joins the counters' key: the selector's parameters, or its class where they cannot be read."""
     try:
         return identity(selector)
     except TypeError:

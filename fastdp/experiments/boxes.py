@@ -6,7 +6,7 @@ Source: PHDStream section 5.4: boxes in three classes of size, asked at regular 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from fastdp.errors import ParameterError
 from fastdp.experiments.spatial_sources import Corners, read_box
 from fastdp.experiments.tables import TableReader
 from fastdp.spatial import BoxQueries, random_boxes
-from fastdp.spatial.queries import PAPER_SETS
+from fastdp.spatial.queries import PAPER_SETS, Placement
 
 KINDS = ("boxes", "map")
 CLASSES = tuple(name for name, *_ in PAPER_SETS)
@@ -94,7 +94,15 @@ class BoxWorkload:
             return [BoxQueries(self.name, *corners)]
         seeds = np.random.SeedSequence(seed).generate_state(len(PAPER_SETS), np.uint64)
         return [
-            random_boxes(*box, self.count or usual, low, high, placement=self.placement, seed=int(own), name=name)
+            random_boxes(
+                *box,
+                self.count or usual,
+                low,
+                high,
+                placement=cast("Placement", self.placement),
+                seed=int(own),
+                name=name,
+            )
             for (name, usual, low, high), own in zip(PAPER_SETS, seeds, strict=True)
             if name in self.classes
         ]

@@ -27,7 +27,7 @@ from fastdp.systems.stream.parameters import StreamParameters
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.systems.stream.tops import ToPS
 from fastdp.systems.topl.publisher import ToPL
-from fastdp.systems.zeros import Base
+from fastdp.systems.zeros import Zeros
 from fastdp.thresholds import Fixed, ThresholdTask, renewals
 from fastdp.thresholds.base import held_out
 
@@ -127,9 +127,6 @@ _ROLES: dict[str, Any] = {
 }
 
 
-_NO_PARTS = ("ThresholdTask", "HierarchyShape", "Selected")
-
-
 def build_parts(parameters: Parameters) -> dict[str, Any]:
     """The parameters with every part's table replaced by the part."""
     return {
@@ -146,7 +143,6 @@ def _build_part(role: str, table: Parameters) -> Any:
         for name in module.__all__
         if inspect.isclass(getattr(module, name)) and hasattr(getattr(module, name), "__dataclass_fields__")
     ]
-    known = [name for name in known if name not in _NO_PARTS]
     kind = getattr(module, validation.choice(f"{role}.part", fields.pop("part", None), known))
     for name, value in fields.items():
         if name not in kind.__dataclass_fields__:
@@ -331,7 +327,7 @@ def _pak(setting: Setting, key: Key, **arguments: Any) -> PAK:
 
 
 class _Zeros:
-    """Base, which clips everything away."""
+    """Publishes zeros."""
 
     accepted: tuple[str, ...] = ()
 
@@ -339,7 +335,7 @@ class _Zeros:
         """Nothing can be wrong."""
 
     def prepare(self, parameters: Parameters, setting: Setting, values: Floats) -> Run:
-        release = Base(setting.holdout).release(values)
+        release = Zeros(setting.holdout).release(values)
         return lambda key: Outcome(release.range_sum, 0.0)
 
 

@@ -11,7 +11,6 @@ import os
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ from typing import Any
 from tqdm import tqdm
 
 from fastdp import validation
-from fastdp.errors import StateError
+from fastdp.errors import StateError, warn
 from fastdp.experiments.cells import Part, parts
 from fastdp.experiments.cluster import lost_errors
 from fastdp.experiments.folder import SweepFolder
@@ -158,7 +157,7 @@ def _complete(
         except DamagedPartsError as error:
             if not left:
                 raise
-            warnings.warn(f"{error}; run again", RuntimeWarning, stacklevel=3)
+            warn(f"{error}; run again", RuntimeWarning)
             for name in error.names:
                 folder.drop_part(name)
 

@@ -46,7 +46,7 @@ def open_npy(path: Path, column: str | None, chunk_size: int) -> Source:
 
 
 def _locate(whole: NDArray[Any], column: str | None, path: Path) -> tuple[str | None, int | None]:
-    """The named field or the numbered column that is asked for; neither for one row of numbers."""
+    """The named field or the numbered column that is requested; neither for one row of numbers."""
     if whole.ndim not in (1, 2) or (whole.dtype.names and whole.ndim != 1):
         raise DataError(f"{path} has shape {whole.shape}: expected one row of numbers, or columns")
     if whole.dtype.names:
@@ -96,7 +96,8 @@ def open_npz(path: Path, column: str | None, chunk_size: int) -> Source:
     _check(array, where)
     if array.ndim != 1:
         raise DataError(f"{where} has shape {array.shape}: expected one row of numbers")
-    return Source(str(path), _slices(array, chunk_size), array.size)
+    chunks = (as_floats(as_column(array[at : at + chunk_size])) for at in range(0, array.size, chunk_size))
+    return Source(str(path), chunks, array.size)
 
 
 def _read_member(file: BinaryIO, column: str | None, path: Path) -> tuple[NDArray[Any], str]:
@@ -119,8 +120,3 @@ def _read_member(file: BinaryIO, column: str | None, path: Path) -> tuple[NDArra
     if not isinstance(array, np.ndarray):
         raise DataError(f"{where}: not a NumPy array")
     return array, where
-
-
-def _slices(array: NDArray[Any], chunk_size: int) -> Chunks:
-    for start in range(0, array.size, chunk_size):
-        yield as_floats(as_column(array[start : start + chunk_size]))

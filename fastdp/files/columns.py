@@ -10,7 +10,7 @@ MAX_LISTED = 30
 
 
 def pick_column(column: str | None, names: Sequence[str] | None, width: int, where: str) -> int:
-    """The zero-based number of the column that is asked for.
+    """The zero-based number of the requested column.
 
     Parameters
     ----------

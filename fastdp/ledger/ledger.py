@@ -301,9 +301,8 @@ def _refuse_noise(account: Account, wanted: Entry) -> None:
         number, stream = earlier
         raise BudgetError(
             f"stream {wanted.stream!r}: the same secret and composition were used by entry {number} on stream "
-            f"{stream!r}, and the same noise on other values reveals their difference (nothing was recorded); "
-            "expected another key (Key.random(), or key.of_stream(name)), or, to repeat entry "
-            f"{number} on the very same values, Ledger.resume({number}, publisher) or the command's --state file"
+            f"{stream!r}; equal noise on other values reveals their difference. Nothing was recorded; expected "
+            f"another key (key.of_stream(name)), or for entry {number} again Ledger.resume({number}, publisher)"
         )
 
 

@@ -12,7 +12,7 @@ from fastdp._lazy import lazy_names
 
 if TYPE_CHECKING:
     from fastdp.local.client import Announcement, Client
-    from fastdp.local.distribution import Distribution
+    from fastdp.local.distribution import Distribution as Distribution
     from fastdp.local.encoding import decode, encode
     from fastdp.local.histogram import HistogramCollector
     from fastdp.local.hybrid import Hybrid
@@ -40,7 +40,6 @@ _HOMES = {
 __all__ = [
     "Announcement",
     "Client",
-    "Distribution",
     "HistogramCollector",
     "Hybrid",
     "LogSquareWave",

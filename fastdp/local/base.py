@@ -106,7 +106,7 @@ class Mechanism(ABC):
     def guarantee(self) -> Guarantee:
         """Pure epsilon-DP of one report in the local model, proved for the integers that the machine computes.
 
-        It presumes words that nobody else knows: with ``seed`` a report is a simulation and protects nothing.
+        It presumes secret random words: with ``seed`` a report is a simulation and protects nothing.
         """
         return Guarantee(
             epsilon=self.epsilon,
@@ -265,7 +265,7 @@ class Mechanism(ABC):
         return bool(local_reports.snap_values(floats, self.low, self._steps_per_unit, self.STEPS, out))
 
     def check_reports(self, reports: Any) -> NDArray[np.int32] | NDArray[np.int64]:
-        """Reports as whole numbers in 0..n_outputs - 1, or a DataError: they come from clients whom nobody checks."""
+        """Reports as whole numbers in 0..n_outputs - 1, or a DataError: their senders are not checked."""
         column = columns.as_column(reports, "reports")
         if column.size and column.dtype.kind not in "iub":
             raise DataError(f"reports holds {columns.kind_of(column.dtype)} entries: expected whole numbers")

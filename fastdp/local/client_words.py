@@ -31,7 +31,7 @@ class Source:
     seed, key
         A simulation's seed, or a key; None for fresh words.
     level : int
-        Keeps the streams of different mechanisms apart.
+        Separates the streams of different mechanisms.
     stream, start : int
         Number of the stream and position in it; a key needs the position.  A stream has 2^33 words.
     of : labels

@@ -1,7 +1,7 @@
 """The server's side: mergeable integer statistics of reports.
 
 A collector holds whole numbers only and adds them up, so collecting on many machines and merging in any order gives
-the same as collecting on one.  Reports come from clients whom nobody checks: what is malformed or out of range is
+the same as collecting on one.  Reports come from clients that are not trusted: what is malformed or out of range is
 counted and left out, and collecting goes on.
 """
 
@@ -248,7 +248,7 @@ class Collector(Publisher[Tally]):
     Parameters
     ----------
     mechanism : Mechanism
-        What the clients were told to use.
+        The mechanism announced to the clients.
     """
 
     _MACHINE: ClassVar[Any] = CollectorMachine

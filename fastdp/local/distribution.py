@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypedDict, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +22,18 @@ from fastdp.local.transition import cell_edges, transition
 
 Floats = NDArray[np.float64]
 
-METHODS = ("em", "ems")
+Method = Literal["em", "ems"]
 #: Stopping rule of the published code: gain of one step in log-likelihood; EM multiplies it by e^epsilon.
 TOLERANCE = 1e-3
 MAX_ITERATIONS = 10_000
+
+
+class EstimateOptions(TypedDict, total=False):
+    """Options of :func:`estimate`, which say how long it iterates."""
+
+    accelerate: bool
+    max_iterations: int
+    tolerance: float | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +142,7 @@ def estimate(
     output_counts: Any,
     *,
     bins: int = 1024,
-    method: str = "em",
+    method: Method = "em",
     low: float = 0.0,
     high: float = 1.0,
     accelerate: bool = True,
@@ -179,7 +187,7 @@ def estimate(
         If another argument is not accepted.
     """
     cells = validation.integer("bins", bins, 1, law.steps)
-    validation.choice("method", method, METHODS)
+    validation.choice("method", method, get_args(Method))
     steps = validation.integer("max_iterations", max_iterations, 1, 2**40)
     left, right = validation.real("low", low), validation.real("high", high)
     if not left < right:

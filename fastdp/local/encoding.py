@@ -117,7 +117,7 @@ def decode(data: bytes | bytearray | memoryview, expected: Mechanism | None = No
     data : bytes
         The buffer; what follows the message is not looked at.
     expected : Mechanism, optional
-        What clients were told to use.  A message of another one has ``mechanism`` None then, and costs little.
+        The mechanism announced to clients.  A message of another one has ``mechanism`` None then, and costs little.
 
     Raises
     ------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from fastdp.local.collectors import MAX_REPORTS, Collector
 from fastdp.local.square_wave import SquareWave
 
 if TYPE_CHECKING:
-    from fastdp.local.distribution import Distribution
+    from fastdp.local.distribution import Distribution, EstimateOptions, Method
 
 
 class HistogramCollector(Collector):
@@ -22,7 +22,7 @@ class HistogramCollector(Collector):
     Parameters
     ----------
     mechanism : SquareWave
-        What the clients were told to use.
+        The mechanism announced to the clients.
     bins : int
         Output cells, and bins of the estimate.
     """
@@ -59,7 +59,7 @@ class HistogramCollector(Collector):
         cells = reports * totals.size // mechanism.n_outputs
         totals += np.bincount(cells, minlength=totals.size)
 
-    def estimate(self, method: str = "em", **options: Any) -> Distribution:
+    def estimate(self, method: Method = "em", **options: Unpack[EstimateOptions]) -> Distribution:
         """The distribution of the values behind the reports; as :meth:`SquareWave.estimate`.
 
         Parameters

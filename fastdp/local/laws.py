@@ -143,7 +143,7 @@ class WindowLaw:
 
     @property
     def far_words(self) -> int:
-        """Words whose output is outside, the left-over apart."""
+        """Words whose output is outside, without the left-over."""
         return self.steps * self.far_weight
 
     @property
@@ -282,7 +282,7 @@ class BitLaw:
         return (Term(0, self.outputs, offset, self._gain),)
 
     def variance_at(self, x: Fraction) -> Fraction:
-        """Variance of one estimate, in steps squared (the floor in W apart)."""
+        """Variance of one estimate, in steps squared (without the floor in W)."""
         one = (self.low_weight + (self.high_weight - self.low_weight) * x / self.steps) / self.total
         return one * (1 - one) * self._gain**2
 

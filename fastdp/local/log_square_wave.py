@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from fastdp.local import octaves
 from fastdp.local.square_wave import SquareWave
 
 if TYPE_CHECKING:
-    from fastdp.local.distribution import Distribution
+    from fastdp.local.distribution import Distribution, EstimateOptions, Method
 
 MAX_OCTAVES = 256
 
@@ -66,7 +66,9 @@ class LogSquareWave(SquareWave):
         out[...] = np.rint(at * self._steps_per_octave)
         return False
 
-    def estimate_counts(self, counts: Any, bins: int = 56, method: str = "em", **options: Any) -> Distribution:
+    def estimate_counts(
+        self, counts: Any, bins: int = 56, method: Method = "em", **options: Unpack[EstimateOptions]
+    ) -> Distribution:
         """The distribution on a logarithmic grid; as :meth:`SquareWave.estimate_counts`."""
         found = super().estimate_counts(counts, bins, method, **options)
         return replace(found, scale="logarithmic")

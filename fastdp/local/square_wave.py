@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from fastdp.local.base import Mechanism
 from fastdp.local.laws import CONTEXT, WindowLaw, window_law
 
 if TYPE_CHECKING:
-    from fastdp.local.distribution import Distribution
+    from fastdp.local.distribution import Distribution, EstimateOptions, Method
 
 
 def closeness(epsilon: float) -> Decimal:
@@ -61,7 +61,7 @@ class SquareWave(Mechanism):
     def _step_of_proof(self) -> str:
         return "near weight = floor(far weight e^epsilon), and what is left over does not look at the value"
 
-    def estimate(self, reports: Any, bins: int = 1024, method: str = "em") -> Distribution:
+    def estimate(self, reports: Any, bins: int = 1024, method: Method = "em") -> Distribution:
         """The distribution of the values by expectation maximisation; the server's side.
 
         Parameters
@@ -88,7 +88,9 @@ class SquareWave(Mechanism):
         counts = np.bincount(self.check_reports(reports), minlength=self.n_outputs)
         return self.estimate_counts(counts, bins, method)
 
-    def estimate_counts(self, counts: Any, bins: int = 1024, method: str = "em", **options: Any) -> Distribution:
+    def estimate_counts(
+        self, counts: Any, bins: int = 1024, method: Method = "em", **options: Unpack[EstimateOptions]
+    ) -> Distribution:
         """The same from how often each output, or each cell of outputs, was reported.
 
         Parameters

@@ -23,7 +23,7 @@ class SumCollector(Collector):
     Parameters
     ----------
     mechanism : StochasticRounding, Piecewise or Hybrid
-        What the clients were told to use.
+        The mechanism announced to the clients.
     slots : int
         For example hours, or places: each report is counted in one.
     """

@@ -1,8 +1,9 @@
 """Where a stream is perturbed: noise on integer sums, level by level."""
 
-from fastdp.perturbers.base import HierarchyShape, Perturber
+from fastdp.perturbers.base import HierarchyShape as HierarchyShape
+from fastdp.perturbers.base import Perturber
 from fastdp.perturbers.blocks import Blocks
 from fastdp.perturbers.flat import Flat
 from fastdp.perturbers.hierarchy import Hierarchy
 
-__all__ = ["Blocks", "Flat", "Hierarchy", "HierarchyShape", "Perturber"]
+__all__ = ["Blocks", "Flat", "Hierarchy", "Perturber"]

@@ -66,19 +66,15 @@ class Perturber(Protocol):
     @property
     def released_nodes(self) -> bool:
         """Whether inner nodes are released with noise of their own, so that ranges are answered from them."""
-        ...
 
     def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
         """The shape for this budget and this bound on the length of queries."""
-        ...
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
         """What the endless stream promises."""
-        ...
 
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
         """K: a random range of up to ``max_range`` values has noise of variance K theta^2 / epsilon^2."""
-        ...
 
     def leaf_noise(
         self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int
@@ -98,7 +94,6 @@ class Perturber(Protocol):
         tree : int
             Number of the tree in the stream; each has noise of its own.
         """
-        ...
 
     def node_noise(
         self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int
@@ -107,7 +102,6 @@ class Perturber(Protocol):
 
         Memory of its own, contiguous: the caller writes to it.
         """
-        ...
 
 
 @runtime_checkable
@@ -116,7 +110,6 @@ class BoundPerturber(Protocol):
 
     def leaf_law(self, theta_steps: int, epsilon: float) -> Law | None:
         """The law of each sum's noise; None if noise is not to be bound after all."""
-        ...
 
 
 def bound_law(perturber: Perturber, key: Key, theta_steps: int, epsilon: float) -> Law | None:
@@ -183,9 +176,8 @@ class RowPerturber(Protocol):
         Returns
         -------
         int64[n, w]
-            The leaves first; what follows the leaves asked for is of no use unless ``nodes``.  C-contiguous.
+            The leaves first; what follows the requested leaves is unused unless ``nodes``.  C-contiguous.
         """
-        ...
 
 
 def noise_of_rows(perturber: Perturber, rows: TreeRows) -> NDArray[np.int64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from fastdp.perturbers.base import HierarchyShape
 from fastdp.perturbers.flat import Flat
 from fastdp_kernels import block_lengths as b
 
+Closing = Literal["spread", "spike", "none"]
 #: Noise is drawn for so many blocks at a time.
 BATCH = 2**10
 #: The prior signal, in squared thresholds: variance of a value about its level, and how far the level moves over
@@ -59,11 +60,11 @@ class Blocks(Flat):
     they are, a value lies in one block, whose sum it moves by at most theta (``docs/adaptive.md``).
     """
 
-    closing: Literal["spread", "spike", "none"] = "spread"
+    closing: Closing = "spread"
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        validation.choice("closing", self.closing, ("spread", "spike", "none"))
+        validation.choice("closing", self.closing, get_args(Closing))
 
     def plan(self, epsilon: float, max_range: int) -> BlocksShape:
         """One level; the length of a block is not public in advance, only where it begins."""

@@ -76,7 +76,7 @@ class Key:
         return self._drawn
 
     def again(self) -> Key:
-        """The same key for a simulation that may be repeated: its draws are checked apart."""
+        """The same key for a simulation that may be repeated: its draws are checked separately."""
         return Key(self._secret, simulated=self._simulated, member=self._member, binding=self._binding)
 
     @property
@@ -131,7 +131,7 @@ class Key:
         if seed is not None:
             return cls.from_seed(seed)
         if key is None:
-            # Fresh for this composition alone: there is nothing to keep apart.
+            # Fresh for this composition alone: there is nothing to separate.
             return cls(secrets.token_bytes(KEY_BYTES), simulated=False, binding=Binding.COMPOSITION)
         return key if isinstance(key, Key) else cls.from_bytes(key)
 
@@ -210,7 +210,7 @@ class Key:
         return Key(digest, simulated=self.simulated, binding=self._binding, drawn=self._drawn)
 
     def fingerprint(self) -> str:
-        """32 hexadecimal digits that only this key has and that tell nothing else about it, for a ledger."""
+        """32 hexadecimal digits that only this key has and that reveal nothing else about it, for a ledger."""
         message = b"fingerprint" + self._member.to_bytes(8, "big")
         return hashlib.blake2b(message, digest_size=16, key=self._secret, person=b"fastdp print 2").hexdigest()
 

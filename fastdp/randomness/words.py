@@ -5,7 +5,7 @@ the scheduler, and the same again after a crash.  The 128-bit counter block is t
 followed by the stream's number among many (32 bits, 0 for a key without one) and the block number.  A stream ends
 after 2^33 words, before its block number would run into the next stream's, so no two streams ever share a block.
 
-Source: NIST SP 800-38A section 6.5 (CTR mode); the project's noise design, section 1.
+Source: NIST SP 800-38A section 6.5 (CTR mode); ``docs/noise.md``.
 """
 
 from __future__ import annotations

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.releases.release import PREFIX_BLOCK, Release, ReleasedNodes, as_indices
+from fastdp.releases.release import PREFIX_BLOCK, Release, ReleasedNodes, as_indices, preview
 from fastdp_kernels import many_ranges
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ReleasedMany:
     """What was released from many streams; ``many[i]`` is stream i's :class:`Release`, sharing memory.
 
@@ -44,7 +44,7 @@ class ReleasedMany:
     nodes : ReleasedNodes or None
         Trees of all streams one after another, where ranges are answered from the nodes of a hierarchy.
     tree_borders : int64[n + 1]
-        Whose trees are whose.
+        The trees of stream i are ``tree_borders[i]`` to ``tree_borders[i + 1]``.
     """
 
     values: Floats
@@ -55,10 +55,21 @@ class ReleasedMany:
     ids: Indices
     block: int = 1
     nodes: ReleasedNodes | None = None
-    tree_borders: Indices = field(default_factory=lambda: np.zeros(1, np.int64), repr=False)
+    tree_borders: Indices = field(default_factory=lambda: np.zeros(1, np.int64))
 
     def __len__(self) -> int:
         return self.borders.size - 1
+
+    def __repr__(self) -> str:
+        return "\n".join(
+            [
+                f"{type(self).__name__} of {len(self):,} streams, {self.values.size:,} values, "
+                f"each after a hold-out of {self.offset:,}",
+                f"  values      {preview(self.values)}",
+                f"  thresholds  {preview(self.thresholds)}",
+                f"  guarantee   {self.guarantee}",
+            ]
+        )
 
     def __iter__(self) -> Iterator[Release]:
         return (self[i] for i in range(len(self)))
@@ -152,6 +163,3 @@ class ReleasedMany:
         prefix = np.empty(int(places[-1]))
         many_ranges.prefix_streams(self.values, self.borders, PREFIX_BLOCK, places, prefix)
         return places, prefix
-
-
-__all__ = ["ReleasedMany"]

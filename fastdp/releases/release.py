@@ -43,7 +43,7 @@ class ReleasedNodes:
         return out
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Release:
     """What a publisher released from a whole array.
 
@@ -73,22 +73,36 @@ class Release:
     block: int = 1
     nodes: ReleasedNodes | None = None
     revision: RevisedStream | None = None
-    _prefix: dict[int, NDArray[np.float64]] = field(default_factory=dict, repr=False)
+    _prefix: dict[int, NDArray[np.float64]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return self.values.size
 
-    def range_sum(self, starts: Any, stops: Any, retrospective: bool = False) -> NDArray[np.float64]:
+    def __repr__(self) -> str:
+        return "\n".join(
+            [
+                f"{type(self).__name__} of {self.values.size:,} values after a hold-out of {self.offset:,}",
+                f"  values     {preview(self.values)}",
+                f"  threshold  {self.threshold:g}",
+                f"  guarantee  {self.guarantee}",
+            ]
+        )
+
+    def range_sum(
+        self, starts: Any, stops: Any, revised: bool = False, *, retrospective: bool | None = None
+    ) -> NDArray[np.float64]:
         """Private answers to sums over [start, stop).
 
         Parameters
         ----------
         starts, stops : int or int[q]
             Indices into ``values``; 0 <= start <= stop <= n_published.
-        retrospective : bool
-            False: the sum of the values as they were published.  True: from everything released by now.  With
+        revised : bool
+            False: the sum of the values as they were published.  True: from everything released so far.  With
             ``revision`` that is the revised stream; else a block that the range cuts is answered from its own noisy
             sum, spread evenly, which avoids the last value of a block, with the noise of the whole block.
+        retrospective : bool, optional
+            The former name of ``revised``.
 
         Returns
         -------
@@ -103,9 +117,10 @@ class Release:
         first, last = self._ranges(starts, stops)
         if self.nodes is not None:
             return self.nodes.range_sum(first, last)
-        if retrospective and self.revision is not None:
+        revised = revised if retrospective is None else retrospective
+        if revised and self.revision is not None:
             return self.revision.sums_before(last) - self.revision.sums_before(first)
-        if retrospective and self.block > 1:
+        if revised and self.block > 1:
             return self._spread_before(last) - self._spread_before(first)
         out = np.empty(first.size)
         ranges.sum_ranges(self.values, self._block_prefix(PREFIX_BLOCK), PREFIX_BLOCK, first, last, out)
@@ -157,6 +172,12 @@ class Release:
         means = np.append(np.diff(prefix) / self.block, tail)
         sums: NDArray[np.float64] = prefix[j] + rest * means[np.minimum(j, closed)]
         return sums
+
+
+def preview(values: NDArray[np.float64]) -> str:
+    """The first values and the last one, for a repr."""
+    shown = [f"{value:.6g}" for value in values[:4].tolist()]
+    return ", ".join(shown if values.size <= 4 else [*shown, "...", f"{values[-1]:.6g}"])
 
 
 def as_indices(name: str, values: Any) -> NDArray[np.int64]:

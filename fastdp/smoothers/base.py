@@ -30,7 +30,6 @@ class Smoother(Protocol):
         theta : float
             The threshold: no value exceeds it.
         """
-        ...
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
         """State and predictions after each of the blocks whose released means (total / g) are given.
@@ -49,7 +48,6 @@ class Smoother(Protocol):
         predictions : float64[k]
             What the values of the block after each of these are predicted to be.
         """
-        ...
 
 
 #: Blocks that a smoother can count: whole floats are exact up to there.
@@ -58,7 +56,7 @@ MAX_BLOCKS = 2.0**53
 
 @runtime_checkable
 class CheckedSmoother(Protocol):
-    """A smoother that can tell which memories it may have: those of state files are checked before they are used."""
+    """A smoother that checks which memories it may have, before memories of a state file are used."""
 
     def is_state(self, state: SmootherState, theta: float, blocks: int) -> bool:
         """Whether :meth:`Smoother.start` and steps can have left this.
@@ -72,7 +70,6 @@ class CheckedSmoother(Protocol):
         blocks : int
             So many blocks at most have been seen since.
         """
-        ...
 
 
 def is_count(number: float, most: int) -> bool:
@@ -90,7 +87,7 @@ class RowSmoother(Protocol):
         Parameters
         ----------
         firsts, thetas : float64[n]
-            What ``start`` is told, for each stream.
+            The arguments of ``start``, for each stream.
         means : float64[n, k]
             Released means of each stream's first k blocks; need not be contiguous.
 
@@ -99,7 +96,6 @@ class RowSmoother(Protocol):
         float64[n, k]
             Predictions after each block (``means`` itself if they are equal).
         """
-        ...
 
 
 def predict_rows(smoother: Smoother, firsts: Floats, thetas: Floats, means: Floats) -> Floats:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from fastdp.spatial.network import Network
     from fastdp.spatial.polygons import Polygons
     from fastdp.spatial.privtree import PrivTree
-    from fastdp.spatial.queries import BoxQueries, paper_queries, random_boxes, relative_error
+    from fastdp.spatial.queries import BoxQueries as BoxQueries
+    from fastdp.spatial.queries import paper_queries, random_boxes, relative_error
     from fastdp.spatial.tree import ReleasedTree
 
 _HOMES = {
@@ -39,7 +40,6 @@ _HOMES = {
 
 __all__ = [
     "Box",
-    "BoxQueries",
     "CellIndex",
     "Domain",
     "Network",

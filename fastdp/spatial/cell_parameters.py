@@ -93,7 +93,7 @@ def make_plan(
         raise ParameterError(f"max_depth = {max_depth}: expected at most {most} for fan_out = {fan_out}")
     cuts = -(-max_depth // domain.dim)
     if fan_out & (fan_out - 1) and fan_out**cuts > 2**53:
-        # Borders are fractions of a side: beyond 53 bits those of different depths would round apart.
+        # Borders are fractions of a side: beyond 53 bits those of different depths would round differently.
         most = int(53 / math.log2(fan_out)) * domain.dim
         raise ParameterError(f"max_depth = {max_depth}: expected at most {most} for fan_out = {fan_out}")
     scale = Fraction(2 * fan_out - 1, fan_out - 1) / epsilon_tree

@@ -25,7 +25,7 @@ def as_points(values: Any, name: str, dim: int | None = None) -> NDArray[np.floa
     name : str
         The argument's name, for messages.
     dim : int, optional
-        The number of coordinates that is asked for.
+        The expected number of coordinates.
 
     Raises
     ------

@@ -91,7 +91,7 @@ def is_empty(plan: CountParameters, grown: CountedTree) -> bool:
 def count(
     plan: CountParameters, grown: CountedTree, added: Integers, removed: Integers, step: int, elapsed: int, key: Key
 ) -> tuple[CountedTree, Growth]:
-    """Choose the cells anew, and count in them what waited; changes nothing.
+    """Choose the cells again, and count in them what waited; changes nothing.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def recount(
 ) -> tuple[CountedTree, Growth]:
     """Let PrivTree choose the cells by what waited, and count it in them: one step of PHDStream.
 
-    Parameters and results as :func:`count`.  Growth is told for the finest cells that both trees have.
+    Parameters and results as :func:`count`.  Growth is reported for the finest cells that both trees have.
     """
     before = grown.visit
     unsplit: Integers = np.full_like(before.first, -1)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+#: What becomes of points outside the domain: an error, or the nearest place inside.
+Outside = Literal["raise", "clip"]
 
 
 class Domain(Protocol):
@@ -27,28 +29,22 @@ class Domain(Protocol):
     @property
     def dim(self) -> int:
         """Coordinates of a point."""
-        ...
 
     @property
     def lower(self) -> Floats:
         """Lower corner of the bounding box, float64[d]."""
-        ...
 
     @property
     def upper(self) -> Floats:
         """Upper corner of the bounding box, float64[d]."""
-        ...
 
     def measure(self, lower: Floats, upper: Floats) -> Floats:
         """Volume, area or length of the domain inside each box; lower, upper float64[n, d], returns float64[n]."""
-        ...
 
     def sample(
         self, lower: Floats, upper: Floats, counts: NDArray[np.int64], generator: np.random.Generator
     ) -> Floats:
         """Uniform points of the domain inside each box, box by box: float64[sum of counts, d]."""
-        ...
 
     def contains(self, points: Floats) -> NDArray[np.bool_]:
         """Which of the points, float64[n, d], lie in the domain, its border included."""
-        ...

@@ -50,7 +50,7 @@ def write_cells(
     ParameterError
         If the suffix or a column's length is not as said.
     ImportError
-        If GeoParquet is asked for and geopandas is not installed.
+        If GeoParquet is requested and geopandas is not installed.
     """
     low, high = as_boxes(lower, upper, 2, finite=True)
     table = _columns({"count": counts, **(columns or {})}, low.shape[0])

@@ -40,7 +40,7 @@ def as_geometries(geometry: Any, name: str, kinds: tuple[str, ...]) -> Any:
     name : str
         The argument's name, for messages.
     kinds : tuple of str
-        The simple geometry types that are accepted, such as "Polygon"; multi-part ones are taken apart.
+        The simple geometry types that are accepted, such as "Polygon"; multi-part ones are split.
 
     Returns
     -------
@@ -67,7 +67,7 @@ def as_geometries(geometry: Any, name: str, kinds: tuple[str, ...]) -> Any:
         if not part.is_valid or not np.isfinite(shapely.get_coordinates(part)).all():
             raise ParameterError(
                 f"{name} is not valid ({shapely.is_valid_reason(part)}): expected {accepted} "
-                "(shapely.make_valid may mend it)"
+                "(shapely.make_valid may repair it)"
             )
     if parts.size == 0:
         raise ParameterError(f"{name} is empty: expected {accepted}")
@@ -142,7 +142,7 @@ def draw_pieces(
     Raises
     ------
     ParameterError
-        If points are asked for in a cell without pieces.
+        If points are requested in a cell without pieces.
     """
     starts = np.searchsorted(cells, np.arange(counts.size + 1))
     missing = np.flatnonzero((counts > 0) & (np.diff(starts) == 0))

@@ -178,7 +178,7 @@ class Network:
         Raises
         ------
         ParameterError
-            If points are asked for in a cell that holds no line.
+            If points are requested in a cell that holds no line.
         """
         low, high = as_boxes(lower, upper, 2, finite=True)
         numbers = np.asarray(counts, dtype=np.int64)

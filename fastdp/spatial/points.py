@@ -31,10 +31,10 @@ def inside(rows: Floats, domain: Domain, outside: str, name: str) -> Floats:
     if outside == "clip":
         clipped: Floats = np.clip(rows, domain.lower, domain.upper)
         return snapped(clipped, domain)
-    strangers = ~domain.contains(rows)
-    if strangers.any():
+    outsiders = ~domain.contains(rows)
+    if outsiders.any():
         raise DataError(
-            f"{entry_at(name, strangers, 'a point outside the domain')}; expected points inside, or outside='clip'"
+            f"{entry_at(name, outsiders, 'a point outside the domain')}; expected points inside, or outside='clip'"
         )
     return snapped(rows, domain)
 

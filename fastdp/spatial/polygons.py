@@ -73,7 +73,7 @@ class Polygons:
         return f"Polygons(<{self.area:g}{' km^2' if self.geographic else ''}>, geographic={self.geographic})"
 
     def describe(self) -> dict[str, Any]:
-        """The small parts, for a state file: whole polygons would be cut anew, and measured a rounding apart."""
+        """The small parts, for a state file: whole polygons would be cut again and rounded differently."""
         shapely = load("shapely")
         raw = shapely.to_wkb(shapely.geometrycollections(self._tree.geometries))
         return {
@@ -146,7 +146,7 @@ class Polygons:
         Raises
         ------
         ParameterError
-            If points are asked for in a cell that holds none of the domain.
+            If points are requested in a cell that holds none of the domain.
 
         Notes
         -----
@@ -189,7 +189,7 @@ class Polygons:
     def _triangles(
         self, low: NDArray[np.float64], high: NDArray[np.float64], asked: NDArray[np.int64]
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Corners float64[t, 3, 2] of triangles that tile the domain in the cells asked for, and their cells."""
+        """Corners float64[t, 3, 2] of triangles that tile the domain in the requested cells, and their cells."""
         shapely = load("shapely")
         cells, pieces = self._pieces(low[asked], high[asked])
         triangles, owner = shapely.get_parts(shapely.constrained_delaunay_triangles(pieces), return_index=True)

@@ -17,7 +17,7 @@ from fastdp.spatial import decomposition
 from fastdp.spatial.cell_parameters import make_plan
 from fastdp.spatial.cells import encode
 from fastdp.spatial.checks import as_points
-from fastdp.spatial.domain import Domain
+from fastdp.spatial.domain import Domain, Outside
 from fastdp.spatial.points import inside
 from fastdp.spatial.tree import ReleasedTree
 from fastdp.state.single_caller import CallGuard, single_caller
@@ -57,7 +57,7 @@ class PrivTree:
         max_depth: int = 20,
         fan_out: int = 2,
         threshold: float = 0.0,
-        outside: str = "raise",
+        outside: Outside = "raise",
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:

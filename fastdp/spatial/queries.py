@@ -6,6 +6,7 @@ Source: PHDStream section 5.4 (after PrivTree, SIGMOD 2016): boxes whose volume 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +22,7 @@ PAPER_SETS = (("small", 10_000, 1e-4, 1e-3), ("medium", 5_000, 1e-3, 1e-2), ("la
 #: The error's denominator is at least this part of all points: PHDStream section 5.4.
 FLOOR = 0.001
 MAX_BOXES = 2**32
+Placement = Literal["inside", "clipped"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def random_boxes(
     low: float,
     high: float,
     *,
-    placement: str = "inside",
+    placement: Placement = "inside",
     seed: int | None = None,
     name: str = "random",
 ) -> BoxQueries:
@@ -92,7 +94,7 @@ def random_boxes(
     low, high = validation.positive("low", low), validation.positive("high", high)
     if not low < high <= 1.0:
         raise ParameterError(f"low, high = {low}, {high}: expected 0 < low < high <= 1")
-    placement = validation.choice("placement", placement, ("inside", "clipped"))
+    validation.choice("placement", placement, ("inside", "clipped"))
     generator = np.random.default_rng(None if seed is None else validation.integer("seed", seed, 0))
     least, most = low ** (1 / begin.size), high ** (1 / begin.size)
     places, sides = generator.random((2, count, begin.size))
@@ -103,7 +105,7 @@ def random_boxes(
 
 
 def paper_queries(
-    lower: ArrayLike, upper: ArrayLike, *, placement: str = "inside", seed: int | None = None
+    lower: ArrayLike, upper: ArrayLike, *, placement: Placement = "inside", seed: int | None = None
 ) -> dict[str, BoxQueries]:
     """The three query sets of PHDStream section 5.4.
 

@@ -23,7 +23,7 @@ LARGEST_FACTOR = 1.5
 HORIZON_PART, LEAST_HORIZON = 0.25, 50
 #: What earlier counts keep of their say in the forecasts' weight, and in the period.
 WEIGHT_MEMORY, PERIOD_MEMORY = 0.9, 0.5
-#: Cells are planted anew where more than this part of what came is in cells that it would have cut.
+#: Cells are planted again where more than this part of what came is in cells that it would have cut.
 MAX_COARSE = 0.3
 #: Counts below this part of the total are errors' denominators no more (the paper's 0.001).
 FLOOR = 0.001
@@ -100,7 +100,7 @@ def check_pace(pace: ReleaseSchedule, period: int | None, most: int) -> None:
 
 
 def sooner(pace: ReleaseSchedule, elapsed: int) -> ReleaseSchedule:
-    """The pace where cells are planted anew: half as long at most as the time that it took to notice."""
+    """The pace where cells are planted again: half as long at most as the time that it took to notice."""
     return replace(pace, period=max(min(pace.period, elapsed // 2), 1))
 
 

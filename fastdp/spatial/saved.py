@@ -41,7 +41,7 @@ def describe_visit(visit: StepTree | None) -> dict[str, Any] | None:
 
 
 def restore_visit(described: Any, plan: CellParameters) -> StepTree | None:
-    """The released tree that was described, but for ``origin``, which nobody reads after the step: all -1."""
+    """The released tree that was described, but for ``origin``, which is not read after the step: all -1."""
     if described is None:
         return None
     numbers = _numbers(described, _NUMBERS)

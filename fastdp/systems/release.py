@@ -4,28 +4,40 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import Any
+from itertools import chain
+from typing import Any, Literal
 
 import numpy as np
 
 from fastdp import validation
-from fastdp.arrays.column import as_column
+from fastdp.arrays.column import Nonfinite, as_column
 from fastdp.arrays.whole import check_size
 from fastdp.errors import ParameterError
 from fastdp.ledger import Ledger, entry
+from fastdp.perturbers.blocks import Closing
 from fastdp.randomness.key import Key
 from fastdp.releases.release import Release
+from fastdp.smoothers import Smoother
 from fastdp.systems.pak.publisher import PAK
 from fastdp.systems.stream.adaptive import Adaptive
 from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT
-from fastdp.systems.stream.tops import ToPS
+from fastdp.systems.stream.tops import SmootherName, ToPS
 from fastdp.systems.topl.publisher import ToPL
+from fastdp.thresholds import Threshold
+from fastdp.thresholds.noisy_choice import NoiseKind
+from fastdp.thresholds.renewals import Renewal
 
+Method = Literal["adaptive", "tops", "topl", "pak"]
 METHODS: dict[str, type[Adaptive | ToPS | ToPL | PAK]] = {
     "adaptive": Adaptive,
     "tops": ToPS,
     "topl": ToPL,
     "pak": PAK,
+}
+#: The options of each method's class, by name.
+OPTIONS = {
+    method: [name for name in inspect.signature(system).parameters if name not in ("epsilon", "bound", "seed", "key")]
+    for method, system in METHODS.items()
 }
 DEFAULT_RANGE = 2**20
 
@@ -34,14 +46,34 @@ def release(
     values: Any,
     epsilon: float,
     bound: float,
-    method: str = "adaptive",
+    method: Method = "adaptive",
     seed: int | str | None = None,
     *,
     key: Key | bytes | None = None,
     ledger: Ledger | None = None,
     stream: str | None = None,
     part: str | None = None,
-    **options: Any,
+    holdout: int | None = None,
+    max_range: int | None = None,
+    threshold: Threshold | float | Literal["linear", "logarithmic"] | None = None,
+    resolution: float | None = None,
+    nonfinite: Nonfinite | None = None,
+    closing: Closing | None = None,
+    fan_out: int | None = None,
+    prune: int | Literal["optimal"] | None = None,
+    smoother: SmootherName | Smoother | None = None,
+    c: float | None = None,
+    noise: NoiseKind | None = None,
+    renewal: Renewal | None = None,
+    threshold_epsilon: float | None = None,
+    publish_epsilon: float | None = None,
+    delta: float | None = None,
+    length: int | None = None,
+    share: float | None = None,
+    tail_factor: float | None = None,
+    lag_sums: bool | None = None,
+    clip: bool | None = None,
+    average: int | Literal["all"] | None = None,
 ) -> Release:
     """Release a whole stream under differential privacy.
 
@@ -53,9 +85,9 @@ def release(
         Privacy loss for one value of the stream.
     bound : float
         Public upper bound of a value, in units of the input.  It must not be computed from the data.
-    method : "adaptive", "tops", "pak" or "topl"
-        The system: :class:`fastdp.Adaptive`; the paper's :class:`fastdp.ToPS`; :class:`fastdp.PAK`, whose values are
-        the differences of its running sums; or the local model, simulated (:class:`fastdp.ToPL`).
+    method : "adaptive", "tops", "topl" or "pak"
+        The system: :class:`fastdp.Adaptive`; the paper's :class:`fastdp.ToPS`; the local model, simulated
+        (:class:`fastdp.ToPL`); or :class:`fastdp.PAK`, whose values are the differences of its running sums.
     seed : int or str, optional
         Simulation: reproducible noise, no privacy.
     key : Key or 32 bytes, optional
@@ -67,15 +99,29 @@ def release(
         The stream's name, which a ledger needs.  Under one key, streams with different names get independent noise.
     part : str, optional
         With a ledger: the label of the part of the stream that ``values`` are; by default all of it.
-    **options
-        Passed to the system.  By default ``holdout`` is 65,536 values or a quarter of the stream, and ``max_range``
-        2^20 values or the rest of it, whichever is less (the length n of a stream is public under replace-one
-        adjacency); for PAK ``length`` is n and ``delta`` 1 / n^2.
+    holdout : int, optional
+        Values at the beginning that choose the threshold and are not published; by default 65,536 or a quarter of
+        the stream, whichever is less.
+    max_range : int, optional
+        The longest query; by default 2^20 values or what follows the hold-out, whichever is less (the length of a
+        stream is public under replace-one adjacency).  Not for "pak".
+    threshold : Threshold or float, optional
+        A rule of :mod:`fastdp.thresholds`, or a publicly known threshold.  Not for "tops".
+    resolution, nonfinite
+        As for :class:`fastdp.StreamPublisher`; "topl" has no resolution, "pak" no ``nonfinite``.
+    closing
+        Of :class:`fastdp.Adaptive` alone.
+    fan_out, prune, smoother, c, noise, renewal
+        Of :class:`fastdp.ToPS` alone.
+    threshold_epsilon, publish_epsilon
+        Of :class:`fastdp.ToPL` alone.
+    delta, length, share, tail_factor, lag_sums, clip, average
+        Of :class:`fastdp.PAK` alone; by default ``length`` is n, the number of values, and ``delta`` 1 / n^2.
 
     Returns
     -------
     Release
-        The private stream and what belongs to it.  With "adaptive", ``range_sum(..., retrospective=True)`` and
+        The private stream and what belongs to it.  With "adaptive", ``range_sum(..., revised=True)`` and
         ``revised`` are the more accurate answers.
 
     Raises
@@ -86,24 +132,30 @@ def release(
         the budget spent.
     BudgetError
         If the ledger's limit leaves less than the release costs, or if an entry has the same noise.
+
+    Notes
+    -----
+    An option that is None has the default of the method's class.
     """
+    # First of all, while nothing else has a name here.
+    given = {name: value for name, value in locals().items() if value is not None}
     system = METHODS[validation.choice("method", method, tuple(METHODS))]
+    options = {name: given[name] for name in chain(*OPTIONS.values()) if name in given}
+    for name in options:
+        if name not in OPTIONS[method]:
+            raise ParameterError(
+                f"{name} = {validation.shown(options[name])}: expected an option of method = {method!r}: "
+                f"{', '.join(OPTIONS[method])}"
+            )
     # Whether every entry of a list is a number depends on the data: it is checked once the budget is reserved.
     column = values if _is_list(values) else as_column(values, "values")
     size = len(column)
-    accepted = inspect.signature(system).parameters
-    for name in options:
-        if name not in accepted:
-            raise ParameterError(
-                f"{name} = {validation.shown(options[name])}: expected an option of {system.__name__}: "
-                f"{', '.join(accepted)}"
-            )
-    holdout = options.setdefault("holdout", max(1, min(DEFAULT_HOLDOUT, size // 4)))
+    options.setdefault("holdout", max(1, min(DEFAULT_HOLDOUT, size // 4)))
     if system is PAK:
         options.setdefault("length", max(1, size))
         options.setdefault("delta", 1.0 / max(2, size) ** 2)
-    elif isinstance(holdout, int):
-        options.setdefault("max_range", max(1, min(DEFAULT_RANGE, size - holdout)))
+    elif isinstance(options["holdout"], int):
+        options.setdefault("max_range", max(1, min(DEFAULT_RANGE, size - options["holdout"])))
     secret = Key.choose(seed, key)
     if stream is not None:
         secret = secret.of_stream(entry.name("stream", stream))

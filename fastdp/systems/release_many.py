@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.arrays.column import NOT_FINITE, as_column, as_floats, kind_of
+from fastdp.arrays.column import NOT_FINITE, Nonfinite, as_column, as_floats, kind_of
 from fastdp.arrays.rows import StreamRows, as_rows
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
@@ -23,9 +23,10 @@ from fastdp.systems.release import DEFAULT_RANGE
 from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT, StreamParameters
 from fastdp.systems.stream.row_batches import borders_of, choose_thetas, concurrently, slabs, snapped
 from fastdp.systems.stream.row_steps import SLAB_VALUES, SLAB_WORDS, RowBatch, RowPipeline
-from fastdp.systems.stream.tops import SMOOTHERS
+from fastdp.systems.stream.tops import SMOOTHERS, SmootherName
 from fastdp.thresholds import NoisyMax, Threshold
 from fastdp.thresholds.base import RowChooser
+from fastdp.thresholds.fixed import as_rule
 from fastdp_kernels import many_streams
 
 Floats = NDArray[np.float64]
@@ -38,13 +39,13 @@ def release_many(
     bound: float,
     *,
     offsets: Any = None,
-    threshold: Threshold | None = None,
+    threshold: Threshold | float | None = None,
     perturber: Perturber | None = None,
-    smoother: str | Smoother | None = "recent",
+    smoother: SmootherName | Smoother | None = "recent",
     holdout: int | None = None,
     max_range: int | None = None,
     resolution: float | None = None,
-    nonfinite: str = "raise",
+    nonfinite: Nonfinite = "raise",
     ids: Any = None,
     threads: int = 1,
     seed: int | str | None = None,
@@ -55,7 +56,7 @@ def release_many(
     Parameters
     ----------
     streams : array-like
-        Each stream in order: a two-dimensional array whose rows they are, a list of columns (whatever
+        Each stream in order: a two-dimensional array whose rows they are, a list of columns (as
         :func:`fastdp.release` takes), an Arrow or polars column of lists, or with ``offsets`` one column with all of
         them.  Each must be longer than the hold-out.
     epsilon : float
@@ -64,9 +65,9 @@ def release_many(
         Public upper bound of a value, in units of the input.  It must not be computed from the data.
     offsets : int[n + 1], optional
         Borders of the streams in a column, ascending from 0.
-    threshold : Threshold, optional
+    threshold : Threshold or float, optional
         By default :class:`fastdp.thresholds.NoisyMax`, for each stream from its own hold-out.  Short hold-outs choose
-        poorly: where a threshold is known publicly, give ``Fixed(theta)``, which is also much faster.
+        poorly: where a threshold is known publicly, give it as a number, which is also much faster.
     perturber : Perturber, optional
         By default ToPS's :class:`fastdp.perturbers.Hierarchy`.
     smoother : "recent", "mean", "median", "moving", "exponential", Smoother or None
@@ -116,27 +117,26 @@ def release_many(
     --------
     >>> import numpy as np, fastdp
     >>> meters = np.full((500, 96), 0.4)
-    >>> day = fastdp.release_many(meters, 1.0, 5.0, threshold=fastdp.thresholds.Fixed(2.0), seed=1)
+    >>> day = fastdp.release_many(meters, 1.0, 5.0, threshold=2.0, seed=1)
     >>> day.matrix.shape
     (500, 96)
     """
     if isinstance(smoother, str):
         smoother = SMOOTHERS[validation.choice("smoother", smoother, tuple(SMOOTHERS))]()
     perturber = Hierarchy() if perturber is None else perturber
-    if threshold is None:
-        threshold = NoisyMax(fan_out=getattr(perturber, "fan_out", 16))
+    rule = NoisyMax(fan_out=getattr(perturber, "fan_out", 16)) if threshold is None else as_rule(threshold)
     threads = validation.threads(threads)
     rows = as_rows(streams, offsets)
     shortest, longest = (int(rows.lengths.min()), int(rows.lengths.max())) if rows.size else (1, 1)
     if holdout is None:
-        looks = getattr(threshold, "uses_holdout", False)
-        holdout = max(1, min(DEFAULT_HOLDOUT, shortest // 4)) if looks else 0
+        uses_holdout = getattr(rule, "uses_holdout", False)
+        holdout = max(1, min(DEFAULT_HOLDOUT, shortest // 4)) if uses_holdout else 0
     # What is wrong with the streams comes before what their lengths would ask of the parts.
     _check_lengths(rows, validation.integer("holdout", holdout, 0))
     if max_range is None:
         max_range = min(DEFAULT_RANGE, longest - holdout) if rows.size else DEFAULT_RANGE
     composition = StreamParameters(
-        threshold, perturber, smoother, epsilon, bound, holdout, max_range, resolution, nonfinite
+        rule, perturber, smoother, epsilon, bound, holdout, max_range, resolution, nonfinite
     )
     secret = composition.noise_key(Key.choose(seed, key))
     if secret.member:
@@ -177,7 +177,7 @@ class _Many:
             slab = RowBatch(taken, starts, counts[which], steps[which], self.ids[which])
             wrong = self.pipeline.publish(slab, values, borders[which])
             if wrong >= 0:
-                taken, starts = self._mended(taken, starts, slab.counts, which, wrong, holdout)
+                taken, starts = self._replace_nonfinite(taken, starts, slab.counts, which, wrong, holdout)
                 slab = replace(slab, values=taken, starts=starts)
                 # Nothing was released of the noise drawn before the values were looked at.
                 with repeating():
@@ -206,13 +206,13 @@ class _Many:
         """Theta of each stream, in grid steps."""
         composition, n = self.pipeline.composition, self.rows.size
         task, key, grid = composition.task, self.pipeline.key, composition.grid
-        looks = composition.threshold.uses_holdout
+        uses_holdout = composition.threshold.uses_holdout
         first = composition.threshold.start(task)
-        steps: Indices = np.full(n, 0 if looks else grid.snap(first.choose(key)), np.int64)
+        steps: Indices = np.full(n, 0 if uses_holdout else grid.snap(first.choose(key)), np.int64)
 
         def choose(which: Indices) -> None:
             values, starts = self._held(which)
-            if not looks:
+            if not uses_holdout:
                 return
             thetas = choose_thetas(first, task.holdout, values, starts, key, self.ids[which])
             steps[which] = snapped(grid, thetas)
@@ -229,9 +229,9 @@ class _Many:
         values, starts = self.rows.take(which, 0, holdout)
         counts: Indices = np.full(which.size, holdout, np.int64)
         wrong = many_streams.first_nonfinite(values, starts, counts)
-        return (values, starts) if wrong < 0 else self._mended(values, starts, counts, which, wrong, 0)
+        return (values, starts) if wrong < 0 else self._replace_nonfinite(values, starts, counts, which, wrong, 0)
 
-    def _mended(
+    def _replace_nonfinite(
         self, values: Floats, starts: Indices, counts: Indices, which: Indices, wrong: int, before: int
     ) -> tuple[Floats, Indices]:
         """Zeros for NaN and infinity, or the error that names the first of row ``wrong``."""
@@ -279,6 +279,3 @@ def _as_ids(ids: Any, n: int) -> Indices:
             f"ids has {twice} more than once: expected distinct numbers (equal noise reveals differences)"
         )
     return numbers
-
-
-__all__ = ["release_many"]

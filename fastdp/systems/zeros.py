@@ -1,4 +1,4 @@
-"""Zeros: the baseline that publishes zeros (ToPS section 5.3); what a method must beat to be of use."""
+"""Zeros: the baseline that publishes zeros (ToPS section 5.3); a method is useful where it beats this one."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.arrays.column import as_column
-from fastdp.arrays.whole import check_size
+from fastdp.arrays.whole import as_whole
 from fastdp.guarantee import Guarantee
 from fastdp.releases.release import Release
 
 
-class Base:
-    """Publishes a zero for every value after the hold-out, and so reveals nothing at all.
+class Zeros:
+    """Publishes a zero for every value after the hold-out, and so reveals nothing.
 
     Parameters
     ----------
@@ -23,14 +23,11 @@ class Base:
         Values that are not published, to compare with methods that have a hold-out.
     """
 
+    guarantee = Guarantee(epsilon=0.0, arithmetic="exact", derivation=("zeros whatever the values are: epsilon 0",))
+
     def __init__(self, holdout: int = 0) -> None:
         self.holdout = validation.integer("holdout", holdout, 0)
         self.n_seen = 0
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """Epsilon 0: the output does not depend on the values."""
-        return Guarantee(epsilon=0.0, arithmetic="exact", derivation=("zeros whatever the values are: epsilon 0",))
 
     def publish(self, chunk: Any) -> NDArray[np.float64]:
         """A zero for each value after the hold-out: float64[n]."""
@@ -40,7 +37,6 @@ class Base:
         return np.zeros(size - held)
 
     def release(self, values: Any) -> Release:
-        """Zeros for a whole array; DataError if it is not longer than the hold-out."""
-        size = as_column(values, "values").size
-        check_size(size, self.holdout)
-        return Release(np.zeros(size - self.holdout), self.holdout, 0.0, self.guarantee)
+        """Zeros for a whole array, longer than the hold-out (a fresh object only)."""
+        published = self.publish(as_whole(values, self.n_seen, self.holdout))
+        return Release(published, self.holdout, 0.0, self.guarantee)

@@ -55,23 +55,18 @@ class Chooser(Protocol):
 
     def copy(self) -> Chooser:
         """An independent copy, so that a rejected chunk can be forgotten."""
-        ...
 
     def observe(self, values: NDArray[np.float64]) -> None:
-        """Add values (finite; a publisher sees to it)."""
-        ...
+        """Add values (finite; publishers check that)."""
 
     def choose(self, key: Key) -> float:
         """Theta in units of the input, in (0, bound]."""
-        ...
 
     def pack(self) -> NDArray[np.int64]:
         """What has been collected, for a state file."""
-        ...
 
     def unpack(self, packed: NDArray[np.int64]) -> None:
         """Take over what :meth:`pack` gave; ValueError or IndexError if it does not fit."""
-        ...
 
 
 @runtime_checkable
@@ -81,16 +76,13 @@ class RowChooser(Protocol):
     @property
     def row_words(self) -> int:
         """Draws in a row of :meth:`choose_rows`."""
-        ...
 
     @property
     def counts(self) -> NDArray[np.int64]:
         """What has been observed, as a histogram."""
-        ...
 
     def histograms(self, values: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Histograms of many hold-outs that begin at ``starts``, finite: int64[n, bins]."""
-        ...
 
     def choose_rows(self, histograms: NDArray[np.int64], key: Key, streams: NDArray[np.int64]) -> NDArray[np.float64]:
         """Theta of many streams, each what ``choose`` gives under the key of its stream and hold-out: float64[n].
@@ -104,7 +96,6 @@ class RowChooser(Protocol):
         streams : int64[n]
             Their numbers.
         """
-        ...
 
 
 def held_out(key: Key, values: NDArray[np.generic]) -> Key:
@@ -122,12 +113,9 @@ class Threshold(Protocol):
     @property
     def uses_holdout(self) -> bool:
         """Whether the rule looks at data at all."""
-        ...
 
     def start(self, task: ThresholdTask) -> Chooser:
         """A chooser for one publisher."""
-        ...
 
     def guarantee(self, task: ThresholdTask) -> Guarantee | None:
         """What choosing theta costs; None if no data are looked at."""
-        ...

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
+from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +14,8 @@ from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.randomness.key import Key
 from fastdp.thresholds.base import ThresholdTask
+
+Rule = TypeVar("Rule")
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,13 @@ class Fixed:
         """Nothing is looked at."""
         del task
         return None
+
+
+def as_rule(threshold: Rule | float) -> Rule | Fixed:
+    """The rule itself; for a number, the threshold known publicly."""
+    if isinstance(threshold, Real) and not isinstance(threshold, bool):
+        return Fixed(validation.positive("threshold", threshold))
+    return cast("Rule", threshold)
 
 
 @dataclass(frozen=True)

@@ -173,7 +173,7 @@ class PAKQuantile:
             If it is not positive: the offset cannot be hidden.
         """
         law = self.law(task)
-        # Cut off where e^b ends: the rest is 0 or below all the same.
+        # Cut off where e^b ends: the rest is 0 or below in any case.
         rest = 1.0 - math.expm1(min(law.b, 700.0)) * law.upper(self.beta) / law.a
         if rest <= 0.0:
             raise ParameterError(
@@ -275,7 +275,7 @@ def _says(p: float, task: ThresholdTask, law: SmoothNoise, delta: float, scaled:
 
 
 def _distance(clip: bool, kappa: float, law: SmoothNoise, offset: float = 0.0) -> float:
-    """Without the clip the noise is kappa / a bounds wide, and its floats lie that much further apart."""
+    """Without the clip the noise is kappa / a bounds wide, and its floats are that much coarser."""
     if clip:
         return law.numeric_distance
     # A Cauchy-type law is too wide for any bound.

@@ -19,17 +19,14 @@ class Renewal(Protocol):
     @property
     def trees(self) -> int:
         """Trees that are published under one theta."""
-        ...
 
     @property
     def share(self) -> float:
         """Part of epsilon that published values pay for the next theta; 0 if it comes from values withheld."""
-        ...
 
     @property
     def holdout(self) -> int | None:
         """Values withheld for each later theta; None: as many as for the first."""
-        ...
 
 
 @dataclass(frozen=True)

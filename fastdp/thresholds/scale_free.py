@@ -6,7 +6,6 @@ Source: ours, in place of ToPS Eq. 6, whose constant c has the unit of a value; 
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.arrays.column import as_column, as_floats
-from fastdp.errors import AccuracyWarning, ParameterError
+from fastdp.errors import AccuracyWarning, ParameterError, warn
 from fastdp.guarantee import Guarantee
 from fastdp.integer_grid import Grid
 from fastdp.randomness import sampler
@@ -79,11 +78,11 @@ class ScaleFree:
     :mod:`fastdp.thresholds.noisy_choice` holds without a factor 2.
 
     Accuracy: the expected squared error of a random range is K theta^2 / epsilon^2 + (r^2 / 6) E[(v - theta)+]^2,
-    which is least where p e / theta = p*^2, p the share above theta and e = E[(v - theta)+].  The second count tells
-    tails apart: where they are light it is near 0, so that more values than k may lie above theta, where they are
-    heavy fewer, as the optimum wants.  If k epsilon < 1, one count alone is held against 1.5 k, with slope 3 /
-    (k epsilon).  Where noise is so strong that k is a large part of the hold-out, k is at most m / 2, and the slope
-    so low that the lowest candidate cannot win by its logarithm alone.
+    which is least where p e / theta = p*^2, p the share above theta and e = E[(v - theta)+].  The second count
+    distinguishes tails: where they are light it is near 0, so that more values than k may lie above theta, where they
+    are heavy fewer, as the optimum wants.  If k epsilon < 1, one count alone is held against 1.5 k, with slope 3 / (k
+    epsilon).  Where noise is so strong that k is a large part of the hold-out, k is at most m / 2, and the slope so
+    low that the lowest candidate cannot win by its logarithm alone.
 
     Equivariance: values, bound and resolution multiplied by one factor give theta multiplied by it, exactly.
 
@@ -116,13 +115,12 @@ class ScaleFree:
         """An empty histogram over the candidates; warns of a hold-out that is too short."""
         chooser = _ScaleFreeChooser(self, task)
         if chooser.resolved < MIN_COUNT:
-            warnings.warn(
-                f"holdout: of the {task.holdout} values that choose the threshold about {chooser.resolved:.2g} noise "
-                f"scales lie above the best one, so the choice will be rough; expected a hold-out of "
-                f"{chooser.enough} values or more"
-                + (f" (or a shorter max_range, now {task.max_range})" if task.max_range > task.holdout else ""),
+            shorter = f"a max_range below {task.max_range:,}, " if task.max_range > task.holdout else ""
+            warn(
+                f"holdout: {task.holdout:,} values are too few to choose a threshold at epsilon = {task.epsilon:g}; "
+                f"expected a hold-out of at least {chooser.enough:,} values, {shorter}or a threshold known publicly "
+                "(threshold=50.0)",
                 AccuracyWarning,
-                stacklevel=2,
             )
         return chooser
 
@@ -185,7 +183,7 @@ class _ScaleFreeChooser(CountedHoldout):
         span = max(math.log(self._top), 1.0)
         most = MAX_SHARE * (task.holdout - self.target) / span
         self.slope = min(wanted, most)
-        #: How many noise scales tell candidates apart: k epsilon, or by how much the slope falls short.
+        #: How many noise scales separate candidates: k epsilon, or by how much the slope falls short.
         self.resolved = min(self.expected, self.slope) * task.epsilon
         #: A hold-out that would do.
         self.enough = math.ceil(

@@ -6,7 +6,7 @@ Source: ToPS section 4.1, Eq. 8.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,8 @@ from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.local_objective import OBJECTIVES, best_threshold, prune_tail
 from fastdp.thresholds.sorted_holdout import QuantileChooser
 
-SCALES = ("linear", "logarithmic")
+Scale = Literal["linear", "logarithmic"]
+SCALES = get_args(Scale)
 DEFAULT_BINS = 1024
 MAX_BINS = 2**16
 
@@ -46,7 +47,7 @@ class SquareWave:
         Bins of the estimate on [0, bound]; by default 1,024, or 56 on the logarithmic scale.  Their upper edges are
         the candidates for theta (on the logarithmic scale 8 a bin).
     accelerate : bool
-        SQUAREM for EM: in a tenth of the time nearer to the maximum of the likelihood, where the estimate falls apart
+        SQUAREM for EM: in a tenth of the time nearer to the maximum of the likelihood, where the estimate breaks up
         into peaks and SW-W finds the tail's end too early (``docs/topl.md``).  False stops where the published code
         does.  The logarithmic scale is always accelerated.
     scale : "linear" or "logarithmic"
@@ -68,7 +69,7 @@ class SquareWave:
     publish_epsilon: float | None = None
     bins: int | None = None
     accelerate: bool = False
-    scale: Literal["linear", "logarithmic"] = "linear"
+    scale: Scale = "linear"
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -130,9 +131,9 @@ class SquareWave:
         """The server's side: the distribution behind the counts of reports (int64[outputs], or of cells)."""
         if isinstance(client, local.LogSquareWave):
             return log_estimate.cut_tail(log_estimate.mean_estimate(client, counts, self.n_bins), client.law)
-        method = "em" if self.method == "sw-w" else "ems"
-        found = client.estimate_counts(counts, self.n_bins, method, accelerate=self.accelerate)
-        return prune_tail(found) if self.method == "sw-w" else found
+        if self.method == "sw-w":
+            return prune_tail(client.estimate_counts(counts, self.n_bins, "em", accelerate=self.accelerate))
+        return client.estimate_counts(counts, self.n_bins, "ems", accelerate=self.accelerate)
 
     def choose_from(self, distribution: local.Distribution, task: ThresholdTask) -> float:
         """Theta, in units of the input, at most the bound and at least one step of the clients' grid."""

@@ -10,6 +10,7 @@ LLVM does make use of that.
 from __future__ import annotations
 
 import hashlib
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -70,17 +71,23 @@ def _forgiving(access: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _warned: list[str] = []
+#: Packages whose frames lie between the caller and a warning.
+_BETWEEN = ("fastdp_kernels", "fastdp", "numba", "importlib")
 
 
 def _warn_of_cache(reason: str) -> None:
-    """Say once in a process that it will compile for itself."""
+    """Warn once in a process, at the caller's line, that it will compile for itself."""
     if not _warned:
         _warned.append(reason)
-        warnings.warn(
-            f"compiled kernels cannot be kept ({reason}): every process compiles them anew, which takes seconds; "
+        frame = sys._getframe()
+        while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
+            frame = frame.f_back
+        warnings.warn_explicit(
+            f"compiled kernels cannot be kept ({reason}): every process compiles them again, which takes seconds; "
             "expected NUMBA_CACHE_DIR to name a folder that can be written",
             RuntimeWarning,
-            stacklevel=4,
+            frame.f_code.co_filename,
+            frame.f_lineno,
         )
 
 

@@ -103,7 +103,7 @@ def regrow(
             if k == depth or measure[i] <= 0.0:
                 continue
             kept = old_first[old[i]] if old[i] >= 0 else -1
-            # One count more, at least, is what the parts will be told apart by.
+            # One count more, at least, is what the parts will differ by.
             if estimate[i] <= (keep if kept >= 0 else split) * np.sqrt(max(variance[i], 1.0)):
                 continue
             if following + fan_out > old.size:

@@ -176,9 +176,3 @@ def apply_band(band: Band, x: np.ndarray, sums: np.ndarray, out: np.ndarray) -> 
     for j in range(band.right.shape[0]):
         for k in range(out.size):
             out[k] += band.right[j, k] * x[np.uint64(band.places[STOP, k] + j)]
-
-
-@kernel
-def multiply_band(band: Band, x: np.ndarray, out: np.ndarray) -> None:
-    """Product with a vector; parameters as :func:`apply_band`, whose scratch it brings along."""
-    apply_band(band, x, np.empty((2, x.size + 1)), out)

@@ -62,7 +62,7 @@ SHAPE = 9
 
 #: Blocks shorter than this many values share a choice.
 CADENCE = 512.0
-#: What a block left open is made up for by 2^-CATCH_UP times as many values as it or the next block has, whichever is
+#: What a block left open is spread over 2^-CATCH_UP times as many values as it or the next block has, whichever is
 #: longer, or by all of the next.
 CATCH_UP = 2.0
 #: How fast differences are forgotten, by block.

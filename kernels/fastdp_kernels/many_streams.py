@@ -2,7 +2,7 @@
 
 n streams (rows) lie in one flat array, row i from ``starts[i]`` on, ``counts[i]`` values long; what is kept for each
 block lies in rectangles as wide as the longest row needs.  Every row gets exactly what the kernel for one stream,
-which is called here, gives (with ``int(np.int64(0))``: for the constant 0 Numba would compile it anew).  A row has T
+which is called here, gives (with ``int(np.int64(0))``: for the constant 0 Numba would compile it again).  A row has T
 trees of noise, W >= ``tree_blocks`` integers each, the leaves first.
 """
 

@@ -57,7 +57,7 @@ def follow_windows(
     """Moving averages of each row of ``means`` (float64[n, k]), after its own first guess (float64[n])."""
     for row in range(firsts.size):
         ring[:] = 0.0
-        # Not the constants, for which Numba would compile it anew.
+        # Not the constants, for which Numba would compile it again.
         running = follow_window(ring, int(np.int64(0)), 0.0, firsts[row : row + 1], scratch[:1])
         scratch[:] = means[row]
         follow_window(ring, int(np.int64(1)), running, scratch, out[row])

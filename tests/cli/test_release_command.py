@@ -114,7 +114,7 @@ def test_summary_says_public_facts_only(method, write_input, run, values, tmp_pa
 def test_a_short_holdout_is_said_in_one_line(write_input, run, values, tmp_path):
     result = run(write_input(".npy", values), "-o", tmp_path / "out.npy", "--holdout", 20, "--quiet")
     assert result.exit_code == 0
-    assert result.stderr.startswith("Warning: holdout: of the 18 values that choose the threshold")
+    assert result.stderr.startswith("Warning: holdout: 18 values are too few to choose a threshold")
     assert result.stderr.count("\n") == 1
 
 

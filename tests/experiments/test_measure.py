@@ -150,7 +150,7 @@ def test_a_cell_is_what_the_publisher_releases_under_its_key(small, scene) -> No
                 "ToPS, prune=1": (fastdp.ToPS, {**ranged, "prune": 1}),
                 "ToPL": (fastdp.ToPL, ranged),
                 "running": (fastdp.PAK, {**common, "delta": 1.0 / 3000**2, "length": 3000}),
-                "Base": (fastdp.Base, {"holdout": 500}),
+                "Base": (fastdp.systems.Zeros, {"holdout": 500}),
             }
             if group.mechanism.name in publishers:
                 kind, arguments = publishers[group.mechanism.name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import decimal
+import inspect
 import pickle
 import re
 from collections.abc import Callable
@@ -13,12 +14,13 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp import metrics
+from fastdp import metrics, perturbers
 from fastdp.errors import FastDPError, ParameterError, StateError
 from fastdp.integer_grid import make_grid
 from fastdp.perturbers import Hierarchy
 from fastdp.queries.workloads import random_ranges
 from fastdp.smoothers import Recent
+from fastdp.systems.release import OPTIONS as OPTIONS_OF
 from fastdp.thresholds import Fixed, NoisyMax
 
 HUGE = 10**400  # prints, but fits neither float64 nor int64
@@ -45,9 +47,10 @@ TOPS_OPTIONS: dict[str, tuple[list[Any], str]] = {
     "c": ([None, *BAD_REAL], "number"),
     "noise": (BAD_NAME, "one of 'laplace', 'exponential'"),
 }
+REQUIRED = ("epsilon", "bound")
 ADAPTIVE_OPTIONS: dict[str, tuple[list[Any], str]] = {
     "closing": (BAD_NAME, "one of 'spread', 'spike', 'none'"),
-    "threshold": ([5, "scale free", object, NoisyMax], "fastdp.thresholds"),
+    "threshold": (["scale free", object, NoisyMax], "fastdp.thresholds"),
 }
 
 
@@ -94,7 +97,11 @@ def test_stream_publisher(compose, name: str, value: Any, accepted: str) -> None
     check(lambda: compose(**(options | {name: value})), name, value, accepted)
 
 
-@pytest.mark.parametrize(("name", "value", "accepted"), cases(OPTIONS, ADAPTIVE_OPTIONS))
+@pytest.mark.parametrize(
+    ("name", "value", "accepted"),
+    # None is the default of an option.
+    [case for case in cases(OPTIONS, ADAPTIVE_OPTIONS) if case.values[1] is not None or case.values[0] in REQUIRED],
+)
 def test_release_function(stream, name: str, value: Any, accepted: str) -> None:
     options = {"epsilon": 1.0, "bound": 50, "max_range": 64, "seed": 1}
     check(lambda: fastdp.release(stream, **(options | {name: value})), name, value, accepted)
@@ -106,16 +113,47 @@ def test_release_method(stream, value: Any) -> None:
 
 
 def test_unknown_options_are_named(stream) -> None:
-    with pytest.raises(ParameterError, match="epsilom = 3: expected an option of Adaptive"):
-        fastdp.release(stream, 1.0, 50, epsilom=3)
-    with pytest.raises(ParameterError, match="prune = 1: expected an option of Adaptive"):
+    with pytest.raises(ParameterError, match="prune = 1: expected an option of method = 'adaptive': holdout, "):
         fastdp.release(stream, 1.0, 50, prune=1)
-    with pytest.raises(TypeError, match="epsilom"):
-        fastdp.ToPS(1.0, 50, epsilom=3)
+    for system in (fastdp.release, fastdp.ToPS):
+        with pytest.raises(TypeError, match="epsilom"):
+            system(stream, 1.0, 50, epsilom=3)
+
+
+def test_release_has_the_options_of_every_method() -> None:
+    """So that an editor completes them."""
+    options = {name for method in OPTIONS_OF.values() for name in method}
+    own = {"values", "epsilon", "bound", "method", "seed", "key", "ledger", "stream", "part"}
+    assert inspect.signature(fastdp.release).parameters.keys() == options | own
+    assert not any("**" in str(inspect.signature(f)) for f in (fastdp.release, fastdp.release_many))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda rule: fastdp.release(np.arange(40.0), 1.0, 50, seed=1, threshold=rule),
+        lambda rule: fastdp.release_many(np.ones((3, 40)), 1.0, 50, seed=1, threshold=rule)[1],
+        lambda rule: fastdp.StreamPublisher(
+            threshold=rule, perturber=perturbers.Flat(), epsilon=1.0, bound=50, holdout=0, seed=1
+        ).release([1.0, 2.0]),
+        lambda rule: fastdp.Adaptive(1.0, 50, 0, threshold=rule, seed=1).release([1.0, 2.0]),
+        lambda rule: fastdp.PAK(1.0, 1e-6, 50, 2, threshold=rule, seed=1).release([1.0, 2.0]),
+        lambda rule: fastdp.ToPL(1.0, 50, threshold=rule, seed=1).release([1.0, 2.0]),
+    ],
+    ids=["release", "release_many", "StreamPublisher", "Adaptive", "PAK", "ToPL"],
+)
+def test_a_number_is_a_known_threshold(make: Callable[[Any], fastdp.Release]) -> None:
+    expected = make(Fixed(20.0))
+    for number in (20.0, 20, np.int64(20)):
+        assert make(number).threshold == expected.threshold == 20.0
+        assert np.array_equal(make(number).values, expected.values)
+    for wrong in (0, -1.0, np.nan, True):
+        with pytest.raises(ParameterError, match=r"^threshold = .*: expected"):
+            make(wrong)
 
 
 @pytest.mark.parametrize("name", ["threshold", "perturber", "smoother"])
-@pytest.mark.parametrize("value", [5, "recent", object, NoisyMax, Hierarchy, Recent])
+@pytest.mark.parametrize("value", [b"5", "recent", object, NoisyMax, Hierarchy, Recent])
 def test_parts_must_be_parts(compose, stream, name: str, value: Any) -> None:
     """Classes instead of objects are the likely slip."""
     with pytest.raises(ParameterError, match=f"^{name} = .*expected"):

@@ -74,6 +74,39 @@ def test_without_blocks_retrospective_is_the_same(releases) -> None:
     assert np.array_equal(release.range_sum(starts, stops), release.range_sum(starts, stops, retrospective=True))
 
 
+def test_retrospective_is_the_former_name_of_revised(releases) -> None:
+    release = releases[2, 1000]
+    starts, stops = random_pairs(1000, 3)
+    revised = release.range_sum(starts, stops, revised=True)
+    assert np.array_equal(revised, release.range_sum(starts, stops, retrospective=True))
+    assert not np.array_equal(revised, release.range_sum(starts, stops))
+
+
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+@pytest.mark.parametrize("method", ["adaptive", "tops", "topl", "pak"])
+@pytest.mark.parametrize("n", [1, 1000])
+def test_a_release_shows_what_was_published_in_five_lines(method: str, n: int) -> None:
+    release = fastdp.release(np.full(n + 20, 7.0), 1.0, 50, method, seed=1, holdout=20)
+    shown = repr(release).splitlines()
+    assert str(release) == repr(release)
+    assert shown[0].endswith(f"Release of {n:,} values after a hold-out of 20")
+    assert shown[1].split(None, 1)[1].startswith(f"{release.values[0]:.6g}")
+    assert shown[2].split() == ["threshold", f"{release.threshold:g}"]
+    assert shown[3].endswith(str(release.guarantee))
+    assert len(shown) <= 5
+    assert max(map(len, shown)) < 200
+
+
+def test_many_releases_show_in_five_lines() -> None:
+    many = fastdp.release_many(np.full((3000, 40), 7.0), 1.0, 50, seed=1, holdout=10)
+    shown = repr(many).splitlines()
+    assert shown[0] == "ReleasedMany of 3,000 streams, 90,000 values, each after a hold-out of 10"
+    assert f"{many.thresholds[-1]:.6g}" in shown[2]
+    assert shown[3].endswith(str(many.guarantee))
+    assert len(shown) <= 5
+    assert max(map(len, shown)) < 200
+
+
 @pytest.mark.parametrize("n", [1, 15, 17, 255, 1000, 1960])
 def test_unfinished_last_block(releases, n: int) -> None:
     release = releases[2, n]
@@ -211,4 +244,4 @@ def test_the_default_method_follows_the_stream(stream) -> None:
     usual, named = (fastdp.release(stream, 1.0, 50, seed=3, **more) for more in ({}, {"method": "adaptive"}))
     assert np.array_equal(usual.values, named.values)
     assert usual.revised.size == len(usual)
-    assert re.search(r"revision=RevisedStream\(\d+ blocks\)\)$", repr(usual)), "not every released sum"
+    assert re.search(r"^RevisedStream\(\d+ blocks\)$", repr(usual.revision)), "not every released sum"

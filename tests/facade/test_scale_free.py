@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -204,9 +205,9 @@ def test_errors_near_the_best_threshold_whatever_the_unit(law: str, epsilon: flo
 
 def test_a_short_holdout_is_said_and_the_named_one_does() -> None:
     short = task(0.1, 500, max_range=R)
-    with pytest.warns(AccuracyWarning, match=r"^holdout: of the 500 .* a hold-out of \d+ values") as caught:
+    with pytest.warns(AccuracyWarning, match=r"^holdout: 500 values are too few .* at least [\d,]+ values") as caught:
         ScaleFree().start(short)
-    enough = int(str(caught[0].message).split("hold-out of ")[1].split()[0])
+    enough = named(caught)
     for m, epsilon in ((enough, 0.1), (enough, 7.0), (enough // 2 + 1, 0.1)):
         ScaleFree().start(task(epsilon, m, max_range=R))
     with pytest.warns(AccuracyWarning):
@@ -214,7 +215,29 @@ def test_a_short_holdout_is_said_and_the_named_one_does() -> None:
     # A choice with a tenth of the noise's budget needs ten times as many.
     with pytest.warns(AccuracyWarning) as caught:
         ScaleFree().start(task(0.1, enough, max_range=R, publish_epsilon=1.0))
-    assert int(str(caught[0].message).split("hold-out of ")[1].split()[0]) == pytest.approx(10 * enough, abs=10)
+    assert named(caught) == pytest.approx(10 * enough, abs=10)
+
+
+def named(caught: pytest.WarningsRecorder) -> int:
+    """The length of a hold-out that a warning asks for."""
+    return int(re.search(r"at least ([\d,]+) values", str(caught[0].message))[1].replace(",", ""))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: ScaleFree().start(task(0.1, 50, max_range=R)),
+        lambda: fastdp.Adaptive(epsilon=0.1, bound=100.0, holdout=50, max_range=R),
+        lambda: fastdp.release(np.ones(200), 0.1, 100.0, seed=1),
+        lambda: fastdp.release_many(np.ones((2, 200)), 0.1, 100.0, threshold=ScaleFree(), seed=1),
+    ],
+    ids=["start", "Adaptive", "release", "release_many"],
+)
+def test_the_warning_is_at_the_line_of_the_caller(call) -> None:
+    with pytest.warns(AccuracyWarning) as caught:
+        call()
+    assert {warning.filename for warning in caught} == {__file__}
+    assert len(str(caught[0].message)) < 300
 
 
 def test_what_it_needs_is_named() -> None:

@@ -133,7 +133,7 @@ def test_metrics_take_scalars_and_integers() -> None:
 
 
 def test_workload_and_metrics_together() -> None:
-    """The Base method (zeros) on a stream of ones: the answers' error is the range's length."""
+    """Zeros on a stream of ones: the answers' error is the range's length."""
     starts, stops = fastdp.workloads.random_ranges(500, 64, 40, seed=2)
     lengths = stops - starts
     assert metrics.mse(lengths, np.zeros(64)) == np.mean(lengths.astype(float) ** 2)

@@ -18,6 +18,7 @@ import fastdp.systems
 RENAMED = {
     "renewals.Withheld": "thresholds.renewals.RenewFromHoldout",
     "renewals.Refined": "thresholds.renewals.RenewFromPublished",
+    "Base": "systems.Zeros",
 }
 
 

@@ -321,7 +321,7 @@ def test_a_publisher_that_ended_tells_where(ledger) -> None:
         fastdp.ToPL(**OPTIONS),
         fastdp.PHDStream(Box([0, 0], [1, 1]), 0.5),
         fastdp.local.SquareWave(0.5),
-        fastdp.Base(),
+        fastdp.systems.Zeros(),
     ],
     ids=lambda publisher: type(publisher).__name__,
 )

@@ -1,6 +1,6 @@
 """Naive noise: the formula in 200 digits, and two samplers that share nothing with it.
 
-Sources: inversion of the geometric tail (the project's noise design, section 2); binary digits of a
+Sources: inversion of the geometric tail (``docs/noise.md``); binary digits of a
 geometric variable; Canonne, Kamath and Steinke 2020, Algorithms 1 and 2.
 """
 

@@ -48,7 +48,7 @@ with warnings.catch_warnings(record=True) as told:
     noisy_max.bin_values(np.ones(4), 1.0, counts)
     ranges.sum_children(counts, 3, np.zeros(1, np.int64))
 assert counts.tolist() == [0, 4, 0]
-print([str(each.message) for each in told if each.category is RuntimeWarning])
+print([(str(each.message), each.filename) for each in told if each.category is RuntimeWarning])
 """
 
 
@@ -86,6 +86,7 @@ def test_no_place_for_a_cache_is_said_once(tmp_path: Path, installation: Path) -
     done = run(USE_A_KERNEL, home=installation, **places(tmp_path))
     assert done.stdout.count("compiled kernels cannot be kept") == 1, done.stderr
     assert "NUMBA_CACHE_DIR" in done.stdout
+    assert "'<string>')]" in done.stdout, "the line of the caller"
 
 
 def test_a_cache_that_cannot_be_written_any_more(tmp_path: Path, installation: Path) -> None:
@@ -99,6 +100,7 @@ cache.write_text("in the way")
 {USE_A_KERNEL}"""
     done = run(program, home=installation, **places(tmp_path))
     assert done.stdout.count("compiled kernels cannot be kept") == 1, done.stderr
+    assert "'<string>')]" in done.stdout, "the line of the caller"
 
 
 FIRST_CALLS = """

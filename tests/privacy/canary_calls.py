@@ -77,7 +77,6 @@ PUBLISHERS: dict[str, Callable[[], Any]] = {
     ),
     "PAK": lambda: fastdp.PAK(1.0, 1e-6, BOUND, 70_000, holdout=1, seed=1),
     "ToPL": lambda: fastdp.ToPL(**COMMON),
-    "Base": lambda: fastdp.Base(1),
 }
 LOCAL = {
     "Hybrid": local.Hybrid(1.0, 0.0, BOUND),
@@ -160,10 +159,10 @@ def _task() -> thresholds.ThresholdTask:
 def value_calls() -> list[Calls]:
     columns = canary.columns
     calls = []
-    for name, make in PUBLISHERS.items():
-        takes = _finite() if name == "Base" else ()
+    for name, make in {**PUBLISHERS, "systems.Zeros": lambda: fastdp.systems.Zeros(1)}.items():
+        takes = _finite() if name == "systems.Zeros" else ()
         calls.append(Calls(f"{name}.publish", columns, on(make, "publish"), takes))
-        if name != "Base":
+        if name != "systems.Zeros":
             calls.append(Calls(f"{name}.publish", columns, on(make, "publish", [[1.0, 2.0, 3.0]])))
         calls.append(Calls(f"{name}.release", columns, on(make, "release"), takes))
         if hasattr(make(), "repeat"):

@@ -37,7 +37,8 @@ WITHOUT_DATA = {
     "auditing.AuditResult": "a result",
     "auditing.Case auditing.Publishing auditing.TrialMechanism auditing.audit_cases": "made for audit",
     "counters.BinaryTree counters.Block counters.Simple counters.Counter": "noise of sums, without the sums",
-    "counters.Selected counters.Selector counters.event_guarantee": "a result; a protocol; parameters",
+    "counters.Selector counters.event_guarantee": "a protocol; parameters",
+    "errors.warn": "a message of the package",
     "datasets.Entry datasets.fetch": "a source and its address",
     "datasets.SpatialStream": "checked by cut_events; its methods take numbers of batches",
     "datasets.concentric_circles datasets.dns_like_day datasets.made_up_check_ins": "synthetic data",
@@ -49,30 +50,29 @@ WITHOUT_DATA = {
     "experiments.DataSet experiments.SpatialDataSet experiments.estimate experiments.run": "by the command sweep",
     "experiments.load experiments.read_manifest": "by the command plot",
     "ledger.Budget ledger.Entry ledger.Reservation ledger.compose": "names and guarantees",
-    "local.Distribution": "an estimate from reports",
     "local.HistogramCollector.estimate local.HistogramCollector.to_bytes": "parameters",
     "local.SumCollector.sum local.SumCollector.mean local.SumCollector.standard_error": "numbers of slots",
     "local.SumCollector.to_bytes local.Announcement.to_text local.Announcement": "parameters",
     "local.Client local.Hybrid local.Piecewise local.StochasticRounding": "parameters",
     "local.SquareWave local.LogSquareWave local.HistogramCollector local.SumCollector": "parameters",
-    "perturbers.Blocks perturbers.Flat perturbers.Hierarchy perturbers.HierarchyShape": "parameters",
+    "perturbers.Blocks perturbers.Flat perturbers.Hierarchy": "parameters",
     "perturbers.Perturber": "a protocol",
     "randomness.discrete_laplace randomness.geometric": "parameters",
     "thresholds.renewals.RenewFromPublished thresholds.renewals.RenewFromHoldout": "parameters",
     "thresholds.renewals.Renewal": "a protocol",
     "smoothers.Exponential smoothers.Mean smoothers.Median smoothers.MovingAverage smoothers.Recent": "noisy means",
     "smoothers.Smoother smoothers.SmootherState": "protocols",
-    "spatial.Box spatial.BoxQueries spatial.Domain spatial.Network spatial.Polygons": "parameters",
+    "spatial.Box spatial.Domain spatial.Network spatial.Polygons": "parameters",
     "spatial.Box.contains spatial.Domain.contains": "points that as_points has checked",
     "spatial.CellIndex.count spatial.PointIndex.count spatial.PrivTree spatial.ReleasedTree": "boxes; parameters",
     "spatial.paper_queries spatial.random_boxes spatial.write_cells": "parameters; cells that were released",
-    "thresholds.Fixed thresholds.Threshold thresholds.Chooser thresholds.ThresholdTask": "no values; protocols",
+    "thresholds.Fixed thresholds.Threshold thresholds.Chooser": "no values; protocols",
     "thresholds.NoisyMax thresholds.ScaleFree thresholds.PAKQuantile thresholds.SmoothQuantile": "parameters",
     "thresholds.SquareWave thresholds.TruePercentile": "parameters",
     "thresholds.SquareWave.client thresholds.SquareWave.estimate": "parameters; counts of reports",
     "thresholds.SquareWave.choose_from": "an estimate from reports",
     "workloads.random_ranges": "parameters",
-    "StreamPublisher Base ToPLServer counters.RunningCounts counters.SelectiveCounting": "parameters",
+    "StreamPublisher systems.Zeros ToPLServer counters.RunningCounts counters.SelectiveCounting": "parameters",
     "ToPLServer.choose ToPLServer.shard counters.RunningCounts.start": "nothing",
     "AdaptivePHDStream.count PHDStream.count": "boxes, for ReleasedTree.count",
     "systems.FixedTree.count systems.OfflineOnBatch.count systems.OfflineOnStream.count": "boxes",
@@ -88,7 +88,6 @@ WHOLE_CLASSES = (
     "auditing",
     "experiments",
     "ledger",
-    "local.Distribution",
 )
 WHOLE_CLASSES += (
     "perturbers",
@@ -110,7 +109,7 @@ def all_names() -> Iterator[str]:
     """Functions, classes and their methods, by the first public path."""
     modules = [name for name in fastdp.__all__ if isinstance(getattr(fastdp, name), types.ModuleType)]
     seen: set[int] = set()
-    for path in ("fastdp", *(f"fastdp.{name}" for name in modules), "fastdp.thresholds.renewals", "fastdp.systems"):
+    for path in ("fastdp", *(f"fastdp.{name}" for name in modules), "fastdp.thresholds.renewals"):
         module = operator.attrgetter(path.removeprefix("fastdp."))(fastdp) if "." in path else fastdp
         own = [name for name, thing in vars(module).items() if getattr(thing, "__module__", "") == module.__name__]
         for name in getattr(module, "__all__", own):

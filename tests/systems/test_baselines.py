@@ -1,4 +1,4 @@
-"""Inconsistent hierarchies with range answers from nodes, Flat and Base."""
+"""Inconsistent hierarchies with range answers from nodes, Flat and Zeros."""
 
 from __future__ import annotations
 
@@ -151,17 +151,17 @@ def test_an_inconsistent_hierarchy_spends_its_epsilon_on_all_levels() -> None:
     assert out.var() == pytest.approx(2 * (20 * 6 / 0.7) ** 2, rel=0.05)
 
 
-def test_base_publishes_zeros() -> None:
-    base = fastdp.Base(holdout=3)
-    assert base.publish([1, 2]).size == 0
-    assert base.publish([3, 4, 5]).tolist() == [0.0, 0.0]
-    release = fastdp.Base(2).release([1, 2, 3])
+def test_zeros() -> None:
+    zeros = fastdp.systems.Zeros(holdout=3)
+    assert zeros.publish([1, 2]).size == 0
+    assert zeros.publish([3, 4, 5]).tolist() == [0.0, 0.0]
+    release = fastdp.systems.Zeros(2).release([1, 2, 3])
     assert (release.values.tolist(), release.offset, release.guarantee.epsilon) == ([0.0], 2, 0.0)
     assert release.range_sum(0, 1).tolist() == [0.0]
     with pytest.raises(DataError, match="hold-out"):
-        fastdp.Base(3).release([1, 2, 3])
+        fastdp.systems.Zeros(3).release([1, 2, 3])
     with pytest.raises(ParameterError, match="holdout"):
-        fastdp.Base(-1)
+        fastdp.systems.Zeros(-1)
 
 
 def test_combinations_that_make_no_sense() -> None:

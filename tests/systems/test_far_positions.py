@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import fastdp
+from fastdp import AdaptivePHDStream, PHDStream
 from fastdp.counters import BinaryTree, RunningCounts, Simple
 from fastdp.errors import ParameterError, StateError
 from fastdp.local import Hybrid, Piecewise, SquareWave, client_words
@@ -22,7 +23,6 @@ from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.perturbers.base import TreeRows, theta_key
 from fastdp.randomness.key import Binding, Key
 from fastdp.spatial import Box
-from fastdp.systems import AdaptivePHDStream, PHDStream
 from fastdp.systems.pak.running_sum import RunningSum
 from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds.renewals import RenewFromHoldout

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from fastdp import AdaptivePHDStream, PHDStream
 from fastdp.errors import StateError
 from fastdp.spatial import Box, saved
 from fastdp.state import codec
-from fastdp.systems import AdaptivePHDStream, PHDStream
 
 
 @dataclass(frozen=True)

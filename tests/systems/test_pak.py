@@ -228,7 +228,7 @@ def test_bad_input_changes_nothing() -> None:
         ("tail_factor", 0.9),
         ("share", 5e-324),
         ("share", 1e-306),
-        ("threshold", 5),
+        ("threshold", "5"),
         ("lag_sums", "no"),
         ("clip", 0),
     ],

@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastdp import AdaptivePHDStream
 from fastdp.counters import BinaryTree, Block, Simple
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import Box, decomposition
-from fastdp.systems import AdaptivePHDStream, FixedTree
+from fastdp.systems import FixedTree
 from fastdp.systems.phdstream import spatial_publisher
 from fastdp.systems.phdstream.publisher import PHDStream
 from tests import stat

@@ -288,7 +288,7 @@ def test_nothing_is_as_many_as_can_be() -> None:
         (np.zeros((3, 50)), {"threads": 0}, ParameterError, "^threads = 0: expected a whole number of at least 1"),
         (np.zeros((3, 50)), {"smoother": "none"}, ParameterError, "^smoother = 'none'"),
         (np.zeros((3, 50)), {"smoother": None}, ParameterError, "^smoother = None: expected a smoother"),
-        (np.zeros((3, 50)), {"threshold": 5.0}, ParameterError, "^threshold = 5.0"),
+        (np.zeros((3, 50)), {"threshold": "5.0"}, ParameterError, "^threshold = '5.0'"),
         (np.zeros((3, 50)), {"holdout": 0}, ParameterError, "^holdout = 0"),
         (np.zeros((3, 50)), {"holdout": "x"}, ParameterError, "^holdout = 'x'"),
         (np.zeros((3, 50)), {"max_range": 0}, ParameterError, "^max_range = 0"),

@@ -43,8 +43,9 @@ class PAK(Publisher[PAKState]):
         epsilon_1 / epsilon, the threshold's share of the hold-out's budget (section VI-B: 0.8 to 0.9).
     tail_factor : float
         r >= 1: values are clipped to r tau, which a light tail makes worthwhile (Prop. 1; section VI-B: 1 to 2).
-    threshold : Threshold, optional
-        By default ``PAKQuantile(delta=delta)``.  ``Fixed(bound)`` gives the plain binary tree, the paper's rival.
+    threshold : Threshold or float, optional
+        By default ``PAKQuantile(delta=delta)``.  A number is a publicly known threshold; the bound gives the plain
+        binary tree, the paper's rival.
     lag_sums : bool
         Publish the running sums of the first m values too, through a tree of their own, once tau is known
         (section III-C, last remark), instead of their sum alone.
@@ -89,7 +90,7 @@ class PAK(Publisher[PAKState]):
         holdout: int = 65_536,
         share: float = 0.85,
         tail_factor: float = 1.0,
-        threshold: Threshold | None = None,
+        threshold: Threshold | float | None = None,
         lag_sums: bool = False,
         clip: bool = True,
         average: int | Literal["all"] | None = None,
@@ -97,7 +98,7 @@ class PAK(Publisher[PAKState]):
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
-        rule = usual_threshold(delta, clip) if threshold is None else threshold
+        rule = usual_threshold(delta, clip) if threshold is None else as_rule(threshold)
         plan = PAKParameters(
             *(epsilon, delta, bound, length, holdout, share, tail_factor, rule),
             *(lag_sums, clip, average, resolution),

@@ -25,7 +25,7 @@ from fastdp.spatial import count_only, decomposition, saved
 from fastdp.spatial.cell_parameters import CellParameters, make_plan
 from fastdp.spatial.cells import Integers, StepTree
 from fastdp.spatial.count_only import CountedTree, CountParameters
-from fastdp.spatial.domain import Domain
+from fastdp.spatial.domain import Domain, Outside
 from fastdp.spatial.release_times import FIRST_PERIOD, MAX_COARSE, ReleaseSchedule, check_pace, following_pace, sooner
 from fastdp.state import codec
 from fastdp.systems.phdstream.spatial_publisher import PointMachine, SpatialPublisher, for_events
@@ -230,7 +230,7 @@ class AdaptivePHDStream(SpatialPublisher):
         period: int | None = None,
         max_period: int = 64,
         shrink: bool = True,
-        outside: str = "raise",
+        outside: Outside = "raise",
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:

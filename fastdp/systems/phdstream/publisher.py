@@ -21,7 +21,7 @@ from fastdp.randomness.key import Key
 from fastdp.spatial import decomposition, saved
 from fastdp.spatial.cell_parameters import CellParameters, make_plan
 from fastdp.spatial.cells import Integers, KeptTree, SplitScores, StepTree
-from fastdp.spatial.domain import Domain
+from fastdp.spatial.domain import Domain, Outside
 from fastdp.state import codec
 from fastdp.systems.phdstream.spatial_publisher import MAX_STEPS, PointMachine, SpatialPublisher, for_events
 
@@ -170,15 +170,15 @@ class PHDStream(SpatialPublisher):
         self,
         domain: Domain,
         epsilon: float,
-        counter: str | Counter = "simple",
+        counter: Literal["simple", "block", "binary"] | Counter = "simple",
         *,
         max_depth: int = 20,
         fan_out: int = 2,
         sensitivity: int = 1,
         threshold: float = 0.0,
-        score: str = "repaired",
+        score: Literal["repaired", "paper"] = "repaired",
         retention: int = 16,
-        outside: str = "raise",
+        outside: Outside = "raise",
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:

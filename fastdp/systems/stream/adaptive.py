@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-from fastdp.perturbers import Blocks
+from fastdp.arrays.column import Nonfinite
+from fastdp.perturbers.blocks import Blocks, Closing
 from fastdp.randomness.key import Key
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.thresholds import ScaleFree, Threshold
@@ -28,8 +27,8 @@ class Adaptive(StreamPublisher):
     closing : "spread", "spike" or "none"
         How published values make up for what a block's released sum shows too late, see
         :class:`fastdp.perturbers.Blocks`.
-    threshold : Threshold, optional
-        By default :class:`fastdp.thresholds.ScaleFree`.
+    threshold : Threshold or float, optional
+        By default :class:`fastdp.thresholds.ScaleFree`; a number is a publicly known threshold.
     resolution, nonfinite, seed, key
         As for :class:`fastdp.StreamPublisher`.
 
@@ -38,7 +37,7 @@ class Adaptive(StreamPublisher):
     Privacy: pure epsilon, event level, exact on this machine.  The length of a block is a function of sums released
     before it began; whatever it is, a value enters one sum.
 
-    Error: published values answer a range at once; ``release(...).range_sum(..., retrospective=True)`` and
+    Error: published values answer a range at once; ``release(...).range_sum(..., revised=True)`` and
     ``.revised`` use everything released by then, and are several times better for ranges up to 10^5 values.
 
     Examples
@@ -55,11 +54,11 @@ class Adaptive(StreamPublisher):
         bound: float,
         holdout: int | None = None,
         max_range: int = 2**20,
-        closing: Literal["spread", "spike", "none"] = "spread",
+        closing: Closing = "spread",
         *,
-        threshold: Threshold | None = None,
+        threshold: Threshold | float | None = None,
         resolution: float | None = None,
-        nonfinite: str = "raise",
+        nonfinite: Nonfinite = "raise",
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from fastdp import perturbers, smoothers, thresholds, validation
+from fastdp.arrays.column import Nonfinite
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, parallel, remainder, sequential
 from fastdp.integer_grid import Grid, make_grid
@@ -48,7 +49,7 @@ class StreamParameters:
     holdout: int | None
     max_range: int
     resolution: float | None
-    nonfinite: str
+    nonfinite: Nonfinite
     renewal: Renewal | None = None
 
     def __post_init__(self) -> None:

@@ -25,6 +25,7 @@ from fastdp.systems.stream.fixed_blocks import FixedBlocks, Progress
 from fastdp.systems.stream.parameters import StreamParameters
 from fastdp.systems.stream.stages import Column, Emission, Schedule, StreamState
 from fastdp.thresholds import Threshold
+from fastdp.thresholds.fixed import as_rule
 from fastdp.thresholds.renewals import Renewal
 
 if TYPE_CHECKING:
@@ -38,8 +39,9 @@ class StreamPublisher(Publisher[StreamState]):
 
     Parameters
     ----------
-    threshold : Threshold
-        Chooses theta from the first ``holdout`` values: a member of :mod:`fastdp.thresholds`.
+    threshold : Threshold or float
+        Chooses theta from the first ``holdout`` values: a member of :mod:`fastdp.thresholds`.  A number is a
+        publicly known threshold, ``Fixed(number)``.
     perturber : Perturber
         Adds noise to the rest, clipped to theta: a member of :mod:`fastdp.perturbers`.
     smoother : Smoother or None
@@ -79,7 +81,7 @@ class StreamPublisher(Publisher[StreamState]):
     def __init__(
         self,
         *,
-        threshold: Threshold,
+        threshold: Threshold | float,
         perturber: Perturber,
         smoother: Smoother | None = None,
         epsilon: float,
@@ -87,13 +89,14 @@ class StreamPublisher(Publisher[StreamState]):
         holdout: int | None = None,
         max_range: int = 2**20,
         resolution: float | None = None,
-        nonfinite: str = "raise",
+        nonfinite: Nonfinite = "raise",
         renewal: Renewal | None = None,
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
         composition = StreamParameters(
-            threshold, perturber, smoother, epsilon, bound, holdout, max_range, resolution, nonfinite, renewal
+            *(as_rule(threshold), perturber, smoother, epsilon, bound, holdout, max_range, resolution),
+            *(nonfinite, renewal),
         )
         self._begin(Schedule(composition), composition.noise_key(Key.choose(seed, key)))
 

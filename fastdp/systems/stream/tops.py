@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Literal
 
 from fastdp import validation
+from fastdp.arrays.column import Nonfinite
 from fastdp.perturbers import Hierarchy
 from fastdp.randomness.key import Key
 from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent, Smoother
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.thresholds import NoisyMax
+from fastdp.thresholds.noisy_choice import NoiseKind
 from fastdp.thresholds.renewals import Renewal
 
+SmootherName = Literal["recent", "mean", "median", "moving", "exponential"]
 SMOOTHERS: dict[str, type[Smoother]] = {
     "recent": Recent,
     "mean": Mean,
@@ -69,12 +72,12 @@ class ToPS(StreamPublisher):
         max_range: int = 2**20,
         fan_out: int = 16,
         prune: int | Literal["optimal"] = "optimal",
-        smoother: str | Smoother = "recent",
+        smoother: SmootherName | Smoother = "recent",
         *,
         c: float = 60.0,
-        noise: Literal["laplace", "exponential"] = "laplace",
+        noise: NoiseKind = "laplace",
         resolution: float | None = None,
-        nonfinite: str = "raise",
+        nonfinite: Nonfinite = "raise",
         renewal: Renewal | None = None,
         seed: int | str | None = None,
         key: Key | bytes | None = None,

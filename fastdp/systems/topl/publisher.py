@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.arrays.column import NOT_FINITE, as_column, as_floats, entry_at
+from fastdp.arrays.column import NOT_FINITE, Nonfinite, as_column, as_floats, entry_at
 from fastdp.arrays.whole import as_whole
 from fastdp.errors import DataError, StateError
 from fastdp.guarantee import Guarantee
@@ -29,11 +29,12 @@ from fastdp.state.single_caller import single_caller
 from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT
 from fastdp.systems.topl.server import Op, ServerMachine, ServerState, ToPLServer
 from fastdp.thresholds import Fixed, SquareWave
+from fastdp.thresholds.square_wave import Scale
 
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class LocalRelease(Release):
     """A stream of unbiased estimates, one a user.
 
@@ -232,10 +233,10 @@ class ToPL(Publisher[SimulationState]):
         holdout: int = DEFAULT_HOLDOUT,
         max_range: int = 2**20,
         *,
-        threshold: SquareWave | Fixed | str | None = None,
+        threshold: SquareWave | Fixed | float | Scale | None = None,
         threshold_epsilon: float | None = None,
         publish_epsilon: float | None = None,
-        nonfinite: str = "raise",
+        nonfinite: Nonfinite = "raise",
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:

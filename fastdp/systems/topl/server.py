@@ -30,7 +30,8 @@ from fastdp.state.single_caller import single_caller
 from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT
 from fastdp.thresholds import Fixed, ThresholdTask
 from fastdp.thresholds import SquareWave as SquareWaveRule
-from fastdp.thresholds.square_wave import SCALES
+from fastdp.thresholds.fixed import as_rule
+from fastdp.thresholds.square_wave import SCALES, Scale
 
 Floats = NDArray[np.float64]
 
@@ -265,10 +266,10 @@ class ToPLServer(Publisher[ServerState]):
         m: the first users, whose reports choose the threshold.
     max_range : int
         r: the longest range that the threshold is chosen for.
-    threshold : SquareWave, Fixed, "linear" or "logarithmic", optional
+    threshold : SquareWave, Fixed, float, "linear" or "logarithmic", optional
         The threshold optimiser, from :mod:`fastdp.thresholds`; by default ``SquareWave()``, the paper's SW-W with
         the corrected objective.  A name stands for ``SquareWave(scale=name)``: "logarithmic" where values lie far
-        below the bound.  ``Fixed(theta)`` is public and needs no hold-out.
+        below the bound.  ``Fixed(theta)`` or the number theta is public and needs no hold-out.
     threshold_epsilon, publish_epsilon : float, optional
         Budgets of the users before and after the threshold, where they differ from ``epsilon``.
 
@@ -295,7 +296,7 @@ class ToPLServer(Publisher[ServerState]):
         holdout: int = DEFAULT_HOLDOUT,
         max_range: int = 2**20,
         *,
-        threshold: SquareWaveRule | Fixed | str | None = None,
+        threshold: SquareWaveRule | Fixed | float | Scale | None = None,
         threshold_epsilon: float | None = None,
         publish_epsilon: float | None = None,
     ) -> None:
