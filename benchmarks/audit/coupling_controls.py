@@ -25,12 +25,13 @@ from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape
 from fastdp.randomness.key import Key
 from fastdp.smoothers import Recent
 from fastdp.spatial import Box
+from fastdp.state.machine import Transition
 from fastdp.systems.phdstream.publisher import PHDStream
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
 from fastdp.systems.stream.fixed_blocks import Progress, TreeNoise
 from fastdp.systems.stream.parameters import vars_of
 from fastdp.systems.stream.publisher import StreamPublisher
-from fastdp.systems.stream.stages import Advance, FillIn, Mend, Schedule, Stage, StreamState
+from fastdp.systems.stream.stages import Column, FillIn, Schedule, Stage, StreamState
 from fastdp.thresholds import Fixed, ScaleFree
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_kernels import block_lengths
@@ -43,14 +44,13 @@ Generator = np.random.Generator
 class PeekingSchedule(Schedule):
     """The threshold looks at the first value behind its hold-out, too."""
 
-    def follow(self, standing: StreamState, values: NDArray[Any], mend: Mend) -> Advance:
+    def step(self, state: StreamState, batch: Column, key: Key) -> Transition[StreamState]:
         """With the value behind the hold-out counted before its last ones."""
-        stage, room = self.stage(standing.progress)
-        if stage is Stage.HOLDOUT and room < values.size:
-            standing = standing.forked()
-            assert standing.chooser is not None
-            standing.chooser.observe(as_floats(values[room : room + 1]))
-        return super().follow(standing, values, mend)
+        stage, room = self.stage(state.progress)
+        if stage is Stage.HOLDOUT and room < batch.values.size:
+            peeked = as_floats(batch.values[room : room + 1])
+            state = replace(state, pending=[*state.pending, peeked])
+        return super().step(state, batch, key)
 
 
 class SilentBlocks(Blocks):
@@ -93,10 +93,9 @@ class TrueLengths(AdaptiveBlocks):
 class TrueLengthsSchedule(Schedule):
     """The schedule of such blocks."""
 
-    @cached_property
-    def pipeline(self) -> AdaptiveBlocks:
+    def pipeline_of(self, key: Key) -> AdaptiveBlocks:
         """With true lengths."""
-        right = super().pipeline
+        right = super().pipeline_of(key)
         assert isinstance(right, AdaptiveBlocks)
         return TrueLengths(**vars_of(right))
 
@@ -112,10 +111,16 @@ class ShortFlat(Flat):
 class WithheldMeanSchedule(Schedule):
     """What is published in the place of withheld values is their own mean, without noise."""
 
-    def _withhold(self, journey: Advance, floats: Floats, at: int, mend: Mend) -> None:
-        super()._withhold(journey, floats, at, mend)
-        if journey.standing.progress.theta_steps:
-            journey.steps[-1] = FillIn(float(floats.mean()), floats.size)
+    def step(self, state: StreamState, batch: Column, key: Key) -> Transition[StreamState]:
+        """With what was withheld in the emission."""
+        made = super().step(state, batch, key)
+        parts = made.emit.parts
+        for number, part in enumerate(parts):
+            if isinstance(part, FillIn):
+                begin = sum(each.count for each in parts[:number]) + batch.values.size - made.emit.count
+                held = batch.values[begin : begin + part.count]
+                parts[number] = FillIn(float(held.mean()), part.count)
+        return made
 
 
 class LastValueShown(StreamPublisher):
@@ -155,8 +160,8 @@ def _scheduled(make: Make, kind: type[Schedule]) -> Make:
 
     def other(key: Key) -> StreamPublisher:
         publisher = make(key)
-        publisher._course = kind(publisher.composition, key)
-        return publisher
+        changed: StreamPublisher = publisher._of(kind(publisher.composition), publisher._key)
+        return changed
 
     return other
 

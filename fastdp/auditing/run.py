@@ -22,7 +22,7 @@ from fastdp.auditing.events import Event, choose_events
 from fastdp.auditing.features import Statistic, make_features
 from fastdp.auditing.mechanisms import check_mechanism, draws_trials, runs, wants_seed
 from fastdp.auditing.result import AuditResult
-from fastdp.errors import ParameterError
+from fastdp.errors import ParameterError, warn
 from fastdp.guarantee import Guarantee
 from fastdp.randomness.key import Key
 

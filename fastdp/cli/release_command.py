@@ -244,7 +244,7 @@ def _publish(
             # Their number is public: what is wrong with it costs nothing.
             _check_count(opened.name, opened.total, publisher)
             if isinstance(publisher, PAK):
-                publisher._check_room(opened.total)
+                publisher.check_room(opened.total)
         if resume is not None:
             stack.enter_context(resume.unless_refused())
         reservation = stack.enter_context(budget.paid(publisher, legible(source), resume))

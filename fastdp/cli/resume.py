@@ -134,8 +134,9 @@ class Resume:
 
     def _read(self, key: Key | None) -> bool:
         """Take over what the file holds; whether it is for these settings."""
-        payload, self._header = self._file.read()
-        content = self._content(payload)
+        opened, _ = self._file.open()
+        self._header = opened.header
+        content = self._content(opened.frames[0])
         if content["home"] != self._file.real:
             raise StateError(
                 f"state file {self._name} is a copy of {content['home']!r}: expected it there, because two copies "

@@ -10,8 +10,9 @@ from fastdp import validation
 from fastdp.experiments.mechanisms import build_parts, parameter_names
 from fastdp.randomness.key import Key
 from fastdp.spatial import Domain
-from fastdp.systems import AdaptivePHDStream, FixedTree, OfflineOnBatch, OfflineOnStream, PHDStream
-from fastdp.systems.phdstream.publisher import NAMED_COUNTERS
+from fastdp.systems import FixedTree, OfflineOnBatch, OfflineOnStream
+from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
+from fastdp.systems.phdstream.publisher import NAMED_COUNTERS, PHDStream
 
 
 @dataclass(frozen=True)

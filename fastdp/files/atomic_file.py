@@ -88,7 +88,7 @@ def _open_beside(final: Path) -> tuple[Path, BinaryIO, int]:
         with temporary.open("xb") as probe:
             permissions = stat.S_IMODE(os.fstat(probe.fileno()).st_mode)
         temporary.unlink()
-        file = cast("BinaryIO", open(temporary, "x+b", opener=lambda path, flags: os.open(path, flags, 0o600)))  # noqa: SIM115 - the caller closes it
+        file = cast("BinaryIO", open(temporary, "x+b", opener=_for_owner))  # noqa: SIM115 - the caller closes it
         _lock(file, wait=True)
         if os.fstat(file.fileno()).st_nlink:
             return temporary, file, permissions
@@ -96,8 +96,12 @@ def _open_beside(final: Path) -> tuple[Path, BinaryIO, int]:
         file.close()
 
 
+def _for_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 def _lock(file: BinaryIO, *, wait: bool) -> bool:
-    """Whether the file is held from now on; False where another process does, or there are no such locks."""
+    """Whether the file is held from now on; False where somebody else does, or there are no such locks."""
     if find_spec("fcntl") is None:
         return False
     import fcntl
@@ -110,12 +114,12 @@ def _lock(file: BinaryIO, *, wait: bool) -> bool:
 
 
 def remove_leftovers(final: Path) -> None:
-    """Remove the parts of a target, behind its links, whose writers were killed: their locks are free."""
+    """Remove the parts of a target, behind its links, whose writers were killed: nobody holds their locks."""
     remove_parts(final.parent, glob.escape(final.name))
 
 
 def remove_parts(folder: Path, names: str) -> None:
-    """The same for all targets in a folder whose names match a pattern."""
+    """Likewise of all targets in a folder whose names match a pattern."""
     for path in folder.glob(f".{names}.{'[0-9a-f]' * 2 * TOKEN_BYTES}.tmp"):
         with contextlib.suppress(OSError), path.open("rb") as file:
             if _lock(file, wait=False):

@@ -78,7 +78,7 @@ def read_text(
 def _chunks(
     stream: BinaryIO | gzip.GzipFile, choose: Choose, chunk_size: int, where: str, ragged: bool
 ) -> Generator[NDArray[np.float64], None, None]:
-    # Undecodable bytes in other columns do no harm; in the requested column they are text.
+    # Undecodable bytes in a column that nobody asked for do no harm; in the column asked for they are text.
     text = io.TextIOWrapper(cast("BinaryIO", stream), encoding="utf-8-sig", errors="surrogateescape")
     try:
         table = _Table(text, choose, where, ragged)
@@ -128,6 +128,11 @@ class _Table:
         else:
             self._line -= 1
             self._lines = chain(taken, self._lines)
+
+    def _counted(self) -> Iterator[str]:
+        for line in self._lines:
+            self._line += 1
+            yield line
 
     def _recorded(self, taken: list[str]) -> Iterator[str]:
         for line in self._lines:

@@ -14,7 +14,6 @@ import pytest
 from fastdp.cli.resume import Resume
 from fastdp.errors import StateError
 from fastdp.ledger import Ledger
-from fastdp.state import journal
 from fastdp.state.sealed_file import StateFile
 
 pytestmark = pytest.mark.usefixtures("in_folder")

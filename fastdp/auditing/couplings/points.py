@@ -249,6 +249,9 @@ def followed_shifts(
 def _follow(
     stream: SpatialPublisher, table: Table, errors: tuple[list[Integers], list[Integers]], *others: Any
 ) -> None:
-    stream._plan = replace(stream._plan, counter=Follower(stream._plan.counter, table, errors[0], *others))
+    machine: Any = stream.machine
+    # The plan follows from the parameters, so it is put in its place.
+    plan = replace(machine.plan, counter=Follower(machine.plan.counter, table, errors[0], *others))
+    machine.__dict__["plan"] = plan
     if isinstance(stream, FixedTree):
-        stream.counter = Follower(stream.counter, table, errors[1], *others)
+        machine.__dict__["counter"] = Follower(stream.counter, table, errors[1], *others)

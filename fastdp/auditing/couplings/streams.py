@@ -15,7 +15,7 @@ from fastdp.releases.release import Release
 from fastdp.systems.pak.publisher import PAK
 from fastdp.systems.release_many import release_many
 from fastdp.systems.stream.publisher import StreamPublisher
-from fastdp.systems.stream.stages import Stage
+from fastdp.systems.stream.stages import Schedule, Stage
 from fastdp.thresholds import NoisyMax, ScaleFree
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.noisy_choice import draw_noise
@@ -82,8 +82,8 @@ def stream_shifts(make: Make, key: Key, x: Floats, there: Floats, place: int, sh
     """One draw on each released level, and one of each threshold that the value chooses."""
     publisher = make(key)
     publisher.publish(x[:place])
-    c, course, progress = publisher.composition, publisher._course, publisher._progress
-    stage, _ = course.stage(progress)
+    c, progress = publisher.composition, publisher.state.progress
+    stage, _ = Schedule(c).stage(progress)
     if stage in (Stage.WARM_UP, Stage.PUBLISH):
         top = min(progress.theta_steps, c.grid.bound_steps)
         here, other = (in_steps(float(values[place]), c.grid.resolution, top) for values in (x, there))
@@ -95,7 +95,7 @@ def stream_shifts(make: Make, key: Key, x: Floats, there: Floats, place: int, sh
     if stage is Stage.WITHHOLD:
         start, task = place - progress.held, c.renewal_task
     elif stage is Stage.PUBLISH and c.renewal is not None and c.renewal.share and c.period is not None:
-        start = place - (course.pipeline.consumed(progress) - (progress.cycle - 1) * c.period)
+        start = place - (progress.blocks * c.plan.block + progress.filled - (progress.cycle - 1) * c.period)
         task = c.renewal_task
     elif stage is not Stage.HOLDOUT:
         return

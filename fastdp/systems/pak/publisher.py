@@ -22,6 +22,7 @@ from fastdp.systems.pak.machine import Column, PAKMachine, PAKState
 from fastdp.systems.pak.parameters import PAKParameters, usual_threshold
 from fastdp.systems.stream.parameters import vars_of
 from fastdp.thresholds import Threshold
+from fastdp.thresholds.fixed import as_rule
 
 Floats = NDArray[np.float64]
 
@@ -205,8 +206,12 @@ class PAK(Publisher[PAKState]):
         assert self.threshold is not None  # noqa: S101 - the hold-out is complete
         return Release(steps, self.holdout, self.threshold, self.guarantee)
 
+    def check_room(self, size: int) -> None:
+        """DataError for more values than are left of the stream; their number is public."""
+        self._machine.check_room(self._state, size)
+
     def check_plain(self, size: int = 0) -> None:
         """StateError or DataError where :meth:`release` would refuse so many values; looks at no value."""
-        self._machine.check_room(self._state, size)
+        self.check_room(size)
         if self._plan.average is not None or self._plan.lag_sums:
             raise StateError("release() needs plain running sums: expected average=None and lag_sums=False")

@@ -24,7 +24,7 @@ from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import decomposition, saved
 from fastdp.spatial.cell_parameters import CellParameters, make_plan
 from fastdp.spatial.cells import StepTree
-from fastdp.spatial.domain import Domain, Outside
+from fastdp.spatial.domain import Domain
 from fastdp.state import codec
 from fastdp.state.codec import expect
 from fastdp.systems.phdstream.spatial_publisher import PointMachine, SpatialPublisher

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.arrays.column import as_column, as_floats
+from fastdp.arrays.column import Nonfinite, as_column, as_floats
 from fastdp.arrays.whole import as_whole
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee

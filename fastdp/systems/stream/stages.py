@@ -148,10 +148,11 @@ class Schedule(Machine[StreamState]):
         # One publisher has one key: short calls would notice if its pipeline were made again.
         made: tuple[Key, FixedBlocks | AdaptiveBlocks] | None = self.__dict__.get("_pipeline")
         if made is None or made[0] is not key:
-            made = self.__dict__["_pipeline"] = key, self._pipeline_of(key)
+            made = self.__dict__["_pipeline"] = key, self.pipeline_of(key)
         return made[1]
 
-    def _pipeline_of(self, key: Key) -> FixedBlocks | AdaptiveBlocks:
+    def pipeline_of(self, key: Key) -> FixedBlocks | AdaptiveBlocks:
+        """Made from the composition."""
         c = self.composition
         if isinstance(c.perturber, Blocks):
             return AdaptiveBlocks(c.plan, c.grid, c.perturber, c.publish_epsilon, key, c.max_range, c.warm_up)

@@ -30,7 +30,6 @@ from fastdp.state.single_caller import single_caller
 from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT
 from fastdp.thresholds import Fixed, ThresholdTask
 from fastdp.thresholds import SquareWave as SquareWaveRule
-from fastdp.thresholds.fixed import as_rule
 from fastdp.thresholds.square_wave import SCALES, Scale
 
 Floats = NDArray[np.float64]
