@@ -149,7 +149,7 @@ def _conclude(trial: Trial, struck: int, score: Score) -> None:
         for seen in trial.seen
     )
     parts = [path.name for path in _parts(trial.folder)]
-    # The same folder, never disturbed, with the same secrets: what the noise is, nobody else can know.  Not another
+    # The same folder, never disturbed, with the same secrets: the noise depends on them.  Not another
     # one, because a state file says where it lives.
     with tempfile.TemporaryDirectory(prefix="fastdp-faults-") as scratch:
         secrets = [shutil.move(trial.folder / name, scratch) for name in SECRETS if (trial.folder / name).exists()]

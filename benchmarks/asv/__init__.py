@@ -1,0 +1,10 @@
+"""Suites over time and by size: ``asv run``, ``continuous``, ``publish`` (arguments go to asv itself)."""
+
+import sys
+from pathlib import Path
+
+# asv imports this folder as a package of its own and hides PYTHONPATH.  Behind the installed packages: the wheel of
+# the commit that asv measures comes first.
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+
+import benchmarks  # noqa: F401 - chooses the folder of compiled kernels

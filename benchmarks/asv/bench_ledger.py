@@ -1,0 +1,67 @@
+"""The ledger by the number of entries: recording a release with an open one, opening one, checking it again."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from fastdp.guarantee import Guarantee
+from fastdp.ledger import Entry, Ledger
+from fastdp.ledger.tally import Tally
+
+
+class Spend:
+    """A digest of the file, its last line and the sync of one more; an opened ledger checks all lines."""
+
+    params = ((10, 100, 1_000),)
+    param_names = ("entries_before",)
+    timeout = 300
+    # One call a setup: every call finds as many entries.
+    number = 1
+    repeat = 5
+    warmup_time = 0.0
+
+    def setup(self, entries: int) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name) / "budget"
+        self.ledger = Ledger(self.path)
+        self.guarantee = Guarantee(epsilon=1e-6)
+        for _ in range(entries):
+            self.time_spend(entries)
+
+    def teardown(self, entries: int) -> None:
+        self.folder.cleanup()
+
+    def time_spend(self, entries: int) -> None:
+        self.ledger.spend(self.guarantee, stream="meter")
+
+    def time_open(self, entries: int) -> None:
+        Ledger(self.path)
+
+    def time_verify(self, entries: int) -> None:
+        self.ledger.verify()
+
+
+class Ranges:
+    """What releases on ranges of positions that overlap add up to, as when a ledger is opened; and one more."""
+
+    params = ((1_000, 4_000), ("from the start", "windows"))
+    param_names = ("entries", "ranges")
+    timeout = 300
+
+    def setup(self, entries: int, ranges: str) -> None:
+        first = 30 if ranges == "windows" else entries
+        self.entries = [self.entry(max(0, stop - first), stop) for stop in range(1, entries + 1)]
+        self.tally = Tally(self.entries)
+
+    def entry(self, start: int, stop: int) -> Entry:
+        return Entry(1, "", "meter", Guarantee(epsilon=1e-6), None, start, stop, None, "", "spent")
+
+    def time_sum(self, entries: int, ranges: str) -> None:
+        Tally(self.entries).total("meter")
+
+    def time_one_more_and_less(self, entries: int, ranges: str) -> None:
+        more = self.entry(0, entries)
+        for times in (1, -1):
+            self.tally.add(more, times)
+            self.tally.total("meter")
