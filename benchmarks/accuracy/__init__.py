@@ -1,1 +1,1 @@
-"""Errors: Adaptive beside simple baselines; ToPS, PAK, ToPL, PHDStream beside the authors' code; noise laws."""
+"""Errors: Adaptive beside simple baselines; ToPS, PAK, ToPL, PHDStream beside the authors' code."""

@@ -13,8 +13,6 @@ PARTS = {
     "pak": "PAK beside the plain binary tree and the authors' code",
     "local": "ToPL: theta and error on real streams, scales, exact ratios of report weights",
     "spatial": "PHDStream: errors and totals beside the authors' code, numbers of batches, exact losses",
-    "variance": "noise variance of random ranges beside the paper's figure",
-    "chisquare": "discrete Laplace draws against the exact law",
 }
 
 if __name__ == "__main__":

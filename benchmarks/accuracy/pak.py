@@ -62,8 +62,8 @@ def thetas(values: Floats, runs: int, known: reference.Table) -> Iterator[list[s
                 chosen.append(publisher.threshold)
             above = np.mean(np.array(chosen) > shared.BOUND)
             theirs = known.get(("pos", "theta eps=range_eps", name, epsilon))
-            shown = "-" if theirs is None else f"{theirs.theta:.3g}"
-            yield [name, f"{epsilon:g}", f"{statistics.median(chosen):.3g}", shown, f"{above:.3f}"]
+            shown = ("-", "-") if theirs is None else (f"{theirs.theta:.3g}", f"{theirs.above:.3f}")
+            yield [name, f"{epsilon:g}", f"{statistics.median(chosen):.3g}", shown[0], f"{above:.3f}", shown[1]]
 
 
 def errors(values: Floats, runs: int, known: reference.Table) -> Iterator[list[str]]:
@@ -115,7 +115,7 @@ def run(options: argparse.Namespace) -> None:
     )  # fmt: skip
     shared.table(
         f"theta before the clip to B on POS, p = 0.995, {options.runs} runs (reference: 1,000)",
-        ["method", "eps", "median", "reference", "share above B"],
+        ["method", "eps", "median", "reference", "share above B", "reference"],
         thetas(values, options.runs, chosen),
     )
     runs = min(options.runs, PUBLISHED_RUNS)

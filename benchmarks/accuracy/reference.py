@@ -18,6 +18,8 @@ class Published(NamedTuple):
 
     theta: float
     mse: float
+    #: Share of its thetas above the bound.
+    above: float = float("nan")
 
 
 Table = dict[tuple[str, str, str, float], Published]
@@ -39,7 +41,8 @@ def read(path: Path) -> Table:
     with path.open(newline="") as lines:
         return {
             (row["dataset"], row["experiment"], row["method"], float(row["eps"])): Published(
-                float(row["theta_median"]), float(row.get("mse_median") or "nan")
+                float(row["theta_median"]),
+                *(float(row.get(column) or "nan") for column in ("mse_median", "frac_gt_B")),
             )
             for row in csv.DictReader(lines)
         }

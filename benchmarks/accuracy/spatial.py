@@ -11,17 +11,7 @@ import numpy as np
 
 from benchmarks.accuracy import spatial_batches, spatial_losses, spatial_runs
 from benchmarks.accuracy.reference import ratio, shown
-from benchmarks.accuracy.spatial_runs import (
-    EPSILONS,
-    METHODS,
-    SCENES,
-    SETS,
-    Method,
-    Published,
-    Run,
-    Scene,
-    measure,
-)
+from benchmarks.accuracy.spatial_runs import EPSILONS, METHODS, SCENES, SETS, Method, Published, Run, Scene, measure
 from benchmarks.shared import Floats, add_data_option, table
 
 PARTS = ("accuracy", "totals", "batches", "losses")

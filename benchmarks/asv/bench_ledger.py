@@ -6,8 +6,7 @@ import tempfile
 from pathlib import Path
 
 from fastdp.guarantee import Guarantee
-from fastdp.ledger import Entry, Ledger
-from fastdp.ledger.tally import Tally
+from fastdp.ledger import Ledger
 
 
 class Spend:
@@ -40,28 +39,3 @@ class Spend:
 
     def time_verify(self, entries: int) -> None:
         self.ledger.verify()
-
-
-class Ranges:
-    """What releases on ranges of positions that overlap add up to, as when a ledger is opened; and one more."""
-
-    params = ((1_000, 4_000), ("from the start", "windows"))
-    param_names = ("entries", "ranges")
-    timeout = 300
-
-    def setup(self, entries: int, ranges: str) -> None:
-        first = 30 if ranges == "windows" else entries
-        self.entries = [self.entry(max(0, stop - first), stop) for stop in range(1, entries + 1)]
-        self.tally = Tally(self.entries)
-
-    def entry(self, start: int, stop: int) -> Entry:
-        return Entry(1, "", "meter", Guarantee(epsilon=1e-6), None, start, stop, None, "", "spent")
-
-    def time_sum(self, entries: int, ranges: str) -> None:
-        Tally(self.entries).total("meter")
-
-    def time_one_more_and_less(self, entries: int, ranges: str) -> None:
-        more = self.entry(0, entries)
-        for times in (1, -1):
-            self.tally.add(more, times)
-            self.tally.total("meter")

@@ -23,7 +23,7 @@ OTHERS = {
     "two_cores": "the same tasks twice at once, in two threads of one process",
     "start": "import, first release and memory in fresh processes",
     "growth": "cost and latency of a value and memory, in streams of 10^4 to 10^9 values",
-    "load": "10^9 values through one publisher, 1,000 publishers in one process",
+    "load": "1,000 publishers in one process: rates and memory",
     "summary": "the tables of README.md and docs/speed.md from results/speed.json and its targets",
 }
 

@@ -150,11 +150,5 @@ def more(data: Path) -> None:
             gain = each.log_likelihood - found[PLAIN].log_likelihood
             off = f"{np.abs(own - theirs).max():.1e}" if name == PLAIN else "-"
             rows.append([f"{epsilon:g}", name, f"{each.iterations:,}", f"{gain:+.3f}", off])
-    columns = [
-        "eps",
-        "what",
-        "steps",
-        "log-likelihood over plain EM",
-        "largest distance from dense EM",
-    ]
+    columns = ["eps", "what", "steps", "log-likelihood over plain EM", "largest distance from dense EM"]
     table(f"Square-wave EM, d = {BINS:,}, 65,536 reports of POS (or a stream like it)", columns, rows)

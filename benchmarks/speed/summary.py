@@ -199,13 +199,7 @@ def short(summary: Summary) -> str:
             marked = f"{alone} {judged}" if "below" in judged else alone
             rows.append([work, goal, marked, "-" if two == ONE_CORE else two,
                          "; ".join(text for text in (limit, peers) if text != "-") or "-"])  # fmt: skip
-    columns = [
-        "work",
-        "target; stretch",
-        "measured, one core",
-        "two cores",
-        "cost over np.copyto; peers' over ours",
-    ]
+    columns = ["work", "target; stretch", "measured, one core", "two cores", "cost over np.copyto; peers' over ours"]
     return _markdown(columns, rows)
 
 
