@@ -93,9 +93,6 @@ class Errors(NamedTuple):
     seconds: float
 
 
-METRICS = ("mse", "mae", "mmse", "mmae")
-
-
 @dataclass
 class Scene:
     """A stream with its hold-out taken first and the rest extended by reflection."""

@@ -16,13 +16,12 @@ TIMED = {
     "latency": "one call of publish with one value and with 4,096: ToPS, Adaptive, PAK",
     "batch": "many short streams in one call, many repetitions of one release",
     "local": "ToPL: the EM, reports and messages a second",
-    "spatial": "PHDStream: whole runs, growth of a step, memory",
+    "spatial": "PHDStream: whole runs, memory",
 }
 #: The others have ``add_options(parser)`` and ``run(options)``.
 OTHERS = {
     "two_cores": "the same tasks twice at once, in two threads of one process",
     "start": "import, first release and memory in fresh processes",
-    "growth": "cost and latency of a value and memory, in streams of 10^4 to 10^9 values",
     "load": "1,000 publishers in one process: rates and memory",
     "summary": "the tables of README.md and docs/speed.md from results/speed.json and its targets",
 }

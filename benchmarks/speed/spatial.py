@@ -1,8 +1,7 @@
-"""PHDStream: whole runs, growth of a step, and memory."""
+"""PHDStream: whole runs and memory; ``asv`` has a step by points present, batch and depth."""
 
 from __future__ import annotations
 
-import statistics
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -26,10 +25,6 @@ from fastdp.systems import AdaptivePHDStream, PHDStream
 CIRCLES = "motion_circles_synthetic.csv.gz"
 #: The row of AdaptivePHDStream.
 COUNT_ONLY = "counts alone"
-#: What is varied one at a time: points present, events in a batch, greatest depth.
-CENTRE = (100_000, 500, 20)
-GROWTH = ((1_000, 10_000, 100_000, 1_000_000), (5, 50, 500, 5_000, 50_000), (5, 10, 20, 40))
-STEPS, REPEATS = 20, 5
 MARKS = (100, 1_000, 2_500, 5_000, 10_000)
 RUNS = 10
 
@@ -77,39 +72,7 @@ def groups(data: Path) -> Iterator[Callable[[], Group]]:
 
 def more(data: Path) -> None:
     del data
-    growth()
     memory()
-
-
-def growth() -> None:
-    """A step's cost as points present, batch or depth grow, the others at the centre."""
-    rows = []
-    for axis, values in enumerate(GROWTH):
-        for value in values:
-            sizes = list(CENTRE)
-            sizes[axis] = value
-            present, batch, depth = sizes
-            half = -(-batch // 2)
-            batches = [(circles(half, 2 * i + 1), circles(batch - half, 2 * i + 2)) for i in range(STEPS)]
-            seconds = []
-            for _ in range(REPEATS):
-                stream = started(present, depth)
-                stream.advance(*batches[0])
-                begin = perf_counter()
-                for added, removed in batches:
-                    stream.advance(added, removed)
-                seconds.append((perf_counter() - begin) / STEPS)
-            step, leaves = statistics.median(seconds), stream.tree.n_leaves
-            # A step visits all nodes of the tree.
-            cost = step / (batch + 2 * leaves - 1)
-            rows.append([f"{present:,}", f"{batch:,}", str(depth), f"{1e3 * step:.3f}", f"{1e9 * cost:.0f}",
-                         f"{leaves:,}", f"{stream.n_nodes:,}"])  # fmt: skip
-    table(
-        f"Growth: two circles, eps 1, half additions and half removals, mean of {STEPS} steps, median of {REPEATS}",
-        ["points present", "batch", "depth", "ms a step", "ns / (batch + visited nodes)", "leaves",
-         "nodes in memory"],
-        rows,
-    )  # fmt: skip
 
 
 class Endless:
