@@ -1,4 +1,1 @@
-"""A benchmark for private streams of clipped real values: does a mechanism beat what a sceptic would try first?
-
-Run: python -m benchmarks.accuracy [-o DIR] [--data DIR] [--quick]
-"""
+"""Errors: Adaptive beside simple baselines; ToPS, PAK, ToPL, PHDStream beside the authors' code."""

@@ -1,87 +1,19 @@
-"""Every stream, budget, plan and class of query lengths: one sweep, one table, one picture.
+"""``python -m benchmarks accuracy PART``."""
 
-Run: python -m benchmarks.accuracy [-o DIR] [--data ../shared/data] [--repetitions 20] [--workers 2] [--quick]
-
-Real streams are used where their files are; made-up ones (the quantiles and means of ToPS Table 1 in four orders)
-always.  A streams' stand-in is extended by its reverse where it is short.  The sweep can be interrupted and goes on.
-"""
-
-from __future__ import annotations
-
-import argparse
 import sys
-import tempfile
-import warnings
-from pathlib import Path
-from typing import Any
 
-from benchmarks import sizes
-from benchmarks.accuracy import plans, report
-from benchmarks.accuracy.streams import data_sets
-from benchmarks.show.report import heading
-from fastdp import experiments
-from fastdp.errors import AccuracyWarning
+from benchmarks.shared import run_part
 
-EPSILONS = (0.01, 0.05, 0.1, 0.2, 1.0)
-#: Longest query of each class.
-CLASSES = {"1e3": 1000, "1e4": 10_000, "1e5": 100_000, "2^20": sizes.MAX_RANGE}
-FLAT = (256, 1024, 4096, 16_384, 65_536)
-QUERIES = 400
-
-
-def mechanisms() -> list[dict[str, Any]]:
-    """Tables of a specification: ToPS first, Adaptive, then the plans in its way."""
-    scale_free = {"part": "ScaleFree"}
-    tops = {"system": "publisher", "perturber": {"part": "Hierarchy"}, "smoother": {"part": "Recent"}}
-    return [
-        {"name": report.TOPS, "threshold": scale_free, **tops},
-        {"name": report.PAPER, "system": "tops"},
-        {"name": report.ADAPTIVE, "system": "adaptive"},
-        {"name": report.ONLINE, "system": "adaptive", "retrospective": False},
-        *({"name": f"flat {length:,}", "system": "flat_blocks", "length": length} for length in FLAT),
-        {"name": "shrunken ToPS", "system": "shrunken_tree"},
-        {"name": "hold-out mean", "system": "holdout_mean"},
-    ]
-
-
-def specification(folder: Path, repetitions: int, quick: bool) -> experiments.Specification:
-    """The sweep."""
-    return experiments.from_table(
-        {
-            "name": "accuracy",
-            "seed": 1,
-            "repetitions": 3 if quick else repetitions,
-            "epsilons": list(EPSILONS[1:3] if quick else EPSILONS),
-            "metrics": ["mse", "parts"],
-            "datasets": data_sets(folder, quick),
-            "mechanisms": mechanisms(),
-            "workloads": [
-                {"name": name, "kind": "random_ranges", "count": QUERIES, "max_range": longest}
-                for name, longest in CLASSES.items()
-            ],
-        }
-    )
-
-
-def main() -> None:
-    """Run the sweep, print tables, draw."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path, help="folder of results; by default a temporary one")
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder of the real streams")
-    parser.add_argument("--repetitions", type=int, default=20)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--quick", action="store_true", help="three streams, two budgets, three repetitions")
-    arguments = parser.parse_args()
-    # Some hold-outs are short on purpose.
-    warnings.simplefilter("ignore", AccuracyWarning)
-    plans.register()
-    wanted = specification(arguments.data, arguments.repetitions, arguments.quick)
-    heading(sys.argv[1:], "benchmarks.accuracy")
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = arguments.output or Path(scratch)
-        experiments.run(wanted, folder, data=arguments.data, workers=arguments.workers, progress=True)
-        report.show(experiments.load(folder), tuple(CLASSES), folder / "accuracy.png" if arguments.output else None)
-
+PARTS = {
+    "adaptive": "Adaptive beside ToPS, flat blocks, a shrunken tree and the hold-out's mean, on 22 streams",
+    "day": "a stream over time as ToPS and Adaptive publish it, as a picture",
+    "methods": "every method of ToPS section 5 on one stream beside the authors' code",
+    "thresholds": "ways to choose theta under one hierarchy, on every real stream",
+    "scale_free": "the threshold without units beside the best theta and NM-E, on every stream",
+    "pak": "PAK beside the plain binary tree and the authors' code",
+    "local": "ToPL: theta and error on real streams, scales, exact ratios of report weights",
+    "spatial": "PHDStream: errors and totals beside the authors' code, numbers of batches, exact losses",
+}
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_part("accuracy", PARTS))

@@ -1,24 +1,19 @@
-"""Before and after: a stream over time, as ToPS publishes it, as Adaptive does, and as Adaptive sees it afterwards.
-
-Run: python -m benchmarks.accuracy.day PICTURE [--stream "smart meter"] [--epsilon 0.1] [--data DIR]
-"""
+"""A stream over time, as ToPS publishes it, as Adaptive does, and revised."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import fastdp
-from benchmarks import sizes
+from benchmarks import shared
 from benchmarks.accuracy.streams import REAL, data_sets
-from benchmarks.show.report import heading
+from benchmarks.shared import add_data_option
 from fastdp.experiments import from_table
 from fastdp.experiments.scene import load_scene
-from fastdp.experiments.sources import DataSet
 from fastdp.perturbers import Hierarchy
 from fastdp.smoothers import Recent
 from fastdp.thresholds import ScaleFree
@@ -29,11 +24,11 @@ SHOWN, STRETCHES = 262_144, 512
 
 def releases(values: Any, bound: float, epsilon: float) -> dict[str, Any]:
     """Streams by title, the true one first."""
-    options: dict[str, Any] = {"epsilon": epsilon, "bound": bound, "holdout": sizes.HOLDOUT, "seed": 1}
+    options: dict[str, Any] = {"epsilon": epsilon, "bound": bound, "holdout": shared.HOLDOUT, "seed": 1}
     tops = fastdp.StreamPublisher(threshold=ScaleFree(), perturber=Hierarchy(), smoother=Recent(), **options)
     adaptive = fastdp.Adaptive(**options).release(values)
     return {
-        "the stream (not private)": values[sizes.HOLDOUT :],
+        "the stream (not private)": values[shared.HOLDOUT :],
         "ToPS, as published": tops.publish(values),
         "Adaptive, as published": adaptive.values,
         "Adaptive, looking back": adaptive.revised,
@@ -66,28 +61,20 @@ def draw(streams: dict[str, Any], title: str, picture: Path) -> None:
     figure.savefig(picture, dpi=110)
 
 
-def main() -> None:
-    """Release, draw."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.day", description=__doc__)
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("picture", type=Path)
-    parser.add_argument(
-        "--stream", default="dns diurnal", help=f"{', '.join(REAL)} or a made-up one, e.g. 'dns diurnal'"
-    )
+    parser.add_argument("--stream", default="dns diurnal", help=f"{', '.join(REAL)} or a synthetic one")
     parser.add_argument("--epsilon", type=float, default=0.1)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    arguments = parser.parse_args()
-    tables = [found for found in data_sets(arguments.data, quick=False) if found["name"] == arguments.stream]
+    add_data_option(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    tables = [found for found in data_sets(options.data, quick=False) if found["name"] == options.stream]
     if not tables:
-        parser.error(f"--stream {arguments.stream}: no such stream, or its file is not in {arguments.data}")
+        raise SystemExit(f"--stream {options.stream}: no such stream, or its file is not in {options.data}")
     chosen = from_table({"epsilons": [1.0], "datasets": tables, "mechanisms": [{"name": "-", "system": "base"}]})
     data_set = chosen.datasets[0]
-    assert isinstance(data_set, DataSet)
-    values = np.asarray(load_scene(data_set, arguments.data).values)  # type: ignore[union-attr]
-    heading(sys.argv[1:], "benchmarks.accuracy.day")
-    title = f"{arguments.stream}, epsilon = {arguments.epsilon:g}"
-    draw(releases(values, data_set.bound, arguments.epsilon), title, arguments.picture)
-    print(f"picture: {arguments.picture}")
-
-
-if __name__ == "__main__":
-    main()
+    values = np.asarray(load_scene(data_set, options.data).values)  # type: ignore[arg-type, union-attr]
+    title = f"{options.stream}, epsilon = {options.epsilon:g}"
+    draw(releases(values, data_set.bound, options.epsilon), title, options.picture)  # type: ignore[union-attr]
+    print(f"picture: {options.picture}")

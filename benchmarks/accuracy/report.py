@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.accuracy.streams import ORDERS
-from benchmarks.show.report import table
+from benchmarks.shared import table
 
 TOPS = "ToPS, scale-free theta"
 PAPER = "ToPS, paper"
@@ -45,8 +45,8 @@ def show(frame: Any, classes: Sequence[str], picture: Path | None) -> None:
     gain = mse[[TOPS]].to_numpy() / mse[[ADAPTIVE, ONLINE, *plans]]
     best = gain[plans].max(axis=1)
     _ratios(gain, classes)
-    made_up = gain.index.get_level_values("dataset").str.endswith(ORDERS)
-    for title, which in (("real streams", ~made_up), ("made-up streams", made_up)):
+    synthetic = gain.index.get_level_values("dataset").str.endswith(ORDERS)
+    for title, which in (("real streams", ~synthetic), ("synthetic streams", synthetic)):
         if which.any():
             _summary(f"Summary over {title} and budgets", gain[which], best[which], classes)
     _own(mse, classes)

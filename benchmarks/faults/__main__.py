@@ -1,4 +1,4 @@
-"""``python -m benchmarks.faults [--kills N] [--seed S] [--only TEXT]``: exit code 0 if all was as if undisturbed."""
+"""``python -m benchmarks faults [--kills N] [--seed S] [--only TEXT]``: exit code 0 if all was as if undisturbed."""
 
 from __future__ import annotations
 
@@ -11,22 +11,16 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.kernel_cache import choose_folder
+from tqdm import tqdm
 
-choose_folder()
-# Children are forked: the fewer threads, the better.
-os.environ["OPENBLAS_NUM_THREADS"] = "1"
-
-from tqdm import tqdm  # noqa: E402 - numba reads its environment when it is imported
-
-from benchmarks.faults import disks  # noqa: E402
-from benchmarks.faults.killing import Score, judge  # noqa: E402
-from benchmarks.faults.subjects import SUBJECTS, TWINS, Subject  # noqa: E402
-from benchmarks.show.report import heading, table  # noqa: E402
+from benchmarks.faults import disks
+from benchmarks.faults.killing import Score, judge
+from benchmarks.faults.subjects import SUBJECTS, TWINS, Subject
+from benchmarks.shared import heading, table
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.faults", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks faults", description=__doc__)
     parser.add_argument("--kills", type=int, default=200, help="kills in all, at least (default 200)")
     parser.add_argument("--values", type=int, default=60_000, help="length of each stream (default 60,000)")
     parser.add_argument("--seed", type=int, default=1, help="of the moments (default 1)")
@@ -34,7 +28,7 @@ def main() -> int:
         "--only", default="", help="kill those alone whose name holds this text, and leave disks alone"
     )
     options = parser.parse_args()
-    heading(sys.argv[1:], "benchmarks.faults")
+    heading("faults", sys.argv[1:])
     # Its monitor is a thread that takes a lock; a child forked meanwhile would wait for it for ever.
     tqdm.monitor_interval = 0
     # Its own lock is shared with children, of which one that is killed would keep it.

@@ -27,7 +27,7 @@ from fastdp.errors import FastDPError
 from fastdp.systems.stream.tops import ToPS
 
 N = 20_000
-NOBODY = 65_534
+OTHER_USER = 65_534
 #: Bytes of the small disk, and of the largest file under a limit.
 SMALL = 64 * 1024
 LEAST = 256
@@ -112,11 +112,11 @@ def unlimited_file() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 
-def become_nobody() -> None:
+def drop_root() -> None:
     """Permissions mean nothing to root."""
     if os.geteuid() == 0:
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
+        os.setgid(OTHER_USER)
+        os.setuid(OTHER_USER)
 
 
 def contents(place: Path) -> dict[str, bytes]:
@@ -203,11 +203,11 @@ def publisher_meets(name: str, begin: Callable[[Path], None], end: Callable[[Pat
         home = place / "home"
         home.mkdir()
         if os.geteuid() == 0:
-            os.chown(home, NOBODY, NOBODY)
+            os.chown(home, OTHER_USER, OTHER_USER)
             place.chmod(0o755)
 
         def work() -> list[object]:
-            become_nobody()
+            drop_root()
             publisher = make_tops()
             publisher.keep(home / "kept", SECRET)
             parts = [publisher.publish(stream[: 2 * CHUNK])]
@@ -246,12 +246,12 @@ def release_in_a_read_only_folder() -> Fault:
         (place / "in.csv").chmod(0o644)
         write_key(place / "key")
         if os.geteuid() == 0:
-            os.chown(place / "key", NOBODY, NOBODY)
+            os.chown(place / "key", OTHER_USER, OTHER_USER)
         place.chmod(0o555)
         before = contents(place)
 
         def work() -> str:
-            become_nobody()
+            drop_root()
             return complaint(lambda: _release_files(place))
 
         said = processes.run(work).answer
@@ -275,7 +275,7 @@ def state_of_another_user() -> Fault:
         before = contents(place)
 
         def work() -> str:
-            become_nobody()
+            drop_root()
             return complaint(lambda: ToPS.load(place / "kept", SECRET))
 
         said = processes.run(work).answer

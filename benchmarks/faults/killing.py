@@ -6,6 +6,7 @@ import random
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -123,22 +124,11 @@ def judge(subject: Subject, n: int, kills: int, seed: int) -> Score:
     return score
 
 
-def _trial(subject: Subject, n: int) -> _Folder:
-    return _Folder(subject, n)
-
-
-class _Folder:
-    """A trial in a folder that goes away."""
-
-    def __init__(self, subject: Subject, n: int) -> None:
-        self._subject, self._n = subject, n
-
-    def __enter__(self) -> Trial:
-        self._path = Path(tempfile.mkdtemp(prefix="fastdp-faults-"))
-        return Trial(self._subject, self._path, self._n)
-
-    def __exit__(self, *error: object) -> None:
-        shutil.rmtree(self._path)
+@contextmanager
+def _trial(subject: Subject, n: int) -> Iterator[Trial]:
+    """A trial in a temporary folder."""
+    with tempfile.TemporaryDirectory(prefix="fastdp-faults-") as folder:
+        yield Trial(subject, Path(folder), n)
 
 
 def _conclude(trial: Trial, struck: int, score: Score) -> None:
@@ -149,7 +139,7 @@ def _conclude(trial: Trial, struck: int, score: Score) -> None:
         for seen in trial.seen
     )
     parts = [path.name for path in _parts(trial.folder)]
-    # The same folder, never disturbed, with the same secrets: what the noise is, nobody else can know.  Not another
+    # The same folder, never disturbed, with the same secrets: the noise depends on them.  Not another
     # one, because a state file says where it lives.
     with tempfile.TemporaryDirectory(prefix="fastdp-faults-") as scratch:
         secrets = [shutil.move(trial.folder / name, scratch) for name in SECRETS if (trial.folder / name).exists()]

@@ -36,7 +36,7 @@ class Subject(Protocol):
         """Publish everything, from wherever an earlier run was stopped."""
 
     def published(self, folder: Path) -> bytes | None:
-        """What the world can see by now."""
+        """What is published so far."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class FileRelease:
 
 @dataclass(frozen=True)
 class StreamedRelease:
-    """``fastdp release IN -o - > out.csv``: bytes leave as they come, and each run begins anew."""
+    """``fastdp release IN -o - > out.csv``: bytes leave as they come, and each run starts from the beginning."""
 
     suffix: str
     options: tuple[str, ...]

@@ -1,5 +1,5 @@
-"""Coverage-guided fuzzing of everything that reads bytes from outside: ``python -m benchmarks.fuzz``.
+"""Coverage-guided fuzzing of everything that reads bytes from outside (needs the extra ``fuzz``: atheris).
 
-Needs ``pip install atheris``.  A target takes bytes and may end in an error that a user is meant to read; anything
-else that it raises, and any law that it finds broken, is a finding.
+A target takes bytes and may end in an error that a user is meant to read; anything else that it raises, and any law
+that it finds broken, is a finding.
 """

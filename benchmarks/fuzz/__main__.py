@@ -1,4 +1,4 @@
-"""``python -m benchmarks.fuzz [TARGET ...] [--seconds 180]``: runs targets one after the other and prints a table."""
+"""``python -m benchmarks fuzz [TARGET ...] [--seconds 180]``: runs targets one after the other and prints a table."""
 
 from __future__ import annotations
 
@@ -11,12 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.kernel_cache import choose_folder
-
-choose_folder()
-
-from benchmarks.fuzz.targets import TARGETS  # noqa: E402 - numba reads its environment when it is imported
-from benchmarks.show.report import heading, table  # noqa: E402
+from benchmarks.fuzz.targets import TARGETS
+from benchmarks.shared import heading, table
 
 #: Where files cost no disk, if there is such a place.
 MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
@@ -27,7 +23,7 @@ TIMEOUT_SECONDS = 20
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks fuzz", description=__doc__)
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)} (default: all)")
     parser.add_argument("--seconds", type=int, default=180, help="for each target (default 180)")
     parser.add_argument("--seed", type=int, default=1, help="libFuzzer's (default 1)")
@@ -40,7 +36,7 @@ def main() -> int:
     findings = options.findings or Path(tempfile.mkdtemp(prefix="fastdp-findings-"))
     findings.mkdir(parents=True, exist_ok=True)
     corpora = options.corpus or Path(tempfile.mkdtemp(prefix="fastdp-corpus-"))
-    heading(sys.argv[1:], "benchmarks.fuzz")
+    heading("fuzz", sys.argv[1:])
     with tempfile.TemporaryDirectory(dir=MEMORY_FOLDER if MEMORY_FOLDER.is_dir() else None) as scratch:
         os.environ["TMPDIR"] = tempfile.tempdir = scratch
         rows = [run(name, options, findings, corpora / name) for name in options.targets or TARGETS]

@@ -1,4 +1,4 @@
-"""One target under libFuzzer: ``python -m benchmarks.fuzz.child TARGET FINDINGS [libFuzzer's own options]``.
+"""One target under libFuzzer: ``python -m benchmarks fuzz.child TARGET FINDINGS [libFuzzer's own options]``.
 
 A finding does not end the run: it is written down once for each place it came from.
 """
@@ -12,8 +12,6 @@ import sys
 import traceback
 from pathlib import Path
 
-from benchmarks.kernel_cache import choose_folder
-
 #: Packages whose branches guide the search.
 GUIDES = ["fastdp", "tomllib", "csv", "zipfile", "gzip", "numpy.lib", "json"]
 
@@ -26,8 +24,7 @@ def place(error: BaseException) -> str:
 
 
 def main() -> None:
-    # Numba reads its environment when it is imported; and asv, which looks at every module here, has no atheris.
-    choose_folder()
+    # Of the extra "fuzz", and before what it instruments.
     import atheris
 
     name, folder = sys.argv[1], Path(sys.argv[2])

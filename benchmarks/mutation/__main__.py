@@ -1,4 +1,4 @@
-"""``python -m benchmarks.mutation``: plant each mutation in a copy of the checkout, run its tests, print the score.
+"""``python -m benchmarks mutation``: plant each mutation in a copy of the checkout, run its tests, print the score.
 
 Exits with 1 if a mutation's text is not in its file any more, or if fewer than 95 % of them are killed.
 """
@@ -22,7 +22,7 @@ from queue import SimpleQueue
 from typing import NamedTuple
 
 from benchmarks.mutation.table import Mutation, mutations
-from benchmarks.show.report import heading, table
+from benchmarks.shared import heading, table
 
 ROOT = Path(__file__).resolve().parents[2]
 LEFT_OUT = shutil.ignore_patterns(".git", ".*_cache", "__pycache__", ".hypothesis", ".benchmarks", "*.egg-info")
@@ -43,7 +43,7 @@ class Outcome(NamedTuple):
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.mutation", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks mutation", description=__doc__)
     parser.add_argument("--only", nargs="+", metavar="TEXT", help="with one of these texts in area or label")
     parser.add_argument("--list", action="store_true", help="list them and stop")
     parser.add_argument("--jobs", type=int, default=1, help="mutations tried at once (default 1)")
@@ -58,7 +58,7 @@ def main() -> int:
         print("\n".join(m.label for m in chosen))
     if stale or options.list or not chosen:
         return int(bool(stale) or not chosen)
-    heading(sys.argv[1:], "benchmarks.mutation")
+    heading("mutation", sys.argv[1:])
     with tempfile.TemporaryDirectory(prefix="fastdp-mutation-") as scratch:
         outcomes = run(chosen, Path(scratch), options.jobs)
     report(outcomes)

@@ -1,1 +1,1 @@
-"""Every figure and table of the papers, in kind: ``python -m benchmarks.paper NAME``."""
+"""Every figure and table of the papers, in kind: ``python -m benchmarks paper NAME``."""

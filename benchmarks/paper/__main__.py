@@ -1,4 +1,4 @@
-"""``python -m benchmarks.paper NAME``: one command for every figure and table of the papers, in kind."""
+"""``python -m benchmarks paper NAME``: one command for every figure and table of the papers, in kind."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 HERE = Path(__file__).parent
 #: Repetitions, and runs of what is no sweep, with --quick.
@@ -51,20 +52,20 @@ def _tops_figure_1(options: Options) -> list[Path]:
     return tops.figure_1(options.output, QUICK if options.quick else 20)
 
 
-def _pak_tables(options: Options) -> None:
-    from benchmarks import pak_tables
+def _pak_tables(**how: Any) -> Script:
+    def script(options: Options) -> None:
+        from benchmarks.paper import pak_tables
 
-    figure = options.output / "improvement_by_bound.png"
-    pak_tables.main(["--figure", str(figure), "--data", str(options.data or options.output / "no data")])
+        pak_tables.show(options.data or options.output / "no data", **how)
+
+    return script
 
 
 def _pak(number: int) -> Script:
     def script(options: Options) -> None:
-        from benchmarks import pak_figures
+        from benchmarks.paper import pak_figures
 
-        source = ["--made-up"] if options.data is None else ["--data", str(options.data)]
-        runs = str(20 if options.quick else 300)
-        pak_figures.main(["-o", str(options.output), "--runs", runs, "--only", str(number), *source])
+        pak_figures.draw_all(options.output, options.data, 20 if options.quick else 300, [number])
 
     return script
 
@@ -89,7 +90,7 @@ _OUTLIERS = "PAK: error by clipping over its bound"
 _OVER_TIME = "PHDStream: error over time"
 
 ITEMS: dict[str, Item] = {
-    "tops_table_1": Item("ToPS: the streams, made up and real", script=_tops_table_1),
+    "tops_table_1": Item("ToPS: the streams, synthetic and real", script=_tops_table_1),
     "tops_figure_1": Item("ToPS: Eq. 6, Eq. 4 and measured errors against theta", script=_tops_figure_1),
     "tops_figure_2": Item("ToPS: DNS over time, ToPS and PAK", "tops_figure_2"),
     "tops_figure_3": Item("ToPS: both phases private", "tops_figure_3"),
@@ -101,8 +102,10 @@ ITEMS: dict[str, Item] = {
     "tops_figure_8": Item("ToPL: ways to choose theta", "tops_figure_8"),
     "tops_figure_9": Item("ToPL: a stream over time", "tops_figure_9"),
     "tops_figure_10": Item("ToPS: the other metrics", "tops_figure_10"),
-    "pak_table_1": Item("PAK: Tables I and II, criteria for m, Figure 7 by the bound", script=_pak_tables),
-    "pak_table_2": Item("PAK: the same", script=_pak_tables),
+    "pak_table_1": Item("PAK: Tables I and II, criteria for m, Figure 7 by the bound", script=_pak_tables()),
+    "pak_table_2": Item("PAK: the same", script=_pak_tables()),
+    "pak_table_gaussian": Item("PAK: the same, Gaussian noise on the quantile", script=_pak_tables(noise="gaussian")),
+    "pak_table_as_printed": Item("PAK: the same, Eq. 16 as printed", script=_pak_tables(first_sum=False)),
     "pak_figure_7": Item("PAK: improvement against epsilon and m, measured, beside the bound", script=_pak(7)),
     "pak_figure_7_sweep": Item("PAK: errors of ranges against epsilon and m", "pak_figure_7"),
     "pak_figure_8": Item(_ERRORS, script=_pak(8)),
@@ -152,9 +155,9 @@ def draw(item: Item, options: Options) -> list[Path]:
 
 def main(given: list[str] | None = None) -> int:
     """Make the figures and tables that are named."""
-    from benchmarks.streams import DATA
+    from benchmarks.shared import DATA
 
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.paper", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks paper", description=__doc__)
     parser.add_argument(
         "names", nargs="+", choices=["list", "all", *ITEMS], metavar="NAME", help="list, all, or some"
     )

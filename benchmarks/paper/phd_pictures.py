@@ -47,7 +47,7 @@ def points(name: str, data: Path | None, output: Path) -> list[Path]:
     name : "check-ins", "pickups" or "circles"
         Which stream.
     data : Path, optional
-        Folder of real streams; made-up ones without it.
+        Folder of real streams; synthetic ones without it.
     output : Path
         Folder of the pictures.
     """

@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 
 import fastdp
-from benchmarks import sizes
-from benchmarks.show.report import table
-from benchmarks.show.scenes import STREAMS, read_values
-from benchmarks.streams import Floats, hold_out_and_extend
-from fastdp.datasets import TABLE1, table1
+from benchmarks import shared
+from benchmarks.accuracy.scenes import STREAMS, read_values
+from benchmarks.shared import Floats, table
+from fastdp.datasets import TABLE1, hold_out_and_extend, table1
 from fastdp.experiments.drawing import COLOURS, TRUTH, grid, legend
 from fastdp.perturbers import Hierarchy
 from fastdp.queries.metrics import mse
@@ -25,15 +24,15 @@ THETAS = np.unique(np.rint(np.geomspace(10, 600, 48)).astype(int))
 
 
 def characteristics(data: Path | None) -> None:
-    """Table 1: the paper's rows, the streams made up to them, and the real ones at hand."""
+    """Table 1: the paper's rows, the streams synthetic to them, and the real ones at hand."""
     rows = []
     for name, row in TABLE1.items():
         numbers = [f"{x:,}" for x in (row.length, row.bound, *row.quantiles)]
-        rows += [[name, "ToPS", *numbers, f"{row.mean:g}"], _line(name, "made up", table1(name), row.bound)]
+        rows += [[name, "ToPS", *numbers, f"{row.mean:g}"], _line(name, "synthetic", table1(name), row.bound)]
     for name, stream in STREAMS.items() if data is not None else ():
         rows.append(_line(name, "real, at hand", read_values(data, stream), stream.bound))
     table(
-        "ToPS Table 1: the paper's streams, those made up to have the same quantiles, and real ones",
+        "ToPS Table 1: the paper's streams, those synthetic to have the same quantiles, and real ones",
         ["stream", "which", "n", "bound", "p85", "p95", "p99.5", "p100", "mean"],
         rows,
     )
@@ -47,22 +46,22 @@ def _line(name: str, which: str, values: Floats, bound: int) -> list[str]:
 
 def noise_part(theta: Floats, epsilon: float) -> Floats:
     """First term of Eq. 4, its root: standard deviation of the noise of a random range under H_16."""
-    b = sizes.FAN_OUT
-    return theta / epsilon * math.sqrt(2.0 * (b - 1) * math.log(sizes.MAX_RANGE, b) ** 3)
+    b = shared.FAN_OUT
+    return theta / epsilon * math.sqrt(2.0 * (b - 1) * math.log(shared.MAX_RANGE, b) ** 3)
 
 
 def figure_1(output: Path, runs: int) -> list[Path]:
     """Eq. 6 on the hold-out, Eq. 4 on the stream, and measured errors, all as roots, against theta."""
-    values = hold_out_and_extend(table1("dns", order="diurnal").astype(np.float64), sizes.HOLDOUT, sizes.PUBLISHED)
-    held, body = values[: sizes.HOLDOUT], values[sizes.HOLDOUT :]
+    values = hold_out_and_extend(table1("dns", order="diurnal").astype(np.float64), shared.HOLDOUT, shared.PUBLISHED)
+    held, body = values[: shared.HOLDOUT], values[shared.HOLDOUT :]
     theta = THETAS.astype(np.float64)
-    r, m = sizes.MAX_RANGE, sizes.HOLDOUT
+    r, m = shared.MAX_RANGE, shared.HOLDOUT
     bias = C * r / (3.0 * m) * np.array([np.count_nonzero(held > x) for x in theta])
     exact = r / 3.0 * np.array([np.maximum(body - x, 0.0).mean() for x in theta])
     noise = noise_part(theta, EPSILON)
     approximated, squared = noise + bias, np.sqrt(noise**2 + exact**2)
     measured = np.array([_measure(body, x, runs) for x in theta])
-    figure, axes = grid(1, 1, r"Figure 1 of ToPS: DNS (made up), $\epsilon$ = 0.1, $m = 2^{16}$, $r = 2^{20}$",
+    figure, axes = grid(1, 1, r"Figure 1 of ToPS: DNS (synthetic), $\epsilon$ = 0.1, $m = 2^{16}$, $r = 2^{20}$",
                         width=7.5, height=4.2)  # fmt: skip
     ax, handles = axes[0, 0], {}
     lines = (
@@ -94,9 +93,9 @@ def _measure(body: Floats, theta: float, runs: int) -> float:
     errors = []
     for seed in range(runs):
         publisher = fastdp.StreamPublisher(
-            threshold=Fixed(theta), perturber=Hierarchy(sizes.FAN_OUT, consistent=False, prune=0), epsilon=EPSILON,
-            bound=2000, max_range=sizes.MAX_RANGE, seed=seed,
+            threshold=Fixed(theta), perturber=Hierarchy(shared.FAN_OUT, consistent=False, prune=0), epsilon=EPSILON,
+            bound=2000, max_range=shared.MAX_RANGE, seed=seed,
         )  # fmt: skip
-        starts, stops = random_ranges(body.size, sizes.QUERIES, sizes.MAX_RANGE, seed)
+        starts, stops = random_ranges(body.size, shared.QUERIES, shared.MAX_RANGE, seed)
         errors.append(mse(prefix[stops] - prefix[starts], publisher.release(body).range_sum(starts, stops)))
     return math.sqrt(float(np.median(errors)))

@@ -1,6 +1,6 @@
 """ToPS in careful, vectorised NumPy with float noise: as fast as NumPy gets, but not safe to release.
 
-The same mathematics as fastdp (Eq. 6 with the mended sign, consistency Eq. 10 and 11, Recent smoother),
+The same mathematics as fastdp (Eq. 6 with the sign corrected, consistency Eq. 10 and 11, Recent smoother),
 in doubles; one call publishes one whole tree, not any chunk of an endless stream.
 """
 

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 INSTALLED = importlib.util.find_spec("opendp") is not None
-MISSING = "opendp is not installed (pip install fastdp[bench])"
 
 
 def _prelude() -> Any:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.accuracy import plans
-from benchmarks.accuracy.__main__ import mechanisms
+from benchmarks.accuracy.adaptive import mechanisms
 from fastdp import experiments
 from fastdp.experiments.mechanisms import Setting
 from fastdp.randomness.key import Key

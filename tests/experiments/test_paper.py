@@ -48,7 +48,7 @@ def test_a_sweep_is_run_once_and_drawn_by_group(tmp_path, monkeypatch, capsys) -
     items["real"] = paper.Item("real", "tiny", needs_data=True)
     items["script"] = paper.Item("script", script=lambda options: [options.output / "x"])
     monkeypatch.setattr(paper, "ITEMS", items)
-    monkeypatch.setattr("benchmarks.streams.DATA", tmp_path / "absent")
+    monkeypatch.setattr("benchmarks.shared.DATA", tmp_path / "absent")
     assert paper.main(["all", "-o", str(tmp_path / "out"), "--quick"]) == 0
     said = capsys.readouterr().out
     folder = tmp_path / "out" / "tiny"
@@ -69,8 +69,8 @@ def test_the_streams_characteristics(capsys, monkeypatch) -> None:
     monkeypatch.setattr(tops, "table1", lambda name: tops.np.arange(1, 1001))
     tops.characteristics(None)
     said = capsys.readouterr().out
-    assert "| dns     | ToPS    | 1,141,961 | 2,000  | 63  | 85" in said
-    assert "| pos     | made up | 1,000     | 1,657  | 850 | 950   | 995   | 1,000" in said
+    assert "| dns     | ToPS      | 1,141,961 | 2,000  | 63  | 85" in said
+    assert "| pos     | synthetic | 1,000     | 1,657  | 850 | 950   | 995   | 1,000" in said
 
 
 def test_points_and_counters(tmp_path, monkeypatch) -> None:

@@ -118,10 +118,10 @@ def test_an_authentic_file_of_any_content_is_a_publisher_or_one_error(
     "told", [("--kills", "9"), ("--kills", "6", "--only", "synthesize")], ids=["all", "synthesize"]
 )
 def test_killed_processes_and_broken_disks(told: tuple[str, ...]) -> None:
-    """Short runs of ``python -m benchmarks.faults``; CI's machines may not mount disks."""
+    """Short runs of ``python -m benchmarks faults``; CI's machines may not mount disks."""
     paths = os.pathsep.join(map(str, (ROOT, ROOT / "kernels")))
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.faults", "--values", "6000", *told],
+        [sys.executable, "-m", "benchmarks", "faults", "--values", "6000", *told],
         env={**os.environ, "PYTHONPATH": paths},
         cwd=ROOT,
         capture_output=True,

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import fastdp
-from benchmarks.show import local_accuracy, local_ratios, reference
-from benchmarks.show.local_accuracy import BOUNDS, STREAM_EPSILON, WIDE_DNS
-from benchmarks.show.reference import TOLERANCE
-from benchmarks.show.scenes import STREAMS, Scene
-from benchmarks.streams import DATA, REFERENCE
+from benchmarks.accuracy import local, local_ratios, reference
+from benchmarks.accuracy.local import BOUNDS, STREAM_EPSILON, WIDE_DNS
+from benchmarks.accuracy.reference import TOLERANCE
+from benchmarks.accuracy.scenes import STREAMS, Scene
+from benchmarks.shared import DATA, REFERENCE
 from fastdp.local import SquareWave, StochasticRounding
 from fastdp.thresholds import SquareWave as Rule
 
@@ -27,19 +27,19 @@ EPSILONS = (0.2, 1.0, 2.0)
 def real(name: str) -> Scene:
     if not (DATA / STREAMS[name.partition(",")[0]].file).is_file():
         pytest.skip(f"the real stream {name} is not beside the project (../shared/data)")
-    return local_accuracy.load(DATA, name)
+    return local.load(DATA, name)
 
 
 def published(scene: Scene, method: str, epsilon: float) -> reference.Published:
-    table = local_accuracy.tidy(reference.read(REFERENCE / "dp-cont-accuracy.csv"))
+    table = local.tidy(reference.read(REFERENCE / "dp-cont-accuracy.csv"))
     if not table:
         pytest.skip("the reference figures are not beside the project (../shared/reference)")
-    return table[local_accuracy.key_of(scene, method, epsilon, fixed=True)]
+    return table[local.key_of(scene, method, epsilon, fixed=True)]
 
 
 @cache
 def medians(name: str, rule: Rule, epsilon: float) -> tuple[float, float]:
-    theta, error = np.median(local_accuracy.repeat(real(name), rule, epsilon, STREAM_EPSILON, RUNS), axis=0)
+    theta, error = np.median(local.repeat(real(name), rule, epsilon, STREAM_EPSILON, RUNS), axis=0)
     return theta, error
 
 
@@ -67,19 +67,19 @@ def test_smoothing_costs_ten_times_the_error(epsilon: float) -> None:
 
 def test_the_reference_is_used_with_its_own_bound_only() -> None:
     values = np.arange(10.0)
-    assert local_accuracy.known(Scene("DNS", BOUNDS["DNS"], values)) == "google_1k"
-    assert local_accuracy.known(Scene("DNS", BOUNDS[WIDE_DNS], values)) == ""
+    assert local.known(Scene("DNS", BOUNDS["DNS"], values)) == "google_1k"
+    assert local.known(Scene("DNS", BOUNDS[WIDE_DNS], values)) == ""
 
 
 def test_a_simulation_of_the_tables_is_the_library() -> None:
     values = np.floor(np.random.default_rng(7).gamma(2.0, 6.0, 9_000))
     scene = Scene("POS", 400.0, values, holdout=4_000, max_range=5_000)
     rule = Rule(method="sw")
-    ours = local_accuracy.simulate(scene, rule, 2.0, 1.0, seed=3)
+    ours = local.simulate(scene, rule, 2.0, 1.0, seed=3)
     theirs = fastdp.ToPL(1.0, 400.0, 4_000, 5_000, threshold=rule, threshold_epsilon=2.0, seed=3).release(values)
     assert np.array_equal(ours.values, theirs.values)
-    assert local_accuracy.run(scene, rule, 2.0, 1.0, 3).theta == theirs.threshold
-    zeros = local_accuracy.run(scene, None, 2.0, 1.0, 3)
+    assert local.run_once(scene, rule, 2.0, 1.0, 3).theta == theirs.threshold
+    zeros = local.run_once(scene, None, 2.0, 1.0, 3)
     assert zeros.theta == 0.0
     assert zeros.mse > 1e6
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import fastdp
-from benchmarks.show import figures, methods, panels, reference, scenes, thresholds
-from benchmarks.show.reference import TOLERANCE
-from benchmarks.show.scenes import H_2, H_16, STREAMS, Method, Scene, hat
-from benchmarks.streams import DATA, REFERENCE
+from benchmarks.accuracy import methods, reference, scenes, thresholds
+from benchmarks.accuracy.reference import TOLERANCE
+from benchmarks.accuracy.scenes import H_2, H_16, STREAMS, Method, Scene, hat
+from benchmarks.shared import DATA, REFERENCE
 from fastdp.perturbers import Flat, Hierarchy
 from fastdp.smoothers import Mean, Recent
 from fastdp.thresholds import NoisyMax, PAKQuantile, SmoothQuantile, ThresholdTask
@@ -155,17 +154,3 @@ def test_what_each_part_of_tops_gains() -> None:
     tops = error("POS", Method("", NoisyMax(), hat(0.05), Recent()), 0.05)
     assert error("POS", Method("", methods.PAK_PUBLISHED, H_2), 0.05) / tops > 1e6
     assert error("POS", Method("", methods.PAK_CLIPPED, H_2), 0.05) / tops > 1e4
-
-
-def test_pictures_are_drawn(tmp_path: Path) -> None:
-    for name in figures.NAMES:
-        real(name)
-    album = figures.Album(DATA, 1, {})
-    figures.FIGURES["4"](album, tmp_path / "4.png")
-    assert (tmp_path / "4.png").stat().st_size > 20_000
-
-
-def test_legends_show_the_papers_symbols() -> None:
-    assert panels.symbols("S-PAK + pruned H_16^c") == r"S-PAK + $\hat{H}_{16}^c$"
-    assert panels.symbols("NM-E + H_16^c") == "NM-E + $H_{16}^c$"
-    assert panels.symbols("NM-E + H_2") == "NM-E + $H_2$"

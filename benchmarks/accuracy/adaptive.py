@@ -1,0 +1,80 @@
+"""Every stream, budget, plan and class of query lengths: one sweep, one table, one picture.
+
+Real streams are used where their files are; synthetic ones (the quantiles and means of ToPS Table 1 in four orders)
+always.  A short stream is extended by its reverse.  The sweep can be interrupted; the same command resumes it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+from benchmarks import shared
+from benchmarks.accuracy import plans, report
+from benchmarks.accuracy.streams import data_sets
+from benchmarks.shared import add_data_option
+from fastdp import experiments
+from fastdp.errors import AccuracyWarning
+
+EPSILONS = (0.01, 0.05, 0.1, 0.2, 1.0)
+#: Longest query of each class.
+CLASSES = {"1e3": 1000, "1e4": 10_000, "1e5": 100_000, "2^20": shared.MAX_RANGE}
+FLAT = (256, 1024, 4096, 16_384, 65_536)
+QUERIES = 400
+
+
+def mechanisms() -> list[dict[str, Any]]:
+    """Tables of a specification: ToPS first, Adaptive, then the plans in its way."""
+    scale_free = {"part": "ScaleFree"}
+    tops = {"system": "publisher", "perturber": {"part": "Hierarchy"}, "smoother": {"part": "Recent"}}
+    return [
+        {"name": report.TOPS, "threshold": scale_free, **tops},
+        {"name": report.PAPER, "system": "tops"},
+        {"name": report.ADAPTIVE, "system": "adaptive"},
+        {"name": report.ONLINE, "system": "adaptive", "retrospective": False},
+        *({"name": f"flat {length:,}", "system": "flat_blocks", "length": length} for length in FLAT),
+        {"name": "shrunken ToPS", "system": "shrunken_tree"},
+        {"name": "hold-out mean", "system": "holdout_mean"},
+    ]
+
+
+def specification(folder: Path, repetitions: int, quick: bool) -> experiments.Specification:
+    """The sweep."""
+    return experiments.from_table(
+        {
+            "name": "accuracy",
+            "seed": 1,
+            "repetitions": 3 if quick else repetitions,
+            "epsilons": list(EPSILONS[1:3] if quick else EPSILONS),
+            "metrics": ["mse", "parts"],
+            "datasets": data_sets(folder, quick),
+            "mechanisms": mechanisms(),
+            "workloads": [
+                {"name": name, "kind": "random_ranges", "count": QUERIES, "max_range": longest}
+                for name, longest in CLASSES.items()
+            ],
+        }
+    )
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-o", "--output", type=Path, help="folder of results; by default a temporary one")
+    parser.add_argument("--repetitions", type=int, default=20)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--quick", action="store_true", help="three streams, two budgets, three repetitions")
+    add_data_option(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run the sweep, print tables, draw."""
+    # Some hold-outs are short on purpose.
+    warnings.simplefilter("ignore", AccuracyWarning)
+    plans.register()
+    wanted = specification(options.data, options.repetitions, options.quick)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = options.output or Path(scratch)
+        experiments.run(wanted, folder, data=options.data, workers=options.workers, progress=True)
+        report.show(experiments.load(folder), tuple(CLASSES), folder / "accuracy.png" if options.output else None)

@@ -1,0 +1,203 @@
+"""Real streams and methods of ToPS section 5 on them: theta, then a release under it, then the error of ranges.
+
+The two phases see disjoint values, so theta can be chosen once under one budget and used under another, and a
+theta beyond the bound can be carried over: the published code does both.  With one budget and a theta within the
+bound this is, bit for bit, what :class:`fastdp.StreamPublisher` releases (``tests/systems/test_methods_agree.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+
+import fastdp
+from benchmarks import shared
+from benchmarks.shared import Floats
+from fastdp.datasets import hold_out_and_extend
+from fastdp.perturbers import Hierarchy, Perturber
+from fastdp.queries.metrics import mae, mmae, mmse, mse
+from fastdp.queries.workloads import random_ranges
+from fastdp.randomness.key import Binding, Key
+from fastdp.smoothers import Smoother
+from fastdp.thresholds import Chooser, Fixed, NoisyMax, Threshold, ThresholdTask
+from fastdp.thresholds.base import held_out
+
+H_2 = Hierarchy(2, consistent=False, prune=0)
+H_16 = Hierarchy(16, consistent=False, prune=0)
+H_16C = Hierarchy(16, prune=0)
+
+
+def noise_key(seed: int) -> Key:
+    """A key that is bound to no composition's parameters: the two phases of a release have one."""
+    return Key(Key.from_seed(seed).reveal(), simulated=True, binding=Binding.COMPOSITION)
+
+
+class Stream(NamedTuple):
+    """A file of real values, their public bound, and their name in the reference."""
+
+    file: str
+    bound: int
+    reference: str | None
+
+
+#: The paper's Fare is nearest to the taxi distances, its Kosarak to MSNBC.
+STREAMS = {
+    "POS": Stream("pos_length.npz", 1657, "pos"),
+    "DNS": Stream("dns_google_1k.npz", 500, "google_1k"),
+    "taxi distance": Stream("green_taxi_streethail_distance_centimiles.npz", 30_000, None),
+    "smart meter": Stream("smartmeter10_wh.npz", 10_000, None),
+    "MSNBC": Stream("msnbc_length.npz", 41_270, None),
+}
+
+
+def read_values(folder: Path, stream: Stream) -> Floats:
+    """The whole stream, float64[n]; ends the program if the file is absent."""
+    try:
+        with np.load(folder / stream.file) as archive:
+            values: Floats = archive["values"].astype(np.float64)
+    except FileNotFoundError:
+        raise SystemExit(f"{stream.file} is absent from the folder of real streams (--data FOLDER)") from None
+    return values
+
+
+def published_prune(epsilon: float) -> int:
+    """Levels that the published code prunes at r = 2^20: blocks of 4,096 up to epsilon = .05, of 256 above."""
+    return 3 if epsilon <= 0.05 else 2
+
+
+def hat(epsilon: float) -> Hierarchy:
+    """H_16^c pruned as the published code prunes it (the paper's hat)."""
+    return Hierarchy(16, prune=published_prune(epsilon))
+
+
+def noisy_max_for(range_epsilon: float, epsilon: float, **options: str) -> NoisyMax:
+    """NM-E with budget ``epsilon`` that prepares for a hierarchy with ``range_epsilon``.
+
+    Eq. 6 has one epsilon; the one in its noise term is the hierarchy's, and enters as c epsilon.
+    """
+    return NoisyMax(c=60.0 * range_epsilon / epsilon, **options)  # type: ignore[arg-type]
+
+
+class Errors(NamedTuple):
+    """One run: theta, the paper's four metrics, and seconds for choosing theta and publishing."""
+
+    theta: float
+    mse: float
+    mae: float
+    mmse: float
+    mmae: float
+    seconds: float
+
+
+@dataclass
+class Scene:
+    """A stream with its hold-out taken first and the rest extended by reflection."""
+
+    name: str
+    bound: float
+    values: Floats
+    holdout: int = shared.HOLDOUT
+    max_range: int = shared.MAX_RANGE
+    _choosers: dict[tuple[Threshold, float], Chooser] = field(default_factory=dict, repr=False)
+    _prefixes: dict[float, Floats] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def load(cls, folder: Path, name: str, published: int = shared.PUBLISHED) -> Scene:
+        stream = STREAMS[name]
+        values = hold_out_and_extend(read_values(folder, stream), shared.HOLDOUT, published)
+        return cls(name, stream.bound, values)
+
+    @property
+    def reference(self) -> str:
+        """The stream's name in the reference; empty if it has none."""
+        return STREAMS[self.name].reference or ""
+
+    @property
+    def body(self) -> Floats:
+        """The values to publish."""
+        return self.values[self.holdout :]
+
+    def prefix(self, ceiling: float = np.inf) -> Floats:
+        """Prefix sums of the published part, values above ``ceiling`` cut off."""
+        if ceiling not in self._prefixes:
+            cut = np.minimum(self.body, ceiling)
+            self._prefixes[ceiling] = np.concatenate([[0.0], np.cumsum(cut)])
+        return self._prefixes[ceiling]
+
+    def theta(self, rule: Threshold, epsilon: float, seed: int) -> float:
+        """Theta as ``rule`` chooses it from the hold-out, which is collected once."""
+        chooser = self._choosers.get((rule, epsilon))
+        if chooser is None:
+            publisher = fastdp.StreamPublisher(
+                threshold=rule, perturber=H_16C, epsilon=epsilon, bound=self.bound,
+                holdout=self.holdout, max_range=self.max_range, seed=0,
+            )  # fmt: skip
+            chooser = rule.start(
+                ThresholdTask(epsilon, self.bound, self.holdout, self.max_range, publisher.resolution)
+            )
+            chooser.observe(self.values[: self.holdout])
+            self._choosers[rule, epsilon] = chooser
+        # A chooser chooses once: it may sort what it holds, and so pack it otherwise.
+        return chooser.copy().choose(held_out(noise_key(seed), chooser.pack()))
+
+    def release(
+        self, theta: float, perturber: Perturber, smoother: Smoother | None, epsilon: float, seed: int
+    ) -> fastdp.Release:
+        """The published part under a theta at hand; beyond the bound, the grid reaches up to theta."""
+        publisher = fastdp.StreamPublisher(
+            threshold=Fixed(theta), perturber=perturber, smoother=smoother, epsilon=epsilon,
+            bound=max(self.bound, theta), max_range=self.max_range, key=noise_key(seed),
+        )  # fmt: skip
+        return publisher.release(self.body)
+
+
+class Method(NamedTuple):
+    """A row or a curve; no perturber means Base (zeros), no smoother a perturber that releases every value.
+
+    ``truncated``: errors against values cut off at theta, as in section 5.3.  ``range_epsilon``: the perturber's
+    budget where it is not the threshold's, as in section 5.4.
+    """
+
+    name: str
+    threshold: Threshold | None = None
+    perturber: Perturber | None = None
+    smoother: Smoother | None = None
+    truncated: bool = False
+    range_epsilon: float | None = None
+
+
+def run(scene: Scene, method: Method, epsilon: float, seed: int) -> Errors:
+    """One release and its answers to 200 random ranges."""
+    n = scene.body.size
+    starts, stops = random_ranges(n, shared.QUERIES, scene.max_range, seed)
+    begin = perf_counter()
+    theta = 0.0 if method.threshold is None else scene.theta(method.threshold, epsilon, seed)
+    if method.perturber is None:
+        release = fastdp.systems.Zeros().release(scene.body)
+    else:
+        budget = epsilon if method.range_epsilon is None else method.range_epsilon
+        release = scene.release(theta, method.perturber, method.smoother, budget, seed)
+    seconds = perf_counter() - begin
+    prefix = scene.prefix(theta if method.truncated else np.inf)
+    truth, answers, lengths = prefix[stops] - prefix[starts], release.range_sum(starts, stops), stops - starts
+    return Errors(
+        theta,
+        mse(truth, answers),
+        mae(truth, answers),
+        mmse(truth, answers, lengths),
+        mmae(truth, answers, lengths),
+        seconds,
+    )
+
+
+def repeat(scene: Scene, method: Method, epsilon: float, runs: int) -> Floats:
+    """Runs with seeds 0, 1, ...: float64[runs, 6], columns as in :class:`Errors`."""
+    return np.array([run(scene, method, epsilon, seed) for seed in range(runs)])
+
+
+def medians(rows: Floats) -> Errors:
+    return Errors(*np.median(rows, axis=0).tolist())

@@ -1,0 +1,275 @@
+"""PHDStream and its baselines over whole streams: errors of the paper's query sets and totals at several times."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.shared import REFERENCE, Floats
+from fastdp import AdaptivePHDStream, PHDStream
+from fastdp.datasets import SpatialStream, concentric_circles, load_circles, load_gowalla, load_pickups
+from fastdp.datasets.spatial_files import DAY
+from fastdp.spatial import Box, BoxQueries, PointIndex, paper_queries, relative_error
+from fastdp.systems import FixedTree, OfflineOnBatch, OfflineOnStream
+from fastdp.systems.phdstream.publisher import COUNTERS
+
+EPSILONS = (0.5, 1.0)
+SETS = ("small", "medium", "large")
+PUBLISHED = REFERENCE / "phdstream-accuracy.csv"
+DEPTH = 20
+QUERY_SEED = 0
+
+
+class Method(NamedTuple):
+    """A row: how it is made, and the names of its rows in the reference."""
+
+    name: str
+    counter: str
+    make: Callable[..., Any]
+    reference: str
+    #: Only what is present counts, so batches between two looks may come as one.
+    offline: bool = False
+
+
+def _phd(counter: str, score: str) -> Callable[..., Any]:
+    return lambda domain, epsilon, seed: PHDStream(domain, epsilon, counter, max_depth=DEPTH, score=score, seed=seed)
+
+
+def _adaptive(domain: Box, epsilon: float, seed: int) -> AdaptivePHDStream:
+    return AdaptivePHDStream(domain, epsilon, max_depth=DEPTH, seed=seed)
+
+
+class Merged:
+    """A system that gets its batches, but for the first, by so many at once, and releases the same in between.
+
+    The same guarantee, and as late as :class:`AdaptivePHDStream` with that period, but for its forecast.
+    """
+
+    def __init__(self, system: Any, batches: int) -> None:
+        self.system, self.batches = system, batches
+        self._waiting: list[tuple[Floats, Floats]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.system, name)
+
+    def advance(self, added: Floats, removed: Floats | None = None) -> None:
+        if removed is None:
+            self.system.advance(added)
+            return
+        self._waiting.append((added, removed))
+        if len(self._waiting) == self.batches:
+            self.system.advance(*(np.concatenate(parts) for parts in zip(*self._waiting, strict=True)))
+            self._waiting.clear()
+
+
+def _merged(batches: int) -> Callable[..., Any]:
+    return lambda domain, epsilon, seed: Merged(PHDStream(domain, epsilon, max_depth=DEPTH, seed=seed), batches)
+
+
+def _fixed(counter: str) -> Callable[..., Any]:
+    return lambda domain, epsilon, seed: FixedTree(domain, epsilon, COUNTERS[counter], max_depth=DEPTH, seed=seed)
+
+
+def _offline(kind: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda domain, epsilon, seed: kind(domain, epsilon, max_depth=DEPTH, seed=seed)
+
+
+METHODS = (
+    Method("repaired", "simple", _phd("simple", "repaired"), "phd_fix_proj"),
+    Method("repaired", "block", _phd("block", "repaired"), "phd_fix_proj"),
+    Method("adaptive", "counts alone", _adaptive, ""),
+    Method("repaired, batches merged by 8", "simple", _merged(8), ""),
+    Method("repaired, batches merged by 16", "simple", _merged(16), ""),
+    Method("paper's score", "simple", _phd("simple", "paper"), "phd"),
+    Method("paper's score", "block", _phd("block", "paper"), "phd"),
+    Method("Baseline 1 (not private)", "none", _offline(OfflineOnStream), "b1", offline=True),
+    Method("Baseline 2", "none", _offline(OfflineOnBatch), "b2"),
+    Method("Baseline 3", "simple", _fixed("simple"), "b3"),
+    Method("Baseline 3", "block", _fixed("block"), "b3"),
+)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A stream, where its domain is, which queries are asked, and when.
+
+    Parameters
+    ----------
+    name : str
+        For tables.
+    stream : SpatialStream
+        The events.
+    placement : str
+        Of the queries, see :func:`fastdp.spatial.random_boxes`.
+    times : tuple of int
+        Batches after which errors are measured.
+    reference : str
+        The data set's name in the reference; empty if it is not there.
+    """
+
+    name: str
+    stream: SpatialStream
+    placement: str
+    times: tuple[int, ...]
+    reference: str = ""
+
+    @property
+    def domain(self) -> Box:
+        return Box(self.stream.lower, self.stream.upper)
+
+    @cached_property
+    def queries(self) -> dict[str, BoxQueries]:
+        return paper_queries(self.stream.lower, self.stream.upper, placement=self.placement, seed=QUERY_SEED)
+
+    @cached_property
+    def truth(self) -> list[tuple[int, dict[str, Floats]]]:
+        """Points present, and true counts, at each time."""
+        counted = []
+        for t in self.times:
+            points = self.stream.present(t)
+            index = PointIndex(points)
+            counts = {
+                name: index.count(asked.lower, asked.upper).astype(np.float64) for name, asked in self.queries.items()
+            }
+            counted.append((len(points), counts))
+        return counted
+
+
+def circles_with_deletion(data: Path) -> Scene:
+    """The authors' file.  The box is the data's own, as in the reference: for comparison only, it must be public."""
+    path = data / "motion_circles_synthetic.csv.gz"
+    stream = load_circles(path)
+    stream = load_circles(path, box=(stream.points.min(axis=0), stream.points.max(axis=0)))
+    return Scene("circles with deletion", stream, "clipped", (*range(0, 135, 10), 135), "circles_with_deletion")
+
+
+def circles(data: Path) -> Scene:
+    """Made up, of the size of the reference's; the box is again the data's own."""
+    del data
+    made = concentric_circles(50_000, deletion=False, seed=0)
+    low, high = made.points.min(axis=0), made.points.max(axis=0)
+    stream = SpatialStream("circles", low, high, made.points, made.cancels, made.times, made.cuts)
+    return Scene("circles", stream, "clipped", tuple(range(0, 91, 10)), "circles")
+
+
+def pickups(data: Path) -> Scene:
+    stream = load_pickups(data / "uber_nyc_b02512.csv.gz", period=DAY / 4, initial=0.1)
+    return Scene("Uber pickups", stream, "inside", _ten_times(stream))
+
+
+def gowalla(data: Path) -> Scene:
+    stream = load_gowalla(data / "gowalla_sample.csv.gz", deletion=True, period=DAY, initial=0.1)
+    return Scene("Gowalla, 30-day deletion", stream, "inside", _ten_times(stream))
+
+
+def jumping(data: Path) -> Scene:
+    """A cluster that is elsewhere in every batch; those of the last four are present."""
+    del data
+    return _clusters("cluster that jumps in every batch", steps=60, size=2000, every=1, life=4)
+
+
+def visiting(data: Path) -> Scene:
+    """A cluster that stays for twenty batches, then is elsewhere; the points of the last ten are present."""
+    del data
+    return _clusters("cluster that jumps every 20 batches", steps=100, size=500, every=20, life=10)
+
+
+def _clusters(name: str, steps: int, size: int, every: int, life: int) -> Scene:
+    generator = np.random.default_rng(1)
+    places = generator.random((steps // every + 1, 1, 2))
+    made = [np.clip(generator.normal(places[t // every], 0.02, (size, 2)), 0.0, 1.0) for t in range(steps + 1)]
+    blocks, cancels, begins = [made[0]], [np.full(size, -1)], [0]
+    for t in range(1, steps + 1):
+        begins.append(size * len(blocks))
+        blocks.append(made[t])
+        cancels.append(np.full(size, -1))
+        if t >= life:
+            blocks.append(made[t - life])
+            cancels.append(begins[t - life] + np.arange(size))
+    cuts = np.array([*begins[1:], size * len(blocks)])
+    points = np.concatenate(blocks)
+    times = np.arange(len(points), dtype=np.float64)
+    stream = SpatialStream(name, np.zeros(2), np.ones(2), points, np.concatenate(cancels), times, cuts)
+    return Scene(name, stream, "clipped", tuple(range(5, steps + 1, 5)))
+
+
+def _ten_times(stream: SpatialStream) -> tuple[int, ...]:
+    return tuple(np.linspace(0, stream.n_steps, 11).astype(int).tolist())
+
+
+SCENES: dict[str, Callable[[Path], Scene]] = {
+    "deletion": circles_with_deletion,
+    "circles": circles,
+    "pickups": pickups,
+    "gowalla": gowalla,
+    "jumping": jumping,
+    "visiting": visiting,
+}
+
+
+class Run(NamedTuple):
+    """One release: errors float64[sets, times], estimated over true totals, cells."""
+
+    errors: Floats
+    totals: Floats
+    leaves: Floats
+
+
+def measure(scene: Scene, method: Method, epsilon: float, seed: int) -> Run:
+    """Errors of counts among sampled points, as the reference counts them."""
+    system = method.make(scene.domain, epsilon, seed)
+    errors = np.empty((len(SETS), len(scene.times)))
+    totals, leaves = np.empty(len(scene.times)), np.empty(len(scene.times))
+    done = 0
+
+    def look(t: int) -> None:
+        nonlocal done
+        while done < len(scene.times) and scene.times[done] == t:
+            present, counts = scene.truth[done]
+            index = PointIndex(system.sample())
+            for k, name in enumerate(SETS):
+                asked = scene.queries[name]
+                errors[k, done] = relative_error(counts[name], index.count(asked.lower, asked.upper), present)
+            totals[done], leaves[done] = system.total / present, system.tree.n_leaves
+            done += 1
+
+    system.advance(scene.stream.initial)
+    look(0)
+    waiting: list[tuple[Floats, Floats]] = []
+    for t, batch in enumerate(scene.stream.batches, 1):
+        waiting.append(batch)
+        if method.offline and t not in scene.times:
+            continue
+        added, removed = (np.concatenate(parts) for parts in zip(*waiting, strict=True))
+        system.advance(added, removed)
+        waiting.clear()
+        look(t)
+    return Run(errors, totals, leaves)
+
+
+Published = dict[tuple[str, str, str, float, str], dict[int, tuple[float, float]]]
+
+
+def read_published(path: Path) -> Published:
+    """Relative error, and synthetic over true size, by time; by data set, method, counter, budget and query set."""
+    found: Published = {}
+    if not path.is_file():
+        return found
+    with path.open(newline="") as lines:
+        for row in csv.DictReader(lines):
+            key = (
+                row["dataset"],
+                row["method"],
+                row["counter"].removesuffix("_8"),
+                float(row["eps"]),
+                row["query_set"],
+            )
+            size = float(row["n_synth"]) / float(row["n_true"])
+            found.setdefault(key, {})[int(row["t"])] = (float(row["rel_error"]), size)
+    return found

@@ -1,0 +1,1 @@
+"""Seconds and memory: beside NumPy, OpenDP and np.copyto, on two cores, from a fresh process, in long streams."""

@@ -1,0 +1,70 @@
+"""``python -m benchmarks speed PART``: a part prints its tables; ``--json FILE`` keeps its numbers in a section."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from pathlib import Path
+
+from benchmarks.shared import add_data_option, command, heading
+from benchmarks.speed import measure
+
+#: Groups of tasks: the module has ``groups(data)``, ``RUNS``, and ``more(data)`` if there are other tables.
+TIMED = {
+    "streams": "draws, consistency, thresholds, online pass, whole releases, beside NumPy, OpenDP and np.copyto",
+    "latency": "one call of publish with one value and with 4,096: ToPS, Adaptive, PAK",
+    "batch": "many short streams in one call, many repetitions of one release",
+    "local": "ToPL: the EM, reports and messages a second",
+    "spatial": "PHDStream: whole runs, memory",
+}
+#: The others have ``add_options(parser)`` and ``run(options)``.
+OTHERS = {
+    "two_cores": "the same tasks twice at once, in two threads of one process",
+    "start": "import, first release and memory in fresh processes",
+    "load": "1,000 publishers in one process: rates and memory",
+    "summary": "the tables of README.md and docs/speed.md from results/speed.json and its targets",
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    given = sys.argv[1:] if arguments is None else arguments
+    parser = argparse.ArgumentParser(prog="python -m benchmarks speed", description=__doc__)
+    commands = parser.add_subparsers(dest="part", required=True)
+    for name, summary in {**TIMED, **OTHERS}.items():
+        part = commands.add_parser(name, help=summary, description=summary)
+        # Only the module that runs is imported.
+        if name in given[:1]:
+            module = importlib.import_module(f"benchmarks.speed.{name}")
+            if name in TIMED:
+                part.add_argument("--runs", type=int, default=module.RUNS, help="warm runs (default %(default)s)")
+                part.add_argument("--only", default="", metavar="TEXT", help="groups whose name has this text")
+                add_data_option(part)
+            else:
+                module.add_options(part)
+            part.add_argument("--json", type=Path, metavar="FILE", help="the file to put the numbers into")
+    options = parser.parse_args(given)
+    if options.part == "summary":
+        return int(module.run(options))
+    heading("speed", given)
+    if options.part in TIMED:
+        _run_groups(module, options)
+    else:
+        module.run(options)
+    if options.json is not None:
+        measure.write(options.json, options.part, command("speed", given))
+    return 0
+
+
+def _run_groups(module: object, options: argparse.Namespace) -> None:
+    print(f"Process {measure.stay_on_one_core()}; {options.runs} warm runs, bursts of {measure.BURST} in turn.")
+    for make in module.groups(options.data):  # type: ignore[attr-defined]
+        group = make()
+        if options.only in group.name:
+            measure.measure(group, options.runs)
+    if hasattr(module, "more") and not options.only:
+        module.more(options.data)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

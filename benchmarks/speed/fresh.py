@@ -1,0 +1,92 @@
+"""Scripts for fresh Python processes; each prints one number."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks import CACHE_VARIABLE, ROOT
+
+_TIMED = """
+from time import perf_counter
+import numpy as np
+{before}
+start = perf_counter()
+{work}
+print(perf_counter() - start)
+"""
+IMPORT = _TIMED.format(before="", work="import fastdp")
+#: Looking a name up loads the package's modules and numba.
+FIRST_NAME = _TIMED.format(before="", work="import fastdp\nfastdp.ToPS")
+FIRST_RELEASE = _TIMED.format(
+    before="import fastdp\nvalues = np.arange(4096.0) % 50",
+    work="fastdp.release(values, epsilon=0.5, bound=100, method='{method}').range_sum([0], [1000])",
+)
+_PEAK = """
+import resource, sys
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+"""
+#: How far peak memory rises over further chunks of 65,536 values, after two noise trees.
+RISE = (
+    _PEAK
+    + """
+import numpy as np
+import fastdp
+publisher = fastdp.ToPS(epsilon=0.05, bound=1657, prune=2, seed=1)
+chunk = np.arange(65_536.0) % 50
+out = np.empty(chunk.size)
+for _ in range(40):
+    publisher.publish(chunk, out=out)
+before = peak()
+for _ in range({chunks}):
+    publisher.publish(chunk, out=out)
+print(peak() - before)
+"""
+)
+#: The same over further steps of PHDStream, after 500.
+SPATIAL_RISE = (
+    _PEAK
+    + """
+from benchmarks.speed.spatial import Endless
+endless = Endless()
+endless.run(500)
+before = peak()
+endless.run({steps})
+print(peak() - before)
+"""
+)
+#: Peak memory of circles with deletion, every step sampled; traced: of what the run alone allocated.
+SPATIAL_PEAK = (
+    _PEAK
+    + """
+import tracemalloc
+from benchmarks.speed.spatial import whole_run
+from fastdp.datasets import concentric_circles
+whole_run(concentric_circles(5_000, seed=0), 1.0, "simple", seed=0).sample()
+stream = concentric_circles(seed=0)
+traced = {traced}
+if traced:
+    tracemalloc.start()
+whole_run(stream, 1.0, "simple", seed=0, sampled=True)
+print(tracemalloc.get_traced_memory()[1] if traced else peak())
+"""
+)
+
+
+def number(script: str, cache: Path | None = None) -> float:
+    """What a script prints in a fresh interpreter, its kernels cached in ``cache``."""
+    environment = dict(os.environ)
+    homes = [importlib.util.find_spec(name) for name in ("fastdp", "fastdp_kernels")]
+    paths = [str(Path(home.origin).parents[1]) for home in homes if home is not None and home.origin is not None]
+    environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*paths, str(ROOT)]))
+    if cache is not None:
+        environment[CACHE_VARIABLE] = str(cache)
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"a fresh process failed:\n{done.stderr}")
+    return float(done.stdout)

@@ -1,0 +1,249 @@
+"""The tables of speed in README.md and docs/speed.md, from the numbers and targets in ``results/``.
+
+``python -m benchmarks speed summary`` prints the full table, ``--write`` fills the pages between their markers
+(``<!-- speed: full -->`` or ``<!-- speed: short -->`` to ``<!-- /speed -->``), ``--check`` fails where one is older.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from benchmarks import ROOT
+from benchmarks.speed.measure import duration
+
+NUMBERS = ROOT / "benchmarks" / "results" / "speed.json"
+TARGETS = NUMBERS.with_name("speed_targets.toml")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "speed.md")
+ONE_CORE = "one core by nature"
+Measured = Mapping[str, Any]
+MARKERS = re.compile(r"(<!-- speed: (full|short) -->\n).*?(<!-- /speed -->)", re.DOTALL)
+ABSENT = "not measured"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table; what its fields mean is said at the top of ``results/speed_targets.toml``."""
+
+    work: str
+    own: tuple[str, ...]
+    target: float | None = None
+    stretch: float | None = None
+    measure: Literal["time", "item", "rate", "share", "memory"] = "time"
+    limit: str = ""
+    peers: Mapping[str, str] = field(default_factory=dict)
+    reference: Mapping[str, float] = field(default_factory=dict)
+    parallel: str | None = None
+    readme: bool = True
+
+
+def read_rows() -> list[Row]:
+    return [Row(**row) for row in tomllib.loads(TARGETS.read_text())["row"]]
+
+
+class Value(NamedTuple):
+    """A row's number in its measure's unit, with quartiles."""
+
+    median: float
+    low: float
+    high: float
+
+
+class Summary:
+    """The sections of the file, and numbers by the name of a task."""
+
+    def __init__(self, path: Path) -> None:
+        self.sections: dict[str, Any] = json.loads(path.read_text())["sections"]
+
+    def find(self, key: str) -> Measured | None:
+        section, _, task = key.partition("/")
+        found: Measured | None = self.sections.get(section, {}).get("tasks", {}).get(task)
+        return found
+
+    def value(self, row: Row, key: str) -> Value | None:
+        """The number of one task, as the row measures."""
+        task, limit = self.find(key), self.find(row.limit) if row.limit else None
+        if task is None or (row.measure == "share" and limit is None):
+            return None
+        seconds = [task[name] for name in ("median", "q1", "q3")]
+        if row.measure in ("time", "memory"):
+            return Value(*seconds)
+        items = task["items"]
+        if row.measure == "item":
+            return Value(*(second / items for second in seconds))
+        unit = 1.0 if row.measure == "rate" else limit["median"] / limit["items"]  # type: ignore[index]
+        median, low, high = (unit * items / second for second in seconds)
+        return Value(median, high, low)
+
+    def slowest(self, row: Row) -> tuple[str, Value] | None:
+        """The row's task that counts, and its number; nothing while a task of the row lacks its number."""
+        values = [(key, self.value(row, key)) for key in row.own]
+        found = [(key, value) for key, value in values if value is not None]
+        if len(found) < len(values):
+            return None
+        worst = min if row.measure in ("rate", "share") else max
+        return worst(found, key=lambda pair: pair[1].median)
+
+    def cost(self, key: str) -> float | None:
+        """Seconds an item, to compare tasks of different lengths."""
+        task = self.find(key)
+        return None if task is None else task["median"] / task["items"]
+
+
+def shown(value: float, row: Row) -> str:
+    """A number with its unit, to three digits."""
+    if row.measure == "rate":
+        return f"{value / 1e6:.3g} M/s"
+    if row.measure == "share":
+        return f"{value:.0%}"
+    if row.measure == "memory":
+        return f"{value:.2g} MiB"
+    return duration(value)
+
+
+def verdict(row: Row, value: Value | None) -> str:
+    """Whether a row's median reaches its target."""
+    if value is None:
+        return ABSENT
+    if row.target is None:
+        return "-"
+
+    def reached(goal: float) -> bool:
+        return value.median >= goal if row.measure in ("rate", "share") else value.median <= goal
+
+    if not reached(row.target):
+        return "**below target**"
+    if row.stretch is None:
+        return "target reached"
+    return "stretch reached" if reached(row.stretch) else "target reached"
+
+
+def second_core(summary: Summary, row: Row, key: str) -> str:
+    """The same work with two threads, and how much that gains over the same run's one."""
+    if row.parallel == "":
+        return ONE_CORE
+    task = key.partition("/")[2]
+    together = row.parallel or f"two_cores/{task}, two at once"
+    alone = key if row.parallel and not together.startswith("two_cores") else together.replace("two at once", "alone")
+    if row.measure == "share":
+        row = replace(row, limit=f"two_cores/{row.limit.partition('/')[2]}, two at once")
+    value = summary.value(row, together)
+    before, after = summary.find(alone), summary.find(together)
+    if value is None or before is None or after is None:
+        return ABSENT
+    gain = before["median"] / before["items"] / (after["median"] / after["items"])
+    return f"{shown(value.median, row)} ({gain:.2g} x)"
+
+
+def factor(ratio: float) -> str:
+    """A ratio to two digits, without exponents."""
+    return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2g}"
+
+
+def beside(summary: Summary, row: Row, key: str) -> tuple[str, str]:
+    """Ratios to the physical limit and to peers, of cost an item."""
+    own = summary.cost(key)
+    limit = summary.cost(row.limit) if row.limit else None
+    if own is None:
+        return ABSENT, ABSENT
+    name = "the key stream" if "AES" in row.limit else "np.copyto"
+    to_limit = f"{factor(own / limit)} x {name}" if limit is not None else "-"
+    peers = []
+    for label, peer in row.peers.items():
+        theirs = summary.cost(peer)
+        peers.append(f"{label} {factor(theirs / own)} x" if theirs is not None else f"{label} {ABSENT}")
+    task = summary.find(key)
+    assert task is not None
+    call = own if row.measure == "item" else own * task["items"]
+    peers += [f"{label} (reference) {factor(seconds / call)} x" for label, seconds in row.reference.items()]
+    return to_limit, "; ".join(peers) or "-"
+
+
+def cells(summary: Summary, row: Row) -> list[str]:
+    """A row of the full table."""
+    goals = [shown(goal, row) if goal is not None else "-" for goal in (row.target, row.stretch)]
+    found = summary.slowest(row)
+    if found is None:
+        return [row.work, *goals, ABSENT, ABSENT, verdict(row, None), ABSENT, ABSENT]
+    key, value = found
+    alone = shown(value.median, row)
+    if value.high > value.low:
+        alone += f" ({shown(value.low, row)} to {shown(value.high, row)})"
+    return [row.work, *goals, alone, second_core(summary, row, key), verdict(row, value), *beside(summary, row, key)]
+
+
+def _markdown(columns: list[str], rows: list[list[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def full(summary: Summary) -> str:
+    columns = ["work", "target", "stretch", "one core: median (quartiles)", "two cores", "verdict",
+               "to the limit (cost)", "peers' cost over ours"]  # fmt: skip
+    return _markdown(columns, [cells(summary, row) for row in read_rows()]) + "\n" + origin(summary)
+
+
+def short(summary: Summary) -> str:
+    """README's: targets and what was found."""
+    rows = []
+    for row in read_rows():
+        if row.readme:
+            work, target, stretch, alone, two, judged, limit, peers = cells(summary, row)
+            goal = f"{target}; {stretch}" if row.target is not None else "-"
+            marked = f"{alone} {judged}" if "below" in judged else alone
+            rows.append([work, goal, marked, "-" if two == ONE_CORE else two,
+                         "; ".join(text for text in (limit, peers) if text != "-") or "-"])  # fmt: skip
+    columns = ["work", "target; stretch", "measured, one core", "two cores", "cost over np.copyto; peers' over ours"]
+    return _markdown(columns, rows)
+
+
+def origin(summary: Summary) -> str:
+    """Where the numbers are from."""
+    lines = []
+    for name, section in sorted(summary.sections.items()):
+        packages = ", ".join(f"{package} {version}" for package, version in section["packages"].items())
+        lines.append(
+            f"- {name}: `{section['command']}`, {section['date']}, {section['machine']}, Python {section['python']}, "
+            f"{packages}; load at the end {section['load']}"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def filled(text: str, summary: Summary) -> str:
+    """A page with its tables renewed."""
+    tables = {"full": full, "short": short}
+    return MARKERS.sub(lambda found: found[1] + "\n" + tables[found[2]](summary) + "\n" + found[3], text)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--numbers", type=Path, default=NUMBERS, help="what the other parts wrote by --json")
+    what = parser.add_mutually_exclusive_group()
+    pages = {"type": Path, "nargs": "*", "metavar": "PAGE"}
+    what.add_argument("--write", help="renew the tables of pages (default README.md and docs/speed.md)", **pages)
+    what.add_argument("--check", help="fail if a page differs from the numbers", **pages)
+
+
+def run(options: argparse.Namespace) -> int:
+    summary = Summary(options.numbers)
+    if options.write is None and options.check is None:
+        print(full(summary))
+        return 0
+    stale = []
+    for page in options.write or options.check or PAGES:
+        text = page.read_text()
+        if not MARKERS.search(text):
+            raise SystemExit(f"{page}: expected <!-- speed: full --> (or short) and <!-- /speed -->, found none")
+        renewed = filled(text, summary)
+        if options.write is not None:
+            page.write_text(renewed)
+        elif renewed != text:
+            stale.append(str(page))
+    if stale:
+        print(f"not as the numbers say: {', '.join(stale)}")
+    return int(bool(stale))
