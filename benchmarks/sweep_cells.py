@@ -17,9 +17,9 @@ from time import perf_counter
 from benchmarks.show import report
 from benchmarks.show.report import table
 from fastdp import experiments
+from fastdp.experiments import SYSTEMS
 from fastdp.experiments.cells import groups
-from fastdp.experiments.mechanisms import SYSTEMS
-from fastdp.experiments.scene import load_scene
+from fastdp.experiments.data_source import load_truth
 from fastdp.randomness.key import Key
 
 REPETITIONS = 100
@@ -46,10 +46,10 @@ def specification(cells: int) -> experiments.Specification:
 def bare(found: experiments.Specification) -> float:
     """Seconds of a cell without a sweep: prepared once, then releases and answers."""
     group = next(groups(found))
-    scene = load_scene(group.data_set, Path())
-    setting = found.setting(group.data_set, scene.body.size, group.epsilon)
-    run = SYSTEMS[group.mechanism.system].prepare(group.mechanism.parameters, setting, scene.values)
-    queries = found.workloads[0].draw(scene.body.size, 1024, 0)
+    stream = load_truth(group.data_set, Path())
+    setting = group.data_set.setting(stream.body.size, group.epsilon)
+    run = SYSTEMS[group.mechanism.system].prepare(group.mechanism.parameters, setting, stream.values)
+    queries = found.workloads[0].draw(stream.body.size, 1024, 0)
     root = Key.from_seed(0)
     keys = [root.derive("bare", k) for k in range(BARE)]
     run(keys[0])

@@ -16,9 +16,8 @@ import fastdp
 from benchmarks import sizes
 from benchmarks.accuracy.streams import REAL, data_sets
 from benchmarks.show.report import heading
-from fastdp.experiments import from_table
-from fastdp.experiments.scene import load_scene
-from fastdp.experiments.sources import DataSet
+from fastdp.experiments import DataSet, from_table
+from fastdp.experiments.data_source import load_truth
 from fastdp.perturbers import Hierarchy
 from fastdp.smoothers import Recent
 from fastdp.thresholds import ScaleFree
@@ -82,7 +81,7 @@ def main() -> None:
     chosen = from_table({"epsilons": [1.0], "datasets": tables, "mechanisms": [{"name": "-", "system": "base"}]})
     data_set = chosen.datasets[0]
     assert isinstance(data_set, DataSet)
-    values = np.asarray(load_scene(data_set, arguments.data).values)  # type: ignore[union-attr]
+    values = np.asarray(load_truth(data_set, arguments.data).values)  # type: ignore[union-attr]
     heading(sys.argv[1:], "benchmarks.accuracy.day")
     title = f"{arguments.stream}, epsilon = {arguments.epsilon:g}"
     draw(releases(values, data_set.bound, arguments.epsilon), title, arguments.picture)

@@ -1,4 +1,4 @@
-"""What the pictures of all sweeps share: rows of results, grids of panels, looks, axes."""
+"""Common elements of pictures: rows of results, grids of panels, line styles, axes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fastdp.errors import DataError
 from fastdp.experiments.results import load, read_manifest
 
 Floats = NDArray[np.float64]
-#: Wong's colours, which the colour-blind can tell apart, without black.
+#: Wong's palette for colour-blind readers, without black.
 COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f3fbf")
 MARKERS = "os^Dv<>P"
 GREY, TRUTH = "#777777", "#222222"
@@ -22,7 +22,7 @@ NAMES = {"mse": "MSE", "mae": "MAE", "mmse": "MMSE", "mmae": "MMAE", "relative_e
 
 
 class Table:
-    """Rows of results that did not fail, column by column.
+    """Rows of results without failed cells, column by column.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def grid(
 
 
 def looks(names: Sequence[str], base: Callable[[str], bool]) -> dict[str, dict[str, Any]]:
-    """A look for each mechanism; one that clips everything away is a grey dashed line."""
+    """A line style for each mechanism; one that publishes zeros is a grey dashed line."""
     found: dict[str, dict[str, Any]] = {}
     for name in names:
         if base(name):

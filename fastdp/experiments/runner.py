@@ -1,7 +1,7 @@
-"""Runs a sweep: parts in any order, by any number of workers, with the same result.
+"""Run a sweep: parts in any order, by any number of workers, with the same result.
 
-Tasks are pure functions of the specification, so it does not matter who does one, when, or how often.  The runner
-alone writes files; a part that is there is not run again.
+Tasks are pure functions of the specification, so any worker can run one at any time, and retry it.  Only the runner
+writes files; a part whose file exists is not run again.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from fastdp import validation
 from fastdp.errors import StateError
 from fastdp.experiments.cells import Part, parts
 from fastdp.experiments.cluster import lost_errors
+from fastdp.experiments.data_source import load_truth
 from fastdp.experiments.folder import SweepFolder
 from fastdp.experiments.results import DamagedPartsError, merge_parts
-from fastdp.experiments.scene import load_scene
 from fastdp.experiments.specification import Specification
 from fastdp.experiments.work import run_part
 from fastdp.files.parquet_reader import import_pyarrow
 
 MODES = ("threads", "processes")
-#: Tasks that wait for each worker, so that none is idle and memory stays small.
+#: Tasks queued for each worker, so that none is idle and memory stays small.
 AHEAD = 3
-#: How often workers that die are replaced, and damaged parts.
-TIMEOUT_SECONDS = 3
+#: Attempts to run parts whose worker died or whose file is damaged.
+MAX_ATTEMPTS = 3
 
 
 def check_data(specification: Specification, folder: Path) -> dict[str, dict[str, object]]:
@@ -49,12 +49,12 @@ def check_data(specification: Specification, folder: Path) -> dict[str, dict[str
         Naming what cannot run.
     """
     data: dict[str, dict[str, object]] = {}
-    published = {}
+    sizes = {}
     for data_set in specification.datasets:
-        scene = load_scene(data_set, folder)
-        published[data_set.name] = scene.size
-        data[data_set.name] = scene.facts
-    specification.check(published)
+        truth = load_truth(data_set, folder)
+        sizes[data_set.name] = truth.size
+        data[data_set.name] = truth.facts
+    specification.check(sizes)
     return data
 
 
@@ -68,23 +68,23 @@ def run(
     executor: Executor | None = None,
     progress: bool = False,
 ) -> Path:
-    """Run a sweep, or what is left of it.
+    """Run a sweep, or the rest of an interrupted one.
 
     Parameters
     ----------
     specification : Specification
         What to run.
     output : str or Path
-        The folder of results; made if absent.  One that an interrupted run of the same sweep left is completed.
+        The folder of results; created if absent.  The folder of an interrupted run of the same sweep is completed.
     data : str or Path
-        Where the data sets' files are, for those without an absolute path; workers must see it too.
+        The folder of data sets' files without an absolute path; workers must see it too.
     workers : int or function without arguments
-        Parts that run at once.  With an executor, how many tasks it runs at once; a function is asked again each time
-        parts are sent, because a cluster may grow.
+        Parts that run at once.  With an executor, how many tasks it runs at once; a function is called before each
+        batch of parts, because a cluster may grow.
     mode : "threads" or "processes"
-        Threads share the data, and kernels run side by side; processes pay where small cells keep Python busy.
+        Threads share the data, and kernels run in parallel; processes are faster where small cells keep Python busy.
     executor : concurrent.futures.Executor, optional
-        Runs the parts in place of workers of its own, Dask's for example; it is not shut down.
+        Runs the parts instead of new workers, Dask's for example; it is not shut down.
     progress : bool
         A bar with the time left, on standard error.
 
@@ -97,7 +97,7 @@ def run(
     Raises
     ------
     ParameterError, DataError, StateError
-        Before anything runs, naming what cannot run; StateError if workers die again and again.
+        Before anything runs, naming what cannot run; StateError if workers die repeatedly.
     """
     size = workers if callable(workers) else partial(int, validation.integer("workers", workers, 1, 4096))
     validation.choice("mode", mode, MODES)
@@ -106,7 +106,7 @@ def run(
     found = check_data(specification, base)
     job = _Job(specification, base, {name: str(each["sha256"]) for name, each in found.items()})
     folder = SweepFolder(Path(validation.path("output", output)), specification, found)
-    with folder.alone():
+    with folder.locked():
         if not folder.finished:
             how = {
                 "workers": size() if executor is None else None,
@@ -130,9 +130,9 @@ def _complete(
     *,
     progress: bool,
 ) -> None:
-    """Run the parts that are not there, and make the table of all; parts that are damaged are run again."""
+    """Run the missing parts, and merge all into the table; damaged parts are run again."""
     named = [(part.name(specification), part) for part in parts(specification)]
-    for left in reversed(range(TIMEOUT_SECONDS)):
+    for left in reversed(range(MAX_ATTEMPTS)):
         done = folder.done()
         waiting = [(name, part) for name, part in named if name not in done]
         if waiting:
@@ -165,15 +165,15 @@ def _complete(
 
 @dataclass(frozen=True)
 class _Job:
-    """What all tasks of a sweep share."""
+    """The arguments that all tasks of a sweep share."""
 
     specification: Specification
     data: Path
     digests: dict[str, str]
 
     def arguments(self, part: Part) -> tuple[Specification, Part, Path, str]:
-        """What a task needs to know: a sweep may have ten thousand mechanisms, and a part brings its own."""
-        first = part.stretches[0].group
+        """The arguments of a task, without the other parts' mechanisms: a sweep may have ten thousand."""
+        first = part.ranges[0].group
         slim = replace(self.specification, datasets=(first.data_set,), mechanisms=(first.mechanism,))
         return slim, part, self.data, self.digests[first.data_set.name]
 
@@ -197,12 +197,12 @@ def _run_all(
         store(name, part, content)
         del left[name]
 
-    for _ in range(TIMEOUT_SECONDS):
+    for _ in range(MAX_ATTEMPTS):
         try:
             with _pool(size, mode, executor) as pool:
                 _spread(job, list(left.items()), pool, size, keep)
         except lost_errors() as error:
-            # What the dead worker had in hand is run again; the other parts are kept.
+            # The parts of the dead worker are run again; finished parts are kept.
             if executor is not None:
                 raise StateError(
                     f"the executor lost its workers or its scheduler ({type(error).__name__}): finished parts are "
@@ -211,13 +211,13 @@ def _run_all(
             continue
         return
     raise StateError(
-        f"workers died {TIMEOUT_SECONDS} times (out of memory?): expected ones that live; run again to go on"
+        f"workers died {MAX_ATTEMPTS} times (out of memory?): expected enough memory; run again to go on"
     )
 
 
 @contextmanager
 def _pool(size: Callable[[], int], mode: str, executor: Executor | None) -> Iterator[Executor]:
-    """The executor given, or one of our own that ends with the sweep."""
+    """The given executor, or a new one that ends with the sweep."""
     if executor is not None:
         yield executor
         return
@@ -231,12 +231,12 @@ def _pool(size: Callable[[], int], mode: str, executor: Executor | None) -> Iter
     try:
         yield pool
     finally:
-        # An interrupt does not wait for parts that nobody will read.
+        # An interrupt does not wait for parts that would not be read.
         pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _end_with_parent() -> None:
-    """End this worker when the process that started it ends, however that ends: its pipes alone would not."""
+    """End this worker when its parent process ends, also if that is killed: closed pipes do not end it."""
     parent = multiprocessing.parent_process()
 
     def watch() -> None:
@@ -248,7 +248,7 @@ def _end_with_parent() -> None:
 
 
 def _spread(job: _Job, waiting: Named, pool: Executor, size: Callable[[], int], store: Store) -> None:
-    """Keep the pool busy with a few parts more than it has workers."""
+    """Keep a few more parts queued than the pool has workers."""
     queue = iter(waiting)
     running: dict[Future[bytes], tuple[str, Part]] = {}
     try:

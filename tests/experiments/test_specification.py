@@ -31,16 +31,16 @@ def put(tables, path, value) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        (("reps",), 3, "reps = 3: unknown key; expected one of name, seed, repetitions"),
+        (("reps",), 3, "reps = 3: unknown key; expected one of datasets, mechanisms, epsilons"),
         (("repetitions",), 0, "repetitions = 0: expected a whole number of at least 1"),
         (("seed",), "x", "seed = 'x': expected a whole number"),
         (("epsilons",), [], "epsilons = []: expected a list, not empty"),
         (("epsilons",), 0.1, "epsilons = 0.1: expected a list"),
-        (("epsilons",), [0.1, -1], "epsilons[1] = -1: expected a number above 0"),
-        (("epsilons",), [1, 1.0], "epsilons = [1, 1.0]: expected no entry twice"),
+        (("epsilons",), [0.1, -1], "epsilons[1] = -1.0: expected a number above 0"),
+        (("epsilons",), [1, 1.0], "epsilons = [1.0, 1.0]: expected no entry twice"),
         (("metrics",), ["mse", "rmse"], "metrics[1] = 'rmse': expected one of 'mse'"),
         (("truth",), "cut", "truth = 'cut': expected one of 'raw', 'clipped'"),
-        (("relative_floor",), 0, "relative_floor = 0: expected a number above 0"),
+        (("relative_floor",), 0, "relative_floor = 0.0: expected a number above 0"),
         (("datasets",), [], "datasets = []: expected [[datasets]] tables"),
         (("datasets", 0), 3, "datasets[0] = 3: expected a table"),
         (("datasets", 0, "stream"), "dsn", "datasets[0].stream = 'dsn': expected one of 'dns'"),
@@ -60,20 +60,20 @@ def put(tables, path, value) -> None:
             {"part": "Fixed", "theta": 1e9},
             "mechanisms[1].threshold.theta = 1000000000.0: expected at most the bound",
         ),
-        (("datasets", 0, "bound"), -3, "datasets[0].bound = -3: expected a number above 0"),
+        (("datasets", 0, "bound"), -3, "datasets[0].bound = -3.0: expected a number above 0"),
         (("mechanisms", 0, "system"), "top", "mechanisms[0].system = 'top': expected one of 'adaptive', 'tops'"),
         (("mechanisms", 0, "prune"), 9, "mechanisms[0].prune = 9: expected less than the 3 levels"),
         (("mechanisms", 0, "prune"), [0, -1], "mechanisms[0].prune = -1: expected a whole number"),
         (("mechanisms", 0, "pruned"), 1, "mechanisms[0].pruned = 1: unknown key; expected one of name, system"),
         (("mechanisms", 0, "smoother"), "last", "mechanisms[0].smoother = 'last': expected one of 'recent'"),
-        (("mechanisms", 0, "epsilons"), [0], "mechanisms[0].epsilons[0] = 0: expected a number above 0"),
+        (("mechanisms", 0, "epsilons"), [0], "mechanisms[0].epsilons[0] = 0.0: expected a number above 0"),
         (
             ("mechanisms", 1, "threshold", "part"),
             "NM",
             "mechanisms[1].threshold.part = 'NM': expected one of 'Fixed'",
         ),
         (("mechanisms", 1, "threshold", "p"), 2.0, "mechanisms[1].threshold.p = 2.0: expected a fraction"),
-        (("mechanisms", 1, "threshold", "q"), 2.0, "mechanisms[1].threshold.q = 2.0: unknown key; expected p, beta"),
+        (("mechanisms", 1, "threshold", "q"), 2.0, "mechanisms[1].threshold.q = 2.0: unknown key; expected one of p, beta"),
         (("mechanisms", 1, "perturber"), 7, "mechanisms[1].perturber = 7: expected an object from"),
         (("mechanisms", 1, "publish_epsilon"), 0, "mechanisms[1].publish_epsilon = 0: expected a number above 0"),
         (("mechanisms", 2, "name"), "PAK", "mechanisms: expected different names, there are 2 of ('PAK', 0.1)"),
@@ -172,7 +172,7 @@ def test_parts_hold_every_cell_once_in_order(small, size) -> None:
     cells = [
         stretch.group.begin + k
         for part in parts(found)
-        for stretch in part.stretches
+        for stretch in part.ranges
         for k in range(stretch.first, stretch.last)
     ]
     assert cells == list(range(count_cells(found)))

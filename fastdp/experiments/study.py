@@ -1,0 +1,112 @@
+"""The one protocol that the sweep's runner, folder, results and pictures see: a study of values, or of points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from fastdp.randomness.key import Key
+
+if TYPE_CHECKING:
+    from fastdp.experiments.data_source import DataSource
+    from fastdp.experiments.drawing import Table
+    from fastdp.experiments.specification import Mechanism, Specification
+
+#: A workload's name, the group's label, the number of queries, and the numbers of :meth:`Study.columns`.
+Row = tuple[str, str, int, list[float]]
+#: The threshold (NaN if there is no single one), and the rows of a cell.
+Cell = tuple[float, list[Row]]
+
+
+class AnyWorkload(Protocol):
+    """A kind of queries: ``[[workloads]]``."""
+
+    @property
+    def name(self) -> str:
+        """The label in results."""
+        ...
+
+    @property
+    def fixed(self) -> bool:
+        """Whether every repetition has the same queries."""
+        ...
+
+    def table(self) -> dict[str, Any]:
+        """All fields, as plain values."""
+        ...
+
+    def check(self, size: int) -> None:
+        """ParameterError if a data set of this size cannot be asked."""
+        ...
+
+
+#: Runs a repetition: its number, its key, and the seed of each workload's random queries.
+RunCell = Callable[[int, Key, Callable[[AnyWorkload], int]], Cell]
+
+
+class Truth(Protocol):
+    """A loaded data set and exact answers about it, shared by all cells; safe for threads."""
+
+    @property
+    def size(self) -> int:
+        """Length of the published part, or number of batches."""
+        ...
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Length and digest, for the manifest."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """A hash of exactly these data."""
+        ...
+
+    def prepare(self) -> None:
+        """Compute what every cell needs, so that no two threads compute it."""
+        ...
+
+
+class Study(Protocol):
+    """A kind of sweep: reads its tables, checks and runs its mechanisms, and draws its results."""
+
+    #: Metrics that can be asked for.
+    metrics: tuple[str, ...]
+    #: Relative errors divide at least by this, by default.
+    relative_floor: float
+    #: Keys at the top of the specification that other studies do not have.
+    own_keys: tuple[str, ...]
+    #: Names of systems, and the parameters that each accepts.
+    systems: Mapping[str, Any]
+    #: The queries of a specification without ``[[workloads]]``.
+    workloads: tuple[AnyWorkload, ...]
+
+    def claims(self, table: Mapping[str, Any]) -> bool:
+        """Whether a ``[[datasets]]`` table is of this kind."""
+        ...
+
+    def read_data_set(self, table: Mapping[str, Any], place: str, name: str, top: Mapping[str, Any]) -> DataSource:
+        """A data set from its table, lists expanded; ``top`` is the whole specification, for defaults."""
+        ...
+
+    def read_workload(self, table: dict[str, Any], place: str) -> AnyWorkload:
+        """Queries from their table."""
+        ...
+
+    def check(
+        self, specification: Specification, mechanism: Mechanism, data_set: Any, size: int, epsilon: float
+    ) -> None:
+        """Build a mechanism; ParameterError, beginning with the parameter's name, if it cannot run."""
+        ...
+
+    def columns(self, metrics: Sequence[str]) -> tuple[str, ...]:
+        """Columns of numbers in the results, for chosen metrics."""
+        ...
+
+    def prepare(self, specification: Specification, truth: Any, mechanism: Mechanism, epsilon: float) -> RunCell:
+        """Do what all repetitions of a mechanism on a data set share."""
+        ...
+
+    def draw(self, table: Table, metrics: Sequence[str], group: str) -> list[tuple[str, Any]]:
+        """Names and figures of everything that the results allow; DataError if there is no such group."""
+        ...
