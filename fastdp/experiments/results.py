@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.errors import DataError
@@ -24,74 +22,45 @@ from fastdp.files.atomic_file import atomic_file
 from fastdp.files.parquet_reader import import_pyarrow, read_table
 
 RESULTS, MANIFEST, PARTS = "results.parquet", "manifest.json", "parts"
-_LABELS = ("cell", "dataset", "mechanism", "epsilon", "repetition", "threshold", "workload", "group", "queries")
+#: Columns before the numbers, with their Arrow types.
+LABELS = {
+    "cell": "int64",
+    "dataset": "string",
+    "mechanism": "string",
+    "epsilon": "float64",
+    "repetition": "int32",
+    "threshold": "float64",
+    "workload": "string",
+    "group": "string",
+    "queries": "int32",
+}
 #: Rows of a row group of the final file.
 ROW_GROUP = 2**16
 #: A changed bit is detected when the file is read.
 CHECKED: dict[str, Any] = {"write_page_checksum": True}
 
 
-@dataclass
-class Rows:
-    """Rows, column by column.
+def pack_rows(numbers: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> bytes:
+    """Rows as a Parquet file; equal rows give equal bytes.
 
-    Attributes
+    Parameters
     ----------
-    numbers : tuple of str
+    numbers : sequence of str
         The columns of measured numbers.
+    rows : sequence of tuple
+        ``LABELS``, the numbers, and the error or None.
     """
-
-    numbers: tuple[str, ...]
-    labels: list[tuple[Any, ...]] = field(default_factory=list)
-    measured: list[list[float]] = field(default_factory=list)
-    errors: list[str | None] = field(default_factory=list)
-
-    def add(
-        self,
-        cell: int,
-        dataset: str,
-        mechanism: str,
-        epsilon: float,
-        repetition: int,
-        threshold: float,
-        workload: str | None,
-        group: str | None,
-        queries: int,
-        numbers: list[float] | None,
-        error: str | None,
-    ) -> None:
-        """A row; a failed cell has an error, and neither queries nor numbers."""
-        self.labels.append((cell, dataset, mechanism, epsilon, repetition, threshold, workload, group, queries))
-        self.measured.append([float("nan")] * len(self.numbers) if numbers is None else numbers)
-        self.errors.append(error)
-
-
-def pack_rows(rows: Rows) -> bytes:
-    """The rows as a Parquet file; equal rows give equal bytes."""
     arrow = import_pyarrow()
-    kinds = {
-        "cell": arrow.int64(),
-        "repetition": arrow.int32(),
-        "queries": arrow.int32(),
-        **dict.fromkeys(("epsilon", "threshold"), arrow.float64()),
-        **dict.fromkeys(("dataset", "mechanism", "workload", "group", "error"), arrow.string()),
-    }
-    by_label = dict(zip(_LABELS, zip(*rows.labels, strict=True), strict=True)) if rows.labels else {}
-    measured = np.array(rows.measured, np.float64).reshape(-1, len(rows.numbers))
-    table = {name: arrow.array(by_label.get(name, ()), kinds[name]) for name in _LABELS}
-    for k, name in enumerate(rows.numbers):
-        table[name] = _numbers(measured[:, k])
-    for name in ("epsilon", "threshold"):
-        table[name] = _numbers(np.array(by_label.get(name, ()), np.float64))
-    table["error"] = arrow.array(rows.errors, kinds["error"])
+    kinds = {**LABELS, **dict.fromkeys(numbers, "float64"), "error": "string"}
+    columns: Iterable[Sequence[Any]] = zip(*rows, strict=True) if rows else [()] * len(kinds)
+    table = {}
+    for (name, kind), column in zip(kinds.items(), columns, strict=True):
+        # NaN becomes null: databases treat NaN as a number, the largest.
+        missing = np.isnan(np.array(column, np.float64)) if kind == "float64" else None
+        table[name] = arrow.array(column, arrow.type_for_alias(kind), mask=missing)
     out = io.BytesIO()
     arrow.parquet.write_table(arrow.table(table), out, compression="zstd", write_statistics=False, **CHECKED)
     return out.getvalue()
-
-
-def _numbers(column: NDArray[np.float64]) -> Any:
-    """NaN becomes null: databases treat NaN as a number, the largest."""
-    return import_pyarrow().array(np.ascontiguousarray(column), mask=np.isnan(column))
 
 
 class DamagedPartsError(DataError):

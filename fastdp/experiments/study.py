@@ -12,24 +12,21 @@ if TYPE_CHECKING:
     from fastdp.experiments.drawing import Table
     from fastdp.experiments.specification import Mechanism, Specification
 
-#: A workload's name, the group's label, the number of queries, and the numbers of :meth:`Study.columns`.
+#: A workload's name, the group's label, the number of queries, and the numbers of ``Study.columns``.
 Row = tuple[str, str, int, list[float]]
 #: The threshold (NaN if there is no single one), and the rows of a cell.
 Cell = tuple[float, list[Row]]
+#: Runs a repetition: its number, its key, and the seed of each workload's random queries.
+RunCell = Callable[[int, Key, "Callable[[AnyWorkload], int]"], Cell]
 
 
 class AnyWorkload(Protocol):
-    """A kind of queries: ``[[workloads]]``."""
+    """A kind of queries, ``[[workloads]]``; ``fixed``: every repetition has the same."""
 
     @property
-    def name(self) -> str:
-        """The label in results."""
-        ...
-
+    def name(self) -> str: ...  # noqa: D102
     @property
-    def fixed(self) -> bool:
-        """Whether every repetition has the same queries."""
-        ...
+    def fixed(self) -> bool: ...  # noqa: D102
 
     def table(self) -> dict[str, Any]:
         """All fields, as plain values."""
@@ -38,10 +35,6 @@ class AnyWorkload(Protocol):
     def check(self, size: int) -> None:
         """ParameterError if a data set of this size cannot be asked."""
         ...
-
-
-#: Runs a repetition: its number, its key, and the seed of each workload's random queries.
-RunCell = Callable[[int, Key, Callable[[AnyWorkload], int]], Cell]
 
 
 class Truth(Protocol):
@@ -68,17 +61,26 @@ class Truth(Protocol):
 
 
 class Study(Protocol):
-    """A kind of sweep: reads its tables, checks and runs its mechanisms, and draws its results."""
+    """A kind of sweep: reads its tables, checks and runs its mechanisms, and draws its results.
 
-    #: Metrics that can be asked for.
+    Attributes
+    ----------
+    metrics : tuple of str
+        All that can be asked for.
+    relative_floor : float
+        Relative errors divide at least by this, by default.
+    own_keys : tuple of str
+        Keys at the top of the specification that other studies do not have.
+    systems : mapping
+        Systems by name; each has the parameters that it accepts, ``accepted``.
+    workloads : tuple
+        The queries of a specification without ``[[workloads]]``.
+    """
+
     metrics: tuple[str, ...]
-    #: Relative errors divide at least by this, by default.
     relative_floor: float
-    #: Keys at the top of the specification that other studies do not have.
     own_keys: tuple[str, ...]
-    #: Names of systems, and the parameters that each accepts.
     systems: Mapping[str, Any]
-    #: The queries of a specification without ``[[workloads]]``.
     workloads: tuple[AnyWorkload, ...]
 
     def claims(self, table: Mapping[str, Any]) -> bool:
@@ -99,12 +101,12 @@ class Study(Protocol):
         """Build a mechanism; ParameterError, beginning with the parameter's name, if it cannot run."""
         ...
 
-    def columns(self, metrics: Sequence[str]) -> tuple[str, ...]:
-        """Columns of numbers in the results, for chosen metrics."""
-        ...
-
     def prepare(self, specification: Specification, truth: Any, mechanism: Mechanism, epsilon: float) -> RunCell:
         """Do what all repetitions of a mechanism on a data set share."""
+        ...
+
+    def columns(self, metrics: Sequence[str]) -> tuple[str, ...]:
+        """Columns of numbers in the results, for chosen metrics."""
         ...
 
     def draw(self, table: Table, metrics: Sequence[str], group: str) -> list[tuple[str, Any]]:

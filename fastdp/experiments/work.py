@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from fastdp.errors import DataError, FastDPError, StateError
 from fastdp.experiments.cells import CellRange, Group, Part, query_seed
 from fastdp.experiments.data_source import load_truth
-from fastdp.experiments.results import Rows, pack_rows
+from fastdp.experiments.results import pack_rows
 from fastdp.experiments.specification import Specification
 from fastdp.experiments.study import AnyWorkload, Cell, RunCell, Truth
 from fastdp.randomness.key import Key
@@ -37,18 +39,21 @@ def run_part(specification: Specification, part: Part, folder: Path, digest: str
         If there is not enough memory, or a file cannot be read.  Any other error of a mechanism does not end the
         part: it is the cell's result.
     """
-    rows = Rows(specification.study.columns(specification.metrics))
+    columns = specification.study.columns(specification.metrics)
+    rows: list[tuple[Any, ...]] = []
     root = Key.from_seed(specification.seed)
     for cells in part.ranges:
         truth = load_truth(cells.group.data_set, folder)
         if digest is not None and truth.digest != digest:
             name = cells.group.data_set.name
             raise DataError(f"{name}: a worker has other values; expected those of the runner")
-        _run_cells(specification, root, truth, cells, rows)
-    return pack_rows(rows)
+        rows += _run_cells(specification, root, truth, cells, len(columns))
+    return pack_rows(columns, rows)
 
 
-def _run_cells(specification: Specification, root: Key, truth: Truth, cells: CellRange, rows: Rows) -> None:
+def _run_cells(
+    specification: Specification, root: Key, truth: Truth, cells: CellRange, width: int
+) -> Iterator[tuple[Any, ...]]:
     group = cells.group
     try:
         run = specification.study.prepare(specification, truth, group.mechanism, group.epsilon)
@@ -64,10 +69,10 @@ def _run_cells(specification: Specification, root: Key, truth: Truth, cells: Cel
         except (MemoryError, OSError) as error:
             raise _of_the_machine(error, group) from error
         except Exception as error:  # the cell fails, not the sweep
-            rows.add(*place, math.nan, None, None, 0, None, _described(error))
+            yield (*place, math.nan, None, None, 0, *[math.nan] * width, _described(error))
             continue
         for workload, label, count, numbers in found:
-            rows.add(*place, theta, workload, label, count, numbers, None)
+            yield (*place, theta, workload, label, count, *numbers, None)
 
 
 def _query_seed(root: Key, group: Group, repetition: int, workload: AnyWorkload) -> int:

@@ -73,7 +73,11 @@ def put(tables, path, value) -> None:
             "mechanisms[1].threshold.part = 'NM': expected one of 'Fixed'",
         ),
         (("mechanisms", 1, "threshold", "p"), 2.0, "mechanisms[1].threshold.p = 2.0: expected a fraction"),
-        (("mechanisms", 1, "threshold", "q"), 2.0, "mechanisms[1].threshold.q = 2.0: unknown key; expected one of p, beta"),
+        (
+            ("mechanisms", 1, "threshold", "q"),
+            2.0,
+            "mechanisms[1].threshold.q = 2.0: unknown key; expected one of p, beta",
+        ),
         (("mechanisms", 1, "perturber"), 7, "mechanisms[1].perturber = 7: expected an object from"),
         (("mechanisms", 1, "publish_epsilon"), 0, "mechanisms[1].publish_epsilon = 0: expected a number above 0"),
         (("mechanisms", 2, "name"), "PAK", "mechanisms: expected different names, there are 2 of ('PAK', 0.1)"),

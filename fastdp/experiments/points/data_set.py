@@ -127,7 +127,7 @@ def claims(table: Mapping[str, Any]) -> bool:
     return "format" in table or downloaded or (isinstance(made, str) and made in SPATIAL_GENERATORS)
 
 
-def read_data_set(table: Mapping[str, Any], place: str, name: str) -> SpatialDataSet:
+def read_data_set(table: Mapping[str, Any], place: str, name: str, top: Mapping[str, Any]) -> SpatialDataSet:
     """A data set from its ``[[datasets]]`` table, lists expanded."""
     kind, source = read_source(table, place, tuple(SPATIAL_GENERATORS), DOWNLOADS)
     file_format = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fastdp.experiments.points import figures, measure
@@ -17,7 +17,6 @@ from fastdp.spatial import Box
 from fastdp.spatial.queries import FLOOR
 
 if TYPE_CHECKING:
-    from fastdp.experiments.drawing import Table
     from fastdp.experiments.specification import Mechanism, Specification
 
 
@@ -28,21 +27,12 @@ class PointStudy:
     relative_floor = FLOOR
     own_keys: tuple[str, ...] = ()
     systems: Mapping[str, Any] = SPATIAL_SYSTEMS
+    claims = staticmethod(claims)
+    read_data_set = staticmethod(read_data_set)
+    read_workload = staticmethod(read_workload)
+    columns = staticmethod(measure.columns)
+    draw = staticmethod(figures.draw)
     workloads: tuple[AnyWorkload, ...] = (BoxWorkload(),)
-
-    def claims(self, table: Mapping[str, Any]) -> bool:
-        """Whether a ``[[datasets]]`` table is one of points."""
-        return claims(table)
-
-    def read_data_set(
-        self, table: Mapping[str, Any], place: str, name: str, top: Mapping[str, Any]
-    ) -> SpatialDataSet:
-        """A stream of points from its table."""
-        return read_data_set(table, place, name)
-
-    def read_workload(self, table: dict[str, Any], place: str) -> AnyWorkload:
-        """Box queries from their table."""
-        return read_workload(table, place)
 
     def check(
         self, specification: Specification, mechanism: Mechanism, data_set: SpatialDataSet, size: int, epsilon: float
@@ -50,10 +40,6 @@ class PointStudy:
         """Build the mechanism; of the domain its dimension alone decides what can run."""
         setting = SpatialSetting(Box(*data_set.box), epsilon)
         SPATIAL_SYSTEMS[mechanism.system].check(mechanism.parameters, setting)
-
-    def columns(self, metrics: Sequence[str]) -> tuple[str, ...]:
-        """Columns of numbers in the results."""
-        return measure.columns(metrics)
 
     def prepare(
         self, specification: Specification, truth: PointTruth, mechanism: Mechanism, epsilon: float
@@ -76,10 +62,6 @@ class PointStudy:
             return math.nan, list(rows)
 
         return run_cell
-
-    def draw(self, table: Table, metrics: Sequence[str], group: str) -> list[tuple[str, Any]]:
-        """Errors over time and against epsilon, totals over time, maps."""
-        return figures.draw(table, metrics, group)
 
 
 POINTS = PointStudy()

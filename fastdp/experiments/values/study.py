@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fastdp import validation
@@ -16,7 +16,6 @@ from fastdp.experiments.values.truth import ValueTruth
 from fastdp.randomness.key import Key
 
 if TYPE_CHECKING:
-    from fastdp.experiments.drawing import Table
     from fastdp.experiments.specification import Mechanism, Specification
 
 
@@ -27,6 +26,9 @@ class ValueStudy:
     relative_floor = 1.0
     own_keys: tuple[str, ...] = ("holdout", "max_range", "truth")
     systems: Mapping[str, Any] = SYSTEMS
+    read_workload = staticmethod(read_workload)
+    columns = staticmethod(measure.columns)
+    draw = staticmethod(figures.draw)
     workloads: tuple[AnyWorkload, ...] = (Workload("random_ranges"),)
 
     def claims(self, table: Mapping[str, Any]) -> bool:
@@ -38,10 +40,6 @@ class ValueStudy:
         holdout = validation.integer("holdout", top.get("holdout", 65_536), 0)
         max_range = validation.integer("max_range", top.get("max_range", 2**20), 1, 2**40)
         return read_data_set(table, place, name, holdout, max_range)
-
-    def read_workload(self, table: dict[str, Any], place: str) -> AnyWorkload:
-        """Range queries from their table."""
-        return read_workload(table, place)
 
     def check(
         self, specification: Specification, mechanism: Mechanism, data_set: DataSet, size: int, epsilon: float
@@ -55,10 +53,6 @@ class ValueStudy:
                 "no one truth"
             )
         SYSTEMS[mechanism.system].check(parameters, data_set.setting(size, epsilon))
-
-    def columns(self, metrics: Sequence[str]) -> tuple[str, ...]:
-        """Columns of numbers in the results."""
-        return measure.columns(metrics)
 
     def prepare(
         self, specification: Specification, truth: ValueTruth, mechanism: Mechanism, epsilon: float
@@ -78,10 +72,6 @@ class ValueStudy:
             return result.theta, rows
 
         return run_cell
-
-    def draw(self, table: Table, metrics: Sequence[str], group: str) -> list[tuple[str, Any]]:
-        """Errors and thresholds against epsilon, parts of the error, streams over time."""
-        return figures.draw(table, metrics, group)
 
 
 VALUES = ValueStudy()
