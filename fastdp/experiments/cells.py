@@ -23,15 +23,7 @@ MIN_CELLS, MAX_CELLS, DEFAULT_PARTS = 16, 1000, 1000
 
 @dataclass(frozen=True)
 class Group:
-    """Cells that differ only in their repetition.
-
-    Attributes
-    ----------
-    data_set, mechanism, epsilon
-        What they share.
-    begin : int
-        Number of the first cell among all.
-    """
+    """Cells that differ only in their repetition; ``begin`` is the number of the first one."""
 
     data_set: DataSource
     mechanism: Mechanism

@@ -29,14 +29,8 @@ def plain(record: Any) -> dict[str, Any]:
 class DataSource:
     """A named source.
 
-    Attributes
-    ----------
-    name : str
-        The label in results.
-    kind : "generator", "file" or "download"
-        Where it comes from.
-    source : str
-        The generator's name, the file's path, or the catalogue's name.
+    ``name`` is the label in results; ``kind`` one of ``KINDS``; ``source`` the generator's name, the file's path, or
+    the catalogue's name.
     """
 
     #: The name of the :class:`Study` that runs on it.
@@ -85,17 +79,16 @@ def read_source(
     return kind, validation.choice(f"{place}.{kind}", table[kind], generators if kind == "generator" else downloads)
 
 
-_LOADING = threading.Lock()
-
-
 def load_truth(data_set: DataSource, folder: Path) -> Truth:
     """A loaded data set, from the process's cache if its files have not changed since."""
+    # The lock: threads that need the same data wait for one of them to load it.
     with _LOADING:
         return _load(data_set, folder, data_set.stamp(folder))
 
 
+_LOADING = threading.Lock()
+
+
 @lru_cache(maxsize=MAX_LOADED)
 def _load(data_set: DataSource, folder: Path, stamp: tuple[int, ...]) -> Truth:
-    truth = data_set.load(folder)
-    truth.prepare()
-    return truth
+    return data_set.load(folder)

@@ -22,13 +22,7 @@ NAMES = {"mse": "MSE", "mae": "MAE", "mmse": "MMSE", "mmae": "MMAE", "relative_e
 
 
 class Table:
-    """Rows of results without failed cells, column by column.
-
-    Parameters
-    ----------
-    folder : Path
-        Of the sweep.
-    """
+    """Rows of a sweep's results without failed cells, column by column."""
 
     def __init__(self, folder: Path) -> None:
         self.manifest = read_manifest(folder)
@@ -119,6 +113,20 @@ def quartiles(x: Floats, values: Floats) -> tuple[Floats, Floats]:
     return points, np.array(spread, np.float64).reshape(-1, 3).T
 
 
+def curves(
+    ax: Any, table: Table, rows: NDArray[np.bool_], x: str, values: Floats, styles: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
+    """Draw the median and the middle half over repetitions, a curve for each mechanism; handles for the legend."""
+    handles = {}
+    for name, style in styles.items():
+        which = rows & (table["mechanism"] == name)
+        places, spread = quartiles(table[x][which], values[which])
+        if places.size:
+            (handles[name],) = ax.plot(places, spread[1], **style)
+            ax.fill_between(places, spread[0], spread[2], color=style["color"], alpha=0.15, linewidth=0)
+    return handles
+
+
 def log_axes(ax: Any) -> None:
     """Logarithmic axes with ticks at budgets that are drawn; y only if anything lies above 0."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
@@ -156,16 +164,11 @@ def errors_against_epsilon(table: Table, rows: NDArray[np.bool_], column: str, t
     data_sets, mechanisms = table.names("dataset", rows), table.names("mechanism", rows)
     figure, axes = grid(1, len(data_sets), table.manifest["name"] + title)
     styles = looks(mechanisms, lambda name: bool(np.all(table["threshold"][table["mechanism"] == name] == 0.0)))
+    if column == "threshold":
+        styles = {name: style for name, style in styles.items() if "marker" in style}
     handles: dict[str, Any] = {}
     for ax, data_set in zip(axes[0], data_sets, strict=True):
-        for name in mechanisms:
-            which = rows & (table["dataset"] == data_set) & (table["mechanism"] == name)
-            if column == "threshold" and "marker" not in styles[name]:
-                continue
-            epsilons, spread = quartiles(table["epsilon"][which], table[column][which])
-            if epsilons.size:
-                (handles[name],) = ax.plot(epsilons, spread[1], **styles[name])
-                ax.fill_between(epsilons, spread[0], spread[2], color=styles[name]["color"], alpha=0.15, linewidth=0)
+        handles |= curves(ax, table, rows & (table["dataset"] == data_set), "epsilon", table[column], styles)
         ax.set_title(data_set, fontsize=11)
         log_axes(ax)
         ax.set_xlabel(r"$\epsilon$")

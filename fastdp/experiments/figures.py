@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fastdp import validation
+from fastdp.errors import DataError
 from fastdp.experiments.drawing import Table
 from fastdp.experiments.specification import STUDIES
 
@@ -55,6 +56,9 @@ def draw_all(
     measured = [name for name in study.metrics if name in table]
     chosen = measured if metrics is None else [validation.choice("metric", name, measured) for name in metrics]
     drawn = study.draw(table, chosen, group)
+    if not drawn:
+        groups = dict.fromkeys(["all", *table.names("group")[:30]])
+        raise DataError(f"group = {group!r}: expected one of {', '.join(map(repr, groups))}")
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     paths = []

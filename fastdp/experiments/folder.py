@@ -37,7 +37,7 @@ def _versions() -> dict[str, str]:
 
 
 class SweepFolder:
-    """The folder that a sweep writes to.
+    """The folder that a sweep writes to; nothing is touched before :meth:`locked`.
 
     Parameters
     ----------
@@ -47,8 +47,6 @@ class SweepFolder:
         The sweep; a folder holds one.
     data : dict
         Digest and length of each data set, by name.
-
-    Nothing is touched before :meth:`locked`.
     """
 
     def __init__(self, path: Path, specification: Specification, data: dict[str, Any]) -> None:

@@ -64,13 +64,7 @@ def pack_rows(numbers: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> bytes:
 
 
 class DamagedPartsError(DataError):
-    """Part files that cannot be read as Parquet, or have other columns.
-
-    Parameters
-    ----------
-    names : list of str
-        Of the parts.
-    """
+    """Part files that cannot be read as Parquet, or have other columns."""
 
     def __init__(self, folder: Path, names: list[str]) -> None:
         shown = ", ".join(str(part_path(folder, name)) for name in names[:3])

@@ -104,115 +104,107 @@ def run(
     import_pyarrow()
     base = Path(validation.path("data", data)).absolute()
     found = check_data(specification, base)
-    job = _Job(specification, base, {name: str(each["sha256"]) for name, each in found.items()})
     folder = SweepFolder(Path(validation.path("output", output)), specification, found)
     with folder.locked():
         if not folder.finished:
-            how = {
-                "workers": size() if executor is None else None,
-                "mode": mode if executor is None else type(executor).__name__,
-            }
-            runner = partial(_run_all, job, size=size, mode=mode, executor=executor)
-            _complete(folder, specification, how, runner, progress=progress)
+            digests = {name: str(each["sha256"]) for name, each in found.items()}
+            _Runner(specification, folder, base, digests, size, mode, executor).complete(progress)
         folder.finish()
     return folder.path
 
 
-Named = list[tuple[str, Part]]
-Store = Callable[[str, Part, bytes], None]
-
-
-def _complete(
-    folder: SweepFolder,
-    specification: Specification,
-    how: dict[str, Any],
-    runner: Callable[[Named, Store], None],
-    *,
-    progress: bool,
-) -> None:
-    """Run the missing parts, and merge all into the table; damaged parts are run again."""
-    named = [(part.name(specification), part) for part in parts(specification)]
-    for left in reversed(range(MAX_ATTEMPTS)):
-        done = folder.done()
-        waiting = [(name, part) for name, part in named if name not in done]
-        if waiting:
-            begin = time.perf_counter()
-            folder.begin_session({**how, "cells": sum(part.cells for _, part in waiting)})
-            with tqdm(
-                total=sum(part.cells for _, part in named),
-                initial=sum(part.cells for name, part in named if name in done),
-                unit=" cells",
-                file=sys.stderr,
-                disable=not progress,
-            ) as bar:
-
-                def store(name: str, part: Part, content: bytes, bar: Any = bar) -> None:
-                    folder.write_part(name, content)
-                    bar.update(part.cells)
-
-                runner(waiting, store)
-            folder.end_session(round(time.perf_counter() - begin, 3))
-        try:
-            merge_parts(folder.path, [name for name, _ in named])
-            return
-        except DamagedPartsError as error:
-            if not left:
-                raise
-            warnings.warn(f"{error}; run again", RuntimeWarning, stacklevel=3)
-            for name in error.names:
-                folder.drop_part(name)
-
-
-@dataclass(frozen=True)
-class _Job:
-    """The arguments that all tasks of a sweep share."""
+@dataclass
+class _Runner:
+    """One call of :func:`run`."""
 
     specification: Specification
+    folder: SweepFolder
     data: Path
     digests: dict[str, str]
+    size: Callable[[], int]
+    mode: str
+    executor: Executor | None
+    bar: Any = None
 
-    def arguments(self, part: Part) -> tuple[Specification, Part, Path, str]:
+    def complete(self, progress: bool) -> None:
+        """Run the missing parts, and merge all into the table; damaged parts are run again."""
+        named = {part.name(self.specification): part for part in parts(self.specification)}
+        own = self.executor is None
+        how = {"workers": self.size() if own else None, "mode": self.mode if own else type(self.executor).__name__}
+        for left in reversed(range(MAX_ATTEMPTS)):
+            done = self.folder.done()
+            waiting = {name: part for name, part in named.items() if name not in done}
+            if waiting:
+                begin = time.perf_counter()
+                cells, every = (sum(part.cells for part in some.values()) for some in (waiting, named))
+                self.folder.begin_session({**how, "cells": cells})
+                options: dict[str, Any] = {"unit": " cells", "file": sys.stderr, "disable": not progress}
+                with tqdm(total=every, initial=every - cells, **options) as self.bar:
+                    self._run(waiting)
+                self.folder.end_session(round(time.perf_counter() - begin, 3))
+            try:
+                merge_parts(self.folder.path, list(named))
+                return
+            except DamagedPartsError as error:
+                if not left:
+                    raise
+                warnings.warn(f"{error}; run again", RuntimeWarning, stacklevel=3)
+                for name in error.names:
+                    self.folder.drop_part(name)
+
+    def _run(self, waiting: dict[str, Part]) -> None:
+        if self.executor is None and self.mode == "threads" and self.size() == 1:
+            for name, part in waiting.items():
+                self._store(name, part, run_part(*self._arguments(part)))
+            return
+        for _ in range(MAX_ATTEMPTS):
+            try:
+                with _pool(self.size, self.mode, self.executor) as pool:
+                    self._spread(waiting, pool)
+            except lost_errors() as error:
+                # The parts of the dead worker are run again; finished parts are kept.
+                if self.executor is not None:
+                    raise StateError(
+                        f"the executor lost its workers or its scheduler ({type(error).__name__}): finished parts "
+                        "are kept; start the cluster and run the sweep again to go on"
+                    ) from None
+                continue
+            return
+        raise StateError(
+            f"workers died {MAX_ATTEMPTS} times (out of memory?): expected enough memory; run again to go on"
+        )
+
+    def _arguments(self, part: Part) -> tuple[Specification, Part, Path, str]:
         """The arguments of a task, without the other parts' mechanisms: a sweep may have ten thousand."""
         first = part.ranges[0].group
         slim = replace(self.specification, datasets=(first.data_set,), mechanisms=(first.mechanism,))
         return slim, part, self.data, self.digests[first.data_set.name]
 
+    def _store(self, name: str, part: Part, content: bytes) -> None:
+        self.folder.write_part(name, content)
+        self.bar.update(part.cells)
 
-def _run_all(
-    job: _Job,
-    waiting: Named,
-    store: Store,
-    *,
-    size: Callable[[], int],
-    mode: str,
-    executor: Executor | None,
-) -> None:
-    if executor is None and mode == "threads" and size() == 1:
-        for name, part in waiting:
-            store(name, part, run_part(*job.arguments(part)))
-        return
-    left = dict(waiting)
-
-    def keep(name: str, part: Part, content: bytes) -> None:
-        store(name, part, content)
-        del left[name]
-
-    for _ in range(MAX_ATTEMPTS):
+    def _spread(self, waiting: dict[str, Part], pool: Executor) -> None:
+        """Run parts in a pool, a few more queued than it has workers; a stored part waits no longer."""
+        queue = iter(list(waiting.items()))
+        running: dict[Future[bytes], str] = {}
         try:
-            with _pool(size, mode, executor) as pool:
-                _spread(job, list(left.items()), pool, size, keep)
-        except lost_errors() as error:
-            # The parts of the dead worker are run again; finished parts are kept.
-            if executor is not None:
-                raise StateError(
-                    f"the executor lost its workers or its scheduler ({type(error).__name__}): finished parts are "
-                    "kept; start the cluster and run the sweep again to go on"
-                ) from None
-            continue
-        return
-    raise StateError(
-        f"workers died {MAX_ATTEMPTS} times (out of memory?): expected enough memory; run again to go on"
-    )
+            while True:
+                ahead = AHEAD * self.size()
+                for name, part in queue:
+                    running[pool.submit(run_part, *self._arguments(part))] = name
+                    if len(running) >= ahead:
+                        break
+                if not running:
+                    return
+                finished, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    name = running.pop(future)
+                    self._store(name, waiting[name], future.result())
+                    del waiting[name]
+        finally:
+            for future in running:
+                future.cancel()
 
 
 @contextmanager
@@ -245,24 +237,3 @@ def _end_with_parent() -> None:
             os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-def _spread(job: _Job, waiting: Named, pool: Executor, size: Callable[[], int], store: Store) -> None:
-    """Keep a few more parts queued than the pool has workers."""
-    queue = iter(waiting)
-    running: dict[Future[bytes], tuple[str, Part]] = {}
-    try:
-        while True:
-            ahead = AHEAD * size()
-            for name, part in queue:
-                running[pool.submit(run_part, *job.arguments(part))] = (name, part)
-                if len(running) >= ahead:
-                    break
-            if not running:
-                return
-            finished, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in finished:
-                store(*running.pop(future), future.result())
-    finally:
-        for future in running:
-            future.cancel()

@@ -55,10 +55,6 @@ class Truth(Protocol):
         """A hash of exactly these data."""
         ...
 
-    def prepare(self) -> None:
-        """Compute what every cell needs, so that no two threads compute it."""
-        ...
-
 
 class Study(Protocol):
     """A kind of sweep: reads its tables, checks and runs its mechanisms, and draws its results.
@@ -110,5 +106,5 @@ class Study(Protocol):
         ...
 
     def draw(self, table: Table, metrics: Sequence[str], group: str) -> list[tuple[str, Any]]:
-        """Names and figures of everything that the results allow; DataError if there is no such group."""
+        """Names and figures of everything that the results allow; none if there is no such group."""
         ...

@@ -435,7 +435,7 @@ def test_workers_that_die_for_ever_end_the_sweep(small, tmp_path, monkeypatch) -
     def break_pool(*_) -> None:
         raise BrokenProcessPool("dead")
 
-    monkeypatch.setattr(runner, "_spread", break_pool)
+    monkeypatch.setattr(runner._Runner, "_spread", break_pool)
     with pytest.raises(StateError, match="workers died 3 times"):
         experiments.run(experiments.from_table(small), tmp_path / "out", workers=2)
 

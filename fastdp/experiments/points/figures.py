@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.errors import DataError
-from fastdp.experiments.drawing import NAMES, Table, errors_against_epsilon, grid, legend, looks, quartiles
+from fastdp.experiments.drawing import NAMES, Table, curves, errors_against_epsilon, grid, legend, looks
 
 Rows = NDArray[np.bool_]
 MAX_COLUMNS, MAX_MAPS = 4, 5
@@ -30,10 +29,6 @@ def draw(table: Table, metrics: Sequence[str], group: str) -> list[tuple[str, An
             drawn += _maps(table, rows, workload, label)
         else:
             drawn += _errors(table, rows, metrics, group, label)
-    if not drawn:
-        raise DataError(
-            f"group = {group!r}: expected one of 'all', {', '.join(map(repr, table.names('group')[:30]))}"
-        )
     return drawn
 
 
@@ -66,18 +61,14 @@ def _over_time(table: Table, rows: Rows, values: Any, said: str, *, logarithmic:
     columns = len(epsilons) if len(epsilons) > 1 else _columns(data_sets)
     count = -(-len(data_sets) * len(epsilons) // columns)
     figure, axes = grid(count, columns, f"{table.manifest['name']}: {said}", height=2.7, sharex="none")
-    styles, handles = looks(mechanisms, lambda _: False), {}
+    styles = {name: {**look, "markersize": 3.2} for name, look in looks(mechanisms, lambda _: False).items()}
+    handles: dict[str, Any] = {}
     panels = [(data_set, epsilon) for data_set in data_sets for epsilon in epsilons]
     for ax in axes.flat[len(panels) :]:
         ax.set_axis_off()
     for ax, (data_set, epsilon) in zip(axes.flat, panels, strict=False):
-        for name in mechanisms:
-            which = rows & (table["dataset"] == data_set) & (table["mechanism"] == name)
-            which &= table["epsilon"] == epsilon
-            times, spread = quartiles(table["time"][which], values[which])
-            if times.size:
-                (handles[name],) = ax.plot(times, spread[1], **{**styles[name], "markersize": 3.2})
-                ax.fill_between(times, spread[0], spread[2], color=styles[name]["color"], alpha=0.15, linewidth=0)
+        panel = rows & (table["dataset"] == data_set) & (table["epsilon"] == epsilon)
+        handles |= curves(ax, table, panel, "time", values, styles)
         ax.set_title(rf"{data_set}, $\epsilon$ = {epsilon:g}", fontsize=9)
         if logarithmic and any(np.any(np.asarray(line.get_ydata()) > 0.0) for line in ax.lines):
             ax.set_yscale("log")

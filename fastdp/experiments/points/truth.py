@@ -25,16 +25,9 @@ MAX_ASKED = 16
 
 @dataclass(frozen=True)
 class Asked:
-    """Boxes, and how many points are in them.
+    """Boxes by group, and how many points are in them.
 
-    Attributes
-    ----------
-    boxes : list of BoxQueries
-        By group.
-    looks : tuple of int
-        The batches after which they are counted.
-    counts : list of list of float64[q]
-        True counts of each look, by group.
+    ``looks`` are the batches after which they are counted; ``counts`` has float64[q] for each look and group.
     """
 
     boxes: list[BoxQueries]
@@ -44,19 +37,7 @@ class Asked:
 
 @dataclass(frozen=True, eq=False)
 class PointTruth:
-    """A stream of points and its truth; safe for threads.
-
-    Attributes
-    ----------
-    data_set : SpatialDataSet
-        What it was loaded from.
-    stream : SpatialStream
-        The events.
-    domain : Domain
-        The region that contains them.
-    domain_digest : str
-        Of the domain's file.
-    """
+    """The events, the domain that contains them and the digest of its file; safe for threads."""
 
     data_set: SpatialDataSet
     stream: SpatialStream
@@ -91,10 +72,6 @@ class PointTruth:
         for array in (self.stream.points, self.stream.cancels, self.stream.cuts):
             found.update(np.ascontiguousarray(array).data)
         return found.hexdigest()[:32]
-
-    def prepare(self) -> None:
-        """Compute what every cell needs, so that no two threads compute it."""
-        assert self.digest  # noqa: S101
 
     @cached_property
     def asked(self) -> Callable[[BoxWorkload, int], Asked]:

@@ -27,12 +27,7 @@ ALL = "all"
 class Queries:
     """Ranges [start, stop) of the published part, and the groups that errors are averaged over.
 
-    Attributes
-    ----------
-    starts, stops : int64[q]
-        The ranges.
-    groups : list of (str, slice or int64[k])
-        A label, and which queries belong to it; groups may overlap, none is empty.
+    A group is a label and the indices of its queries; groups may overlap, none is empty.
     """
 
     starts: Indices

@@ -26,14 +26,10 @@ MAX_CACHED_COUNT = 1000
 
 @dataclass(frozen=True, eq=False)
 class Clipped:
-    """Prefix sums of what clipping at a threshold removes; few values are above a threshold.
+    """Prefix sums of what clipping at a threshold removes: few values are above a threshold.
 
-    Attributes
-    ----------
-    places : int64[k]
-        Positions of the values above it.
-    excess : float64[k + 1]
-        Prefix sums of value minus threshold over these.
+    ``places`` are the positions of the values above it, int64[k]; ``excess`` the prefix sums of value minus threshold
+    over these, float64[k + 1].
     """
 
     places: Indices
@@ -47,15 +43,7 @@ class Clipped:
 
 @dataclass(frozen=True, eq=False)
 class ValueTruth:
-    """A stream, hold-out first, and the truth of its published part; safe for threads.
-
-    Attributes
-    ----------
-    data_set : DataSet
-        What it was loaded from.
-    values : float64[holdout + published], read-only
-        The whole stream.
-    """
+    """A stream, float64[holdout + published], and the truth of its published part; safe for threads."""
 
     data_set: DataSet
     values: Floats
@@ -69,11 +57,6 @@ class ValueTruth:
     def facts(self) -> dict[str, Any]:
         """Length and digest, for the manifest."""
         return {"values": self.values.size, "sha256": self.digest}
-
-    def prepare(self) -> None:
-        """Compute what every cell needs, so that no two threads compute it."""
-        assert self.prefix.size  # noqa: S101
-        assert self.digest  # noqa: S101
 
     @property
     def body(self) -> Floats:
