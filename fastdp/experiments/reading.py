@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import MISSING, fields
 from typing import Any, TypeVar, get_type_hints
 
+import numpy as np
+
 from fastdp import validation
 from fastdp.errors import FastDPError, ParameterError, StateError
 
@@ -81,17 +83,28 @@ def convert(value: object, kind: Any, place: str) -> Any:
             "a specification needs msgspec, which is not installed: pip install 'fastdp[sweep]'"
         ) from None
     try:
-        return msgspec.convert(value, kind)
+        return msgspec.convert(_builtin(value), kind)
     except msgspec.ValidationError as error:
         said, _, path = str(error).partition(" - at `$")
         wrong: Any = value
         for index in re.findall(r"\[(\d+)\]", path):
             wrong = wrong[int(index)]
         wanted = re.match(r"Expected `(.*?)`", said)
-        names = [_EXPECTED.get(name, name) for name in wanted[1].split(" | ") if name != "null"] if wanted else [said]
+        names = (
+            [_EXPECTED.get(name, name) for name in wanted[1].split(" | ") if name != "null"]
+            if wanted
+            else [f"another value ({said})"]
+        )
         raise ParameterError(
             f"{place}{path.rstrip('`')} = {validation.shown(wrong, public=True)}: expected {' or '.join(names)}"
         ) from None
+
+
+def _builtin(value: object) -> object:
+    """NumPy's numbers as Python's, for tables that are made in Python."""
+    if isinstance(value, (list, tuple)):
+        return [_builtin(each) for each in value]
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def text(name: str, value: object) -> str:

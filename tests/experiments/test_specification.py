@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fastdp import experiments
-from fastdp.errors import DataError, FastDPError, ParameterError
+from fastdp.errors import DataError, FastDPError, ParameterError, StateError
 from fastdp.experiments.cells import count_cells, groups, parts
 from fastdp.experiments.runner import check_data
 
@@ -135,6 +137,33 @@ def test_no_toml(tmp_path) -> None:
     (tmp_path / "odd.toml").write_text("epsilons = 3\n")
     with pytest.raises(ParameterError, match=r"odd\.toml: datasets is missing"):
         experiments.read_specification(tmp_path / "odd.toml")
+
+
+def test_without_msgspec_the_extra_is_named(small, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "msgspec", None)
+    with pytest.raises(StateError, match=r"pip install 'fastdp\[sweep\]'"):
+        experiments.from_table(small)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("repetitions", 0, "repetitions = 0: expected a whole number of at least 1"),
+        ("epsilons", (1.0, -1.0), "epsilons[1] = -1.0: expected a number above 0"),
+        ("metrics", ("rmse",), "metrics[0] = 'rmse': expected one of 'mse'"),
+        ("name", "", "name = '': expected a text"),
+    ],
+)
+def test_python_objects_are_checked_like_tables(small, field, value, said) -> None:
+    with pytest.raises(ParameterError) as caught:
+        replace(experiments.from_table(small), **{field: value})
+    assert str(caught.value).startswith(said)
+
+
+def test_numbers_of_numpy_are_numbers(small) -> None:
+    want = experiments.from_table(small)
+    small.update(epsilons=[np.float64(0.1), np.int64(1)], repetitions=np.int64(5), holdout=np.int64(500))
+    assert experiments.from_table(small) == want
 
 
 def test_labels_name_the_fields_that_differ(small) -> None:
