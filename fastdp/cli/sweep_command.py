@@ -55,7 +55,8 @@ def sweep(
 ) -> None:
     """Run every cell of (data set, mechanism, epsilon, repetition) in SPEC.toml.
 
-    After an interrupt the same command continues the sweep.  The results are the same for any number of workers.  "fastdp plot DIR" draws them.
+    After an interrupt the same command continues the sweep.  The results are the same for any number of workers.
+    "fastdp plot DIR" draws them.
     """
     if output is None and not dry_run:
         raise click.UsageError("Missing option '-o' / '--output' (or --dry-run).")
