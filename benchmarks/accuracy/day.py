@@ -12,8 +12,8 @@ import fastdp
 from benchmarks import shared
 from benchmarks.accuracy.streams import REAL, data_sets
 from benchmarks.shared import add_data_option
-from fastdp.experiments import from_table
-from fastdp.experiments.scene import load_scene
+from fastdp.experiments import DataSet, from_table
+from fastdp.experiments.data_source import load_truth
 from fastdp.perturbers import Hierarchy
 from fastdp.smoothers import Recent
 from fastdp.thresholds import ScaleFree
@@ -74,7 +74,8 @@ def run(options: argparse.Namespace) -> None:
         raise SystemExit(f"--stream {options.stream}: no such stream, or its file is not in {options.data}")
     chosen = from_table({"epsilons": [1.0], "datasets": tables, "mechanisms": [{"name": "-", "system": "base"}]})
     data_set = chosen.datasets[0]
-    values = np.asarray(load_scene(data_set, options.data).values)  # type: ignore[arg-type, union-attr]
+    assert isinstance(data_set, DataSet)
+    values = np.asarray(load_truth(data_set, options.data).values)  # type: ignore[union-attr]
     title = f"{options.stream}, epsilon = {options.epsilon:g}"
-    draw(releases(values, data_set.bound, options.epsilon), title, options.picture)  # type: ignore[union-attr]
+    draw(releases(values, data_set.bound, options.epsilon), title, options.picture)
     print(f"picture: {options.picture}")

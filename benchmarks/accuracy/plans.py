@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.experiments import SYSTEMS, Outcome
-from fastdp.experiments.mechanisms import Floats, Indices, Parameters, Run, Setting
+from fastdp.experiments import SYSTEMS, RunResult
+from fastdp.experiments.parts import Parameters
+from fastdp.experiments.values.mechanisms import Floats, Indices, Run, Setting
 from fastdp.perturbers import Hierarchy
 from fastdp.randomness.key import Key
 from fastdp.smoothers import Recent
@@ -73,7 +74,7 @@ class _Plan(ABC):
         chooser = ScaleFree().start(replace(task, holdout=setting.holdout))
         chooser.observe(values[: setting.holdout])
 
-        def run(key: Key) -> Outcome:
+        def run(key: Key) -> RunResult:
             theta = chooser.choose(key)
             generator = np.random.default_rng(int.from_bytes(key.derive("plan").reveal()[:8], "little"))
             released, exact = self.release(Given(parameters, setting, values, theta, generator, key))
@@ -82,7 +83,7 @@ class _Plan(ABC):
                 sums: Floats = released(stops) - released(starts)
                 return sums
 
-            return Outcome(answer, theta, exact=exact)
+            return RunResult(answer, theta, exact=exact)
 
         return run
 

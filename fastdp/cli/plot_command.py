@@ -1,4 +1,4 @@
-"""``fastdp plot``: pictures of a sweep from its files."""
+"""``fastdp plot``: draw a sweep from its files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fastdp.cli.errors import plain_errors
 def plot(folder: Path, output: Path | None, metrics: tuple[str, ...], group: str, formats: tuple[str, ...]) -> None:
     """Draw the results of "fastdp sweep": errors and thresholds against epsilon, parts of the error, streams.
 
-    Lines are medians over repetitions, bands their middle half.  A sweep that still runs can be drawn too.
+    Lines are medians over repetitions, bands the middle half.  A running sweep can be drawn too.
     """
     with plain_errors():
         from fastdp.errors import StateError

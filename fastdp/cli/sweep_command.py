@@ -1,4 +1,4 @@
-"""``fastdp sweep``: run a specification, or say what it would take."""
+"""``fastdp sweep``: run a specification, or estimate its cost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     "--data",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Where the data sets' files are.  [default: the specification's folder]",
+    help="The folder of the data sets' files.  [default: the specification's folder]",
 )
 @click.option(
     "--workers",
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     type=click.Choice(["threads", "processes"]),
     default="processes",
     show_default=True,
-    help="What workers are; threads share the data sets' memory, processes never wait for each other.",
+    help="Kind of workers: threads share the data sets' memory, processes never wait for each other.",
 )
 @click.option("--scheduler", metavar="ADDRESS", help="Run on a Dask cluster: the address of its scheduler.")
-@click.option("--repetitions", type=click.IntRange(1), help="In place of the specification's.")
-@click.option("--dry-run", is_flag=True, help="Check, time a sample, and say what the sweep would take.")
+@click.option("--repetitions", type=click.IntRange(1), help="Overrides the specification's number.")
+@click.option("--dry-run", is_flag=True, help="Check, time a sample, and print cells, time and size.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
 def sweep(
     specification: Path,
@@ -55,8 +55,8 @@ def sweep(
 ) -> None:
     """Run every cell of (data set, mechanism, epsilon, repetition) in SPEC.toml.
 
-    Interrupted at any point, the same command goes on where it was.  The results are the same for any number of
-    workers.  "fastdp plot DIR" draws them.
+    After an interrupt the same command continues the sweep.  The results are the same for any number of workers.
+    "fastdp plot DIR" draws them.
     """
     if output is None and not dry_run:
         raise click.UsageError("Missing option '-o' / '--output' (or --dry-run).")

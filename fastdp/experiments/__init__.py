@@ -1,4 +1,4 @@
-"""Simulation sweeps: many cells of (data set, mechanism, epsilon, repetition), resumable, and their pictures.
+"""Simulation sweeps over cells of (data set, mechanism, epsilon, repetition): resumable, with pictures.
 
 Examples
 --------
@@ -14,16 +14,16 @@ Examples
 2
 """
 
-from fastdp.experiments.boxes import BoxWorkload
 from fastdp.experiments.estimate import Estimate, estimate
-from fastdp.experiments.mechanisms import SYSTEMS, Outcome, Setting, System
-from fastdp.experiments.queries import Workload
+from fastdp.experiments.points.data_set import SPATIAL_GENERATORS, SpatialDataSet
+from fastdp.experiments.points.mechanisms import SPATIAL_SYSTEMS, SpatialSetting, SpatialSystem
+from fastdp.experiments.points.queries import BoxWorkload
 from fastdp.experiments.results import load, read_manifest
 from fastdp.experiments.runner import run
-from fastdp.experiments.sources import GENERATORS, DataSet, Generator
-from fastdp.experiments.spatial_mechanisms import SPATIAL_SYSTEMS, SpatialSetting, SpatialSystem
-from fastdp.experiments.spatial_sources import SPATIAL_GENERATORS, SpatialDataSet
 from fastdp.experiments.specification import Mechanism, Specification, from_table, read_specification
+from fastdp.experiments.values.data_set import GENERATORS, DataSet, Generator
+from fastdp.experiments.values.mechanisms import SYSTEMS, RunResult, Setting, System
+from fastdp.experiments.values.queries import Workload
 
 __all__ = [
     "GENERATORS",
@@ -35,7 +35,7 @@ __all__ = [
     "Estimate",
     "Generator",
     "Mechanism",
-    "Outcome",
+    "RunResult",
     "Setting",
     "SpatialDataSet",
     "SpatialSetting",

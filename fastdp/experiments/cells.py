@@ -1,7 +1,7 @@
-"""Cells, the parts they are run in, and the keys that their noise comes from.
+"""Cells, the parts they are run in, and the keys of their noise.
 
 A cell is a data set, a mechanism with its parameters, a budget and the number of a repetition.  Its key follows from
-the sweep's seed and this description alone: not from labels, from the order of cells, nor from who runs them.
+the sweep's seed and this description only: not from labels, the order of cells, or the worker.
 """
 
 from __future__ import annotations
@@ -11,27 +11,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from fastdp.experiments.specification import AnyDataSet, AnyWorkload, Mechanism, Specification, canonical
+from fastdp.experiments.data_source import DataSource
+from fastdp.experiments.specification import Mechanism, Specification, canonical
+from fastdp.experiments.study import AnyWorkload
 from fastdp.randomness.key import Key
 
-#: Raised when the same specification would give other numbers, so that no old part is taken for a new one.
+#: Increased when the same specification would give other numbers, so that no old part is read as a new one.
 FORMAT = 2
-FEWEST_CELLS, MOST_CELLS, USUAL_PARTS = 16, 1000, 1000
+MIN_CELLS, MAX_CELLS, DEFAULT_PARTS = 16, 1000, 1000
 
 
 @dataclass(frozen=True)
 class Group:
-    """Cells that differ in their repetition alone.
+    """Cells that differ only in their repetition; ``begin`` is the number of the first one."""
 
-    Attributes
-    ----------
-    data_set, mechanism, epsilon
-        What they share.
-    begin : int
-        Number of the first cell among all.
-    """
-
-    data_set: AnyDataSet
+    data_set: DataSource
     mechanism: Mechanism
     epsilon: float
     begin: int
@@ -42,12 +36,12 @@ class Group:
         return canonical([self.data_set.describe(), self.mechanism.describe(), self.epsilon])
 
     def key(self, root: Key, repetition: int) -> Key:
-        """Where the noise of a cell comes from."""
+        """The key of a cell's noise."""
         return root.derive("cell", self.description, repetition)
 
 
 @dataclass(frozen=True)
-class Stretch:
+class CellRange:
     """Some repetitions of a group, from ``first`` up to but not including ``last``."""
 
     group: Group
@@ -59,12 +53,12 @@ class Stretch:
 class Part:
     """Cells that are run together and stored in one file."""
 
-    stretches: tuple[Stretch, ...]
+    ranges: tuple[CellRange, ...]
 
     @property
     def cells(self) -> int:
         """How many."""
-        return sum(each.last - each.first for each in self.stretches)
+        return sum(each.last - each.first for each in self.ranges)
 
     def name(self, specification: Specification) -> str:
         """A hash of everything that the part's rows depend on."""
@@ -78,7 +72,7 @@ class Part:
         ]
         cells = [
             [s.group.begin, s.group.data_set.name, s.group.mechanism.name, s.group.description, s.first, s.last]
-            for s in self.stretches
+            for s in self.ranges
         ]
         return hashlib.sha256(canonical([common, cells]).encode()).hexdigest()[:32]
 
@@ -102,9 +96,9 @@ def count_cells(specification: Specification) -> int:
 def parts(specification: Specification) -> Iterator[Part]:
     """All parts, in the order of results; they do not depend on workers."""
     cells = count_cells(specification)
-    usual = min(MOST_CELLS, max(FEWEST_CELLS, cells // USUAL_PARTS))
+    usual = min(MAX_CELLS, max(MIN_CELLS, cells // DEFAULT_PARTS))
     size = usual if specification.part_cells is None else specification.part_cells
-    pending: list[Stretch] = []
+    pending: list[CellRange] = []
     room = size
     for group in groups(specification):
         first = 0
@@ -114,7 +108,7 @@ def parts(specification: Specification) -> Iterator[Part]:
                 yield Part(tuple(pending))
                 pending, room = [], size
             last = min(specification.repetitions, first + room)
-            pending.append(Stretch(group, first, last))
+            pending.append(CellRange(group, first, last))
             room -= last - first
             first = last
             if room == 0:
@@ -124,8 +118,8 @@ def parts(specification: Specification) -> Iterator[Part]:
         yield Part(tuple(pending))
 
 
-def query_seed(root: Key, workload: AnyWorkload, data_set: AnyDataSet, repetition: int) -> int:
-    """The seed of random queries: the same for all mechanisms, so that they are asked the same."""
+def query_seed(root: Key, workload: AnyWorkload, data_set: DataSource, repetition: int) -> int:
+    """The seed of random queries, the same for all mechanisms."""
     number = 0 if workload.fixed else repetition
     labels = canonical([{**workload.table(), "name": None}, data_set.describe()])
     return int.from_bytes(root.derive("queries", labels, number).reveal()[:8], "big")

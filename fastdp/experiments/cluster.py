@@ -30,7 +30,7 @@ def dask_executor(address: str) -> Iterator[tuple[Executor, Callable[[], int]]]:
     Raises
     ------
     StateError
-        If distributed is not installed, or nobody answers.
+        If distributed is not installed, or there is no answer.
     """
     try:
         distributed: Any = importlib.import_module("distributed")
@@ -44,15 +44,15 @@ def dask_executor(address: str) -> Iterator[tuple[Executor, Callable[[], int]]]:
             f"scheduler {address}: no answer ({reason}); expected the address of a Dask scheduler"
         ) from None
     with _without_tracebacks(), client:
-        # Impure, or Dask would hash every argument to name its tasks; ours are named by their parts anyway.
+        # Impure, so that Dask does not hash every argument to name its tasks.
         executor = client.get_executor(pure=False, retries=3)
-        # A cluster that scales has no cores at first.
+        # A cluster that scales has no cores when it starts.
         yield executor, lambda: max(1, sum(client.nthreads().values()))
 
 
 @contextmanager
 def _without_tracebacks() -> Iterator[None]:
-    """Dask logs the traceback of a lost connection, which becomes an error of the sweep anyway."""
+    """Silence Dask's log of a lost connection, which the sweep reports as its error."""
     log = logging.getLogger("distributed.client")
     before = log.level
     log.setLevel(logging.CRITICAL)
@@ -63,8 +63,8 @@ def _without_tracebacks() -> Iterator[None]:
 
 
 def lost_errors() -> tuple[type[Exception], ...]:
-    """What an executor's tasks end with where its workers, or its scheduler, are gone."""
-    # Nothing of Dask's can be raised unless it was imported.
+    """The errors of tasks whose executor lost its workers or its scheduler."""
+    # Dask can raise nothing unless it was imported.
     dask: Any = sys.modules.get("distributed")
     own = () if dask is None else (dask.KilledWorker, dask.comm.CommClosedError)
     return BrokenExecutor, CancelledError, *own

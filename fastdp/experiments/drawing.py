@@ -1,4 +1,4 @@
-"""What the pictures of all sweeps share: rows of results, grids of panels, looks, axes."""
+"""Common elements of pictures: rows of results, grids of panels, line styles, axes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fastdp.errors import DataError
 from fastdp.experiments.results import load, read_manifest
 
 Floats = NDArray[np.float64]
-#: Wong's colours, which the colour-blind can tell apart, without black.
+#: Wong's palette for colour-blind readers, without black.
 COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f3fbf")
 MARKERS = "os^Dv<>P"
 GREY, TRUTH = "#777777", "#222222"
@@ -22,13 +22,7 @@ NAMES = {"mse": "MSE", "mae": "MAE", "mmse": "MMSE", "mmae": "MMAE", "relative_e
 
 
 class Table:
-    """Rows of results that did not fail, column by column.
-
-    Parameters
-    ----------
-    folder : Path
-        Of the sweep.
-    """
+    """Rows of a sweep's results without failed cells, column by column."""
 
     def __init__(self, folder: Path) -> None:
         self.manifest = read_manifest(folder)
@@ -91,7 +85,7 @@ def grid(
 
 
 def looks(names: Sequence[str], base: Callable[[str], bool]) -> dict[str, dict[str, Any]]:
-    """A look for each mechanism; one that clips everything away is a grey dashed line."""
+    """A line style for each mechanism; one that publishes zeros is a grey dashed line."""
     found: dict[str, dict[str, Any]] = {}
     for name in names:
         if base(name):
@@ -117,6 +111,20 @@ def quartiles(x: Floats, values: Floats) -> tuple[Floats, Floats]:
     points = np.unique(x[finite])
     spread = [np.quantile(values[finite & (x == point)], (0.25, 0.5, 0.75)) for point in points]
     return points, np.array(spread, np.float64).reshape(-1, 3).T
+
+
+def curves(
+    ax: Any, table: Table, rows: NDArray[np.bool_], x: str, values: Floats, styles: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
+    """Draw the median and the middle half over repetitions, a curve for each mechanism; handles for the legend."""
+    handles = {}
+    for name, style in styles.items():
+        which = rows & (table["mechanism"] == name)
+        places, spread = quartiles(table[x][which], values[which])
+        if places.size:
+            (handles[name],) = ax.plot(places, spread[1], **style)
+            ax.fill_between(places, spread[0], spread[2], color=style["color"], alpha=0.15, linewidth=0)
+    return handles
 
 
 def log_axes(ax: Any) -> None:
@@ -156,16 +164,11 @@ def errors_against_epsilon(table: Table, rows: NDArray[np.bool_], column: str, t
     data_sets, mechanisms = table.names("dataset", rows), table.names("mechanism", rows)
     figure, axes = grid(1, len(data_sets), table.manifest["name"] + title)
     styles = looks(mechanisms, lambda name: bool(np.all(table["threshold"][table["mechanism"] == name] == 0.0)))
+    if column == "threshold":
+        styles = {name: style for name, style in styles.items() if "marker" in style}
     handles: dict[str, Any] = {}
     for ax, data_set in zip(axes[0], data_sets, strict=True):
-        for name in mechanisms:
-            which = rows & (table["dataset"] == data_set) & (table["mechanism"] == name)
-            if column == "threshold" and "marker" not in styles[name]:
-                continue
-            epsilons, spread = quartiles(table["epsilon"][which], table[column][which])
-            if epsilons.size:
-                (handles[name],) = ax.plot(epsilons, spread[1], **styles[name])
-                ax.fill_between(epsilons, spread[0], spread[2], color=styles[name]["color"], alpha=0.15, linewidth=0)
+        handles |= curves(ax, table, rows & (table["dataset"] == data_set), "epsilon", table[column], styles)
         ax.set_title(data_set, fontsize=11)
         log_axes(ax)
         ax.set_xlabel(r"$\epsilon$")

@@ -1,4 +1,4 @@
-"""A dry run: how many cells, how long, how large; from a measured sample."""
+"""A dry run: number of cells, time and size of a sweep, from a measured sample."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastdp.experiments.cells import Group, Part, Stretch, count_cells, groups, parts
+from fastdp.experiments.cells import CellRange, Group, Part, count_cells, groups, parts
 from fastdp.experiments.runner import check_data
 from fastdp.experiments.specification import Specification
-from fastdp.experiments.work import row_columns, run_part
+from fastdp.experiments.work import run_part
 from fastdp.files.parquet_reader import import_pyarrow
 
 MAX_SAMPLES = 32
-#: Repetitions that are timed besides the first, which does what all share.
+#: Repetitions that are timed besides the first, which includes the preparation.
 _FURTHER = 3
-#: Bytes of a row that are no measured numbers, compressed, and of a part's header.
+#: Bytes of a row's labels, compressed, and of a part's header.
 _LABEL_BYTES, _PART_BYTES = 12, 12_000
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a sweep will take.
+    """The cost of a sweep.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Estimate:
     seconds : float
         Of one worker.
     table_bytes, most_bytes : int
-        Size of the final table, and of all files at their most; at most, since numbers compress.
+        Upper bounds of the size of the final table, and of all files together while the sweep runs.
     """
 
     cells: int
@@ -63,17 +63,17 @@ def estimate(specification: Specification, data: str | Path = ".") -> Estimate:
     runs = specification.repetitions
     part_count = sum(1 for _ in parts(specification))
     cells = count_cells(specification)
-    # Every stretch of a group prepares anew.
-    stretches = min(runs, max(1, math.ceil(part_count * runs / cells)))
+    # Every range of a group is prepared again.
+    ranges = min(runs, max(1, math.ceil(part_count * runs / cells)))
     seconds = rows = 0.0
     for group, weight in _sample(specification):
         _time(specification, group, 1, base)
         first, found = _time(specification, group, 1, base)
         several, _ = _time(specification, group, 1 + _FURTHER, base)
         run = max(several - first, 0.0) / _FURTHER
-        seconds += weight * (stretches * max(first - run, 0.0) + runs * run)
+        seconds += weight * (ranges * max(first - run, 0.0) + runs * run)
         rows += weight * runs * found
-    per_row = 8 * (len(row_columns(specification)) + 1) + _LABEL_BYTES
+    per_row = 8 * (len(specification.study.columns(specification.metrics)) + 1) + _LABEL_BYTES
     table = math.ceil(rows * per_row)
     return Estimate(
         cells=cells,
@@ -86,9 +86,9 @@ def estimate(specification: Specification, data: str | Path = ".") -> Estimate:
 
 
 def _sample(specification: Specification) -> list[tuple[Group, float]]:
-    """For each mechanism on each data set the group of its middle budget, and how many groups it stands for.
+    """For each mechanism on each data set the group of its middle budget, and the number of groups it represents.
 
-    Of too many, some spread evenly.
+    At most ``MAX_SAMPLES``, evenly spaced.
     """
     alike: dict[tuple[str, str], list[Group]] = {}
     for group in groups(specification):
@@ -104,7 +104,7 @@ def _sample(specification: Specification) -> list[tuple[Group, float]]:
 def _time(specification: Specification, group: Group, runs: int, data: Path) -> tuple[float, int]:
     """Seconds and rows of some repetitions."""
     begin = time.perf_counter()
-    content = run_part(specification, Part((Stretch(group, 0, runs),)), data)
+    content = run_part(specification, Part((CellRange(group, 0, runs),)), data)
     seconds = time.perf_counter() - begin
     rows: int = import_pyarrow().parquet.ParquetFile(io.BytesIO(content), pre_buffer=False).metadata.num_rows
     return seconds, rows

@@ -1,35 +1,16 @@
-"""Pictures of a sweep, from its files alone; needs matplotlib (``pip install 'fastdp[plot]'``), imported on use.
-
-Source of the groups: ToPS Figures 2 (streams over time), 3 to 8 and 10 (error against epsilon).
-"""
+"""Pictures of a sweep, from its files only; needs matplotlib (``pip install 'fastdp[plot]'``), imported on use."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.errors import DataError
-from fastdp.experiments import spatial_figures
-from fastdp.experiments.drawing import (
-    COLOURS,
-    MARKERS,
-    TRUTH,
-    Table,
-    errors_against_epsilon,
-    grid,
-    legend,
-    log_axes,
-    quartiles,
-)
-from fastdp.experiments.measure import PARTS, metrics_by_name
+from fastdp.experiments.drawing import Table
+from fastdp.experiments.specification import STUDIES
 
 FORMATS = ("png", "svg")
-MAX_ROWS = 8
 
 
 def draw_all(
@@ -45,13 +26,13 @@ def draw_all(
     Parameters
     ----------
     folder : str or Path
-        Of the sweep; it need not be finished.
+        Of the sweep, finished or not.
     output : str or Path
-        The folder of the pictures; made if absent.
+        The folder of the pictures; created if absent.
     metrics : sequence of str, optional
         Which errors; by default all that were measured.
     group : str
-        Which group of queries: "all", or a length class; in a spatial sweep a class of size, "all" for each.
+        Which group of queries: "all", or a length class; for points a class of size, "all" for each.
     formats : sequence of str
         Suffixes.
 
@@ -59,114 +40,30 @@ def draw_all(
     -------
     list of Path
         Errors against epsilon (a picture for each metric), thresholds, the parts of the error, and streams over time;
-        of a spatial sweep errors over time and against epsilon, totals over time, and maps.
+        for points errors over time and against epsilon, totals over time, and maps.
 
     Raises
     ------
     DataError
-        If there is nothing to draw.
+        If there are no results, or no such group.
     ImportError
         If matplotlib is not installed.
     """
     for name in formats:
         validation.choice("format", name, FORMATS)
     table = Table(Path(folder))
-    measured = [name for name in metrics_by_name() if name in table]
+    study = next(each for each in STUDIES.values() if all(name in table for name in each.columns(())))
+    measured = [name for name in study.metrics if name in table]
     chosen = measured if metrics is None else [validation.choice("metric", name, measured) for name in metrics]
-    if "time" in table:
-        return list(_save(spatial_figures.draw(table, chosen, group), Path(output), formats))
-    drawn: list[tuple[str, Any]] = []
-    for workload in table.names("workload"):
-        rows = table["workload"] == workload
-        label = "" if workload == "random_ranges" else f"_{workload}"
-        grouped = rows & (table["group"] == group)
-        if grouped.any():
-            drawn += [(f"{name}{label}", errors_against_epsilon(table, grouped, name)) for name in chosen]
-            if f"{PARTS[0]}_mse" in table:
-                drawn.append((f"parts{label}", _parts(table, grouped)))
-        elif not (rows & (table["group"] == "all")).any():
-            drawn.append((f"stream{label}", _streams(table, rows)))
+    drawn = study.draw(table, chosen, group)
     if not drawn:
-        groups = ", ".join(repr(name) for name in table.names("group")[:30])
-        raise DataError(f"group = {group!r}: expected one of {groups}")
-    if np.isfinite(table["threshold"]).any():
-        first = table["workload"] == table["workload"][0]
-        first &= table["group"] == table["group"][0]
-        drawn.append(("threshold", errors_against_epsilon(table, first, "threshold")))
-    return list(_save(drawn, Path(output), formats))
-
-
-def _save(drawn: list[tuple[str, Any]], output: Path, formats: Sequence[str]) -> Iterator[Path]:
-    output.mkdir(parents=True, exist_ok=True)
+        groups = dict.fromkeys(["all", *table.names("group")[:30]])
+        raise DataError(f"group = {group!r}: expected one of {', '.join(map(repr, groups))}")
+    folder = Path(output)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
     for name, figure in drawn:
         for suffix in formats:
-            path = output / f"{name}.{suffix}"
-            figure.savefig(path, metadata={"Date": None} if suffix == "svg" else None)
-            yield path
-
-
-def _parts(table: Table, rows: NDArray[np.bool_]) -> Any:
-    """Root mean squares of noise, truncation and smoothing: a row of panels for each mechanism."""
-    data_sets = table.names("dataset", rows)
-    mechanisms = [
-        name
-        for name in table.names("mechanism", rows)
-        if np.any(table["threshold"][table["mechanism"] == name] > 0.0)
-    ][:MAX_ROWS]
-    figure, axes = grid(max(len(mechanisms), 1), len(data_sets), f"{table.manifest['name']}: parts of the error")
-    handles: dict[str, Any] = {}
-    for line, name in zip(axes, mechanisms, strict=False):
-        for ax, data_set in zip(line, data_sets, strict=True):
-            which = rows & (table["dataset"] == data_set) & (table["mechanism"] == name)
-            for k, part in enumerate(PARTS):
-                epsilons, spread = quartiles(table["epsilon"][which], np.sqrt(table[f"{part}_mse"][which]))
-                if np.any(spread[1] > 0.0):
-                    look = {"color": COLOURS[k], "marker": MARKERS[k], "markersize": 4.0, "linewidth": 1.3}
-                    (handles[part],) = ax.plot(epsilons, spread[1], **look)
-            log_axes(ax)
-        line[0].set_ylabel(f"{name}\nroot mean square", fontsize=9)
-    for top, bottom, data_set in zip(axes[0], axes[-1], data_sets, strict=True):
-        top.set_title(data_set, fontsize=11)
-        bottom.set_xlabel(r"$\epsilon$")
-    legend(figure, handles)
-    return figure
-
-
-def _streams(table: Table, rows: NDArray[np.bool_]) -> Any:
-    """Means of stretches over time, true and released, of the first repetition."""
-    first = rows & (table["repetition"] == 0)
-    data_sets = table.names("dataset", first)
-    pairs = list(
-        dict.fromkeys(zip(table["mechanism"][first].tolist(), table["epsilon"][first].tolist(), strict=True))
-    )[: 2 * MAX_ROWS]
-    # A column for each data set; one alone may take three.
-    columns = len(data_sets) if len(data_sets) > 1 else min(3, len(pairs))
-    count = len(pairs) if len(data_sets) > 1 else -(-len(pairs) // columns)
-    figure, axes = grid(count, columns, f"{table.manifest['name']}: over time", width=4.6, height=2.2)
-    handles: dict[str, Any] = {}
-    for k, (name, epsilon) in enumerate(pairs):
-        for column, data_set in enumerate(data_sets):
-            ax = axes[k, column] if len(data_sets) > 1 else axes.flat[k]
-            which = first & (table["dataset"] == data_set) & (table["mechanism"] == name)
-            which &= table["epsilon"] == epsilon
-            if not which.any():
-                continue
-            lengths = np.diff(np.linspace(0, _published(table.manifest, data_set), which.sum() + 1).astype(np.int64))
-            middles = np.cumsum(lengths) - lengths / 2.0
-            for label, colour, wide in (("truth", TRUTH, 2.6), ("answer", COLOURS[0], 1.2)):
-                shown = "private release" if label == "answer" else label
-                means = table[label][which] / lengths
-                (handles[shown],) = ax.plot(middles / 1e3, means, color=colour, linewidth=wide, alpha=0.8)
-            ax.set_title(rf"{data_set}: {name}, $\epsilon$ = {epsilon:g}", fontsize=9)
-    for ax in axes[-1]:
-        ax.set_xlabel("position in the stream, thousands", fontsize=9)
-    for ax in axes[:, 0]:
-        ax.set_ylabel("mean value", fontsize=9)
-    figure.align_ylabels()
-    legend(figure, handles)
-    return figure
-
-
-def _published(manifest: dict[str, Any], data_set: str) -> int:
-    holdout = next(each["holdout"] for each in manifest["specification"]["datasets"] if each["name"] == data_set)
-    return int(manifest["data"][data_set]["values"]) - int(holdout)
+            paths.append(folder / f"{name}.{suffix}")
+            figure.savefig(paths[-1], metadata={"Date": None} if suffix == "svg" else None)
+    return paths

@@ -1,4 +1,4 @@
-"""A sweep's folder: one sweep, one runner at a time, and what was run by whom."""
+"""A sweep's folder: one sweep, one runner at a time, and a record of its sessions."""
 
 from __future__ import annotations
 
@@ -37,18 +37,16 @@ def _versions() -> dict[str, str]:
 
 
 class SweepFolder:
-    """The folder that a sweep writes to.
+    """The folder that a sweep writes to; nothing is touched before :meth:`locked`.
 
     Parameters
     ----------
     path : Path
-        Made if absent.
+        Created if absent.
     specification : Specification
         The sweep; a folder holds one.
     data : dict
         Digest and length of each data set, by name.
-
-    Nothing is touched before :meth:`alone`.
     """
 
     def __init__(self, path: Path, specification: Specification, data: dict[str, Any]) -> None:
@@ -58,14 +56,14 @@ class SweepFolder:
         self._data = data
 
     def _begin(self) -> None:
-        """Read the manifest, or write the first; the folder is ours."""
+        """Read the manifest, or write the first one, under the folder's lock."""
         table = self._specification.table()
         digest = hashlib.sha256(canonical([FORMAT, table]).encode()).hexdigest()
         if (self.path / MANIFEST).exists():
             self.manifest = read_manifest(self.path)
             if self.manifest.get("digest") != digest:
                 raise DataError(
-                    f"{self.path} holds another sweep: expected a new folder, or the specification it began with"
+                    f"{self.path} holds another sweep: expected a new folder, or the specification of that sweep"
                 )
             if self.manifest.get("data") != self._data:
                 raise DataError(
@@ -78,7 +76,7 @@ class SweepFolder:
                     "expected that version, or a new folder"
                 )
         else:
-            self._refuse_strangers()
+            self._refuse_other_files()
             self.manifest = {
                 "name": self._specification.name,
                 "seed": self._specification.seed,
@@ -95,45 +93,45 @@ class SweepFolder:
             self._write_manifest()
         (self.path / PARTS).mkdir(exist_ok=True)
 
-    def _refuse_strangers(self) -> None:
-        strangers = sorted(each.name for each in self.path.iterdir() if not each.name.startswith("."))
-        # In this order: a runner that began meanwhile wrote its manifest before all else.
-        if strangers and not (self.path / MANIFEST).exists():
-            raise DataError(f"{self.path} holds {strangers[0]}: expected an empty folder, or one of this sweep")
+    def _refuse_other_files(self) -> None:
+        others = sorted(each.name for each in self.path.iterdir() if not each.name.startswith("."))
+        # Checked second: a runner that began in between wrote its manifest before other files.
+        if others and not (self.path / MANIFEST).exists():
+            raise DataError(f"{self.path} holds {others[0]}: expected an empty folder, or one of this sweep")
 
     def _write_manifest(self) -> None:
         write_json(self.path / MANIFEST, self.manifest)
 
     @property
     def finished(self) -> bool:
-        """Whether the final table is there."""
+        """Whether the final table exists."""
         return (self.path / RESULTS).exists()
 
     def done(self) -> set[str]:
-        """Names of the parts that are there."""
+        """Names of the parts whose files exist."""
         return {each.stem for each in (self.path / PARTS).glob("*.parquet")}
 
     def write_part(self, name: str, content: bytes) -> None:
-        """A part appears complete or not at all."""
+        """Write a part's file atomically."""
         with atomic_file(part_path(self.path, name), overwrite=True) as file:
             file.write(content)
 
     def drop_part(self, name: str) -> None:
-        """A part that cannot be read is run again."""
+        """Remove a part's file, so that it is run again."""
         part_path(self.path, name).unlink(missing_ok=True)
 
     def begin_session(self, session: dict[str, Any]) -> None:
-        """Note who runs what, and with which versions, before it is run."""
+        """Record workers and versions before parts are run."""
         self.manifest["sessions"].append({**session, "started": now(), "versions": _versions(), "seconds": None})
         self._write_manifest()
 
     def end_session(self, seconds: float) -> None:
-        """Note that the session has come to its end; one that was killed has no ``seconds``."""
+        """Record the session's time; a killed session has no ``seconds``."""
         self.manifest["sessions"][-1]["seconds"] = seconds
         self._write_manifest()
 
     def finish(self) -> None:
-        """Parts that became the final table are removed; may be repeated."""
+        """Remove the parts, which the final table contains; may be repeated."""
         if self.manifest["finished"] is None:
             self.manifest["finished"] = now()
             self._write_manifest()
@@ -141,21 +139,21 @@ class SweepFolder:
             each.unlink()
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """One runner at a time, where the system can lock files; what a killed one left half-written goes.
+    def locked(self) -> Iterator[None]:
+        """Hold the folder's lock, where the system has locks, and remove a killed runner's temporary files.
 
         Raises
         ------
         StateError
-            If another runner is at work.
+            If another runner holds the lock.
         DataError
             If the folder holds another sweep or other files, the data have changed since it began, or an unfinished
             one is of another version of fastdp.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         if not (self.path / MANIFEST).exists():
-            # Before a lock file is left in a folder of somebody else's.
-            self._refuse_strangers()
+            # Before a lock file is created in a folder of other files.
+            self._refuse_other_files()
         with (self.path / ".lock").open("w") as lock:
             try:
                 import fcntl

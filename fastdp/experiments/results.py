@@ -1,22 +1,20 @@
 """Results as tidy Parquet: one row for each cell and group of queries.
 
 A sweep's folder holds ``manifest.json`` and ``parts/<hash>.parquet``; when all parts are there they become
-``results.parquet``, in the order of cells, whatever the order they were made in.  pandas, polars and DuckDB read the
-files without fastdp.
+``results.parquet``, in the order of cells, independent of the order they were run in.  pandas, polars and DuckDB read
+the files without fastdp.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.errors import DataError
@@ -24,84 +22,49 @@ from fastdp.files.atomic_file import atomic_file
 from fastdp.files.parquet_reader import import_pyarrow, read_table
 
 RESULTS, MANIFEST, PARTS = "results.parquet", "manifest.json", "parts"
-_LABELS = ("cell", "dataset", "mechanism", "epsilon", "repetition", "threshold", "workload", "group", "queries")
-#: Rows that the final file is written in at a time.
+#: Columns before the numbers, with their Arrow types.
+LABELS = {
+    "cell": "int64",
+    "dataset": "string",
+    "mechanism": "string",
+    "epsilon": "float64",
+    "repetition": "int32",
+    "threshold": "float64",
+    "workload": "string",
+    "group": "string",
+    "queries": "int32",
+}
+#: Rows of a row group of the final file.
 ROW_GROUP = 2**16
-#: A bit that the disk has changed is noticed.
+#: A changed bit is detected when the file is read.
 CHECKED: dict[str, Any] = {"write_page_checksum": True}
 
 
-@dataclass
-class Rows:
-    """Rows, column by column.
+def pack_rows(numbers: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> bytes:
+    """Rows as a Parquet file; equal rows give equal bytes.
 
-    Attributes
+    Parameters
     ----------
-    numbers : tuple of str
+    numbers : sequence of str
         The columns of measured numbers.
+    rows : sequence of tuple
+        ``LABELS``, the numbers, and the error or None.
     """
-
-    numbers: tuple[str, ...]
-    labels: list[tuple[Any, ...]] = field(default_factory=list)
-    measured: list[list[float]] = field(default_factory=list)
-    errors: list[str | None] = field(default_factory=list)
-
-    def add(
-        self,
-        cell: int,
-        dataset: str,
-        mechanism: str,
-        epsilon: float,
-        repetition: int,
-        threshold: float,
-        workload: str | None,
-        group: str | None,
-        queries: int,
-        numbers: list[float] | None,
-        error: str | None,
-    ) -> None:
-        """A row; a failed cell has an error, and neither queries nor numbers."""
-        self.labels.append((cell, dataset, mechanism, epsilon, repetition, threshold, workload, group, queries))
-        self.measured.append([float("nan")] * len(self.numbers) if numbers is None else numbers)
-        self.errors.append(error)
-
-
-def pack_rows(rows: Rows) -> bytes:
-    """The rows as a Parquet file; equal rows give equal bytes."""
     arrow = import_pyarrow()
-    kinds = {
-        "cell": arrow.int64(),
-        "repetition": arrow.int32(),
-        "queries": arrow.int32(),
-        **dict.fromkeys(("epsilon", "threshold"), arrow.float64()),
-        **dict.fromkeys(("dataset", "mechanism", "workload", "group", "error"), arrow.string()),
-    }
-    by_label = dict(zip(_LABELS, zip(*rows.labels, strict=True), strict=True)) if rows.labels else {}
-    measured = np.array(rows.measured, np.float64).reshape(-1, len(rows.numbers))
-    table = {name: arrow.array(by_label.get(name, ()), kinds[name]) for name in _LABELS}
-    for k, name in enumerate(rows.numbers):
-        table[name] = _numbers(measured[:, k])
-    for name in ("epsilon", "threshold"):
-        table[name] = _numbers(np.array(by_label.get(name, ()), np.float64))
-    table["error"] = arrow.array(rows.errors, kinds["error"])
+    kinds = {**LABELS, **dict.fromkeys(numbers, "float64"), "error": "string"}
+    columns: Iterable[Sequence[Any]] = zip(*rows, strict=True) if rows else [()] * len(kinds)
+    table = {}
+    for (name, kind), column in zip(kinds.items(), columns, strict=True):
+        # NaN becomes null: databases treat NaN as a number, the largest.
+        missing = np.isnan(np.array(column, np.float64)) if kind == "float64" else None
+        table[name] = arrow.array(column, arrow.type_for_alias(kind), mask=missing)
     out = io.BytesIO()
     arrow.parquet.write_table(arrow.table(table), out, compression="zstd", write_statistics=False, **CHECKED)
     return out.getvalue()
 
 
-def _numbers(column: NDArray[np.float64]) -> Any:
-    """What does not exist, NaN here, is null: databases count NaN as a number, the largest."""
-    return import_pyarrow().array(np.ascontiguousarray(column), mask=np.isnan(column))
-
-
 class DamagedPartsError(DataError):
-    """Part files that are no Parquet, or other than theirs.
-
-    Parameters
-    ----------
-    names : list of str
-        Of the parts.
-    """
+    """Part files that cannot be read as Parquet, or have other columns."""
 
     def __init__(self, folder: Path, names: list[str]) -> None:
         shown = ", ".join(str(part_path(folder, name)) for name in names[:3])
@@ -110,12 +73,12 @@ class DamagedPartsError(DataError):
 
 
 def part_path(folder: Path, name: str) -> Path:
-    """Where a part is stored."""
+    """The file of a part."""
     return folder / PARTS / f"{name}.parquet"
 
 
 def _read_table(path: Path) -> Any:
-    """A Parquet file; None if it is none."""
+    """A Parquet file; None if it is damaged."""
     arrow = import_pyarrow()
     content = io.BytesIO(path.read_bytes())
     try:
@@ -125,7 +88,7 @@ def _read_table(path: Path) -> Any:
 
 
 def merge_parts(folder: Path, names: Sequence[str]) -> None:
-    """Write ``results.parquet`` from parts in this order, in constant memory; it appears complete or not at all.
+    """Write ``results.parquet`` from parts in this order, atomically and in constant memory.
 
     Raises
     ------
@@ -149,7 +112,7 @@ def merge_parts(folder: Path, names: Sequence[str]) -> None:
 
 
 def _tables(folder: Path, names: Sequence[str]) -> Iterator[Any]:
-    """The parts' tables, one after another; if one is damaged all that are are told."""
+    """The parts' tables, one after another; the error names all damaged ones."""
     schema: Any = None
     damaged = []
     for name in names:
@@ -168,18 +131,18 @@ def _write_tables(writer: Any, tables: list[Any]) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Plain values as a file that appears complete or not at all."""
+    """Write plain values atomically."""
     with atomic_file(path, overwrite=True) as file:
         file.write((json.dumps(value, indent=2, sort_keys=True) + "\n").encode())
 
 
 def read_manifest(folder: str | Path) -> dict[str, Any]:
-    """What a sweep's folder says of itself.
+    """The manifest of a sweep's folder: specification, versions, data and sessions.
 
     Raises
     ------
     DataError
-        If it is no sweep's folder.
+        If it is not a sweep's folder.
     """
     path = Path(validation.path("folder", folder)) / MANIFEST
     try:
@@ -192,7 +155,7 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
 
 
 def load(folder: str | Path) -> Any:
-    """All results of a sweep's folder that there are, in the order of cells.
+    """The results in a sweep's folder, in the order of cells.
 
     Parameters
     ----------
@@ -210,7 +173,7 @@ def load(folder: str | Path) -> Any:
     Raises
     ------
     DataError
-        If it is no sweep's folder, or holds no results, or damaged ones.
+        If it is not a sweep's folder, or has no results, or damaged ones.
     """
     manifest, folder = read_manifest(folder), Path(folder)
     arrow = import_pyarrow()
@@ -219,10 +182,10 @@ def load(folder: str | Path) -> Any:
         if table is None:
             raise DataError(f"{folder / RESULTS}: damaged; remove it and run the sweep again")
     else:
-        there = [name for name in manifest.get("parts", []) if part_path(folder, name).exists()]
-        if not there:
+        existing = [name for name in manifest.get("parts", []) if part_path(folder, name).exists()]
+        if not existing:
             raise DataError(f"{folder}: no results yet")
-        table = arrow.concat_tables(list(_tables(folder, there)))
+        table = arrow.concat_tables(list(_tables(folder, existing)))
     # Stable, so that rows of one cell keep their order; cells of one part are in order already.
     order = np.argsort(table.column("cell").to_numpy(), kind="stable")
     table = table.take(order)

@@ -1,7 +1,7 @@
-"""Runs a sweep: parts in any order, by any number of workers, with the same result.
+"""Run a sweep: parts in any order, by any number of workers, with the same result.
 
-Tasks are pure functions of the specification, so it does not matter who does one, when, or how often.  The runner
-alone writes files; a part that is there is not run again.
+Tasks are pure functions of the specification, so any worker can run one at any time, and retry it.  Only the runner
+writes files; a part whose file exists is not run again.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from fastdp import validation
 from fastdp.errors import StateError, warn
 from fastdp.experiments.cells import Part, parts
 from fastdp.experiments.cluster import lost_errors
+from fastdp.experiments.data_source import load_truth
 from fastdp.experiments.folder import SweepFolder
 from fastdp.experiments.results import DamagedPartsError, merge_parts
-from fastdp.experiments.scene import load_scene
 from fastdp.experiments.specification import Specification
 from fastdp.experiments.work import run_part
 from fastdp.files.parquet_reader import import_pyarrow
 
 MODES = ("threads", "processes")
-#: Tasks that wait for each worker, so that none is idle and memory stays small.
+#: Tasks queued for each worker, so that none is idle and memory stays small.
 AHEAD = 3
-#: How often workers that die are replaced, and damaged parts.
-TIMEOUT_SECONDS = 3
+#: Attempts to run parts whose worker died or whose file is damaged.
+MAX_ATTEMPTS = 3
 
 
 def check_data(specification: Specification, folder: Path) -> dict[str, dict[str, object]]:
@@ -48,12 +48,12 @@ def check_data(specification: Specification, folder: Path) -> dict[str, dict[str
         Naming what cannot run.
     """
     data: dict[str, dict[str, object]] = {}
-    published = {}
+    sizes = {}
     for data_set in specification.datasets:
-        scene = load_scene(data_set, folder)
-        published[data_set.name] = scene.size
-        data[data_set.name] = scene.facts
-    specification.check(published)
+        truth = load_truth(data_set, folder)
+        sizes[data_set.name] = truth.size
+        data[data_set.name] = truth.facts
+    specification.check(sizes)
     return data
 
 
@@ -67,23 +67,23 @@ def run(
     executor: Executor | None = None,
     progress: bool = False,
 ) -> Path:
-    """Run a sweep, or what is left of it.
+    """Run a sweep, or the rest of an interrupted one.
 
     Parameters
     ----------
     specification : Specification
         What to run.
     output : str or Path
-        The folder of results; made if absent.  One that an interrupted run of the same sweep left is completed.
+        The folder of results; created if absent.  The folder of an interrupted run of the same sweep is completed.
     data : str or Path
-        Where the data sets' files are, for those without an absolute path; workers must see it too.
+        The folder of data sets' files without an absolute path; workers must see it too.
     workers : int or function without arguments
-        Parts that run at once.  With an executor, how many tasks it runs at once; a function is asked again each time
-        parts are sent, because a cluster may grow.
+        Parts that run at once.  With an executor, how many tasks it runs at once; a function is called before each
+        batch of parts, because a cluster may grow.
     mode : "threads" or "processes"
-        Threads share the data, and kernels run side by side; processes pay where small cells keep Python busy.
+        Threads share the data, and kernels run in parallel; processes are faster where small cells keep Python busy.
     executor : concurrent.futures.Executor, optional
-        Runs the parts in place of workers of its own, Dask's for example; it is not shut down.
+        Runs the parts instead of new workers, Dask's for example; it is not shut down.
     progress : bool
         A bar with the time left, on standard error.
 
@@ -96,127 +96,119 @@ def run(
     Raises
     ------
     ParameterError, DataError, StateError
-        Before anything runs, naming what cannot run; StateError if workers die again and again.
+        Before anything runs, naming what cannot run; StateError if workers die repeatedly.
     """
     size = workers if callable(workers) else partial(int, validation.integer("workers", workers, 1, 4096))
     validation.choice("mode", mode, MODES)
     import_pyarrow()
     base = Path(validation.path("data", data)).absolute()
     found = check_data(specification, base)
-    job = _Job(specification, base, {name: str(each["sha256"]) for name, each in found.items()})
     folder = SweepFolder(Path(validation.path("output", output)), specification, found)
-    with folder.alone():
+    with folder.locked():
         if not folder.finished:
-            how = {
-                "workers": size() if executor is None else None,
-                "mode": mode if executor is None else type(executor).__name__,
-            }
-            runner = partial(_run_all, job, size=size, mode=mode, executor=executor)
-            _complete(folder, specification, how, runner, progress=progress)
+            digests = {name: str(each["sha256"]) for name, each in found.items()}
+            _Runner(specification, folder, base, digests, size, mode, executor).complete(progress)
         folder.finish()
     return folder.path
 
 
-Named = list[tuple[str, Part]]
-Store = Callable[[str, Part, bytes], None]
-
-
-def _complete(
-    folder: SweepFolder,
-    specification: Specification,
-    how: dict[str, Any],
-    runner: Callable[[Named, Store], None],
-    *,
-    progress: bool,
-) -> None:
-    """Run the parts that are not there, and make the table of all; parts that are damaged are run again."""
-    named = [(part.name(specification), part) for part in parts(specification)]
-    for left in reversed(range(TIMEOUT_SECONDS)):
-        done = folder.done()
-        waiting = [(name, part) for name, part in named if name not in done]
-        if waiting:
-            begin = time.perf_counter()
-            folder.begin_session({**how, "cells": sum(part.cells for _, part in waiting)})
-            with tqdm(
-                total=sum(part.cells for _, part in named),
-                initial=sum(part.cells for name, part in named if name in done),
-                unit=" cells",
-                file=sys.stderr,
-                disable=not progress,
-            ) as bar:
-
-                def store(name: str, part: Part, content: bytes, bar: Any = bar) -> None:
-                    folder.write_part(name, content)
-                    bar.update(part.cells)
-
-                runner(waiting, store)
-            folder.end_session(round(time.perf_counter() - begin, 3))
-        try:
-            merge_parts(folder.path, [name for name, _ in named])
-            return
-        except DamagedPartsError as error:
-            if not left:
-                raise
-            warn(f"{error}; run again", RuntimeWarning)
-            for name in error.names:
-                folder.drop_part(name)
-
-
-@dataclass(frozen=True)
-class _Job:
-    """What all tasks of a sweep share."""
+@dataclass
+class _Runner:
+    """One call of :func:`run`."""
 
     specification: Specification
+    folder: SweepFolder
     data: Path
     digests: dict[str, str]
+    size: Callable[[], int]
+    mode: str
+    executor: Executor | None
+    bar: Any = None
 
-    def arguments(self, part: Part) -> tuple[Specification, Part, Path, str]:
-        """What a task needs to know: a sweep may have ten thousand mechanisms, and a part brings its own."""
-        first = part.stretches[0].group
+    def complete(self, progress: bool) -> None:
+        """Run the missing parts, and merge all into the table; damaged parts are run again."""
+        named = {part.name(self.specification): part for part in parts(self.specification)}
+        own = self.executor is None
+        how = {"workers": self.size() if own else None, "mode": self.mode if own else type(self.executor).__name__}
+        for left in reversed(range(MAX_ATTEMPTS)):
+            done = self.folder.done()
+            waiting = {name: part for name, part in named.items() if name not in done}
+            if waiting:
+                begin = time.perf_counter()
+                cells, every = (sum(part.cells for part in some.values()) for some in (waiting, named))
+                self.folder.begin_session({**how, "cells": cells})
+                options: dict[str, Any] = {"unit": " cells", "file": sys.stderr, "disable": not progress}
+                with tqdm(total=every, initial=every - cells, **options) as self.bar:
+                    self._run(waiting)
+                self.folder.end_session(round(time.perf_counter() - begin, 3))
+            try:
+                merge_parts(self.folder.path, list(named))
+                return
+            except DamagedPartsError as error:
+                if not left:
+                    raise
+                warn(f"{error}; run again", RuntimeWarning)
+                for name in error.names:
+                    self.folder.drop_part(name)
+
+    def _run(self, waiting: dict[str, Part]) -> None:
+        if self.executor is None and self.mode == "threads" and self.size() == 1:
+            for name, part in waiting.items():
+                self._store(name, part, run_part(*self._arguments(part)))
+            return
+        for _ in range(MAX_ATTEMPTS):
+            try:
+                with _pool(self.size, self.mode, self.executor) as pool:
+                    self._spread(waiting, pool)
+            except lost_errors() as error:
+                # The parts of the dead worker are run again; finished parts are kept.
+                if self.executor is not None:
+                    raise StateError(
+                        f"the executor lost its workers or its scheduler ({type(error).__name__}): finished parts "
+                        "are kept; start the cluster and run the sweep again to go on"
+                    ) from None
+                continue
+            return
+        raise StateError(
+            f"workers died {MAX_ATTEMPTS} times (out of memory?): expected enough memory; run again to go on"
+        )
+
+    def _arguments(self, part: Part) -> tuple[Specification, Part, Path, str]:
+        """The arguments of a task, without the other parts' mechanisms: a sweep may have ten thousand."""
+        first = part.ranges[0].group
         slim = replace(self.specification, datasets=(first.data_set,), mechanisms=(first.mechanism,))
         return slim, part, self.data, self.digests[first.data_set.name]
 
+    def _store(self, name: str, part: Part, content: bytes) -> None:
+        self.folder.write_part(name, content)
+        self.bar.update(part.cells)
 
-def _run_all(
-    job: _Job,
-    waiting: Named,
-    store: Store,
-    *,
-    size: Callable[[], int],
-    mode: str,
-    executor: Executor | None,
-) -> None:
-    if executor is None and mode == "threads" and size() == 1:
-        for name, part in waiting:
-            store(name, part, run_part(*job.arguments(part)))
-        return
-    left = dict(waiting)
-
-    def keep(name: str, part: Part, content: bytes) -> None:
-        store(name, part, content)
-        del left[name]
-
-    for _ in range(TIMEOUT_SECONDS):
+    def _spread(self, waiting: dict[str, Part], pool: Executor) -> None:
+        """Run parts in a pool, a few more queued than it has workers; a stored part waits no longer."""
+        queue = iter(list(waiting.items()))
+        running: dict[Future[bytes], str] = {}
         try:
-            with _pool(size, mode, executor) as pool:
-                _spread(job, list(left.items()), pool, size, keep)
-        except lost_errors() as error:
-            # What the dead worker had in hand is run again; the other parts are kept.
-            if executor is not None:
-                raise StateError(
-                    f"the executor lost its workers or its scheduler ({type(error).__name__}): finished parts are "
-                    "kept; start the cluster and run the sweep again to go on"
-                ) from None
-            continue
-        return
-    raise StateError(
-        f"workers died {TIMEOUT_SECONDS} times (out of memory?): expected ones that live; run again to go on"
-    )
+            while True:
+                ahead = AHEAD * self.size()
+                for name, part in queue:
+                    running[pool.submit(run_part, *self._arguments(part))] = name
+                    if len(running) >= ahead:
+                        break
+                if not running:
+                    return
+                finished, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    name = running.pop(future)
+                    self._store(name, waiting[name], future.result())
+                    del waiting[name]
+        finally:
+            for future in running:
+                future.cancel()
 
 
 @contextmanager
 def _pool(size: Callable[[], int], mode: str, executor: Executor | None) -> Iterator[Executor]:
-    """The executor given, or one of our own that ends with the sweep."""
+    """The given executor, or a new one that ends with the sweep."""
     if executor is not None:
         yield executor
         return
@@ -230,12 +222,12 @@ def _pool(size: Callable[[], int], mode: str, executor: Executor | None) -> Iter
     try:
         yield pool
     finally:
-        # An interrupt does not wait for parts that nobody will read.
+        # An interrupt does not wait for parts that would not be read.
         pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _end_with_parent() -> None:
-    """End this worker when the process that started it ends, however that ends: its pipes alone would not."""
+    """End this worker when its parent process ends, also if that is killed: closed pipes do not end it."""
     parent = multiprocessing.parent_process()
 
     def watch() -> None:
@@ -244,24 +236,3 @@ def _end_with_parent() -> None:
             os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-def _spread(job: _Job, waiting: Named, pool: Executor, size: Callable[[], int], store: Store) -> None:
-    """Keep the pool busy with a few parts more than it has workers."""
-    queue = iter(waiting)
-    running: dict[Future[bytes], tuple[str, Part]] = {}
-    try:
-        while True:
-            ahead = AHEAD * size()
-            for name, part in queue:
-                running[pool.submit(run_part, *job.arguments(part))] = (name, part)
-                if len(running) >= ahead:
-                    break
-            if not running:
-                return
-            finished, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in finished:
-                store(*running.pop(future), future.result())
-    finally:
-        for future in running:
-            future.cancel()

@@ -1,39 +1,27 @@
-"""What a sweep runs: data sets, mechanisms, budgets, queries and metrics; from TOML or made in Python."""
+"""What a sweep runs: data sets, mechanisms, budgets, queries and metrics; from TOML or from Python."""
 
 from __future__ import annotations
 
 import json
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from fastdp import validation
 from fastdp.errors import DataError, FastDPError, ParameterError
-from fastdp.experiments import spatial_measure
-from fastdp.experiments.boxes import BoxWorkload, read_box_workload
+from fastdp.experiments.data_source import DataSource
 from fastdp.experiments.grid import expand
-from fastdp.experiments.mechanisms import SYSTEMS, Setting
-from fastdp.experiments.queries import Workload, read_workload
-from fastdp.experiments.sources import DataSet, read_data_set
-from fastdp.experiments.spatial_mechanisms import SPATIAL_SYSTEMS, SpatialSetting
-from fastdp.experiments.spatial_sources import SpatialDataSet, is_spatial, read_spatial_data_set
-from fastdp.experiments.tables import TableReader
-from fastdp.spatial import Box
-from fastdp.spatial.queries import FLOOR
+from fastdp.experiments.points import POINTS
+from fastdp.experiments.reading import check_entries, check_keys, read, tables, text
+from fastdp.experiments.study import AnyWorkload, Study
+from fastdp.experiments.values import VALUES
 
-METRICS = ("mse", "mae", "mmse", "mmae", "relative_error", "parts")
+#: Studies by the name that their data sets have; the first that claims a table reads it.
+STUDIES: dict[str, Study] = {"points": POINTS, "values": VALUES}
 TRUTHS = ("raw", "clipped")
-AnyDataSet = DataSet | SpatialDataSet
-AnyWorkload = Workload | BoxWorkload
-_TOP = (
-    *("name", "seed", "repetitions", "epsilons", "holdout", "max_range", "truth", "metrics", "relative_floor"),
-    *("part_cells", "datasets", "mechanisms", "workloads"),
-)
-#: What is said of streams of values alone.
-_NOT_SPATIAL = ("holdout", "max_range", "truth")
 
 
 @dataclass(frozen=True)
@@ -45,13 +33,13 @@ class Mechanism:
     name : str
         The label in results.
     system : str
-        A name of :data:`fastdp.experiments.SYSTEMS`, or of ``SPATIAL_SYSTEMS`` in a spatial sweep.
+        A name of :data:`fastdp.experiments.SYSTEMS`, or of ``SPATIAL_SYSTEMS`` in a sweep of points.
     parameters : mapping
         Its parameters; parts are mappings with their name at ``part``.
     epsilons : tuple of float or None
-        Budgets of its own, in place of the sweep's.
+        Its own budgets, in place of the sweep's.
     place : str
-        Where it stands in TOML, for messages.
+        Its path in the TOML file, for messages.
     """
 
     name: str
@@ -59,6 +47,12 @@ class Mechanism:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     epsilons: tuple[float, ...] | None = None
     place: str = field(default="mechanisms", compare=False)
+
+    def __post_init__(self) -> None:
+        """Check the label and the budgets."""
+        text("name", self.name)
+        if self.epsilons is not None:
+            check_entries("epsilons", self.epsilons, validation.positive)
 
     def describe(self) -> dict[str, Any]:
         """What runs, without labels, for keys and hashes."""
@@ -73,48 +67,58 @@ class Specification:
     ----------
     datasets, mechanisms, workloads : tuple
         What is combined: every data set with every mechanism, all asked the same queries.  Data sets are streams of
-        values, or of points in space (a spatial sweep), not both.
+        values, or of points in space, not both.
     epsilons : tuple of float
-        Budgets, for mechanisms that have none of their own.
+        Budgets, for mechanisms without their own.
     repetitions : int
         Runs of each combination.
     seed : int
-        All noise and all queries follow from it.
+        Determines all noise and all queries.
     metrics : tuple of str
-        Among ``METRICS``; "parts" splits errors into noise, truncation and smoothing.  In a spatial sweep "mse",
+        By default all of the study; "parts" splits errors into noise, truncation and smoothing.  For points "mse",
         "mae" and "relative_error".
     truth : "raw" or "clipped"
-        What answers are compared with: the values, or the values cut off at theta (ToPS section 5.3), where that
-        does not change on the way.
-    relative_floor : float
-        Relative errors divide by the truth, but not by less than this; in units of the input, or in a spatial sweep
-        a part of all points present.
+        What answers are compared with: the values, or the values clipped at theta (ToPS section 5.3), if theta is
+        constant.
+    relative_floor : float, optional
+        Relative errors divide by the truth, but at least by this: in units of the input, or for points a fraction of
+        all points present.
     part_cells : int or None
         Cells of one part file; by default about a thousandth of all, from 16 to 1,000.
     name : str
         A title.
     """
 
-    datasets: tuple[AnyDataSet, ...]
+    datasets: tuple[DataSource, ...]
     mechanisms: tuple[Mechanism, ...]
     epsilons: tuple[float, ...]
-    workloads: tuple[AnyWorkload, ...] = (Workload("random_ranges"),)
+    workloads: tuple[AnyWorkload, ...] = VALUES.workloads
     repetitions: int = 1
     seed: int = 0
-    metrics: tuple[str, ...] = METRICS
+    metrics: tuple[str, ...] = VALUES.metrics
     truth: str = "raw"
     relative_floor: float = 1.0
     part_cells: int | None = None
     name: str = "sweep"
 
     def __post_init__(self) -> None:
-        """Labels must tell rows apart; the rest is checked where it is read, and by :meth:`check`."""
+        """Check everything but the mechanisms' parameters, which :meth:`check` does when the data are known."""
         if not self.datasets or not self.mechanisms or not self.workloads:
             raise ParameterError("a sweep needs datasets, mechanisms and workloads: expected at least one of each")
+        text("name", self.name)
+        check_entries("epsilons", self.epsilons, validation.positive)
+        validation.integer("repetitions", self.repetitions, 1, 2**31)
+        validation.integer("seed", self.seed, 0)
+        validation.choice("truth", self.truth, TRUTHS)
+        validation.positive("relative_floor", self.relative_floor)
+        if self.part_cells is not None:
+            validation.integer("part_cells", self.part_cells, 1, 10**6)
         for k, each in enumerate(self.datasets):
-            if isinstance(each, SpatialDataSet) != self.spatial:
-                found, wanted = ("values", "points") if self.spatial else ("points", "values")
-                raise ParameterError(f"datasets[{k}] has {found}: expected {wanted}, as datasets[0] has them")
+            if each.study != self.datasets[0].study:
+                raise ParameterError(
+                    f"datasets[{k}] has {each.study}: expected {self.datasets[0].study}, as datasets[0] has them"
+                )
+        check_entries("metrics", self.metrics, lambda name, each: validation.choice(name, each, self.study.metrics))
         labels: tuple[tuple[str, list[Any]], ...] = (
             ("datasets", [each.name for each in self.datasets]),
             ("workloads", [each.name for each in self.workloads]),
@@ -126,24 +130,20 @@ class Specification:
                 raise ParameterError(f"{what}: expected different names, there are {count} of {name!r}")
 
     @property
-    def spatial(self) -> bool:
-        """Whether it runs on points in space."""
-        return isinstance(self.datasets[0], SpatialDataSet)
+    def study(self) -> Study:
+        """What reads, runs and draws sweeps of this kind."""
+        return STUDIES[self.datasets[0].study]
 
     def budgets(self, mechanism: Mechanism) -> tuple[float, ...]:
         """The epsilons that a mechanism runs at."""
         return self.epsilons if mechanism.epsilons is None else mechanism.epsilons
 
-    def setting(self, data_set: DataSet, published: int, epsilon: float) -> Setting:
-        """The public facts of a cell."""
-        return Setting(data_set.bound, data_set.holdout, published, data_set.max_range, epsilon)
-
-    def check(self, published: Mapping[str, int]) -> None:
-        """Build every mechanism once for every data set, at the least and the largest budget.
+    def check(self, sizes: Mapping[str, int]) -> None:
+        """Build every mechanism for every data set, at the smallest and the largest budget.
 
         Parameters
         ----------
-        published : mapping
+        sizes : mapping
             Length of the published part, or number of batches, by the data set's name.
 
         Raises
@@ -156,33 +156,17 @@ class Specification:
             for data_set in self.datasets:
                 for epsilon in sorted({min(budgets), max(budgets)}):
                     try:
-                        self._check(mechanism, data_set, published[data_set.name], epsilon)
+                        self.study.check(self, mechanism, data_set, sizes[data_set.name], epsilon)
                     except FastDPError as error:
                         raise type(error)(f"{_place_of(str(error), mechanism, data_set)}{error}") from error
         for workload in self.workloads:
             for data_set in self.datasets:
-                if isinstance(workload, BoxWorkload):
-                    workload.check(published[data_set.name])
-
-    def _check(self, mechanism: Mechanism, data_set: AnyDataSet, published: int, epsilon: float) -> None:
-        if isinstance(data_set, SpatialDataSet):
-            # Of the domain nothing but its dimension decides what can run.
-            SPATIAL_SYSTEMS[mechanism.system].check(mechanism.parameters, SpatialSetting(Box(*data_set.box), epsilon))
-        else:
-            if self.truth == "clipped" and "renewal" in mechanism.parameters:
-                renewal = validation.shown(mechanism.parameters["renewal"], public=True)
-                raise ParameterError(
-                    f"renewal = {renewal}: expected none where truth = 'clipped', because thresholds that change "
-                    "leave no one truth"
-                )
-            setting = self.setting(data_set, published, epsilon)
-            SYSTEMS[mechanism.system].check(mechanism.parameters, setting)
+                workload.check(sizes[data_set.name])
 
     def table(self) -> dict[str, Any]:
         """Everything as plain values, for the manifest."""
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return {
-            **fields,
+            **{each.name: getattr(self, each.name) for each in fields(self)},
             "datasets": [each.table() for each in self.datasets],
             "mechanisms": [
                 {"name": each.name, **each.describe(), "epsilons": each.epsilons} for each in self.mechanisms
@@ -191,8 +175,8 @@ class Specification:
         }
 
 
-def _place_of(message: str, mechanism: Mechanism, data_set: AnyDataSet) -> str:
-    """Where what a message begins with stands, in front of it."""
+def _place_of(message: str, mechanism: Mechanism, data_set: Any) -> str:
+    """The path of the parameter that a message begins with, without its name."""
     name = message.split(" ", 1)[0]
     if name == "epsilon":
         return "epsilons: " if mechanism.epsilons is None else f"{mechanism.place}.epsilons: "
@@ -232,58 +216,51 @@ def read_specification(path: str | Path) -> Specification:
 
 def from_table(table: Mapping[str, Any]) -> Specification:
     """A specification from the tables of a TOML file."""
-    top = TableReader(dict(table), "", _TOP)
-    holdout, max_range = top.integer("holdout", 65_536), top.integer("max_range", 2**20, 1, 2**40)
-    datasets = tuple(_data_sets(top, holdout, max_range))
-    spatial = isinstance(datasets[0], SpatialDataSet)
-    if spatial:
-        top.refuse_others([key for key in _TOP if key not in _NOT_SPATIAL])
-    measured = spatial_measure.METRICS if spatial else METRICS
-    read: Callable[[object, str], AnyWorkload] = read_box_workload if spatial else read_workload
-    usual = BoxWorkload() if spatial else Workload("random_ranges")
-    return Specification(
+    datasets = tuple(_data_sets(table))
+    study = STUDIES[datasets[0].study]
+    accepted = [*(each.name for each in fields(Specification) if each.name != "truth"), *study.own_keys]
+    check_keys(table, "", accepted, ("mechanisms", "epsilons"))
+    rest = {key: value for key, value in table.items() if key not in ("datasets", "mechanisms", "workloads")}
+    for key in ("holdout", "max_range"):
+        rest.pop(key, None)
+    return read(
+        Specification,
+        {"metrics": study.metrics, "relative_floor": study.relative_floor, **rest},
+        "",
         datasets=datasets,
-        mechanisms=tuple(_mechanisms(top, tuple(SPATIAL_SYSTEMS if spatial else SYSTEMS))),
-        epsilons=_epsilons(top),
-        workloads=tuple(read(each, place) for place, each in top.tables("workloads"))
-        if "workloads" in top
-        else (usual,),
-        repetitions=top.integer("repetitions", 1, 1, 2**31),
-        seed=top.integer("seed", 0),
-        metrics=top.items("metrics", lambda name, value: validation.choice(name, value, measured), measured),
-        truth=top.choice("truth", TRUTHS, "raw"),
-        relative_floor=top.positive("relative_floor", FLOOR if spatial else 1.0),
-        part_cells=top.integer("part_cells", low=1, high=10**6) if "part_cells" in top else None,
-        name=top.text("name", "sweep"),
+        mechanisms=tuple(_mechanisms(table, study.systems)),
+        workloads=tuple(study.read_workload(each, place) for place, each in tables(table, "workloads"))
+        if "workloads" in table
+        else study.workloads,
     )
-
-
-def _epsilons(reader: TableReader) -> tuple[float, ...]:
-    return reader.items("epsilons", validation.positive)
 
 
 def _labelled(name: str, suffix: str) -> str:
     return f"{name}, {suffix}" if suffix else name
 
 
-def _data_sets(top: TableReader, holdout: int, max_range: int) -> Iterator[AnyDataSet]:
-    for place, table in top.tables("datasets"):
-        name = TableReader(table, place).text("name")
+def _data_sets(top: Mapping[str, Any]) -> Iterator[DataSource]:
+    for place, table in tables(top, "datasets"):
+        check_keys(table, place, tuple(table), ("name",))
+        name = text(f"{place}.name", table["name"])
         for suffix, chosen in expand(table, place):
-            if is_spatial(chosen):
-                yield read_spatial_data_set(chosen, place, _labelled(name, suffix))
-            else:
-                yield read_data_set(chosen, place, _labelled(name, suffix), holdout, max_range)
+            study = next((each for each in STUDIES.values() if each.claims(chosen)), VALUES)
+            yield study.read_data_set(chosen, place, _labelled(name, suffix), top)
 
 
-def _mechanisms(top: TableReader, systems: Sequence[str]) -> Iterator[Mechanism]:
-    for place, table in top.tables("mechanisms"):
-        reader = TableReader(table, place)
-        system = reader.choice("system", systems)
-        accepted = SPATIAL_SYSTEMS[system].accepted if system in SPATIAL_SYSTEMS else SYSTEMS[system].accepted
-        own = ("name", "system", "epsilons")
-        reader.refuse_others((*own, *accepted))
-        name = reader.text("name", system)
-        epsilons = _epsilons(reader) if "epsilons" in reader else None
+def _mechanisms(top: Mapping[str, Any], systems: Mapping[str, Any]) -> Iterator[Mechanism]:
+    own = ("name", "system", "epsilons")
+    for place, table in tables(top, "mechanisms"):
+        check_keys(table, place, tuple(table), ("system",))
+        system = validation.choice(f"{place}.system", table["system"], tuple(systems))
+        check_keys(table, place, (*own, *systems[system].accepted))
+        name = text(f"{place}.name", table.get("name", system))
+        budgets = {"epsilons": table["epsilons"]} if "epsilons" in table else {}
         for suffix, chosen in expand({key: table[key] for key in table if key not in own}, place):
-            yield Mechanism(_labelled(name, suffix), system, chosen, epsilons, place)
+            given: dict[str, Any] = {
+                "name": _labelled(name, suffix),
+                "system": system,
+                "parameters": chosen,
+                "place": place,
+            }
+            yield read(Mechanism, budgets, place, **given)

@@ -1,6 +1,6 @@
 """Pictures of spatial streams; needs matplotlib (``pip install 'fastdp[plot]'``), imported on use.
 
-Each function returns a figure and, given a path, writes it.  They show the truth: for evaluation and made-up data,
+Each function returns a figure and, given a path, writes it.  They show the truth: for evaluation and synthetic data,
 never part of a release.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: Points drawn at most; more look the same and make large files.
 MAX_DRAWN = 50_000
-#: Lines of a comparison, told apart by colour and dash, in print too.
+#: Lines of a comparison; colour and dash differ, so that they can be distinguished in print.
 _COLOURS = (PRIVATE, "#2e6f9e", "#66a182", "#edae49", "#7b5ea7", "#8c564b", "#222222")
 _DASHES: tuple[Any, ...] = (
     "-",

@@ -54,7 +54,7 @@ def truth_and_releases(
 ) -> None:
     """Draw a stream and private releases of it over time, as ToPS Figure 2 does.
 
-    The picture shows the truth: for evaluation and made-up data, never part of a release.
+    The picture shows the truth: for evaluation and synthetic data, never part of a release.
 
     Parameters
     ----------

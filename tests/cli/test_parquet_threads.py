@@ -47,18 +47,16 @@ READERS = {
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A sweep's folder, parts, and files of two columns and more."""
-    from fastdp.experiments.results import MANIFEST, PARTS, RESULTS, Rows, pack_rows
+    from fastdp.experiments.results import MANIFEST, PARTS, RESULTS, pack_rows
 
     folder = tmp_path_factory.mktemp("parquet")
-    rows = Rows(("mse",))
-    for cell in range(100):
-        rows.add(cell, "a", "b", 1.0, cell, 2.0, "w", "all", 3, [4.0], None)
+    content = pack_rows(("mse",), [(cell, "a", "b", 1.0, cell, 2.0, "w", "all", 3, 4.0, None) for cell in range(100)])
     for name in ("sweep", "merged"):
         (folder / name / PARTS).mkdir(parents=True)
-    (folder / "sweep" / RESULTS).write_bytes(pack_rows(rows))
+    (folder / "sweep" / RESULTS).write_bytes(content)
     (folder / "sweep" / MANIFEST).write_text("{}")
     for name in ("a", "b"):
-        (folder / "merged" / PARTS / f"{name}.parquet").write_bytes(pack_rows(rows))
+        (folder / "merged" / PARTS / f"{name}.parquet").write_bytes(content)
     moments = np.arange(100).astype("datetime64[us]")
     numbers = {name: np.arange(100.0) for name in ("x", "y", "trip_distance", "fare_amount")}
     table = {**numbers, "time": moments, "tpep_pickup_datetime": moments}

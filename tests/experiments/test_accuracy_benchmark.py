@@ -8,7 +8,7 @@ import pytest
 from benchmarks.accuracy import plans
 from benchmarks.accuracy.adaptive import mechanisms
 from fastdp import experiments
-from fastdp.experiments.mechanisms import Setting
+from fastdp.experiments import Setting
 from fastdp.randomness.key import Key
 
 SETTING = Setting(bound=100.0, holdout=2000, published=4096, max_range=4096, epsilon=1e7)

@@ -12,10 +12,11 @@ import fastdp
 from fastdp import experiments, metrics
 from fastdp.errors import DataError, ParameterError
 from fastdp.experiments.cells import groups, parts, query_seed
-from fastdp.experiments.measure import columns, measure, split_errors
-from fastdp.experiments.mechanisms import SYSTEMS, Outcome
-from fastdp.experiments.queries import Workload
-from fastdp.experiments.scene import Scene, load_scene
+from fastdp.experiments.data_source import load_truth
+from fastdp.experiments.values.measure import columns, measure, split_errors
+from fastdp.experiments.values.mechanisms import SYSTEMS, RunResult
+from fastdp.experiments.values.queries import Workload
+from fastdp.experiments.values.truth import ValueTruth
 from fastdp.experiments.work import run_part
 from fastdp.randomness.key import Key
 from fastdp.smoothers import Mean, MovingAverage, Recent
@@ -31,7 +32,7 @@ PREDICT = {
 @pytest.fixture
 def scene(small):
     data_set = experiments.from_table(small).datasets[1]
-    return load_scene(data_set, Path())
+    return load_truth(data_set, Path())
 
 
 @pytest.mark.parametrize("name", list(PREDICT))
@@ -45,7 +46,7 @@ def test_parts_are_as_defined_and_sum_to_the_error(scene, name) -> None:
     assert scene.body.size % release.block, "the last block must be open"
     starts = np.array([0, 0, 5, 16, 17, 100, 2490, 2495, 0])
     stops = np.array([1, 16, 9, 32, 31, 2300, 2499, 2500, 2500])
-    outcome = Outcome(release.range_sum, release.threshold, release.block, smoother)
+    outcome = RunResult(release.range_sum, release.threshold, release.block, smoother)
     errors = release.range_sum(starts, stops) - (scene.prefix[stops] - scene.prefix[starts])
     split = split_errors(scene, scene.clipped(20.0), outcome, starts, stops, errors)
     np.testing.assert_allclose(split.noise + split.truncation + split.smoothing, errors, rtol=1e-12, atol=1e-9)
@@ -68,7 +69,7 @@ def test_rows_are_the_metrics_of_their_queries(small, scene) -> None:
     found = experiments.from_table(small)
     queries = found.workloads[0].draw(scene.body.size, 2048, 9)
     release = fastdp.ToPS(0.5, 1657, 500, 2048, seed=2).release(scene.values)
-    outcome = Outcome(release.range_sum, release.threshold, release.block, Recent())
+    outcome = RunResult(release.range_sum, release.threshold, release.block, Recent())
     names = columns(found.metrics)
     rows = {label: (count, dict(zip(names, row, strict=True))) for label, count, row in
             measure(found, scene, queries, outcome)}  # fmt: skip
@@ -102,7 +103,7 @@ def test_clipped_truth_leaves_no_truncation(small, scene) -> None:
     found = experiments.from_table(small)
     queries = Workload("w", count=40).draw(scene.body.size, 2048, 9)
     release = fastdp.ToPS(0.5, 1657, 500, 2048, seed=2).release(scene.values)
-    outcome = Outcome(release.range_sum, release.threshold, release.block, Recent())
+    outcome = RunResult(release.range_sum, release.threshold, release.block, Recent())
     ((_, _, row),) = measure(found, scene, queries, outcome)
     by_name = dict(zip(columns(found.metrics), row, strict=True))
     clipped = np.minimum(scene.body, release.threshold)
@@ -138,7 +139,7 @@ def test_a_cell_is_what_the_publisher_releases_under_its_key(small, scene) -> No
     for group in groups(found):
         if group.data_set != scene.data_set:
             continue
-        setting = found.setting(group.data_set, scene.body.size, group.epsilon)
+        setting = group.data_set.setting(scene.body.size, group.epsilon)
         run = SYSTEMS[group.mechanism.system].prepare(group.mechanism.parameters, setting, scene.values)
         for repetition in (4, 0, 1):
             key = group.key(root, repetition)
@@ -180,7 +181,7 @@ def test_a_threshold_without_clip_may_exceed_the_bound_and_budgets_may_differ(sc
 def test_a_threshold_above_the_bound_is_what_the_publisher_releases(small, scene, bound: float) -> None:
     """Values stay within the bound, and so does what the parts of the error presume."""
     parameters = {"threshold": {"part": "PAKQuantile", "p": 0.995, "clip": False}, "perturber": {"part": "Flat"}}
-    narrow = Scene(replace(scene.data_set, bound=bound), scene.values)
+    narrow = ValueTruth(replace(scene.data_set, bound=bound), scene.values)
     setting = experiments.Setting(bound, 500, scene.body.size, 2048, 0.05)
     key = Key.from_seed(1)
     outcome = SYSTEMS["publisher"].prepare(parameters, setting, scene.values)(key)
@@ -226,7 +227,7 @@ def test_renewed_thresholds_have_no_parts(small, scene) -> None:
     ]
     small["max_range"] = 256
     found = experiments.from_table(small)
-    setting = found.setting(found.datasets[1], scene.body.size, 1.0)
+    setting = found.datasets[1].setting(scene.body.size, 1.0)
     parameters = found.mechanisms[0].parameters
     outcome = SYSTEMS["tops"].prepare(parameters, setting, scene.values)(Key.from_seed(1))
     queries = Workload("w", count=9).draw(scene.body.size, 256, 1)
@@ -262,7 +263,7 @@ def test_a_length_class_begins_with_its_first_length() -> None:
 def test_a_worker_with_other_values_refuses(small) -> None:
     found = experiments.from_table(small)
     part = next(parts(found))
-    scene = load_scene(part.stretches[0].group.data_set, Path())
+    scene = load_truth(part.ranges[0].group.data_set, Path())
     assert run_part(found, part, Path(), scene.digest) == run_part(found, part, Path())
     with pytest.raises(DataError, match="a worker has other values"):
         run_part(found, part, Path(), "0" * 32)

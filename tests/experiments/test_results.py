@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import shutil
 import sys
 
@@ -13,7 +14,7 @@ from fastdp import experiments
 from fastdp.errors import DataError, FastDPError
 from fastdp.experiments.drawing import quartiles, ticks_of
 from fastdp.experiments.figures import draw_all
-from fastdp.experiments.results import Rows, pack_rows
+from fastdp.experiments.results import pack_rows
 from fastdp.files.parquet_reader import read_table
 
 
@@ -150,9 +151,9 @@ def test_ticks_do_not_touch() -> None:
 
 def test_what_does_not_exist_is_null() -> None:
     """Databases take NaN for a number, and the largest."""
-    rows = Rows(("mse",))
-    rows.add(0, "a", "b", 1.0, 0, float("nan"), None, None, 0, None, "ValueError: x")
-    rows.add(1, "a", "b", 1.0, 1, 2.0, "w", "all", 3, [4.0], None)
-    table = read_table(io.BytesIO(pack_rows(rows)))
+    failed = (0, "a", "b", 1.0, 0, math.nan, None, None, 0, math.nan, "ValueError: x")
+    table = read_table(
+        io.BytesIO(pack_rows(("mse",), [failed, (1, "a", "b", 1.0, 1, 2.0, "w", "all", 3, 4.0, None)]))
+    )
     assert table.column("mse").to_pylist() == [None, 4.0]
     assert table.column("threshold").to_pylist() == [None, 2.0]

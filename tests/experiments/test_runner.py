@@ -20,8 +20,9 @@ import pytest
 from fastdp import experiments
 from fastdp.errors import DataError, FastDPError, StateError
 from fastdp.experiments import folder as folder_module
-from fastdp.experiments import mechanisms, runner
+from fastdp.experiments import runner
 from fastdp.experiments.folder import SweepFolder
+from fastdp.experiments.values import mechanisms
 from fastdp.files import durable
 
 ROOT = Path(__file__).parents[2]
@@ -130,7 +131,7 @@ def test_half_written_files_are_removed(small, tmp_path, digest, undisturbed) ->
     out = tmp_path / "out"
     (out / "parts").mkdir(parents=True)
     found = experiments.from_table(small)
-    with SweepFolder(tmp_path / "other", found, runner.check_data(found, Path())).alone():
+    with SweepFolder(tmp_path / "other", found, runner.check_data(found, Path())).locked():
         pass
     (tmp_path / "other" / "parts" / ".x.parquet.0.tmp").write_bytes(b"half")
     folder = experiments.run(found, tmp_path / "other")
@@ -159,7 +160,7 @@ def test_one_runner_at_a_time(small, tmp_path) -> None:
     pytest.importorskip("fcntl", reason="files cannot be locked here")
     found = experiments.from_table(small)
     folder = SweepFolder(tmp_path / "out", found, runner.check_data(found, Path()))
-    with folder.alone(), pytest.raises(StateError, match="another sweep writes to this folder"):
+    with folder.locked(), pytest.raises(StateError, match="another sweep writes to this folder"):
         experiments.run(found, tmp_path / "out")
 
 
@@ -168,10 +169,10 @@ def test_two_starters_of_one_new_folder(small, tmp_path, digest, undisturbed) ->
     found = experiments.from_table(small)
     data = runner.check_data(found, Path())
     first, second = (SweepFolder(tmp_path / "out", found, data) for _ in range(2))
-    with first.alone():
+    with first.locked():
         first.begin_session({"cells": 1})
         first.end_session(2.5)
-    with second.alone():
+    with second.locked():
         assert second.manifest["sessions"][0]["seconds"] == 2.5
         second.begin_session({"cells": 3})
     folder = experiments.run(found, tmp_path / "out")
@@ -179,7 +180,7 @@ def test_two_starters_of_one_new_folder(small, tmp_path, digest, undisturbed) ->
     assert digest(folder) == undisturbed
     small["epsilons"] = [0.3]
     other = experiments.from_table(small)
-    with pytest.raises(DataError, match="holds another sweep"), SweepFolder(folder, other, data).alone():
+    with pytest.raises(DataError, match="holds another sweep"), SweepFolder(folder, other, data).locked():
         pass
 
 
@@ -200,7 +201,7 @@ def test_another_version_does_not_go_on(small, tmp_path, monkeypatch) -> None:
     data = runner.check_data(found, Path())
     with monkeypatch.context() as patch:
         patch.setattr(folder_module, "__version__", "0.0.1")
-        with SweepFolder(tmp_path / "out", found, data).alone():
+        with SweepFolder(tmp_path / "out", found, data).locked():
             pass
     with pytest.raises(DataError, match=r"begun by fastdp 0\.0\.1, this is .*expected that version, or a new folder"):
         experiments.run(found, tmp_path / "out")
@@ -434,7 +435,7 @@ def test_workers_that_die_for_ever_end_the_sweep(small, tmp_path, monkeypatch) -
     def break_pool(*_) -> None:
         raise BrokenProcessPool("dead")
 
-    monkeypatch.setattr(runner, "_spread", break_pool)
+    monkeypatch.setattr(runner._Runner, "_spread", break_pool)
     with pytest.raises(StateError, match="workers died 3 times"):
         experiments.run(experiments.from_table(small), tmp_path / "out", workers=2)
 

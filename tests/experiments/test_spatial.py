@@ -14,12 +14,12 @@ from fastdp import PHDStream, experiments
 from fastdp.counters import Block
 from fastdp.datasets import concentric_circles, made_up_check_ins, made_up_pickups
 from fastdp.errors import FastDPError
-from fastdp.experiments import spatial_figures
 from fastdp.experiments.cells import groups, query_seed
+from fastdp.experiments.data_source import load_truth
 from fastdp.experiments.drawing import Table
 from fastdp.experiments.figures import draw_all
+from fastdp.experiments.points import figures as spatial_figures
 from fastdp.experiments.runner import check_data
-from fastdp.experiments.scene import load_scene
 from fastdp.randomness.key import Key
 from fastdp.spatial import Box
 
@@ -67,7 +67,7 @@ def complaint(tables, folder: Path = Path()) -> str:
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        (("holdout",), 5, "holdout = 5: unknown key; expected one of name, seed"),
+        (("holdout",), 5, "holdout = 5: unknown key; expected one of datasets, mechanisms"),
         (("truth",), "raw", "truth = 'raw': unknown key"),
         (("metrics",), ["mse", "parts"], "metrics[1] = 'parts': expected one of 'mse', 'mae', 'relative_error'"),
         (("datasets", 0, "generator"), "circle", "datasets[0].generator = 'circle': expected one of 'table1'"),
@@ -180,7 +180,7 @@ def test_domains_that_are_no_box(spatial, tmp_path) -> None:
     del spatial["workloads"][1]
     found = experiments.from_table(spatial)
     data = check_data(found, tmp_path)
-    on_land, on_streets = (load_scene(each, tmp_path) for each in found.datasets)
+    on_land, on_streets = (load_truth(each, tmp_path) for each in found.datasets)
     assert data["land"]["box"] == [[-1.2, -1.2], [1.2, 1.1]]
     for scene, events in ((on_land, 900), (on_streets, 500)):
         points = scene.stream.points

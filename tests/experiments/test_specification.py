@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fastdp import experiments
-from fastdp.errors import DataError, FastDPError, ParameterError
+from fastdp.errors import DataError, FastDPError, ParameterError, StateError
 from fastdp.experiments.cells import count_cells, groups, parts
 from fastdp.experiments.runner import check_data
 
@@ -31,16 +33,16 @@ def put(tables, path, value) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        (("reps",), 3, "reps = 3: unknown key; expected one of name, seed, repetitions"),
+        (("reps",), 3, "reps = 3: unknown key; expected one of datasets, mechanisms, epsilons"),
         (("repetitions",), 0, "repetitions = 0: expected a whole number of at least 1"),
         (("seed",), "x", "seed = 'x': expected a whole number"),
         (("epsilons",), [], "epsilons = []: expected a list, not empty"),
         (("epsilons",), 0.1, "epsilons = 0.1: expected a list"),
-        (("epsilons",), [0.1, -1], "epsilons[1] = -1: expected a number above 0"),
-        (("epsilons",), [1, 1.0], "epsilons = [1, 1.0]: expected no entry twice"),
+        (("epsilons",), [0.1, -1], "epsilons[1] = -1.0: expected a number above 0"),
+        (("epsilons",), [1, 1.0], "epsilons = [1.0, 1.0]: expected no entry twice"),
         (("metrics",), ["mse", "rmse"], "metrics[1] = 'rmse': expected one of 'mse'"),
         (("truth",), "cut", "truth = 'cut': expected one of 'raw', 'clipped'"),
-        (("relative_floor",), 0, "relative_floor = 0: expected a number above 0"),
+        (("relative_floor",), 0, "relative_floor = 0.0: expected a number above 0"),
         (("datasets",), [], "datasets = []: expected [[datasets]] tables"),
         (("datasets", 0), 3, "datasets[0] = 3: expected a table"),
         (("datasets", 0, "stream"), "dsn", "datasets[0].stream = 'dsn': expected one of 'dns'"),
@@ -60,20 +62,24 @@ def put(tables, path, value) -> None:
             {"part": "Fixed", "theta": 1e9},
             "mechanisms[1].threshold.theta = 1000000000.0: expected at most the bound",
         ),
-        (("datasets", 0, "bound"), -3, "datasets[0].bound = -3: expected a number above 0"),
+        (("datasets", 0, "bound"), -3, "datasets[0].bound = -3.0: expected a number above 0"),
         (("mechanisms", 0, "system"), "top", "mechanisms[0].system = 'top': expected one of 'adaptive', 'tops'"),
         (("mechanisms", 0, "prune"), 9, "mechanisms[0].prune = 9: expected less than the 3 levels"),
         (("mechanisms", 0, "prune"), [0, -1], "mechanisms[0].prune = -1: expected a whole number"),
         (("mechanisms", 0, "pruned"), 1, "mechanisms[0].pruned = 1: unknown key; expected one of name, system"),
         (("mechanisms", 0, "smoother"), "last", "mechanisms[0].smoother = 'last': expected one of 'recent'"),
-        (("mechanisms", 0, "epsilons"), [0], "mechanisms[0].epsilons[0] = 0: expected a number above 0"),
+        (("mechanisms", 0, "epsilons"), [0], "mechanisms[0].epsilons[0] = 0.0: expected a number above 0"),
         (
             ("mechanisms", 1, "threshold", "part"),
             "NM",
             "mechanisms[1].threshold.part = 'NM': expected one of 'Fixed'",
         ),
         (("mechanisms", 1, "threshold", "p"), 2.0, "mechanisms[1].threshold.p = 2.0: expected a fraction"),
-        (("mechanisms", 1, "threshold", "q"), 2.0, "mechanisms[1].threshold.q = 2.0: unknown key; expected p, beta"),
+        (
+            ("mechanisms", 1, "threshold", "q"),
+            2.0,
+            "mechanisms[1].threshold.q = 2.0: unknown key; expected one of p, beta",
+        ),
         (("mechanisms", 1, "perturber"), 7, "mechanisms[1].perturber = 7: expected an object from"),
         (("mechanisms", 1, "publish_epsilon"), 0, "mechanisms[1].publish_epsilon = 0: expected a number above 0"),
         (("mechanisms", 2, "name"), "PAK", "mechanisms: expected different names, there are 2 of ('PAK', 0.1)"),
@@ -133,6 +139,33 @@ def test_no_toml(tmp_path) -> None:
         experiments.read_specification(tmp_path / "odd.toml")
 
 
+def test_without_msgspec_the_extra_is_named(small, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "msgspec", None)
+    with pytest.raises(StateError, match=r"pip install 'fastdp\[sweep\]'"):
+        experiments.from_table(small)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("repetitions", 0, "repetitions = 0: expected a whole number of at least 1"),
+        ("epsilons", (1.0, -1.0), "epsilons[1] = -1.0: expected a number above 0"),
+        ("metrics", ("rmse",), "metrics[0] = 'rmse': expected one of 'mse'"),
+        ("name", "", "name = '': expected a text"),
+    ],
+)
+def test_python_objects_are_checked_like_tables(small, field, value, said) -> None:
+    with pytest.raises(ParameterError) as caught:
+        replace(experiments.from_table(small), **{field: value})
+    assert str(caught.value).startswith(said)
+
+
+def test_numbers_of_numpy_are_numbers(small) -> None:
+    want = experiments.from_table(small)
+    small.update(epsilons=[np.float64(0.1), np.int64(1)], repetitions=np.int64(5), holdout=np.int64(500))
+    assert experiments.from_table(small) == want
+
+
 def test_labels_name_the_fields_that_differ(small) -> None:
     parts = [{"part": "NoisyMax", "c": 20.0}, {"part": "NoisyMax", "step": 20.0}]
     small["mechanisms"] = [{"name": "P", "system": "publisher", "threshold": parts, "perturber": {"part": "Flat"}}]
@@ -172,7 +205,7 @@ def test_parts_hold_every_cell_once_in_order(small, size) -> None:
     cells = [
         stretch.group.begin + k
         for part in parts(found)
-        for stretch in part.stretches
+        for stretch in part.ranges
         for k in range(stretch.first, stretch.last)
     ]
     assert cells == list(range(count_cells(found)))

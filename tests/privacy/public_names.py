@@ -44,7 +44,7 @@ WITHOUT_DATA = {
     "datasets.concentric_circles datasets.dns_like_day datasets.made_up_check_ins": "synthetic data",
     "datasets.made_up_pickups datasets.made_up_streets datasets.table1": "synthetic data",
     "experiments.BoxWorkload experiments.Workload experiments.Estimate experiments.Generator": "parameters",
-    "experiments.Mechanism experiments.Outcome experiments.Setting experiments.SpatialSetting": "parameters",
+    "experiments.Mechanism experiments.RunResult experiments.Setting experiments.SpatialSetting": "parameters",
     "experiments.SpatialSystem experiments.System experiments.Specification": "parameters",
     "experiments.from_table experiments.read_specification": "parameters",
     "experiments.DataSet experiments.SpatialDataSet experiments.estimate experiments.run": "by the command sweep",

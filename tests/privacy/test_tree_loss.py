@@ -26,7 +26,8 @@ SQUARE = Box([0.0, 0.0], [1.0, 1.0])
 
 def advance(stream: PHDStream, added, removed=None) -> tree_loss.TreeLoss:
     """One step, and the loss of its decisions."""
-    following, evidence = stream._prepare(added, removed)
+    machine = stream._machine
+    following, evidence = machine.scored(stream._state, machine.read(added, removed), stream._key)
     stream._state = following
     return tree_loss.tree_step_loss(stream._plan, following.visit, evidence)
 

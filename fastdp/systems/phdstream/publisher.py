@@ -18,6 +18,7 @@ from fastdp.counters.block import Block
 from fastdp.counters.simple import Simple
 from fastdp.guarantee import Guarantee, round_up, sequential
 from fastdp.randomness.key import Key
+from fastdp.randomness.prefix import step_key
 from fastdp.spatial import decomposition, saved
 from fastdp.spatial.cell_parameters import CellParameters, make_plan
 from fastdp.spatial.cells import Integers, KeptTree, SplitScores, StepTree
@@ -96,6 +97,12 @@ class PHDMachine(PointMachine):
             self.plan, state.residents, added, removed, state.n_steps, key, expected
         )
         return PHDState(state.n_steps + 1, residents, visit, chain), scores
+
+    def scored(self, state: PHDState, batch: Any, key: Key) -> tuple[PHDState, SplitScores]:
+        """What :meth:`step` leads to, and what its decisions were made from."""
+        added, removed = batch
+        own, chain = step_key(key, state.chain, state.n_steps, added, removed)
+        return self.decide(state, added, removed, own, chain)
 
     def packed(self, state: PHDState) -> dict[str, Any]:
         """The state as JSON."""

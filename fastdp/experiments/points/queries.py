@@ -1,4 +1,4 @@
-"""The queries of a spatial sweep: how many points are in boxes, at several times.
+"""Box queries: how many points are in boxes, at several times.
 
 Source: PHDStream section 5.4: boxes in three classes of size, asked at regular intervals.
 """
@@ -12,17 +12,23 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.errors import ParameterError
-from fastdp.experiments.spatial_sources import Corners, read_box
-from fastdp.experiments.tables import TableReader
+from fastdp.experiments.data_source import plain
+from fastdp.experiments.points.data_set import Corners, read_box
+from fastdp.experiments.reading import check_entries, check_rising, read, text
 from fastdp.spatial import BoxQueries, random_boxes
 from fastdp.spatial.queries import PAPER_SETS, Placement
 
-KINDS = ("boxes", "map")
 CLASSES = tuple(name for name, *_ in PAPER_SETS)
 ANSWERS = ("points", "cells")
 PLACEMENTS = ("inside", "clipped")
-#: Looks at a stream, and boxes of a map along each axis, unless said otherwise.
-_LOOKS, _MAP_LOOKS, _MAP_SIDE = 11, 3, 48
+#: Keys of the table of each kind.
+_KEYS = {
+    "boxes": ("name", "kind", "times", "count", "answers", "classes", "placement", "fixed"),
+    "map": ("name", "kind", "times", "count", "answers", "box"),
+}
+_TIMES = {"boxes": 11, "map": 3}
+_MAX_COUNTS = {"boxes": 10**6, "map": 1000}
+_MAP_SIDE = 48
 
 
 @dataclass(frozen=True)
@@ -34,10 +40,11 @@ class BoxWorkload:
     name : str
         The label in results.
     kind : "boxes" or "map"
-        Random boxes, each class of size a group; or a grid of boxes that covers the domain, each a group of its own,
-        in the first repetition alone, for pictures.
+        Random boxes, each class of size a group; or a grid of boxes that covers the domain, each its own group, in
+        the first repetition only, for pictures.
     times : int or tuple of int
-        The batches after which is asked, 0 for the initial set; or how many, evenly over the stream, first and last.
+        The batches after which queries are asked, 0 for the initial set; or how many such times, evenly spaced, first
+        and last included.
     classes : tuple of str
         Among "small" (0.01 to 0.1 % of the domain), "medium" (to 1 %) and "large" (to 10 %).
     count : int or None
@@ -47,16 +54,16 @@ class BoxWorkload:
     answers : "points" or "cells"
         Whether synthetic points are counted, as in the paper, or the released tree is asked.
     fixed : bool
-        The same boxes in every repetition; else each repetition has its own, and all mechanisms share them.
+        The same boxes in every repetition; else each repetition draws its own, and all mechanisms share them.
     box : two (float, float) or None
         What a map shows; by default the domain.
     place : str
-        Where it stands in TOML, for messages.
+        Its path in the TOML file, for messages.
     """
 
     name: str = "boxes"
     kind: str = "boxes"
-    times: int | tuple[int, ...] = _LOOKS
+    times: int | tuple[int, ...] = _TIMES["boxes"]
     classes: tuple[str, ...] = CLASSES
     count: int | None = None
     placement: str = "inside"
@@ -65,21 +72,34 @@ class BoxWorkload:
     box: Corners | None = None
     place: str = field(default="workloads", compare=False)
 
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        text("name", self.name)
+        validation.choice("kind", self.kind, tuple(_KEYS))
+        if isinstance(self.times, tuple):
+            check_rising("times", self.times, 0, "numbers of batches")
+        else:
+            validation.integer("times", self.times, 2)
+        check_entries("classes", self.classes, lambda name, each: validation.choice(name, each, CLASSES))
+        if self.count is not None:
+            validation.integer("count", self.count, 1, _MAX_COUNTS[self.kind])
+        validation.choice("placement", self.placement, PLACEMENTS)
+        validation.choice("answers", self.answers, ANSWERS)
+
     def table(self) -> dict[str, Any]:
         """All fields, as plain values."""
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "place"}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
+        return plain(self)
 
     def looks(self, steps: int) -> tuple[int, ...]:
-        """The batches after which is asked, of a stream with this many."""
+        """The batches after which queries are asked, of a stream with so many."""
         if isinstance(self.times, tuple):
             return self.times
         return tuple(np.unique(np.linspace(0, steps, self.times).astype(int)).tolist())
 
-    def check(self, steps: int) -> None:
-        """ParameterError if a stream of this many batches ends before a time that is asked for."""
-        if isinstance(self.times, tuple) and self.times[-1] > steps:
-            raise ParameterError(f"{self.place}.times = {list(self.times)}: expected at most the {steps} batches")
+    def check(self, size: int) -> None:
+        """ParameterError if a stream of this many batches ends before the last time."""
+        if isinstance(self.times, tuple) and self.times[-1] > size:
+            raise ParameterError(f"{self.place}.times = {list(self.times)}: expected at most the {size} batches")
 
     def draw(self, box: Corners, seed: int) -> list[BoxQueries]:
         """The boxes in a domain's box, by group; a map is one group here."""
@@ -108,29 +128,9 @@ class BoxWorkload:
         ]
 
 
-def read_box_workload(table: object, place: str) -> BoxWorkload:
+def read_workload(table: dict[str, Any], place: str) -> BoxWorkload:
     """A workload from its ``[[workloads]]`` table."""
-    reader = TableReader(table, place, [name for name in BoxWorkload.__dataclass_fields__ if name != "place"])
-    kind = reader.choice("kind", KINDS, "boxes")
-    own = ("name", "kind", "times", "count", "answers")
-    reader.refuse_others((*own, "box") if kind == "map" else (*own, "classes", "placement", "fixed"))
-    times: int | tuple[int, ...] = _MAP_LOOKS if kind == "map" else _LOOKS
-    if "times" in reader:
-        if isinstance(reader.get("times"), (list, tuple)):
-            times = reader.items("times", lambda name, value: validation.integer(name, value, 0))
-            if list(times) != sorted(times):
-                raise ParameterError(f"{reader.at('times')} = {list(times)}: expected rising numbers of batches")
-        else:
-            times = reader.integer("times", low=2)
-    return BoxWorkload(
-        name=reader.text("name", kind),
-        kind=kind,
-        times=times,
-        classes=reader.items("classes", lambda name, value: validation.choice(name, value, CLASSES), CLASSES),
-        count=reader.integer("count", low=1, high=10**6 if kind == "boxes" else 1000) if "count" in reader else None,
-        placement=reader.choice("placement", PLACEMENTS, "inside"),
-        answers=reader.choice("answers", ANSWERS, "points"),
-        fixed=reader.flag("fixed", True),
-        box=read_box(reader.get("box"), reader.at("box")) if "box" in reader else None,
-        place=place,
-    )
+    kind = validation.choice(f"{place}.kind", table.get("kind", "boxes"), tuple(_KEYS))
+    chosen = {"name": kind, "times": _TIMES[kind], **table}
+    box = read_box(chosen.pop("box"), f"{place}.box") if kind == "map" and "box" in chosen else None
+    return read(BoxWorkload, chosen, place, _KEYS[kind], box=box, place=place)

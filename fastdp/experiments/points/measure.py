@@ -1,4 +1,4 @@
-"""From a spatial run to numbers: errors of the counts in boxes at several times.
+"""From a run to numbers: errors of the counts in boxes at several times.
 
 Source: PHDStream section 5.4.
 """
@@ -6,86 +6,81 @@ Source: PHDStream section 5.4.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from fastdp.experiments.boxes import BoxWorkload
-from fastdp.experiments.spatial_mechanisms import SpatialPublisher, SpatialSystem
-from fastdp.experiments.spatial_scene import Asked, Floats, SpatialScene
+from fastdp.experiments.points.mechanisms import SpatialPublisher
+from fastdp.experiments.points.queries import BoxWorkload
+from fastdp.experiments.points.truth import Asked, Floats, PointTruth
+from fastdp.experiments.study import Row
 from fastdp.queries import metrics
 from fastdp.spatial import PointIndex
 
 METRICS = ("mse", "mae", "relative_error")
-#: A workload's name, the group's label, how many boxes, and the numbers of :func:`columns`.
-Row = tuple[str, str, int, list[float]]
-Found = tuple[BoxWorkload, Asked]
+_Asked = tuple[BoxWorkload, Asked]
 
 
-def columns(chosen: tuple[str, ...]) -> tuple[str, ...]:
-    """Columns of numbers that a row has, for the metrics of a specification."""
+def columns(chosen: Sequence[str]) -> tuple[str, ...]:
+    """Columns of numbers in the results, for the metrics of a specification."""
     return ("time", "points", "total", "leaves", "truth", "answer", *(name for name in METRICS if name in chosen))
 
 
 def follow(
-    scene: SpatialScene,
-    system: SpatialSystem,
+    truth: PointTruth,
     publisher: SpatialPublisher,
-    asked: list[Found],
-    chosen: tuple[str, ...],
+    asked: list[_Asked],
+    chosen: Sequence[str],
     floor: float,
+    *,
+    merges: bool,
 ) -> Iterator[Row]:
-    """Send a stream through a publisher and ask on the way.
+    """Rows of a run: queries are asked between batches.
 
     Parameters
     ----------
-    scene : SpatialScene
+    truth : PointTruth
         The stream.
-    system : SpatialSystem
-        What the publisher is of.
     publisher : SpatialPublisher
         At its beginning.
     asked : list of (BoxWorkload, Asked)
-        What is asked, and when.
-    chosen : tuple of str
+        The queries and their times.
+    chosen : sequence of str
         Among ``METRICS``.
     floor : float
-        Relative errors divide by the true count, but not by less than this part of all points.
+        Relative errors divide by the true count, but at least by this fraction of all points.
+    merges : bool
+        Whether the batches between two times are sent as one.
 
     Yields
     ------
     workload, group, queries, numbers
-        Of a map each box is a group, with truth and answer alone.
+        Each box of a map is a group, with truth and answer only.
         ``time`` is the number of batches since the stream's beginning, those before the first step included.
     """
     if not asked:
-        # A sweep of maps alone has nothing to ask after the first repetition.
+        # A sweep of maps only has no queries after the first repetition.
         return
-    looks = sorted({t for _, each in asked for t in each.looks})
-    waiting: list[tuple[Floats, Floats]] = [(scene.stream.initial, np.empty((0, scene.stream.lower.size)))]
-    batches = scene.stream.batches
+    looks, stream = sorted({t for _, each in asked for t in each.looks}), truth.stream
+    waiting: list[tuple[Floats, Floats]] = [(stream.initial, np.empty((0, stream.lower.size)))]
+    batches = stream.batches
     for t in range(looks[-1] + 1):
         if t > 0:
             waiting.append(next(batches))
-        if t in looks or not system.merges:
+        if t in looks or not merges:
             publisher.advance(*(np.concatenate(parts) for parts in zip(*waiting, strict=True)))
             waiting.clear()
         if t in looks:
-            yield from _look(scene, publisher, t, asked, chosen, floor)
+            yield from _look(truth, publisher, t, asked, chosen, floor)
 
 
 def _look(
-    scene: SpatialScene,
-    publisher: SpatialPublisher,
-    t: int,
-    asked: list[Found],
-    chosen: tuple[str, ...],
-    floor: float,
+    stream: PointTruth, publisher: SpatialPublisher, t: int, asked: list[_Asked], chosen: Sequence[str], floor: float
 ) -> Iterator[Row]:
-    present = len(scene.stream.present(t))
+    present = len(stream.stream.present(t))
     tree = publisher.tree
-    common = [float(scene.data_set.start + t), float(present), publisher.total, float(tree.n_leaves)]
+    common = [float(stream.data_set.start + t), float(present), publisher.total, float(tree.n_leaves)]
     nothing = [math.nan] * (len(columns(chosen)) - len(common) - 2)
     sampled: PointIndex | None = None
     for workload, each in asked:
@@ -105,7 +100,7 @@ def _look(
                 yield workload.name, boxes.name, truth.size, [*common, truth.mean(), answers.mean(), *errors]
 
 
-def _errors(truth: Any, answers: Any, chosen: tuple[str, ...], floor: float) -> Iterator[float]:
+def _errors(truth: Any, answers: Any, chosen: Sequence[str], floor: float) -> Iterator[float]:
     for name in METRICS:
         if name not in chosen:
             continue

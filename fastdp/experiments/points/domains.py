@@ -1,4 +1,4 @@
-"""The domains of spatial data sets: a box, or areas and lines from GeoJSON or made up (extra ``geo``)."""
+"""Domains that are no box: areas and lines, synthetic or from GeoJSON (extra ``geo``)."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from fastdp.errors import DataError
 from fastdp.spatial import Domain, Network, Polygons
 from fastdp.spatial.geometry import load
 
-#: Made-up domains by the name that a specification calls them.
+#: Synthetic domains by their name in a specification.
 DOMAINS: dict[str, Callable[[], Domain]] = {"streets": made_up_streets}
 #: Points farther from every line than this part of the domain's longer side are left out.
 REACH = 0.01
 
 
 def load_domain(source: str, folder: Path) -> tuple[Domain, str]:
-    """A domain that is no box, and a digest of what it was made from.
+    """A domain, and a digest of its file.
 
     Parameters
     ----------
     source : str
         A name of ``DOMAINS``, or a GeoJSON geometry or collection in degrees: lines make a network, polygons areas.
     folder : Path
-        Where files are sought that have no absolute path.
+        Of files without an absolute path.
 
     Raises
     ------

@@ -1,38 +1,33 @@
-"""A spatial data set ready to be measured on: how many points were where and when, shared by all cells."""
+"""A stream of points with exact counts in boxes at all times, shared by all cells."""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.datasets import SpatialStream
-from fastdp.experiments.boxes import BoxWorkload
-from fastdp.experiments.kept import Kept
-from fastdp.experiments.spatial_sources import Corners, SpatialDataSet
 from fastdp.spatial import BoxQueries, Domain, PointIndex
 
+if TYPE_CHECKING:
+    from fastdp.experiments.points.data_set import Corners, SpatialDataSet
+    from fastdp.experiments.points.queries import BoxWorkload
+
 Floats = NDArray[np.float64]
-#: Asked boxes with their true counts at all times: one or two megabytes each for the paper's.
+#: Size of the cache of boxes with their true counts at all times: one or two megabytes each for the paper's.
 MAX_ASKED = 16
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Boxes, and the truth about them.
+    """Boxes by group, and how many points are in them.
 
-    Attributes
-    ----------
-    boxes : list of BoxQueries
-        By group.
-    looks : tuple of int
-        The batches after which they are asked.
-    counts : list of list of float64[q]
-        True counts of each look, by group.
+    ``looks`` are the batches after which they are counted; ``counts`` has float64[q] for each look and group.
     """
 
     boxes: list[BoxQueries]
@@ -41,26 +36,13 @@ class Asked:
 
 
 @dataclass(frozen=True, eq=False)
-class SpatialScene:
-    """A stream of points and its truth; safe for threads.
-
-    Attributes
-    ----------
-    data_set : SpatialDataSet
-        What it was loaded from.
-    stream : SpatialStream
-        The events.
-    domain : Domain
-        Where they are.
-    domain_digest : str
-        Of what it was made from.
-    """
+class PointTruth:
+    """The events, the domain that contains them and the digest of its file; safe for threads."""
 
     data_set: SpatialDataSet
     stream: SpatialStream
     domain: Domain
     domain_digest: str
-    _asked: Kept[Asked] = field(default_factory=lambda: Kept(MAX_ASKED), repr=False)
 
     @property
     def size(self) -> int:
@@ -85,19 +67,16 @@ class SpatialScene:
 
     @cached_property
     def digest(self) -> str:
-        """A short name for exactly these events."""
+        """A hash of exactly these events."""
         found = hashlib.sha256(self.domain_digest.encode())
         for array in (self.stream.points, self.stream.cancels, self.stream.cuts):
             found.update(np.ascontiguousarray(array).data)
         return found.hexdigest()[:32]
 
-    def prepare(self) -> None:
-        """Make what all cells need, so that no two threads do it."""
-        assert self.digest  # noqa: S101
-
-    def asked(self, workload: BoxWorkload, seed: int) -> Asked:
-        """The boxes that follow from a seed, and the truth about them."""
-        return self._asked.get((workload, seed), lambda: self._ask(workload, seed))
+    @cached_property
+    def asked(self) -> Callable[[BoxWorkload, int], Asked]:
+        """The boxes that follow from a workload and a seed, with their true counts."""
+        return lru_cache(MAX_ASKED)(self._ask)
 
     def _ask(self, workload: BoxWorkload, seed: int) -> Asked:
         boxes, looks = workload.draw(self.box, seed), workload.looks(self.stream.n_steps)

@@ -1,4 +1,4 @@
-"""The mechanisms that a spatial sweep can compare, by name; more can be registered."""
+"""The mechanisms that a sweep of points can compare, by name; others can be registered."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fastdp import validation
-from fastdp.experiments.mechanisms import build_parts, parameter_names
+from fastdp.experiments.parts import build_parts, parameter_names
 from fastdp.randomness.key import Key
 from fastdp.spatial import Domain
 from fastdp.systems import FixedTree, OfflineOnBatch, OfflineOnStream
@@ -32,7 +32,7 @@ class SpatialSetting:
 
 
 class SpatialPublisher(Protocol):
-    """What a mechanism makes: it consumes batches, and says what is where, as :class:`fastdp.PHDStream` does."""
+    """What a mechanism builds: it consumes batches and estimates counts, as :class:`fastdp.PHDStream` does."""
 
     @property
     def tree(self) -> Any:
@@ -64,7 +64,8 @@ class SpatialSystem:
     accepted : tuple of str
         The parameters that a table may have.
     merges : bool
-        Whether only what is present counts, so that batches between two looks may come as one: much faster.
+        Whether the output depends only on the points that are present, so that the batches between two queries can
+        be sent as one: much faster.
     """
 
     make: Callable[..., SpatialPublisher]
@@ -86,7 +87,7 @@ class SpatialSystem:
 
 
 _OFFLINE = parameter_names(OfflineOnStream)
-#: Systems by the name that a specification calls them; add to it what else a sweep is to run.
+#: Systems by their name in a specification; add others here.
 SPATIAL_SYSTEMS: dict[str, SpatialSystem] = {
     "phdstream": SpatialSystem(PHDStream, parameter_names(PHDStream)),
     "adaptive_phdstream": SpatialSystem(AdaptivePHDStream, parameter_names(AdaptivePHDStream)),

@@ -1,21 +1,25 @@
-"""The queries of a sweep: which ranges a cell is asked for, and how they are grouped in results."""
+"""Range queries: which ranges a cell is asked for, and how results are grouped."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.errors import ParameterError
-from fastdp.experiments.tables import TableReader
+from fastdp import validation
+from fastdp.experiments.data_source import plain
+from fastdp.experiments.reading import check_rising, read, text
 from fastdp.queries.workloads import MAX_RANGES, random_ranges
-from fastdp.validation import integer
 
 Indices = NDArray[np.int64]
-KINDS = ("random_ranges", "timeline")
+#: Keys of the table of each kind.
+_KEYS = {
+    "random_ranges": ("name", "kind", "count", "max_range", "classes", "fixed"),
+    "timeline": ("name", "kind", "count"),
+}
+_COUNTS = {"random_ranges": 200, "timeline": 120}
 ALL = "all"
 
 
@@ -23,12 +27,7 @@ ALL = "all"
 class Queries:
     """Ranges [start, stop) of the published part, and the groups that errors are averaged over.
 
-    Attributes
-    ----------
-    starts, stops : int64[q]
-        The ranges.
-    groups : list of (str, slice or int64[k])
-        A label, and which queries belong to it; groups may overlap, none is empty.
+    A group is a label and the indices of its queries; groups may overlap, none is empty.
     """
 
     starts: Indices
@@ -45,16 +44,16 @@ class Workload:
     name : str
         The label in results.
     kind : "random_ranges" or "timeline"
-        Uniform over all ranges up to ``max_range`` (ToPS section 3.3); or stretches that cut the stream into
-        ``count`` parts, each a group of its own, for pictures over time.
+        Uniform over all ranges up to ``max_range`` (ToPS section 3.3); or ``count`` consecutive ranges that cover the
+        stream, each its own group, for pictures over time.
     count : int
         How many.
     max_range : int or None
         The longest; by default the data set's.
     classes : tuple of int
-        Lengths that part the queries into classes: (100, 10000) makes [1, 100), [100, 10000) and [10000, ...).
+        Lengths that separate classes of queries: (100, 10000) makes [1, 100), [100, 10000) and [10000, ...).
     fixed : bool
-        The same ranges in every repetition; else each repetition has its own, and all mechanisms share them.
+        The same ranges in every repetition; else each repetition draws its own, and all mechanisms share them.
     """
 
     name: str
@@ -64,12 +63,24 @@ class Workload:
     classes: tuple[int, ...] = ()
     fixed: bool = False
 
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        text("name", self.name)
+        validation.choice("kind", self.kind, tuple(_KEYS))
+        validation.integer("count", self.count, 1, MAX_RANGES)
+        if self.max_range is not None:
+            validation.integer("max_range", self.max_range, 1)
+        if self.classes:
+            check_rising("classes", self.classes, 2, "lengths")
+
     def table(self) -> dict[str, Any]:
         """All fields, as plain values."""
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {**fields, "classes": list(self.classes)}
+        return plain(self)
 
-    @cached_property
+    def check(self, size: int) -> None:
+        """Streams of every length can be asked."""
+
+    @property
     def labels(self) -> list[str]:
         """Names of the length classes."""
         edges = [1, *self.classes]
@@ -89,8 +100,9 @@ class Workload:
         """
         if self.kind == "timeline":
             edges = np.linspace(0, n, min(self.count, n) + 1).astype(np.int64)
-            stretches = [(str(k), slice(k, k + 1)) for k in range(edges.size - 1)]
-            return Queries(edges[:-1].copy(), edges[1:].copy(), stretches)
+            return Queries(
+                edges[:-1].copy(), edges[1:].copy(), [(str(k), slice(k, k + 1)) for k in range(edges.size - 1)]
+            )
         starts, stops = random_ranges(n, self.count, self.max_range or max_range, seed)
         groups: list[tuple[str, Any]] = [(ALL, slice(None))]
         if self.classes:
@@ -100,22 +112,7 @@ class Workload:
         return Queries(starts, stops, groups)
 
 
-def read_workload(table: object, place: str) -> Workload:
+def read_workload(table: dict[str, Any], place: str) -> Workload:
     """A workload from its ``[[workloads]]`` table."""
-    reader = TableReader(table, place, tuple(Workload.__dataclass_fields__))
-    kind = reader.choice("kind", KINDS, "random_ranges")
-    classes: tuple[int, ...] = ()
-    if "classes" in reader:
-        classes = reader.items("classes", lambda name, value: integer(name, value, 2))
-        if list(classes) != sorted(classes):
-            raise ParameterError(f"{reader.at('classes')} = {list(classes)}: expected rising lengths")
-    if kind == "timeline":
-        reader.refuse_others(("name", "kind", "count"))
-    return Workload(
-        name=reader.text("name", kind),
-        kind=kind,
-        count=reader.integer("count", 120 if kind == "timeline" else 200, 1, MAX_RANGES),
-        max_range=reader.integer("max_range", low=1) if "max_range" in reader else None,
-        classes=classes,
-        fixed=reader.flag("fixed", False),
-    )
+    kind = validation.choice(f"{place}.kind", table.get("kind", "random_ranges"), tuple(_KEYS))
+    return read(Workload, {"name": kind, "count": _COUNTS[kind], **table}, place, _KEYS[kind])

@@ -1,4 +1,4 @@
-"""Pictures of a spatial sweep: errors over time and against epsilon, totals, maps of points.
+"""Pictures of a sweep of points: errors over time and against epsilon, totals, maps of points.
 
 Source of the groups: PHDStream Figures 1 and 10 to 19 (error over time, by data set, budget and initialisation time).
 """
@@ -12,31 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.errors import DataError
-from fastdp.experiments.drawing import NAMES, Table, errors_against_epsilon, grid, legend, looks, quartiles
+from fastdp.experiments.drawing import NAMES, Table, curves, errors_against_epsilon, grid, legend, looks
 
 Rows = NDArray[np.bool_]
-MOST_COLUMNS, MOST_MAPS = 4, 5
+MAX_COLUMNS, MAX_MAPS = 4, 5
 _MAP_WIDTH = 2.3
 
 
 def draw(table: Table, metrics: Sequence[str], group: str) -> list[tuple[str, Any]]:
-    """Names and figures of what the results allow.
-
-    Parameters
-    ----------
-    table : Table
-        Of a spatial sweep.
-    metrics : sequence of str
-        Which errors.
-    group : str
-        Which class of boxes; "all" draws each.
-
-    Raises
-    ------
-    DataError
-        If there is no such class.
-    """
+    """Names and figures; see :meth:`fastdp.experiments.study.Study.draw`."""
     drawn: list[tuple[str, Any]] = []
     for workload in table.manifest["specification"]["workloads"]:
         rows = table["workload"] == workload["name"]
@@ -45,10 +29,6 @@ def draw(table: Table, metrics: Sequence[str], group: str) -> list[tuple[str, An
             drawn += _maps(table, rows, workload, label)
         else:
             drawn += _errors(table, rows, metrics, group, label)
-    if not drawn:
-        raise DataError(
-            f"group = {group!r}: expected one of 'all', {', '.join(map(repr, table.names('group')[:30]))}"
-        )
     return drawn
 
 
@@ -81,18 +61,14 @@ def _over_time(table: Table, rows: Rows, values: Any, said: str, *, logarithmic:
     columns = len(epsilons) if len(epsilons) > 1 else _columns(data_sets)
     count = -(-len(data_sets) * len(epsilons) // columns)
     figure, axes = grid(count, columns, f"{table.manifest['name']}: {said}", height=2.7, sharex="none")
-    styles, handles = looks(mechanisms, lambda _: False), {}
+    styles = {name: {**look, "markersize": 3.2} for name, look in looks(mechanisms, lambda _: False).items()}
+    handles: dict[str, Any] = {}
     panels = [(data_set, epsilon) for data_set in data_sets for epsilon in epsilons]
     for ax in axes.flat[len(panels) :]:
         ax.set_axis_off()
     for ax, (data_set, epsilon) in zip(axes.flat, panels, strict=False):
-        for name in mechanisms:
-            which = rows & (table["dataset"] == data_set) & (table["mechanism"] == name)
-            which &= table["epsilon"] == epsilon
-            times, spread = quartiles(table["time"][which], values[which])
-            if times.size:
-                (handles[name],) = ax.plot(times, spread[1], **{**styles[name], "markersize": 3.2})
-                ax.fill_between(times, spread[0], spread[2], color=styles[name]["color"], alpha=0.15, linewidth=0)
+        panel = rows & (table["dataset"] == data_set) & (table["epsilon"] == epsilon)
+        handles |= curves(ax, table, panel, "time", values, styles)
         ax.set_title(rf"{data_set}, $\epsilon$ = {epsilon:g}", fontsize=9)
         if logarithmic and any(np.any(np.asarray(line.get_ydata()) > 0.0) for line in ax.lines):
             ax.set_yscale("log")
@@ -108,7 +84,7 @@ def _over_time(table: Table, rows: Rows, values: Any, said: str, *, logarithmic:
 
 
 def _label_logarithmic(ax: Any) -> None:
-    """Ticks with numbers, the more of them the shorter the axis."""
+    """Ticks with numbers: the shorter the axis, the more of them."""
     from matplotlib.ticker import FuncFormatter
 
     bottom, top = ax.get_ylim()
@@ -119,12 +95,12 @@ def _label_logarithmic(ax: Any) -> None:
 
 
 def _columns(data_sets: list[str]) -> int:
-    """As many as each data set has variants, if all have as many; else all in one row, or nearly a square."""
+    """The number of variants of each data set if it is the same for all; else one row, or nearly a square."""
     bases = [name.partition(", ")[0] for name in data_sets]
     variants = {bases.count(each) for each in bases}
-    if len(set(bases)) > 1 and len(variants) == 1 and 1 < min(variants) <= MOST_COLUMNS:
+    if len(set(bases)) > 1 and len(variants) == 1 and 1 < min(variants) <= MAX_COLUMNS:
         return min(variants)
-    return len(data_sets) if len(data_sets) <= MOST_COLUMNS else min(MOST_COLUMNS, -(-len(data_sets) // 2))
+    return len(data_sets) if len(data_sets) <= MAX_COLUMNS else min(MAX_COLUMNS, -(-len(data_sets) // 2))
 
 
 def _maps(table: Table, rows: Rows, workload: dict[str, Any], label: str) -> Iterator[tuple[str, Any]]:
@@ -140,7 +116,7 @@ def _map(table: Table, rows: Rows, data_set: str, workload: dict[str, Any]) -> A
     times = np.unique(table["time"][rows]).tolist()
     pairs = list(dict.fromkeys(zip(table["mechanism"][rows].tolist(), table["epsilon"][rows].tolist(), strict=True)))
     # One budget of every mechanism comes first.
-    pairs = sorted(pairs, key=lambda pair: pair[1])[:MOST_MAPS]
+    pairs = sorted(pairs, key=lambda pair: pair[1])[:MAX_MAPS]
     low, high = workload["box"] or table.manifest["data"][data_set]["box"]
     shape = float(np.clip((high[1] - low[1]) / (high[0] - low[0]), 0.4, 1.6))
     title = f"{table.manifest['name']}: {data_set}"

@@ -1,11 +1,11 @@
-"""The data sets of a sweep: made up by name, from a file, or downloaded before."""
+"""The streams of a sweep: synthetic ones by name, from a file, or downloaded before."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,11 @@ from fastdp.arrays.column import as_floats
 from fastdp.datasets import CATALOGUE, TABLE1, catalogue, dns_like_day, hold_out_and_extend, table1
 from fastdp.datasets.generated import DNS_BOUND
 from fastdp.errors import DataError, FastDPError
-from fastdp.experiments.origin import KINDS, Origin
-from fastdp.experiments.spatial_sources import SPATIAL_GENERATORS
-from fastdp.experiments.tables import TableReader, placed
+from fastdp.experiments.data_source import KINDS, DataSource, read_source
+from fastdp.experiments.points.data_set import SPATIAL_GENERATORS
+from fastdp.experiments.reading import check_keys, placed, read, text
+from fastdp.experiments.values.mechanisms import Setting
+from fastdp.experiments.values.truth import ValueTruth
 from fastdp.files.readers import open_source
 
 Floats = NDArray[np.float64]
@@ -26,7 +28,7 @@ _CHUNK = 2**18
 
 @dataclass(frozen=True)
 class Generator:
-    """A made-up stream: what makes it, what it accepts, and its bound by default."""
+    """A synthetic stream: the function that returns it, the parameters it accepts, and its default bound."""
 
     make: Callable[..., NDArray[Any]]
     accepted: tuple[str, ...]
@@ -37,22 +39,22 @@ def _table1_bound(parameters: Mapping[str, Any]) -> float:
     return float(TABLE1[validation.choice("stream", parameters.get("stream"), tuple(TABLE1))].bound)
 
 
-#: Generators by the name that a specification calls them; add to it what else a sweep is to run on.
+#: Generators by their name in a specification; add others here.
 GENERATORS: dict[str, Generator] = {
     "table1": Generator(table1, ("stream", "n", "order", "seed"), _table1_bound),
     "dns_like_day": Generator(dns_like_day, ("n", "seed"), lambda parameters: float(DNS_BOUND)),
 }
-_KEYS = ("name", *KINDS, "column", "bound", "published", "holdout", "max_range", "overlap")
+_FIELDS = ("column", "bound", "published", "holdout", "max_range", "overlap")
 
 
 @dataclass(frozen=True)
-class DataSet(Origin):
+class DataSet(DataSource):
     """A stream to publish.
 
     Attributes
     ----------
     name, kind, source : str
-        As every :class:`Origin` has them.
+        As in every :class:`DataSource`.
     bound : float
         Public bound of a value.
     holdout, max_range : int
@@ -62,35 +64,50 @@ class DataSet(Origin):
     column : str or None
         Of the file.
     published : int or None
-        Length of the published part; a stream that is shorter is extended by reflection, a longer one cut off.  None:
-        all there is after the hold-out.
+        Length of the published part: a shorter stream is extended by reflection, a longer one is cut.  None: all
+        values after the hold-out.
     overlap : bool
-        The published part begins with the hold-out again, as in ToPS section 5.4; no privacy then.
+        Whether the published part begins with the hold-out again, as in ToPS section 5.4, which is not private.
     place : str
-        Where it stands in TOML, for messages.
+        Its path in the TOML file, for messages.
     """
+
+    study: ClassVar[str] = "values"
 
     bound: float
     holdout: int
     max_range: int
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict, hash=False)
     column: str | None = None
     published: int | None = None
     overlap: bool = False
     place: str = field(default="datasets", compare=False)
 
-    def load(self, folder: Path) -> Floats:
-        """The hold-out and then the published part: float64[holdout + published], read-only.
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        validation.positive("bound", self.bound)
+        validation.integer("holdout", self.holdout, 0)
+        validation.integer("max_range", self.max_range, 1, 2**40)
+        if self.published is not None:
+            validation.integer("published", self.published, 1)
+        if self.column is not None:
+            text("column", self.column)
 
-        Parameters
-        ----------
-        folder : Path
-            Where files are sought that have no absolute path.
+    def table(self) -> dict[str, Any]:
+        """All fields, as plain values."""
+        return {**super().table(), "parameters": dict(self.parameters)}
+
+    def setting(self, published: int, epsilon: float) -> Setting:
+        """The public facts of a cell."""
+        return Setting(self.bound, self.holdout, published, self.max_range, epsilon)
+
+    def load(self, folder: Path) -> ValueTruth:
+        """The hold-out and then the published part.
 
         Raises
         ------
         DataError
-            If there are no data, or they are shorter than the hold-out.
+            If the data are absent, not finite, or not longer than the hold-out.
         """
         values = self._read(folder)
         if values.size <= self.holdout:
@@ -105,7 +122,7 @@ class DataSet(Origin):
             whole = np.concatenate([values[: self.holdout], hold_out_and_extend(values, 0, published)])
         else:
             whole = hold_out_and_extend(values, self.holdout, published)
-        return as_floats(whole)
+        return ValueTruth(self, as_floats(whole))
 
     def _read(self, folder: Path) -> Floats:
         if self.kind == "generator":
@@ -121,45 +138,18 @@ class DataSet(Origin):
 
 
 def read_data_set(table: Mapping[str, Any], place: str, name: str, holdout: int, max_range: int) -> DataSet:
-    """A data set from its table, every list already expanded.
-
-    Parameters
-    ----------
-    table : mapping
-        A ``[[datasets]]`` table.
-    place : str
-        Where it stands.
-    name : str
-        Its label.
-    holdout, max_range : int
-        Where the table has none of its own.
-    """
-    reader = TableReader(table, place)
-    kind = reader.one_of(KINDS)
-    if kind == "generator":
-        source = reader.choice(kind, (*GENERATORS, *SPATIAL_GENERATORS))
-        generator = GENERATORS[source]
-        reader.refuse_others((*(key for key in _KEYS if key != "column"), *generator.accepted))
-        parameters = {key: table[key] for key in generator.accepted if key in table}
+    """A data set from its ``[[datasets]]`` table, lists expanded, with defaults for hold-out and longest range."""
+    kind, source = read_source(table, place, (*GENERATORS, *SPATIAL_GENERATORS), tuple(CATALOGUE))
+    generator = GENERATORS[source] if kind == "generator" else None
+    accepted = () if generator is None else generator.accepted
+    own = _FIELDS if generator is None else _FIELDS[1:]
+    check_keys(table, place, ("name", *KINDS, *own, *accepted))
+    parameters = {key: table[key] for key in accepted if key in table}
+    defaults: dict[str, Any] = {"holdout": holdout, "max_range": max_range}
+    if generator is not None:
         with placed(place):
-            usual: float | None = generator.bound(parameters)
-    else:
-        source = reader.choice(kind, tuple(CATALOGUE)) if kind == "download" else reader.text(kind)
-        reader.refuse_others(_KEYS)
-        parameters = {}
-        usual = CATALOGUE[source].bound if kind == "download" else None
-    column = reader.text("column") if "column" in reader else None
-    bound = reader.positive("bound") if usual is None or "bound" in reader else usual
-    return DataSet(
-        name=name,
-        kind=kind,
-        source=source,
-        bound=bound,
-        holdout=reader.integer("holdout", holdout),
-        max_range=reader.integer("max_range", max_range, 1, 2**40),
-        parameters=parameters,
-        column=column,
-        published=reader.integer("published", low=1) if "published" in reader else None,
-        overlap=reader.flag("overlap", False),
-        place=place,
-    )
+            defaults["bound"] = generator.bound(parameters)
+    elif kind == "download" and (bound := CATALOGUE[source].bound) is not None:
+        defaults["bound"] = bound
+    chosen = {**defaults, **{key: table[key] for key in own if key in table}}
+    return read(DataSet, chosen, place, name=name, kind=kind, source=source, parameters=parameters, place=place)
