@@ -34,9 +34,7 @@ def build_parts(parameters: Parameters) -> dict[str, Any]:
 
 def _build_part(role: str, table: Parameters) -> Any:
     fields, module = dict(table), _ROLES[role]
-    known = [
-        name for name in module.__all__ if dataclasses.is_dataclass(getattr(module, name))
-    ]
+    known = [name for name in module.__all__ if dataclasses.is_dataclass(getattr(module, name))]
     kind = getattr(module, validation.choice(f"{role}.part", fields.pop("part", None), known))
     parts = inspect.signature(kind).parameters
     required = [name for name, each in parts.items() if each.default is each.empty]
