@@ -17,8 +17,10 @@ from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee
 
 LONGEST_NAME, LONGEST_NOTE = 200, 2000
-#: Bytes of an entry, and how deeply its mechanism may be nested: every later call reads it again.
+#: Bytes of an entry, and how deeply its mechanism may be nested.
 LONGEST_ENTRY, DEEPEST = 2**16, 32
+#: The largest position that SQLite stores.
+LAST = 2**63 - 1
 #: What is protected, and against which change.
 Kind = tuple[str, str]
 VALUE: Kind = (Guarantee.unit, Guarantee.adjacency)
@@ -222,8 +224,8 @@ def _refuse_parts(entry: Entry) -> None:
 def _positions(start: object, stop: object) -> tuple[int | None, int | None]:
     if start is None and stop is None:
         return None, None
-    first = 0 if start is None else validation.integer("start", start, 0)
-    return first, None if stop is None else validation.integer("stop", stop, first + 1)
+    first = 0 if start is None else validation.integer("start", start, 0, LAST - 1)
+    return first, None if stop is None else validation.integer("stop", stop, first + 1, LAST)
 
 
 def described(publisher: object) -> dict[str, Any]:
