@@ -48,6 +48,12 @@ _LOCK = threading.RLock()
 _stores: weakref.WeakSet[Store] = weakref.WeakSet()
 
 
+def _close(db: sqlite3.Connection) -> None:
+    """Close a file, of an object that is collected in any thread too, while no fork can happen."""
+    with _LOCK:
+        db.close()
+
+
 def _before_fork() -> None:
     _LOCK.acquire()
     for store in list(_stores):
@@ -190,7 +196,7 @@ class Store:
                 db.close()
                 raise
             self._opened_file, self._db = identity, db
-            self._close = weakref.finalize(self, db.close)
+            self._close = weakref.finalize(self, _close, db)
         return self._db
 
     def _identity(self) -> tuple[int, int]:
