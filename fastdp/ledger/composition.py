@@ -210,8 +210,12 @@ class Odometer:
         values: tuple[object, ...] = (*key, start)
         if stop is not None:
             covered, values = f"{covered} AND start < ?", (*values, stop)
-        self._db.create_function("raised", 1, lambda level: _pack(_unpack(level) + amount), deterministic=True)
-        self._db.execute(f"UPDATE level SET sum = raised(sum) WHERE {covered}", values)
+        rows = self._db.execute(f"SELECT start, sum FROM level WHERE {covered}", values).fetchall()
+        # Not by a function of SQLite's: an interrupt within one would become another error.
+        self._db.executemany(
+            "UPDATE level SET sum = ? WHERE account = ? AND measure = ? AND place = ? AND part = ? AND start = ?",
+            [(_pack(_unpack(level) + amount), *key, edge) for edge, level in rows],
+        )
 
     def total(self, stream: str, region: Region = EVERYWHERE) -> Loss:
         """What the releases of a stream add up to; ParameterError if units do not fit together."""
