@@ -148,6 +148,25 @@ def test_verify_names_what_was_changed(path: Path, filled: Ledger, name: str) ->
         Ledger(path).verify()
 
 
+def test_verify_finds_an_index_that_differs_from_its_table(path: Path, filled: Ledger) -> None:
+    """Totals are read from an index."""
+    filled.close()
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        right = db.execute("SELECT sum, start, account, measure, place, part FROM level").fetchall()
+        row = db.execute("SELECT rowid, * FROM sqlite_schema WHERE name = 'highest'").fetchone()
+    hide = "DELETE FROM sqlite_schema WHERE name = 'highest'"
+    edit(path, "UPDATE level SET sum = x'0000'", "PRAGMA writable_schema = ON", hide)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        where = "start = ? AND account = ? AND measure = ? AND place = ? AND part = ?"
+        db.executemany(f"UPDATE level SET sum = ? WHERE {where}", right)  # noqa: S608
+        db.execute("PRAGMA writable_schema = ON")
+        db.execute(
+            "INSERT INTO sqlite_schema (rowid, type, name, tbl_name, rootpage, sql) VALUES (?, ?, ?, ?, ?, ?)", row
+        )
+    with pytest.raises(StateError, match="is damaged: restore a backup"):
+        Ledger(path).verify()
+
+
 def test_other_calls_do_not_look_for_changes(path: Path, filled: Ledger) -> None:
     """The documented limit; what they read themselves must make sense."""
     edit(path, "UPDATE line SET body = replace(body, '0.5', '0.4') WHERE id = 2")
