@@ -20,9 +20,10 @@ from fastdp.ledger import Ledger
 MOST_KILLS = 3
 #: Files that an ended run leaves: inputs, outputs, state; no parts.
 OUTPUTS = {"out", "out.csv", "out.npy", "out.parquet"}
-LEFT = {"in.csv", "in.npy", "in.parquet", "key", "state", "kept", "budget", *OUTPUTS}
+BUDGET = {"budget", "budget-wal", "budget-shm"}
+LEFT = {"in.csv", "in.npy", "in.parquet", "key", "state", "kept", *BUDGET, *OUTPUTS}
 #: What a run begins with besides its input.
-SECRETS = ("state", "key", "budget")
+SECRETS = ("state", "key", *BUDGET)
 
 
 @dataclass

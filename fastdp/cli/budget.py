@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -81,7 +81,9 @@ class LedgerOptions:
             named = "" if resume is None else _named(resume)
             note = f"{named}input {source}"[:NOTE]
             reservation = ledger.reserve(publisher, stream=self.stream, part=self.part, note=note)
-        with reservation:
+        # A command that is killed from here on leaves the ledger as one file.
+        ledger.close()
+        with closing(ledger), reservation:
             yield _described(reservation.entry)
 
     def _opened(self, *, new: bool) -> Ledger:

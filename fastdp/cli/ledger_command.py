@@ -32,7 +32,7 @@ _stream = click.option("--stream", metavar="NAME", help="This stream only.  [def
 def ledger() -> None:
     """Account for privacy budgets: what was released on which stream, and what is left.
 
-    A ledger is a file of lines that only grows. "fastdp release" and "fastdp synthesize" write to it with --ledger.
+    A ledger is a file, and only grows. "fastdp release" and "fastdp synthesize" write to it with --ledger.
     """
 
 
@@ -54,7 +54,7 @@ def show(path: Path, stream: str | None, ledger_key_file: Path | None) -> None:
 @_stream
 @ledger_key_option
 def spent(path: Path, stream: str | None, ledger_key_file: Path | None) -> None:
-    """Say what each stream has cost, and what its limit leaves."""
+    """Print what each stream has cost, and what its limit leaves."""
     with plain_errors():
         account = _opened(path, ledger_key_file)
         names = account.streams if stream is None else [stream]
@@ -69,39 +69,21 @@ def spent(path: Path, stream: str | None, ledger_key_file: Path | None) -> None:
 
 @ledger.command()
 @_file
-@click.option("--head", metavar="SEAL", help="A seal that this command said earlier: its line must still be there.")
+@click.option(
+    "--head", metavar="SEAL", help="A seal that this command printed earlier: its line must still be there."
+)
 @ledger_key_option
 def verify(path: Path, head: str | None, ledger_key_file: Path | None) -> None:
-    """Check that no line was altered, reordered or cut out, and say the last line's seal.
+    """Check every line and total, and print the last line's seal. No other command looks for changes to the file.
 
-    Keep the seal somewhere else: without one, nobody can tell that the last lines are missing.
+    Keep the seal somewhere else: only with it can missing last lines be noticed.
     """
     with plain_errors():
         found = _opened(path, ledger_key_file).verify(head)
         click.echo(f"{path}: {found.lines} lines, all seals right\nhead {found.head}")
-        if found.torn:
-            click.echo(
-                f"The last line is cut off: {found.torn} bytes. If a crash did this, nothing was released under it; "
-                "if anything else did, a release may be missing. Nothing more is recorded before: fastdp ledger "
-                "recover"
-            )
         if found.reserved:
             listed = ", ".join(map(str, found.reserved))
             click.echo(f"Reserved and never committed, so counted as spent: {listed}")
-
-
-@ledger.command()
-@_file
-@ledger_key_option
-def recover(path: Path, ledger_key_file: Path | None) -> None:
-    """Give up a last line that is cut off; what is left of it stays in the ledger.
-
-    Only if a crash did it: nothing had been released then. Otherwise find out what the line said, and record that.
-    """
-    with plain_errors():
-        torn = _opened(path, ledger_key_file).verify().torn
-        _opened(path, ledger_key_file, recover=True)
-        click.echo(f"{path}: gave up {torn} bytes" if torn else f"{path}: the last line is whole, nothing to do")
 
 
 @ledger.command()
@@ -114,7 +96,7 @@ def recover(path: Path, ledger_key_file: Path | None) -> None:
     metavar="E|none",
     help="Most that one stream may cost, or none for no limit.  [default: as it was]",
 )
-@click.option("--delta", metavar="D|none", help="Likewise.  [default: as it was]")
+@click.option("--delta", metavar="D|none", help="The same for delta.  [default: as it was]")
 @click.option("--note", metavar="TEXT", default="", help="Such as who decided it.")
 @ledger_key_option
 def limit(
@@ -133,8 +115,7 @@ def limit(
         account = _opened(path, ledger_key_file, create=True)
         account.set_limit(_named(epsilon), _named(delta), stream=stream, note=note)
         whose = "each stream without a limit of its own" if stream is None else f"stream {stream!r}"
-        told = account.limits()[stream]
-        click.echo(f"{path}: limit for {whose}: {_within(told)}")
+        click.echo(f"{path}: limit for {whose}: {_within(account.limits()[stream])}")
 
 
 def _named(amount: str | None) -> float | EllipsisType | None:
@@ -149,11 +130,11 @@ def _named(amount: str | None) -> float | EllipsisType | None:
         raise click.UsageError(f"{amount!r} is neither a number nor 'none'.") from None
 
 
-def _opened(path: Path, key_file: Path | None, *, create: bool = False, recover: bool = False) -> Ledger:
+def _opened(path: Path, key_file: Path | None, *, create: bool = False) -> Ledger:
     from fastdp.cli.key_file import read_ledger_key
     from fastdp.ledger import Ledger
 
-    return Ledger(path, key=read_ledger_key(key_file), create=create, recover=recover)
+    return Ledger(path, key=read_ledger_key(key_file), create=create)
 
 
 def _within(budget: Any) -> str:

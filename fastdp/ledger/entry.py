@@ -17,8 +17,10 @@ from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee
 
 LONGEST_NAME, LONGEST_NOTE = 200, 2000
-#: Bytes of an entry, and how deeply its mechanism may be nested: every later call reads it again.
+#: Bytes of an entry, and how deeply its mechanism may be nested.
 LONGEST_ENTRY, DEEPEST = 2**16, 32
+#: The largest position that SQLite stores.
+LAST = 2**63 - 1
 #: What is protected, and against which change.
 Kind = tuple[str, str]
 VALUE: Kind = (Guarantee.unit, Guarantee.adjacency)
@@ -28,12 +30,12 @@ ELEMENTS: tuple[Kind, ...] = (
     ("one point", "add or remove one point"),
 )
 #: Arguments of publishers that are secrets, or that the guarantee says already.
-_UNSAID = ("seed", "key", "options")
+_SECRET = ("seed", "key", "options")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A release, as a ledger holds it.
+    """A release, as a ledger stores it.
 
     Attributes
     ----------
@@ -54,7 +56,7 @@ class Entry:
     note : str
         Anything.
     state : str
-        ``"spent"``, ``"reserved"`` (nobody has said how it ended, so it counts), or ``"cancelled"`` (it does not).
+        ``"spent"``, ``"reserved"`` (it was never ended, so it counts), or ``"cancelled"`` (it does not).
     nonce : str
         Random digits of its line: no other line has them, in no copy of the ledger and no other one.
     fingerprint : str or None
@@ -95,7 +97,7 @@ class Entry:
 
 
 def text(name: str, value: object, longest: int, *, empty: bool = False) -> str:
-    """A text that a line of the ledger can hold."""
+    """A text that a line of the ledger can store."""
     least = 0 if empty else 1
     if not isinstance(value, str) or not least <= len(value) <= longest:
         raise ParameterError(
@@ -146,7 +148,7 @@ def _plain_guarantee(guarantee: object) -> Guarantee:
         raise ParameterError(
             f"guarantee = {validation.shown(guarantee)}: expected a fastdp.Guarantee, or a publisher that has one"
         )
-    # An infinite epsilon is one that may be recorded: it tells that something was released without privacy.
+    # An infinite epsilon may be recorded: something was released without privacy.
     epsilon = math.inf if guarantee.epsilon == math.inf else _not_less("epsilon", guarantee.epsilon)
     delta = _not_less("delta", guarantee.delta)
     distance = _not_less("numeric_distance", guarantee.numeric_distance)
@@ -175,7 +177,7 @@ def _not_less(name: str, value: Any) -> float:
 
 
 def new(entry: Entry) -> Entry:
-    """An entry as a line of the ledger will give it back, or ParameterError: none may stop the ledger being read."""
+    """An entry as a line of the ledger returns it, or ParameterError: no entry may be unreadable later."""
     entry = checked(entry)
     entry = dataclasses.replace(
         entry, stream=name("stream", entry.stream), part=None if entry.part is None else name("part", entry.part)
@@ -222,8 +224,8 @@ def _refuse_parts(entry: Entry) -> None:
 def _positions(start: object, stop: object) -> tuple[int | None, int | None]:
     if start is None and stop is None:
         return None, None
-    first = 0 if start is None else validation.integer("start", start, 0)
-    return first, None if stop is None else validation.integer("stop", stop, first + 1)
+    first = 0 if start is None else validation.integer("start", start, 0, LAST - 1)
+    return first, None if stop is None else validation.integer("stop", stop, first + 1, LAST)
 
 
 def described(publisher: object) -> dict[str, Any]:
@@ -238,9 +240,9 @@ def described(publisher: object) -> dict[str, Any]:
             parameters = {field.name: _plain(getattr(plan, field.name)) for field in fields}
     else:
         # A simulation of the local model keeps the parameters with its server.
-        homes = (publisher, getattr(publisher, "server", None))
-        asked = [one for one in inspect.signature(type(publisher)).parameters if one not in _UNSAID]
-        found = {one: getattr(home, one) for home in reversed(homes) for one in asked if hasattr(home, one)}
+        holders = (publisher, getattr(publisher, "server", None))
+        asked = [one for one in inspect.signature(type(publisher)).parameters if one not in _SECRET]
+        found = {one: getattr(each, one) for each in reversed(holders) for one in asked if hasattr(each, one)}
         parameters = {one: _plain(value) for one, value in found.items() if not callable(value)}
     return {"class": type(publisher).__name__, "parameters": parameters}
 
@@ -253,14 +255,14 @@ def _plain(value: object) -> Any:
 
 
 def to_line(entry: Entry) -> dict[str, Any]:
-    """What the ledger's line says of an entry; floats as the shortest decimals that read back as they were."""
+    """The content of an entry's line; floats as the shortest decimals that read back as the same float."""
     guarantee = dataclasses.asdict(entry.guarantee)
     if guarantee["epsilon"] == math.inf:
         guarantee["epsilon"] = "infinite"
-    told = ("stream", "part", "start", "stop", "mechanism", "note")
-    # Lines from before there were fingerprints have none either, so the format is the same.
+    named = ("stream", "part", "start", "stop", "mechanism", "note")
+    # Optional: older lines have none.
     noise = {} if entry.fingerprint is None else {"fingerprint": entry.fingerprint}
-    return {**{field: getattr(entry, field) for field in told}, **noise, "guarantee": guarantee}
+    return {**{field: getattr(entry, field) for field in named}, **noise, "guarantee": guarantee}
 
 
 def from_line(line: dict[str, Any], state: str) -> Entry:
@@ -289,5 +291,5 @@ def from_line(line: dict[str, Any], state: str) -> Entry:
 
 @lru_cache(maxsize=256, typed=True)
 def _recorded_guarantee(**said: Any) -> Guarantee:
-    """Most lines of a ledger promise what others promise; by type too, because True is no epsilon, though it is 1."""
+    """Cached: most lines state the same guarantee.  By type too, because True is no epsilon, though it equals 1."""
     return _plain_guarantee(Guarantee(**said))

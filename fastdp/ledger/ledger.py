@@ -4,55 +4,53 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 from types import EllipsisType
 from typing import Any
 
 from fastdp import validation
 from fastdp.errors import BudgetError, DataError, ParameterError, StateError
 from fastdp.guarantee import Guarantee
-from fastdp.ledger import accounting, entry, names
-from fastdp.ledger.account import ENDS, Account, budget, ending
-from fastdp.ledger.book import Book, Verification, region
+from fastdp.ledger import entry, names
+from fastdp.ledger.composition import DELTA, EPSILON, UNIT, Budget, Loss, cost, rounded
 from fastdp.ledger.entry import Entry
+from fastdp.ledger.reader import LedgerReader
 from fastdp.ledger.reservation import Reservation
-from fastdp.ledger.tally import Budget, Tally
+from fastdp.ledger.state import ENDS, ENTERS, LedgerState, budget, ending
+from fastdp.ledger.store import Verification
 
 __all__ = ["Ledger", "Reservation", "Verification"]
 
 
-class Ledger(Book):
+class Ledger(LedgerReader):
     """An append-only record of what was released on which stream, under which guarantee, within which limit.
 
     Parameters
     ----------
     path : path
-        The file; made, owner-only, if it is not there.
+        The file, an SQLite database; made, owner-only, if it is not there.
     limit_epsilon, limit_delta : float, optional
         Most that any stream may cost, for releases through this object; limits in the file (:meth:`set_limit`) hold
         as well.  None: no limit of this object's.
     key : Key or 32 bytes, optional
-        Seals the lines with HMAC-SHA-256, so that only who has the key can write a line that passes.  Without it they
-        are sealed with SHA-256, which tells accidents and careless edits, not a forger.
+        Seals the lines with HMAC-SHA-256, so that only its holders can write a line that :meth:`verify` accepts.
+        Without it they are sealed with SHA-256, which shows accidents and careless edits, not forgery.
     create : bool
         False: a missing file is an error.
-    recover : bool
-        Whether a last line that is cut off may be given up: a line that tells of it, and of what is left of it, takes
-        its place.  Without this such a ledger can be read and takes no more entries.
 
     Notes
     -----
     Privacy: the ledger computes basic composition, exactly (``docs/privacy.md``), and releases nothing itself.  Sums
     of epsilon hold for releases with independent noise only, so it refuses a publisher whose noise an entry has
-    already.  It knows what it is given: two names for one stream, positions and parts that are not disjoint, or a
-    secret that is used outside it, it cannot see.
+    already.  It trusts its input: it cannot see two names for one stream, positions and parts that are not disjoint,
+    or a secret that is used outside it.
 
-    Every call locks the file, checks it, and adds at most one line, synced before the call returns.  Lines that this
-    object has checked before are compared by one SHA-256 of all their bytes; where that is another one, they are
-    checked from the first on.  Objects can be shared by threads, and processes may have one each.  A line is never
-    changed.
+    Each call is one transaction, on disk before the call returns; its time does not grow with the number of releases.
+    Objects can be shared by threads, and processes may have one each, on a local disk.  A line is never changed;
+    changes by other means are found by :meth:`verify` only.
 
     A release is reserved before it happens and committed afterwards.  A reservation whose process died counts as
-    spent, for ever: nobody knows whether the output had left.
+    spent, for ever: its output may have left.
     """
 
     def spend(
@@ -91,7 +89,7 @@ class Ledger(Book):
         Returns
         -------
         Entry
-            As it was recorded.
+            The recorded entry.
 
         Raises
         ------
@@ -164,8 +162,8 @@ class Ledger(Book):
             If the entry is not reserved.
         """
         validation.integer("number", number, 1)
-        with self._opened() as (_, account):
-            reserved, state = account.reserved.get(number), account.state(number)
+        with self._store.transaction(write=False) as account:
+            reserved, state = account.reserved(number), account.state(number)
         if reserved is None:
             raise StateError(
                 f"entry {number} is {state}: expected one that is still reserved (a finished release is repeated on "
@@ -193,53 +191,50 @@ class Ledger(Book):
             fingerprint = _fingerprint(guarantee)
             mechanism = entry.described(guarantee) if mechanism is None else mechanism
             guarantee = guarantee.guarantee
-        state = "spent" if kind == "spend" else "reserved"
         wanted = entry.new(
-            Entry(0, "", stream, guarantee, part, start, stop, mechanism, note, state, fingerprint=fingerprint)
+            Entry(0, "", stream, guarantee, part, start, stop, mechanism, note, ENTERS[kind], fingerprint=fingerprint)
         )
         names.refuse_unseen("stream", wanted.stream)
         names.refuse_unseen("part", wanted.part or "")
-        body = {"kind": kind, **entry.to_line(wanted)}
-        with self._opened() as (file, account):
-            _refuse_noise(account, wanted)
+        with self._store.transaction(write=True) as state:
+            _refuse_noise(state, wanted)
+            line = state.append({"kind": kind, **entry.to_line(wanted)})
             if wanted.counts:
-                self._refuse(account, wanted)
-            line = file.append(body)
+                self._refuse(state, wanted)
             return replace(wanted, id=line["id"], time=line["time"], nonce=line["nonce"])
 
-    def _refuse(self, account: Account, wanted: Entry) -> None:
-        """BudgetError if a limit would be passed."""
-        tally = account.tally(wanted.stream)
-        after = tally.after(wanted, wanted.stream)
-        for limit, whose in ((account.limit(wanted.stream), "the ledger's"), (self._limit, "the caller's")):
-            if not after.within(limit):
-                spent = accounting.rounded(tally.total(wanted.stream))
-                rest = self._left(account, wanted.stream, region(wanted))
-                more = accounting.rounded(Tally([wanted]).total(wanted.stream))
-                # Of floats: equal sums may differ in their last bits.
-                summed = spent.epsilon + more.epsilon
-                mixed = (
-                    " (an event counts twice where a value is replaced)"
-                    if after.epsilon > summed * (1.0 + 1e-9)
-                    else ""
-                )
-                raise BudgetError(
-                    f"stream {wanted.stream!r}: {_amount(more)} more would pass {whose} limit of "
-                    f"{_amount(limit)}; spent are {_amount(spent)}, with it {_amount(accounting.rounded(after))}"
-                    f"{mixed}, expected at most {_amount(rest)} (nothing was recorded)"
-                )
+    def _refuse(self, state: LedgerState, wanted: Entry) -> None:
+        """BudgetError if a release that was added passes a limit; the error undoes the transaction."""
+        after, limit = state.odometer.total(wanted.stream), self._lowest(state, wanted.stream)
+        if after.within(limit):
+            return
+        state.odometer.add(wanted, -1)
+        before, rest, needs = state.odometer.total(wanted.stream), self._left(state, wanted), _alone(wanted)
+        over = before if not before.within(limit) else after
+        part = 1 if Loss(over.epsilon, Fraction(0)).within(limit) else 0
+        name = Budget._fields[part]
+        own = limit[part] < state.limit(wanted.stream)[part]
+        whose = f" (limit_{name} of this object, --limit{'-delta' if part else ''})" if own else ""
+        if over is before:
+            said = f"has spent {rounded(before)[part]!r} of {limit[part]!r} {name} already{whose}"
+        else:
+            said = f"has {rest[part]!r} of {limit[part]!r} {name} left{whose}, "
+            said += f"this release needs {rounded(needs)[part]!r}"
+            if after.epsilon > before.epsilon + needs.epsilon:
+                said += f" (in total {rounded(after)[part]!r}: an event counts twice beside a replaced value)"
+        raise BudgetError(f"Refused: stream {wanted.stream!r} {said}. Nothing was recorded")
 
     def _end(self, reserved: Entry, kind: str, stop: int | None = None) -> Entry:
         body: dict[str, Any] = {"kind": kind, "of": reserved.id}
         where = ending(reserved, stop)
         if stop is not None:
             body["stop"] = where
-        with self._opened() as (file, account):
-            found = account.reserved.get(reserved.id)
+        with self._store.transaction(write=True) as state:
+            found = state.reserved(reserved.id)
             if found != reserved:
-                state = account.state(reserved.id) if found is None else "another release"
-                raise StateError(f"{kind} of entry {reserved.id}: it is {state}; expected a reservation")
-            file.append(body)
+                what = state.state(reserved.id) if found is None else "another release"
+                raise StateError(f"{kind} of entry {reserved.id}: it is {what}; expected a reservation")
+            state.append(body)
             return replace(reserved, state=ENDS[kind], stop=where)
 
     def set_limit(
@@ -255,7 +250,7 @@ class Ledger(Book):
         Parameters
         ----------
         epsilon, delta : float or None
-            None: no limit.  Left out: as it was, and where a stream's own was never told, that of all streams.  A
+            None: no limit.  Left out: as it was, and where a stream never had its own, that of all streams.  A
             limit below what is spent refuses all further releases.
         stream : str, optional
             Which; None for all.
@@ -263,9 +258,9 @@ class Ledger(Book):
             Anything, such as who decided it.
         """
         named = {
-            part: told
-            for part, told in (("epsilon", epsilon), ("delta", delta))
-            if not isinstance(told, EllipsisType)
+            part: given
+            for part, given in (("epsilon", epsilon), ("delta", delta))
+            if not isinstance(given, EllipsisType)
         }
         limit = budget("epsilon", named.get("epsilon"), "delta", named.get("delta"))
         name = None if stream is None else entry.name("stream", stream)
@@ -276,12 +271,12 @@ class Ledger(Book):
             **{part: None if math.isinf(getattr(limit, part)) else getattr(limit, part) for part in named},
             "note": entry.text("note", note, entry.LONGEST_NOTE, empty=True),
         }
-        with self._opened() as (file, _):
-            file.append(body)
+        with self._store.transaction(write=True) as state:
+            state.append(body)
 
 
 def _depend_on_no_data(kinds: Any) -> bool:
-    """Whether these are exception classes to which no DataError belongs."""
+    """Whether these are exception classes, none of them DataError or a base of it."""
     return isinstance(kinds, tuple) and all(
         isinstance(kind, type) and issubclass(kind, BaseException) and not issubclass(DataError, kind)
         for kind in kinds
@@ -294,19 +289,21 @@ def _fingerprint(publisher: Any) -> str | None:
     return fingerprint
 
 
-def _refuse_noise(account: Account, wanted: Entry) -> None:
+def _alone(wanted: Entry) -> Loss:
+    """What a release costs by itself."""
+    if math.isinf(wanted.guarantee.epsilon):
+        return Loss(math.inf, Fraction(wanted.guarantee.delta))
+    amounts = cost(wanted.guarantee)
+    return Loss(Fraction(amounts[EPSILON], UNIT), Fraction(amounts[DELTA], UNIT))
+
+
+def _refuse_noise(state: LedgerState, wanted: Entry) -> None:
     """BudgetError if an earlier entry has the same noise, whatever its stream."""
-    earlier = account.noises.get(wanted.fingerprint or "")
+    earlier = None if wanted.fingerprint is None else state.noise(wanted.fingerprint)
     if earlier is not None:
         number, stream = earlier
         raise BudgetError(
-            f"stream {wanted.stream!r}: the same secret and composition were used by entry {number} on stream "
+            f"Refused: stream {wanted.stream!r}: the same secret and composition were used by entry {number} on stream "
             f"{stream!r}; equal noise on other values reveals their difference. Nothing was recorded; expected "
             f"another key (key.of_stream(name)), or for entry {number} again Ledger.resume({number}, publisher)"
         )
-
-
-def _amount(loss: Budget) -> str:
-    """Epsilon and delta for a message, all digits; without a delta of no interest."""
-    delta = f", delta = {loss.delta!r}" if loss.delta and math.isfinite(loss.delta) else ""
-    return f"epsilon = {loss.epsilon!r}{delta}"

@@ -1,4 +1,4 @@
-"""Characters that nobody sees: two names that differ in one look alike, and would have a budget each."""
+"""Invisible characters: two names that differ in one look alike, and would have a budget each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNSEEN = frozenset(chain(*_IGNORABLE, *_BLANK))
 
 
 def refuse_unseen(what: str, name: str) -> None:
-    """ParameterError if a name that is new to a ledger has such a character; older ledgers may hold some."""
+    """ParameterError if a name that is new to a ledger has such a character; older ledgers may have some."""
     for at, character in enumerate(name):
         if ord(character) in UNSEEN:
             shown, found = validation.shown(name), f"U+{ord(character):04X} at {at}"

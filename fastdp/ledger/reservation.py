@@ -26,7 +26,7 @@ class Reservation:
         self.entry = made
 
     def commit(self, stop: int | None = None) -> Entry:
-        """Say that the release has happened.
+        """Record that the release has happened.
 
         Parameters
         ----------
@@ -35,19 +35,19 @@ class Reservation:
 
         Notes
         -----
-        Nothing gives the budget back from here on, not even where this call fails (:meth:`keep`).
+        From here on no error gives the budget back, even if this call fails (:meth:`keep`).
         """
         self.keep()
         self.entry = self._ledger._end(self.entry, "commit", stop)
         return self.entry
 
     def cancel(self) -> Entry:
-        """Say that nothing was released and nothing will be: the budget is free again."""
+        """Record that nothing was released and nothing will be: the budget is free again."""
         self.entry = self._ledger._end(self.entry, "cancel")
         return self.entry
 
     def keep(self) -> None:
-        """Say that something is about to be released: from now on no error gives the budget back."""
+        """Declare that a release begins: from now on no error gives the budget back."""
         self._cancel_on = ()
 
     def __enter__(self) -> Self:

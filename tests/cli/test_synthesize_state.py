@@ -343,7 +343,7 @@ def test_what_was_released_is_not_given_back(go, cut_short, monkeypatch) -> None
 
 
 def test_a_refusal_by_the_ledger_binds_nobody(go, complaint) -> None:
-    assert "would pass the caller's limit" in complaint(go(*PAID, "--limit", 1))
+    assert "--limit), this release needs" in complaint(go(*PAID, "--limit", 1))
     assert not Path("out").exists()
     assert go(*PAID, "--limit", 1, "--epsilon", 1).exit_code == 0
     assert Ledger("budget").spent("places").epsilon == 1.0
@@ -351,13 +351,13 @@ def test_a_refusal_by_the_ledger_binds_nobody(go, complaint) -> None:
 
 def test_a_refusal_by_the_ledger_leaves_no_state_file(go, run, write_input, values, complaint) -> None:
     key = write_key()
-    assert "would pass the caller's limit" in complaint(go(*PAID, *key, "--limit", 1))
+    assert "--limit), this release needs" in complaint(go(*PAID, *key, "--limit", 1))
     assert not Path("s").exists()
     # Its key would bind what comes next.
     write_key(8)
     assert go(*PAID, *key, "--epsilon", 1, "--limit", 1).exit_code == 0
     told = ("-o", "-", "--state", "t", "--ledger", "small", "--stream", "meter", "--limit", 0.25)
-    assert "would pass" in complaint(run(write_input(".npy", values), *told, seed=None))
+    assert "has 0.25 of 0.25 epsilon left" in complaint(run(write_input(".npy", values), *told, seed=None))
     assert not Path("t").exists()
 
 
@@ -367,7 +367,7 @@ def test_a_refusal_by_the_ledger_leaves_a_release_that_was_begun(go, cut_short, 
     # By hand, and wrongly so: files are out.
     Reservation(account, account.entries()[0]).cancel()
     state = Path("s").read_bytes()
-    assert "would pass the caller's limit" in complaint(go(*PAID, "--limit", 1))
+    assert "--limit), this release needs" in complaint(go(*PAID, "--limit", 1))
     assert Path("s").read_bytes() == state
 
 

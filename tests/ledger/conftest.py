@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,3 +23,14 @@ def ledger(path: Path) -> Callable[..., Ledger]:
         return Ledger(path, **options)
 
     return ledger
+
+
+@pytest.fixture
+def lines(path: Path) -> Callable[[], list[tuple[int, str, bytes]]]:
+    """Number, text and seal of each line in the file."""
+
+    def lines() -> list[tuple[int, str, bytes]]:
+        with contextlib.closing(sqlite3.connect(path)) as db:
+            return db.execute("SELECT * FROM line ORDER BY id").fetchall()
+
+    return lines

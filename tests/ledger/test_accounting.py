@@ -1,22 +1,24 @@
-"""StreamParameters against a naive oracle, units that meet, and limits as they are written."""
+"""Composition against a naive oracle, units that meet, and limits as they are written."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import sqlite3
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from fractions import Fraction
 
+import mpmath
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.ledger import Budget, Entry, compose
-from fastdp.ledger.accounting import left
+from fastdp.ledger import Budget, Entry, compose, composition
+from fastdp.ledger.composition import EVERYWHERE, SCHEMA, Loss, Odometer, Region, left
 from fastdp.ledger.entry import ELEMENTS
-from fastdp.ledger.tally import EVERYWHERE, Loss, Region, Tally
 from tests.oracles import ledger as oracle
 
 PLACES = 6
@@ -35,7 +37,14 @@ def entry(
 
 
 def total(entries: list[Entry], stream: str, region: Region = EVERYWHERE) -> Loss:
-    return Tally(entries).total(stream, region)
+    return odometer_of(entries).total(stream, region)
+
+
+def odometer_of(entries: Iterable[Entry] = ()) -> Odometer:
+    made = Odometer()
+    for each in entries:
+        made.add(each)
+    return made
 
 
 def element(epsilon: float, kind: int = 0, **said) -> Entry:
@@ -73,9 +82,9 @@ CHANGES = st.lists(
 
 
 @given(CHANGES, st.randoms(use_true_random=False), WHERE)
-def test_a_tally_that_grows_and_shrinks_equals_the_oracle(changes, random, asked) -> None:
-    """After each change, and of one release more; a release that is taken back may be any."""
-    tally, held = Tally(), []
+def test_an_odometer_that_grows_and_shrinks_equals_the_oracle(changes, random, asked) -> None:
+    """After each change; a release that is taken back may be any."""
+    odometer, held = Odometer(), []
     where = Region(asked[0], *asked[1])
     for gone, epsilon, (part, span), kind in changes:
         made = entry(epsilon, part, *span) if kind is None else element(epsilon, kind, part=part)
@@ -84,14 +93,13 @@ def test_a_tally_that_grows_and_shrinks_equals_the_oracle(changes, random, asked
         loss = Fraction(epsilon), part, *(span if kind is None else (None, None))
         with_it = (values, [*elements, loss]) if kind is not None else ([*values, loss], elements)
         after = oracle.worst_of_both(*with_it, PLACES + 1) if with_it[0] else oracle.worst(with_it[1], PLACES + 1)
-        assert tally.after(made, "s").epsilon == after
-        tally.add(made)
+        odometer.add(made)
         held.append(made)
-        assert tally.total("s").epsilon == after
+        assert odometer.total("s").epsilon == after
         if gone:
-            tally.add(held.pop(random.randrange(len(held))), -1)
-        assert tally.total("s") == total(held, "s")
-        assert tally.total("s", where) == total(held, "s", where)
+            odometer.add(held.pop(random.randrange(len(held))), -1)
+        assert odometer.total("s") == total(held, "s")
+        assert odometer.total("s", where) == total(held, "s", where)
 
 
 #: More edges than are changed one by one.
@@ -107,53 +115,83 @@ RANGES = st.tuples(EPSILONS, st.integers(0, WIDE - 2), st.integers(1, WIDE), st.
     st.integers(0, WIDE - 1),
 )
 def test_many_releases_between_two_questions_equal_the_oracle(batches, random, asked: int) -> None:
-    tally, held = Tally(), []
+    odometer, held = Odometer(), []
     for batch in batches:
         for release in batch:
             held.append(release)
-            tally.add(entry(*release))
+            odometer.add(entry(*release))
         for _ in range(len(held) // 4):
-            tally.add(entry(*held.pop(random.randrange(len(held)))), -1)
+            odometer.add(entry(*held.pop(random.randrange(len(held)))), -1)
         releases = [(Fraction(epsilon), *where) for epsilon, *where in held]
         for where in ((None, asked, asked + 1), ("a", asked, asked + 1), (None, None, None)):
-            assert tally.total("s", Region(*where)).epsilon == oracle.worst(releases, WIDE + 1, where)
+            assert odometer.total("s", Region(*where)).epsilon == oracle.worst(releases, WIDE + 1, where)
 
 
 @pytest.fixture
-def operations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A name for every sum and comparison of fractions from here on."""
-    done: list[str] = []
-    for name in ("__add__", "__sub__", "_richcmp"):
-        real = getattr(Fraction, name)
+def steps() -> tuple[Odometer, Callable[[], int]]:
+    """An odometer, and how many steps SQLite has taken for it since the last question."""
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    db.executescript(SCHEMA)
+    taken = 0
 
-        def counted(self, *other, name=name, real=real):
-            done.append(name)
-            return real(self, *other)
+    def count() -> int:
+        nonlocal taken
+        taken += 1
+        return 0
 
-        monkeypatch.setattr(Fraction, name, counted)
-    return done
+    def since() -> int:
+        nonlocal taken
+        before, taken = taken, 0
+        return before
+
+    db.set_progress_handler(count, 1)
+    return Odometer(db), since
 
 
-@pytest.mark.parametrize("part", [None, "a"])
-@pytest.mark.parametrize("shape", ["from the start", "to the end", "windows"])
-def test_as_many_operations_as_releases(operations: list[str], shape: str, part: str | None) -> None:
-    """However their ranges overlap, and fewer for one more that lies apart."""
-    count = 400
-    spans = {
-        "from the start": [(0, k + 1) for k in range(count)],
-        "to the end": [(k, None) for k in reversed(range(count))],
-        "windows": [(k, k + 30) for k in range(count)],
+@pytest.mark.parametrize("shape", ["whole stream", "apart", "windows", "labels", "in one part"])
+def test_one_release_more_takes_as_many_steps_however_many_there_were(steps, shape: str) -> None:
+    """And so do totals, of the stream and of a region."""
+    odometer, since = steps
+    where = {
+        "whole stream": lambda k: (None, None, None),
+        "apart": lambda k: (None, 10 * k, 10 * k + 10),
+        "windows": lambda k: (None, k, k + 3),
+        "labels": lambda k: (f"day {k}", None, None),
+        "in one part": lambda k: ("a", k, k + 3),
     }[shape]
-    tally = Tally([entry(0.25, part, *span) for span in spans])
-    expected = Fraction(30, 4) if shape == "windows" else Fraction(count, 4)
-    assert tally.total("s").epsilon == expected
-    assert 2 * count < len(operations) < 12 * count
-    operations.clear()
-    last = entry(0.25, part, count - 1, count + 5)
-    assert tally.after(last, "s").epsilon <= expected + Fraction(1, 4)
-    tally.add(last)
-    tally.total("s")
-    assert len(operations) < 100
+    costs, count = [], 0
+    for size in (20, 2000):
+        while count < size:
+            odometer.add(entry(0.25, *where(count)))
+            count += 1
+        since()
+        odometer.add(entry(0.25, *where(count)))
+        odometer.total("s")
+        odometer.total("s", Region(*where(count // 2)))
+        costs.append(since())
+        count += 1
+    assert 100 < costs[1] < 1.1 * costs[0]
+    expected = {"whole stream": Fraction(count, 4), "windows": Fraction(3, 4), "in one part": Fraction(3, 4)}
+    assert odometer.total("s").epsilon == expected.get(shape, Fraction(1, 4))
+
+
+@given(st.lists(st.integers(0, 2**2200) | st.integers(0, 2**20).map(lambda n: n << 1000), max_size=20))
+def test_stored_sums_sort_as_the_numbers_do(numbers: list[int]) -> None:
+    packed = [composition._pack(number) for number in numbers]
+    assert [composition._unpack(raw) for raw in packed] == numbers
+    assert [composition._unpack(raw) for raw in sorted(packed)] == sorted(numbers)
+
+
+@pytest.mark.parametrize(
+    "exponent", [Fraction(0), Fraction(1, 3), Fraction(1), Fraction(0.1), Fraction(50), Fraction(700)]
+)
+def test_e_to_the_epsilon_is_rounded_up_very_little(exponent: Fraction) -> None:
+    """Deltas are multiplied by it: below the true value it would understate them."""
+    with mpmath.workdps(200):
+        true = mpmath.exp(mpmath.mpf(exponent.numerator) / exponent.denominator)
+        above = composition._exp_above(exponent)
+        error = mpmath.mpf(above.numerator) / above.denominator / true - 1
+    assert 0 < error < mpmath.mpf(10) ** -45
 
 
 #: Of a release without any privacy its epsilon is infinite.
@@ -162,41 +200,36 @@ LOSSES = st.tuples(st.just(math.inf) | EPSILONS, st.sampled_from([0.0, 1e-9, 0.2
 
 @given(st.lists(st.tuples(LOSSES, WHERE, st.sampled_from([None, None, 0])), min_size=1, max_size=8), st.data())
 def test_what_is_given_back_never_raises_a_total(drawn, data) -> None:
-    """Of reservations, cancelled or committed to an earlier end in any order; and before that each was told ahead."""
-    tally, held = Tally(), []
+    """Of reservations, cancelled or committed to an earlier end in any order."""
+    odometer, held = Odometer(), []
     for (epsilon, delta, distance), (part, span), kind in drawn:
         said = {"delta": delta, "numeric_distance": distance, "state": "reserved"}
         made = entry(epsilon, part, *span, **said) if kind is None else element(epsilon, kind, part=part, **said)
-        ahead = tally.after(made, "s")
-        tally.add(made)
+        odometer.add(made)
         held.append(made)
-        assert tally.total("s") == ahead
     while held:
-        before = tally.total("s")
+        before = odometer.total("s")
         gone = held.pop(data.draw(st.integers(0, len(held) - 1)))
-        tally.add(gone, -1)
+        odometer.add(gone, -1)
         if gone.start is not None and data.draw(st.booleans()):
-            tally.add(dataclasses.replace(gone, stop=gone.start + 1, state="spent"))
-        now = tally.total("s")
+            odometer.add(dataclasses.replace(gone, stop=gone.start + 1, state="spent"))
+        now = odometer.total("s")
         assert now.epsilon <= before.epsilon
         assert now.delta <= before.delta
 
 
-def test_a_tally_forgets_units_and_releases_without_privacy() -> None:
-    tally = Tally([entry(0.5)])
+def test_an_odometer_forgets_units_and_releases_without_privacy() -> None:
+    odometer = odometer_of([entry(0.5)])
     others = [entry(math.inf, delta=0.25), entry(0.25, unit="one person"), entry(9.0, simulated=True)]
     for other in others:
-        tally.add(other)
+        odometer.add(other)
     with pytest.raises(ParameterError, match="one person"):
-        tally.total("s")
-    tally.add(others[1], -1)
-    assert tally.total("s") == Loss(math.inf, Fraction(1, 4))
-    tally.add(others[0], -1)
-    assert tally.total("s") == Loss(Fraction(1, 2), Fraction(0))
-    with pytest.raises(ParameterError, match="one person"):
-        tally.after(others[1], "s")
-    assert tally.after(others[0], "s") == Loss(math.inf, Fraction(1, 4))
-    assert tally.total("s").epsilon == Fraction(1, 2)
+        odometer.total("s")
+    odometer.add(others[1], -1)
+    assert odometer.total("s") == Loss(math.inf, Fraction(1, 4))
+    odometer.add(others[0], -1)
+    assert odometer.total("s") == Loss(Fraction(1, 2), Fraction(0))
+    assert odometer.total("s").epsilon == Fraction(1, 2)
 
 
 def test_a_point_may_move_to_a_part_that_its_value_never_had() -> None:
@@ -205,7 +238,7 @@ def test_a_point_may_move_to_a_part_that_its_value_never_had() -> None:
 
 
 def test_parts_of_other_units_add_up() -> None:
-    """Lines of this kind are refused by now; an older ledger may hold some."""
+    """Lines of this kind are refused; an older ledger may hold some."""
     person = {"unit": "one person, all values", "adjacency": "replace all values of one person"}
     assert compose([entry(1.0, start=100 * i, stop=100 * i + 100, **person) for i in range(5)]).epsilon == 5.0
     assert compose([entry(1.0, f"day {i}", **person) for i in range(5)]).epsilon == 5.0

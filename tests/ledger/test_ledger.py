@@ -30,8 +30,10 @@ def test_ten_tenths_make_one(ledger) -> None:
     with pytest.raises(BudgetError) as caught:
         account.spend(Guarantee(0.1), stream="meter")
     said = str(caught.value)
-    for words in ("stream 'meter'", "epsilon = 0.1 more", "limit of epsilon = 1.0", "at most epsilon = 0.0"):
-        assert words in said
+    assert said == (
+        "Refused: stream 'meter' has 0.0 of 1.0 epsilon left (limit_epsilon of this object, --limit), this release "
+        "needs 0.1. Nothing was recorded"
+    )
     assert len(account.entries("meter")) == 10
     # Another stream has a budget of its own, and a simulation needs none.
     account.spend(Guarantee(1.0), stream="other")
@@ -46,7 +48,7 @@ def test_parts_and_positions_have_budgets_of_their_own(ledger) -> None:
     account.spend(Guarantee(1.0), stream="meter", start=100)
     assert account.remaining("meter", stop=100) == Budget(0.25, math.inf)
     assert account.remaining("meter").epsilon == account.remaining("meter", start=99, stop=101).epsilon == 0.0
-    with pytest.raises(BudgetError, match=r"at most epsilon = 0\.25"):
+    with pytest.raises(BudgetError, match=r"has 0\.25 of 1\.0 epsilon left .* needs 0\.5\. Nothing was recorded"):
         account.spend(Guarantee(0.5), stream="meter", start=50, stop=60)
     account.spend(Guarantee(0.25), stream="meter", start=50, stop=60)
     for day in ("monday", "tuesday"):
@@ -63,9 +65,11 @@ def test_limits_in_the_file_hold_for_everybody(ledger) -> None:
     # What a stream's own limit does not name, that of all streams says.
     assert account.limit("meter") == Budget(2.0, 1e-6)
     assert account.limit("other") == Budget(1.0, 1e-6)
-    with pytest.raises(BudgetError, match="the caller's limit of epsilon = 2"):
+    with pytest.raises(
+        BudgetError, match=r"has 2\.0 of 2\.0 epsilon left \(limit_epsilon of this object, --limit\), .* needs 2\.5\."
+    ):
         account.spend(Guarantee(2.5), stream="meter")
-    with pytest.raises(BudgetError, match=r"the ledger's limit of epsilon = 1\.0, delta = 1e-06"):
+    with pytest.raises(BudgetError, match=r"has 1e-06 of 1e-06 delta left, this release needs 1e-05\. Nothing"):
         account.spend(Guarantee(0.5, delta=1e-5), stream="other")
     account.spend(Guarantee(0.5, delta=1e-6), stream="other")
     assert account.remaining("other") == Budget(0.5, 0.0)
@@ -114,8 +118,8 @@ UNSEEN = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180f\u2800\u3164\ufe00\ufe0f\uff
 
 
 @pytest.mark.parametrize("character", UNSEEN, ids=lambda one: f"{ord(one):04x}")
-def test_names_with_a_character_that_nobody_sees_are_refused(path: Path, ledger, character: str) -> None:
-    account, before = ledger(), path.read_bytes()
+def test_names_with_an_invisible_character_are_refused(ledger, lines, character: str) -> None:
+    account, before = ledger(), lines()
     words = f"expected characters that can be seen, got U\\+{ord(character):04X} at 5"
     for call in (account.spend, account.reserve):
         with pytest.raises(ParameterError, match=f"stream = .*{words}"):
@@ -124,7 +128,7 @@ def test_names_with_a_character_that_nobody_sees_are_refused(path: Path, ledger,
             call(Guarantee(0.5), stream="meter", part="mon d" + character)
     with pytest.raises(ParameterError, match=f"stream = .*{words}"):
         account.set_limit(1.0, stream="meter" + character + "s")
-    assert path.read_bytes() == before
+    assert lines() == before
 
 
 def test_an_older_ledger_with_such_names_can_be_read_and_ended(ledger, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +196,7 @@ def test_only_units_that_lie_in_one_part_have_parts(ledger) -> None:
 
 def test_the_distance_of_sampled_noise_counts_as_delta(ledger) -> None:
     account = ledger(limit_epsilon=2.0, limit_delta=1e-6)
-    with pytest.raises(BudgetError, match="delta = 3"):
+    with pytest.raises(BudgetError, match=r"this release needs 3\.7\d*e-06\. Nothing"):
         account.spend(Guarantee(1.0, numeric_distance=1e-6), stream="meter")
     account.spend(Guarantee(1.0, numeric_distance=1e-7), stream="meter")
     cost = account.spent("meter")
@@ -224,7 +228,7 @@ def test_what_is_reserved_without_privacy_lets_nothing_past_the_limit_of_delta(l
     account.set_limit(delta=1e-6)
     held = account.reserve(Guarantee(math.inf, delta=5e-7), stream="meter")
     for more in (Guarantee(1.0, numeric_distance=0.1), Guarantee(1.0, delta=6e-7)):
-        with pytest.raises(BudgetError, match="limit of epsilon = inf, delta = 1e-06"):
+        with pytest.raises(BudgetError, match="of 1e-06 delta left, this release needs"):
             account.spend(more, stream="meter")
     account.spend(Guarantee(1.0, delta=4e-7), stream="meter")
     held.cancel()
@@ -256,9 +260,11 @@ def test_a_reservation_counts_until_it_is_cancelled(ledger) -> None:
 
 def test_a_reservation_ends_in_no_other_copy_of_its_ledger(path: Path, ledger) -> None:
     """The same release, recorded under the same number in the same second: its line's random digits tell."""
-    ledger()
+    ledger().close()
     before = path.read_bytes()
-    made = [ledger().reserve(Guarantee(0.5), stream="meter")]
+    account = ledger()
+    made = [account.reserve(Guarantee(0.5), stream="meter")]
+    account.close()
     path.write_bytes(before)
     made.append(ledger().reserve(Guarantee(0.5), stream="meter"))
     first, second = (one.entry for one in made)
@@ -325,12 +331,12 @@ def test_a_publisher_that_ended_tells_where(ledger) -> None:
     ],
     ids=lambda publisher: type(publisher).__name__,
 )
-def test_publishers_describe_themselves_without_their_secrets(path: Path, ledger, publisher) -> None:
+def test_publishers_describe_themselves_without_their_secrets(ledger, lines, publisher) -> None:
     entry = ledger().spend(publisher, stream="s", note="x")
     assert entry.guarantee == publisher.guarantee
     assert entry == ledger().entries()[0]
     assert entry.mechanism["class"] == type(publisher).__name__
-    said = path.read_text()
+    said = str(lines())
     assert "seed" not in entry.mechanism["parameters"]
     if hasattr(publisher, "_key"):
         assert publisher._key.reveal().hex() not in said
@@ -393,6 +399,8 @@ def test_mixed_units_are_refused_before_anything_is_recorded(ledger) -> None:
         ({"part": ""}, "part = ''"),
         ({"note": "x" * 2001}, "0 to 2000"),
         ({"start": -1}, "start = -1"),
+        ({"start": 2**63}, "start = 9223372036854775808"),
+        ({"start": 1, "stop": 2**63}, "stop = 9223372036854775808"),
         ({"start": 5, "stop": 5}, "stop = 5: expected a whole number of at least 6"),
         ({"stop": 1.5}, "stop = 1.5"),
         ({"guarantee": 0.5}, "guarantee = 0.5: expected a fastdp.Guarantee"),
@@ -417,14 +425,14 @@ def test_mixed_units_are_refused_before_anything_is_recorded(ledger) -> None:
         ({"mechanism": {"a": object()}}, "mechanism = "),
     ],
 )
-def test_bad_arguments_are_named_and_record_nothing(path: Path, ledger, change: dict, words: str) -> None:
-    account, before = ledger(), path.read_bytes()
+def test_bad_arguments_are_named_and_record_nothing(ledger, lines, change: dict, words: str) -> None:
+    account, before = ledger(), lines()
     said = {"guarantee": Guarantee(0.5), "stream": "meter", **change}
     for call in (account.spend, account.reserve):
         with pytest.raises(ParameterError) as caught:
             call(said["guarantee"], **{name: value for name, value in said.items() if name != "guarantee"})
         assert words in str(caught.value)
-    assert path.read_bytes() == before
+    assert lines() == before
 
 
 def test_bad_limits_are_named(ledger) -> None:
@@ -460,7 +468,7 @@ def test_a_refusal_says_what_it_would_come_to(tmp_path: Path) -> None:
     """In one unit for all: an event is two values replaced, so what is left for events is not left for values."""
     ledger = fastdp.Ledger(tmp_path / "budget", limit_epsilon=3.0)
     ledger.spend(fastdp.PHDStream(Box(0, 1), 1.5), stream="places")
-    with pytest.raises(BudgetError, match=r"with it epsilon = 3.5 \(an event counts twice .*at most epsilon = 1.5"):
+    with pytest.raises(BudgetError, match=r"has 1\.5 of 3\.0 .* needs 0\.5 \(in total 3\.5: an event counts twice"):
         ledger.spend(fastdp.ToPS(0.5, 4.0, 4, 16, prune=0), stream="places")
-    with pytest.raises(BudgetError, match=r"with it epsilon = 5.5, expected"):
+    with pytest.raises(BudgetError, match=r"has 1\.5 of 3\.0 .* needs 4\.0\. Nothing"):
         ledger.spend(fastdp.PHDStream(Box(0, 1), 4.0), stream="places")

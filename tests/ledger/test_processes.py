@@ -1,14 +1,13 @@
-"""Processes that race for the last budget, and one that dies with a reservation."""
+"""Processes that race for the last budget, and processes that are killed."""
 
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 from fastdp import Guarantee
 from fastdp.ledger import Ledger
@@ -36,6 +35,15 @@ from fastdp import Guarantee, Ledger
 with Ledger(sys.argv[1]).reserve(Guarantee(0.5), stream="meter"):
     print("releasing", flush=True)
     sys.stdin.readline()
+"""
+
+
+SPENDING = """
+import sys
+from fastdp import Guarantee, Ledger
+account = Ledger(sys.argv[1])
+while True:
+    print(account.spend(Guarantee(1 / 64), stream="meter").id, flush=True)
 """
 
 
@@ -73,7 +81,7 @@ def test_a_limit_holds_however_many_race_for_it(path: Path) -> None:
     Ledger(path).set_limit(1.0)
     assert sum(race(path, 3, 12)) == 16
     found = Ledger(path).verify()
-    assert (found.lines, found.torn) == (2 + 16, 0)
+    assert found.lines == 2 + 16
     assert Ledger(path).spent("meter").epsilon == 1.0
 
 
@@ -91,15 +99,61 @@ def test_a_killed_process_has_spent_what_it_reserved(path: Path) -> None:
     assert account.spent("meter").epsilon == 0.75
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("made", [False, True])
-def test_a_child_forked_during_a_call_holds_no_lock(path: Path, request: pytest.FixtureRequest, made: bool) -> None:
-    """It has the locked file open as long as it lives, or the folder of one that is made."""
-    if made:
-        Ledger(path)
-    children = request.getfixturevalue("forked_at_sync")
-    for _ in range(2):
-        Ledger(path).spend(Guarantee(0.25), stream="meter")
-    Ledger(path.with_name("another"))
-    assert len(children) == 1
-    assert Ledger(path).spent("meter").epsilon == 0.5
+def spend_once(path: Path, fatal: int) -> tuple[bool, int]:
+    """Record a release in a child that is killed at a step of SQLite; whether it told of it, and how many steps."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        steps = 0
+
+        def step() -> int:
+            nonlocal steps
+            steps += 1
+            if steps == fatal:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return 0
+
+        try:
+            account = Ledger(path)
+            account._store._db.set_progress_handler(step, 1)
+            account.spend(Guarantee(1 / 64), stream="meter", start=0, stop=9)
+            os.write(writing, str(steps).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        told = pipe.read()
+    os.waitpid(child, 0)
+    return bool(told), int(told or 0)
+
+
+def test_a_process_killed_at_any_step_leaves_each_release_that_it_told_of(path: Path) -> None:
+    """Readable, whole, and none of them lost; what was not told may be recorded."""
+    Ledger(path).set_limit(9.0)
+    recorded, steps = 1, spend_once(path, 0)[1]
+    assert steps > 100
+    for number in range(60):
+        # The last ones are behind the last step.
+        told, _ = spend_once(path, 1 + number * steps // 58)
+        account = Ledger(path)
+        assert account.verify().lines == 2 + len(account.entries())
+        assert recorded + told <= len(account.entries()) <= recorded + 1
+        recorded = len(account.entries())
+    assert 1 < recorded < 60
+    assert account.spent("meter").epsilon == recorded / 64
+
+
+def test_a_process_killed_at_any_moment_leaves_each_release_that_it_told_of(path: Path) -> None:
+    chance = random.Random(5)
+    for _ in range(8):
+        running = start(SPENDING, path)
+        assert running.stdout is not None
+        told = [running.stdout.readline() for _ in range(chance.randrange(1, 30))]
+        running.kill()
+        told += running.communicate(timeout=60)[0].splitlines(keepends=True)
+        account = Ledger(path)
+        account.verify()
+        entries = account.entries()
+        assert account.spent("meter").epsilon == len(entries) / 64
+        # Each line but the first is a release, so the last whole number that it told counts them.
+        assert len(entries) >= max(int(line) for line in told if line.endswith("\n"))

@@ -45,7 +45,7 @@ def test_the_ledgers_example_runs() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "spent are epsilon = 1.0" in done.stdout
+    assert "has 0.0 of 1.0 epsilon left" in done.stdout
 
 
 #: What makes an output follow the run, or the partition: the program on the page must notice.

@@ -18,7 +18,6 @@ import pytest
 import fastdp
 from fastdp.errors import StateError
 from fastdp.files import durable
-from fastdp.ledger import book, session
 from fastdp.local import Piecewise, SumCollector, sums
 from fastdp.state import sealed_file
 from fastdp.state.publisher import Publisher
@@ -167,19 +166,13 @@ def _interrupted_at_all_places(sources: tuple[str, ...], make: Callable[[int], C
 def test_a_kept_traceback_keeps_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a debugger, a notebook, and the block that handles the interrupt do: the next call goes on."""
     monkeypatch.setattr(durable, "LOCK_TRIES", 1)
-    guarantee = CASES["tops"].make().guarantee
 
     def step(at: int) -> Callable[[], object]:
         publisher = CASES["simple_counts"].make()
         publisher.keep(tmp_path / str(at))
         return lambda: publisher.step([1, 2, 3])
 
-    def spend(at: int) -> Callable[[], object]:
-        ledger = fastdp.Ledger(tmp_path / f"ledger {at}")
-        return lambda: ledger.spend(guarantee, stream="meters")
-
     assert _interrupted_at_all_places((sealed_file.__file__,), step) > 100
-    assert _interrupted_at_all_places((session.__file__, book.__file__), spend) > 100
 
 
 @pytest.mark.skipif(not durable.has_locks(), reason="needs flock")
