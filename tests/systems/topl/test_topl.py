@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,8 +14,7 @@ from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds import SquareWave as Rule
 from tests import stat
 from tests.noise import bound_key
-
-POS = Path(__file__).resolve().parents[3] / "shared" / "data" / "pos_length.npz"
+from tests.shared import real_stream
 
 
 def stream(n: int = 5000) -> np.ndarray:
@@ -223,18 +220,10 @@ def test_one_call() -> None:
     assert release.guarantee.model == "local"
 
 
-@pytest.fixture(scope="module")
-def pos() -> np.ndarray:
-    if not POS.exists():
-        pytest.skip("the real stream pos_length.npz is not beside the project (../shared/data)")
-    with np.load(POS) as file:
-        return file["values"][:65_536].astype(np.float64)
-
-
 @pytest.mark.parametrize(("epsilon", "published"), [(0.2, 182.0), (1.0, 50.0), (2.0, 34.0)])
-def test_thresholds_of_the_published_code(pos: np.ndarray, epsilon: float, published: float) -> None:
+def test_thresholds_of_the_published_code(epsilon: float, published: float) -> None:
     """SW-W with the printed objective, stopped where the published code stops: medians within 1.5."""
-    rule = Rule(objective="paper", accelerate=False)
+    pos, rule = real_stream(length=65_536), Rule(objective="paper", accelerate=False)
     thetas = []
     for seed in range(9):
         server = fastdp.ToPL(1.0, 1657, threshold=rule, threshold_epsilon=epsilon, seed=seed)

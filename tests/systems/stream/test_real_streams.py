@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import fastdp
+from tests.shared import real_stream
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 HOLDOUT, LENGTH, RUNS = 65_536, 2**20, 20
 
 
 def load(name: str) -> np.ndarray:
-    if not (DATA / name).exists():
-        pytest.skip(f"the real stream {name} is not beside the project (../shared/data)")
-    with np.load(DATA / name) as file:
-        values = file["values"].astype(np.float64)
+    values = real_stream(name)
     # The hold-out first; then the rest forward, backward, forward, ... so that no held-out value reappears.
     rest, parts, size = values[HOLDOUT:], [], 0
     while size < LENGTH:
@@ -47,7 +42,7 @@ def run(values: np.ndarray, bound: float, epsilon: float, prune: int | str) -> t
 def test_pos_agrees_with_the_published_code(
     epsilon: float, prune: int, reference: float, theta_reference: float
 ) -> None:
-    error, base, theta = run(load("pos_length.npz"), 1657, epsilon, prune)
+    error, base, theta = run(load("pos_length"), 1657, epsilon, prune)
     assert reference / 1.5 < error < reference * 1.5
     assert abs(theta - theta_reference) <= 5
     assert 8e12 < base < 1.3e13
@@ -56,7 +51,7 @@ def test_pos_agrees_with_the_published_code(
 
 def test_pos_threshold_takes_five_levels_not_six() -> None:
     """Eq. 6 with log_b r = 5 (medians 46 / 62 / 69 of 1,000 runs); the published code's 6 gives 44 / 58 / 66."""
-    values = load("pos_length.npz")[:HOLDOUT]
+    values = load("pos_length")[:HOLDOUT]
     medians = []
     for epsilon in (0.01, 0.05, 0.1):
         thetas = []
@@ -69,6 +64,6 @@ def test_pos_threshold_takes_five_levels_not_six() -> None:
 
 
 def test_taxi_distances_are_published_usefully() -> None:
-    error, base, theta = run(load("green_taxi_streethail_distance_centimiles.npz"), 30_000, 0.05, "optimal")
+    error, base, theta = run(load("green_taxi_streethail_distance_centimiles"), 30_000, 0.05, "optimal")
     assert error < base / 50
     assert 500 < theta < 10_000

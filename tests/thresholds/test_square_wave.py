@@ -24,8 +24,7 @@ from fastdp.thresholds.local_objective import (
 )
 from tests.noise import unbound_key
 from tests.oracles import square_wave_em as oracle
-
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+from tests.shared import real_stream
 
 
 def distribution(frequencies: Any, low: float = 0.0, high: float = 1.0) -> Distribution:
@@ -366,11 +365,7 @@ def test_publishers_take_the_rule(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("epsilon", "published"), [(0.2, 182), (1.0, 50), (2.0, 34)])
 def test_thresholds_on_pos(epsilon: float, published: float) -> None:
     """The printed objective where the published code stops; the corrected one, accelerated, stays near the data."""
-    path = DATA / "pos_length.npz"
-    if not path.exists():
-        pytest.skip("the real stream pos_length.npz is not beside the project (../shared/data)")
-    with np.load(path) as file:
-        values = file["values"][:65_536].astype(np.float64)
+    values = real_stream(length=65_536)
     facts = task(1.0, 65_536, bound=1657.0)
     rule = SquareWave(epsilon, objective="paper", accelerate=False)
     thetas = [theta_of(rule, values, facts, seed) for seed in range(10)]

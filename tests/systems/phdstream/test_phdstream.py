@@ -22,7 +22,7 @@ from fastdp.systems import AdaptivePHDStream, FixedTree
 from fastdp.systems.phdstream import spatial_publisher
 from fastdp.systems.phdstream.publisher import PHDStream
 from tests import stat
-from tests.facade.test_spatial import Plain
+from tests.domains import Plain
 from tests.noise import bound_key, step_keys
 from tests.oracles import phdstream as oracle
 

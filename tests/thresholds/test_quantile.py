@@ -21,8 +21,8 @@ from fastdp.thresholds.smooth_noise import SmoothNoise, calibrate, decay_table, 
 from fastdp.thresholds.sorted_holdout import rank_of
 from tests import stat
 from tests.oracles import smooth_sensitivity as oracle
+from tests.shared import real_stream, shared_file
 
-SHARED = Path(__file__).resolve().parents[3] / "shared"
 M, N = 65_536, 2**20 + 65_536
 RUNS = 400
 
@@ -39,10 +39,7 @@ def keys(count: int) -> list[Key]:
 
 @pytest.fixture(scope="module")
 def pos() -> np.ndarray:
-    if not (SHARED / "data" / "pos_length.npz").exists():
-        pytest.skip("the real stream pos_length.npz is not beside the project (../shared/data)")
-    with np.load(SHARED / "data" / "pos_length.npz") as file:
-        return file["values"][:M].astype(np.float64)
+    return real_stream(length=M)
 
 
 def thetas(rule: Any, values: np.ndarray, facts: ThresholdTask, count: int) -> np.ndarray:
@@ -316,10 +313,7 @@ def test_pak_medians_on_pos(pos: np.ndarray, epsilon: float, median: float) -> N
 def test_shares_off_the_range_agree_with_the_published_code(
     pos: np.ndarray, method: str, rule: Any, epsilon: str
 ) -> None:
-    path = SHARED / "reference" / "dp-cont-thresholds.csv"
-    if not path.exists():
-        pytest.skip("the reference figures are not beside the project (../shared/reference)")
-    with path.open() as file:
+    with shared_file("reference/dp-cont-thresholds.csv").open() as file:
         wanted = ("pos", "theta eps=range_eps", method, epsilon)
         row = next(
             line

@@ -14,14 +14,7 @@ from hypothesis import strategies as st
 
 from fastdp.datasets import SpatialStream, concentric_circles, cut_events, load_circles, load_gowalla, load_pickups
 from fastdp.errors import DataError, ParameterError
-
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
-
-
-def file(name: str) -> Path:
-    if not (DATA / name).exists():
-        pytest.skip(f"the real stream {name} is not beside the project (../shared/data)")
-    return DATA / name
+from tests.shared import shared_file
 
 
 def keep_by_hand(stream: SpatialStream) -> None:
@@ -325,7 +318,7 @@ def test_circles_file(tmp_path: Path) -> None:
 
 def test_the_published_circles() -> None:
     """Sizes of the reference run: 7,490 points at t = 0 and 12,490 at t = 10."""
-    stream = load_circles(file("motion_circles_synthetic.csv.gz"))
+    stream = load_circles(shared_file("data/motion_circles_synthetic.csv.gz"))
     assert len(stream.points) == 74_907
     assert [len(stream.present(t)) for t in (0, 10, 20, 30, 50, 100)] == [7490, 12490, 17490, 22490, 24906, 24906]
     ours = concentric_circles(seed=6)
@@ -336,14 +329,14 @@ def test_the_published_circles() -> None:
 
 
 def test_the_real_samples() -> None:
-    gowalla = load_gowalla(file("gowalla_sample.csv.gz"), period=86_400.0, unsorted="raise")
+    gowalla = load_gowalla(shared_file("data/gowalla_sample.csv.gz"), period=86_400.0, unsorted="raise")
     assert len(gowalla.points) == 157_251
     assert len(gowalla.starting_at(100).initial) == int(gowalla.cuts[100])
-    mortal = load_gowalla(file("gowalla_sample.csv.gz"), period=86_400.0, deletion=True)
+    mortal = load_gowalla(shared_file("data/gowalla_sample.csv.gz"), period=86_400.0, deletion=True)
     assert mortal.n_steps == gowalla.n_steps
     day = gowalla.n_steps - 1
     recent = gowalla.times[: gowalla.cuts[day]] > gowalla.times[0] + 86_400.0 * (day - 30)
     assert len(mortal.present(day)) == pytest.approx(recent.sum(), abs=2)
-    pickups = load_pickups(file("uber_nyc_b02512.csv.gz"), period=21_600.0, max_points=100_000, seed=1)
+    pickups = load_pickups(shared_file("data/uber_nyc_b02512.csv.gz"), period=21_600.0, max_points=100_000, seed=1)
     assert len(pickups.points) == 100_000
     assert pickups.n_steps == 732

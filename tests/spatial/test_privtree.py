@@ -11,44 +11,10 @@ from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.spatial import Box, PrivTree, ReleasedTree
 from fastdp.systems.phdstream.publisher import PHDStream
 from tests import stat
+from tests.domains import HalfBox, Plain
 from tests.noise import bound_key, unbound_key
 
 SQUARE = Box([-1.0, 0.0], [1.0, 4.0])
-
-
-class RowBatch(Box):
-    """A box of which only the part below a line counts: measures that halves do not share equally."""
-
-    def __init__(self, lower, upper, ceiling: float) -> None:
-        super().__init__(lower, upper)
-        self.ceiling = ceiling
-
-    def measure(self, lower, upper):
-        cut = upper.copy()
-        cut[:, -1] = np.minimum(cut[:, -1], self.ceiling)
-        return super().measure(lower, cut)
-
-    def sample(self, lower, upper, counts, generator):
-        cut = upper.copy()
-        cut[:, -1] = np.minimum(cut[:, -1], self.ceiling)
-        return super().sample(lower, cut, counts, generator)
-
-    def contains(self, points):
-        return super().contains(points) & (points[:, -1] <= self.ceiling)
-
-
-class Plain:
-    """A box in disguise: takes the way of general domains."""
-
-    def __init__(self, box: Box) -> None:
-        self.box = box
-
-    def __getattr__(self, name: str):
-        return getattr(self.box, name)
-
-
-class HalfPlain(Plain):
-    """The same for :class:`RowBatch`."""
 
 
 def points_of(n: int, seed: int = 1) -> np.ndarray:
@@ -187,7 +153,7 @@ def test_a_general_domain_that_is_a_box_gives_the_same() -> None:
 
 
 def test_shares_go_by_measure() -> None:
-    slab = HalfPlain(RowBatch([-1.0, 0.0], [1.0, 4.0], 1.9))
+    slab = Plain(HalfBox([-1.0, 0.0], [1.0, 4.0], 1.9))
     points = points_of(5000)
     stream = PHDStream(slab, 1.0, seed=9, max_depth=10)
     for begin in range(0, 5000, 1000):
@@ -204,7 +170,7 @@ def test_shares_go_by_measure() -> None:
     with pytest.raises(DataError, match=r"^added\[0\]: a point outside the domain \(1 of 1 entries\)"):
         stream.step([[0.0, 2.0]])
     with pytest.raises(ParameterError, match="measure"):
-        PHDStream(HalfPlain(RowBatch([0.0, 0.0], [1.0, 1.0], -1.0)), 1.0)
+        PHDStream(Plain(HalfBox([0.0, 0.0], [1.0, 1.0], -1.0)), 1.0)
 
 
 def test_data_frames_are_points() -> None:

@@ -13,7 +13,8 @@ from fastdp.randomness import words
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile, smooth_noise
 from tests.noise import bound_key
 from tests.oracles import binary_counter as oracle
-from tests.systems.test_pak import node_noise, stream
+from tests.shared import real_stream
+from tests.systems.pak.test_pak import node_noise, stream
 
 DELTA = 1e-9
 
@@ -77,7 +78,8 @@ def test_the_grid_holds_the_highest_tau_there_is(rule: type, noise: str, monkeyp
     assert words.word_at is not smooth_noise.word_at
 
 
-def test_tau_as_in_the_published_code(pos_holdout: np.ndarray) -> None:
+def test_tau_as_in_the_published_code() -> None:
+    pos_holdout = real_stream(length=65_536)
     """Medians of S-PAK before the clip: 1.6e6, 2.5e5 and 9.2e4 (p = .995; the reference's 1000 runs)."""
     n = 2**20 + pos_holdout.size
     for epsilon, published in ((0.01, 1.6e6), (0.05, 2.5e5), (0.1, 9.2e4)):
@@ -98,15 +100,6 @@ def test_tau_as_in_the_published_code(pos_holdout: np.ndarray) -> None:
             publisher.publish(pos_holdout)
             thetas.append(publisher.threshold)
         assert np.median(thetas) == pytest.approx(published, rel=0.25)
-
-
-@pytest.fixture
-def pos_holdout() -> np.ndarray:
-    path = Path(__file__).resolve().parents[3] / "shared" / "data" / "pos_length.npz"
-    if not path.exists():
-        pytest.skip("the real stream POS is absent from ../shared/data")
-    with np.load(path) as archive:
-        return archive["values"][:65_536].astype(np.float64)
 
 
 def test_state_files_hold_it(tmp_path: Path) -> None:

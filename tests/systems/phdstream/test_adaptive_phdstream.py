@@ -21,12 +21,12 @@ from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
 from fastdp.systems.phdstream.publisher import PHDStream
 from fastdp_kernels import adaptive_tree
 from tests import stat
-from tests.facade.test_spatial import HalfPlain, Plain, RowBatch
+from tests.domains import HalfBox, Plain
 from tests.noise import bound_key, step_keys, unbound_key
 from tests.oracles import counts_alone as oracle
 from tests.oracles import phdstream as first_oracle
+from tests.systems.phdstream.test_phdstream import SQUARE, Half, batches, clustered, draws
 from tests.systems.saved_objects import FIXTURES, KEY
-from tests.systems.test_phdstream import SQUARE, Half, batches, clustered, draws
 
 
 def make(domain=SQUARE, epsilon: float = 1.0, **options) -> AdaptivePHDStream:
@@ -292,7 +292,7 @@ def test_domains_of_any_shape() -> None:
         stream.advance(points[begin : begin + 300])
     assert stream.total == pytest.approx(1500, abs=60), "points on the border are counted beside it"
     plain, hidden = (make(domain, period=2, seed=None, key=bound_key(5)) for domain in (SQUARE, Plain(SQUARE)))
-    slab = HalfPlain(RowBatch([0.0, 0.0], [1.0, 1.0], 0.6))
+    slab = Plain(HalfBox([0.0, 0.0], [1.0, 1.0], 0.6))
     cut = make(slab, 5.0, period=2)
     for added, removed in batches(6, 2, 5):
         assert np.array_equal(plain.step(added, removed), hidden.step(added, removed))
