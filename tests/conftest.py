@@ -30,7 +30,9 @@ def _kernel_cache() -> Path:
 os.environ.setdefault("NUMBA_CACHE_DIR", str(_kernel_cache()))
 # Every word that a publisher draws is checked to be drawn once.
 os.environ["FASTDP_DEBUG"] = "1"
-settings.register_profile("fastdp", deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("fastdp", max_examples=20, deadline=None, derandomize=True, print_blob=True)
+# pytest --hypothesis-profile=thorough
+settings.register_profile("thorough", settings.get_profile("fastdp"), max_examples=100)
 settings.load_profile("fastdp")
 
 TOPS = {"epsilon": 1.0, "bound": 50, "holdout": 40, "max_range": 64, "fan_out": 4, "prune": 1, "seed": 7}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import fastdp
@@ -50,7 +50,6 @@ for name in ("SquareWave", "StochasticRounding", "Piecewise", "Hybrid"):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=40)
 @given(data=st.data())
 def test_a_constructor_makes_a_part_or_says_why_not(kind: str, data: st.DataObject) -> None:
     make, usual = KINDS[kind]

@@ -51,17 +51,14 @@ ADAPTIVE_OPTIONS: dict[str, tuple[list[Any], str]] = {
 }
 
 
-def cases(*tables: dict[str, tuple[list[Any], str]]) -> list[Any]:
-    return [
-        pytest.param(name, value, accepted, id=f"{name}={label(value)}")
-        for table in tables
-        for name, (values, accepted) in table.items()
-        for value in values
-    ]
+Options = dict[str, tuple[list[Any], str]]
 
 
-def label(value: Any) -> str:
-    return "unprintable" if value is UNPRINTABLE else ascii(value)[:20]
+def check_all(build: Callable[..., Any], options: Options, most: int | None = None) -> None:
+    """Each option refuses its first ``most`` values."""
+    for name, (values, accepted) in options.items():
+        for value in values[:most]:
+            check(lambda name=name, value=value: build(**{name: value}), name, value, accepted)
 
 
 def appears(value: Any, message: str) -> bool:
@@ -83,26 +80,23 @@ def check(call: Callable[[], Any], name: str, value: Any, accepted: str) -> None
     assert len(message) < 400
 
 
-@pytest.mark.parametrize(("name", "value", "accepted"), cases(OPTIONS, TOPS_OPTIONS))
-def test_tops(make, name: str, value: Any, accepted: str) -> None:
-    check(lambda: make(**{name: value}), name, value, accepted)
+def test_tops(make) -> None:
+    check_all(make, OPTIONS | TOPS_OPTIONS)
 
 
-@pytest.mark.parametrize(("name", "value", "accepted"), cases(OPTIONS))
-def test_stream_publisher(compose, name: str, value: Any, accepted: str) -> None:
-    options = {"threshold": NoisyMax(), "holdout": 40}
-    check(lambda: compose(**(options | {name: value})), name, value, accepted)
+def test_stream_publisher(compose) -> None:
+    """The checks are those of ToPS: two values show that each is made."""
+    check_all(lambda **one: compose(**({"threshold": NoisyMax(), "holdout": 40} | one)), OPTIONS, 2)
 
 
-@pytest.mark.parametrize(("name", "value", "accepted"), cases(OPTIONS, ADAPTIVE_OPTIONS))
-def test_release_function(stream, name: str, value: Any, accepted: str) -> None:
-    options = {"epsilon": 1.0, "bound": 50, "max_range": 64, "seed": 1}
-    check(lambda: fastdp.release(stream, **(options | {name: value})), name, value, accepted)
-
-
-@pytest.mark.parametrize("value", BAD_NAME)
-def test_release_method(stream, value: Any) -> None:
-    check(lambda: fastdp.release(stream, 1.0, 50, method=value), "method", value, "one of 'adaptive', 'tops'")
+def test_release_function(stream) -> None:
+    usual = {"epsilon": 1.0, "bound": 50, "max_range": 64, "seed": 1}
+    check_all(lambda **one: fastdp.release(stream, **(usual | one)), OPTIONS, 2)
+    check_all(lambda **one: fastdp.release(stream, **(usual | one)), ADAPTIVE_OPTIONS)
+    check_all(
+        lambda method: fastdp.release(stream, 1.0, 50, method=method),
+        {"method": (BAD_NAME, "one of 'adaptive', 'tops'")},
+    )
 
 
 def test_unknown_options_are_named(stream) -> None:
@@ -114,21 +108,18 @@ def test_unknown_options_are_named(stream) -> None:
         fastdp.ToPS(1.0, 50, epsilom=3)
 
 
-@pytest.mark.parametrize("name", ["threshold", "perturber", "smoother"])
-@pytest.mark.parametrize("value", [5, "recent", object, NoisyMax, Hierarchy, Recent])
-def test_parts_must_be_parts(compose, stream, name: str, value: Any) -> None:
+def test_parts_must_be_parts(compose, make) -> None:
     """Classes instead of objects are the likely slip."""
-    with pytest.raises(ParameterError, match=f"^{name} = .*expected"):
-        compose(**{name: value, "holdout": 40})
+    for value in (5, "recent", object, NoisyMax, Hierarchy, Recent):
+        for name in ("threshold", "perturber", "smoother"):
+            with pytest.raises(ParameterError, match=f"^{name} = .*expected"):
+                compose(**{name: value, "holdout": 40})
+    for value in (5, Recent):
+        with pytest.raises(ParameterError, match=r"^smoother = .*expected"):
+            make(smoother=value)
 
 
-@pytest.mark.parametrize("value", [5, Recent])
-def test_tops_smoother_must_be_a_smoother(make, value: Any) -> None:
-    with pytest.raises(ParameterError, match=r"^smoother = .*expected"):
-        make(smoother=value)
-
-
-PARTS: list[tuple[Callable[..., Any], dict[str, tuple[list[Any], str]]]] = [
+PARTS: list[tuple[Callable[..., Any], Options]] = [
     (
         NoisyMax,
         {
@@ -173,15 +164,10 @@ PARTS: list[tuple[Callable[..., Any], dict[str, tuple[list[Any], str]]]] = [
 
 
 @pytest.mark.parametrize(
-    ("build", "name", "value", "accepted"),
-    [
-        pytest.param(build, *case.values, id=f"{n}: {case.id}")
-        for n, (build, table) in enumerate(PARTS)
-        for case in cases(table)
-    ],
+    ("build", "options"), PARTS, ids=lambda each: ",".join(each) if isinstance(each, dict) else ""
 )
-def test_parts(build: Callable[..., Any], name: str, value: Any, accepted: str) -> None:
-    check(lambda: build(**{name: value}), name, value, accepted)
+def test_parts(build: Callable[..., Any], options: Options) -> None:
+    check_all(build, options)
 
 
 def test_numbers_of_other_types_are_welcome(make, stream) -> None:
@@ -198,19 +184,10 @@ def test_numbers_of_other_types_are_welcome(make, stream) -> None:
 @pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int64])
 def test_small_integers_do_not_wrap(make, stream, kind: type[np.integer]) -> None:
     """The proof that int64 holds the grid must not itself be computed in int8."""
-    plain = make()
-    publisher = make(fan_out=kind(4))
+    plain, publisher = make(max_range=128), make(fan_out=kind(4), c=kind(60), prune=kind(1), max_range=128)
     assert publisher.plan == plain.plan
     assert publisher.resolution == plain.resolution
     assert np.array_equal(publisher.publish(stream), plain.publish(stream))
-
-
-def test_other_kinds_of_c(make, stream) -> None:
-    assert np.array_equal(make(c=np.int8(60), max_range=128).publish(stream), make(max_range=128).publish(stream))
-
-
-def test_prune_may_be_a_numpy_integer(make, stream) -> None:
-    assert np.array_equal(make(prune=np.int64(1)).publish(stream), make(prune=1).publish(stream))
 
 
 # Parameters that fit or do not fit each other.
@@ -280,24 +257,21 @@ def test_a_tree_that_does_not_fit() -> None:
         fastdp.ToPS(1.0, 50, max_range=2**40, prune=0)
 
 
-@pytest.mark.parametrize("epsilon", [5e-324, 1e-300, 1e-160, 1e-100, 1e-20, 1e-15, 1e-14, 1e18, 1e30, 1e160, 1e300])
 @pytest.mark.parametrize(
     "options", [{}, {"prune": "optimal"}, {"resolution": 50.0, "max_range": 1, "prune": 0}], ids=str
 )
-def test_extreme_epsilon(make, stream, epsilon: float, options) -> None:
+def test_extreme_epsilon(make, stream, options) -> None:
     """Refused at construction, by name; never in the middle of a stream."""
-    publisher, refusal = attempt(lambda: make(epsilon=epsilon, **options))
-    if publisher is None:
-        assert re.match(r"epsilon = |resolution = .*epsilon = ", refusal)
-        assert "expected" in refusal
-    else:
-        assert np.isfinite(publisher.publish(stream)).all()
-
-
-@pytest.mark.parametrize("epsilon", [5e-324, 1e-300])
-def test_tiny_epsilon_is_refused(make, epsilon: float) -> None:
-    with pytest.raises(ParameterError, match=rf"^epsilon = {epsilon}: .*expected a larger epsilon"):
-        make(epsilon=epsilon)
+    for epsilon in (5e-324, 1e-300, 1e-160, 1e-100, 1e-20, 1e-15, 1e-14, 1e18, 1e30, 1e160, 1e300):
+        publisher, refusal = attempt(lambda epsilon=epsilon: make(epsilon=epsilon, **options))
+        if publisher is None:
+            assert re.match(r"epsilon = |resolution = .*epsilon = ", refusal)
+            assert "expected" in refusal
+        else:
+            assert np.isfinite(publisher.publish(stream)).all()
+    for epsilon in (5e-324, 1e-300):
+        with pytest.raises(ParameterError, match=rf"^epsilon = {epsilon}: .*expected a larger epsilon"):
+            make(epsilon=epsilon)
 
 
 def test_epsilon_of_a_million(make, stream) -> None:
@@ -309,7 +283,7 @@ def test_epsilon_of_a_million(make, stream) -> None:
     assert publisher.guarantee.epsilon == 1e6
 
 
-@pytest.mark.parametrize("bound", [1e-9, 1e-3, 1.0, 63.9, 64.0, 2.0**20 + 1, 1e12, 1e100])
+@pytest.mark.parametrize("bound", [1e-9, 63.9, 2.0**20 + 1, 1e100])
 @pytest.mark.parametrize("prune", [0, 1])
 def test_scale_of_the_data(make, stream, bound: float, prune: int) -> None:
     """Much budget, so that the stream itself must come out, in its own units."""
@@ -325,10 +299,9 @@ def test_scale_of_the_data(make, stream, bound: float, prune: int) -> None:
 
 
 @pytest.mark.parametrize("bound", [5e-324, 1e-320, 1e-308, 1e-300, 1e300, np.finfo(float).max])
-@pytest.mark.parametrize("prune", [0, 1])
-def test_extreme_bound(make, stream, bound: float, prune: int) -> None:
+def test_extreme_bound(make, stream, bound: float) -> None:
     """Refused by name at construction, or right."""
-    publisher, refusal = attempt(lambda: make(bound=bound, epsilon=1e6, prune=prune))
+    publisher, refusal = attempt(lambda: make(bound=bound, epsilon=1e6))
     if publisher is None:
         assert re.match("bound = .*expected", refusal)
     else:
@@ -337,14 +310,14 @@ def test_extreme_bound(make, stream, bound: float, prune: int) -> None:
         assert np.abs(published / bound).max() < 1000
 
 
-@pytest.mark.parametrize("c", [5e-324, 1e-300, 1e-100, 1e100, 1e300])
-def test_extreme_c(make, stream, c: float) -> None:
-    publisher = make(c=c, epsilon=1e3)
-    publisher.publish(stream)
-    assert publisher.threshold < 2 if c < 1 else publisher.threshold > 40
+def test_extreme_c(make, stream) -> None:
+    for c in (5e-324, 1e-300, 1e-100, 1e100, 1e300):
+        publisher = make(c=c, epsilon=1e3)
+        publisher.publish(stream)
+        assert publisher.threshold < 2 if c < 1 else publisher.threshold > 40
 
 
-@pytest.mark.parametrize("max_range", [1, 2, 3, 15, 16, 17, 100, 255, 256, 257])
+@pytest.mark.parametrize("max_range", [1, 2, 3, 16, 17, 256, 257])
 @pytest.mark.parametrize("fan_out", [2, 16])
 def test_every_max_range(compose, stream, max_range: int, fan_out: int) -> None:
     height = next(h for h in range(1, 20) if fan_out**h >= max_range)
@@ -479,37 +452,36 @@ def test_relative_error_of_nothing() -> None:
         metrics.relative_error([1.0, 0.0], [1.0, 0.0])
 
 
+NO_INDICES = [
+    0.0,
+    [1.0],
+    [np.nan],
+    np.inf,
+    "1",
+    ["1"],
+    True,
+    [True, False],
+    None,
+    1j,
+    [[1, 2]],
+    [[1], [1, 2]],
+    {},
+    2**70,
+]
+
+
 @pytest.mark.parametrize("name", ["starts", "stops"])
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        0.0,
-        [1.0],
-        [np.nan],
-        np.inf,
-        "1",
-        ["1"],
-        True,
-        [True, False],
-        None,
-        [None],
-        1j,
-        [[1, 2]],
-        [[1], [1, 2]],
-        {},
-        2**70,
-    ],
-    ids=ascii,
-)
-def test_range_sum_refuses(make, stream, name: str, wrong: Any) -> None:
+def test_range_sum_refuses(make, stream, name: str) -> None:
     release = make().release(stream)
-    with pytest.raises(ParameterError, match=f"^{name} .*expected .*whole numbers"):
-        release.range_sum(**({"starts": 0, "stops": 171} | {name: wrong}))
+    for wrong in NO_INDICES:
+        with pytest.raises(ParameterError, match=f"^{name} .*expected .*whole numbers"):
+            release.range_sum(**({"starts": 0, "stops": 171} | {name: wrong}))
 
 
-@pytest.mark.parametrize(
-    ("starts", "stops", "where"),
-    [
+@pytest.mark.parametrize("retrospective", [False, True])
+def test_range_sum_out_of_range(make, stream, retrospective: bool) -> None:
+    release = make().release(stream)
+    for starts, stops, where in (
         (-1, 3, r"starts\[0\] = -1, stops\[0\] = 3"),
         (0, 172, r"starts\[0\] = 0, stops\[0\] = 172"),
         (5, 4, r"starts\[0\] = 5, stops\[0\] = 4"),
@@ -519,13 +491,9 @@ def test_range_sum_refuses(make, stream, name: str, wrong: Any) -> None:
         (2**62, 2**62 + 1, r"starts\[0\] = 4611686018427387904"),
         (np.uint64(2**64 - 1), 5, r"starts\[0\] = "),
         (-(2**63), 2**63 - 1, r"starts\[0\] = -9223372036854775808"),
-    ],
-)
-@pytest.mark.parametrize("retrospective", [False, True])
-def test_range_sum_out_of_range(make, stream, starts: Any, stops: Any, where: str, retrospective: bool) -> None:
-    release = make().release(stream)
-    with pytest.raises(ParameterError, match=rf"^{where}.*: expected 0 <= start <= stop <= 171"):
-        release.range_sum(starts, stops, retrospective)
+    ):
+        with pytest.raises(ParameterError, match=rf"^{where}.*: expected 0 <= start <= stop <= 171"):
+            release.range_sum(starts, stops, retrospective)
 
 
 def test_range_sum_of_different_lengths(make, stream) -> None:

@@ -94,9 +94,8 @@ def test_no_event_moves_a_border_that_an_origin_sets(
 EVENTS = {"name": "e", "lower": [0], "upper": [9], "points": [[1.0], [2.0], [1.0]], "batch": 1}
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
+def test_bad_events_are_named() -> None:
+    for changes, message in (
         ({"points": [[1.0], [10.0]]}, r"points\[1\]"),
         ({"points": [[1.0, 2.0]]}, "points"),
         ({"cancels": [-1, -1]}, "cancels"),
@@ -108,16 +107,13 @@ EVENTS = {"name": "e", "lower": [0], "upper": [9], "points": [[1.0], [2.0], [1.0
         ({"times": [1, 3, 2]}, "times"),
         ({"times": [1, 2]}, "times"),
         ({"times": [1, 2, np.nan]}, "times"),
-    ],
-)
-def test_bad_events_are_named(changes: dict, message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        cut_events(**(EVENTS | changes))
+    ):
+        with pytest.raises(DataError, match=message):
+            cut_events(**(EVENTS | changes))
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
+def test_bad_cuts_are_named() -> None:
+    for changes, message in (
         ({"batch": 0}, "batch"),
         ({"batch": None}, "batch, period"),
         ({"period": 1.0}, "batch, period"),
@@ -126,11 +122,9 @@ def test_bad_events_are_named(changes: dict, message: str) -> None:
         ({"initial": 1.0}, "initial"),
         ({"initial": -0.1}, "initial"),
         ({"upper": [0]}, "lower, upper"),
-    ],
-)
-def test_bad_cuts_are_named(changes: dict, message: str) -> None:
-    with pytest.raises(ParameterError, match=message):
-        cut_events(**(EVENTS | changes))
+    ):
+        with pytest.raises(ParameterError, match=message):
+            cut_events(**(EVENTS | changes))
 
 
 def test_steps_out_of_range() -> None:
@@ -201,11 +195,7 @@ def snap(tmp_path: Path) -> Path:
 def test_gowalla_in_snaps_form(snap: Path) -> None:
     stream = load_gowalla(snap, batch=2)
     # Sorted; the impossible latitude is left out.
-    assert stream.points.tolist() == [
-        [-97.7493953705, 30.2691029532],
-        [-97.7951395833, 30.2359091167],
-        [-0.1, 51.5],
-    ]
+    assert stream.points.tolist() == [[-97.7493953705, 30.2691029532], [-97.7951395833, 30.2359091167], [-0.1, 51.5]]
     assert stream.times[0] == 1287440263.0
     assert not stream.has_deletions
     with pytest.raises(DataError, match="entry 2"):
@@ -274,9 +264,8 @@ def test_times_without_a_zone_do_not_depend_on_the_machines(tmp_path: Path, monk
         time.tzset()
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_bad_files_are_named(tmp_path: Path) -> None:
+    for text, message in (
         ("", "columns"),
         ("t,lat\n1,2\n", "lon"),
         ("t,lat,lon\n1,40.7\n", "line 2"),
@@ -285,15 +274,13 @@ def test_times_without_a_zone_do_not_depend_on_the_machines(tmp_path: Path, monk
         ("t,lat,lon\n1,40.7,-74\nnoon,40.7,-74\n", "line 3: time is not"),
         ("t,lat,lon\n2014-01-01,40.7,-74\n1/1/2014 0:00:00,40.7,-74\n", "line 3: time"),
         ("t,lat,lon\n1/32/2014 0:00:00,40.7,-74\n", "line 2: time"),
-    ],
-)
-def test_bad_files_are_named(text: str, message: str, tmp_path: Path) -> None:
-    path = tmp_path / "bad.csv"
-    path.write_text(text)
-    with pytest.raises(DataError, match=message):
-        load_pickups(path, batch=1)
-    with pytest.raises(FileNotFoundError):
-        load_pickups(tmp_path / "none.csv", batch=1)
+    ):
+        path = tmp_path / "bad.csv"
+        path.write_text(text)
+        with pytest.raises(DataError, match=message):
+            load_pickups(path, batch=1)
+        with pytest.raises(FileNotFoundError):
+            load_pickups(tmp_path / "none.csv", batch=1)
 
 
 def test_files_without_rows(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from fastdp.thresholds import Fixed
 from fastdp_kernels import ranges
 from tests.noise import chain_draws, chain_noise, tree_key
 from tests.oracles import nodes as oracle
-from tests.oracles import tops
 
 
 def compose(perturber, **options) -> fastdp.StreamPublisher:
@@ -173,20 +172,3 @@ def test_combinations_that_make_no_sense() -> None:
         Hierarchy(2, consistent=1, prune=0)
     with pytest.raises(ParameterError, match=r"smoother = Recent\(\)"):
         compose(Hierarchy(2, consistent=False, prune=0), smoother=Recent())
-
-
-def test_variance_of_random_ranges_by_method() -> None:
-    """design/tops.md, in units of theta^2 / epsilon^2 at r = 2^20: H_2 14,400; H_16 3,185; H_16^c 1,196."""
-    starts, stops = fastdp.workloads.random_ranges(2**20, 4000, seed=3)
-    for fan_out, height, published in ((2, 20, 14_400), (16, 5, 3185)):
-        plan = Hierarchy(fan_out, consistent=False, prune=0).plan(1.0, 2**20)
-        counts = np.empty(starts.size)
-        ranges.sum_nodes(
-            np.ones((1, plan.nodes)), plan.leaves, fan_out, plan.levels, plan.tree_blocks, starts, stops, counts
-        )
-        assert plan.levels == height
-        assert 2 * height**2 * counts.mean() == pytest.approx(published, rel=0.03)
-    consistent = [
-        2 * 25 * tops.range_variance(a, b, 2**20, 16, 5) for a, b in zip(starts.tolist(), stops.tolist(), strict=True)
-    ]
-    assert np.mean(consistent) == pytest.approx(1196, rel=0.03)

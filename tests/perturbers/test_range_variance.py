@@ -44,6 +44,7 @@ def test_closed_form_is_the_dense_one() -> None:
         assert tops.range_variance(start, stop, 81, 3, 4) == pytest.approx(dense[start:stop, start:stop].sum())
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(("max_range", "fan_out", "height"), [(256, 16, 2), (256, 2, 8), (729, 3, 6)])
 def test_released_noise_has_that_variance(max_range: int, fan_out: int, height: int) -> None:
     mean, error = sampled(max_range, fan_out, 3000)

@@ -68,6 +68,7 @@ def test_overlaps_and_islands_count_once() -> None:
         assert domain.contains([[2.5, 1], [5, 0.5], [10.5, 0.5]]).tolist() == [True, False, True]
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("kind", ["polygons", "network"])
 def test_samples_are_even(kind: str) -> None:
     """Counts in a finer grid against its measures; a domain with other measures is caught."""
@@ -203,9 +204,8 @@ def test_degrees() -> None:
             )
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
+def test_bad_geometry_is_named() -> None:
+    for bad in (
         None,
         3,
         "POINT (1 2)",
@@ -215,13 +215,11 @@ def test_degrees() -> None:
         shapely.Polygon(),
         shapely.Polygon([(0, 0), (1, 1), (1, 0), (0, 1)]),
         shapely.LineString([(0, 0), (0, 0)]),
-    ],
-)
-def test_bad_geometry_is_named(bad: object) -> None:
-    with pytest.raises(ParameterError, match="geometry"):
-        Polygons(bad)
-    with pytest.raises(ParameterError, match="lines"):
-        Network(bad)
+    ):
+        with pytest.raises(ParameterError, match="geometry"):
+            Polygons(bad)
+        with pytest.raises(ParameterError, match="lines"):
+            Network(bad)
 
 
 def test_without_shapely(monkeypatch: pytest.MonkeyPatch) -> None:

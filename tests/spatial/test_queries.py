@@ -101,9 +101,8 @@ def test_cells_answer_as_their_points_on_average() -> None:
     assert np.any(np.abs(shifted - expected) > 7 * np.sqrt(expected) + 7), "the comparison must be able to fail"
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
+def test_bad_arguments_are_named() -> None:
+    for name, arguments in (
         ("lower", ([0, 0], [0, 1], 5, 0.1, 0.2)),
         ("lower", ([0], [1, 1], 5, 0.1, 0.2)),
         ("lower", ([0, np.nan], [1, 1], 5, 0.1, 0.2)),
@@ -111,11 +110,9 @@ def test_cells_answer_as_their_points_on_average() -> None:
         ("low", ([0, 0], [1, 1], 5, 0.0, 0.2)),
         ("low, high", ([0, 0], [1, 1], 5, 0.3, 0.2)),
         ("low, high", ([0, 0], [1, 1], 5, 0.3, 1.2)),
-    ],
-)
-def test_bad_arguments_are_named(name: str, arguments: tuple) -> None:
-    with pytest.raises(ParameterError, match=name):
-        random_boxes(*arguments)
+    ):
+        with pytest.raises(ParameterError, match=name):
+            random_boxes(*arguments)
 
 
 def test_other_bad_arguments_are_named() -> None:

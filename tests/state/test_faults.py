@@ -22,6 +22,7 @@ from fastdp.errors import FastDPError
 from fastdp.state.sealed_file import StateFile
 from fastdp.systems.stream.adaptive import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax
+from tests.grid import exhaustive
 
 ROOT = Path(__file__).parents[2]
 STREAM = np.random.default_rng(3).gamma(2.0, 8.0, 700)
@@ -32,12 +33,13 @@ MAKERS: dict[str, Any] = {
     "Adaptive, fixed": lambda: Adaptive(0.5, 200.0, max_range=64, closing="spike", threshold=Fixed(40.0), seed=4),
     "PAK": lambda: fastdp.PAK(0.5, 1e-6, 200.0, 4096, holdout=50, seed=4),
 }
+KINDS = ["ToPS", "Adaptive", "PAK", *exhaustive("ToPS, every value", "Adaptive, fixed")]
 #: Length of a chunk, and what happens then: nothing, a crash after the output was delivered, or one before.
 steps = st.lists(st.tuples(st.integers(0, 90), st.sampled_from(["", "", "delivered", "lost"])), max_size=12)
 
 
-@pytest.mark.parametrize("kind", MAKERS)
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.parametrize("kind", KINDS)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=steps)
 def test_crashes_anywhere_change_nothing(kind: str, tmp_path: Path, steps: list[tuple[int, str]]) -> None:
     path = tmp_path / "kept"
@@ -85,8 +87,8 @@ def places(content: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path, *inner] if path else inner
 
 
-@pytest.mark.parametrize("kind", MAKERS)
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.parametrize("kind", KINDS)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_an_authentic_file_of_any_content_is_a_publisher_or_one_error(
     kind: str, tmp_path: Path, data: st.DataObject
@@ -112,6 +114,7 @@ def test_an_authentic_file_of_any_content_is_a_publisher_or_one_error(
             assert np.isfinite(loaded.publish(STREAM[:5])).all()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the harness forks")
 @pytest.mark.parametrize(
     "told", [("--kills", "9"), ("--kills", "6", "--only", "synthesize")], ids=["all", "synthesize"]

@@ -268,9 +268,8 @@ def test_nothing_is_as_many_as_can_be() -> None:
     assert one.matrix.shape == (1, 1)
 
 
-@pytest.mark.parametrize(
-    ("streams", "options", "error", "told"),
-    [
+def test_what_is_not_accepted() -> None:
+    for streams, options, error, told in (
         (np.zeros(5), {}, DataError, r"^streams is a ndarray of shape \(5,\): expected a two-dimensional array"),
         (np.zeros((2, 3, 4)), {}, DataError, r"^streams is a ndarray of shape \(2, 3, 4\)"),
         (np.zeros((2, 30), complex), {}, DataError, "^streams holds complex128 entries"),
@@ -293,11 +292,9 @@ def test_nothing_is_as_many_as_can_be() -> None:
         (np.zeros((3, 50)), {"holdout": "x"}, ParameterError, "^holdout = 'x'"),
         (np.zeros((3, 50)), {"max_range": 0}, ParameterError, "^max_range = 0"),
         (np.zeros((3, 50)), {"key": Key.from_seed(1).of_stream(0)}, ParameterError, "^key = .*without a stream"),
-    ],
-)
-def test_what_is_not_accepted(streams, options, error, told) -> None:
-    with pytest.raises(error, match=told):
-        fastdp.release_many(streams, 0.01 if options.get("smoother", 1) is None else EPSILON, BOUND, **options)
+    ):
+        with pytest.raises(error, match=told):
+            fastdp.release_many(streams, 0.01 if options.get("smoother", 1) is None else EPSILON, BOUND, **options)
 
 
 @pytest.mark.parametrize("streams", [[], np.empty((0, 10)), np.empty((3, 0)), np.ones((3, 4))])

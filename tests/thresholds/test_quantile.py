@@ -20,6 +20,7 @@ from fastdp.thresholds.quantile import CELLS, _in_cells
 from fastdp.thresholds.smooth_noise import SmoothNoise, calibrate, decay_table, laplace_stretch_delta
 from fastdp.thresholds.sorted_holdout import rank_of
 from tests import stat
+from tests.grid import exhaustive
 from tests.oracles import smooth_sensitivity as oracle
 from tests.shared import real_stream, shared_file
 
@@ -235,8 +236,8 @@ def worst_delta(law: SmoothNoise, epsilon: float) -> float:
     return worst
 
 
-@pytest.mark.parametrize("epsilon", [0.05, 1.0, 5.0, 20.0])
-@pytest.mark.parametrize("delta", [0.25, 1e-2, 1e-6, 1.0 / N**2])
+@pytest.mark.parametrize("epsilon", [0.05, 20.0, *exhaustive(1.0, 5.0)])
+@pytest.mark.parametrize("delta", [0.25, 1.0 / N**2, *exhaustive(1e-2, 1e-6)])
 def test_delta_holds(epsilon: float, delta: float) -> None:
     for name in ("laplace", "gaussian"):
         assert worst_delta(calibrate(name, epsilon, delta, 2.0), epsilon) <= delta
@@ -298,6 +299,7 @@ def test_two_neighbouring_holdouts() -> None:
 # Published distributions.
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(("epsilon", "median"), [(0.01, 1.6e6), (0.05, 2.5e5), (0.1, 9.2e4)])
 def test_pak_medians_on_pos(pos: np.ndarray, epsilon: float, median: float) -> None:
     chosen = thetas(PAKQuantile(0.995, clip=False), pos, task(epsilon), RUNS)
@@ -306,6 +308,7 @@ def test_pak_medians_on_pos(pos: np.ndarray, epsilon: float, median: float) -> N
     assert (clipped == np.clip(chosen[:50], 1.0, 1657.0)).all()
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("epsilon", ["0.01", "0.05", "0.1"])
 @pytest.mark.parametrize(
     ("method", "rule"), [("S-P", SmoothQuantile(clip=False)), ("S-PAK", PAKQuantile(0.995, clip=False))]

@@ -109,6 +109,7 @@ def test_no_ratio_exceeds_epsilon_and_some_comes_near(noise: Any, longest: int) 
     assert worst(2 * epsilon) > 1.125 * epsilon, "noise halved on purpose must break the claim"
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("noise", ["laplace", "exponential"])
 def test_choices_follow_the_exact_law(noise: Any) -> None:
     epsilon, trials = 1.0, 20_000

@@ -17,11 +17,7 @@ from fastdp.errors import DataError, ParameterError
 from fastdp.local.distribution import Distribution, estimate
 from fastdp.randomness.key import Key
 from fastdp.thresholds import SquareWave, ThresholdTask
-from fastdp.thresholds.local_objective import (
-    best_threshold,
-    prune_tail,
-    range_errors,
-)
+from fastdp.thresholds.local_objective import best_threshold, prune_tail, range_errors
 from tests.noise import unbound_key
 from tests.oracles import square_wave_em as oracle
 from tests.shared import real_stream
@@ -313,9 +309,8 @@ def test_chunks_copies_and_packing_do_not_matter() -> None:
     assert (chooser.pack() == np.maximum(values, 0.0) * 1024).all()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_bad_parameters_are_named() -> None:
+    for options, message in (
         ({"report_epsilon": 0.0}, "report_epsilon = 0.0"),
         ({"report_epsilon": "1"}, "report_epsilon = '1'"),
         ({"publish_epsilon": -1.0}, "publish_epsilon = -1.0"),
@@ -326,11 +321,9 @@ def test_chunks_copies_and_packing_do_not_matter() -> None:
         ({"bins": 0}, "bins = 0"),
         ({"bins": 2**17}, "bins = 131072"),
         ({"accelerate": 1}, "accelerate = 1"),
-    ],
-)
-def test_bad_parameters_are_named(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ParameterError, match=f"^{message}.*: expected"):
-        SquareWave(**options)
+    ):
+        with pytest.raises(ParameterError, match=f"^{message}.*: expected"):
+            SquareWave(**options)
 
 
 def test_publishers_take_the_rule(tmp_path: Path) -> None:
@@ -362,6 +355,7 @@ def test_publishers_take_the_rule(tmp_path: Path) -> None:
 # The published figures.
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(("epsilon", "published"), [(0.2, 182), (1.0, 50), (2.0, 34)])
 def test_thresholds_on_pos(epsilon: float, published: float) -> None:
     """The printed objective where the published code stops; the corrected one, accelerated, stays near the data."""

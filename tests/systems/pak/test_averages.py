@@ -56,6 +56,7 @@ def test_averages_one_value_at_a_time_keep_no_more_than_the_window() -> None:
     assert publisher._state.recent.size == 5
 
 
+@pytest.mark.statistical
 def test_shared_nodes_cancel() -> None:
     """The variance over w^2 is that of the nodes in one of the two sums only; the bounds in PAK's notes hold."""
     length, window, theta, epsilon = 64, 4, 10.0, 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -72,6 +73,7 @@ def test_any_chunking_gives_the_same_sums(cuts: list[int], lag_sums: bool) -> No
     assert np.array_equal(np.concatenate(parts), whole)
 
 
+@pytest.mark.statistical
 def test_the_sum_of_the_holdout_comes_first() -> None:
     values = stream(700)
     errors = []
@@ -109,6 +111,7 @@ def test_clipping_at_r_tau() -> None:
     assert capped.threshold == 100
 
 
+@pytest.mark.statistical
 def test_it_beats_the_plain_binary_tree() -> None:
     """The improvement factor of the paper: noise scaled to tau instead of B."""
     values = stream(8192 + 2000)
@@ -212,9 +215,8 @@ def test_bad_input_changes_nothing() -> None:
         publisher.publish([1.0])
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
+def test_parameters_are_named() -> None:
+    for name, value in (
         ("epsilon", 0),
         ("delta", 1.0),
         ("delta", -0.1),
@@ -231,31 +233,29 @@ def test_bad_input_changes_nothing() -> None:
         ("threshold", 5),
         ("lag_sums", "no"),
         ("clip", 0),
-    ],
-)
-def test_parameters_are_named(name: str, value: object) -> None:
-    with pytest.raises(ParameterError, match=name):
-        make(**{name: value})
+    ):
+        with pytest.raises(ParameterError, match=name):
+            make(**{name: value})
 
 
-@pytest.mark.parametrize("resolution", [None, 0.25, 60.0, 100.0])
-@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 30.0, 1e3, 1e6])
-def test_the_law_holds_at_the_extremes(epsilon: float, resolution: float | None) -> None:
+def test_the_law_holds_at_the_extremes() -> None:
     """Any epsilon, down to a grid of a single step: integer noise of just the scale that epsilon asks for."""
-    values = stream(100)
-    publisher = make(threshold=Fixed(100.0), length=100, epsilon=epsilon, resolution=resolution)
-    out = publisher.publish(values)
-    step = publisher.resolution
-    theta_steps = round(publisher.threshold / step)
-    assert theta_steps == max(1, int(100 / step))
-    steps = np.minimum(np.rint(values / step), theta_steps).astype(np.int64).tolist()
-    expected = oracle.running_sums(steps, node_noise(publisher._key, 7, theta_steps, epsilon, 100))
-    assert out.tolist() == [e * step for e in expected]
-    # The law of every node, exactly: seven levels share epsilon, and one value moves a node by at most theta.
-    law = publisher._state.tree.law
-    assert 7 * Fraction(theta_steps) / law.scale == Fraction(epsilon)
+    for resolution, epsilon in itertools.product((None, 0.25, 60.0, 100.0), (1e-3, 0.1, 1.0, 30.0, 1e3, 1e6)):
+        values = stream(100)
+        publisher = make(threshold=Fixed(100.0), length=100, epsilon=epsilon, resolution=resolution)
+        out = publisher.publish(values)
+        step = publisher.resolution
+        theta_steps = round(publisher.threshold / step)
+        assert theta_steps == max(1, int(100 / step))
+        steps = np.minimum(np.rint(values / step), theta_steps).astype(np.int64).tolist()
+        expected = oracle.running_sums(steps, node_noise(publisher._key, 7, theta_steps, epsilon, 100))
+        assert out.tolist() == [e * step for e in expected]
+        # The law of every node, exactly: seven levels share epsilon, and one value moves a node by at most theta.
+        law = publisher._state.tree.law
+        assert 7 * Fraction(theta_steps) / law.scale == Fraction(epsilon)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("epsilon", [0.3, 5.0])
 def test_noise_on_a_grid_of_one_step(epsilon: float) -> None:
     """Resolution = bound: sums of bits, with discrete Laplace noise of scale levels / epsilon; not that of a real."""

@@ -78,6 +78,7 @@ def test_the_grid_holds_the_highest_tau_there_is(rule: type, noise: str, monkeyp
     assert words.word_at is not smooth_noise.word_at
 
 
+@pytest.mark.statistical
 def test_tau_as_in_the_published_code() -> None:
     pos_holdout = real_stream(length=65_536)
     """Medians of S-PAK before the clip: 1.6e6, 2.5e5 and 9.2e4 (p = .995; the reference's 1000 runs)."""

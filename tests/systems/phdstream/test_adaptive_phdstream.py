@@ -22,6 +22,7 @@ from fastdp.systems.phdstream.publisher import PHDStream
 from fastdp_kernels import adaptive_tree
 from tests import stat
 from tests.domains import HalfBox, Plain
+from tests.grid import exhaustive
 from tests.noise import bound_key, step_keys, unbound_key
 from tests.oracles import counts_alone as oracle
 from tests.oracles import phdstream as first_oracle
@@ -35,13 +36,11 @@ def make(domain=SQUARE, epsilon: float = 1.0, **options) -> AdaptivePHDStream:
 
 CASES = [
     (1, 2, 6, {}),
-    (2, 2, 7, {"epsilon": 4.0, "period": 1}),
     (2, 2, 6, {"period": 1}),
-    (2, 2, 6, {"period": 3, "shrink": False}),
     (2, 3, 4, {"max_period": 4}),
-    (3, 2, 5, {}),
     (2, 2, 0, {"max_period": 3}),
     (1, 5, 2, {"max_period": 5, "shrink": False}),
+    *exhaustive((2, 2, 7, {"epsilon": 4.0, "period": 1}), (2, 2, 6, {"period": 3, "shrink": False}), (3, 2, 5, {})),
 ]
 
 
@@ -176,6 +175,7 @@ def test_the_released_tree_is_consistent(shrink: bool) -> None:
         assert stream.count([0, 0], [1, 1]) == pytest.approx(stream.total)
 
 
+@pytest.mark.statistical
 def test_totals_are_unbiased() -> None:
     """Counted totals less the truth: mean 0 and the variance that is stated, weight times noise."""
     totals, variances = [], []
@@ -377,9 +377,8 @@ def test_forecasts_repeat_what_repeats() -> None:
     assert fresh.weight == pytest.approx(0.0, abs=0.1)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
+def test_parameters_are_named() -> None:
+    for name, value in (
         ("domain", 5),
         ("epsilon", 0),
         ("epsilon", 1e-13),
@@ -393,11 +392,9 @@ def test_forecasts_repeat_what_repeats() -> None:
         ("max_period", 2.5),
         ("shrink", "yes"),
         ("outside", "drop"),
-    ],
-)
-def test_parameters_are_named(name: str, value: object) -> None:
-    with pytest.raises(ParameterError, match=name):
-        AdaptivePHDStream(**{"domain": SQUARE, "epsilon": 1.0, name: value})
+    ):
+        with pytest.raises(ParameterError, match=name):
+            AdaptivePHDStream(**{"domain": SQUARE, "epsilon": 1.0, name: value})
 
 
 def test_cells_do_not_pile_up_where_there_is_next_to_no_noise() -> None:
@@ -417,6 +414,7 @@ def test_extreme_epsilons_do_not_break_it() -> None:
         assert np.isfinite(stream.tree.counts).all()
 
 
+@pytest.mark.statistical
 def test_more_budget_does_not_make_it_worse() -> None:
     """Deviations are half a point at least, the first counts' too: cells must not vanish as the later noise does."""
     generator = np.random.default_rng(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import pickle
 from fractions import Fraction
@@ -23,6 +24,7 @@ from fastdp.systems.phdstream import spatial_publisher
 from fastdp.systems.phdstream.publisher import PHDStream
 from tests import stat
 from tests.domains import Plain
+from tests.grid import exhaustive
 from tests.noise import bound_key, step_keys
 from tests.oracles import phdstream as oracle
 
@@ -61,32 +63,26 @@ def draws(keys: list[Key], law: sampler.Law, purpose: Purpose, count: int, level
 
 CASES = [
     (1, 2, 6, "simple", 3, "repaired"),
-    (2, 2, 6, "simple", 0, "repaired"),
-    (2, 2, 6, "simple", 2, "paper"),
     (2, 2, 5, Block(3), 2, "repaired"),
     (2, 3, 3, BinaryTree(4), 1, "repaired"),
-    (3, 2, 5, "simple", 100, "repaired"),
     (2, 2, 0, "simple", 1, "repaired"),
     (1, 5, 2, Block(1), 1, "repaired"),
     (2, 2, 1, BinaryTree(1), 1, "paper"),
-    (2, 2, 5, Block(3, settles=True), 2, "repaired"),
     (1, 3, 4, BinaryTree(4, settles=True), 0, "repaired"),
-    (2, 2, 6, BinaryTree(64, settles=True), 3, "paper"),
+    *exhaustive(
+        (2, 2, 6, "simple", 0, "repaired"),
+        (2, 2, 6, "simple", 2, "paper"),
+        (3, 2, 5, "simple", 100, "repaired"),
+        (2, 2, 5, Block(3, settles=True), 2, "repaired"),
+        (2, 2, 6, BinaryTree(64, settles=True), 3, "paper"),
+    ),
 ]
 
 
 @pytest.mark.parametrize(("dim", "fan_out", "max_depth", "counter", "retention", "score"), CASES)
 def test_equals_the_paper_with_its_repairs(dim, fan_out, max_depth, counter, retention, score) -> None:
     domain = Box([0.0] * dim, [1.0] * dim)
-    stream = make(
-        domain,
-        2.0,
-        counter,
-        fan_out=fan_out,
-        max_depth=max_depth,
-        retention=retention,
-        score=score,
-    )
+    stream = make(domain, 2.0, counter, fan_out=fan_out, max_depth=max_depth, retention=retention, score=score)
     plan = stream._plan
     naive = {
         "Simple": oracle.SimpleCounter,
@@ -174,6 +170,7 @@ def test_the_released_tree_is_consistent(counter: str) -> None:
         assert SQUARE.contains(points).all()
 
 
+@pytest.mark.statistical
 def test_totals_are_unbiased() -> None:
     """G(root) less the true count has mean 0 and the variance of all noise drawn; 4 % of it would be detected."""
     totals, variances = [], []
@@ -194,6 +191,7 @@ def test_totals_are_unbiased() -> None:
     stat.reject(math.erfc(abs(shifted) / math.sqrt(2)))
 
 
+@pytest.mark.slow
 def test_memory_is_bounded_over_ten_thousand_steps() -> None:
     generator = np.random.default_rng(4)
     stream = make(Box([0.0], [1.0]), 1.0, "block", max_depth=12, retention=4)
@@ -283,17 +281,16 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("added", "words"), BAD)
-@pytest.mark.parametrize("as_removed", [False, True])
-def test_bad_input_changes_nothing(added, words: str, as_removed: bool) -> None:
-    reference, stream = make(), make()
-    for one in (reference, stream):
-        one.step(*batches(2, 2, 8)[0])
-    with pytest.raises(DataError, match=words.replace("added", "removed") if as_removed else words):
-        stream.step(*(([[0.5, 0.5]], added) if as_removed else (added, None)))
-    assert stream.n_steps == 1
-    batch = batches(2, 2, 8)[1]
-    assert np.array_equal(stream.step(*batch), reference.step(*batch))
+def test_bad_input_changes_nothing() -> None:
+    for (added, words), as_removed in itertools.product(BAD, (False, True)):
+        reference, stream = make(), make()
+        for one in (reference, stream):
+            one.step(*batches(2, 2, 8)[0])
+        with pytest.raises(DataError, match=words.replace("added", "removed") if as_removed else words):
+            stream.step(*(([[0.5, 0.5]], added) if as_removed else (added, None)))
+        assert stream.n_steps == 1
+        batch = batches(2, 2, 8)[1]
+        assert np.array_equal(stream.step(*batch), reference.step(*batch))
 
 
 def test_points_outside_can_be_clipped() -> None:
@@ -338,9 +335,8 @@ def test_a_copy_has_noise_of_its_own_and_the_batch_leaves_no_secret() -> None:
     assert np.array_equal(stream.sample(), stream.sample())
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
+def test_parameters_are_named() -> None:
+    for name, value in (
         ("domain", 5),
         ("domain", Box),
         ("epsilon", 0),
@@ -359,23 +355,20 @@ def test_a_copy_has_noise_of_its_own_and_the_batch_leaves_no_secret() -> None:
         ("score", "fixed"),
         ("retention", -1),
         ("outside", "drop"),
-    ],
-)
-def test_parameters_are_named(name: str, value: object) -> None:
-    with pytest.raises(ParameterError, match=name):
-        PHDStream(**{"domain": SQUARE, "epsilon": 1.0, name: value})
+    ):
+        with pytest.raises(ParameterError, match=name):
+            PHDStream(**{"domain": SQUARE, "epsilon": 1.0, name: value})
 
 
-@pytest.mark.parametrize("fan_out", [2, 3, 7])
-@pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1.0, 30.0])
-def test_the_constants_are_on_the_safe_side(fan_out: int, epsilon: float) -> None:
-    plan = make(epsilon=epsilon, fan_out=fan_out, max_depth=4)._plan
-    scale = plan.split_law.scale
-    assert scale / plan.unit == Fraction(2 * fan_out - 1, fan_out - 1) * 2 / Fraction(epsilon)
-    assert plan.bias / float(scale) >= math.log(fan_out)
-    assert plan.bias / float(scale) <= math.log(fan_out) * 1.001 + 2 / float(scale)
-    assert scale <= 2**40
-    assert plan.cell_law.scale == 2 / Fraction(epsilon)
+def test_the_constants_are_on_the_safe_side() -> None:
+    for fan_out, epsilon in itertools.product((2, 3, 7), (1e-6, 0.1, 1.0, 30.0)):
+        plan = make(epsilon=epsilon, fan_out=fan_out, max_depth=4)._plan
+        scale = plan.split_law.scale
+        assert scale / plan.unit == Fraction(2 * fan_out - 1, fan_out - 1) * 2 / Fraction(epsilon)
+        assert plan.bias / float(scale) >= math.log(fan_out)
+        assert plan.bias / float(scale) <= math.log(fan_out) * 1.001 + 2 / float(scale)
+        assert scale <= 2**40
+        assert plan.cell_law.scale == 2 / Fraction(epsilon)
 
 
 class Half:

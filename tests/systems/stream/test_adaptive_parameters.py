@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from fastdp.systems.stream.adaptive import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_kernels import block_lengths as b
+from tests.grid import exhaustive
 
 
 def published_and_seen_again(publisher: Adaptive, values: np.ndarray) -> np.ndarray:
@@ -47,9 +49,8 @@ def test_smoothers_do_not_go_with_blocks(smoother: Any) -> None:
         fastdp.StreamPublisher(threshold=NoisyMax(), perturber=Blocks(), smoother=smoother, epsilon=1.0, bound=9.0)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
+def test_what_is_refused_is_named() -> None:
+    for name, value in (
         *(("epsilon", v) for v in (0.0, -1.0, np.nan, np.inf, "1", True, 1e-200, 5e-324, 1e200, 1.7e308, 2.0**41)),
         *(("bound", v) for v in (0.0, -1.0, np.nan, np.inf, None, 1e-300, 1e300)),
         *(("holdout", v) for v in (0, -1, 1.5, True, 2**51)),
@@ -57,11 +58,9 @@ def test_smoothers_do_not_go_with_blocks(smoother: Any) -> None:
         *(("resolution", v) for v in (0.0, -1.0, np.nan, 11.0)),
         *(("nonfinite", v) for v in ("drop", None)),
         *(("threshold", v) for v in (3.0, NoisyMax)),
-    ],
-)
-def test_what_is_refused_is_named(name: str, value: Any) -> None:
-    with pytest.raises(ParameterError, match=rf"{name}.*expected"):
-        Adaptive(**{"epsilon": 1.0, "bound": 10.0, name: value})
+    ):
+        with pytest.raises(ParameterError, match=rf"{name}.*expected"):
+            Adaptive(**{"epsilon": 1.0, "bound": 10.0, name: value})
 
 
 def test_a_fixed_threshold_above_the_bound_is_refused() -> None:
@@ -69,7 +68,9 @@ def test_a_fixed_threshold_above_the_bound_is_refused() -> None:
         Adaptive(1.0, 10.0, threshold=Fixed(11.0))
 
 
-@pytest.mark.parametrize(("holdout", "warm_up"), [(1, 0), (2, 0), (15, 0), (16, 2), (31, 2), (32, 4), (65_536, 8192)])
+@pytest.mark.parametrize(
+    ("holdout", "warm_up"), [(1, 0), (2, 0), (15, 0), (16, 2), (31, 2), (32, 4), *exhaustive((65_536, 8192))]
+)
 def test_a_share_of_the_hold_out_is_a_warm_up(holdout: int, warm_up: int) -> None:
     publisher = Adaptive(1.0, 10.0, holdout, seed=1, threshold=NoisyMax())
     assert publisher.holdout == holdout
@@ -109,32 +110,32 @@ def test_a_fixed_threshold_with_and_without_a_hold_out(holdout: int) -> None:
     assert publisher.guarantee.epsilon == 1.0
 
 
-@pytest.mark.parametrize("max_range", [1, 2, 3, 4, 5, 127, 128, 2**40])
-@pytest.mark.parametrize("closing", ["spread", "spike", "none"])
-def test_short_and_long_ranges(max_range: int, closing: Any) -> None:
-    publisher = Adaptive(1.0, 10.0, 64, max_range, closing, seed=1, threshold=NoisyMax())
-    published_and_seen_again(publisher, np.linspace(0.0, 9.0, 3000))
-    longest = max(max_range.bit_length() - 3, 0)
-    assert publisher._progress.smoother[b.EXPONENT] <= longest
+def test_short_and_long_ranges() -> None:
+    for max_range, closing in itertools.product((1, 2, 3, 4, 5, 127, 128, 2**40), ("spread", "spike", "none")):
+        publisher = Adaptive(1.0, 10.0, 64, max_range, closing, seed=1, threshold=NoisyMax())
+        published_and_seen_again(publisher, np.linspace(0.0, 9.0, 3000))
+        longest = max(max_range.bit_length() - 3, 0)
+        assert publisher._progress.smoother[b.EXPONENT] <= longest
 
 
-@pytest.mark.parametrize("closing", ["spread", "spike", "none"])
-@pytest.mark.parametrize("epsilon", [2.0**-20, 2.0**-6, 2.0**10, 2.0**30, 2.0**40])
-def test_little_and_much_budget(epsilon: float, closing: Any) -> None:
-    values = np.tile([1.0, 2.0, 3.0, 6.0], 1000)
-    publisher = Adaptive(epsilon, 10.0, 0, 2**12, closing, threshold=Fixed(8.0), resolution=2.0**-8, seed=1)
-    out = published_and_seen_again(publisher, values)
-    if epsilon >= 2.0**30 and closing == "spike":
-        assert np.array_equal(out, values), "blocks of one value, and no noise"
-    if epsilon >= 2.0**30 and closing == "spread":
-        assert out[1:].sum() == pytest.approx(values[:-1].sum(), abs=16.0)
+def test_little_and_much_budget() -> None:
+    for closing, epsilon in itertools.product(
+        ("spread", "spike", "none"), (2.0**-20, 2.0**-6, 2.0**10, 2.0**30, 2.0**40)
+    ):
+        values = np.tile([1.0, 2.0, 3.0, 6.0], 1000)
+        publisher = Adaptive(epsilon, 10.0, 0, 2**12, closing, threshold=Fixed(8.0), resolution=2.0**-8, seed=1)
+        out = published_and_seen_again(publisher, values)
+        if epsilon >= 2.0**30 and closing == "spike":
+            assert np.array_equal(out, values), "blocks of one value, and no noise"
+        if epsilon >= 2.0**30 and closing == "spread":
+            assert out[1:].sum() == pytest.approx(values[:-1].sum(), abs=16.0)
 
 
-@pytest.mark.parametrize("bound", [1e-250, 1e-30, 1.0, 1e30, 1e250])
-def test_small_and_large_bounds(bound: float) -> None:
-    values = np.linspace(0.0, 1.0, 3000) * bound
-    published_and_seen_again(Adaptive(1.0, bound, 300, 2**10, seed=1, threshold=NoisyMax()), values)
-    published_and_seen_again(Adaptive(1.0, bound, threshold=Fixed(bound), max_range=2**10, seed=1), values)
+def test_small_and_large_bounds() -> None:
+    for bound in (1e-250, 1e-30, 1.0, 1e30, 1e250):
+        values = np.linspace(0.0, 1.0, 3000) * bound
+        published_and_seen_again(Adaptive(1.0, bound, 300, 2**10, seed=1, threshold=NoisyMax()), values)
+        published_and_seen_again(Adaptive(1.0, bound, threshold=Fixed(bound), max_range=2**10, seed=1), values)
 
 
 def test_values_outside_are_clipped() -> None:
@@ -193,14 +194,13 @@ def test_the_noise_of_short_ranges_is_that_of_one_block(max_range: int, expected
     assert perturber.noise_constant(plan, max_range) == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("epsilon", [1e-6, 0.01, 1.0, 100.0])
-@pytest.mark.parametrize("max_range", [1, 2, 63, 64, 127, 128, 1000, 2**20])
-def test_the_kernels_public_numbers(epsilon: float, max_range: int) -> None:
+def test_the_kernels_public_numbers() -> None:
     """Variance of a sum's noise, in squared thresholds; the first block is a 64th of the longest range at most."""
-    shape = Blocks().shape(epsilon, max_range, 0)
-    assert shape[b.NOISE] == pytest.approx(2.0 / epsilon**2, rel=1e-12)
-    longest = 2.0 ** shape[b.FIRST]
-    assert longest <= max(1.0, max_range / 64.0)
-    if epsilon < 1e-3:
-        assert 2.0 * longest > max_range / 64.0, "as long as it may be where noise is all that counts"
-    assert 2.0 ** shape[b.MOST] <= max(1.0, max_range / 4.0) < 2.0 ** (shape[b.MOST] + 1) + 1.0
+    for epsilon, max_range in itertools.product((1e-6, 0.01, 1.0, 100.0), (1, 2, 63, 64, 127, 128, 1000, 2**20)):
+        shape = Blocks().shape(epsilon, max_range, 0)
+        assert shape[b.NOISE] == pytest.approx(2.0 / epsilon**2, rel=1e-12)
+        longest = 2.0 ** shape[b.FIRST]
+        assert longest <= max(1.0, max_range / 64.0)
+        if epsilon < 1e-3:
+            assert 2.0 * longest > max_range / 64.0, "as long as it may be where noise is all that counts"
+        assert 2.0 ** shape[b.MOST] <= max(1.0, max_range / 4.0) < 2.0 ** (shape[b.MOST] + 1) + 1.0

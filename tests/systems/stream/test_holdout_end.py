@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -161,18 +162,20 @@ def test_a_refined_threshold_looks_at_the_period_before_it(cut: int) -> None:
     assert later_thetas(RenewFromPublished(share=0.5), values, cut)[-12:] == [5.0] * 12
 
 
-@pytest.mark.parametrize("renewal", [None, RenewFromHoldout(holdout=6), RenewFromPublished(share=0.5)])
-@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("place", [3, HOLDOUT - 1, HOLDOUT, 20, 27, 28, 33])
-def test_what_is_not_finite_counts_as_0_for_every_threshold(renewal, wrong: float, place: int) -> None:
+def test_what_is_not_finite_counts_as_0_for_every_threshold() -> None:
     """Place by place: in the hold-out, among the published values, among those withheld for the next theta."""
-    values = np.full(60, 3.0)
-    values[place] = 0.0
-    one, two = (blocks(renewal=renewal, nonfinite="zero") for _ in range(2))
-    expected = one.publish(values)
-    values[place] = wrong
-    assert np.array_equal(two.publish(values), expected)
-    assert two.threshold == one.threshold == 3.0
+    for renewal, wrong, place in itertools.product(
+        (None, RenewFromHoldout(holdout=6), RenewFromPublished(share=0.5)),
+        (np.nan, np.inf, -np.inf),
+        (3, HOLDOUT - 1, HOLDOUT, 20, 27, 28, 33),
+    ):
+        values = np.full(60, 3.0)
+        values[place] = 0.0
+        one, two = (blocks(renewal=renewal, nonfinite="zero") for _ in range(2))
+        expected = one.publish(values)
+        values[place] = wrong
+        assert np.array_equal(two.publish(values), expected)
+        assert two.threshold == one.threshold == 3.0
 
 
 def test_what_stands_for_withheld_values_is_no_value_that_theta_forbids() -> None:

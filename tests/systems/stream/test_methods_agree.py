@@ -109,6 +109,7 @@ def test_errors_by_hand() -> None:
     assert cut.mse < base.mse
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("name", ["POS", "DNS"])
 def test_methods_agree_with_the_published_code(name: str) -> None:
     """Medians of MSE at epsilon = .05 within a factor of 1.5 wherever the reference has the row."""
@@ -129,6 +130,7 @@ def test_methods_agree_with_the_published_code(name: str) -> None:
     assert error(name, unlike, epsilon) / table[STREAMS[name].reference, "range_p95", "hatH_16^c", epsilon].mse > 1.8
 
 
+@pytest.mark.statistical
 def test_thresholds_agree_with_the_published_code() -> None:
     """Figure 7 on POS; S-P is left out, half of whose thetas are 0 and the rest anywhere."""
     table = published()
@@ -140,6 +142,7 @@ def test_thresholds_agree_with_the_published_code() -> None:
                 assert 1 / TOLERANCE < factor < TOLERANCE, (rule.name, epsilon)
 
 
+@pytest.mark.statistical
 def test_what_each_part_of_tops_gains() -> None:
     """Paper, sections 5.2 and 5.3: fan-out 16 about 5, consistency 2 to 2.7, pruning 10, over PAK 10^6 and more."""
 
@@ -157,6 +160,7 @@ def test_what_each_part_of_tops_gains() -> None:
     assert error("POS", Method("", methods.PAK_CLIPPED, H_2), 0.05) / tops > 1e4
 
 
+@pytest.mark.slow
 def test_pictures_are_drawn(tmp_path: Path) -> None:
     for name in figures.NAMES:
         real(name)

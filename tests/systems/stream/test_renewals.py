@@ -19,6 +19,7 @@ from fastdp.state import codec
 from fastdp.systems.stream.stages import position, restore
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile, ThresholdTask
 from fastdp.thresholds.renewals import Renewal, RenewFromHoldout, RenewFromPublished
+from tests.grid import exhaustive
 from tests.noise import chain_noise, threshold_key, unbound_key
 
 TREE = 256
@@ -109,7 +110,7 @@ def test_equals_periods_under_fixed_thresholds(renewal) -> None:
     assert at == out.size
 
 
-@pytest.mark.parametrize("smoother", [Recent(), Mean(), Median(), MovingAverage(3), None], ids=repr)
+@pytest.mark.parametrize("smoother", [Recent(), None, *exhaustive(Mean(), Median(), MovingAverage(3))], ids=repr)
 @pytest.mark.parametrize("renewal", RENEWALS, ids=repr)
 @settings(max_examples=15)
 @given(cuts=st.lists(st.integers(0, 2000), max_size=8))
@@ -137,7 +138,7 @@ def test_chunks_change_nothing(renewal, smoother, cuts: list[int]) -> None:
 
 
 @pytest.mark.parametrize("renewal", RENEWALS, ids=repr)
-@pytest.mark.parametrize("position", [50, 100, 101, 356, 360, 397, 400, 900, 1700])
+@pytest.mark.parametrize("position", [50, 100, 356, 397, 900, *exhaustive(101, 360, 400, 1700)])
 def test_state_files_continue_anywhere(renewal, position: int, tmp_path: Path) -> None:
     values = shifting_stream()
     whole = make(renewal).publish(values)

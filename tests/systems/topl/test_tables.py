@@ -43,14 +43,12 @@ def medians(name: str, rule: Rule, epsilon: float) -> tuple[float, float]:
     return theta, error
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("name", ["POS", "DNS"])
 @pytest.mark.parametrize(
     ("rule", "method"),
-    [
-        (Rule(objective="paper", accelerate=False), "SW-W"),
-        (Rule(accelerate=False), "SW-W (Eq.8 corrected)"),
-    ],
+    [(Rule(objective="paper", accelerate=False), "SW-W"), (Rule(accelerate=False), "SW-W (Eq.8 corrected)")],
 )
 def test_thresholds_and_errors_of_the_published_code(rule, method: str, name: str, epsilon: float) -> None:
     """Its EM is the plain one, and its mixture the correct one of the two that the reference has."""
@@ -60,6 +58,7 @@ def test_thresholds_and_errors_of_the_published_code(rule, method: str, name: st
     assert error <= theirs.mse * SCATTER
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_smoothing_costs_ten_times_the_error(epsilon: float) -> None:
     assert medians("POS", Rule(method="sw"), epsilon)[1] > 10.0 * medians("POS", Rule(accelerate=False), epsilon)[1]

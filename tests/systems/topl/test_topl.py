@@ -14,7 +14,6 @@ from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds import SquareWave as Rule
 from tests import stat
 from tests.noise import bound_key
-from tests.shared import real_stream
 
 
 def stream(n: int = 5000) -> np.ndarray:
@@ -218,15 +217,3 @@ def test_one_call() -> None:
     release = fastdp.release(stream(), 1.0, 200, method="topl", seed=4, holdout=2000, max_range=4096)
     assert np.array_equal(release.values, make().publish(stream()))
     assert release.guarantee.model == "local"
-
-
-@pytest.mark.parametrize(("epsilon", "published"), [(0.2, 182.0), (1.0, 50.0), (2.0, 34.0)])
-def test_thresholds_of_the_published_code(epsilon: float, published: float) -> None:
-    """SW-W with the printed objective, stopped where the published code stops: medians within 1.5."""
-    pos, rule = real_stream(length=65_536), Rule(objective="paper", accelerate=False)
-    thetas = []
-    for seed in range(9):
-        server = fastdp.ToPL(1.0, 1657, threshold=rule, threshold_epsilon=epsilon, seed=seed)
-        server.publish(pos)
-        thetas.append(server.threshold)
-    assert published / 1.5 <= np.median(thetas) <= published * 1.5
