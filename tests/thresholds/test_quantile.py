@@ -185,6 +185,7 @@ LAWS = [
 ]
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(("law", "cdf"), LAWS)
 def test_draws_follow_the_law(law: SmoothNoise, cdf: Any) -> None:
     draws = np.array([law.draw(key) for key in keys(20_000)])

@@ -138,7 +138,7 @@ def test_chunks_change_nothing(renewal, smoother, cuts: list[int]) -> None:
 
 
 @pytest.mark.parametrize("renewal", RENEWALS, ids=repr)
-@pytest.mark.parametrize("position", [50, 100, 356, 397, 900, *exhaustive(101, 360, 400, 1700)])
+@pytest.mark.parametrize("position", [100, 397, 900, *exhaustive(50, 101, 356, 360, 400, 1700)])
 def test_state_files_continue_anywhere(renewal, position: int, tmp_path: Path) -> None:
     values = shifting_stream()
     whole = make(renewal).publish(values)
