@@ -9,12 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import fastdp
-from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.randomness.canonical import encode
 from fastdp.randomness.key import Binding, Key
 from fastdp.spatial import Box
-from fastdp.thresholds import Fixed, NoisyMax
 from tests.oracles import words as oracle
 
 SECRET = bytes(range(32))
@@ -156,32 +153,3 @@ def test_whatever_differs_has_a_key_of_its_own() -> None:
     assert SECRET.hex() not in repr(real) + repr(simulated) + repr(real.of_stream(0))
     for made in (simulated.bind("A", {}), simulated.within("a"), simulated.derive("a"), simulated.of_stream(3)):
         assert made.simulated
-
-
-PUBLISHERS: list[dict[str, Any]] = [
-    {},
-    {"epsilon": 0.25},
-    {"bound": 65.0},
-    {"holdout": 21},
-    {"max_range": 32},
-    {"resolution": 0.5},
-    {"nonfinite": "zero"},
-    {"threshold": Fixed(8.0), "holdout": 0},
-    {"threshold": NoisyMax(step=1.0, noise="exponential")},
-    {"perturber": Hierarchy(2, consistent=False, prune=0)},
-    {"perturber": Hierarchy(3, prune=0)},
-    {"perturber": Blocks()},
-    {"perturber": Blocks("spike")},
-]
-
-
-def test_compositions_that_differ_in_anything_share_no_key() -> None:
-    usual = {"threshold": NoisyMax(step=1.0), "perturber": Flat(), "epsilon": 0.5, "bound": 64.0, "holdout": 20}
-    usual |= {"max_range": 64, "resolution": 0.25, "key": SECRET}
-    made = [fastdp.StreamPublisher(**{**usual, **options}) for options in PUBLISHERS]
-    again = [fastdp.StreamPublisher(**{**usual, **options}) for options in PUBLISHERS]
-    assert len({publisher._key.reveal() for publisher in made}) == len(made)
-    assert [publisher._key.reveal() for publisher in made] == [publisher._key.reveal() for publisher in again]
-    values = np.full(60, 3.0)
-    for one, two in zip(made, again, strict=True):
-        assert np.array_equal(one.publish(values), two.publish(values))

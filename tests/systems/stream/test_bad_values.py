@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 import fastdp
 from fastdp.errors import DataError, ParameterError, StateError
-from tests.grid import exhaustive
 from tests.noise import bound_key
 
 HOLDOUT = 40  # as in conftest
@@ -25,18 +24,18 @@ def whole(make: Any, stream: np.ndarray, **options: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize("options", KINDS, ids=str)
-@pytest.mark.parametrize("bad", BAD)
-# In the hold-out (first, middle, last), the first block, the middle, the last value.
-@pytest.mark.parametrize("place", [0, 39, 40, 43, 210, *exhaustive(17, 41, 44, 120, 209)])
-def test_bad_value_in_one_chunk(make, stream, options, bad: float, place: int) -> None:
-    broken = stream.copy()
-    broken[place] = bad
+# In the hold-out (first, last), the first block, the last value.
+@pytest.mark.parametrize("place", [0, 39, 40, 210])
+def test_bad_value_in_one_chunk(make, stream, options, place: int) -> None:
     publisher = make(**options)
-    with pytest.raises(
-        DataError, match=rf"^chunk\[{place}\]: not a finite number; expected finite values .*nonfinite='zero'"
-    ):
-        publisher.publish(broken)
-    assert (publisher.n_seen, publisher.n_published, publisher.threshold) == (0, 0, None)
+    for bad in BAD:
+        broken = stream.copy()
+        broken[place] = bad
+        with pytest.raises(
+            DataError, match=rf"^chunk\[{place}\]: not a finite number; expected finite values .*nonfinite='zero'"
+        ):
+            publisher.publish(broken)
+        assert (publisher.n_seen, publisher.n_published, publisher.threshold) == (0, 0, None)
     assert np.array_equal(publisher.publish(stream), whole(make, stream, **options))
 
 
