@@ -283,7 +283,7 @@ def test_epsilon_of_a_million(make, stream) -> None:
     assert publisher.guarantee.epsilon == 1e6
 
 
-@pytest.mark.parametrize("bound", [1e-9, 63.9, 2.0**20 + 1, 1e100])
+@pytest.mark.parametrize("bound", [1e-9, 1e-3, 1.0, 63.9, 64.0, 2.0**20 + 1, 1e12, 1e100])
 @pytest.mark.parametrize("prune", [0, 1])
 def test_scale_of_the_data(make, stream, bound: float, prune: int) -> None:
     """Much budget, so that the stream itself must come out, in its own units."""
@@ -299,9 +299,10 @@ def test_scale_of_the_data(make, stream, bound: float, prune: int) -> None:
 
 
 @pytest.mark.parametrize("bound", [5e-324, 1e-320, 1e-308, 1e-300, 1e300, np.finfo(float).max])
-def test_extreme_bound(make, stream, bound: float) -> None:
+@pytest.mark.parametrize("prune", [0, 1])
+def test_extreme_bound(make, stream, bound: float, prune: int) -> None:
     """Refused by name at construction, or right."""
-    publisher, refusal = attempt(lambda: make(bound=bound, epsilon=1e6))
+    publisher, refusal = attempt(lambda: make(bound=bound, epsilon=1e6, prune=prune))
     if publisher is None:
         assert re.match("bound = .*expected", refusal)
     else:
@@ -317,7 +318,7 @@ def test_extreme_c(make, stream) -> None:
         assert publisher.threshold < 2 if c < 1 else publisher.threshold > 40
 
 
-@pytest.mark.parametrize("max_range", [1, 2, 3, 16, 17, 256, 257])
+@pytest.mark.parametrize("max_range", [1, 2, 3, 15, 16, 17, 100, 255, 256, 257])
 @pytest.mark.parametrize("fan_out", [2, 16])
 def test_every_max_range(compose, stream, max_range: int, fan_out: int) -> None:
     height = next(h for h in range(1, 20) if fan_out**h >= max_range)
