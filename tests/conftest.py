@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -28,8 +30,41 @@ def _kernel_cache() -> Path:
 os.environ.setdefault("NUMBA_CACHE_DIR", str(_kernel_cache()))
 # Every word that a publisher draws is checked to be drawn once.
 os.environ["FASTDP_DEBUG"] = "1"
-settings.register_profile("fastdp", deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("fastdp", max_examples=20, deadline=None, derandomize=True, print_blob=True)
+# pytest --hypothesis-profile=thorough
+settings.register_profile("thorough", settings.get_profile("fastdp"), max_examples=100)
 settings.load_profile("fastdp")
+
+TOPS = {"epsilon": 1.0, "bound": 50, "holdout": 40, "max_range": 64, "fan_out": 4, "prune": 1, "seed": 7}
+PARTS = {"epsilon": 1.0, "bound": 50, "max_range": 64, "seed": 7}
+
+
+@pytest.fixture(scope="session")
+def make() -> Callable[..., Any]:
+    """Small :class:`fastdp.ToPS` publishers."""
+    import fastdp
+
+    return lambda **options: fastdp.ToPS(**(TOPS | options))
+
+
+@pytest.fixture(scope="session")
+def compose() -> Callable[..., Any]:
+    """Small :class:`fastdp.StreamPublisher` publishers."""
+    import fastdp
+
+    parts = {
+        "threshold": fastdp.thresholds.Fixed(50.0),
+        "perturber": fastdp.perturbers.Hierarchy(fan_out=4, prune=0),
+    }
+    return lambda **options: fastdp.StreamPublisher(**(PARTS | parts | options))
+
+
+@pytest.fixture(scope="session")
+def stream() -> np.ndarray:
+    """Whole numbers from 0 to 49, which every real dtype holds exactly; longer than hold-out and trees."""
+    numbers = np.random.default_rng(3).integers(0, 50, 211).astype(np.float64)
+    numbers.flags.writeable = False
+    return numbers
 
 
 @pytest.fixture

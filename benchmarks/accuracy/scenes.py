@@ -2,7 +2,8 @@
 
 The two phases see disjoint values, so theta can be chosen once under one budget and used under another, and a
 theta beyond the bound can be carried over: the published code does both.  With one budget and a theta within the
-bound this is, bit for bit, what :class:`fastdp.StreamPublisher` releases (``tests/systems/test_methods_agree.py``).
+bound this is, bit for bit, what :class:`fastdp.StreamPublisher` releases
+(``tests/systems/stream/test_methods_agree.py``).
 """
 
 from __future__ import annotations

@@ -30,6 +30,8 @@ LEFT_OUT = shutil.ignore_patterns(".git", ".*_cache", "__pycache__", ".hypothesi
 TARGET = 0.95
 #: Seconds for the tests of one mutation; more is an endless loop, which a test sees too.
 TIMEOUT_SECONDS = 600
+#: Marked tests count: ``.ci/run`` runs them too.
+FULL_RUN = ("-m", "", "--hypothesis-profile=thorough")
 #: Of pytest: all passed; some failed.
 PASSED, FAILED = 0, 1
 
@@ -135,7 +137,7 @@ def pytest(arguments: Sequence[str], copy: Path, cache: Path) -> tuple[int | Non
     """Exit code (None: out of time) and output."""
     own = {"PYTHONPATH": f"{copy}{os.pathsep}{copy / 'kernels'}", "NUMBA_CACHE_DIR": str(cache / ".numba_cache")}
     process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=no", *arguments],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=no", *FULL_RUN, *arguments],
         cwd=copy, env={**os.environ, **own}, text=True, start_new_session=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip

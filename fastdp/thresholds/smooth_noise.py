@@ -14,7 +14,7 @@ laplace (a = eps/2, b = eps/(2 L), L = ln(1/delta), as printed)
     most delta for eps up to about 4 and more; where it is not, b = ln(1 + eps/(2 L)) is taken, for which q >= L.
 gaussian (l = ln(2/delta) + eps/2; b = ln(1 + eps/(2 l))/2; a = sqrt(2 l + eps) - sqrt(2 l))
     Not as printed.  The papers' a = eps/sqrt(L), b = eps/(2 L) do not give delta: at eps = .05 and delta = 8e-13
-    neighbours that far apart have delta = 1.8e-7 (exact integral; ``tests/facade/test_quantile_thresholds.py``).
+    neighbours that far apart have delta = 1.8e-7 (exact integral; ``tests/thresholds/test_quantile.py``).
     Here, for s = b, the stretch exceeds eps/2 where z^2 > (eps + 2 b) 2 l/eps >= 2 l, the shift where
     z > eps/(2 a) - a/2 = sqrt(2 l); both have probability at most e^-l = delta/2 e^(-eps/2).  For s < 0 the
     stretch is pure.  The noise is 2.9 times the printed one.

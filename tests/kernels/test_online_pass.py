@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -21,43 +23,42 @@ def stream(n: int, seed: int) -> np.ndarray:
     return values
 
 
-@pytest.mark.parametrize("block", [1, 2, 7, 16, 32, 64, 256])
-# From 2,048 values on short blocks are summed by pairs.
-@pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 255, 256, 257, 1009, 2048, 2079, 5003])
-def test_block_sums_equal_python_integers(n: int, block: int) -> None:
-    values = stream(n, n + block)
-    top = 640.0
-    steps = [int(np.rint(min(max(v, 0.0) / RESOLUTION, top))) for v in values]
-    filled = n % block
-    sums = np.full(-(-(filled + n) // block), -1, np.int64)
-    assert online_pass.sum_blocks(values, 1 / RESOLUTION, top, block, filled, sums) is False
-    expected = [0] * sums.size
-    for i, step in enumerate(steps):
-        expected[(filled + i) // block] += step
-    assert sums.tolist() == expected
-    rounded = np.empty(n, np.int64)
-    assert online_pass.round_values(values, 1 / RESOLUTION, top, rounded) is False
-    assert rounded.tolist() == steps
+def test_block_sums_equal_python_integers() -> None:
+    for block, n in itertools.product(
+        (1, 2, 7, 16, 32, 64, 256), (0, 1, 15, 16, 17, 255, 256, 257, 1009, 2048, 2079, 5003)
+    ):
+        values = stream(n, n + block)
+        top = 640.0
+        steps = [int(np.rint(min(max(v, 0.0) / RESOLUTION, top))) for v in values]
+        filled = n % block
+        sums = np.full(-(-(filled + n) // block), -1, np.int64)
+        assert online_pass.sum_blocks(values, 1 / RESOLUTION, top, block, filled, sums) is False
+        expected = [0] * sums.size
+        for i, step in enumerate(steps):
+            expected[(filled + i) // block] += step
+        assert sums.tolist() == expected
+        rounded = np.empty(n, np.int64)
+        assert online_pass.round_values(values, 1 / RESOLUTION, top, rounded) is False
+        assert rounded.tolist() == steps
 
 
-@pytest.mark.parametrize("wrong", [np.nan, -np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("position", [0, 4, 5, 8, 12, 16])
-def test_non_finite_values_are_noticed_anywhere(wrong: float, position: int) -> None:
-    values = np.array([1.7976931348623157e308, -1e308, 5e-324, -0.0, 3.0] + [2.0] * 12)
-    sums, steps = np.empty(5, np.int64), np.empty(17, np.int64)
-    assert not online_pass.sum_blocks(values, 1.0, 10.0, 4, 1, sums)
-    assert not online_pass.round_values(values, 1.0, 10.0, steps)
-    values[position] = wrong
-    assert online_pass.sum_blocks(values, 1.0, 10.0, 4, 1, sums)
-    assert online_pass.round_values(values, 1.0, 10.0, steps)
+def test_non_finite_values_are_noticed_anywhere() -> None:
+    for wrong, position in itertools.product((np.nan, -np.nan, np.inf, -np.inf), (0, 4, 5, 8, 12, 16)):
+        values = np.array([1.7976931348623157e308, -1e308, 5e-324, -0.0, 3.0] + [2.0] * 12)
+        sums, steps = np.empty(5, np.int64), np.empty(17, np.int64)
+        assert not online_pass.sum_blocks(values, 1.0, 10.0, 4, 1, sums)
+        assert not online_pass.round_values(values, 1.0, 10.0, steps)
+        values[position] = wrong
+        assert online_pass.sum_blocks(values, 1.0, 10.0, 4, 1, sums)
+        assert online_pass.round_values(values, 1.0, 10.0, steps)
 
 
-@pytest.mark.parametrize("position", [2, 3, 3_002, 3_003, 5_000])
-def test_non_finite_values_are_noticed_in_long_chunks(position: int) -> None:
-    values, sums = np.arange(6_000.0), np.empty(1_501, np.int64)
-    assert not online_pass.sum_blocks(values, 1.0, 10.0, 4, 1, sums)
-    values[position] = np.nan
-    assert online_pass.sum_blocks(values, 1.0, 10.0, 4, 1, sums)
+def test_non_finite_values_are_noticed_in_long_chunks() -> None:
+    for position in (2, 3, 3_002, 3_003, 5_000):
+        values, sums = np.arange(6_000.0), np.empty(1_501, np.int64)
+        assert not online_pass.sum_blocks(values, 1.0, 10.0, 4, 1, sums)
+        values[position] = np.nan
+        assert online_pass.sum_blocks(values, 1.0, 10.0, 4, 1, sums)
 
 
 def test_largest_threshold_rounds_exactly() -> None:
@@ -67,22 +68,21 @@ def test_largest_threshold_rounds_exactly() -> None:
     assert steps.tolist() == [2**51, 2**51 - 1, 2**50, 0, 2, 2]
 
 
-@pytest.mark.parametrize("block", [2, 3, 16])
-@pytest.mark.parametrize("n", [0, 1, 2, 15, 16, 17, 100])
-def test_emission_closes_every_block(n: int, block: int) -> None:
-    generator = np.random.default_rng(n)
-    for filled in range(block):
-        closing, rest = divmod(filled + n, block)
-        totals, predictions = generator.normal(size=closing), generator.normal(size=closing + 1)
-        out = np.full(n, np.nan)
-        online_pass.emit_blocks(totals, predictions, block, filled, out)
-        expected = []
-        for i in range(filled, filled + n):
-            j = i // block
-            last = i % block == block - 1
-            expected.append(totals[j] - predictions[j] * (block - 1) if last else predictions[j])
-        assert out.tolist() == expected
-        assert rest == (filled + n) % block
+def test_emission_closes_every_block() -> None:
+    for block, n in itertools.product((2, 3, 16), (0, 1, 2, 15, 16, 17, 100)):
+        generator = np.random.default_rng(n)
+        for filled in range(block):
+            closing, rest = divmod(filled + n, block)
+            totals, predictions = generator.normal(size=closing), generator.normal(size=closing + 1)
+            out = np.full(n, np.nan)
+            online_pass.emit_blocks(totals, predictions, block, filled, out)
+            expected = []
+            for i in range(filled, filled + n):
+                j = i // block
+                last = i % block == block - 1
+                expected.append(totals[j] - predictions[j] * (block - 1) if last else predictions[j])
+            assert out.tolist() == expected
+            assert rest == (filled + n) % block
 
 
 @pytest.mark.parametrize("noise_range", [0, 3, 2**40])
@@ -115,13 +115,15 @@ def test_ties_go_to_the_lowest_candidate() -> None:
     assert noisy_max.choose_candidate(np.zeros(5, np.int64), 8, zeros, zeros - 10**12) == 1
 
 
-@pytest.mark.parametrize("n", [0, 1, 255, 256, 257, 5000])
-def test_range_sums(n: int) -> None:
-    values = np.random.default_rng(n).normal(size=n)
-    prefix = np.empty(n // 256 + 1)
-    ranges.prefix_blocks(values, 256, prefix)
-    starts, stops = (index.ravel() for index in np.meshgrid(np.linspace(0, n, 23).astype(np.int64), [0, n // 2, n]))
-    starts, stops = np.minimum(starts, stops), np.maximum(starts, stops)
-    out = np.empty(starts.size)
-    ranges.sum_ranges(values, prefix, 256, starts, stops, out)
-    assert out == pytest.approx([values[a:b].sum() for a, b in zip(starts, stops, strict=True)], abs=1e-9)
+def test_range_sums() -> None:
+    for n, block in itertools.product((0, 1, 255, 256, 257, 5000), (7, 256)):
+        values = np.random.default_rng(n).normal(size=n)
+        prefix = np.empty(n // block + 1)
+        ranges.prefix_blocks(values, block, prefix)
+        starts, stops = (
+            index.ravel() for index in np.meshgrid(np.linspace(0, n, 23).astype(np.int64), [0, n // 2, n])
+        )
+        starts, stops = np.minimum(starts, stops), np.maximum(starts, stops)
+        out = np.empty(starts.size)
+        ranges.sum_ranges(values, prefix, block, starts, stops, out)
+        assert out == pytest.approx([values[a:b].sum() for a, b in zip(starts, stops, strict=True)], abs=1e-9)

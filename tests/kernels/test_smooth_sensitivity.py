@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fastdp_kernels import smooth_sensitivity
 from tests.oracles import smooth_sensitivity as oracle
-
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+from tests.shared import real_stream
 
 
 def table(b: float, m: int) -> np.ndarray:
@@ -144,11 +142,8 @@ def test_pos() -> None:
     The project's note has 1192.2, 1.2 % less.  No smooth sensitivity can be: the pair (P, m + 1) alone gives
     1206.38, since the value of rank P = 65,209 is 39.  Rank 65,196, still a 39, would give 1192.38.
     """
-    if not (DATA / "pos_length.npz").exists():
-        pytest.skip("the real stream pos_length.npz is not beside the project (../shared/data)")
     m = 65_536
-    with np.load(DATA / "pos_length.npz") as file:
-        values = np.sort(file["values"][:m].astype(np.int64))
+    values = np.sort(real_stream(length=m).astype(np.int64))
     b = 0.05 / (2.0 * math.log(float(2**20 + m) ** 2))
     decay = table(b, m)
     assert values[65_209 - 1] == 39

@@ -8,14 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def laplace_tail(k: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
-    """P[X >= k] of the discrete Laplace law, for whole k."""
-    q = np.exp(-1.0 / scale)
-    positive = np.exp(-np.maximum(k, 1.0) / scale) / (1.0 + q)
-    negative = 1.0 - np.exp(-(1.0 - np.minimum(k, 0.0)) / scale) / (1.0 + q)
-    return np.where(k >= 1.0, positive, negative)
-
-
 def laplace_cells(edges: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
     """Probabilities of (-inf, e_0), [e_0, e_1), ..., [e_last, inf); accurate in both tails."""
     q = np.exp(-1.0 / scale)

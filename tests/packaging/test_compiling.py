@@ -73,6 +73,7 @@ def test_a_read_only_installation_caches_with_the_user(tmp_path: Path, installat
     assert list((tmp_path / "cache").rglob("*bin_values*.nbc"))
 
 
+@pytest.mark.slow
 def test_a_folder_of_the_users_choice(tmp_path: Path, installation: Path) -> None:
     chosen = tmp_path / "chosen"
     done = run(USE_A_KERNEL, home=installation, **{**places(tmp_path), "NUMBA_CACHE_DIR": str(chosen)})
@@ -89,6 +90,7 @@ def test_no_place_for_a_cache_is_said_once(tmp_path: Path, installation: Path) -
     assert "'<string>')]" in done.stdout, "the line of the caller"
 
 
+@pytest.mark.slow
 def test_a_cache_that_cannot_be_written_any_more(tmp_path: Path, installation: Path) -> None:
     program = f"""
 import shutil
@@ -189,6 +191,7 @@ for k, result in enumerate(results):
 """
 
 
+@pytest.mark.slow
 def test_first_calls_from_many_threads_compile_once(tmp_path: Path) -> None:
     done = run(FIRST_CALLS, NUMBA_CACHE_DIR=str(tmp_path))
     assert done.returncode == 0, done.stderr

@@ -13,6 +13,7 @@ import fastdp
 from fastdp import counters, local, spatial
 from fastdp.arrays.column import PIECE
 from fastdp.errors import DataError
+from tests.grid import exhaustive
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 
@@ -55,8 +56,8 @@ def spoiled(values: np.ndarray, place: int, again: int | None = None) -> np.ndar
     return broken
 
 
-@pytest.mark.parametrize("kind", ["float64", "float32", "list"])
-@pytest.mark.parametrize("size", [1, 7, 41, 100, LENGTH])
+@pytest.mark.parametrize("kind", ["float32", *exhaustive("float64", "list")])
+@pytest.mark.parametrize("size", [7, LENGTH, *exhaustive(1, 41, 100)])
 @pytest.mark.parametrize("name", PUBLISHERS)
 def test_a_chunk_names_its_first_wrong_value(name: str, size: int, kind: str) -> None:
     for place in PLACES:
@@ -85,7 +86,7 @@ def test_a_whole_stream_names_its_first_wrong_value(name: str, method: str) -> N
         assert place_in(caught.value, "values") == place
 
 
-@pytest.mark.parametrize("name", PUBLISHERS)
+@pytest.mark.parametrize("name", ["ToPS", *exhaustive(*sorted(PUBLISHERS.keys() - {"ToPS"}))])
 def test_at_the_ends_of_what_is_converted_at_once(name: str) -> None:
     values = np.ones(PIECE + 3, np.float32)
     for place in (PIECE - 1, PIECE, PIECE + 1, PIECE + 2):

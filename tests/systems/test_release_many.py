@@ -18,6 +18,7 @@ from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent
 from fastdp.smoothers.base import RowSmoother
 from fastdp.systems.stream import row_steps
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile
+from tests.grid import exhaustive
 
 EPSILON, BOUND = 1.0, 100.0
 
@@ -83,20 +84,20 @@ COMPOSITIONS: dict[str, dict[str, Any]] = {
     "own perturber": {"perturber": OwnPerturber(Hierarchy(4, prune=1)), "smoother": Recent()},
 }
 THRESHOLDS: dict[str, tuple[Any, int]] = {
+    "noisy max": (NoisyMax(), 40),
     "fixed": (Fixed(25.0), 0),
     "fixed, values held": (Fixed(25.0), 7),
-    "noisy max": (NoisyMax(), 40),
     "one-sided, fractions": (NoisyMax(noise="exponential", step=0.5, c=5.0), 40),
 }
 
 
 @pytest.mark.parametrize("max_range", [50, 1000], ids=["many trees", "one tree"])
 @pytest.mark.parametrize("parts", COMPOSITIONS.values(), ids=COMPOSITIONS)
-@pytest.mark.parametrize("choice", THRESHOLDS.values(), ids=THRESHOLDS)
+@pytest.mark.parametrize("choice", ["noisy max", *exhaustive("fixed", "fixed, values held", "one-sided, fractions")])
 def test_each_stream_is_what_its_own_publisher_releases(choice, parts, max_range, monkeypatch) -> None:
     # Slabs of a few streams, so that several are at work.
     monkeypatch.setattr(row_steps, "SLAB_WORDS", 700)
-    threshold, holdout = choice
+    threshold, holdout = THRESHOLDS[choice]
     streams, key = ragged(14), Key.from_seed("many")
     parts = {**parts, "threshold": threshold, "holdout": holdout, "max_range": max_range}
     many = fastdp.release_many(streams, EPSILON, BOUND, key=key, **parts)
@@ -268,9 +269,8 @@ def test_nothing_is_as_many_as_can_be() -> None:
     assert one.matrix.shape == (1, 1)
 
 
-@pytest.mark.parametrize(
-    ("streams", "options", "error", "told"),
-    [
+def test_what_is_not_accepted() -> None:
+    for streams, options, error, told in (
         (np.zeros(5), {}, DataError, r"^streams is a ndarray of shape \(5,\): expected a two-dimensional array"),
         (np.zeros((2, 3, 4)), {}, DataError, r"^streams is a ndarray of shape \(2, 3, 4\)"),
         (np.zeros((2, 30), complex), {}, DataError, "^streams holds complex128 entries"),
@@ -293,11 +293,9 @@ def test_nothing_is_as_many_as_can_be() -> None:
         (np.zeros((3, 50)), {"holdout": "x"}, ParameterError, "^holdout = 'x'"),
         (np.zeros((3, 50)), {"max_range": 0}, ParameterError, "^max_range = 0"),
         (np.zeros((3, 50)), {"key": Key.from_seed(1).of_stream(0)}, ParameterError, "^key = .*without a stream"),
-    ],
-)
-def test_what_is_not_accepted(streams, options, error, told) -> None:
-    with pytest.raises(error, match=told):
-        fastdp.release_many(streams, 0.01 if options.get("smoother", 1) is None else EPSILON, BOUND, **options)
+    ):
+        with pytest.raises(error, match=told):
+            fastdp.release_many(streams, 0.01 if options.get("smoother", 1) is None else EPSILON, BOUND, **options)
 
 
 @pytest.mark.parametrize("streams", [[], np.empty((0, 10)), np.empty((3, 0)), np.ones((3, 4))])

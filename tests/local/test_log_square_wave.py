@@ -1,0 +1,235 @@
+"""The square wave on a logarithmic scale: the same law after a map that every machine computes alike."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fastdp
+from fastdp.errors import DataError, ParameterError
+from fastdp.local import Announcement, Client, HistogramCollector, LogSquareWave, SquareWave, decode, encode, octaves
+from fastdp.local.distribution import Distribution
+from fastdp.randomness.key import Key
+from fastdp.thresholds import SquareWave as Rule
+from fastdp.thresholds import ThresholdTask, log_estimate
+from fastdp.thresholds.local_objective import range_errors
+from tests.noise import unbound_key
+
+LOW, HIGH = 100.0 / 2**14, 100.0
+values_ = st.floats(-10.0, 1e300, allow_nan=False)
+
+
+# The scale.
+
+
+def test_octaves_by_hand() -> None:
+    at = [octaves.position(x) for x in (-3.0, 0.0, 0.99, 1.0, 1.5, 2.0, 3.0, 4.0, 7.0, 2.0**40)]
+    assert at == [0.0, 0.0, 0.0, 0.0, 0.5, 1.0, 1.5, 2.0, 2.75, 40.0]
+    assert octaves.ratios(np.array([0.0, 0.5, 1.0, 1.5, 2.75, 40.0])).tolist() == [1.0, 1.5, 2.0, 3.0, 7.0, 2.0**40]
+
+
+@given(st.lists(values_, min_size=1, max_size=100))
+def test_one_and_many_agree_to_the_bit_and_rise(numbers: list[float]) -> None:
+    array = np.array(sorted(numbers))
+    many = octaves.positions(array)
+    assert many.tolist() == [octaves.position(x) for x in array.tolist()]
+    assert (np.diff(many) >= 0.0).all()
+    above = array[array >= 1.0]
+    np.testing.assert_allclose(octaves.ratios(octaves.positions(above)), above, rtol=1e-12)
+    assert np.abs(octaves.positions(above) - np.log2(above)).max(initial=0.0) < 0.0861
+
+
+@settings(max_examples=20)
+@given(st.lists(values_, min_size=65, max_size=80), st.integers(0, 2**20))
+def test_arrays_and_single_values_give_the_same_reports(numbers: list[float], seed: int) -> None:
+    wave = LogSquareWave(1.0, LOW, HIGH)
+    steps = wave.steps_of(np.array(numbers))
+    assert steps.tolist() == [wave.steps_of(x) for x in numbers] == [*wave.steps_of(numbers[:64]), *steps[64:]]
+    reports = wave.perturb(np.array(numbers), seed=seed)
+    assert reports[:64].tolist() == wave.perturb(numbers[:64], seed=seed).tolist()
+
+
+def test_steps_by_hand() -> None:
+    wave = LogSquareWave(1.0, 1.0, 16.0)
+    quarter = 2**18
+    assert wave.steps_of([-5.0, 0.0, 1.0, 1.5, 2.0, 4.0, 6.0, 16.0, 1e9]).tolist() == [
+        0, 0, 0, quarter // 2, quarter, 2 * quarter, 5 * quarter // 2, 4 * quarter, 4 * quarter,
+    ]  # fmt: skip
+
+
+def test_the_law_is_the_square_waves() -> None:
+    """So the exact ratios of tests/privacy/test_local_ratios.py hold for it."""
+    for epsilon in (0.1, 1.0, 8.0):
+        one, other = LogSquareWave(epsilon, LOW, HIGH), SquareWave(epsilon)
+        assert one.law == other.law
+        assert one.guarantee.epsilon == epsilon
+        assert one.guarantee.model == "local"
+
+
+@pytest.mark.parametrize("column", [[1.0, math.nan, 2.0], [1.0, math.inf] * 50, np.full(1000, -np.inf)])
+def test_what_is_not_finite_is_refused(column: Any) -> None:
+    with pytest.raises(DataError, match=r"^values\[[01]\]: .*; expected"):
+        LogSquareWave(1.0, LOW, HIGH).perturb(column, seed=1)
+
+
+@pytest.mark.parametrize("low", [0.0, -1.0, 60.0, 100.0 * 2.0**-257])
+def test_domains_that_have_no_logarithm_are_refused(low: float) -> None:
+    with pytest.raises(ParameterError, match=r"^low = .*: expected"):
+        LogSquareWave(1.0, low, 100.0)
+
+
+# On the wire.
+
+
+def test_messages_and_announcements_name_the_scale() -> None:
+    wave = LogSquareWave(1.0, LOW, HIGH)
+    linear = SquareWave(1.0, LOW, HIGH)
+    message = decode(encode(wave, [1, 2, 3]))
+    assert message.mechanism == wave != linear
+    text = Announcement(wave).to_text()
+    assert json.loads(text)["mechanism"] == "LogSquareWave"
+    assert Announcement.from_text(text).mechanism == wave
+    # Reports on another scale are refused, whatever else is the same.
+    collector = HistogramCollector(wave, 56)
+    assert collector.receive(encode(linear, [1, 2, 3])) == 0
+    assert collector.refused.messages == 1
+    assert collector.receive(Client(1.0).answer(text, 3.0)) == 1
+    assert HistogramCollector.from_bytes(collector.to_bytes()).mechanism == wave
+    with pytest.raises(ParameterError, match=r"^others"):
+        collector.merge(HistogramCollector(linear, 56))
+
+
+# The estimate.
+
+
+def drawn(n: int = 65_536, seed: int = 3) -> np.ndarray:
+    return np.minimum(np.random.default_rng(seed).gamma(2.0, 4.0, n), 1657.0)
+
+
+def test_a_known_distribution_comes_back() -> None:
+    wave, values = LogSquareWave(4.0, 2.0**-4, 2.0**10), drawn()
+    found = wave.estimate(wave.perturb(values, seed=1), bins=56)
+    assert (found.scale, found.edges[0], found.edges[-1]) == ("logarithmic", 2.0**-4, 2.0**10)
+    assert found.edges[4:].tolist() == (2.0 * found.edges[:-4]).tolist()
+    for q in (0.1, 0.5, 0.9, 0.99):
+        assert found.quantile(q) == pytest.approx(np.quantile(values, q), rel=0.1)
+    # Of what exceeds 32 there is little, and noise at the top of the scale weighs much in the mean.
+    assert found.mean() - found.excess(32.0) == pytest.approx(np.minimum(values, 32.0).mean(), rel=0.03)
+    assert found.mean() == pytest.approx(values.mean(), rel=0.3)
+    theta = np.array([1.0, 10.0])
+    excess = np.minimum(values, 32.0) - theta[:, None]
+    assert found.excess(theta) - found.excess(32.0) == pytest.approx(np.maximum(excess, 0.0).mean(axis=1), rel=0.2)
+
+
+def test_the_objective_looks_between_the_edges() -> None:
+    shares = np.full(8, 0.125)
+    found = Distribution(shares, 1.0, 4.0, "em", 1, True, 0.0, 1, "logarithmic")
+    candidates, errors = range_errors(found, 100, 1.0, "corrected")
+    assert candidates.size == errors.size == 64
+    assert candidates[7::8].tolist() == found.edges[1:].tolist() == [1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0]
+
+
+def test_the_mean_of_resamples_is_deterministic_and_has_fewer_gaps() -> None:
+    wave = LogSquareWave(1.0, 1657.0 / 2**14, 1657.0)
+    counts = np.bincount(wave.perturb(drawn(), seed=2), minlength=wave.n_outputs)
+    single = wave.estimate_counts(counts, 56, tolerance=1e-3)
+    found = log_estimate.mean_estimate(wave, counts, 56)
+    assert (found.frequencies == log_estimate.mean_estimate(wave, counts, 56).frequencies).all()
+    assert found.frequencies.sum() == pytest.approx(1.0)
+    assert (found.frequencies < 1e-6).sum() < (single.frequencies < 1e-6).sum()
+    cells = np.bincount(np.arange(wave.n_outputs) * 56 // wave.n_outputs, weights=counts).astype(np.int64)
+    assert (found.frequencies == log_estimate.mean_estimate(wave, cells, 56).frequencies).all()
+
+
+def test_the_tail_is_cut_at_standard_errors_of_its_share() -> None:
+    law = SquareWave(1.0).law
+    shares = np.array([0.5, 0.4, 0.09, 0.008, 0.002])
+    found = Distribution(shares, 1.0, 32.0, "em", 1, True, 0.0, 65_536, "logarithmic")
+    # One window's share, from the law: q = P[far window], p - q the signal.
+    q, p = law.far_weight * law.near / law.total, law.near_weight * law.near / law.total
+    limit = 1.5 * math.sqrt(q * (1 - q) / 65_536) / (p - q)
+    assert 0.002 < limit < 0.01
+    kept = log_estimate.cut_tail(found, law)
+    tails = np.cumsum(shares[::-1])[::-1]
+    expected = np.where(tails >= limit, shares, 0.0)
+    np.testing.assert_allclose(kept.frequencies, expected / expected.sum())
+    assert kept.frequencies[-1] == 0.0 < kept.frequencies[-3]
+    # Never everything, however few reports.
+    few = log_estimate.cut_tail(Distribution(shares, 1.0, 32.0, "em", 1, True, 0.0, 1, "logarithmic"), law)
+    assert few.frequencies.sum() == pytest.approx(1.0)
+
+
+# The rule, and ToPL with it.
+
+
+def theta_of(rule: Rule, values: np.ndarray, facts: ThresholdTask, seed: int | Key) -> float:
+    chooser = rule.start(facts)
+    chooser.observe(values)
+    return chooser.choose(seed if isinstance(seed, Key) else Key.from_seed(seed))
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0])
+def test_theta_is_near_the_best_where_the_linear_scale_is_far_off(epsilon: float) -> None:
+    values, r = drawn(), 2**20
+    facts = ThresholdTask(epsilon, 1657.0, values.size, r, 2.0**-10)
+    variance = fastdp.local.Hybrid(epsilon, 0.0, 1.0).worst_variance
+
+    def error(theta: float) -> float:
+        return r / 3 * variance * theta**2 + r**2 / 6 * float(np.maximum(values - theta, 0.0).mean()) ** 2
+
+    best = min(error(theta) for theta in np.geomspace(10.0, 200.0, 300))
+    ours, linear = (
+        float(np.median([error(theta_of(Rule(scale=scale), values, facts, seed)) for seed in range(7)])) / best
+        for scale in ("logarithmic", "linear")
+    )
+    assert ours < 3.0
+    assert linear > ours
+
+
+def test_theta_scales_with_values_and_bound() -> None:
+    values, rule = drawn(20_000), Rule(scale="logarithmic")
+    plain = theta_of(rule, values, ThresholdTask(1.0, 1657.0, 20_000, 2**20, 2.0**-20), unbound_key(5))
+    for factor in (2.0**-30, 2.0**40):
+        facts = ThresholdTask(1.0, 1657.0 * factor, 20_000, 2**20, 2.0**-20 * factor)
+        assert theta_of(rule, values * factor, facts, unbound_key(5)) == plain * factor
+
+
+def test_topl_takes_the_scale_by_name() -> None:
+    values = drawn(9000)
+    arguments: dict[str, Any] = {"epsilon": 1.0, "bound": 1657.0, "holdout": 8000, "max_range": 4096, "seed": 3}
+    named = fastdp.ToPL(**arguments, threshold="logarithmic")
+    text = named.server.announcement.to_text()
+    assert "LogSquareWave" in text
+    release = named.release(values)
+    assert (
+        release.values == fastdp.ToPL(**arguments, threshold=Rule(scale="logarithmic")).release(values).values
+    ).all()
+    assert release.threshold == named.threshold < 400.0
+    linear = fastdp.ToPL(**arguments, threshold="linear")
+    assert (linear.release(values).values == fastdp.ToPL(**arguments).release(values).values).all()
+    # Users and server apart, by messages, give the same.
+    server = fastdp.ToPLServer(1.0, 1657.0, 8000, 4096, threshold="logarithmic")
+    wave = server.announcement.mechanism
+    shards = [server.shard(), server.shard()]
+    reports = wave.perturb(values[:8000], key=named._key.again(), start=0)
+    shards[0].receive(encode(wave, reports[:3000]))
+    shards[1].receive(encode(wave, reports[3000:]))
+    server.merge(*shards)
+    assert server.threshold == release.threshold
+
+
+def test_parameters() -> None:
+    with pytest.raises(ParameterError, match=r"^scale = 'log': expected"):
+        Rule(scale="log")  # type: ignore[arg-type]
+    for method in ("sw", "percentile"):
+        with pytest.raises(ParameterError, match=rf"^method = '{method}': expected 'sw-w'"):
+            Rule(scale="logarithmic", method=method)
+    with pytest.raises(ParameterError, match=r"^threshold = 'log'"):
+        fastdp.ToPLServer(1.0, 100.0, threshold="log")
+    assert (Rule().n_bins, Rule(scale="logarithmic").n_bins, Rule(bins=99).n_bins) == (1024, 56, 99)

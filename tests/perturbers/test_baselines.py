@@ -1,0 +1,174 @@
+"""Inconsistent hierarchies with range answers from nodes, Flat and Zeros."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fastdp
+from fastdp.errors import DataError, ParameterError
+from fastdp.perturbers import Flat, Hierarchy
+from fastdp.smoothers import Recent
+from fastdp.thresholds import Fixed
+from fastdp_kernels import ranges
+from tests.noise import chain_draws, chain_noise, tree_key
+from tests.oracles import nodes as oracle
+
+
+def compose(perturber, **options) -> fastdp.StreamPublisher:
+    settings = {"threshold": Fixed(20.0), "epsilon": 0.7, "bound": 50, "max_range": 64, "seed": 5, **options}
+    return fastdp.StreamPublisher(perturber=perturber, **settings)
+
+
+def stream(n: int) -> np.ndarray:
+    return np.floor(np.random.default_rng(91).gamma(2.0, 6.0, n))
+
+
+@pytest.mark.parametrize("fan_out", [2, 3, 16])
+@pytest.mark.parametrize("max_range", [1, 9, 64, 100])
+def test_ranges_are_tiled_by_the_fewest_nodes(fan_out: int, max_range: int) -> None:
+    plan = Hierarchy(fan_out, consistent=False, prune=0).plan(1.0, max_range)
+    ones = np.ones((3, plan.nodes))
+    total = 3 * plan.tree_blocks
+    starts, stops = (x.ravel() for x in np.meshgrid(np.arange(total + 1), np.arange(total + 1)))
+    keep = starts <= stops
+    starts, stops = starts[keep], stops[keep]
+    out = np.empty(starts.size)
+    ranges.sum_nodes(ones, plan.leaves, fan_out, plan.levels, plan.tree_blocks, starts, stops, out)
+    sample = np.random.default_rng(1).permutation(starts.size)[:800]
+    for i in sample.tolist():
+        expected, begin = 0, int(starts[i])
+        while begin < stops[i]:
+            tree = begin // plan.tree_blocks
+            end = min(int(stops[i]), (tree + 1) * plan.tree_blocks)
+            offset = tree * plan.tree_blocks
+            expected += oracle.tile_counts(begin - offset, end - offset, plan.leaves, fan_out, plan.levels)
+            begin = end
+        assert out[i] == expected
+
+
+@pytest.mark.parametrize("fan_out", [2, 4])
+@pytest.mark.parametrize("n", [1, 63, 64, 65, 200])
+def test_released_nodes_equal_the_oracle(fan_out: int, n: int) -> None:
+    perturber = Hierarchy(fan_out, consistent=False, prune=0)
+    publisher = compose(perturber)
+    values = stream(n)
+    release = publisher.release(values)
+    plan, steps = publisher.plan, round(1 / publisher.resolution)
+    theta_steps = 20 * steps
+    rounded = (np.minimum(values, 20.0) * steps).astype(np.int64)
+    for tree in range(-(-n // plan.tree_blocks)):
+        noise = perturber.node_noise(plan, theta_steps, 0.7, tree_key(publisher._key, theta_steps), tree)
+        part = rounded[tree * plan.tree_blocks : (tree + 1) * plan.tree_blocks]
+        expected = np.array(oracle.noisy_sums(part.tolist(), noise, plan.leaves, fan_out, plan.levels))
+        ours = release.nodes.sums[tree]
+        complete = ~np.isnan(ours)
+        assert np.array_equal(ours[complete], expected[complete] * publisher.resolution)
+        # Nodes are complete just where all their values have come.
+        start = 0
+        for level, width in enumerate(plan.widths):
+            assert complete[start : start + width].sum() == part.size // fan_out**level
+            start += width
+        leaves = release.values[tree * plan.tree_blocks : (tree + 1) * plan.tree_blocks]
+        assert np.array_equal(ours[: part.size], leaves)
+
+
+@pytest.mark.parametrize(("theta", "resolution"), [(20.0, None), (3.0, 1.0), (20.0, 2.0**-40)])
+def test_flat_equals_the_oracle(theta: float, resolution: float | None) -> None:
+    """A theta of 3 steps, and noise of 2^45 steps, whose draws are often doubtful; any chunking."""
+    values, parts = stream(300), np.cumsum([1, 0, 120, 7])
+    publisher = compose(Flat(), threshold=Fixed(theta), resolution=resolution)
+    step = publisher.resolution
+    sums = np.rint(np.minimum(values, theta) / step).astype(np.int64)
+    noise = chain_draws(chain_noise(publisher._key, round(theta / step), 0.7), sums)
+    out = np.concatenate([publisher.publish(part) for part in np.split(values, parts)])
+    assert np.array_equal(out, (sums + noise) * step)
+    rows = {
+        "threshold": Fixed(theta),
+        "perturber": Flat(),
+        "smoother": None,
+        "max_range": 64,
+        "resolution": resolution,
+    }
+    many = fastdp.release_many([values[:9], values], 0.7, 50, key=publisher._key.again(), **rows)
+    own = chain_noise(publisher._key.of_stream(1), round(theta / step), 0.7)
+    assert np.array_equal(many[1].values, (sums + chain_draws(own, sums)) * step)
+
+
+def test_nodes_and_values_see_the_same_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller's array may change while it is released; the same noise must not meet both versions."""
+    from fastdp.systems.stream.publisher import StreamPublisher
+
+    values = stream(64)
+    original = StreamPublisher._publish
+
+    def publish_then_change(self, *arguments):
+        out = original(self, *arguments)
+        values[3] = 0.0 if values[3] else 9.0
+        return out
+
+    monkeypatch.setattr(StreamPublisher, "_publish", publish_then_change)
+    release = compose(Hierarchy(2, consistent=False, prune=0)).release(values)
+    assert np.array_equal(release.nodes.sums[0, :64], release.values)
+
+
+def test_answers_come_from_nodes_and_are_better_than_sums_of_leaves() -> None:
+    values = stream(4096)
+    prefix = np.concatenate([[0.0], np.cumsum(np.minimum(values, 20.0))])
+    starts, stops = fastdp.workloads.random_ranges(4096, 300, seed=2)
+    truth = prefix[stops] - prefix[starts]
+    by_nodes, by_leaves = [], []
+    for seed in range(10):
+        release = compose(Hierarchy(2, consistent=False, prune=0), max_range=4096, seed=seed).release(values)
+        by_nodes.append(fastdp.metrics.mse(truth, release.range_sum(starts, stops)))
+        sums = np.concatenate([[0.0], np.cumsum(release.values)])
+        by_leaves.append(fastdp.metrics.mse(truth, sums[stops] - sums[starts]))
+    assert np.median(by_nodes) < np.median(by_leaves) / 10
+    # Each answer adds k nodes of variance 2 (theta h / epsilon)^2.
+    counts = [oracle.tile_counts(a, b, 4096, 2, 12) for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
+    expected = np.mean(counts) * 2 * (20 * 12 / 0.7) ** 2
+    assert np.mean(by_nodes) == pytest.approx(expected, rel=0.35)
+
+
+def test_flat_gives_each_value_noise_of_its_own() -> None:
+    values = np.zeros(200_000)
+    out = compose(Flat()).publish(values)
+    assert out.var() == pytest.approx(2 * (20 / 0.7) ** 2, rel=0.05)
+    parts = compose(Flat())
+    assert np.array_equal(np.concatenate([parts.publish(p) for p in np.split(values, [3, 70_000, 131_072])]), out)
+    assert not np.array_equal(out[:65_536], out[65_536:131_072])
+    assert compose(Flat(), seed=None).guarantee.epsilon == 0.7
+    release = compose(Flat()).release(values)
+    assert release.range_sum(10, 20)[0] == pytest.approx(out[10:20].sum())
+
+
+def test_an_inconsistent_hierarchy_spends_its_epsilon_on_all_levels() -> None:
+    guarantee = compose(Hierarchy(2, consistent=False, prune=0), seed=None).guarantee
+    assert (guarantee.epsilon, guarantee.arithmetic) == (0.7, "exact")
+    assert "6 levels" in "\n".join(guarantee.derivation)
+    out = compose(Hierarchy(2, consistent=False, prune=0)).publish(np.zeros(64 * 2000))
+    assert out.var() == pytest.approx(2 * (20 * 6 / 0.7) ** 2, rel=0.05)
+
+
+def test_zeros() -> None:
+    zeros = fastdp.systems.Zeros(holdout=3)
+    assert zeros.publish([1, 2]).size == 0
+    assert zeros.publish([3, 4, 5]).tolist() == [0.0, 0.0]
+    release = fastdp.systems.Zeros(2).release([1, 2, 3])
+    assert (release.values.tolist(), release.offset, release.guarantee.epsilon) == ([0.0], 2, 0.0)
+    assert release.range_sum(0, 1).tolist() == [0.0]
+    with pytest.raises(DataError, match="hold-out"):
+        fastdp.systems.Zeros(3).release([1, 2, 3])
+    with pytest.raises(ParameterError, match="holdout"):
+        fastdp.systems.Zeros(-1)
+
+
+def test_combinations_that_make_no_sense() -> None:
+    with pytest.raises(ParameterError, match=r"prune = 'optimal'.*consistency"):
+        Hierarchy(2, consistent=False)
+    with pytest.raises(ParameterError, match=r"prune = 1.*consistency"):
+        Hierarchy(2, consistent=False, prune=1)
+    with pytest.raises(ParameterError, match="consistent"):
+        Hierarchy(2, consistent=1, prune=0)
+    with pytest.raises(ParameterError, match=r"smoother = Recent\(\)"):
+        compose(Hierarchy(2, consistent=False, prune=0), smoother=Recent())

@@ -1,0 +1,270 @@
+"""Polygons and networks: measures that add up, even samples, who is inside; files that map programs read."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fastdp.errors import ParameterError
+from fastdp.spatial import Network, Polygons, write_cells, write_points
+from fastdp.spatial.geometry import EARTH_RADIUS, draw_pieces
+from tests import stat
+
+shapely = pytest.importorskip("shapely", reason="the extra 'geo' (shapely, geopandas) is not installed")
+
+KM = EARTH_RADIUS * math.pi / 180
+
+
+def grid(domain, columns: int, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Cells that tile the domain's bounding box."""
+    xs = np.linspace(domain.lower[0], domain.upper[0], columns + 1)
+    ys = np.linspace(domain.lower[1], domain.upper[1], rows + 1)
+    lower = np.stack(np.meshgrid(xs[:-1], ys[:-1]), -1).reshape(-1, 2)
+    upper = np.stack(np.meshgrid(xs[1:], ys[1:]), -1).reshape(-1, 2)
+    return lower, upper
+
+
+def star(corners: int = 2001):
+    """A ragged shape with many corners, and a hole."""
+    angles = np.linspace(0, 2 * np.pi, corners, endpoint=False)
+    radii = 2 + 0.7 * np.sin(7 * angles) + 0.2 * np.sin(91 * angles)
+    outline = np.c_[3 * radii * np.cos(angles), radii * np.sin(angles)]
+    return shapely.Polygon(outline, [[(-0.5, -0.5), (0.5, -0.5), (0.2, 0.6)]])
+
+
+def test_area_of_a_triangle_by_hand() -> None:
+    domain = Polygons(shapely.Polygon([(0, 0), (4, 0), (0, 2)]))
+    assert domain.lower.tolist() == [0, 0]
+    assert domain.upper.tolist() == [4, 2]
+    assert domain.area == 4.0
+    lower, upper = grid(domain, 2, 1)
+    assert domain.measure(lower, upper).tolist() == [3.0, 1.0]
+    assert domain.measure([[3.0, 1.0]], [[4.0, 2.0]]).tolist() == [0.0]
+    assert domain.contains([[0, 0], [1, 1], [2, 1], [2.1, 1], [5, 5]]).tolist() == [True, True, True, False, False]
+
+
+def test_areas_add_up_and_equal_shapelys() -> None:
+    shape = star()
+    domain = Polygons(shape)
+    lower, upper = grid(domain, 37, 23)
+    areas = domain.measure(lower, upper)
+    assert areas.sum() == pytest.approx(domain.area, rel=1e-12)
+    assert domain.area == pytest.approx(shape.area, rel=1e-12)
+    whole = shapely.area(shapely.intersection(shapely.box(*lower.T, *upper.T), shape))
+    np.testing.assert_allclose(areas, whole, atol=1e-12)
+
+
+def test_overlaps_and_islands_count_once() -> None:
+    squares = [shapely.box(0, 0, 2, 2), shapely.box(1, 0, 3, 2), shapely.box(10, 0, 11, 1)]
+    for geometry in (squares, shapely.union_all(squares), np.array(squares, dtype=object)):
+        domain = Polygons(geometry)
+        assert domain.area == pytest.approx(7.0)
+        assert domain.contains([[2.5, 1], [5, 0.5], [10.5, 0.5]]).tolist() == [True, False, True]
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("kind", ["polygons", "network"])
+def test_samples_are_even(kind: str) -> None:
+    """Counts in a finer grid against its measures; a domain with other measures is caught."""
+    if kind == "polygons":
+        domain, other = Polygons(star()), Polygons(star().convex_hull)
+    else:
+        generator = np.random.default_rng(1)
+        roads = [shapely.LineString(generator.random((4, 2))) for _ in range(40)]
+        domain, other = Network(roads), Network(roads[:36])
+    lower, upper = grid(domain, 12, 12)
+    generator = np.random.default_rng(stat.seed(501))
+    counts = generator.multinomial(200_000, domain.measure(lower, upper) / domain.measure(lower, upper).sum())
+    points = domain.sample(lower, upper, counts, generator)
+    cell = np.repeat(np.arange(counts.size), counts)
+    assert np.all((points >= lower[cell]) & (points <= upper[cell]))
+    assert domain.contains(points).mean() > 0.9999  # but for the last digit
+    fine_lower, fine_upper = grid(domain, 36, 36)
+    edges = [np.linspace(domain.lower[a], domain.upper[a], 37) for a in (1, 0)]
+    observed = np.histogram2d(points[:, 1], points[:, 0], edges)[0].ravel().astype(np.int64)
+    exact, wrong = (d.measure(fine_lower, fine_upper) for d in (domain, other))
+    stat.accept(stat.chi_square_p(observed[exact > 0], exact[exact > 0] / exact.sum()))
+    seen = (exact > 0) & (wrong > 0)
+    stat.reject(stat.chi_square_p(observed[seen], wrong[seen] / wrong[seen].sum()))
+
+
+def test_thin_slivers_are_sampled() -> None:
+    sliver = shapely.Polygon([(0, 0), (1, 1), (1, 1 + 1e-9)])
+    domain = Polygons(sliver)
+    points = domain.sample([domain.lower], [domain.upper], [1000], np.random.default_rng(2))
+    np.testing.assert_allclose(points[:, 0], points[:, 1], atol=2e-9)
+    assert stats.kstest(points[:, 0], lambda x: x**2).pvalue > 1e-6
+
+
+def test_nothing_to_sample() -> None:
+    for domain in (Polygons(star()), Network(shapely.LineString([(0, 0), (1, 1)]))):
+        empty = np.empty((0, 2))
+        assert domain.sample(empty, empty, [], np.random.default_rng(3)).shape == (0, 2)
+        assert domain.sample([[90, 90]], [[91, 91]], [0], np.random.default_rng(3)).shape == (0, 2)
+        assert domain.measure(empty, empty).shape == (0,)
+        assert domain.measure([[90, 90]], [[91, 91]]).tolist() == [0.0]
+        assert domain.measure(empty, empty).dtype == np.float64
+        assert domain.contains(empty).shape == (0,)
+        with pytest.raises(ParameterError, match="cell 1"):
+            domain.sample([domain.lower, [90, 90]], [domain.upper, [91, 91]], [1, 1], np.random.default_rng(3))
+
+
+def test_pieces_are_drawn_within_their_cells() -> None:
+    cells = np.array([1, 1, 3])
+    chosen = draw_pieces(
+        cells, np.array([1e-300, 3e-300, 1e300]), np.array([0, 4000, 0, 2]), np.random.default_rng(4)
+    )
+    assert chosen[-2:].tolist() == [2, 2]
+    assert set(chosen[:-2].tolist()) == {0, 1}
+    assert 900 < np.sum(chosen == 0) < 1100
+
+
+def test_lengths_by_hand_and_on_borders() -> None:
+    """A road along the border of two cells belongs to one of them; the last cells hold the last border."""
+    roads = [[(0, 0), (4, 0)], [(2, 0), (2, 2)], [(4, 0), (4, 2)], [(0, 2), (4, 2)]]
+    domain = Network([shapely.LineString(road) for road in roads])
+    assert domain.length == 12.0
+    lower, upper = grid(domain, 2, 1)
+    assert domain.measure(lower, upper).tolist() == [4.0, 8.0]
+    lower, upper = grid(domain, 2, 2)
+    assert domain.measure(lower, upper).tolist() == [2.0, 4.0, 2.0, 4.0]
+
+
+def test_lengths_equal_shapelys() -> None:
+    generator = np.random.default_rng(5)
+    roads = [shapely.LineString(generator.random((7, 2))) for _ in range(60)]
+    domain = Network(roads)
+    lower, upper = grid(domain, 13, 17)
+    lengths = domain.measure(lower, upper)
+    assert lengths.sum() == pytest.approx(sum(road.length for road in roads))
+    union = shapely.union_all(roads)
+    np.testing.assert_allclose(
+        lengths, shapely.length(shapely.intersection(shapely.box(*lower.T, *upper.T), union)), atol=1e-9
+    )
+
+
+def test_both_directions_of_a_street_count_once() -> None:
+    road = shapely.LineString([(0, 0), (1, 0), (1, 1)])
+    assert Network([road, road.reverse()]).length == 2.0
+
+
+def test_a_street_graph() -> None:
+    def edges(data: bool) -> list:
+        assert data
+        return [(1, 2, {}), (2, 1, {"geometry": shapely.LineString([(3, 4), (3, 0), (0, 0)])})]
+
+    graph = SimpleNamespace(edges=edges, nodes={1: {"x": 0.0, "y": 0.0}, 2: {"x": 3.0, "y": 4.0}})
+    assert Network(graph).length == 12.0
+
+
+def test_a_straight_street_gets_a_box() -> None:
+    domain = Network(shapely.LineString([(0, 5), (2, 5)]))
+    assert (domain.lower.tolist(), domain.upper.tolist()) == ([0.0, 4.0], [2.0, 6.0])
+    assert domain.measure([domain.lower], [domain.upper]).tolist() == [2.0]
+
+
+def test_snapping() -> None:
+    domain = Network([shapely.LineString([(0, 0), (4, 0)]), shapely.LineString([(4, 0), (4, 4)])])
+    points = np.array([[1.0, 0.3], [5.0, 2.0], [-3.0, -1.0], [4.0, 9.0], [2.0, 0.0]])
+    assert domain.snap(points).tolist() == [[1, 0], [4, 2], [0, 0], [4, 4], [2, 0]]
+    assert domain.contains(points).tolist() == [False, False, False, False, True]
+    assert domain.contains(domain.snap(points)).all()
+    near = Network(shapely.LineString([(0, 0), (4, 0)]), tolerance=0.5)
+    assert near.contains([[1, 0.3], [1, 0.6]]).tolist() == [True, False]
+
+
+def test_degrees() -> None:
+    """A degree of longitude at 60 degrees north is half as long as one of latitude."""
+    box = shapely.box(10, 59, 12, 61)
+    land = Polygons(box, geographic=True)
+    assert land.area == pytest.approx(2 * KM * 2 * KM * 0.5)
+    plain = Polygons(box)
+    lower, upper = grid(land, 4, 4)
+    shares = land.measure(lower, upper) / land.area
+    np.testing.assert_allclose(shares, plain.measure(lower, upper) / plain.area)
+    cross = [shapely.LineString([(10, 60), (12, 60)]), shapely.LineString([(11, 59), (11, 61)])]
+    roads = Network(cross, geographic=True)
+    assert roads.length == pytest.approx(3 * KM)
+    west, north = roads.measure([[10, 59.5], [10.5, 60.5]], [[10.5, 60.5], [11.5, 61]])
+    assert (west, north) == (pytest.approx(KM / 4), pytest.approx(KM / 2))
+    # In kilometres this point is nearer to the street that runs east.
+    assert roads.snap([[11.3, 60.2]])[0].tolist() == [11.0, 60.2]
+    assert Network(cross).snap([[11.3, 60.2]])[0].tolist() == [11.3, 60.0]
+    for domain in (Polygons, Network):
+        with pytest.raises(ParameterError, match="geographic"):
+            domain(
+                shapely.box(0, 0, 300, 1) if domain is Polygons else [*cross, shapely.box(0, 0, 300, 1).exterior],
+                geographic=True,
+            )
+
+
+def test_bad_geometry_is_named() -> None:
+    for bad in (
+        None,
+        3,
+        "POINT (1 2)",
+        [],
+        [None],
+        shapely.Point(1, 2),
+        shapely.Polygon(),
+        shapely.Polygon([(0, 0), (1, 1), (1, 0), (0, 1)]),
+        shapely.LineString([(0, 0), (0, 0)]),
+    ):
+        with pytest.raises(ParameterError, match="geometry"):
+            Polygons(bad)
+        with pytest.raises(ParameterError, match="lines"):
+            Network(bad)
+
+
+def test_without_shapely(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "shapely", None)
+    with pytest.raises(ImportError, match=r"fastdp\[geo\]"):
+        Polygons(SimpleNamespace())
+
+
+LOWER, UPPER = np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([[1.0, 2.0], [3.0, 2.0]])
+
+
+def test_geojson(tmp_path) -> None:
+    write_cells(tmp_path / "c.geojson", LOWER, UPPER, [3.5, 4.0], columns={"depth": np.array([1, 2])})
+    document = json.loads((tmp_path / "c.geojson").read_text())
+    assert document["type"] == "FeatureCollection"
+    first, second = document["features"]
+    assert first["properties"] == {"count": 3.5, "depth": 1}
+    ring = second["geometry"]["coordinates"][0]
+    assert ring == [[1, 0], [3, 0], [3, 2], [1, 2], [1, 0]]
+    shapes = shapely.from_geojson((tmp_path / "c.geojson").read_text())
+    assert [shape.area for shape in shapes.geoms] == [2.0, 4.0]
+    assert all(shape.exterior.is_ccw for shape in shapes.geoms)
+    write_points(tmp_path / "p.json", [[1.0, 2.0]])
+    assert json.loads((tmp_path / "p.json").read_text())["features"][0]["geometry"]["coordinates"] == [1.0, 2.0]
+
+
+def test_geoparquet(tmp_path) -> None:
+    geopandas = pytest.importorskip("geopandas", reason="the extra 'geo' (shapely, geopandas) is not installed")
+    write_cells(tmp_path / "c.parquet", LOWER, UPPER, [3.5, 4.0], crs="OGC:CRS84")
+    frame = geopandas.read_parquet(tmp_path / "c.parquet")
+    assert frame["count"].tolist() == [3.5, 4.0]
+    assert frame.crs is not None
+    assert frame.total_bounds.tolist() == [0, 0, 3, 2]
+    write_points(tmp_path / "p.parquet", LOWER, columns={"step": [1, 1]})
+    points = geopandas.read_parquet(tmp_path / "p.parquet")
+    assert points.geometry.x.tolist() == [0.0, 1.0]
+    assert Polygons(frame).area == 6.0
+    assert Polygons(frame.geometry).area == 6.0
+
+
+def test_bad_files_are_named(tmp_path) -> None:
+    with pytest.raises(ParameterError, match=r"\.geojson"):
+        write_points(tmp_path / "p.shp", [[1.0, 2.0]])
+    with pytest.raises(ParameterError, match="count"):
+        write_cells(tmp_path / "c.geojson", LOWER, UPPER, [1.0])
+    with pytest.raises(ParameterError, match="depth"):
+        write_points(tmp_path / "p.geojson", [[1.0, 2.0]], columns={"depth": [np.nan]})
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,180 @@
+"""Domains, PrivTree and what it releases."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.spatial import Box, PrivTree, ReleasedTree
+from fastdp.systems.phdstream.publisher import PHDStream
+from tests import stat
+from tests.domains import HalfBox, Plain
+from tests.noise import bound_key, unbound_key
+
+SQUARE = Box([-1.0, 0.0], [1.0, 4.0])
+
+
+def points_of(n: int, seed: int = 1) -> np.ndarray:
+    generator = np.random.default_rng(seed)
+    return np.column_stack([generator.uniform(-1, 1, n), np.minimum(generator.exponential(0.3, n), 1.9)])
+
+
+def test_box_is_a_domain() -> None:
+    assert (SQUARE.dim, SQUARE.lower.tolist(), SQUARE.upper.tolist()) == (2, [-1, 0], [1, 4])
+    lower, upper = np.array([[-5.0, 1.0], [0.0, 0.0], [2.0, 0.0]]), np.array([[0.0, 2.0], [1.0, 9.0], [3.0, 1.0]])
+    assert SQUARE.measure(lower, upper).tolist() == [1.0, 4.0, 0.0]
+    assert SQUARE.contains(np.array([[1.0, 4.0], [-1.0, 0.0], [1.1, 1.0]])).tolist() == [True, True, False]
+    assert Box(0, 1).dim == 1
+    assert "Box([-1.0, 0.0]" in repr(SQUARE)
+
+
+def test_bad_boxes() -> None:
+    for lower, upper in (
+        ([0], [0]),
+        ([1], [0]),
+        ([0, 0], [1]),
+        ([0], [math.inf]),
+        ([math.nan], [1]),
+        ([], []),
+        ([-1e308], [1e308]),
+        ("a", "b"),
+        ([0], None),
+    ):
+        with pytest.raises(ParameterError, match=r"lower|upper"):
+            Box(lower, upper)
+
+
+def test_privtree_finds_the_dense_part() -> None:
+    points = points_of(20_000)
+    tree = PrivTree(SQUARE, 1.0, seed=3).fit(points)
+    assert isinstance(tree, ReleasedTree)
+    assert tree.total == pytest.approx(20_000, abs=1000)
+    assert tree.counts.sum() == pytest.approx(tree.total)
+    assert tree.n_leaves > 100
+    dense = tree.lower[:, 1] < 0.5
+    assert tree.depths[dense].mean() > tree.depths[~dense].mean() + 2
+    volumes = np.prod(tree.upper - tree.lower, axis=1)
+    assert volumes.sum() == pytest.approx(8.0)
+    assert np.allclose(volumes, 8.0 / 2.0**tree.depths)
+    assert "cells, total" in repr(tree)
+    with pytest.raises(ValueError, match="read-only"):
+        tree.counts[0] = 1.0
+
+
+def test_privtree_is_the_first_step_of_a_stream() -> None:
+    points = points_of(3000)
+    stream = PHDStream(SQUARE, 0.7, key=unbound_key(4))
+    stream.advance(points)
+    tree = PrivTree(SQUARE, 0.7, key=unbound_key(4)).fit(points)
+    assert np.array_equal(tree.counts, stream.tree.counts)
+    assert np.array_equal(tree.lower, stream.tree.lower)
+
+
+def test_privtree_fits_once_and_says_what_it_promises() -> None:
+    mechanism = PrivTree(SQUARE, 0.7, seed=4)
+    with pytest.raises(DataError, match="outside"):
+        mechanism.fit([[9.0, 9.0]])
+    mechanism.fit([])
+    with pytest.raises(StateError, match="has been fitted"):
+        mechanism.fit(points_of(10))
+    guarantee = mechanism.guarantee
+    assert (guarantee.epsilon, guarantee.unit, guarantee.arithmetic) == (0.7, "one point", "exact")
+    assert guarantee.simulated
+    for name, value in (("domain", 1), ("epsilon", -1), ("max_depth", 70), ("fan_out", 1), ("outside", "x")):
+        with pytest.raises(ParameterError, match=name):
+            PrivTree(**{"domain": SQUARE, "epsilon": 1.0, name: value})
+
+
+def brute(tree: ReleasedTree, low, high) -> float:
+    inside = np.minimum(tree.upper, high) - np.maximum(tree.lower, low)
+    parts = np.prod(np.maximum(inside, 0) / (tree.upper - tree.lower), axis=1)
+    return float(np.sum(tree.counts * parts))
+
+
+@pytest.mark.parametrize("fan_out", [2, 3])
+def test_counts_of_boxes(fan_out: int) -> None:
+    tree = PrivTree(SQUARE, 2.0, fan_out=fan_out, max_depth=12, seed=5).fit(points_of(5000))
+    generator = np.random.default_rng(6)
+    low = generator.uniform([-1.5, -0.5], [1.0, 4.0], (300, 2))
+    high = low + generator.exponential(0.5, (300, 2))
+    expected = [brute(tree, a, b) for a, b in zip(low, high, strict=True)]
+    assert np.allclose(tree.count(low, high), expected, rtol=1e-9, atol=1e-9)
+    assert tree.count([-1, 0], [1, 4]) == pytest.approx(tree.total)
+    assert tree.count([-9, -9], [9, 9]) == pytest.approx(tree.total)
+    with pytest.raises(DataError, match="expected lower <= upper"):
+        tree.count([0.5] * 2, [0.4] * 2)
+    for low_corner, high_corner, words in (
+        ([0, 0, 0], [1, 1, 1], "lower"),
+        ([[0, 0]], [[1, 1], [1, 1]], "upper has 2 rows"),
+        ([0, math.nan], [1, 1], "lower"),
+    ):
+        with pytest.raises(DataError, match=words):
+            tree.count(low_corner, high_corner)
+    line = PrivTree(Box(0, 1), 1.0, seed=1).fit(np.linspace(0, 1, 500))
+    assert line.count(0, 1) == pytest.approx(line.total)
+    assert line.count([0, 0.5], [0.5, 1]).sum() == pytest.approx(line.total)
+
+
+def test_counts_are_the_expectation_of_sampled_points() -> None:
+    tree = PrivTree(SQUARE, 1.0, seed=7).fit(points_of(2000))
+    low, high = np.array([-0.31, 0.1]), np.array([0.47, 0.93])
+    generator = np.random.default_rng(stat.seed(82))
+    runs, hits, sizes = 400, [], []
+    for _ in range(runs):
+        sample = tree.sample(generator)
+        hits.append(np.count_nonzero(((sample >= low) & (sample < high)).all(axis=1)))
+        sizes.append(len(sample))
+    inside = np.minimum(tree.upper, high) - np.maximum(tree.lower, low)
+    part = np.prod(np.maximum(inside, 0) / (tree.upper - tree.lower), axis=1)
+    variance = np.sum(tree.counts * part * (1 - part) + 0.25 * part**2)
+    z = (np.mean(hits) - tree.count(low, high)) / math.sqrt(variance / runs)
+    # The rounding's variance is at most 1/4 a cell: z is no more than standard normal.
+    stat.accept(math.erfc(abs(z) / math.sqrt(2)))
+    wrong = (np.mean(hits) - 1.03 * tree.count(low, high)) / math.sqrt(variance / runs)
+    stat.reject(math.erfc(abs(wrong) / math.sqrt(2)))
+    spread = math.sqrt(0.25 * tree.n_leaves / runs)
+    stat.accept(math.erfc(abs(np.mean(sizes) - tree.total) / spread / math.sqrt(2)))
+    stat.reject(math.erfc(abs(np.mean(sizes) + 0.25 * tree.n_leaves - tree.total) / spread / math.sqrt(2)))
+
+
+def test_a_general_domain_that_is_a_box_gives_the_same() -> None:
+    points = points_of(3000)
+    one, other = (PHDStream(domain, 1.0, "block", key=bound_key(8)) for domain in (SQUARE, Plain(SQUARE)))
+    for begin in range(0, 3000, 600):
+        assert np.array_equal(one.step(points[begin : begin + 600]), other.step(points[begin : begin + 600]))
+    low, high = np.array([[-0.3, 0.1], [0.0, 0.0]]), np.array([[0.5, 0.7], [1.0, 1.0]])
+    assert np.allclose(one.count(low, high), other.count(low, high))
+
+
+def test_shares_go_by_measure() -> None:
+    slab = Plain(HalfBox([-1.0, 0.0], [1.0, 4.0], 1.9))
+    points = points_of(5000)
+    stream = PHDStream(slab, 1.0, seed=9, max_depth=10)
+    for begin in range(0, 5000, 1000):
+        sample = stream.step(points[begin : begin + 1000])
+        tree = stream.tree
+        assert slab.contains(sample).all()
+        assert (tree.lower[:, 1] < 1.9).all(), "cells without a part of the domain are no leaves"
+        assert tree.counts.sum() == pytest.approx(stream.total)
+    assert stream.total == pytest.approx(5000, abs=400)
+    assert stream.count([-1, 0], [1, 4]) == pytest.approx(stream.total)
+    # The cut leaf's count lies below the line.
+    whole = stream.count([-1, 1.8], [1, 1.9])
+    assert stream.count([-1, 1.8], [1, 4]) == pytest.approx(whole)
+    with pytest.raises(DataError, match=r"^added\[0\]: a point outside the domain \(1 of 1 entries\)"):
+        stream.step([[0.0, 2.0]])
+    with pytest.raises(ParameterError, match="measure"):
+        PHDStream(Plain(HalfBox([0.0, 0.0], [1.0, 1.0], -1.0)), 1.0)
+
+
+def test_data_frames_are_points() -> None:
+    import pandas as pd
+    import polars as pl
+
+    points = points_of(200)
+    expected = PrivTree(SQUARE, 1.0, seed=3).fit(points).counts
+    for frame in (pd.DataFrame(points), pl.DataFrame(points), points.tolist(), points.astype(object), points[::-1]):
+        assert np.array_equal(PrivTree(SQUARE, 1.0, seed=3).fit(frame).counts, expected)

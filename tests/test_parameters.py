@@ -1,0 +1,546 @@
+"""Every parameter refuses what it cannot use, and says its name, the value and what is accepted."""
+
+from __future__ import annotations
+
+import copy
+import decimal
+import inspect
+import pickle
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fastdp
+from fastdp import metrics, perturbers
+from fastdp.errors import FastDPError, ParameterError, StateError
+from fastdp.integer_grid import make_grid
+from fastdp.perturbers import Hierarchy
+from fastdp.queries.workloads import random_ranges
+from fastdp.smoothers import Recent
+from fastdp.systems.release import OPTIONS as OPTIONS_OF
+from fastdp.thresholds import Fixed, NoisyMax
+
+HUGE = 10**400  # prints, but fits neither float64 nor int64
+UNPRINTABLE = 10**5000  # Python refuses to print it
+NO_NUMBER = ["1", b"1", True, 1j, [1], {}, decimal.Decimal(1), np.ones(2)]
+BAD_REAL = [*NO_NUMBER, 0, 0.0, -0.0, -1, -0.5, np.nan, np.inf, -np.inf, np.float32("nan"), HUGE, -HUGE, UNPRINTABLE]
+BAD_INT = [*NO_NUMBER, 1.0, np.float64(2.0), np.nan, np.inf, -1, np.int8(-1), -HUGE]
+TOO_LARGE = [2**63, HUGE, UNPRINTABLE]
+BAD_NAME = ["nope", "", 1, None, True, b"x", ["tops"]]
+
+OPTIONS: dict[str, tuple[list[Any], str]] = {
+    "epsilon": ([None, *BAD_REAL], "number"),
+    "bound": ([None, *BAD_REAL], "number"),
+    "holdout": ([*BAD_INT, *TOO_LARGE, 0, 2**50 + 1], "whole number"),
+    "max_range": ([None, *BAD_INT, *TOO_LARGE, 0, 2**40 + 1], "whole number"),
+    "resolution": ([*BAD_REAL, 50.5], "number|bound"),
+    "nonfinite": (BAD_NAME, "one of 'raise', 'zero'"),
+    "seed": ([*[v for v in BAD_INT if not isinstance(v, str)], "\ud800"], "whole number|text"),
+}
+TOPS_OPTIONS: dict[str, tuple[list[Any], str]] = {
+    "fan_out": ([None, *BAD_INT, *TOO_LARGE, 0, 1, 1025], "whole number"),
+    "prune": ([None, *BAD_INT, "best", 3, 100, HUGE, UNPRINTABLE], "'optimal'|whole number|less than"),
+    "smoother": (["nope", ""], "one of 'recent'"),
+    "c": ([None, *BAD_REAL], "number"),
+    "noise": (BAD_NAME, "one of 'laplace', 'exponential'"),
+}
+REQUIRED = ("epsilon", "bound")
+ADAPTIVE_OPTIONS: dict[str, tuple[list[Any], str]] = {
+    "closing": (BAD_NAME, "one of 'spread', 'spike', 'none'"),
+    "threshold": (["scale free", object, NoisyMax], "fastdp.thresholds"),
+}
+
+
+Options = dict[str, tuple[list[Any], str]]
+
+
+def check_all(build: Callable[..., Any], options: Options, most: int | None = None) -> None:
+    """Each option refuses its first ``most`` values."""
+    for name, (values, accepted) in options.items():
+        for value in values[:most]:
+            check(lambda name=name, value=value: build(**{name: value}), name, value, accepted)
+
+
+def appears(value: Any, message: str) -> bool:
+    """The value is in the message; of one too large to read its size, of what may be a column only its type."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 2**300:
+        return f"{value.bit_length()} bits" in message
+    if not isinstance(value, (str, type)) and hasattr(value, "__len__") and len(value):
+        return f"<{type(value).__name__}>" in message and repr(value) not in message
+    return repr(value) in message
+
+
+def check(call: Callable[[], Any], name: str, value: Any, accepted: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        call()
+    message = str(caught.value)
+    assert message.startswith(f"{name} = "), message
+    assert appears(value, message), message
+    assert re.search(f"expected .*({accepted})", message), message
+    assert len(message) < 400
+
+
+def test_tops(make) -> None:
+    check_all(make, OPTIONS | TOPS_OPTIONS)
+
+
+def test_stream_publisher(compose) -> None:
+    """The checks are those of ToPS: two values show that each is made."""
+    check_all(lambda **one: compose(**({"threshold": NoisyMax(), "holdout": 40} | one)), OPTIONS, 2)
+
+
+def test_release_function(stream) -> None:
+    usual = {"epsilon": 1.0, "bound": 50, "max_range": 64, "seed": 1}
+    check_all(lambda **one: fastdp.release(stream, **(usual | one)), OPTIONS, 2)
+    check_all(lambda **one: fastdp.release(stream, **(usual | one)), ADAPTIVE_OPTIONS)
+    check_all(
+        lambda method: fastdp.release(stream, 1.0, 50, method=method),
+        {"method": (BAD_NAME, "one of 'adaptive', 'tops'")},
+    )
+
+
+def test_unknown_options_are_named(stream) -> None:
+    with pytest.raises(ParameterError, match="prune = 1: expected an option of method = 'adaptive': holdout, "):
+        fastdp.release(stream, 1.0, 50, prune=1)
+    for system in (fastdp.release, fastdp.ToPS):
+        with pytest.raises(TypeError, match="epsilom"):
+            system(stream, 1.0, 50, epsilom=3)
+
+
+def test_release_has_the_options_of_every_method() -> None:
+    """So that an editor completes them."""
+    options = {name for method in OPTIONS_OF.values() for name in method}
+    own = {"values", "epsilon", "bound", "method", "seed", "key", "ledger", "stream", "part"}
+    assert inspect.signature(fastdp.release).parameters.keys() == options | own
+    assert not any("**" in str(inspect.signature(f)) for f in (fastdp.release, fastdp.release_many))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda rule: fastdp.release(np.arange(40.0), 1.0, 50, seed=1, threshold=rule),
+        lambda rule: fastdp.release_many(np.ones((3, 40)), 1.0, 50, seed=1, threshold=rule)[1],
+        lambda rule: fastdp.StreamPublisher(
+            threshold=rule, perturber=perturbers.Flat(), epsilon=1.0, bound=50, holdout=0, seed=1
+        ).release([1.0, 2.0]),
+        lambda rule: fastdp.Adaptive(1.0, 50, 0, threshold=rule, seed=1).release([1.0, 2.0]),
+        lambda rule: fastdp.PAK(1.0, 1e-6, 50, 2, threshold=rule, seed=1).release([1.0, 2.0]),
+        lambda rule: fastdp.ToPL(1.0, 50, threshold=rule, seed=1).release([1.0, 2.0]),
+    ],
+    ids=["release", "release_many", "StreamPublisher", "Adaptive", "PAK", "ToPL"],
+)
+def test_a_number_is_a_known_threshold(make: Callable[[Any], fastdp.Release]) -> None:
+    expected = make(Fixed(20.0))
+    for number in (20.0, 20, np.int64(20)):
+        assert make(number).threshold == expected.threshold == 20.0
+        assert np.array_equal(make(number).values, expected.values)
+    for wrong in (0, -1.0, np.nan, True):
+        with pytest.raises(ParameterError, match=r"^threshold = .*: expected"):
+            make(wrong)
+
+
+def test_parts_must_be_parts(compose, make) -> None:
+    """Classes instead of objects are the likely slip."""
+    for value in (5, "recent", object, NoisyMax, Hierarchy, Recent):
+        for name in ("threshold", "perturber", "smoother"):
+            with pytest.raises(ParameterError, match=f"^{name} = .*expected"):
+                compose(**{name: value, "holdout": 40})
+    for value in (5, Recent):
+        with pytest.raises(ParameterError, match=r"^smoother = .*expected"):
+            make(smoother=value)
+
+
+PARTS: list[tuple[Callable[..., Any], Options]] = [
+    (
+        NoisyMax,
+        {
+            "c": ([None, *BAD_REAL], "number"),
+            "noise": (BAD_NAME, "one of 'laplace', 'exponential'"),
+            "step": (BAD_REAL, "number"),
+            "fan_out": ([None, *BAD_INT, *TOO_LARGE, 0, 1, 1025], "whole number"),
+        },
+    ),
+    (Fixed, {"theta": ([None, *BAD_REAL], "number")}),
+    (
+        Hierarchy,
+        {
+            "fan_out": ([None, *BAD_INT, *TOO_LARGE, 0, 1, 1025], "whole number"),
+            "prune": ([None, *BAD_INT, "best"], "'optimal'|whole number"),
+        },
+    ),
+    (
+        lambda **o: random_ranges(**({"n": 10, "count": 3} | o)),
+        {
+            "n": ([None, *BAD_INT, *TOO_LARGE, 0], "whole number"),
+            "count": ([None, *BAD_INT, *TOO_LARGE], "whole number"),
+            "max_range": ([*BAD_INT, 0], "whole number"),
+            "seed": ([*BAD_INT, "text"], "whole number"),
+        },
+    ),
+    (
+        lambda **o: make_grid(**({"bound": 50.0, "epsilon": 1.0, "max_range": 64, "levels": 2, "fan_out": 16} | o)),
+        {"resolution": ([*BAD_REAL, 50.5, 1e-15, 5e-324], "number|bound|coarser resolution")},
+    ),
+    (
+        lambda **o: metrics.relative_error([1.0, 2.0], [1.0, 2.0], **o),
+        {
+            "floor": (
+                [None, *[v for v in BAD_REAL if isinstance(v, bool) or not (np.ndim(v) == 0 and v == 0)]],
+                "number",
+            )
+        },
+    ),
+    (fastdp.Key.from_seed, {"seed": ([None, *[v for v in BAD_INT if not isinstance(v, str)]], "whole number")}),
+]
+
+
+@pytest.mark.parametrize(
+    ("build", "options"), PARTS, ids=lambda each: ",".join(each) if isinstance(each, dict) else ""
+)
+def test_parts(build: Callable[..., Any], options: Options) -> None:
+    check_all(build, options)
+
+
+def test_numbers_of_other_types_are_welcome(make, stream) -> None:
+    plain = make().publish(stream)
+    assert np.array_equal(
+        make(epsilon=np.float32(1), bound=np.int16(50), holdout=np.uint8(40)).publish(stream), plain
+    )
+    assert np.array_equal(make(max_range=np.int64(64), seed=np.int64(7)).publish(stream), plain)
+    assert not np.array_equal(make(seed=8).publish(stream), plain)
+    assert not np.array_equal(make(seed="7").publish(stream), plain)
+    assert np.array_equal(make(seed="7").publish(stream), make(seed="7").publish(stream))
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int64])
+def test_small_integers_do_not_wrap(make, stream, kind: type[np.integer]) -> None:
+    """The proof that int64 holds the grid must not itself be computed in int8."""
+    plain, publisher = make(max_range=128), make(fan_out=kind(4), c=kind(60), prune=kind(1), max_range=128)
+    assert publisher.plan == plain.plan
+    assert publisher.resolution == plain.resolution
+    assert np.array_equal(publisher.publish(stream), plain.publish(stream))
+
+
+# Parameters that fit or do not fit each other.
+
+
+def attempt(build: Callable[[], Any]) -> tuple[Any, str]:
+    """What was built, or why not."""
+    try:
+        return build(), ""
+    except ParameterError as error:
+        return None, str(error)
+
+
+@pytest.mark.parametrize(
+    ("max_range", "fan_out", "height"), [(1, 16, 1), (16, 16, 1), (17, 16, 2), (64, 4, 3), (65, 4, 4)]
+)
+def test_prune_below_the_levels(compose, stream, max_range: int, fan_out: int, height: int) -> None:
+    options = {"max_range": max_range, "smoother": Recent()}
+    publisher = compose(perturber=Hierarchy(fan_out, prune=height - 1), **options)
+    assert (publisher.plan.levels, publisher.plan.block) == (1, fan_out ** (height - 1))
+    assert np.isfinite(publisher.publish(stream)).all()
+    for prune in (height, height + 1, 1000):
+        with pytest.raises(ParameterError, match=rf"^prune = {prune}: expected less than the {height} levels"):
+            compose(perturber=Hierarchy(fan_out, prune=prune), **options)
+
+
+def test_blocks_need_a_smoother(compose) -> None:
+    assert compose(smoother=None).plan.block == 1
+    for prune in (1, 2):
+        with pytest.raises(
+            ParameterError, match=rf"^smoother = None: expected a smoother.*blocks of {4**prune} values"
+        ):
+            compose(perturber=Hierarchy(4, prune=prune), smoother=None)
+
+
+def test_theta_within_the_bound(compose) -> None:
+    assert compose(threshold=Fixed(50.0)).threshold == 50.0
+    with pytest.raises(ParameterError, match=r"^theta = 50.5: expected at most the bound, 50.0"):
+        compose(threshold=Fixed(50.5))
+
+
+@pytest.mark.parametrize("step", [50.5, 1e-9, 5e-324, 1e308])
+def test_step_within_the_bound(compose, step: float) -> None:
+    with pytest.raises(
+        ParameterError, match=rf"^step = {re.escape(repr(step))}: expected between .* and the bound, 50.0"
+    ):
+        compose(threshold=NoisyMax(step=step))
+
+
+def test_resolution_that_does_not_fit(make, stream) -> None:
+    for resolution in (1e-18, 1e-300):
+        with pytest.raises(
+            ParameterError, match=r"^resolution = .*at most 2\^\d+ fit; expected a coarser resolution"
+        ):
+            make(resolution=resolution)
+    with pytest.raises(ParameterError, match=r"coarser resolution.*epsilon = 1e-12"):
+        make(resolution=2.0**-20, epsilon=1e-12)
+    coarse = make(resolution=50)
+    assert set(np.unique(coarse.publish(stream) * 8 % 25)) == {0.0}
+    assert coarse.threshold == 50.0
+
+
+def test_a_tree_that_does_not_fit() -> None:
+    with pytest.raises(
+        ParameterError, match=r"^max_range = 1099511627776: a tree of .* leaves takes .* GiB; expected"
+    ):
+        fastdp.ToPS(1.0, 50, max_range=2**40, prune=0)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"prune": "optimal"}, {"resolution": 50.0, "max_range": 1, "prune": 0}], ids=str
+)
+def test_extreme_epsilon(make, stream, options) -> None:
+    """Refused at construction, by name; never in the middle of a stream."""
+    for epsilon in (5e-324, 1e-300, 1e-160, 1e-100, 1e-20, 1e-15, 1e-14, 1e18, 1e30, 1e160, 1e300):
+        publisher, refusal = attempt(lambda epsilon=epsilon: make(epsilon=epsilon, **options))
+        if publisher is None:
+            assert re.match(r"epsilon = |resolution = .*epsilon = ", refusal)
+            assert "expected" in refusal
+        else:
+            assert np.isfinite(publisher.publish(stream)).all()
+    for epsilon in (5e-324, 1e-300):
+        with pytest.raises(ParameterError, match=rf"^epsilon = {epsilon}: .*expected a larger epsilon"):
+            make(epsilon=epsilon)
+
+
+def test_epsilon_of_a_million(make, stream) -> None:
+    publisher = make(epsilon=1e6, prune=0, holdout=1000, c=1e9)
+    publisher.publish(np.resize(stream, 1000))
+    assert publisher.threshold == pytest.approx(49.0, abs=1.0)
+    expected = np.minimum(stream, publisher.threshold)
+    assert np.abs(publisher.publish(stream) - expected).max() < 0.05
+    assert publisher.guarantee.epsilon == 1e6
+
+
+@pytest.mark.parametrize("bound", [1e-9, 1e-3, 1.0, 63.9, 64.0, 2.0**20 + 1, 1e12, 1e100])
+@pytest.mark.parametrize("prune", [0, 1])
+def test_scale_of_the_data(make, stream, bound: float, prune: int) -> None:
+    """Much budget, so that the stream itself must come out, in its own units."""
+    values = stream / 49.0 * bound
+    publisher = make(bound=bound, epsilon=1e6, prune=prune, holdout=100, c=1e9 * bound)
+    publisher.publish(np.resize(values, 100))
+    assert 0.9 * bound <= publisher.threshold <= bound * (1 + 1e-9)
+    published = publisher.publish(values[:208])
+    expected = np.minimum(values[:208], publisher.threshold)
+    g = 4**prune
+    sums, truth = (x.reshape(-1, g).sum(1) for x in (published, expected))
+    assert np.abs(sums - truth).max() < 0.001 * bound
+
+
+@pytest.mark.parametrize("bound", [5e-324, 1e-320, 1e-308, 1e-300, 1e300, np.finfo(float).max])
+@pytest.mark.parametrize("prune", [0, 1])
+def test_extreme_bound(make, stream, bound: float, prune: int) -> None:
+    """Refused by name at construction, or right."""
+    publisher, refusal = attempt(lambda: make(bound=bound, epsilon=1e6, prune=prune))
+    if publisher is None:
+        assert re.match("bound = .*expected", refusal)
+    else:
+        published = publisher.publish(np.where(stream > 25, bound, 0.0))
+        assert np.isfinite(published).all()
+        assert np.abs(published / bound).max() < 1000
+
+
+def test_extreme_c(make, stream) -> None:
+    for c in (5e-324, 1e-300, 1e-100, 1e100, 1e300):
+        publisher = make(c=c, epsilon=1e3)
+        publisher.publish(stream)
+        assert publisher.threshold < 2 if c < 1 else publisher.threshold > 40
+
+
+@pytest.mark.parametrize("max_range", [1, 2, 3, 15, 16, 17, 100, 255, 256, 257])
+@pytest.mark.parametrize("fan_out", [2, 16])
+def test_every_max_range(compose, stream, max_range: int, fan_out: int) -> None:
+    height = next(h for h in range(1, 20) if fan_out**h >= max_range)
+    for prune in {0, height - 1}:
+        options = {"perturber": Hierarchy(fan_out, prune=prune), "smoother": Recent(), "max_range": max_range}
+        exact = compose(epsilon=1e9, **options).publish(stream)
+        g = fan_out**prune
+        closed = stream.size // g * g
+        sums, truth = (x[:closed].reshape(-1, g).sum(1) for x in (exact, stream))
+        assert np.abs(sums - truth).max(initial=0.0) < 1e-3
+        noisy, online = compose(**options), compose(**options)
+        parts = [online.publish(part) for part in np.split(stream, [1, 2, 16, 40, 100])]
+        assert np.array_equal(np.concatenate(parts), noisy.publish(stream))
+
+
+def test_every_tree_has_noise_of_its_own(compose) -> None:
+    published = compose(max_range=1).publish(np.zeros(400))
+    assert np.unique(published).size > 390
+
+
+# Keys are secret.
+
+SECRET = bytes(range(100, 132))
+
+
+def test_key_is_32_bytes() -> None:
+    for wrong in (SECRET[:31], SECRET + b"x", b"", "x" * 32, 5, None, list(SECRET), 1.5, bytearray(31)):
+        for build in (fastdp.Key.from_bytes, lambda v: fastdp.ToPS(1.0, 50, key=v)):
+            if wrong is None and build is not fastdp.Key.from_bytes:
+                continue
+            with pytest.raises(ParameterError, match=r"^key: expected 32 bytes") as caught:
+                build(wrong)
+            assert not hidden_in(str(caught.value))
+            assert "xxxx" not in str(caught.value)
+    mutable = bytearray(SECRET)
+    key = fastdp.Key.from_bytes(mutable)
+    mutable[0] = 0
+    assert key == fastdp.Key.from_bytes(SECRET)
+
+
+def test_seed_or_key(make) -> None:
+    with pytest.raises(ParameterError, match=r"^seed = 7: expected either seed .* or key .*, not both") as caught:
+        make(key=SECRET)
+    assert SECRET.hex() not in str(caught.value)
+    assert repr(SECRET) not in str(caught.value)
+
+
+def hidden_in(text: str) -> bool:
+    """Whether 20 of the secret's 32 bytes can be read from the text."""
+    forms = (repr(SECRET)[2:22], SECRET.hex()[:40], str(list(SECRET))[1:98])
+    return any(form in text for form in forms)
+
+
+def test_repr_does_not_show_secrets(make, stream) -> None:
+    assert hidden_in(f"key={SECRET!r}")
+    key = fastdp.Key.from_bytes(SECRET)
+    publisher = make(seed=None, key=key)
+    publisher.publish(stream)
+    for thing in (key, publisher, publisher.guarantee, publisher.plan, vars(publisher)):
+        for text in (repr(thing), str(thing), f"{thing}"):
+            assert not hidden_in(text)
+    assert repr(key) == "Key(<secret>)"
+    assert repr(fastdp.Key.from_seed(987654321)) == "Key(<from a seed>)"
+    assert "987654321" not in repr(make(seed=987654321))
+    assert "n_seen=211" in repr(publisher)
+    assert "epsilon=1" in repr(publisher)
+
+
+def test_no_pickles(make, compose) -> None:
+    for thing in (make(), compose(), fastdp.Key.random(), fastdp.Key.from_seed(1), {"a": [make()]}):
+        for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+            with pytest.raises(StateError, match="cannot be pickled"):
+                pickle.dumps(thing, protocol)
+
+
+def test_a_copy_has_noise_of_its_own(make, stream) -> None:
+    publisher = make()
+    publisher.publish(stream[:60])
+    expected = make().publish(stream)[20:]
+    for twin in (copy.copy(publisher), copy.deepcopy(publisher)):
+        assert twin.n_seen == 60
+        assert not np.array_equal(twin.publish(stream[60:]), expected)
+    assert np.array_equal(publisher.publish(stream[60:]), expected)
+
+
+# Metrics and range queries.
+
+
+@pytest.mark.parametrize("name", ["mse", "mae", "mmse", "mmae", "relative_error"])
+def test_metrics_refuse(name: str) -> None:
+    metric = getattr(metrics, name)
+    lengths = ([1, 1],) if name in ("mmse", "mmae") else ()
+    for wrong in (
+        "text",
+        ["a", "b"],
+        [1j, 2],
+        None,
+        [None, 1.0],
+        [[1], [1, 2]],
+        [],
+        [1.0, np.nan],
+        [np.inf, 1.0],
+        {},
+    ):
+        with pytest.raises(ParameterError, match=r"^truth.*[:;] expected .*number"):
+            metric(wrong, [1.0, 2.0], *lengths)
+        with pytest.raises(ParameterError, match=r"^answers.*[:;] expected .*number"):
+            metric([1.0, 2.0], wrong, *lengths)
+    for wrong in ([1.0], [1.0, 2.0, 3.0], [[1.0, 2.0]], 1.0):
+        with pytest.raises(ParameterError, match=r"^answers has shape \(.*\): expected that of truth, \(2,\)"):
+            metric([1.0, 2.0], wrong, *lengths)
+
+
+@pytest.mark.parametrize("name", ["mmse", "mmae"])
+def test_lengths_refuse(name: str) -> None:
+    metric = getattr(metrics, name)
+    for wrong in ("text", [1j, 2], None, [], [np.nan, 1.0], [1.0, np.inf], [[1], [1, 2]]):
+        with pytest.raises(ParameterError, match=r"^lengths.*[:;] expected .*number"):
+            metric([1.0, 2.0], [1.0, 2.0], wrong)
+    for wrong, first in (([1, 0], 1), ([-2, 1], 0)):
+        with pytest.raises(ParameterError, match=rf"^lengths\[{first}\]: not above 0 .*expected numbers above 0"):
+            metric([1.0, 2.0], [1.0, 2.0], wrong)
+    for wrong in ([1.0, 2.0, 3.0], [[1.0, 2.0], [1.0, 2.0]]):
+        with pytest.raises(ParameterError, match=r"^lengths has shape .*: expected that of truth, \(2,\)"):
+            metric([1.0, 2.0], [1.0, 2.0], wrong)
+
+
+def test_relative_error_of_nothing() -> None:
+    with pytest.raises(
+        ParameterError, match=r"^floor = 0.0: expected a number above 0, because some true answers are 0"
+    ):
+        metrics.relative_error([1.0, 0.0], [1.0, 0.0])
+
+
+NO_INDICES = [
+    0.0,
+    [1.0],
+    [np.nan],
+    np.inf,
+    "1",
+    ["1"],
+    True,
+    [True, False],
+    None,
+    1j,
+    [[1, 2]],
+    [[1], [1, 2]],
+    {},
+    2**70,
+]
+
+
+@pytest.mark.parametrize("name", ["starts", "stops"])
+def test_range_sum_refuses(make, stream, name: str) -> None:
+    release = make().release(stream)
+    for wrong in NO_INDICES:
+        with pytest.raises(ParameterError, match=f"^{name} .*expected .*whole numbers"):
+            release.range_sum(**({"starts": 0, "stops": 171} | {name: wrong}))
+
+
+@pytest.mark.parametrize("retrospective", [False, True])
+def test_range_sum_out_of_range(make, stream, retrospective: bool) -> None:
+    release = make().release(stream)
+    for starts, stops, where in (
+        (-1, 3, r"starts\[0\] = -1, stops\[0\] = 3"),
+        (0, 172, r"starts\[0\] = 0, stops\[0\] = 172"),
+        (5, 4, r"starts\[0\] = 5, stops\[0\] = 4"),
+        ([0, 3, 9], [2, 2, 1], r"starts\[1\] = 3, stops\[1\] = 2"),
+        (0, [3, 400, 2], r"starts\[1\] = 0, stops\[1\] = 400"),
+        ([0, 7], 5, r"starts\[1\] = 7, stops\[1\] = 5"),
+        (2**62, 2**62 + 1, r"starts\[0\] = 4611686018427387904"),
+        (np.uint64(2**64 - 1), 5, r"starts\[0\] = "),
+        (-(2**63), 2**63 - 1, r"starts\[0\] = -9223372036854775808"),
+    ):
+        with pytest.raises(ParameterError, match=rf"^{where}.*: expected 0 <= start <= stop <= 171"):
+            release.range_sum(starts, stops, retrospective)
+
+
+def test_range_sum_of_different_lengths(make, stream) -> None:
+    release = make().release(stream)
+    for starts, stops in (([0, 1], [2, 3, 4]), ([0, 1, 2], [3, 4]), ([0, 1], []), ([], [0, 1]), ([0, 1, 2], [])):
+        with pytest.raises(ParameterError, match=rf"^stops has {len(stops)} entries: expected {len(starts)}"):
+            release.range_sum(starts, stops)
+
+
+def test_errors_are_also_the_usual_ones() -> None:
+    """So that callers who know only Python catch them."""
+    assert issubclass(ParameterError, ValueError)
+    assert issubclass(fastdp.errors.DataError, ValueError)
+    assert issubclass(StateError, RuntimeError)
+    assert all(issubclass(e, FastDPError) for e in (ParameterError, fastdp.errors.DataError, StateError))

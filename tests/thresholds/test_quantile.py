@@ -1,0 +1,473 @@
+"""S-P, S-PAK and true percentiles: constants, noise laws, privacy, the published distributions, the protocol."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+import fastdp
+from fastdp.errors import ParameterError
+from fastdp.integer_grid import Grid
+from fastdp.randomness.key import Key
+from fastdp.thresholds import NoisyMax, PAKQuantile, SmoothQuantile, ThresholdTask, TruePercentile, smooth_noise
+from fastdp.thresholds.quantile import CELLS, _in_cells
+from fastdp.thresholds.smooth_noise import SmoothNoise, calibrate, decay_table, laplace_stretch_delta
+from fastdp.thresholds.sorted_holdout import rank_of
+from tests import stat
+from tests.grid import exhaustive
+from tests.oracles import smooth_sensitivity as oracle
+from tests.shared import real_stream, shared_file
+
+M, N = 65_536, 2**20 + 65_536
+RUNS = 400
+
+
+def task(epsilon: float = 0.05, holdout: int = M, **options: Any) -> ThresholdTask:
+    facts = {"bound": 1657.0, "max_range": 2**20, "resolution": 1.0} | options
+    return ThresholdTask(epsilon=epsilon, holdout=holdout, **facts)
+
+
+def keys(count: int) -> list[Key]:
+    first = stat.seed(7)
+    return [Key.from_seed(first + i) for i in range(count)]
+
+
+@pytest.fixture(scope="module")
+def pos() -> np.ndarray:
+    return real_stream(length=M)
+
+
+def thetas(rule: Any, values: np.ndarray, facts: ThresholdTask, count: int) -> np.ndarray:
+    chooser = rule.start(facts)
+    chooser.observe(values)
+    return np.array([chooser.choose(key) for key in keys(count)])
+
+
+# Constants.
+
+
+def test_constants_by_hand() -> None:
+    delta, epsilon = 1.0 / N**2, 0.05
+    laplace = SmoothQuantile().law(task())
+    assert laplace.a == 0.025
+    assert laplace.b == pytest.approx(epsilon / (2 * math.log(1 / delta)), rel=1e-14)
+    assert laplace.upper(0.006) == pytest.approx(stats.laplace.ppf(1 - 0.006), rel=1e-12)
+    gaussian = SmoothQuantile(noise="gaussian").law(task())
+    half = math.log(2 / delta) + epsilon / 2
+    assert gaussian.a == pytest.approx(math.sqrt(2 * half + epsilon) - math.sqrt(2 * half), rel=1e-10)
+    assert gaussian.b == pytest.approx(math.log(1 + epsilon / (2 * half)) / 2, rel=1e-12)
+    assert gaussian.upper(0.006) == pytest.approx(stats.norm.ppf(1 - 0.006), rel=1e-12)
+    cauchy = SmoothQuantile(noise="cauchy", gamma=3.0).law(task())
+    assert (cauchy.a, cauchy.b) == (epsilon / 8, epsilon / 8)
+    assert calibrate("cauchy", 1.0, 0.1, 2.0).upper(0.006) == pytest.approx(stats.cauchy.ppf(1 - 0.006), rel=1e-10)
+
+
+def test_kappa_by_hand() -> None:
+    b, offset = 0.05 / (4 * math.log(N)), -math.log(2 * 0.006)
+    assert PAKQuantile().kappa(task()) == pytest.approx(1 / (1 - (math.exp(b) - 1) * offset / 0.025), rel=1e-12)
+    rule = PAKQuantile(noise="gaussian", beta=0.01, delta=1e-6)
+    law = rule.law(task())
+    expected = 1 / (1 - math.expm1(law.b) * stats.norm.ppf(0.99) / law.a)
+    assert rule.kappa(task()) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("rule", [PAKQuantile(beta=1e-14), PAKQuantile(delta=0.1)])
+def test_kappa_that_is_not_positive_is_refused_by_the_publisher(rule: PAKQuantile) -> None:
+    with pytest.raises(ParameterError, match=r"beta = .*kappa .* is not positive"):
+        rule.start(task())
+    with pytest.raises(ParameterError, match="kappa"):
+        fastdp.StreamPublisher(
+            threshold=rule, perturber=fastdp.perturbers.Hierarchy(prune=0), epsilon=0.05, bound=1657, max_range=2**20
+        )
+
+
+def test_theta_is_quantile_plus_scaled_noise() -> None:
+    """Theta of both rules from the oracle's smooth sensitivity and a draw with the same key."""
+    values = np.random.default_rng(3).integers(0, 100, 50)
+    facts, key = task(1.0, 50, bound=100.0, max_range=1000), Key.from_seed(1)
+    rank = math.ceil(0.9 * 50)
+    x = sorted(values.tolist())[rank - 1]
+    plain, pak = SmoothQuantile(0.9, clip=False), PAKQuantile(0.9, beta=0.2, clip=False)
+    for rule, kappa, offset in ((plain, 1.0, 0.0), (pak, pak.kappa(facts), -math.log(0.4))):
+        law = rule.law(facts)
+        width = oracle.smooth_sensitivity(sorted(values.tolist()), 100, rank, decay_table(law.b, 50).tolist())
+        chooser = rule.start(facts)
+        chooser.observe(values.astype(np.float64))
+        # The grid has whole steps here.
+        expected = max(1.0, math.floor(x + kappa * width / law.a * (law.draw(key) + offset) + 0.5))
+        assert chooser.choose(key) == expected
+
+
+@pytest.mark.parametrize("bound", [2**50, 2**40 + 12_345, 2**24, 1000, 1])
+def test_theta_comes_in_cells_whose_borders_are_no_quantiles(bound: int) -> None:
+    cell = max(1, bound // CELLS)
+    assert _in_cells(7, math.inf, bound) == math.inf
+    for quantile in (1, bound // 3 or 1, bound):
+        low, high = _in_cells(quantile, -1e-300, bound), _in_cells(quantile, 1e-300, bound)
+        assert low == high
+        assert abs(low - quantile) <= cell / 2
+        assert low % cell == cell // 2
+        assert _in_cells(quantile, float(cell), bound) == low + cell
+
+
+@pytest.mark.parametrize("name", ["laplace", "gaussian", "cauchy"])
+def test_floats_of_the_noise_are_far_closer_than_cells(name: str) -> None:
+    """However wide the noise, neighbouring tails move a theta within the bound by far less than a cell."""
+    law, generator = SmoothNoise(name, 1.0, 1.0, 2.0), np.random.default_rng(12)
+    for exponent in [*range(40), 60, 100, 300]:
+        tail = generator.uniform(0.5, 1.0) * 2.0**-exponent
+        z, beside = law.magnitude(tail), law.magnitude(math.nextafter(tail, 0.0))
+        # Noise that reaches the bound with this tail, or is as wide as eps = 0.01 makes it.
+        width = min(1.0 / z, 200.0)
+        assert abs(beside - z) * width * CELLS < 2.0**-15
+        # The old draw, 53 bits after the point, leaves gaps of many cells.
+    coarse = [law.magnitude((k + 0.5) * 2.0**-53) for k in (3, 4)]
+    assert (coarse[0] - coarse[1]) / coarse[0] * CELLS > 1000
+
+
+def test_small_tails_take_further_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = {0: 1, 1: 0, 2: 2**60 + 5}
+    asked = []
+
+    def word_at(_key: Key, stream: Any, position: int) -> int:
+        assert position == 0
+        asked.append(stream.refinement)
+        return words[stream.refinement]
+
+    monkeypatch.setattr(smooth_noise, "word_at", word_at)
+    z = SmoothNoise("laplace", 1.0, 1.0, 2.0).draw(Key.from_seed(1))
+    assert asked == [0, 1, 2]
+    assert z == pytest.approx(math.log(2.0**60 / 2.0**191), rel=1e-15)
+    words = dict.fromkeys(range(20), 0)
+    assert SmoothNoise("laplace", 1.0, 1.0, 2.0).draw(Key.from_seed(1)) > 660.0
+    words = {0: 2**64 - 1}
+    assert SmoothNoise("laplace", 1.0, 1.0, 2.0).draw(Key.from_seed(1)) == 0.0
+
+
+def test_guarantees_admit_the_distance_of_their_floats() -> None:
+    for noise in ("laplace", "gaussian", "cauchy"):
+        rule = SmoothQuantile(noise=noise)
+        assert 0.0 < rule.guarantee(task()).numeric_distance < 1e-4
+        free = SmoothQuantile(noise=noise, clip=False).guarantee(task()).numeric_distance
+        assert free > rule.guarantee(task()).numeric_distance
+    assert NoisyMax().guarantee(task()).numeric_distance == 0.0
+
+
+def test_rank() -> None:
+    assert [rank_of(p, 10) for p in (0.01, 0.1, 0.11, 0.9, 0.91, 0.999)] == [1, 1, 2, 9, 10, 10]
+    assert rank_of(0.995, M) == 65_209
+    assert rank_of(0.5, 1) == 1
+
+
+def test_decay_meets_what_the_kernels_require() -> None:
+    for b in (1e-17, 9e-4, 0.3, 5.0, 1e6):
+        decay = decay_table(b, 1_000_000)
+        assert decay[0] == 1.0
+        assert (np.diff(decay) <= 0.0).all()
+        assert decay[decay > 0.0].min() >= 2.0**-900
+        u, v = np.random.default_rng(1).integers(0, 500_001, (2, 20_000))
+        some = decay[u + v] > 0.0
+        assert (decay[u] * decay[v] <= decay[u + v] * (1 + 2.0**-20))[some].all()
+
+
+# Noise laws.
+
+LAWS = [
+    (SmoothNoise("laplace", 1.0, 1.0, 2.0), stats.laplace.cdf),
+    (SmoothNoise("gaussian", 1.0, 1.0, 2.0), stats.norm.cdf),
+    (SmoothNoise("cauchy", 1.0, 1.0, 2.0), stats.cauchy.cdf),
+]
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("law", "cdf"), LAWS)
+def test_draws_follow_the_law(law: SmoothNoise, cdf: Any) -> None:
+    draws = np.array([law.draw(key) for key in keys(20_000)])
+    stat.accept(float(stats.kstest(draws, cdf).pvalue))
+    # Twice the scale, and the tail that the KS distance hardly sees.
+    stat.reject(float(stats.kstest(draws, lambda z: cdf(z / 1.25)).pvalue))
+    far = law.magnitude(0.01)
+    stat.accept(float(stats.binomtest(int((np.abs(draws) >= far).sum()), draws.size, 0.01).pvalue))
+    stat.reject(float(stats.binomtest(int((np.abs(draws) >= far).sum()), draws.size, 0.016).pvalue))
+
+
+@pytest.mark.parametrize("gamma", [1.125, 1.5, 4.0, 16.0])
+def test_the_cauchy_type_law_has_the_density_it_claims(gamma: float) -> None:
+    """P[|Z| >= z] = C * integral of 1/(1 + t^gamma) from z, here by scipy's hypergeometric function."""
+    law = calibrate("cauchy", 1.0, 0.1, gamma)
+    whole = math.pi / gamma / math.sin(math.pi / gamma)
+    for tail in (0.999, 0.7, 0.5, 0.2):
+        z = law.magnitude(tail)
+        below = z * special.hyp2f1(1.0, 1.0 / gamma, 1.0 + 1.0 / gamma, -(z**gamma))
+        assert below / whole == pytest.approx(1.0 - tail, rel=1e-6)
+    # Near zero the density is flat; a floor there would be an atom.
+    for j in range(4, 15):
+        assert law.magnitude(1 - 10.0**-j) == pytest.approx(10.0**-j * whole, rel=10.0 ** (j - 15) + 1e-3)
+    # Both ends that a word can give stay finite.
+    assert 0.0 == law.magnitude(1.0) < law.magnitude(1 - 2.0**-53) < law.magnitude(2.0**-54) < math.inf
+
+
+# Privacy, from the densities.
+
+
+def density(law: SmoothNoise, z: np.ndarray) -> np.ndarray:
+    if law.name == "laplace":
+        return 0.5 * np.exp(-np.abs(z))
+    if law.name == "gaussian":
+        return np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
+    return law.gamma * math.sin(math.pi / law.gamma) / (2 * math.pi) / (1 + np.abs(z) ** law.gamma)
+
+
+def worst_delta(law: SmoothNoise, epsilon: float) -> float:
+    """Largest integral of (p - e^epsilon q)+ over the corners: p of Z, q of a (1, e^s) apart, |s| <= b."""
+    z = np.linspace(-60.0, 60.0, 1_200_001)
+    worst = 0.0
+    for s in (-law.b, 0.0, law.b):
+        # |f(x) - f(y)| is at most the smaller of the two smooth sensitivities.
+        for shift in (0.0, law.a * min(1.0, math.exp(s))):
+            q = density(law, (z - shift) * math.exp(-s)) * math.exp(-s)
+            excess = np.maximum(density(law, z) - math.exp(epsilon) * q, 0.0)
+            worst = max(worst, float(excess.sum()) * (z[1] - z[0]))
+    return worst
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 20.0, *exhaustive(1.0, 5.0)])
+@pytest.mark.parametrize("delta", [0.25, 1.0 / N**2, *exhaustive(1e-2, 1e-6)])
+def test_delta_holds(epsilon: float, delta: float) -> None:
+    for name in ("laplace", "gaussian"):
+        assert worst_delta(calibrate(name, epsilon, delta, 2.0), epsilon) <= delta
+    law = calibrate("laplace", epsilon, delta, 2.0)
+    assert laplace_stretch_delta(epsilon, law.b) <= delta
+    assert 0.8 * math.log1p(epsilon / (2 * math.log(1 / delta))) <= law.b <= epsilon / (2 * math.log(1 / delta))
+
+
+def test_the_printed_constants_would_not_all_do() -> None:
+    delta = 1.0 / N**2
+    printed = SmoothNoise("gaussian", 0.05 / math.sqrt(math.log(1 / delta)), 0.05 / (2 * math.log(1 / delta)), 2.0)
+    assert worst_delta(printed, 0.05) == pytest.approx(1.8e-7, rel=0.1)
+    # The printed Laplace constants do, up to an epsilon beyond which a smaller b is taken.
+    for epsilon in (0.05, 1.0, 4.0):
+        assert calibrate("laplace", epsilon, delta, 2.0).b == epsilon / (2 * math.log(1 / delta))
+    assert worst_delta(SmoothNoise("laplace", 10.0, 10.0 / math.log(1 / delta), 2.0), 20.0) > delta
+    assert worst_delta(SmoothNoise("laplace", 0.06, 1e-3, 2.0), 0.05) > delta
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 1.0, 8.0])
+@pytest.mark.parametrize("gamma", [1.125, 2.0, 3.0, 16.0])
+def test_cauchy_type_noise_is_pure(epsilon: float, gamma: float) -> None:
+    def loss(law: SmoothNoise) -> float:
+        z = np.concatenate([np.linspace(-5, 5, 200_001), np.geomspace(5, 1e4, 10_000), -np.geomspace(5, 1e4, 10_000)])
+        logs = []
+        for s in (-law.b, 0.0, law.b):
+            shift = law.a * min(1.0, math.exp(s))
+            q = density(law, (z - shift) * math.exp(-s)) * math.exp(-s)
+            logs.append(np.abs(np.log(density(law, z) / q)).max())
+        return float(max(logs))
+
+    law = calibrate("cauchy", epsilon, 0.1, gamma)
+    assert loss(law) <= epsilon * (1 + 1e-9)
+    assert loss(SmoothNoise("cauchy", 8 * law.a, 8 * law.b, gamma)) > epsilon
+
+
+def test_two_neighbouring_holdouts() -> None:
+    """Releases from two streams that differ in one value, with the kernel's own smooth sensitivities."""
+    generator = np.random.default_rng(4)
+    facts = task(1.0, 40, bound=1000.0, max_range=100)
+    for rule in (SmoothQuantile(0.9), PAKQuantile(0.9, beta=0.1), SmoothQuantile(0.9, noise="gaussian")):
+        law, delta = rule.law(facts), rule.guarantee(facts).delta
+        kappa, offset = (rule.kappa(facts), law.upper(0.1)) if isinstance(rule, PAKQuantile) else (1.0, 0.0)
+        decay = decay_table(law.b, 40).tolist()
+        for _ in range(20):
+            one = np.sort(generator.geometric(0.02, 40)).clip(0, 1000)
+            two = one.copy()
+            two[generator.integers(0, 40)] = generator.choice([0, 1000])
+            centres, scales = [], []
+            for held in (one.tolist(), sorted(two.tolist())):
+                scales.append(kappa * oracle.smooth_sensitivity(held, 1000, 36, decay) / law.a)
+                centres.append(held[35] + scales[-1] * offset)
+            z = np.linspace(-60, 60, 400_001)
+            q = density(law, (centres[0] + scales[0] * z - centres[1]) / scales[1]) * scales[0] / scales[1]
+            excess = np.maximum(density(law, z) - math.e * q, 0.0).sum() * (z[1] - z[0])
+            assert excess <= delta
+
+
+# Published distributions.
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("epsilon", "median"), [(0.01, 1.6e6), (0.05, 2.5e5), (0.1, 9.2e4)])
+def test_pak_medians_on_pos(pos: np.ndarray, epsilon: float, median: float) -> None:
+    chosen = thetas(PAKQuantile(0.995, clip=False), pos, task(epsilon), RUNS)
+    assert float(np.median(chosen)) == pytest.approx(median, rel=0.15)
+    clipped = thetas(PAKQuantile(0.995), pos, task(epsilon), 50)
+    assert (clipped == np.clip(chosen[:50], 1.0, 1657.0)).all()
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("epsilon", ["0.01", "0.05", "0.1"])
+@pytest.mark.parametrize(
+    ("method", "rule"), [("S-P", SmoothQuantile(clip=False)), ("S-PAK", PAKQuantile(0.995, clip=False))]
+)
+def test_shares_off_the_range_agree_with_the_published_code(
+    pos: np.ndarray, method: str, rule: Any, epsilon: str
+) -> None:
+    with shared_file("reference/dp-cont-thresholds.csv").open() as file:
+        wanted = ("pos", "theta eps=range_eps", method, epsilon)
+        row = next(
+            line
+            for line in csv.DictReader(file)
+            if (line["dataset"], line["experiment"], line["method"], line["eps"]) == wanted
+        )
+    chosen = thetas(rule, pos, task(float(epsilon)), RUNS)
+    # Six standard errors of the difference between a share in 1,000 runs and one in RUNS.
+    for share, name in (((chosen <= 1.0).mean(), "frac_zero"), ((chosen > 1657.0).mean(), "frac_gt_B")):
+        p = max(float(row[name]), 0.005)
+        assert abs(share - float(row[name])) < 6 * math.sqrt(p * (1 - min(p, 0.995)) * (1 / RUNS + 1e-3))
+
+
+# Guarantees.
+
+
+def test_guarantees_say_what_they_rest_on() -> None:
+    for rule in (SmoothQuantile(), SmoothQuantile(noise="gaussian"), PAKQuantile(), PAKQuantile(noise="gaussian")):
+        guarantee = rule.guarantee(task())
+        assert (guarantee.epsilon, guarantee.delta, guarantee.arithmetic) == (0.05, 1.0 / N**2, "real")
+        assert "smooth sensitivity" in guarantee.derivation[0]
+    assert SmoothQuantile(delta=1e-6).guarantee(task()).delta == 1e-6
+    for pure in (SmoothQuantile(noise="cauchy"), SmoothQuantile(noise="cauchy", delta=0)):
+        assert (pure.guarantee(task()).delta, pure.guarantee(task()).arithmetic) == (0.0, "real")
+        assert "pure epsilon" in pure.guarantee(task()).derivation[0]
+
+
+def test_true_percentiles_are_not_private() -> None:
+    guarantee = TruePercentile(0.95).guarantee(task())
+    assert guarantee.epsilon == math.inf
+    assert "NOT PRIVATE" in guarantee.derivation[0]
+    values = np.arange(1.0, 101.0)
+    for p, expected in ((0.85, 85), (0.9, 90), (0.95, 95), (0.995, 100), (0.999, 100)):
+        chooser = TruePercentile(p).start(task(1.0, 100))
+        chooser.observe(values[::-1])
+        assert chooser.choose(Key.from_seed(1)) == expected
+
+
+# Parameters and the protocol.
+
+BAD = [
+    (SmoothQuantile, {"p": 0.0}, "p = 0.0"),
+    (SmoothQuantile, {"p": 1}, "p = 1"),
+    (SmoothQuantile, {"p": 99.5}, "p = 99.5"),
+    (SmoothQuantile, {"p": math.nan}, "p = nan"),
+    (SmoothQuantile, {"p": "high"}, "p = 'high'"),
+    (SmoothQuantile, {"delta": 0.0}, r"delta = 0\.0"),
+    (SmoothQuantile, {"delta": 0.3}, r"delta = 0\.3"),
+    (SmoothQuantile, {"delta": -1e-9}, "delta = -1e-09"),
+    (SmoothQuantile, {"delta": 1e-9, "noise": "cauchy"}, "delta = 1e-09"),
+    (SmoothQuantile, {"noise": "uniform"}, "noise = 'uniform'"),
+    (SmoothQuantile, {"gamma": 1.0}, r"gamma = 1\.0"),
+    (SmoothQuantile, {"gamma": math.inf}, "gamma = inf"),
+    (SmoothQuantile, {"clip": 1}, "clip = 1"),
+    (PAKQuantile, {"p": -0.5}, r"p = -0\.5"),
+    (PAKQuantile, {"beta": 0.0}, r"beta = 0\.0"),
+    (PAKQuantile, {"beta": 0.5}, r"beta = 0\.5"),
+    (PAKQuantile, {"noise": "cauchy"}, "noise = 'cauchy'"),
+    (PAKQuantile, {"delta": "small"}, "delta = 'small'"),
+    (PAKQuantile, {"clip": None}, "clip = None"),
+    (TruePercentile, {"p": 95}, "p = 95"),
+]
+
+
+@pytest.mark.parametrize(("rule", "options", "message"), BAD)
+def test_bad_parameters_are_named(rule: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ParameterError, match=f"^{message}.*: expected"):
+        rule(**options)
+
+
+RULES = [SmoothQuantile(0.9), SmoothQuantile(0.9, noise="cauchy"), PAKQuantile(0.9, beta=0.2), TruePercentile(0.9)]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_chunks_order_copies_and_packing_do_not_matter(rule: Any) -> None:
+    generator = np.random.default_rng(6)
+    values = generator.gamma(2.0, 20.0, 3000) - 5.0
+    facts, key = task(2.0, 3000, bound=150.0, resolution=2.0**-10), Key.from_seed(5)
+    whole = rule.start(facts)
+    whole.observe(values)
+    parts = rule.start(facts)
+    for piece in np.split(generator.permutation(values), [0, 1, 2, 1023, 1024, 1025, 2500, 3000]):
+        before = parts.pack().tolist()
+        parts, older = parts.copy(), parts
+        parts.observe(piece)
+        assert older.pack().tolist() == before
+    again = rule.start(facts)
+    again.unpack(parts.pack())
+    theta = whole.choose(key)
+    assert theta == parts.choose(key) == again.choose(key) == whole.choose(key)
+    assert facts.resolution <= theta <= facts.bound
+    assert whole.pack().max() == Grid(150.0, 2.0**-10).bound_steps
+
+
+def test_a_copy_is_independent() -> None:
+    first = TruePercentile(0.5).start(task(1.0, 2000))
+    first.observe(np.array([9.0, 5.0]))
+    second = first.copy()
+    first.observe(np.array([1.0]))
+    second.observe(np.array([7.0]))
+    assert first.pack().tolist() == [9, 5, 1]
+    assert first.choose(Key.from_seed(1)) == 5.0
+    assert second.pack().tolist() == [9, 5, 7]
+    assert second.choose(Key.from_seed(1)) == 7.0
+
+
+def test_packed_values_that_do_not_fit_are_refused() -> None:
+    for packed in ([-1], [1658], [0] * 6):
+        with pytest.raises(ValueError, match="hold-out"):
+            SmoothQuantile().start(task(1.0, 5)).unpack(np.array(packed, np.int64))
+
+
+def test_a_threshold_is_never_below_one_step() -> None:
+    for clip in (True, False):
+        low = thetas(SmoothQuantile(0.5, clip=clip), np.zeros(9), task(0.1, 9, resolution=0.5), 60)
+        assert low.min() == 0.5
+        assert (low.max() > 1657.0) is not clip
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_publishers_take_these_thresholds(rule: Any, tmp_path: Path) -> None:
+    values = np.random.default_rng(9).gamma(2.0, 10.0, 700)
+
+    def make() -> fastdp.StreamPublisher:
+        return fastdp.StreamPublisher(
+            threshold=rule,
+            perturber=fastdp.perturbers.Hierarchy(fan_out=4, prune=1),
+            smoother=fastdp.smoothers.Recent(),
+            epsilon=1.0,
+            bound=100,
+            holdout=300,
+            max_range=256,
+            seed=3,
+        )
+
+    release = make().release(values)
+    assert release.values.size == 400
+    guarantee = release.guarantee
+    if isinstance(rule, TruePercentile):
+        assert guarantee.epsilon == math.inf
+        assert any("NOT PRIVATE" in step for step in guarantee.derivation)
+    else:
+        assert guarantee.epsilon == 1.0
+        assert guarantee.arithmetic == "real"
+        assert guarantee.delta == (0.0 if getattr(rule, "noise", "") == "cauchy" else 1.0 / (300 + 256) ** 2)
+    # Saved within the hold-out, loaded, continued in other chunks: the same values.
+    publisher = make()
+    publisher.publish(values[:123])
+    publisher.save(tmp_path / "state")
+    loaded = fastdp.StreamPublisher.load(tmp_path / "state")
+    rest = [loaded.publish(values[123:299]), loaded.publish(values[299:301]), loaded.publish(values[301:])]
+    assert (np.concatenate(rest) == release.values).all()
+    assert loaded.threshold == release.threshold

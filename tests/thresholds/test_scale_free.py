@@ -1,0 +1,300 @@
+"""ScaleFree: scores against the oracle, exact privacy, equivariance, accuracy, short hold-outs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fastdp
+from fastdp.errors import AccuracyWarning, ParameterError
+from fastdp.perturbers import Flat, Hierarchy
+from fastdp.randomness.key import Key
+from fastdp.thresholds import NoisyMax, ScaleFree, Threshold, ThresholdTask
+from tests import stat
+from tests.noise import bound_key
+from tests.oracles import scale_free as oracle
+
+R = 2**20
+
+
+def task(epsilon: float = 0.5, holdout: int = 1000, bound: float = 200.0, **options: Any) -> ThresholdTask:
+    facts = {"max_range": 4096, "resolution": 1.0, "noise_constant": 100.0} | options
+    return ThresholdTask(epsilon, bound, holdout, **facts)
+
+
+def chooser_of(facts: ThresholdTask, values: Any, rule: ScaleFree | None = None) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AccuracyWarning)
+        chooser = (rule or ScaleFree()).start(facts)
+    chooser.observe(np.asarray(values, np.float64))
+    return chooser
+
+
+# Scores.
+
+budgets = st.floats(0.01, 4.0)
+holdouts = st.lists(st.integers(0, 300), min_size=1, max_size=60)
+
+
+@given(holdouts, st.integers(1, 300), budgets, budgets, st.integers(1, 2000), st.floats(0.1, 500.0))
+def test_scores_are_the_oracles(
+    values: list[int], top: int, epsilon: float, noise: float, longest: int, constant: float
+) -> None:
+    facts = task(epsilon, len(values), float(top), max_range=longest, publish_epsilon=noise, noise_constant=constant)
+    chooser = chooser_of(facts, values)
+    clipped = [min(v, top) for v in values]
+    assert chooser.candidates.tolist() == oracle.candidates(top)
+    expected = oracle.scores(clipped, top, chooser.unit, epsilon, noise, longest, constant)
+    # The constant's logarithms round: a whole score may differ by one at a border.
+    assert np.abs(chooser.scores() - np.array(expected)).max() <= 1
+    assert (np.diff(chooser.candidates) > 0).all()
+
+
+@given(holdouts, st.data(), budgets, st.integers(1, 2000))
+def test_one_value_moves_all_scores_one_way_by_at_most_the_sensitivity(
+    values: list[int], data: st.DataObject, epsilon: float, longest: int
+) -> None:
+    place = data.draw(st.integers(0, len(values) - 1))
+    other = [*values]
+    other[place] = data.draw(st.integers(0, 300))
+    facts = task(epsilon, len(values), 300.0, max_range=longest)
+    one, two = chooser_of(facts, values), chooser_of(facts, other)
+    moved = two.scores() - one.scores()
+    assert np.abs(moved).max() <= 2 * one.unit
+    assert (moved >= 0).all() or (moved <= 0).all()
+
+
+def test_some_value_moves_a_score_by_the_whole_sensitivity() -> None:
+    facts = task(2.0, 3, 8.0, max_range=100)
+    one, two = chooser_of(facts, [0, 8, 8]), chooser_of(facts, [8, 8, 8])
+    assert np.abs(two.scores() - one.scores()).max() == 2 * one.unit
+
+
+# Privacy, exactly.
+
+
+@pytest.mark.parametrize("noise", ["laplace", "exponential"])
+@pytest.mark.parametrize("longest", [20, 60])
+def test_no_ratio_exceeds_epsilon_and_some_comes_near(noise: Any, longest: int) -> None:
+    """All adjacent hold-outs of three values over six candidates; 20 and 60: two counts, and one."""
+    epsilon, scale = 1.5, 4
+    facts = task(epsilon, 3, 6.0, max_range=longest, noise_constant=6.0)
+    unit = chooser_of(facts, []).unit
+
+    def winners(holdout: tuple[int, ...], budget: float) -> np.ndarray:
+        # Units of 2^-18 of the real one keep the sums over the noise short; the scores round as they would there.
+        scores = np.rint(chooser_of(facts, holdout).scores() / (unit / scale)).astype(int)
+        return oracle.winner_probabilities(scores, noise, 2 * scale / budget, int(60 * 2 * scale / budget))
+
+    def worst(budget: float) -> float:
+        largest = 0.0
+        for held in itertools.combinations_with_replacement((0, 2, 3, 6), 3):
+            here = winners(held, budget)
+            assert here.sum() == pytest.approx(1.0, abs=1e-9)
+            for place, value in itertools.product(range(3), (0, 2, 3, 6)):
+                there = winners((*held[:place], value, *held[place + 1 :]), budget)
+                largest = max(largest, float(np.abs(np.log(here / there)).max()))
+        return largest
+
+    # Rounding to coarse units may add one to the sensitivity's 8.
+    assert 0.5 * epsilon < worst(epsilon) <= 1.125 * epsilon
+    assert worst(2 * epsilon) > 1.125 * epsilon, "noise halved on purpose must break the claim"
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("noise", ["laplace", "exponential"])
+def test_choices_follow_the_exact_law(noise: Any) -> None:
+    epsilon, trials = 1.0, 20_000
+    facts = task(epsilon, 7, 6.0, max_range=20, noise_constant=6.0, resolution=1.0)
+    chooser = chooser_of(facts, [1, 2, 2, 3, 4, 6, 6], ScaleFree(noise))
+    coarse = 64
+    scores = np.rint(chooser.scores() / (chooser.unit / coarse)).astype(int)
+    base = Key.from_seed(stat.seed(71))
+    thetas = [chooser.choose(base.derive("trial", i)) for i in range(trials)]
+    found = np.bincount(np.searchsorted(chooser.candidates, thetas), minlength=scores.size)
+
+    def expected(budget: float) -> np.ndarray:
+        return oracle.winner_probabilities(scores, noise, 2 * coarse / budget, int(40 * 2 * coarse / budget))
+
+    stat.accept(stat.chi_square_p(found, expected(epsilon)))
+    stat.reject(stat.chi_square_p(found, expected(1.25 * epsilon)))
+
+
+# Equivariance.
+
+
+@given(
+    st.lists(st.integers(0, 4000), min_size=5, max_size=50),
+    st.integers(10, 3000),
+    st.sampled_from([3.0, 100.0, 2.0**-30, 2.0**40, 100.0 * 2.0**-10]),
+    st.integers(0, 2**30),
+    st.sampled_from(["laplace", "exponential"]),
+)
+def test_theta_scales_exactly(values: list[int], bound: int, factor: float, seed: int, noise: Any) -> None:
+    def theta(by: float) -> float:
+        facts = task(2.0, len(values), bound * by, max_range=100, resolution=0.25 * by)
+        return chooser_of(facts, np.array(values) * by, ScaleFree(noise)).choose(Key.from_seed(seed))
+
+    assert theta(factor) == factor * theta(1.0)
+
+
+def test_a_publisher_scales_whole() -> None:
+    values = np.random.default_rng(4).gamma(0.5, 40.0, 6000)
+    arguments: dict[str, Any] = {"epsilon": 0.5, "holdout": 5000, "max_range": 4096}
+    parts: dict[str, Any] = {"threshold": ScaleFree(), "perturber": Hierarchy(4, prune=1)}
+    parts["smoother"] = fastdp.smoothers.Recent()
+    plain = fastdp.StreamPublisher(bound=5000.0, key=bound_key(8), **parts, **arguments).release(values)
+    scaled = fastdp.StreamPublisher(bound=5000.0 * 2.0**20, key=bound_key(8), **parts, **arguments)
+    scaled = scaled.release(values * 2.0**20)
+    assert scaled.threshold == plain.threshold * 2.0**20
+    assert (scaled.values == plain.values * 2.0**20).all()
+    # By 100 the default grid is another one, a 2^-32th of the bound.
+    cents = fastdp.StreamPublisher(bound=500_000.0, key=bound_key(8), **parts, **arguments).release(values * 100.0)
+    assert cents.threshold == pytest.approx(100.0 * plain.threshold, rel=1e-6)
+
+
+# Accuracy.
+
+LAWS = {
+    "items": (lambda g, n: np.floor(g.gamma(2.0, 4.0, n)) + 1.0, 1657.0),
+    "heavy": (lambda g, n: np.minimum(5.0 * (1.0 + g.pareto(2.0, n)), 20_000.0), 20_000.0),
+    "lognormal": (lambda g, n: np.minimum(g.lognormal(3.0, 1.0, n), 5000.0), 5000.0),
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("epsilon", [0.05, 1.0])
+def test_errors_near_the_best_threshold_whatever_the_unit(law: str, epsilon: float) -> None:
+    """Median of 31 draws over the best theta's expected error; NM-E's constant does not survive the unit."""
+    draw, bound = LAWS[law]
+    population = np.sort(draw(np.random.default_rng(5), 500_000))
+    held = np.random.default_rng(6).choice(population, 65_536)
+    perturber = Hierarchy()
+    constant = perturber.noise_constant(perturber.plan(epsilon, R), R)
+    tails = np.append(np.cumsum(population[::-1])[::-1], 0.0)
+
+    def error(theta: np.ndarray) -> np.ndarray:
+        place = np.searchsorted(population, theta, "right")
+        excess = (tails[place] - theta * (population.size - place)) / population.size
+        return constant * theta**2 / epsilon**2 + R**2 / 6.0 * excess**2
+
+    best = error(np.geomspace(1.0, bound, 2000)).min()
+
+    def ratio(rule: Threshold, unit: float) -> float:
+        facts = ThresholdTask(epsilon, bound * unit, held.size, R, unit * 2.0**-20, noise_constant=constant)
+        chooser = rule.start(facts)
+        chooser.observe(held * unit)
+        thetas = np.array([chooser.choose(Key.from_seed(seed)) for seed in range(31)]) / unit
+        return float(np.median(error(thetas))) / best
+
+    assert ratio(ScaleFree(), 1.0) < 2.0
+    assert ratio(ScaleFree(), 100.0) == pytest.approx(ratio(ScaleFree(), 1.0), rel=1e-3)
+    assert ratio(NoisyMax(step=10.0), 100.0) > 2.0
+
+
+# Short hold-outs, parameters, the protocol.
+
+
+def test_a_short_holdout_is_said_and_the_named_one_does() -> None:
+    short = task(0.1, 500, max_range=R)
+    with pytest.warns(AccuracyWarning, match=r"^holdout: 500 values are too few .* at least [\d,]+ values") as caught:
+        ScaleFree().start(short)
+    enough = named(caught)
+    for m, epsilon in ((enough, 0.1), (enough, 7.0), (enough // 2 + 1, 0.1)):
+        ScaleFree().start(task(epsilon, m, max_range=R))
+    with pytest.warns(AccuracyWarning):
+        ScaleFree().start(task(0.1, enough // 2 - 1, max_range=R))
+    # A choice with a tenth of the noise's budget needs ten times as many.
+    with pytest.warns(AccuracyWarning) as caught:
+        ScaleFree().start(task(0.1, enough, max_range=R, publish_epsilon=1.0))
+    assert named(caught) == pytest.approx(10 * enough, abs=10)
+
+
+def named(caught: pytest.WarningsRecorder) -> int:
+    """The length of a hold-out that a warning asks for."""
+    return int(re.search(r"at least ([\d,]+) values", str(caught[0].message))[1].replace(",", ""))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: ScaleFree().start(task(0.1, 50, max_range=R)),
+        lambda: fastdp.Adaptive(epsilon=0.1, bound=100.0, holdout=50, max_range=R),
+        lambda: fastdp.release(np.ones(200), 0.1, 100.0, seed=1),
+        lambda: fastdp.release_many(np.ones((2, 200)), 0.1, 100.0, threshold=ScaleFree(), seed=1),
+    ],
+    ids=["start", "Adaptive", "release", "release_many"],
+)
+def test_the_warning_is_at_the_line_of_the_caller(call) -> None:
+    with pytest.warns(AccuracyWarning) as caught:
+        call()
+    assert {warning.filename for warning in caught} == {__file__}
+    assert len(str(caught[0].message)) < 300
+
+
+def test_what_it_needs_is_named() -> None:
+    with pytest.raises(ParameterError, match=r"^noise_constant = None: expected"):
+        ScaleFree().start(task(noise_constant=None))
+    with pytest.raises(ParameterError, match=r"^noise_constant = 0"):
+        ScaleFree().start(task(noise_constant=0.0))
+    with pytest.raises(ParameterError, match=r"^noise = 'gaussian': expected"):
+        ScaleFree("gaussian")  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match=r"epsilon = .*2\^-43"):
+        ScaleFree().start(task(2.0**-44))
+
+
+def test_extremes_stay_within_the_grid() -> None:
+    for epsilon, constant, top in itertools.product((1e-12, 1e9), (1e-300, 1e300), (1.0, 2.0**50)):
+        facts = task(epsilon, 1000, top, noise_constant=constant, max_range=2**40)
+        chooser = chooser_of(facts, np.full(1000, top))
+        assert 1.0 <= chooser.choose(Key.from_seed(1)) <= top
+        assert np.abs(chooser.scores()).max() < 2**62
+
+
+def test_guarantee() -> None:
+    guarantee = ScaleFree().guarantee(task(0.3))
+    assert (guarantee.epsilon, guarantee.delta, guarantee.arithmetic) == (0.3, 0.0, "exact")
+    assert "sensitivity 1" in guarantee.derivation[0]
+
+
+@pytest.mark.parametrize("perturber", [Flat(), Hierarchy(4, prune=1), Hierarchy(2, consistent=False, prune=0)])
+def test_publishers_take_it(perturber: Any, tmp_path: Path) -> None:
+    values = np.random.default_rng(9).gamma(2.0, 10.0, 1700)
+
+    def make() -> fastdp.StreamPublisher:
+        smoother = fastdp.smoothers.Recent() if perturber == Hierarchy(4, prune=1) else None
+        return fastdp.StreamPublisher(
+            threshold=ScaleFree(), perturber=perturber, smoother=smoother, epsilon=1.0, bound=100,
+            holdout=1500, max_range=256, seed=3,
+        )  # fmt: skip
+
+    whole = make().release(values)
+    assert whole.guarantee.epsilon == 1.0
+    publisher = make()
+    assert publisher.composition.task.noise_constant == perturber.noise_constant(publisher.plan, 256)
+    publisher.publish(values[:123])
+    publisher.save(tmp_path / "state")
+    loaded = fastdp.StreamPublisher.load(tmp_path / "state")
+    rest = [loaded.publish(values[123:1499]), loaded.publish(values[1499:1501]), loaded.publish(values[1501:])]
+    assert (np.concatenate(rest) == whole.values).all()
+    assert loaded.threshold == whole.threshold
+    assert math.isfinite(whole.threshold)
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(1000, 1.0), (3000, 1.0), (30_000, 0.1)])
+def test_theta_is_no_dust_where_noise_is_strong(n: int, epsilon: float) -> None:
+    """A logarithm without a floor made the smallest candidate win whenever k was a large part of the hold-out."""
+    thetas = []
+    for seed in range(11):
+        values = np.random.default_rng(seed).exponential(10.0, n)
+        thetas.append(fastdp.release(values, epsilon=epsilon, bound=1000.0, seed=seed).threshold)
+    assert 10.0 < np.median(thetas) < 80.0

@@ -1,0 +1,370 @@
+"""Distributions estimated from square-wave reports, and the thresholds of ToPL that are chosen from them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fastdp
+from fastdp import local
+from fastdp.errors import DataError, ParameterError
+from fastdp.local.distribution import Distribution, estimate
+from fastdp.randomness.key import Key
+from fastdp.thresholds import SquareWave, ThresholdTask
+from fastdp.thresholds.local_objective import best_threshold, prune_tail, range_errors
+from tests.noise import unbound_key
+from tests.oracles import square_wave_em as oracle
+from tests.shared import real_stream
+
+
+def distribution(frequencies: Any, low: float = 0.0, high: float = 1.0) -> Distribution:
+    shares = np.array(frequencies, np.float64)
+    return Distribution(shares / shares.sum(), low, high, "em", 1, True, 0.0, 1)
+
+
+def task(epsilon: float = 1.0, holdout: int = 20_000, bound: float = 100.0, **options: Any) -> ThresholdTask:
+    facts = {"max_range": 2**20, "resolution": 2.0**-10} | options
+    return ThresholdTask(epsilon, bound, holdout, **facts)
+
+
+def counts_of(law: oracle.WindowLaw, values: np.ndarray, seed: int = 1) -> np.ndarray:
+    x = np.rint(values * law.steps).astype(np.int64)
+    return np.bincount(oracle.report(law, x, np.random.default_rng(seed)), minlength=law.outputs)
+
+
+# The distribution as an object.
+
+
+def test_mean_quantile_tail_and_excess_by_hand() -> None:
+    found = distribution([0.1, 0.0, 0.5, 0.4], low=10.0, high=18.0)
+    assert found.edges.tolist() == [10.0, 12.0, 14.0, 16.0, 18.0]
+    assert found.mean() == pytest.approx(0.1 * 11 + 0.5 * 15 + 0.4 * 17)
+    assert [found.quantile(q) for q in (0.0, 0.05, 0.1, 0.35, 0.6, 0.8, 1.0)] == pytest.approx(
+        [10.0, 11.0, 12.0, 15.0, 16.0, 17.0, 18.0]
+    )
+    assert found.tail(np.array([0.0, 10.0, 11.0, 13.0, 15.0, 18.0, 20.0])) == pytest.approx(
+        [1.0, 1.0, 0.95, 0.9, 0.65, 0.0, 0.0]
+    )
+    assert found.tail(17.0) == pytest.approx(0.2)
+    assert found.excess(10.0) == pytest.approx(found.mean() - 10.0)
+    assert found.excess(4.0) == pytest.approx(found.mean() - 4.0)
+    assert found.excess(np.array([14.0, 17.0, 18.0, 30.0])) == pytest.approx([0.5 + 0.4 * 3, 0.2 * 0.5, 0.0, 0.0])
+
+
+def test_excess_is_the_integral_of_the_tail() -> None:
+    found = distribution(np.random.default_rng(3).random(37), low=-3.0, high=8.0)
+    grid = np.linspace(-3.0, 8.0, 37 * 200 + 1)
+    pieces = found.tail(grid[:-1]) + found.tail(grid[1:])
+    integral = np.append(np.cumsum(pieces[::-1])[::-1], 0.0) * (grid[1] - grid[0]) / 2.0
+    np.testing.assert_allclose(found.excess(grid), integral, atol=1e-12)
+
+
+def test_quantiles_invert_the_tail() -> None:
+    found = distribution(np.random.default_rng(4).random(50) ** 4, high=7.0)
+    for q in (0.001, 0.25, 0.5, 0.995):
+        assert found.tail(found.quantile(q)) == pytest.approx(1.0 - q, abs=1e-12)
+
+
+# The estimate.
+
+
+@pytest.mark.parametrize("accelerate", [False, True])
+@pytest.mark.parametrize("method", ["em", "ems"])
+def test_a_known_distribution_is_recovered(method: str, accelerate: bool) -> None:
+    """Expected counts of a million reports of three levels: the shape comes back; from other counts it does not."""
+    law, bins = oracle.square_wave_law(2.0), 24
+    truth = np.repeat([0.02, 0.08, 0.025], 8)
+    truth /= truth.sum()
+    dense = oracle.matrix(law, bins, bins)
+    counts = np.rint(dense @ truth * 10**6).astype(np.int64)
+    found = estimate(law, 2.0, counts, bins=bins, method=method, accelerate=accelerate, tolerance=1e-4)
+    distance = np.abs(np.cumsum(found.frequencies) - np.cumsum(truth)).max()
+    assert distance < (0.02 if method == "em" else 0.05)
+    other = estimate(law, 2.0, np.roll(counts, 3), bins=bins, method=method, accelerate=accelerate)
+    assert np.abs(np.cumsum(other.frequencies) - np.cumsum(truth)).max() > 0.1
+
+
+def test_random_reports_give_back_mean_and_quantiles() -> None:
+    law = oracle.square_wave_law(1.0)
+    values = np.random.default_rng(6).beta(2.0, 5.0, 400_000)
+    found = estimate(law, 1.0, counts_of(law, values), low=0.0, high=50.0)
+    assert found.frequencies.shape == (1024,)
+    assert found.frequencies.sum() == pytest.approx(1.0, abs=1e-12)
+    assert (found.n_reports, found.converged, found.method) == (400_000, True, "em")
+    assert found.mean() == pytest.approx(50.0 * values.mean(), rel=0.02)
+    for q in (0.25, 0.5, 0.75):
+        assert found.quantile(q) == pytest.approx(50.0 * np.quantile(values, q), abs=1.5)
+
+
+def test_outputs_are_added_up_to_cells_exactly() -> None:
+    law = oracle.square_wave_law(1.0)
+    fine = counts_of(law, np.random.default_rng(7).random(5000))
+    cells = np.bincount(oracle.cells_of(law, np.arange(law.outputs), 100), weights=fine, minlength=100)
+    whole = estimate(law, 1.0, fine, bins=100)
+    parts = estimate(law, 1.0, cells.astype(np.int64), bins=100)
+    assert (whole.frequencies == parts.frequencies).all()
+    assert whole.log_likelihood == parts.log_likelihood
+
+
+def test_tolerance_and_max_iterations_are_obeyed() -> None:
+    law = oracle.square_wave_law(1.0)
+    counts = counts_of(law, np.random.default_rng(7).random(5000))
+    short = estimate(law, 1.0, counts, bins=64, accelerate=False, max_iterations=7)
+    assert (short.iterations, short.converged) == (7, False)
+    usual = estimate(law, 1.0, counts, bins=64, accelerate=False)
+    named = estimate(law, 1.0, counts, bins=64, accelerate=False, tolerance=1e-3 * math.e)
+    finer = estimate(law, 1.0, counts, bins=64, accelerate=False, tolerance=1e-4)
+    assert usual.iterations == named.iterations < finer.iterations
+    assert usual.log_likelihood < finer.log_likelihood
+    smooth = estimate(law, 1.0, counts, bins=64, method="ems")
+    assert smooth.iterations == estimate(law, 9.0, counts, bins=64, method="ems", tolerance=1e-3).iterations
+
+
+@pytest.mark.parametrize(
+    "counts", [[], [[1, 2]], [0.5, 1.0], ["a"], [3, -1, 2], [0, 0, 0], [True], np.ones(2 * 2**21, np.int64)]
+)
+def test_counts_that_are_none_are_refused(counts: Any) -> None:
+    with pytest.raises(DataError, match=r"^output_counts.*[:;] expected"):
+        estimate(oracle.square_wave_law(1.0), 1.0, counts)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"bins": 0},
+        {"bins": 2**20 + 1},
+        {"bins": 3.5},
+        {"method": "sw"},
+        {"max_iterations": 0},
+        {"tolerance": 0.0},
+        {"tolerance": math.nan},
+        {"low": math.inf},
+        {"high": 0.0},
+        {"high": "1"},
+    ],
+)
+def test_bad_options_are_named(options: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError, match=f"^{next(iter(options))} = .*: expected"):
+        estimate(oracle.square_wave_law(1.0), 1.0, [1, 2, 3], **options)
+    with pytest.raises(ParameterError, match=r"^epsilon = "):
+        estimate(oracle.square_wave_law(1.0), 0.0, [1, 2, 3])
+
+
+# Pruning.
+
+
+def pruned(frequencies: list[float]) -> list[float]:
+    found = distribution(frequencies)
+    result = prune_tail(found)
+    assert (result is found) == (result.frequencies is found.frequencies)
+    return result.frequencies.tolist()
+
+
+def test_the_tail_ends_at_the_first_five_small_shares_after_the_mode() -> None:
+    s = 0.9e-4
+    body = [0.3, 0.5, 0.1999]
+    assert pruned([*body, s, s, s, s, s, 0.01]) == pytest.approx([x / sum(body) for x in body] + [0.0] * 6)
+    # The last of the run may be the last of all; four are no run; a share of 0.01 % itself is not small.
+    assert pruned([*body, s, s, s, s, s])[3:] == [0.0] * 5
+    assert pruned([*body, s, s, s, s])[-1] > 0.0
+    assert pruned([*body, s, s, s, s, 1.01e-4, s, s])[-1] > 0.0
+    # The first of two runs counts; small shares before it stay.
+    assert np.flatnonzero(pruned([*body, s, s, 0.01, *[s] * 5, 0.01, *[s] * 5])).tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_runs_before_the_mode_do_not_count() -> None:
+    left = [0.0] * 10 + [0.2, 0.5, 0.3]
+    assert pruned(left) == pytest.approx(left)
+    assert pruned([*left, *[0.0] * 6])[10:13] == pytest.approx([0.2, 0.5, 0.3])
+    # A mode at the end has nothing after it, however much before it is empty.
+    assert pruned([0.4, *[0.0] * 20, 0.6]) == pytest.approx([0.4, *[0.0] * 20, 0.6])
+    assert pruned([1.0]) == [1.0]
+    assert pruned([1.0, *[0.0] * 4]) == [1.0, *[0.0] * 4]
+
+
+def test_pruning_renormalises_by_division() -> None:
+    before = distribution([0.2, 0.5, 0.2, *[0.0] * 5, 0.1])
+    after = prune_tail(before)
+    np.testing.assert_allclose(after.frequencies[:3], before.frequencies[:3] / 0.9)
+    assert after.frequencies.sum() == pytest.approx(1.0)
+    assert after.method == "em, tail pruned"
+    assert not after.frequencies.flags.writeable
+    assert before.frequencies[-1] > 0.0
+
+
+# The objective.
+
+
+@pytest.mark.parametrize("objective", ["corrected", "paper"])
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
+def test_objective_by_brute_force(objective: str, epsilon: float) -> None:
+    """Sums over the midpoints above each candidate, as Eq. 8 prints them, in Fractions."""
+    bins, bound, r = 40, 20, 1000
+    weights = [(7 * i * i + 3) % 11 + (60 if i < 5 else 0) for i in range(bins)]
+    shares = [Fraction(w, sum(weights)) for w in weights]
+    middles = [Fraction(2 * i + 1, 2 * bins) * bound for i in range(bins)]
+    variance = Fraction(local.Hybrid(epsilon).worst_variance)
+    expected = []
+    for j in range(1, bins + 1):
+        theta = Fraction(j * bound, bins)
+        bias = sum(f * (t - theta) for f, t in zip(shares, middles, strict=True) if t > theta)
+        if objective == "corrected":
+            expected.append(Fraction(r, 3) * variance * (theta / 2) ** 2 + Fraction(r**2, 6) * bias**2)
+        else:
+            expected.append(Fraction(r, 3) * variance * theta**2 + Fraction(r**2, 24) * bias**2)
+    found = distribution([float(f) for f in shares], high=float(bound))
+    candidates, errors = range_errors(found, r, epsilon, objective)
+    np.testing.assert_allclose(candidates, [j * bound / bins for j in range(1, bins + 1)])
+    np.testing.assert_allclose(errors, np.array(expected, float), rtol=1e-11)
+    best = min(range(bins), key=expected.__getitem__)
+    assert best_threshold(found, r, epsilon, objective) == pytest.approx((best + 1) * bound / bins)
+
+
+def test_the_corrected_objective_weighs_the_bias_more() -> None:
+    found = distribution(np.exp(-np.arange(1024) / 20.0), high=1657.0)
+    assert best_threshold(found, 2**20, 1.0, "corrected") > best_threshold(found, 2**20, 1.0, "paper")
+
+
+# The rule.
+
+
+def theta_of(rule: SquareWave, values: np.ndarray, facts: ThresholdTask, seed: int | Key = 1) -> float:
+    chooser = rule.start(facts)
+    chooser.observe(values)
+    return chooser.choose(seed if isinstance(seed, Key) else Key.from_seed(seed))
+
+
+@pytest.mark.parametrize("method", ["sw-w", "sw", "percentile"])
+def test_theta_is_that_of_the_parts(method: Any) -> None:
+    """Client, counts, estimate, pruning and objective, put together here by hand."""
+    values = np.round(np.random.default_rng(8).gamma(2.0, 5.0, 20_000))
+    rule = SquareWave(report_epsilon=2.0, method=method, percentile=0.9, publish_epsilon=0.5, bins=256)
+    client = local.SquareWave(2.0, low=0.0, high=100.0)
+    reports = client.perturb(np.clip(values, 0.0, 100.0), key=Key.from_seed(1), start=0)
+    found = estimate(
+        client.law,
+        2.0,
+        np.bincount(reports, minlength=client.law.outputs),
+        bins=256,
+        method="em" if method == "sw-w" else "ems",
+        high=100.0,
+    )
+    if method == "percentile":
+        expected = found.quantile(0.9)
+    else:
+        found = prune_tail(found) if method == "sw-w" else found
+        expected = best_threshold(found, 2**20, 0.5, "corrected")
+    assert theta_of(rule, values, task()) == pytest.approx(expected, rel=1e-12)
+    assert theta_of(rule, values, task(), seed=2) != theta_of(rule, values, task(), seed=3) or method == "sw-w"
+
+
+@pytest.mark.parametrize("method", ["sw-w", "sw", "percentile"])
+@pytest.mark.parametrize("factor", [2.0**-20, 8.0, 2.0**30])
+def test_theta_scales_with_values_and_bound(method: Any, factor: float) -> None:
+    values = np.round(np.random.default_rng(9).gamma(2.0, 5.0, 20_000))
+    rule = SquareWave(method=method)
+    key = unbound_key(1)
+    plain = theta_of(rule, values, task(), key)
+    scaled = theta_of(rule, values * factor, task(bound=100.0 * factor, resolution=2.0**-10 * factor), key)
+    assert scaled == pytest.approx(plain * factor, rel=1e-12)
+
+
+def test_budgets_default_to_the_tasks() -> None:
+    values = np.round(np.random.default_rng(10).gamma(2.0, 5.0, 20_000))
+    whole = theta_of(SquareWave(), values, task(2.0))
+    assert whole == theta_of(SquareWave(2.0, publish_epsilon=2.0), values, task(0.3))
+    assert theta_of(SquareWave(publish_epsilon=1e-3), values, task(2.0)) < whole
+    assert SquareWave().guarantee(task(0.7)).epsilon == 0.7
+    guarantee = SquareWave(2.0).guarantee(task(0.7))
+    assert (guarantee.epsilon, guarantee.delta, guarantee.model, guarantee.arithmetic) == (
+        2.0,
+        0.0,
+        "central",
+        "exact",
+    )
+    assert "one exact square-wave report" in guarantee.derivation[0]
+
+
+def test_chunks_copies_and_packing_do_not_matter() -> None:
+    values = np.round(np.random.default_rng(11).gamma(2.0, 5.0, 3000)) - 1.0
+    facts, rule = task(2.0, 3000), SquareWave(bins=128)
+    expected = theta_of(rule, values, facts)
+    chooser = rule.start(facts)
+    for piece in np.split(values, [0, 1, 900, 901, 2999]):
+        before = chooser.pack()
+        chooser, older = chooser.copy(), chooser
+        chooser.observe(piece)
+        assert (older.pack() == before).all()
+    again = rule.start(facts)
+    again.unpack(chooser.pack())
+    assert chooser.choose(Key.from_seed(1)) == again.choose(Key.from_seed(1)) == expected
+    # Choosing changes nothing: the order in which reports were sent stays.
+    assert chooser.choose(Key.from_seed(1)) == expected
+    assert (chooser.pack() == np.maximum(values, 0.0) * 1024).all()
+
+
+def test_bad_parameters_are_named() -> None:
+    for options, message in (
+        ({"report_epsilon": 0.0}, "report_epsilon = 0.0"),
+        ({"report_epsilon": "1"}, "report_epsilon = '1'"),
+        ({"publish_epsilon": -1.0}, "publish_epsilon = -1.0"),
+        ({"objective": "printed"}, "objective = 'printed'"),
+        ({"method": "em"}, "method = 'em'"),
+        ({"percentile": 95}, "percentile = 95"),
+        ({"percentile": 0.0}, "percentile = 0.0"),
+        ({"bins": 0}, "bins = 0"),
+        ({"bins": 2**17}, "bins = 131072"),
+        ({"accelerate": 1}, "accelerate = 1"),
+    ):
+        with pytest.raises(ParameterError, match=f"^{message}.*: expected"):
+            SquareWave(**options)
+
+
+def test_publishers_take_the_rule(tmp_path: Path) -> None:
+    values = np.random.default_rng(12).gamma(2.0, 5.0, 900)
+
+    def make() -> fastdp.StreamPublisher:
+        return fastdp.StreamPublisher(
+            threshold=SquareWave(bins=64),
+            perturber=fastdp.perturbers.Hierarchy(fan_out=4, prune=1),
+            smoother=fastdp.smoothers.Recent(),
+            epsilon=1.0,
+            bound=100,
+            holdout=500,
+            max_range=256,
+            seed=3,
+        )
+
+    release = make().release(values)
+    assert 0.0 < release.threshold <= 100.0
+    assert (release.guarantee.epsilon, release.guarantee.arithmetic) == (1.0, "exact")
+    publisher = make()
+    publisher.publish(values[:123])
+    publisher.save(tmp_path / "state")
+    loaded = fastdp.StreamPublisher.load(tmp_path / "state")
+    rest = [loaded.publish(values[123:499]), loaded.publish(values[499:])]
+    assert (np.concatenate(rest) == release.values).all()
+
+
+# The published figures.
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("epsilon", "published"), [(0.2, 182), (1.0, 50), (2.0, 34)])
+def test_thresholds_on_pos(epsilon: float, published: float) -> None:
+    """The printed objective where the published code stops; the corrected one, accelerated, stays near the data."""
+    values = real_stream(length=65_536)
+    facts = task(1.0, 65_536, bound=1657.0)
+    rule = SquareWave(epsilon, objective="paper", accelerate=False)
+    thetas = [theta_of(rule, values, facts, seed) for seed in range(10)]
+    assert published / 1.5 < float(np.median(thetas)) < published * 1.5
+    corrected = replace(rule, objective="corrected")
+    assert np.median([theta_of(corrected, values, facts, seed) for seed in range(5)]) > np.median(thetas[:5])
+    quick = [theta_of(SquareWave(epsilon, accelerate=True), values, facts, seed) for seed in range(10)]
+    assert 25.0 < float(np.median(quick)) < 110.0
