@@ -1,4 +1,4 @@
-"""Golden cases of saved objects, over the table of ``tests/systems/saved_objects.py`` and its files."""
+"""Golden cases of saved objects, over the table of ``tests/state/saved_objects.py`` and its files."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.golden.parts import Golden, public, values
+from tests.state.saved_objects import FIXTURES, FORMATS, KEY, golden_cut
 from tests.systems import saved_objects
-from tests.systems.saved_objects import FIXTURES, FORMATS, KEY, golden_cut
 
 
 def _load(case: Any, path: Path, **options: Any) -> Any:

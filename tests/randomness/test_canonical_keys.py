@@ -36,7 +36,7 @@ from fastdp.thresholds import (
     renewals,
 )
 from tests.noise import bound_key
-from tests.systems.saved_objects import Alternating
+from tests.state.saved_objects import Alternating
 
 SECRET = bytes(range(32))
 SQUARE = Box([0.0, 0.0], [1.0, 1.0])

@@ -26,8 +26,8 @@ from tests.grid import exhaustive
 from tests.noise import bound_key, step_keys, unbound_key
 from tests.oracles import counts_alone as oracle
 from tests.oracles import phdstream as first_oracle
+from tests.state.saved_objects import FIXTURES, KEY
 from tests.systems.phdstream.test_phdstream import SQUARE, Half, batches, clustered, draws
-from tests.systems.saved_objects import FIXTURES, KEY
 
 
 def make(domain=SQUARE, epsilon: float = 1.0, **options) -> AdaptivePHDStream:

@@ -18,7 +18,7 @@ from fastdp_kernels import block_lengths as b
 from tests.grid import exhaustive
 from tests.noise import bound_key, chain_draws, chain_noise
 from tests.oracles import adaptive
-from tests.systems.adaptive_publishers import CLOSINGS, fixed, make, stream
+from tests.state.adaptive_publishers import CLOSINGS, fixed, make, stream
 
 
 def learner_of(publisher: Adaptive) -> adaptive.Learner:

@@ -21,7 +21,7 @@ from fastdp.files import durable
 from fastdp.local import Piecewise, SumCollector, sums
 from fastdp.state import sealed_file
 from fastdp.state.publisher import Publisher
-from tests.systems.saved_objects import CASES, golden_cut
+from tests.state.saved_objects import CASES, golden_cut
 
 SOURCES = str(Path(fastdp.__file__).parent)
 #: The last steps of the first are interrupted on purpose elsewhere; the second is a debugging check.

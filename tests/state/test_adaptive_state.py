@@ -17,7 +17,7 @@ from fastdp.systems.stream.adaptive import Adaptive
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
 from fastdp_kernels import block_lengths as b
 from tests.noise import bound_key
-from tests.systems.adaptive_publishers import CLOSINGS, fixed, make, stream
+from tests.state.adaptive_publishers import CLOSINGS, fixed, make, stream
 
 KEY = bytes(range(32))
 #: In the hold-out's first part, at and in its warm-up, at its end, and in blocks.

@@ -1,6 +1,6 @@
 """Every online object with inputs for it: the table that the tests of state files run over.
 
-``python -m tests.systems.saved_objects`` writes the files in ``fixtures`` that later versions must be able to read.
+``python -m tests.state.saved_objects`` writes the files in ``fixtures`` that later versions must be able to read.
 It refuses to overwrite one: files of a format that was in use are never made again.  ``state_v2_*`` are of the first
 noise format, without a word about it; ``state_v2n2_*`` are of the second.
 """
@@ -50,7 +50,7 @@ class Alternating:
     """A selector for tests: public, and the same for the same input."""
 
     # Joins the noise key, so it stays as it is if this file moves.
-    __module__ = "tests.systems.saved_objects"
+    __module__ = "tests.state.saved_objects"
     guarantee = event_guarantee(0.0, "does not look at an event")
 
     def select(self, values, step, last) -> int:

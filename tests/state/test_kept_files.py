@@ -21,7 +21,7 @@ from fastdp.errors import ParameterError, StateError
 from fastdp.files import durable
 from fastdp.local import Piecewise, SumCollector, encode
 from fastdp.state import codec, journal, seal, sealed_file
-from tests.systems.saved_objects import CASES, KEY, golden_cut
+from tests.state.saved_objects import CASES, KEY, golden_cut
 
 KIND = type(CASES["tops"].make())
 HEADER = seal.HEADER

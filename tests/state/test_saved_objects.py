@@ -35,7 +35,7 @@ from fastdp.state.sealed_file import StateFile
 from fastdp.thresholds import Fixed
 from fastdp_kernels import block_lengths
 from tests.noise import unbound_key
-from tests.systems.saved_objects import (
+from tests.state.saved_objects import (
     CASES,
     FIXTURES,
     FORMATS,
