@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.speed.inputs import circles, started
-from fastdp.systems import AdaptivePHDStream, PHDStream
+from fastdp import AdaptivePHDStream, PHDStream
 
 STEPS = 30
 #: Points present, events in a batch, greatest depth: one is varied at a time.

@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.audit.catalogue import exact_controls, negative_controls, shipped
 from benchmarks.audit.coupling_cases import shipped as coupling_cases
 from benchmarks.audit.coupling_controls import negative_controls as coupling_controls
-from benchmarks.show import report
+from benchmarks.shared import heading
 from fastdp.auditing.catalogue import Case
 from fastdp.auditing.catalogue.exact_losses import exact_losses
 from fastdp.auditing.couplings import INSTANCES, check
@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     names = {name for several in jobs.values() for name, _, _ in several}
     if unknown := set(options.only) - names - set(GROUPS):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; expected {', '.join(GROUPS)}, or {', '.join(names)}")
-    report.heading(given, "benchmarks.audit")
+    heading("audit", given)
     wrong: list[str] = []
     rows: dict[str, dict[str, tuple[str, ...]]] = {group: {} for group in GROUPS}
     for group, several in jobs.items():

@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 import fastdp
 from benchmarks import shared
 from benchmarks.shared import DATA, Floats, item_counts
-from fastdp import local
+from fastdp import PHDStream, local
 from fastdp.datasets import concentric_circles
 from fastdp.perturbers import Hierarchy
 from fastdp.perturbers.hierarchy import HierarchyShape, consistency_weights
 from fastdp.spatial import Box
-from fastdp.systems import PHDStream
 from fastdp.thresholds import PAKQuantile
 from fastdp.thresholds.smooth_noise import calibrate, decay_table
 from fastdp_kernels import consistency

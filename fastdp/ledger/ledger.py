@@ -304,6 +304,7 @@ def _refuse_noise(state: LedgerState, wanted: Entry) -> None:
         number, stream = earlier
         raise BudgetError(
             f"Refused: stream {wanted.stream!r}: the same secret and composition were used by entry {number} on "
-            f"stream {stream!r}; equal noise on other values reveals their difference. Nothing was recorded; expected "
-            f"another key (key.of_stream(name)), or for entry {number} again Ledger.resume({number}, publisher)"
+            f"stream {stream!r}; equal noise on other values reveals their difference. Nothing was recorded; "
+            "expected another key (key.of_stream(name)), or for entry "
+            f"{number} again Ledger.resume({number}, publisher)"
         )

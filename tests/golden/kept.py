@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.golden.parts import Golden, public, values
+from tests.state import saved_objects
 from tests.state.saved_objects import FIXTURES, FORMATS, KEY, golden_cut
-from tests.systems import saved_objects
 
 
 def _load(case: Any, path: Path, **options: Any) -> Any:

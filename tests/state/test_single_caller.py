@@ -13,15 +13,15 @@ import threading
 import pytest
 
 from fastdp.errors import StateError
-from fastdp.state.single_caller import Alone, exclusive
+from fastdp.state.single_caller import CallGuard, single_caller
 
 
-class Thing(Alone):
+class Thing:
     def __init__(self) -> None:
-        super().__init__()
+        self._guard = CallGuard()
         self.count = 0
 
-    @exclusive
+    @single_caller
     def work(self, action=None) -> int:
         """Counts."""
         if action is not None:
@@ -107,12 +107,12 @@ def test_interrupts_on_any_line_leave_nothing_locked() -> None:
 #: The first process of a PID namespace forks into another one, where the child is the first as well.
 FORKS = """
 import ctypes, os, sys
-from fastdp.state.single_caller import Alone, exclusive
+from fastdp.state.single_caller import CallGuard, single_caller
 from fastdp.errors import StateError
 from fastdp.files import durable
 
-class Thing(Alone):
-    @exclusive
+class Thing:
+    @single_caller
     def work(self):
         return 1
 
