@@ -230,7 +230,9 @@ def _positions(start: object, stop: object) -> tuple[int | None, int | None]:
 
 def described(publisher: object) -> dict[str, Any]:
     """Class and public parameters of a publisher; never its key."""
-    plan = getattr(publisher, "_public", None)
+    machine = getattr(publisher, "machine", None)
+    composed = (getattr(machine, name, None) for name in ("composition", "plan"))
+    plan = next((one for one in composed if hasattr(one, "describe")), None)
     if plan is not None:
         try:
             parameters = plan.describe()

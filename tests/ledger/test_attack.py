@@ -151,7 +151,7 @@ def test_one_key_file_on_the_command_line(tmp_path: Path, monkeypatch: pytest.Mo
     assert recovered(2.0 * first - second - VALUES[HOLDOUT:]) < 0.01
     refusal = run(EPSILONS[0], *paid)
     assert "the same secret and composition were used by entry 1 on stream 'meter'" in refusal
-    assert "the command's --state file" in refusal
+    assert "Ledger.resume(1, publisher)" in refusal
     assert len(Ledger("budget").entries()) == 2
     # Another stream has noise of its own; a replay by its state file is the same release.
     other = [*paid[:3], "another", *paid[4:], "--state", "s"]

@@ -50,7 +50,7 @@ def test_an_error_about_the_data_leaves_the_budget_spent(ledger, method: str, va
     ("error", "values", "method", "options"),
     [
         (ParameterError, VALUES, "tops", {"fan_out": 1}),
-        (ParameterError, WORDS, "tops", {"nonsense": 1}),
+        (ParameterError, WORDS, "tops", {"share": 1}),
         (ParameterError, BROKEN, "pak", {"share": 2.0}),
         (ParameterError, BROKEN, "topl", {"nonfinite": "no"}),
         (DataError, BROKEN[:100], "adaptive", {}),

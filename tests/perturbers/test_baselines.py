@@ -100,14 +100,14 @@ def test_nodes_and_values_see_the_same_memory(monkeypatch: pytest.MonkeyPatch) -
     from fastdp.systems.stream.publisher import StreamPublisher
 
     values = stream(64)
-    original = StreamPublisher._publish
+    original = StreamPublisher._take
 
     def publish_then_change(self, *arguments):
         out = original(self, *arguments)
         values[3] = 0.0 if values[3] else 9.0
         return out
 
-    monkeypatch.setattr(StreamPublisher, "_publish", publish_then_change)
+    monkeypatch.setattr(StreamPublisher, "_take", publish_then_change)
     release = compose(Hierarchy(2, consistent=False, prune=0)).release(values)
     assert np.array_equal(release.nodes.sums[0, :64], release.values)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 from collections.abc import Callable, Iterator
@@ -182,11 +183,10 @@ def release_cases(folder: Path) -> Iterator[Case]:
 def _twice(path: Path, command: Callable[[], None]) -> None:
     (path.parent / "key").write_bytes(bytes(range(32)))
     (path.parent / "key").chmod(0o600)
-    path.write_text("1\n2\n3\n4\nnope\n")
-    try:
+    path.write_text("1\n2\n3\n4\n5\n")
+    with contextlib.suppress(SystemExit):
         command()
-    except SystemExit:
-        path.write_text(f"1\n2\n{CANARY}\n4\n5\n")
+    path.write_text(f"1\n2\n{CANARY}\n4\n5\n")
     command()
 
 

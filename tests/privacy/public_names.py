@@ -12,7 +12,11 @@ import fastdp
 #: Methods of many classes.
 METHODS = {
     "save keep": "a path and a key; what a file holds is read by load",
-    "load": "a path and a key; see test_damaged_state_files",
+    "load from_bytes": "a path, or bytes, and a key; see test_damaged_state_files",
+    "to_bytes": "a key",
+    "step": "what publish, release or receive pass on; those with a step of their own have a row",
+    "take": "a state",
+    "check_room check_plain": "a number of values",
     "describe identity table stamp files as_dict of": "gives back parameters",
     "guarantee start kappa law plan shape warm_up noise_constant candidate_step": "parameters",
     "leaf_noise node_noise noise_rows": "draws noise",

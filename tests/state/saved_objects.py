@@ -50,7 +50,7 @@ class Alternating:
     """A selector for tests: public, and the same for the same input."""
 
     # Joins the noise key, so it stays as it is if this file moves.
-    __module__ = "tests.state.saved_objects"
+    __module__ = "tests.systems.saved_objects"
     guarantee = event_guarantee(0.0, "does not look at an event")
 
     def select(self, values, step, last) -> int:

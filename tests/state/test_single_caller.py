@@ -112,6 +112,9 @@ from fastdp.errors import StateError
 from fastdp.files import durable
 
 class Thing:
+    def __init__(self):
+        self._guard = CallGuard()
+
     @single_caller
     def work(self):
         return 1

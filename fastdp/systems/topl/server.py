@@ -30,6 +30,7 @@ from fastdp.state.single_caller import single_caller
 from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT
 from fastdp.thresholds import Fixed, ThresholdTask
 from fastdp.thresholds import SquareWave as SquareWaveRule
+from fastdp.thresholds.fixed import as_rule
 from fastdp.thresholds.square_wave import SCALES, Scale
 
 Floats = NDArray[np.float64]
@@ -135,6 +136,10 @@ class ServerMachine(Machine[ServerState]):
         if state.tally is None:
             return counted + 1
         return counted + self.sought().consumed(state.tally) + int(state.theta is not None)
+
+    def read(self, *batch: Any) -> Op:
+        """What is done with what."""
+        return Op(*batch)
 
     def parts(self, batch: Op) -> tuple[Any, ...]:
         """What was given; reports may be given again as another kind of numbers."""
@@ -299,7 +304,7 @@ class ToPLServer(Publisher[ServerState]):
         threshold_epsilon: float | None = None,
         publish_epsilon: float | None = None,
     ) -> None:
-        rule = SquareWaveRule() if threshold is None else threshold
+        rule = SquareWaveRule() if threshold is None else as_rule(threshold)
         if isinstance(rule, str):
             validation.choice("threshold", rule, SCALES)
             rule = SquareWaveRule(scale="logarithmic" if rule == "logarithmic" else "linear")

@@ -57,7 +57,7 @@ def test_what_is_refused_is_named() -> None:
         *(("max_range", v) for v in (0, -1, 2.5, None, 2**40 + 1)),
         *(("resolution", v) for v in (0.0, -1.0, np.nan, 11.0)),
         *(("nonfinite", v) for v in ("drop", None)),
-        *(("threshold", v) for v in (3.0, NoisyMax)),
+        *(("threshold", v) for v in (b"3", NoisyMax)),
     ):
         with pytest.raises(ParameterError, match=rf"{name}.*expected"):
             Adaptive(**{"epsilon": 1.0, "bound": 10.0, name: value})
