@@ -15,7 +15,7 @@ import dataclasses
 import json
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -136,14 +136,19 @@ class Journal:
                 self._base = len(payload)
 
     def record(
-        self, content: Mapping[str, Any], now: Packed, replay: Replay, drawn: Mapping[str, Any], before: Packed
+        self,
+        content: Callable[[], Mapping[str, Any]],
+        now: Packed,
+        replay: Replay,
+        drawn: Mapping[str, Any],
+        before: Packed,
     ) -> None:
         """Record the batch of this fingerprint and where it leads, in the kept file.
 
         Parameters
         ----------
-        content : mapping
-            What the file holds besides, with the rolling digest before the batch.
+        content : callable
+            Makes what the file holds besides, with the rolling digest before the batch; asked for a whole file only.
         now, before : dict
             The packed states after and before the batch.
         replay : Replay
@@ -158,7 +163,7 @@ class Journal:
         many = self._records >= MAX_RECORDS or self._end > SPARE_BYTES
         # A hold-out that is used up does not stay in the file.
         if not self._end or many or self._base > 3 * len(payload) + 1024:
-            self.write(file, {**content, "now": now, "before": {**before, **drawn}, "chunk": chunk})
+            self.write(file, {**content(), "now": now, "before": {**before, **drawn}, "chunk": chunk})
             return
         with file.locked():
             header = self._found(file)

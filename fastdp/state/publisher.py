@@ -144,7 +144,7 @@ class Publisher(Generic[S]):
         if last is None or last["n_seen"] != machine.consumed(self._state):
             last = machine.pack(self._state)
         replay = Replay.of(chunk, self._key, self._digest)
-        self._journal.record(self._content(kept=True), now, replay, drawn, last)
+        self._journal.record(lambda: self._content(kept=True), now, replay, drawn, last)
         return replay.digest
 
     def _check_destination(self, batch: Any, chunk: Chunk, now: Packed) -> None:

@@ -77,7 +77,7 @@ WITHOUT_DATA = {
     "thresholds.SquareWave.choose_from": "an estimate from reports",
     "workloads.random_ranges": "parameters",
     "StreamPublisher systems.Zeros ToPLServer counters.RunningCounts counters.SelectiveCounting": "parameters",
-    "ToPLServer.choose ToPLServer.shard counters.RunningCounts.start": "nothing",
+    "ToPLServer.choose ToPLServer.shard": "nothing",
     "AdaptivePHDStream.count PHDStream.count": "boxes, for ReleasedTree.count",
     "systems.FixedTree.count systems.OfflineOnBatch.count systems.OfflineOnStream.count": "boxes",
     "Key.choose Key.from_seed Key.derive Key.of_stream Key.random Key.reveal Key.from_bytes": "by the row of Key",
