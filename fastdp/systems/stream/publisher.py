@@ -207,7 +207,7 @@ class StreamPublisher(Publisher[StreamState]):
         target: Floats | None = None
         if out is not None:
             target = self._target(out, column, column.size - min(column.size, max(0, self.holdout - self.n_seen)))
-        published: Floats = self._call(Column(column), target)
+        published: Floats = self._take(Column(column))(target)
         return published
 
     @single_caller

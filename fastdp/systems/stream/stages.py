@@ -21,7 +21,7 @@ from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import CHAIN_WORDS
 from fastdp.state import codec
 from fastdp.state.journal import Packed
-from fastdp.state.machine import Machine, Transition
+from fastdp.state.machine import Machine, Transition, nothing
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
 from fastdp.systems.stream.fixed_blocks import FixedBlocks, Progress, Step, TreeNoise, next_chain
 from fastdp.systems.stream.parameters import StreamParameters
@@ -229,8 +229,8 @@ class Schedule(Machine[StreamState]):
             if complete:
                 state = self._choose(state, key)
             at += part.size
-        count = sum([part.count for part in parts])
-        return Transition(state, Emission(parts, count), state.observe)
+        count = parts[0].count if len(parts) == 1 else sum([part.count for part in parts])
+        return Transition(state, Emission(parts, count), state.observe if state.pending else nothing)
 
     def _withhold(self, state: StreamState, floats: Floats, at: int, name: str, parts: list[Output]) -> StreamState:
         """Values of a hold-out; of a later one, something is published in their place."""
