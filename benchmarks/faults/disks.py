@@ -196,8 +196,13 @@ def release_to_a_full_device() -> Fault:
         return Fault("full device (/dev/full)", "release -o - --state", said, state, same)
 
 
-def publisher_meets(name: str, begin: Callable[[Path], None], end: Callable[[Path], None]) -> Fault:
-    """A publisher that keeps its state while something is wrong with the folder, for one chunk."""
+def publisher_meets(
+    name: str, begin: Callable[[Path], None], end: Callable[[Path], None], *, replaces: bool = False
+) -> Fault:
+    """A publisher that keeps its state while something is wrong with the folder, for one chunk.
+
+    A record is appended to the file; a publisher that was just loaded ``replaces`` it.
+    """
     stream = values(N)
     with folder() as place:
         home = place / "home"
@@ -211,6 +216,8 @@ def publisher_meets(name: str, begin: Callable[[Path], None], end: Callable[[Pat
             publisher = make_tops()
             publisher.keep(home / "kept", SECRET)
             parts = [publisher.publish(stream[: 2 * CHUNK])]
+            if replaces:
+                publisher = ToPS.load(home / "kept", SECRET)
             before = contents(home)
             begin(home)
             out = np.zeros(CHUNK)
@@ -360,9 +367,12 @@ FAULTS: tuple[Callable[[], Fault], ...] = (
     lambda: publisher_meets(
         "no room (RLIMIT_FSIZE 256 B)", lambda home: limited_file(LEAST), lambda home: unlimited_file()
     ),
-    lambda: publisher_meets("read-only folder", lambda home: home.chmod(0o555), lambda home: home.chmod(0o755)),
-    lambda: publisher_meets("disk error at fsync", *_failing("fsync")),
-    lambda: publisher_meets("disk error at rename", *_failing("replace")),
+    lambda: publisher_meets(
+        "read-only folder", lambda home: home.chmod(0o555), lambda home: home.chmod(0o755), replaces=True
+    ),
+    lambda: publisher_meets("disk error at fsync of a record", *_failing("fsync")),
+    lambda: publisher_meets("disk error at fsync of a new file", *_failing("fsync"), replaces=True),
+    lambda: publisher_meets("disk error at rename", *_failing("replace"), replaces=True),
     state_of_another_user,
     wrong_clock,
     concurrent_writers,
