@@ -17,7 +17,7 @@ from fastdp.datasets import SpatialStream, concentric_circles, load_circles, loa
 from fastdp.datasets.spatial_files import DAY
 from fastdp.spatial import Box, BoxQueries, PointIndex, paper_queries, relative_error
 from fastdp.systems import FixedTree, OfflineOnBatch, OfflineOnStream
-from fastdp.systems.phdstream.publisher import COUNTERS
+from fastdp.systems.phdstream.publisher import NAMED_COUNTERS
 
 EPSILONS = (0.5, 1.0)
 SETS = ("small", "medium", "large")
@@ -73,7 +73,9 @@ def _merged(batches: int) -> Callable[..., Any]:
 
 
 def _fixed(counter: str) -> Callable[..., Any]:
-    return lambda domain, epsilon, seed: FixedTree(domain, epsilon, COUNTERS[counter], max_depth=DEPTH, seed=seed)
+    return lambda domain, epsilon, seed: FixedTree(
+        domain, epsilon, NAMED_COUNTERS[counter], max_depth=DEPTH, seed=seed
+    )
 
 
 def _offline(kind: Callable[..., Any]) -> Callable[..., Any]:

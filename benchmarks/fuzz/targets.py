@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import gzip
 import io
 import json
@@ -29,7 +30,9 @@ from fastdp.files.readers import open_source
 from fastdp.local import encoding
 from fastdp.local.base import Mechanism
 from fastdp.randomness.key import Key
-from fastdp.state.sealed_file import MAGIC, StateFile
+from fastdp.state import journal
+from fastdp.state.seal import MAGIC
+from fastdp.state.sealed_file import StateFile
 
 #: Ends that are meant to be read: one line each.
 CLEAN = (FastDPError, OSError)
@@ -282,9 +285,10 @@ def _state_seeds() -> list[bytes]:
     for number, publisher in enumerate(publishers):
         for count in (10, 50):
             path = scratch() / f"seed-{number}-{count}"
-            publisher.keep(path)
-            publisher.publish(np.arange(float(count)))
-            texts += [b"\x01" + StateFile(path).read()[0], b"\x00" + path.read_bytes()]
+            kept = copy.copy(publisher)
+            kept.keep(path)
+            kept.publish(np.arange(float(count)))
+            texts += [b"\x01" + journal.as_text(journal.read(StateFile(path))[0]), b"\x00" + path.read_bytes()]
     return texts
 
 

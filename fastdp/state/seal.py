@@ -41,8 +41,8 @@ MIN_BYTES = 512
 MIN_FILE_BYTES = 8192
 #: More writes than any disk takes; the header has room for twice as many.
 MAX_GENERATIONS = 2**63
-#: A compressed payload inflates to at most this many bytes.
-MAX_PAYLOAD = 2**34
+#: A payload inflates to at most this many bytes, or so many times its own: a small file must not fill the memory.
+MAX_PAYLOAD, MAX_INFLATION = 2**28, 64
 #: What most states contain; part of format 4, so it never changes.
 _DICTIONARY = (
     b'"perturber":{"name":"Hierarchy","fan_out":16,"consistent":true,"prune":"optimal"},"threshold":{"name":"NoisyMax",'
@@ -181,9 +181,13 @@ class Seal:
             body = self._decrypted(header, nonce, sealed, position, name)
         (size,) = _LENGTH.unpack(body[: _LENGTH.size])
         unpacker = zlib.decompressobj(-15, zdict=_DICTIONARY)
-        payload = unpacker.decompress(body[_LENGTH.size : _LENGTH.size + size], MAX_PAYLOAD)
+        most = max(MAX_PAYLOAD, MAX_INFLATION * size)
+        try:
+            payload = unpacker.decompress(body[_LENGTH.size : _LENGTH.size + size], most)
+        except zlib.error:
+            raise StateError(f"{name} is damaged: what is compressed cannot be read") from None
         if not unpacker.eof:
-            raise StateError(f"{name} is damaged: it inflates to more than {MAX_PAYLOAD:,} bytes")
+            raise StateError(f"{name} is damaged: it is cut short, or inflates to more than {most:,} bytes")
         return payload
 
     def _opened_first(self, header: bytes, sealed: bytes, parsed: Header, name: str) -> bytes:
