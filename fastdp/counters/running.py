@@ -69,6 +69,9 @@ class CountState(NamedTuple):
     released: Integers
     chain: str = ""
 
+    def __repr__(self) -> str:
+        return f"CountState(n_seen={self.n_seen})"
+
 
 @dataclass(frozen=True)
 class CountMachine(Machine[CountState]):

@@ -296,7 +296,8 @@ class Collector(Publisher[Tally]):
     @property
     def totals(self) -> NDArray[np.int64]:
         """What was added up: whole numbers."""
-        return self._state.totals
+        totals: NDArray[np.int64] = self._machine.settled(self._state).totals
+        return totals
 
     @property
     def refused(self) -> Refused:
@@ -386,7 +387,7 @@ class Collector(Publisher[Tally]):
         return body + struct.pack("<I", zlib.crc32(body))
 
     @classmethod
-    def from_bytes(cls, state: bytes, key: bytes | str | None = None, **own: Any) -> Self:
+    def from_bytes(cls, state: bytes, key: bytes | str | None = None, *, moved: bool = False, **own: Any) -> Self:
         """The collector that was written.
 
         Raises
@@ -395,7 +396,7 @@ class Collector(Publisher[Tally]):
             If the bytes are cut short, altered, of another version, or of another kind of collector.
         """
         if key is not None:
-            return super().from_bytes(state, key, **own)
+            return super().from_bytes(state, key, moved=moved, **own)
         data = as_bytes(state).tobytes()
         if len(data) < _HEADER.size + 4 or struct.unpack("<I", data[-4:])[0] != zlib.crc32(data[:-4]):
             raise DataError("collector: cut short or altered (its checksum does not match)")

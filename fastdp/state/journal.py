@@ -3,7 +3,7 @@
 One prefix of a stream gets at most one noise: publishing the same values again with fresh noise doubles the loss,
 publishing altered values with the same noise reveals their difference.  So a kept publisher records its state, with
 a fingerprint of the batch, before the batch's outputs are given out; after a crash it continues, or accepts the very
-same batch once more.  Source: ``docs/noise.md``, section 8.
+same batch once more.  Source: ``docs/state.md``.
 
 A kept file is a state and the records since: one appended frame and one sync a batch.  Now and then, and at the first
 write after loading, it is replaced by a state alone.
@@ -16,14 +16,15 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from fastdp import validation
 from fastdp._version import __version__
 from fastdp.errors import StateError
 from fastdp.state.replay import Replay
-from fastdp.state.sealed_file import StateFile
+from fastdp.state.seal import HEADER
+from fastdp.state.sealed_file import StateFile, stamp_of
 
 #: A state as JSON (:meth:`fastdp.state.machine.Machine.pack`).
 Packed = dict[str, Any]
@@ -92,23 +93,25 @@ class Journal:
     def __init__(
         self,
         file: StateFile | None = None,
-        header: bytes = b"",
+        stamp: bytes = b"",
         last: Packed | None = None,
         *,
         kept: bool = False,
     ) -> None:
-        self._headers: dict[str, bytes] = {} if file is None else {file.real: header}
+        #: How each file was left (:meth:`fastdp.state.sealed_file.StateFile.stamp`).
+        self._stamps: dict[str, bytes] = {} if file is None else {file.real: stamp}
         self.kept = file if kept else None
         self.last = last
-        #: Of the kept file: its records, its bytes, and its largest content; 0 where it was not written from here.
-        self._records, self._end, self._base = 0, 0, 0
+        #: Of the kept file: whether records may follow what was written from here, how many there are, its bytes, and
+        #: its largest content.
+        self._appends, self._records, self._end, self._base = False, 0, 0, 0
 
     def keeps(self, file: StateFile) -> bool:
         """Whether this is the file that is kept; StateError if it is, but under another key."""
         if self.kept is None or self.kept.real != file.real:
             return False
         if file.key != self.kept.key:
-            file.seal.demand(self._headers[file.real], file.name)
+            file.seal.demand(self._stamps[file.real][: HEADER.size], file.name)
             raise StateError(f"{file.name}: expected the key under which this publisher keeps it")
         return True
 
@@ -128,12 +131,17 @@ class Journal:
         payload = as_text(content)
         with file.locked():
             known = self._found(file)
-            self._headers[file.real] = file.write(payload, known)
+            if content["kept"]:
+                # Until the folder is synced too; then the next record is a whole file.
+                self._appends, self.last = False, None
+            file.write(payload, known)
+            stamp = file.stamp()
+            assert stamp is not None  # noqa: S101 - it was just written, under the lock
+            self._stamps[file.real] = stamp
             file.sync_folder()
             if content["kept"]:
-                self.last = content["now"]
-                self._records, self._end = 0, file.size()
-                self._base = len(payload)
+                self._records, self._end = 0, int.from_bytes(stamp[HEADER.size : HEADER.size + 8], "big")
+                self._base, self.last, self._appends = len(payload), content["now"], True
 
     def record(
         self,
@@ -162,21 +170,25 @@ class Journal:
         payload = as_text({"now": now, "chunk": chunk, "drawn": dict(drawn)})
         many = self._records >= MAX_RECORDS or self._end > SPARE_BYTES
         # A hold-out that is used up does not stay in the file.
-        if not self._end or many or self._base > 3 * len(payload) + 1024:
+        # After an interrupt the file may be ahead: then the state before is another one than it has.
+        behind = not self._appends or before is not self.last
+        if behind or many or self._base > 3 * len(payload) + 1024:
             self.write(file, {**content(), "now": now, "before": {**before, **drawn}, "chunk": chunk})
             return
         with file.locked():
             header = self._found(file)
             assert header is not None  # noqa: S101 - it was written from here
             frame = file.seal.frame(header, self._records + 1, payload)
+            self._appends = False
             file.append(frame, self._end)
-            # One step for an interrupt: a file that is longer than known is refused and loaded again.
+            # An interrupt before this leaves a file that is longer than known: it is refused, and loaded again.
+            self._stamps[file.real] = stamp_of(header, self._end + len(frame), frame)
             self._records, self._end, self.last = self._records + 1, self._end + len(frame), now
-            self._base = max(self._base, len(payload))
+            self._base, self._appends = max(self._base, len(payload)), True
 
     def _found(self, file: StateFile) -> bytes | None:
-        """The header as this publisher left it; StateError if the file has another one."""
-        known, found = self._headers.get(file.real), file.header()
+        """The header of the file, as this publisher left it; StateError if it was written since."""
+        known, found = self._stamps.get(file.real), file.stamp()
         if file.redirected:
             raise StateError(
                 f"{file.name} leads elsewhere than where this publisher keeps it, {file.real!r}: expected its "
@@ -189,19 +201,19 @@ class Journal:
             )
         if found is None and known is not None:
             raise StateError(f"{file.name} is gone: expected the one this publisher wrote or came from")
-        grown = self._end and self.kept is not None and file.real == self.kept.real and file.size() != self._end
-        if found != known or grown:
+        if found != known:
             raise StateError(
                 f"{file.name} is not as this publisher left it: another publisher has written it, a stale "
                 "copy was put back, or a write was interrupted (then load it again, it is complete)"
             )
-        return known
+        return None if known is None else known[: HEADER.size]
 
 
 def read(file: StateFile) -> tuple[dict[str, Any], bytes]:
-    """Content and header of a state file that passes its authentication."""
-    opened, _ = file.open()
-    return content_of(opened.frames, file.name), opened.header
+    """Content and stamp of a state file that passes its authentication."""
+    with file.locked() if file.header() is not None else nullcontext():
+        opened, stamp = file.open()
+    return content_of(opened.frames, file.name), stamp
 
 
 def shown_path(path: str | os.PathLike[str]) -> str:

@@ -191,7 +191,7 @@ class Publisher(Generic[S]):
         return Seal(key).pack(journal.as_text(self._content(kept=False)))[1]
 
     @classmethod
-    def from_bytes(cls, state: bytes, key: bytes | str | None = None, **own: Any) -> Self:
+    def from_bytes(cls, state: bytes, key: bytes | str | None = None, *, moved: bool = False, **own: Any) -> Self:
         """The publisher that :meth:`to_bytes` described.
 
         Parameters
@@ -200,6 +200,8 @@ class Publisher(Generic[S]):
             What :meth:`to_bytes` gave, or the bytes of a saved file.
         key : 32 bytes or passphrase, optional
             As given there.
+        moved : bool
+            True: these are the bytes of a kept file, and no process goes on with it.
         own : parts, optional
             What bytes cannot hold, such as a selector; for ``Publisher`` itself ``machine``, the class of machine.
 
@@ -208,8 +210,13 @@ class Publisher(Generic[S]):
         StateError
             If the bytes are cut short, altered, of another version or class, or the key is wrong.
         """
-        opened = Seal(key).open(bytes(state), "state")
-        return cls._from_content(journal.content_of(opened.frames, "state"), "state", replay=False, own=own)
+        content = journal.content_of(Seal(key).open(bytes(state), "state").frames, "state")
+        if content["kept"] and not moved:
+            raise StateError(
+                "the bytes are of a kept file, whose publisher may go on: expected those of to_bytes() or save() "
+                "(if it does not: moved=True)"
+            )
+        return cls._from_content(content, "state", replay=False, own=own)
 
     # State files.
 
@@ -254,8 +261,13 @@ class Publisher(Generic[S]):
                 f"keep({os.fspath(path)!r}) on a publisher that keeps {os.fspath(kept.path)!r}: expected "
                 "that path (to change it, stop, move the file, and load it with moved=True)"
             )
-        self._write(file, kept=True)
+        # First: a file that says that it is kept must be.
         self._journal.kept = file
+        try:
+            self._write(file, kept=True)
+        except StateError:
+            self._journal.kept = kept
+            raise
 
     def _write(self, file: StateFile, *, kept: bool) -> None:
         # What the file has already is left alone: written again, it would not have the last call.
@@ -294,7 +306,7 @@ class Publisher(Generic[S]):
             If the file is missing, cut short, altered, a copy, of another version or class, or the key is wrong.
         """
         file = StateFile(path, key)
-        content, header = journal.read(file)
+        content, stamp = journal.read(file)
         publisher = cls._from_content(content, file.name, replay=replay, own=own)
         # Files that are not kept, and those of older versions, have no home.
         home = content.get("home")
@@ -304,7 +316,7 @@ class Publisher(Generic[S]):
                 "because two copies would publish two streams under one noise (if it was moved here: moved=True)"
             )
         saved = content["before" if replay else "now"]
-        publisher._journal = Journal(file, header, saved, kept=bool(content["kept"]))
+        publisher._journal = Journal(file, stamp, saved, kept=bool(content["kept"]))
         return publisher
 
     @classmethod

@@ -1,7 +1,7 @@
 """State as bytes: compressed, and encrypted and authenticated where a key is given.
 
 State holds secrets: noise and outputs together give the data back.  With a key it is sealed by AES-256-GCM; without
-one only damage is detected.  Source: ``docs/noise.md``, section 8; NIST SP 800-38D; RFC 7914 (scrypt); RFC 5869
+one only damage is detected.  Source: ``docs/state.md``; NIST SP 800-38D; RFC 7914 (scrypt); RFC 5869
 (HKDF).
 
 Layout: a header, then frames.  The first frame is a state; the others, in a kept file, are the records of a journal.
@@ -156,7 +156,7 @@ class Seal:
         while at < len(raw):
             begin, sealed = at + _FRAME.size, b""
             # Pages that never reached the disk read as zeros.
-            if any(raw[begin:]) or (begin == len(raw) and any(raw[at:begin])):
+            if any(raw[at:begin]) and (any(raw[begin:]) or begin == len(raw)):
                 length, check, nonce = _FRAME.unpack(raw[at:begin])
                 if zlib.crc32(length.to_bytes(8, "big")) != check:
                     raise StateError(f"{name} is damaged: the file was altered (the size of a record)")

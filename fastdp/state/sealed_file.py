@@ -2,7 +2,7 @@
 
 The file is written to a new one that only the owner can read, synced, and renamed over the old one, so a crash leaves
 the old state or the new one, never a mixture.  Records are appended and synced; a crash leaves the last one whole or
-not there.  Source: ``docs/noise.md``, section 8.
+not there.  Source: ``docs/state.md``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,13 @@ from fastdp.files import durable
 from fastdp.state.seal import HEADER, MIN_FILE_BYTES, Opened, Seal
 
 _TOKEN_BYTES = 6
+#: The last bytes of a frame, which depend on its nonce: a tag or a checksum.
+TAIL_BYTES = 16
+
+
+def stamp_of(header: bytes, size: int, tail: bytes) -> bytes:
+    """What :meth:`StateFile.stamp` gives for a file that ends with these bytes."""
+    return header + size.to_bytes(8, "big") + tail[-TAIL_BYTES:]
 
 
 @dataclass(frozen=True)
@@ -77,10 +84,15 @@ class StateFile:
         self.seal.generation(header, self.name)
         return header
 
-    def size(self) -> int:
-        """Bytes of the file."""
-        with self._reading():
-            return Path(self.real).stat().st_size
+    def stamp(self) -> bytes | None:
+        """Header, size and last bytes, which differ for every write and every record; None if there is no file."""
+        header = self.header()
+        if header is None:
+            return None
+        with self._reading(), Path(self.real).open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - TAIL_BYTES))
+            return stamp_of(header, size, file.read())
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -167,11 +179,11 @@ class StateFile:
         except OSError as error:
             raise StateError(f"the folder of {self.real!r} could not be synced: {error.strerror or error}") from error
 
-    def open(self) -> tuple[Opened, int]:
-        """What the file holds, and its size; StateError names what is wrong with it otherwise."""
+    def open(self) -> tuple[Opened, bytes]:
+        """What the file holds, and its stamp; StateError names what is wrong with it otherwise."""
         with self._reading():
             raw = Path(self.real).read_bytes()
-        return self.seal.open(raw, self.name), len(raw)
+        return self.seal.open(raw, self.name), stamp_of(raw[: HEADER.size], len(raw), raw)
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:

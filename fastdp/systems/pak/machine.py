@@ -47,7 +47,7 @@ class PAKState:
     Attributes
     ----------
     lag : float64[m]
-        The hold-out so far; dropped once the threshold is chosen.  Secret.
+        The hold-out so far, written in place behind ``n_seen``; dropped once the threshold is chosen.  Secret.
     n_seen : int
         Values consumed, the hold-out included.
     tree : RunningSum or None
@@ -58,7 +58,7 @@ class PAKState:
         The last running sums, in grid steps, if averages over w values are published.
     """
 
-    lag: Floats
+    lag: Floats = field(repr=False)
     n_seen: int = 0
     tree: RunningSum | None = None
     running: float | None = None

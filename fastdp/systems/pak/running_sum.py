@@ -5,7 +5,7 @@ Source: PAK (NDSS 2019) section II-D; Chan, Shi and Song; Dwork et al.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -53,8 +53,8 @@ class RunningSum:
     theta_steps: int
     law: sampler.Law
     seen: int
-    total: int
-    above: Steps
+    total: int = field(repr=False)
+    above: Steps = field(repr=False)
 
     @classmethod
     def start(cls, key: Key, number: int, length: int, theta_steps: int, epsilon: float, base: int) -> RunningSum:

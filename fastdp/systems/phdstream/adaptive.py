@@ -60,8 +60,8 @@ class AdaptiveState:
     grown: CountedTree | None
     pace: ReleaseSchedule
     counted: int = 0
-    added: tuple[Integers, ...] = ()
-    removed: tuple[Integers, ...] = ()
+    added: tuple[Integers, ...] = field(default=(), repr=False)
+    removed: tuple[Integers, ...] = field(default=(), repr=False)
     anew: bool | None = None
     chain: str = field(default="", repr=False)
 

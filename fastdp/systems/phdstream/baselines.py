@@ -57,8 +57,8 @@ class BaselineState:
 
     n_steps: int = 0
     visit: StepTree | None = None
-    added: Integers = field(default_factory=_none)
-    removed: Integers = field(default_factory=_none)
+    added: Integers = field(default_factory=_none, repr=False)
+    removed: Integers = field(default_factory=_none, repr=False)
     size: int = 0
     rows: Integers = field(default_factory=_none)
     chain: str = field(default="", repr=False)

@@ -108,9 +108,9 @@ class StreamState:
     """
 
     progress: Progress
-    chooser: Chooser | None
-    noise: TreeNoise | None = None
-    pending: list[Floats] = field(default_factory=list)
+    chooser: Chooser | None = field(repr=False)
+    noise: TreeNoise | None = field(default=None, repr=False)
+    pending: list[Floats] = field(default_factory=list, repr=False)
 
     def observe(self) -> None:
         """Show the chooser what is pending, in place; what an interrupt stops is not shown twice."""
@@ -218,7 +218,8 @@ class Schedule(Machine[StreamState]):
                         floats = self._replace_nonfinite(floats, at + begin, batch.name)
                         made = pipeline.prepare(state.progress, state.noise, floats)
                     assert made is not None  # noqa: S101 - the values are finite now
-                    pending = [*state.pending, floats] if refines else state.pending
+                    # A copy: the caller's array may change before the chooser has seen it.
+                    pending = [*state.pending, floats.copy()] if refines else state.pending
                     state = StreamState(made.following, state.chooser, made.noise, pending)
                     if stage is Stage.PUBLISH:
                         parts.append(made)
@@ -245,7 +246,7 @@ class Schedule(Machine[StreamState]):
             value = min(max(mean, 0.0), progress.theta_steps * resolution)
             parts.append(FillIn(value, floats.size))
             following = replace(following, held=progress.held + floats.size)
-        return StreamState(following, state.chooser, state.noise, [*state.pending, finite])
+        return StreamState(following, state.chooser, state.noise, [*state.pending, finite.copy()])
 
     def _choose(self, state: StreamState, key: Key) -> StreamState:
         """The stream goes on under the threshold that its values choose."""
