@@ -202,8 +202,8 @@ class AdaptivePHDStream(SpatialPublisher):
     Notes
     -----
     Privacy: streams are adjacent if they differ in one event, one addition or one removal in one batch.  An event is
-    in one count: with epsilon in cells that past releases chose, or, in the first batch and where cells are planted
-    again, with epsilon / 2 beside PrivTree's decisions with epsilon / 2.  Which of the two follows from past releases.
+    in one count: with epsilon in cells that past releases chose, or, in the first batch and where cells are chosen
+    again, with epsilon / 2 beside PrivTree's decisions with epsilon / 2.  Past releases determine which of the two.
     The number of batches is public; nothing else is.
 
     Unlike :class:`fastdp.PHDStream` it keeps the events that wait to be counted, those of at most one period, in

@@ -225,7 +225,7 @@ class StreamPublisher(Publisher[StreamState]):
             Bit for bit what :meth:`publish` gives for any chunking.
         """
         column = as_whole(values, self.n_seen, self.holdout)
-        # Nodes are summed after the values were published: both must see the same memory, even if another thread writes.
+        # Nodes are summed after the values were published: both must see the same memory, even if a thread writes.
         column = column.copy() if self._machine.composition.perturber.released_nodes else column
         emission: Emission = self._take(Column(column, "values"))
         published, nodes, pipeline = emission(), self._nodes(column), self._pipeline
