@@ -117,7 +117,7 @@ class LedgerOptions:
         return live[-1] if live else None
 
     def summary(self, publisher: Any) -> list[tuple[str, str]]:
-        """What the stream has cost by now, for the command's last words."""
+        """What the stream has cost so far, for the command's last words."""
         if self.ledger is None or self.stream is None:
             return []
         from fastdp.cli.key_file import read_ledger_key
@@ -138,7 +138,7 @@ def _named(resume: Resume) -> str:
 
 
 def _described(entry: Entry) -> dict[str, Any]:
-    """Enough to know an entry again, in a ledger that was made anew too."""
+    """Enough to recognise an entry, even in a ledger that was made again."""
     return {"id": entry.id, "time": entry.time, "nonce": entry.nonce}
 
 

@@ -80,7 +80,7 @@ def verify(path: Path, head: str | None, ledger_key_file: Path | None) -> None:
     """
     with plain_errors():
         found = _opened(path, ledger_key_file).verify(head)
-        click.echo(f"{path}: {found.lines} lines, all seals right\nhead {found.head}")
+        click.echo(f"{path}: {found.lines} lines, all seals valid\nhead {found.head}")
         if found.reserved:
             listed = ", ".join(map(str, found.reserved))
             click.echo(f"Reserved and never committed, so counted as spent: {listed}")

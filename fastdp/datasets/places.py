@@ -66,7 +66,7 @@ def made_up_pickups(
     for chosen, heavy in ((dark, night), (~dark, weights)):
         which[chosen] = generator.choice(_SPOTS, int(chosen.sum()), p=heavy)
     points = _near(spots[which], _SPOT_WIDTH, NEW_YORK, generator)
-    return cut_events("made-up pickups", *NEW_YORK, points, times=moments, period=period, initial=initial)
+    return cut_events("synthetic pickups", *NEW_YORK, points, times=moments, period=period, initial=initial)
 
 
 def made_up_check_ins(
@@ -114,10 +114,10 @@ def made_up_check_ins(
     opened = np.maximum(1, np.ceil(len(cities) * moments / (DAY * days))).astype(np.int64)
     which = np.floor(opened ** generator.random(n_points)).astype(np.int64) - 1
     points = _near(cities[which], _CITY_WIDTH, EARTH, generator)
-    cancels, name = np.full(n_points, -1), "made-up check-ins"
+    cancels, name = np.full(n_points, -1), "synthetic check-ins"
     if deletion:
         moments, points, cancels = with_removals(moments, points, validation.positive("lifetime", lifetime))
-        name = "made-up check-ins with deletion"
+        name = "synthetic check-ins with deletion"
     return cut_events(name, *EARTH, points, cancels=cancels, times=moments, period=period, initial=initial)
 
 

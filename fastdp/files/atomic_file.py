@@ -101,7 +101,7 @@ def _for_owner(path: str, flags: int) -> int:
 
 
 def _lock(file: BinaryIO, *, wait: bool) -> bool:
-    """Whether the file is held from now on; False where somebody else does, or there are no such locks."""
+    """Whether the file is held from now on; False if another process holds it, or there are no such locks."""
     if find_spec("fcntl") is None:
         return False
     import fcntl
@@ -114,12 +114,12 @@ def _lock(file: BinaryIO, *, wait: bool) -> bool:
 
 
 def remove_leftovers(final: Path) -> None:
-    """Remove the parts of a target, behind its links, whose writers were killed: nobody holds their locks."""
+    """Remove the parts of a target, behind its links, whose writers were killed: no process holds their locks."""
     remove_parts(final.parent, glob.escape(final.name))
 
 
 def remove_parts(folder: Path, names: str) -> None:
-    """Likewise of all targets in a folder whose names match a pattern."""
+    """Remove such parts of all targets in a folder whose names match a pattern."""
     for path in folder.glob(f".{names}.{'[0-9a-f]' * 2 * TOKEN_BYTES}.tmp"):
         with contextlib.suppress(OSError), path.open("rb") as file:
             if _lock(file, wait=False):

@@ -78,7 +78,7 @@ def read_text(
 def _chunks(
     stream: BinaryIO | gzip.GzipFile, choose: Choose, chunk_size: int, where: str, ragged: bool
 ) -> Generator[NDArray[np.float64], None, None]:
-    # Undecodable bytes in a column that nobody asked for do no harm; in the column asked for they are text.
+    # Undecodable bytes in a column that is not requested do no harm; in a requested column they are text.
     text = io.TextIOWrapper(cast("BinaryIO", stream), encoding="utf-8-sig", errors="surrogateescape")
     try:
         table = _Table(text, choose, where, ragged)

@@ -28,7 +28,7 @@ from fastdp.state.sealed_file import StateFile, stamp_of
 
 #: A state as JSON (:meth:`fastdp.state.machine.Machine.pack`).
 Packed = dict[str, Any]
-#: Records behind a state before the file is written again, and bytes that they may have beyond four states.
+#: Records behind a state, and bytes of the file, beyond which it is written again.
 MAX_RECORDS, SPARE_BYTES = 512, 2**22
 #: What reading a description or a packed state may raise if it is none.
 DAMAGE = (

@@ -70,7 +70,7 @@ class Publisher(Generic[S]):
         self._destination: tuple[Packed, object] | None = None
         self._copies = 0
         #: In state files: a class that is read as one that it derives from is not renamed.
-        self._written_as = type(self).__name__
+        self._written_as = type(machine if self._MACHINE is None else self).__name__
         self._state = machine.start(key)
 
     @property
@@ -328,7 +328,7 @@ class Publisher(Generic[S]):
             fits = cls._fits(content, kind)
         if not fits:
             shown = validation.shown(content["class"]).strip("'")
-            raise StateError(f"{name} holds a {shown}: expected a {cls.__name__}")
+            raise StateError(f"{name} holds a {shown}: expected a {(kind if cls._MACHINE is None else cls).__name__}")
         if replay and (content["before"] is None or not content["kept"]):
             raise StateError(f"{name} records no chunk to replay: expected replay=False")
         with trusting(name, writer):

@@ -62,7 +62,7 @@ def test_a_stream_is_released_until_its_limit(run, account, complaint, write_inp
     assert f"# input {source}" in shown[0]
     head = account("verify").output.split("head ")[1].strip()
     assert account("verify", "--head", head).exit_code == 0
-    assert f"{budget}: 6 lines, all seals right" in account("verify").output
+    assert f"{budget}: 6 lines, all seals valid" in account("verify").output
 
 
 def test_running_sums_are_recorded_as_such(run, account, write_input, values, budget, tmp_path) -> None:
@@ -188,7 +188,7 @@ def test_damage_is_one_line(account, complaint, budget: Path) -> None:
     assert account("limit").output == f"{budget}: limit for each stream without a limit of its own: none\n"
     assert account("spent").output == "No releases yet.\n"
     account("limit", "--stream", "meter", "--epsilon", 2, "--delta", 1e-9)
-    assert account("verify").output.startswith(f"{budget}: 3 lines, all seals right")
+    assert account("verify").output.startswith(f"{budget}: 3 lines, all seals valid")
     assert "epsilon = -1.0: expected at least 0" in complaint(account("limit", "--epsilon", -1))
     with contextlib.closing(sqlite3.connect(budget, isolation_level=None)) as db:
         db.execute("UPDATE line SET body = replace(body, '2.0', '9.0')")

@@ -1,6 +1,6 @@
-"""PHDStream with cells chosen from released counts: all of epsilon goes to the counts, which are made seldom.
+"""PHDStream with cells chosen from released counts: all of epsilon goes to the counts, which are rare.
 
-Where past counts say too little about what comes, PrivTree chooses cells anew, as for the first batch.
+Where past counts say too little about what comes, PrivTree chooses cells again, as for the first batch.
 
 Beyond the paper; the same guarantee, proof and measurements in ``docs/phdstream.md`` ("Counts alone").
 """
@@ -202,8 +202,8 @@ class AdaptivePHDStream(SpatialPublisher):
     Notes
     -----
     Privacy: streams are adjacent if they differ in one event, one addition or one removal in one batch.  An event is
-    in one count: with epsilon in cells that past releases chose, or, in the first batch and where cells are planted
-    anew, with epsilon / 2 beside PrivTree's decisions with epsilon / 2.  Which of the two follows from past releases.
+    in one count: with epsilon in cells that past releases chose, or, in the first batch and where cells are chosen
+    again, with epsilon / 2 beside PrivTree's decisions with epsilon / 2.  Past releases determine which of the two.
     The number of batches is public; nothing else is.
 
     Unlike :class:`fastdp.PHDStream` it keeps the events that wait to be counted, those of at most one period, in

@@ -200,7 +200,7 @@ class FixedTreeMachine(OnStreamMachine):
 
 
 class OfflineOnStream(SpatialPublisher):
-    """Baseline 1: PrivTree and counts anew at each step on all points present.  NOT private at epsilon.
+    """Baseline 1: PrivTree and new counts at each step on all points present.  NOT private at epsilon.
 
     Parameters as for :class:`fastdp.PHDStream`.
 

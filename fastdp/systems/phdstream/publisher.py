@@ -148,7 +148,7 @@ class PHDStream(SpatialPublisher):
     outside : str
         ``"raise"`` refuses a batch with points outside the domain, ``"clip"`` moves them to its bounding box (and on
         a network to the nearest road).  A point in a cell without any of the domain is counted in a cell beside.
-        Note that an error depends on the data and shows to whoever sees it that there was such a point.
+        Note that an error depends on the data and reveals to anyone who sees it that there was such a point.
     seed, key
         As for :class:`fastdp.StreamPublisher`.
 
@@ -159,7 +159,7 @@ class PHDStream(SpatialPublisher):
     (epsilon / 2).  The number of batches and their times are public, their sizes are not released.
 
     The first batch may hold everything up to an initial time t0 (paper, section 5.2).  PHDStream keeps counts, no
-    points: that a removed point was never added it cannot know; such a removal lowers its cell's count all the same,
+    points: it cannot detect that a removed point was never added.  Such a removal still lowers its cell's count,
     and what is released never falls below 0.  After an interrupt compare ``n_steps``: a batch that was consumed must
     not be sent again.
     """

@@ -155,7 +155,7 @@ class FixedBlocks:
         """Begin to publish with this threshold.
 
         The very first block predicts theta / 2 a value (Appendix D, u_0); after a renewal the last prediction stands,
-        as far as theta allows, and the smoother begins anew with it.
+        as far as theta allows, and the smoother starts again with it.
         """
         steps = self.grid.snap(theta)
         top = steps * self.grid.resolution

@@ -201,7 +201,7 @@ class StreamPublisher(Publisher[StreamState]):
         ------
         DataError
             If the chunk is no column of real numbers, or holds NaN or infinity (with ``nonfinite="raise"``).
-            The publisher is then as it was; the mended chunk continues the stream.
+            The publisher is then as it was; the corrected chunk continues the stream.
         """
         column = as_column(chunk)
         target: Floats | None = None
@@ -225,7 +225,7 @@ class StreamPublisher(Publisher[StreamState]):
             Bit for bit what :meth:`publish` gives for any chunking.
         """
         column = as_whole(values, self.n_seen, self.holdout)
-        # Nodes are summed after the values were published: both must see the same memory, whoever else writes.
+        # Nodes are summed after the values were published: both must see the same memory, even if a thread writes.
         column = column.copy() if self._machine.composition.perturber.released_nodes else column
         emission: Emission = self._take(Column(column, "values"))
         published, nodes, pipeline = emission(), self._nodes(column), self._pipeline

@@ -50,7 +50,7 @@ class LocalRelease(Release):
         """Standard error of :meth:`range_sum` around the sum of clipped values, at most.
 
         Reports are independent, so it is the root of (stop - start) times the largest variance.  What clipping at
-        theta takes away comes on top, and nobody knows it.
+        theta removes is added to it, and is unknown.
 
         Parameters
         ----------
@@ -212,7 +212,7 @@ class ToPL(Publisher[SimulationState]):
 
     Notes
     -----
-    Whoever runs this sees the true values, so it is for experiments, or for a curator who wants the local model's
+    Anyone who runs this sees the true values, so it is for experiments, or for a curator who wants the local model's
     guarantee for what leaves.  Output does not depend on how the stream is cut into chunks.
 
     Examples
