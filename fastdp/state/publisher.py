@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar
 from fastdp import validation
 from fastdp._version import __version__
 from fastdp.errors import ParameterError, StateError
+from fastdp.randomness.canonical import part_name
 from fastdp.randomness.drawn_once import repeating
 from fastdp.randomness.key import Binding, Key
 from fastdp.state import codec, journal
@@ -55,7 +56,7 @@ class Publisher(Generic[S]):
     def __init__(self, machine: Machine[S], *, seed: int | str | None = None, key: Key | bytes | None = None) -> None:
         if not isinstance(machine, Machine):
             raise ParameterError(f"machine = {validation.shown(machine)}: expected a fastdp.state.Machine")
-        self._begin(machine, Key.choose(seed, key).bind(type(machine).__name__, parameters_of(machine)))
+        self._begin(machine, Key.choose(seed, key).bind(part_name(machine), parameters_of(machine)))
 
     def _begin(self, machine: Any, key: Key) -> None:
         """Take the starting state; reading a state begins here too."""
@@ -261,13 +262,15 @@ class Publisher(Generic[S]):
                 f"keep({os.fspath(path)!r}) on a publisher that keeps {os.fspath(kept.path)!r}: expected "
                 "that path (to change it, stop, move the file, and load it with moved=True)"
             )
-        # First: a file that says that it is kept must be.
-        self._journal.kept = file
         try:
             self._write(file, kept=True)
-        except StateError:
-            self._journal.kept = kept
+        except Exception:
             raise
+        except BaseException:
+            # A file that says that it is kept must be; an interrupt may have left one.
+            self._journal.kept = file
+            raise
+        self._journal.kept = file
 
     def _write(self, file: StateFile, *, kept: bool) -> None:
         # What the file has already is left alone: written again, it would not have the last call.

@@ -131,6 +131,9 @@ class Seal:
         """One more frame of what has this header."""
         packer = zlib.compressobj(1, zlib.DEFLATED, -15, zdict=_DICTIONARY)
         deflated = packer.compress(payload) + packer.flush()
+        most = max(MAX_PAYLOAD, MAX_INFLATION * len(deflated))
+        if len(payload) > most:
+            raise StateError(f"a state of {len(payload):,} bytes: expected at most {most:,}; use a smaller hold-out")
         body = _LENGTH.pack(len(deflated)) + deflated
         nonce, position = secrets.token_bytes(12), header + index.to_bytes(8, "big")
         if self.key is None:

@@ -21,7 +21,7 @@ from fastdp.errors import ParameterError, StateError
 from fastdp.files import durable
 from fastdp.local import Piecewise, SumCollector, encode
 from fastdp.state import codec, journal, seal, sealed_file
-from tests.state.saved_objects import CASES, KEY, golden_cut
+from tests.state.saved_objects import CASES, KEY, golden_cut, is_empty
 
 KIND = type(CASES["tops"].make())
 HEADER = seal.HEADER
@@ -382,7 +382,7 @@ def test_files_of_older_formats_are_read_and_written_as_format_4(tmp_path: Path,
     other = tmp_path / "other"
     kept("tops", other, 1, key)
     content, header = journal.read(sealed_file.StateFile(other, key))
-    other.write_bytes(sealed_by_hand(version, header, json.dumps(content).encode(), key))
+    other.write_bytes(sealed_by_hand(version, header[: HEADER.size], json.dumps(content).encode(), key))
     again = KIND.load(other, key)
     assert HEADER.unpack(other.read_bytes()[: HEADER.size])[1] == version, "reading changes nothing"
     assert again.publish(calls[1]).tobytes() == expected.tobytes()
@@ -417,3 +417,55 @@ def test_packed_numbers_end_where_they_end(change) -> None:
     packed = base64.b64decode(codec.pack(np.arange(9), "<i8"))
     with pytest.raises(ValueError, match="cut short, or followed"):
         codec.unpack(base64.b64encode(change(packed)).decode(), "<i8")
+
+
+@pytest.mark.parametrize("name", ["tops", "pak", "simple_counts", "phdstream"])
+@pytest.mark.parametrize("key", [None, KEY])
+@pytest.mark.parametrize("replay", [False, True])
+def test_a_record_of_another_publisher_is_noticed(tmp_path: Path, name: str, key: bytes | None, replay: bool) -> None:
+    """Both came from one file, and the first appends to it: the second would give its noise to other values."""
+    case, path, cut = CASES[name], tmp_path / "kept", golden_cut(CASES[name])
+    first, _ = kept(name, path, key=key)
+    second = type(first).load(path, key, replay=replay)
+    old = path.read_bytes()
+    following = next(chunk for chunk in case.calls[cut:] if not is_empty(chunk))
+    case.run(first, following)
+    after = path.read_bytes()
+    assert after.startswith(old), "a record was appended"
+    with pytest.raises(StateError, match="not as this publisher left it"):
+        case.run(second, case.calls[cut - 1] if replay else following)
+    assert path.read_bytes() == after
+    # Nor does an older copy of the same file pass.
+    third = type(first).load(path, key)
+    path.write_bytes(old)
+    with pytest.raises(StateError, match="not as this publisher left it"):
+        case.run(third, following)
+
+
+def test_the_bytes_of_a_kept_file_are_no_fork(tmp_path: Path) -> None:
+    publisher, _ = kept("tops", tmp_path / "kept", 2)
+    raw = (tmp_path / "kept").read_bytes()
+    with pytest.raises(StateError, match="of a kept file"):
+        KIND.from_bytes(raw)
+    assert KIND.from_bytes(raw, moved=True).n_seen == publisher.n_seen
+
+
+def test_a_record_that_was_interrupted_before_it_took_effect_can_be_replayed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is ahead then; the next call does not follow from what it says."""
+    case, path = CASES["tops"], tmp_path / "kept"
+    publisher, _ = kept("tops", path, 1)
+    publisher.publish(case.calls[1])
+    real = journal.Journal.record
+
+    def interrupted(self, *arguments) -> None:
+        real(self, *arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal.Journal, "record", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            publisher.publish(case.calls[2])
+    published = publisher.publish(case.calls[2])
+    assert np.array_equal(KIND.load(path, replay=True).publish(case.calls[2]), published)
