@@ -469,3 +469,16 @@ def test_a_record_that_was_interrupted_before_it_took_effect_can_be_replayed(
             publisher.publish(case.calls[2])
     published = publisher.publish(case.calls[2])
     assert np.array_equal(KIND.load(path, replay=True).publish(case.calls[2]), published)
+
+
+def test_a_file_that_was_written_again_knows_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where many records made it be written again; and what a replay must not draw is in it."""
+    monkeypatch.setattr(journal, "MAX_RECORDS", 1)
+    case, path = CASES["selective_counting"], tmp_path / "kept"
+    publisher, last = kept("selective_counting", path, 3)
+    shutil.copy(path, tmp_path / "copy")
+    with pytest.raises(StateError, match="is a copy of"):
+        type(publisher).load(tmp_path / "copy", **case.options)
+    again = type(publisher).load(path, replay=True, **case.options)
+    assert again._state.choice is not None
+    assert np.array_equal(case.run(again, case.calls[2]), last)

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from fastdp.errors import StateError
+from fastdp.files import durable
+from fastdp.state import seal
 from fastdp.state.sealed_file import StateFile
 
 KEY = bytes(range(32))
@@ -72,3 +74,56 @@ def test_a_renamed_file_is_synced_with_its_folder(tmp_path: Path, monkeypatch: p
     assert synced == ["file"]
     file.sync_folder()
     assert synced == ["file", "folder"]
+
+
+def frames_of(sealing: seal.Seal, payloads: list[bytes]) -> tuple[bytes, list[bytes]]:
+    """Header and frames; the first frame is in :meth:`Seal.pack`."""
+    header, raw = sealing.pack(payloads[0])
+    others = [sealing.frame(header, number, payload) for number, payload in enumerate(payloads[1:], 1)]
+    return header, [raw[len(header) :], *others]
+
+
+@pytest.mark.parametrize("key", [None, KEY])
+def test_frames_stand_at_their_places(key: bytes | None) -> None:
+    """An old record in a later one's place would take a publisher back."""
+    sealing = seal.Seal(key)
+    header, frames = frames_of(sealing, [b"state", b"one", b"two"])
+    assert sealing.open(header + b"".join(frames), "s").frames == [b"state", b"one", b"two"]
+    for order in ((0, 2, 1), (0, 1, 1), (0, 2), (1, 0)):
+        with pytest.raises(StateError, match="altered"):
+            sealing.open(header + b"".join(frames[number] for number in order), "s")
+    other, _ = frames_of(sealing, [b"state"])
+    with pytest.raises(StateError, match="altered"):
+        sealing.open(other + b"".join(frames), "s")
+
+
+def test_frames_have_nonces_of_their_own() -> None:
+    sealing = seal.Seal(KEY)
+    header, _ = sealing.pack(b"state")
+    assert len({sealing.frame(header, 1, b"same")[12:24] for _ in range(50)}) == 50
+
+
+def test_a_small_state_does_not_inflate_to_all_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, raw = seal.Seal().pack(bytes(2**20))
+    monkeypatch.setattr(seal, "MAX_PAYLOAD", 2**10)
+    monkeypatch.setattr(seal, "MAX_INFLATION", 2)
+    with pytest.raises(StateError, match="inflates to more than"):
+        seal.Seal().open(raw, "state")
+    with pytest.raises(StateError, match="expected at most"):
+        seal.Seal().pack(bytes(2**20))
+
+
+def test_a_record_is_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system may write less than it is given."""
+    file = StateFile(tmp_path / "state", KEY)
+    header = file.write(b"state", None)
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: real(descriptor, data[:1000]))
+    file.append(file.seal.frame(header, 1, b"record"), (tmp_path / "state").stat().st_size)
+    assert file.open()[0].frames == [b"state", b"record"]
+
+
+def test_a_folder_that_stays_locked_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durable, "lock", lambda descriptor: False)
+    with pytest.raises(StateError, match="stayed locked"), StateFile(tmp_path / "state").locked():
+        pass
