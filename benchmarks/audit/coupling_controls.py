@@ -25,13 +25,13 @@ from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape
 from fastdp.randomness.key import Key
 from fastdp.smoothers import Recent
 from fastdp.spatial import Box
-from fastdp.state.machine import Transition
+from fastdp.state.machine import Column, Transition
 from fastdp.systems.phdstream.publisher import PHDStream
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
 from fastdp.systems.stream.fixed_blocks import Progress, TreeNoise
 from fastdp.systems.stream.parameters import vars_of
 from fastdp.systems.stream.publisher import StreamPublisher
-from fastdp.systems.stream.stages import Column, FillIn, Schedule, Stage, StreamState
+from fastdp.systems.stream.stages import FillIn, Schedule, Stage, StreamState
 from fastdp.thresholds import Fixed, ScaleFree
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_kernels import block_lengths

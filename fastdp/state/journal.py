@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -132,9 +131,12 @@ class Journal:
         with file.locked():
             known = self._found(file)
             if content["kept"]:
-                # Until the folder is synced too; then the next record is a whole file.
-                self._appends, self.last = False, None
+                # Until the folder is synced, too, the next record is a whole file.
+                self._appends = False
             file.write(payload, known)
+            if content["kept"]:
+                # The file may be ahead of the publisher now, so that a save must not leave it alone.
+                self.last = None
             stamp = file.stamp()
             assert stamp is not None  # noqa: S101 - it was just written, under the lock
             self._stamps[file.real] = stamp
@@ -168,11 +170,12 @@ class Journal:
         assert file is not None  # noqa: S101 - the caller has looked
         chunk = dataclasses.asdict(replay)
         payload = as_text({"now": now, "chunk": chunk, "drawn": dict(drawn)})
+        # After an interrupt the file may be ahead: then the state before is another one than it has.
+        fits = self._appends and before is self.last
         many = self._records >= MAX_RECORDS or self._end > SPARE_BYTES
         # A hold-out that is used up does not stay in the file.
-        # After an interrupt the file may be ahead: then the state before is another one than it has.
-        behind = not self._appends or before is not self.last
-        if behind or many or self._base > 3 * len(payload) + 1024:
+        shrunk = self._base > 3 * len(payload) + 1024
+        if not fits or many or shrunk:
             self.write(file, {**content(), "now": now, "before": {**before, **drawn}, "chunk": chunk})
             return
         with file.locked():
@@ -214,8 +217,3 @@ def read(file: StateFile) -> tuple[dict[str, Any], bytes]:
     with file.locked() if file.header() is not None else nullcontext():
         opened, stamp = file.open()
     return content_of(opened.frames, file.name), stamp
-
-
-def shown_path(path: str | os.PathLike[str]) -> str:
-    """For messages."""
-    return repr(os.fspath(path))

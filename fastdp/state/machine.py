@@ -11,15 +11,25 @@ import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp import validation
+from fastdp.arrays.column import as_column, as_floats
+from fastdp.errors import ParameterError
 from fastdp.randomness.key import Key
 from fastdp.state import codec
 
 S = TypeVar("S")
+
+
+class Column(NamedTuple):
+    """A batch of values, and what errors call them."""
+
+    values: NDArray[Any]
+    name: str = "chunk"
 
 
 def nothing(*_: object) -> None:
@@ -53,13 +63,13 @@ class Machine(ABC, Generic[S]):
 
     A frozen dataclass with the public parameters as fields; ``start`` and ``step`` are the least that it needs.  The
     state is a frozen dataclass (or tuple) of numbers, texts, and int64 and float64 arrays, whose type the return
-    annotation of ``start`` names.  ``step`` changes neither the state nor the batch.  See ``docs/state.md``, "Your
-    own mechanism".
+    annotation of ``start`` names.  ``step`` changes neither the state nor the batch; of an array that is filled only
+    in part, it may fill the rest.  See ``docs/state.md``, "Your own mechanism".
     """
 
     #: Parts that parameters may hold, by class name; a file never names anything else.
     PARTS: ClassVar[codec.Parts] = {}
-    #: Whether a batch of n entries is the same as n batches of one.
+    #: Whether batches are columns of values, and n values the same as n batches of one.
     SPLITS: ClassVar[bool] = False
 
     @abstractmethod
@@ -81,8 +91,8 @@ class Machine(ABC, Generic[S]):
         """
 
     def read(self, *batch: Any) -> Any:
-        """The batch, checked and converted once; DataError for what is none."""
-        return batch
+        """The batch, checked and converted once; DataError for what is none.  By default a column, or as it is."""
+        return Column(as_column(*batch)) if self.SPLITS else batch
 
     def consumed(self, state: S) -> int:
         """A count that grows with whatever changes the state; by default its field ``n_seen``."""
@@ -90,11 +100,13 @@ class Machine(ABC, Generic[S]):
 
     def parts(self, batch: Any) -> tuple[NDArray[Any] | bytes, ...]:
         """All that the step depends on besides state and key, for fingerprints; one array where a batch splits."""
+        if self.SPLITS:
+            return (as_floats(batch.values),)
         return tuple(each if isinstance(each, bytes) else np.asarray(each) for each in batch)
 
     def first(self, batch: Any, count: int) -> Any:
         """The first ``count`` entries, where a batch splits."""
-        return batch[:count]
+        return batch._replace(values=batch.values[:count])
 
     def describe(self) -> dict[str, Any]:
         """The public parameters, for a state file and for the noise key."""
@@ -135,6 +147,14 @@ class Machine(ABC, Generic[S]):
     def check_indices(self, state: S) -> None:
         """ValueError unless shapes, and what kernels follow as an index, are in range."""
         del state
+
+
+def check_is_machine(given: object) -> None:
+    """ParameterError unless it is a machine, and a dataclass, whose fields are its parameters."""
+    if not (isinstance(given, Machine) and dataclasses.is_dataclass(given)):
+        raise ParameterError(
+            f"machine = {validation.shown(given)}: expected a fastdp.state.Machine that is a dataclass"
+        )
 
 
 def parameters_of(machine: Machine[Any]) -> dict[str, Any]:

@@ -13,13 +13,13 @@ from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar
 
 from fastdp import validation
 from fastdp._version import __version__
-from fastdp.errors import ParameterError, StateError
+from fastdp.errors import StateError
 from fastdp.randomness.canonical import part_name
 from fastdp.randomness.drawn_once import repeating
 from fastdp.randomness.key import Binding, Key
 from fastdp.state import codec, journal
 from fastdp.state.journal import Journal, Packed, trusting
-from fastdp.state.machine import Machine, parameters_of
+from fastdp.state.machine import Machine, check_is_machine, parameters_of
 from fastdp.state.replay import Chunk, Replay, as_one
 from fastdp.state.seal import Seal
 from fastdp.state.sealed_file import StateFile
@@ -54,8 +54,7 @@ class Publisher(Generic[S]):
     _state: S
 
     def __init__(self, machine: Machine[S], *, seed: int | str | None = None, key: Key | bytes | None = None) -> None:
-        if not isinstance(machine, Machine):
-            raise ParameterError(f"machine = {validation.shown(machine)}: expected a fastdp.state.Machine")
+        check_is_machine(machine)
         self._begin(machine, Key.choose(seed, key).bind(part_name(machine), parameters_of(machine)))
 
     def _begin(self, machine: Any, key: Key) -> None:
@@ -264,11 +263,9 @@ class Publisher(Generic[S]):
             )
         try:
             self._write(file, kept=True)
-        except Exception:
-            raise
-        except BaseException:
-            # A file that says that it is kept must be; an interrupt may have left one.
-            self._journal.kept = file
+        except BaseException as error:
+            # A file that says that it is kept must be, and an interrupt may have left one.
+            self._journal.kept = kept if isinstance(error, Exception) else file
             raise
         self._journal.kept = file
 

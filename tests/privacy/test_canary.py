@@ -99,6 +99,7 @@ def test_damaged_state_files(tmp_path: Path) -> None:
             yield f"{name}.load: bytes for a key", lambda kind=kind, kept=kept: kind.load(kept, TEXT.encode())
 
     counted = judge(cases(), (FastDPError,))
+    assert counted.total() >= 5 * len(canary_calls.PUBLISHERS)
     print(f"\n{len(counted)} classes, {counted.total()} files that are refused, 0 leaks")
 
 
@@ -111,7 +112,10 @@ def test_an_altered_replay_shows_nothing(tmp_path: Path) -> None:
     def replay(values: list[float]) -> Callable[[], Any]:
         return lambda: fastdp.Adaptive.load(tmp_path / "kept", replay=True, moved=True).publish(values)
 
-    judge([("replay: other values", replay([1.0, 2.0, CANARY])), ("replay: fewer", replay([CANARY]))], (FastDPError,))
+    counted = judge(
+        [("replay: other values", replay([1.0, 2.0, CANARY])), ("replay: fewer", replay([CANARY]))], (FastDPError,)
+    )
+    assert counted.total() == 2
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,8 @@ def test_words_side_by_side_pass_in_any_order():
     draw(secret, 0, 10, number=1)
     draw(secret.within("theta", 1), 0, 10)
     draw(secret.of_stream(0), 0, 10)
+    with pytest.raises(DrawnTwiceError):
+        draw(secret, 49, 1)
 
 
 def test_keys_derived_of_one_composition_share_the_record():
@@ -80,6 +82,8 @@ def test_a_repeated_draw_can_be_declared():
     with drawn_once.repeating():
         draw(secret, 0, 10)
     draw(secret.again(), 0, 10)
+    with pytest.raises(DrawnTwiceError):
+        draw(secret, 0, 10)
 
 
 @pytest.mark.parametrize("perturber", [Hierarchy(2, prune=0), Hierarchy(2, consistent=False, prune=0)])

@@ -482,3 +482,26 @@ def test_a_file_that_was_written_again_knows_its_place(tmp_path: Path, monkeypat
     again = type(publisher).load(path, replay=True, **case.options)
     assert again._state.choice is not None
     assert np.array_equal(case.run(again, case.calls[2]), last)
+
+
+def test_a_position_that_an_interrupt_took_back_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A whole file is ahead of the publisher then, and a save beside does not hide it."""
+    case, path = CASES["tops"], tmp_path / "kept"
+    kept("tops", path, 1)
+    publisher = KIND.load(path)
+    real = durable.sync_folder
+
+    def interrupted(folder: Path) -> None:
+        real(folder)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(durable, "sync_folder", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            publisher.publish(case.calls[1])
+    assert KIND.load(path).n_seen == publisher.n_seen + case.calls[1].size
+    publisher.save(tmp_path / "beside")
+    publisher.save(path)
+    assert KIND.load(path).n_seen == publisher.n_seen
+    parts = [publisher.publish(chunk) for chunk in case.calls[1:]]
+    assert np.array_equal(np.concatenate(parts), np.concatenate(undisturbed("tops")[1:]))

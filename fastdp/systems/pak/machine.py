@@ -9,12 +9,12 @@ import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.arrays.column import NOT_FINITE, as_column, as_floats, entry_at
+from fastdp.arrays.column import NOT_FINITE, as_floats, entry_at
 from fastdp.errors import DataError
 from fastdp.perturbers.base import theta_key
 from fastdp.randomness import sampler
@@ -22,7 +22,7 @@ from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.state import codec
 from fastdp.state.journal import Packed
-from fastdp.state.machine import Machine, Transition
+from fastdp.state.machine import Column, Machine, Transition
 from fastdp.systems.pak.moving_average import averages
 from fastdp.systems.pak.parameters import PAKParameters
 from fastdp.systems.pak.running_sum import RunningSum, Steps
@@ -31,13 +31,6 @@ from fastdp.thresholds.base import held_out
 from fastdp_kernels import online_pass
 
 Floats = NDArray[np.float64]
-
-
-class Column(NamedTuple):
-    """A batch: values, and what errors call them."""
-
-    values: Floats
-    name: str = "chunk"
 
 
 @dataclass(frozen=True)
@@ -87,21 +80,9 @@ class PAKMachine(Machine[PAKState]):
             return PAKState(lag=np.empty(self.plan.holdout))
         return PAKState(lag=np.empty(0), tree=self._open(np.empty(0), key)[0])
 
-    def read(self, *batch: Any) -> Column:
-        """One column of real numbers."""
-        return Column(as_floats(as_column(batch[0])))
-
-    def parts(self, batch: Column) -> tuple[Floats]:
-        """The values."""
-        return (batch.values,)
-
-    def first(self, batch: Column, count: int) -> Column:
-        """The first values."""
-        return Column(batch.values[:count], batch.name)
-
     def step(self, state: PAKState, batch: Column, key: Key) -> Transition[PAKState]:
         """Where these values lead, and the running sums or averages that they publish."""
-        values, plan = batch.values, self.plan
+        values, plan = as_floats(batch.values), self.plan
         self.check_room(state, values.size, batch.name)
         if not np.isfinite(values).all():
             raise DataError(f"{entry_at(batch.name, ~np.isfinite(values), NOT_FINITE)}; expected finite values")

@@ -10,15 +10,15 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.arrays.column import as_floats
 from fastdp.arrays.whole import as_whole
 from fastdp.errors import StateError
 from fastdp.guarantee import Guarantee
 from fastdp.randomness.key import Key
 from fastdp.releases.release import Release
+from fastdp.state.machine import Column
 from fastdp.state.publisher import Publisher
 from fastdp.state.single_caller import single_caller
-from fastdp.systems.pak.machine import Column, PAKMachine, PAKState
+from fastdp.systems.pak.machine import PAKMachine, PAKState
 from fastdp.systems.pak.parameters import PAKParameters, usual_threshold
 from fastdp.systems.stream.parameters import vars_of
 from fastdp.thresholds import Threshold
@@ -200,7 +200,7 @@ class PAK(Publisher[PAKState]):
             Its values are the differences of neighbouring running sums, so its range sums are differences of two.
         """
         self.check_plain()
-        sums = self._call(Column(as_floats(as_whole(values, self.n_seen, self.holdout)), "values"))
+        sums = self._call(Column(as_whole(values, self.n_seen, self.holdout), "values"))
         steps = np.diff(sums) if self.holdout else np.diff(sums, prepend=0.0)
         steps.flags.writeable = False
         assert self.threshold is not None  # noqa: S101 - the hold-out is complete

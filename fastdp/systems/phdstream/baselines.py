@@ -23,8 +23,8 @@ from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import decomposition, saved
 from fastdp.spatial.cell_parameters import CellParameters, make_plan
-from fastdp.spatial.cells import StepTree
-from fastdp.spatial.domain import Domain
+from fastdp.spatial.cells import KeptTree, StepTree
+from fastdp.spatial.domain import Domain, Outside
 from fastdp.state import codec
 from fastdp.state.codec import expect
 from fastdp.systems.phdstream.spatial_publisher import PointMachine, SpatialPublisher
@@ -93,6 +93,11 @@ class OnStreamMachine(PointMachine):
             repaired=self.REPAIRED,
         )
 
+    @cached_property
+    def root(self) -> KeptTree:
+        """The tree that every run of PrivTree begins with."""
+        return decomposition.root_only(self.plan)
+
     def start(self, key: Key) -> BaselineState:
         """Before the first batch."""
         del key
@@ -100,8 +105,7 @@ class OnStreamMachine(PointMachine):
 
     def offline(self, added: Integers, removed: Integers, step: int, key: Key) -> StepTree:
         """PrivTree and counts, from nothing."""
-        root = decomposition.root_only(self.plan)
-        return decomposition.take_step(self.plan, root, added, removed, step, key)[1]
+        return decomposition.take_step(self.plan, self.root, added, removed, step, key)[1]
 
     def follow(self, state: BaselineState, added: Integers, removed: Integers, key: Key, chain: str) -> BaselineState:
         """PrivTree on all points so far."""
@@ -199,17 +203,12 @@ class FixedTreeMachine(OnStreamMachine):
         return state
 
 
-class OfflineOnStream(SpatialPublisher):
-    """Baseline 1: PrivTree and new counts at each step on all points present.  NOT private at epsilon.
+class OfflineBaseline(SpatialPublisher):
+    """What the two baselines that run PrivTree again and again share.
 
     Parameters as for :class:`fastdp.PHDStream`.
-
-    Notes
-    -----
-    Every step costs epsilon again for every point that has come or gone so far.  Keeps a code for every event.
     """
 
-    _MACHINE: ClassVar[Any] = OnStreamMachine
     threshold: float
 
     def __init__(
@@ -220,11 +219,11 @@ class OfflineOnStream(SpatialPublisher):
         max_depth: int = 20,
         fan_out: int = 2,
         threshold: float = 0.0,
-        outside: str = "raise",
+        outside: Outside = "raise",
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
-        machine = OnStreamMachine(
+        machine = self._MACHINE(
             domain=domain,
             epsilon=epsilon,
             max_depth=max_depth,
@@ -233,6 +232,19 @@ class OfflineOnStream(SpatialPublisher):
             outside=outside,
         )
         self._start(machine, seed, key)
+
+
+class OfflineOnStream(OfflineBaseline):
+    """Baseline 1: PrivTree and new counts at each step on all points present.  NOT private at epsilon.
+
+    Parameters as for :class:`fastdp.PHDStream`.
+
+    Notes
+    -----
+    Every step costs epsilon again for every point that has come or gone so far.  Keeps a code for every event.
+    """
+
+    _MACHINE: ClassVar[Any] = OnStreamMachine
 
     @property
     def guarantee(self) -> Guarantee:
@@ -243,7 +255,7 @@ class OfflineOnStream(SpatialPublisher):
         return replace(event_guarantee(math.inf, endless), simulated=self._key.simulated)
 
 
-class OfflineOnBatch(SpatialPublisher):
+class OfflineOnBatch(OfflineBaseline):
     """Baseline 2: PrivTree and counts on each batch alone, scaled up to the number of points present.
 
     Parameters as for :class:`fastdp.PHDStream`.
@@ -258,29 +270,6 @@ class OfflineOnBatch(SpatialPublisher):
     """
 
     _MACHINE: ClassVar[Any] = OnBatchMachine
-    threshold: float
-
-    def __init__(
-        self,
-        domain: Domain,
-        epsilon: float,
-        *,
-        max_depth: int = 20,
-        fan_out: int = 2,
-        threshold: float = 0.0,
-        outside: str = "raise",
-        seed: int | str | None = None,
-        key: Key | bytes | None = None,
-    ) -> None:
-        machine = OnBatchMachine(
-            domain=domain,
-            epsilon=epsilon,
-            max_depth=max_depth,
-            fan_out=fan_out,
-            threshold=validation.real("threshold", threshold),
-            outside=outside,
-        )
-        self._start(machine, seed, key)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -318,7 +307,7 @@ class FixedTree(SpatialPublisher):
         max_depth: int = 20,
         fan_out: int = 2,
         threshold: float = 0.0,
-        outside: str = "raise",
+        outside: Outside = "raise",
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:

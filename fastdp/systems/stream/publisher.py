@@ -18,12 +18,13 @@ from fastdp.perturbers import HierarchyShape, Perturber
 from fastdp.randomness.key import Key
 from fastdp.releases.release import Release, ReleasedNodes
 from fastdp.smoothers import Smoother
+from fastdp.state.machine import Column
 from fastdp.state.publisher import Publisher
 from fastdp.state.single_caller import single_caller
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks
 from fastdp.systems.stream.fixed_blocks import FixedBlocks, Progress
 from fastdp.systems.stream.parameters import StreamParameters
-from fastdp.systems.stream.stages import Column, Emission, Schedule, StreamState
+from fastdp.systems.stream.stages import Emission, Schedule, StreamState
 from fastdp.thresholds import Threshold
 from fastdp.thresholds.fixed import as_rule
 from fastdp.thresholds.renewals import Renewal

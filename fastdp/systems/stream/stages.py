@@ -9,19 +9,19 @@ import dataclasses
 import sys
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.arrays.column import NOT_FINITE, as_column, as_floats, pieces
+from fastdp.arrays.column import NOT_FINITE, as_floats, pieces
 from fastdp.errors import DataError
 from fastdp.perturbers import Blocks
 from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import CHAIN_WORDS
 from fastdp.state import codec
 from fastdp.state.journal import Packed
-from fastdp.state.machine import Machine, Transition, nothing
+from fastdp.state.machine import Column, Machine, Transition, nothing
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
 from fastdp.systems.stream.fixed_blocks import FixedBlocks, Progress, Step, TreeNoise, next_chain
 from fastdp.systems.stream.parameters import StreamParameters
@@ -38,13 +38,6 @@ class Stage(Enum):
     WARM_UP = auto()
     PUBLISH = auto()
     WITHHOLD = auto()
-
-
-class Column(NamedTuple):
-    """A batch: values, and what errors call them."""
-
-    values: NDArray[Any]
-    name: str = "chunk"
 
 
 @dataclass(frozen=True)
@@ -163,18 +156,6 @@ class Schedule(Machine[StreamState]):
         """Before the first value."""
         state = StreamState(Progress(), self.composition.threshold.start(self.composition.task))
         return state if self.composition.task.holdout else self._choose(state, key)
-
-    def read(self, *batch: Any) -> Column:
-        """One column of real numbers."""
-        return Column(as_column(batch[0]))
-
-    def parts(self, batch: Column) -> tuple[Floats]:
-        """The values."""
-        return (as_floats(batch.values),)
-
-    def first(self, batch: Column, count: int) -> Column:
-        """The first values."""
-        return Column(batch.values[:count], batch.name)
 
     def consumed(self, state: StreamState) -> int:
         """Values consumed."""

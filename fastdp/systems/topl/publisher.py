@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.arrays.column import NOT_FINITE, Nonfinite, as_column, as_floats, entry_at
+from fastdp.arrays.column import NOT_FINITE, Nonfinite, as_floats, entry_at
 from fastdp.arrays.whole import as_whole
 from fastdp.errors import DataError, StateError
 from fastdp.guarantee import Guarantee
@@ -23,11 +23,12 @@ from fastdp.randomness.key import Key
 from fastdp.releases.release import Release
 from fastdp.state import codec
 from fastdp.state.journal import Packed
-from fastdp.state.machine import Machine, Transition, parameters_of
+from fastdp.state.machine import Column, Machine, Transition, parameters_of
 from fastdp.state.publisher import Publisher
 from fastdp.state.single_caller import single_caller
 from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT
-from fastdp.systems.topl.server import Op, ServerMachine, ServerState, ToPLServer
+from fastdp.systems.topl.machine import Op, ServerMachine, ServerState
+from fastdp.systems.topl.server import ToPLServer
 from fastdp.thresholds import Fixed, SquareWave
 from fastdp.thresholds.square_wave import Scale
 
@@ -65,13 +66,6 @@ class LocalRelease(Release):
         first, last = self._ranges(starts, stops)
         errors: Floats = np.sqrt((last - first) * self.value_variance)
         return errors
-
-
-class Column(NamedTuple):
-    """A batch: values, and what errors call them."""
-
-    values: NDArray[Any]
-    name: str = "chunk"
 
 
 @dataclass(frozen=True)
@@ -112,17 +106,9 @@ class SimulationMachine(Machine[SimulationState]):
         """Before the first user."""
         return SimulationState(0, 0, self.server.start(key))
 
-    def read(self, *batch: Any) -> Column:
-        """One column of real numbers."""
-        return Column(as_column(batch[0]))
-
     def parts(self, batch: Column) -> tuple[Floats]:
         """The values, with zeros for NaN and infinity where that is allowed."""
         return (as_floats(self._finite(batch)),)
-
-    def first(self, batch: Column, count: int) -> Column:
-        """The first values."""
-        return Column(batch.values[:count], batch.name)
 
     def consumed(self, state: SimulationState) -> int:
         """Users so far."""
