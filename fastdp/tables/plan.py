@@ -428,7 +428,7 @@ def check_bound(bound: Any, clip: Any) -> tuple[tuple[float, float], bool]:
     given, name = (bound, "bound") if clip is None else (clip, "clip")
     if isinstance(given, (tuple, list)):
         if len(given) != 2:
-            raise ParameterError(f"{name} = {validation.shown(given, public=True)}: expected a number or (low, high)")
+            raise ParameterError(f"{name} = {validation.shown(given)}: expected a number or (low, high)")
         low, high = (validation.real(name, end) for end in given)
         if not low < high:
             raise ParameterError(f"{name} = ({low!r}, {high!r}): expected low below high")
