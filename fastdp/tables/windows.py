@@ -240,9 +240,8 @@ class WindowsMachine(Machine[WindowsState]):
         if self.delay is None or not windows.size:
             return clock, windows < state.closed
         reached = np.maximum.accumulate(np.maximum(batch.times - self.delay, clock))
-        # Before each row: what the rows before it reached.
-        before = np.append(clock, reached[:-1])
-        return int(reached[-1]), windows < np.maximum(state.closed, self.plan.calendar.numbers(before))
+        # A row never closes its own window, so it may count among those before it.
+        return int(reached[-1]), windows < np.maximum(state.closed, self.plan.calendar.numbers(reached))
 
     def _bound(
         self, state: WindowsState, batch: Batch, windows: Integers, counted: NDArray[np.bool_], closed: int
