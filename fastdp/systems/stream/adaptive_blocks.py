@@ -1,4 +1,6 @@
-"""The step of a publisher whose blocks follow what was released: (progress, values) to (progress, published values).
+"""The step of a publisher whose blocks follow what was released: where they close and get their noise.
+
+A pure function from (progress, values) to (progress, published values); the kernels choose the lengths.
 
 Source: ``docs/adaptive.md``; the project's design beyond the papers, section 2.
 """

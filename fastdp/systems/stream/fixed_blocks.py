@@ -1,4 +1,6 @@
-"""The step of a publisher: a pure function from (progress, values) to (progress, published values).
+"""The step of a publisher with blocks of fixed length: where they close and get their noise.
+
+A pure function from (progress, values) to (progress, published values).
 
 Source: ToPS Algorithm 1, lines 11 to 28, in the reading of ``docs/tops.md``.
 """

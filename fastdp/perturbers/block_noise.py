@@ -1,4 +1,8 @@
-"""Blocks: one noisy sum a block, of a length that follows what was released (``docs/adaptive.md``)."""
+"""The noise of blocks whose lengths follow what was released, and the public parameters that lengths are chosen by.
+
+Where such a block closes: ``systems/stream/adaptive_blocks.py``; how long the next one is: the kernels'
+``block_lengths.py``.  Source: ``docs/adaptive.md``.
+"""
 
 from __future__ import annotations
 
