@@ -21,7 +21,7 @@ from fastdp import validation
 from fastdp.arrays import column as columns
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.local import random_words, laws
+from fastdp.local import laws, random_words
 from fastdp.local.laws import Law
 
 if TYPE_CHECKING:
