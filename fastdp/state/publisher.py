@@ -118,8 +118,10 @@ class Publisher(Generic[S]):
             self._replay.check(self._chunk(batch), self._key, self._digest)
         made = self._machine.step(self._state, batch, self._key)
         if self._journal.kept is None:
-            self._state, self._replay = made.state, None
-            made.finish()
+            # A replay is due where a file is kept only.
+            self._state = made.state
+            if made.finish is not None:
+                made.finish()
         else:
             state = self._machine.settled(made.state)
             digest = self._record(batch, state, made.drawn)

@@ -221,7 +221,7 @@ def test_cycles_of_thresholds() -> None:
     for cycle in FARTHEST[1:-1]:
         progress = publisher._progress
         place = {"cycle": cycle, "blocks": cycle * period // block, "filled": 0, "held": 0, "open_sum": 0}
-        publisher._state = replace(publisher._state, progress=replace(progress, **place))
+        publisher._state = publisher._state._replace(progress=progress._replace(**place))
         publisher.publish(np.full(4, 9.0))
         assert publisher._progress.cycle == cycle + 1
         thetas.append(publisher.threshold)
