@@ -30,7 +30,7 @@ from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
 from fastdp.systems.stream.fixed_blocks import Progress, TreeNoise
 from fastdp.systems.stream.parameters import vars_of
 from fastdp.systems.stream.publisher import StreamPublisher
-from fastdp.systems.stream.stages import FillIn, Schedule, Stage, StreamState
+from fastdp.systems.stream.stages import FillIn, Schedule, StreamState
 from fastdp.thresholds import Fixed, ScaleFree
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_kernels import block_lengths
@@ -46,7 +46,7 @@ class PeekingSchedule(Schedule):
     def step(self, state: StreamState, batch: Column, key: Key) -> Transition[StreamState]:
         """With the value behind the hold-out counted before its last ones."""
         stage, room = self.stage(state.progress)
-        if stage is Stage.HOLDOUT and room < batch.values.size:
+        if stage == "holdout" and room < batch.values.size:
             peeked = as_floats(batch.values[room : room + 1])
             state = state._replace(pending=[*state.pending, peeked])
         return super().step(state, batch, key)

@@ -175,8 +175,8 @@ def test_trees_of_a_publisher(tree: int) -> None:
     """The last leaves of a tree, and the first ones of the next."""
     publisher = fastdp.StreamPublisher(threshold=Fixed(8.0), perturber=TREES, **OPTIONS)
     levels, before = publisher.composition.plan.levels, tree * 16 - 2
-    object.__setattr__(publisher._progress, "blocks", before)
-    object.__setattr__(publisher._progress, "n_seen", before)
+    place = publisher._progress._replace(blocks=before, n_seen=before)
+    publisher._state = publisher._state._replace(progress=place)
     expected = own_leaves(publisher._key, 32, levels, tree - 1, 16)[14:]
     expected += own_leaves(publisher._key, 32, levels, tree, 3)
     assert publisher.publish(np.zeros(5)).tolist() == [noise * 0.25 for noise in expected]
@@ -281,8 +281,8 @@ def test_bound_noise_of_a_publisher_value_by_value(member: int | None) -> None:
 @pytest.mark.parametrize("far", [254, 1022, 2**16 - 2, 2**32 - 2, 2**40])
 def test_indices_of_bound_sums(far: int) -> None:
     publisher = fastdp.StreamPublisher(threshold=Fixed(8.0), perturber=Flat(), **OPTIONS)
-    object.__setattr__(publisher._progress, "blocks", far)
-    object.__setattr__(publisher._progress, "n_seen", far)
+    place = publisher._progress._replace(blocks=far, n_seen=far)
+    publisher._state = publisher._state._replace(progress=place)
     noise = bound_noise(publisher, far)
     assert publisher.publish(np.zeros(6)).tolist() == [noise(0) * 0.25 for _ in range(6)]
 
