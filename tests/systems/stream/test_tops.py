@@ -401,6 +401,9 @@ def test_grid_and_its_proof() -> None:
             make_grid(*outside)
     grid = make_grid(1.0, 0.6, 1.0, 1, 1, 2)
     assert grid.snap(1.0) * grid.resolution <= 1.0
+    assert make_grid(100.0, 1.0, 1.0, 1, 1, 2).snap(0.2) == 1, "a threshold of no step would release nothing"
+    with pytest.raises(ParameterError, match=r"noise of scale .* at most 2\^56 fit"):
+        make_grid(2.0**40, 1.0, 2.0**-17, 1, 1, 2)
 
 
 def test_memory_of_an_endless_stream_is_one_tree(monkeypatch: pytest.MonkeyPatch) -> None:
