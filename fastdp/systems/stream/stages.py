@@ -281,7 +281,7 @@ class Schedule(Machine[StreamState]):
         progress, chooser = state.progress, state.settled()
         packed = np.empty(0, np.int64) if chooser is None else chooser.pack()
         return {
-            **{name: getattr(progress, name) for name in _FIELDS},
+            **progress._asdict(),
             "smoother": codec.pack(progress.smoother, "<f8"),
             "chain": codec.pack(progress.chain, "<u8"),
             "holdout": codec.pack(packed, "<i8"),
