@@ -19,7 +19,7 @@ import pytest
 import fastdp
 from fastdp.errors import StateError
 from fastdp.files import durable
-from fastdp.local import Piecewise, SumCollector, sums
+from fastdp.local import Piecewise, SumCollector, sums, tally
 from fastdp.perturbers import Hierarchy
 from fastdp.smoothers import Recent
 from fastdp.state import sealed_file
@@ -270,7 +270,7 @@ def test_reports_and_their_sums_come_together() -> None:
     counts, at = set(), 0
     while True:
         at += 1
-        collector, interrupt = SumCollector(mechanism, 3), Interrupt(at, sums.__file__)
+        collector, interrupt = SumCollector(mechanism, 3), Interrupt(at, (sums.__file__, tally.__file__))
         collector.add(reports, 0)
 
         def add(collector: SumCollector = collector, strike: Interrupt = interrupt) -> None:
@@ -281,6 +281,11 @@ def test_reports_and_their_sums_come_together() -> None:
             break
         first, second = collector.totals[:2]
         assert np.array_equal(second, first) or not second.any()
-        counts.add(collector.n_reports)
+        consumed = collector.n_reports
+        counts.add(consumed)
+        # What was consumed stays, and once.
+        collector.add(reports, 2)
+        assert np.array_equal(collector.totals[1], first if consumed == 200 else 0 * first), f"event {at}"
+        assert np.array_equal(collector.totals[2], first)
     assert counts == {100, 200}
     assert at > 10
