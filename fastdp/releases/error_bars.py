@@ -35,6 +35,8 @@ class SumNoise:
         Scale of a draw over theta.
     resolution : float
         One grid step, in units of the input.
+    bounded : bool
+        Whether values are clipped to [0, theta].
     fan_out, levels, tree_blocks : int
         Shape of a consistent hierarchy: b, released levels, and blocks of one tree.
     """
@@ -42,6 +44,7 @@ class SumNoise:
     kind: Literal["blocks", "tree", "nodes", "counter"]
     per_threshold: float
     resolution: float
+    bounded: bool = True
     fan_out: int = 2
     levels: int = 1
     tree_blocks: int = 1
@@ -67,6 +70,8 @@ class ErrorBars:
         By which their sum is multiplied; 1 where the law is exact.
     model : float64[q]
         Variance of what cut blocks hide, in squared units of the input; 0 where a range cuts none.
+    width : float
+        By which the model's part is widened.
     """
 
     centre: Floats
@@ -75,6 +80,7 @@ class ErrorBars:
     draws: Indices
     weight: Floats
     model: Floats
+    width: float = MODEL_WIDTH
 
     def half_widths(self, confidence: float) -> Floats:
         """Half of the width of an interval about the centre, in units of the input: float64[q]."""
@@ -83,7 +89,7 @@ class ErrorBars:
         # A resolution that is no power of two rounds: a sum at the very edge must still count.
         if math.frexp(self.resolution)[0] != 0.5:
             steps = steps + 0.25 * (steps > 0.0)
-        ends = MODEL_WIDTH * wider_quantile(level) * np.sqrt(self.model)
+        ends = self.width * wider_quantile(level) * np.sqrt(self.model)
         return np.hypot(steps * self.resolution, ends)
 
     @property

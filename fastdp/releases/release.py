@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from fastdp.arrays.column import as_array, kind_of
 from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee
+from fastdp.releases import bands
 from fastdp.releases.error_bars import (
     ErrorBars,
     SumNoise,
@@ -25,6 +27,8 @@ from fastdp.releases.revised import RevisedStream
 from fastdp_kernels import ranges
 
 PREFIX_BLOCK = 256
+#: Points of a picture.
+MOST_DRAWN = 1_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,13 +177,17 @@ class Release:
         Post-processing: a function of released numbers, no further privacy loss.  Where the range consists of whole
         blocks the interval is the exact law of the noise (hierarchies made consistent: a bound).  The part of a block
         that a range cuts, published values that lag behind released sums, and revised values rest on a model of
-        what blocks hide (``docs/intervals.md``).  The interval is for values clipped to [0, theta] and rounded to the
+        what blocks hide (``docs/intervals.md``); the interval of a revised answer also leaves out what no sum of values
+        of [0, theta] can be.  The interval is for values clipped to [0, theta] and rounded to the
         grid: it does not know what clipping removed.
         """
         first, last = self._ranges(starts, stops)
         bars, answers = self._error_bars(first, last), self.range_sum(first, last, revised)
         half = bars.half_widths(confidence)
-        return np.minimum(bars.centre - half, answers), np.maximum(bars.centre + half, answers)
+        low, high = bars.centre - half, bars.centre + half
+        if revised and self.noise is not None and self.noise.bounded:
+            low, high = np.maximum(low, 0.0), np.minimum(high, (last - first) * self.threshold)
+        return np.minimum(low, answers), np.maximum(high, answers)
 
     def std_error(self, starts: Any, stops: Any, revised: bool = False) -> NDArray[np.float64]:
         """Root mean square error of :meth:`range_sum` about the true sum of the clipped stream: float64[q].
@@ -193,6 +201,50 @@ class Release:
             np.sqrt(bars.variances), self.range_sum(first, last, revised) - bars.centre
         )
         return errors
+
+    def plot(self, path: str | Path | None = None, ax: Any = None, *, revised: bool = True) -> Any:
+        """Draw the mean value over time, the revised one with its 95 % interval; needs matplotlib.
+
+        Parameters
+        ----------
+        path : str or Path, optional
+            Where to save the picture; the suffix chooses the format.
+        ax : matplotlib.axes.Axes, optional
+            Receives the lines; by default axes of a new figure.
+        revised : bool
+            Whether to draw the revised stream, where there is one; the interval is then that of the revised means.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            Its ``figure`` has the picture.  At most 1,000 points are drawn; each is the mean of a range of values.
+
+        Raises
+        ------
+        ParameterError
+            If nothing was published, or the suffix is no picture's.
+        StateError
+            As for :meth:`interval`.
+        ImportError
+            If matplotlib is not installed.
+        """
+        if not self.values.size:
+            raise ParameterError("this release has no values: expected at least one to draw")
+        edges = np.linspace(0, self.values.size, min(self.values.size, MOST_DRAWN) + 1).astype(np.int64)
+        ranges_drawn, lengths = (edges[:-1], edges[1:]), np.diff(edges)
+        middles = self.offset + (edges[:-1] + edges[1:]) / 2.0
+        own = revised and (self.revision is not None or self.block > 1)
+        low, high = (border / lengths for border in self.interval(*ranges_drawn, revised=own))
+        line = self.range_sum(*ranges_drawn, revised=True) / lengths if own else None
+        axes = bands.new_axes() if ax is None else ax
+        bands.band(axes, middles, self.range_sum(*ranges_drawn) / lengths, low, high, line, label="published")
+        axes.set_xlabel("position in the input")
+        axes.set_ylabel("value" if lengths.max() == 1 else f"mean of about {round(float(lengths.mean())):,} values")
+        axes.legend(frameon=False, loc="best")
+        axes.margins(x=0.0)
+        if path is not None:
+            bands.save(axes, path)
+        return axes
 
     def _error_bars(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> ErrorBars:
         """Errors of checked ranges."""

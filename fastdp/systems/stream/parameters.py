@@ -141,7 +141,9 @@ class StreamParameters:
         if not isinstance(self.perturber, Hierarchy):
             return SumNoise("blocks", per_threshold, self.grid.resolution)
         shape = plan.fan_out, plan.levels, plan.tree_blocks
-        return SumNoise("tree" if self.perturber.consistent else "nodes", per_threshold, self.grid.resolution, *shape)
+        return SumNoise(
+            "tree" if self.perturber.consistent else "nodes", per_threshold, self.grid.resolution, True, *shape
+        )
 
     @cached_property
     def task(self) -> ThresholdTask:
