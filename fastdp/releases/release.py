@@ -177,9 +177,10 @@ class Release:
         Post-processing: a function of released numbers, no further privacy loss.  Where the range consists of whole
         blocks the interval is the exact law of the noise (hierarchies made consistent: a bound).  The part of a block
         that a range cuts, published values that lag behind released sums, and revised values rest on a model of
-        what blocks hide (``docs/intervals.md``); the interval of a revised answer also leaves out what no sum of values
-        of [0, theta] can be.  The interval is for values clipped to [0, theta] and rounded to the
-        grid: it does not know what clipping removed.
+        what blocks hide (``docs/intervals.md``).  The interval of a revised answer also leaves out what no sum of
+        values of [0, theta] can be.
+
+        The interval is for values clipped to [0, theta] and rounded to the grid: what clipping removed is not known.
         """
         first, last = self._ranges(starts, stops)
         bars, answers = self._error_bars(first, last), self.range_sum(first, last, revised)
