@@ -140,9 +140,12 @@ class StreamParameters:
         per_threshold = float(Fraction(plan.levels) / Fraction(self.publish_epsilon))
         if not isinstance(self.perturber, Hierarchy):
             return SumNoise("blocks", per_threshold, self.grid.resolution)
-        shape = plan.fan_out, plan.levels, plan.tree_blocks
         return SumNoise(
-            "tree" if self.perturber.consistent else "nodes", per_threshold, self.grid.resolution, True, *shape
+            "tree" if self.perturber.consistent else "nodes",
+            *(per_threshold, self.grid.resolution),
+            fan_out=plan.fan_out,
+            levels=plan.levels,
+            tree_blocks=plan.tree_blocks,
         )
 
     @cached_property

@@ -72,7 +72,7 @@ class LocalRelease(Release):
     def _error_bars(self, first: Indices, last: Indices) -> ErrorBars:
         """Independent reports: the largest variance, with the wider quantile of the normal and the Laplace law."""
         none = np.zeros(first.size, np.int64)
-        variances: Floats = (last - first) * self.value_variance
+        variances: Floats = np.multiply(last - first, self.value_variance)
         return ErrorBars(self.range_sum(first, last), 1.0, 1.0, none, np.ones(first.size), variances, width=1.0)
 
 
