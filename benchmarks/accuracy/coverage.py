@@ -180,9 +180,9 @@ def percent(share: float) -> str:
 
 def write_page(text: str, page: Path = PAGE) -> None:
     """Put the tables between the page's marks."""
-    begin, end = "<!-- coverage: begin -->\n", "\n<!-- coverage: end -->"
+    begin, end = "<!-- coverage: begin -->\n", "<!-- coverage: end -->"
     before, _, rest = page.read_text().partition(begin)
-    page.write_text(before + begin + text + end + rest.partition(end)[2])
+    page.write_text(before + begin + text + "\n" + end + rest.partition(end)[2])
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
