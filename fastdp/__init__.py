@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from fastdp.queries import metrics, workloads
     from fastdp.randomness.key import Key
     from fastdp.releases.batch import ReleasedMany
+    from fastdp.releases.plan import Plan, plan
     from fastdp.releases.release import Release
     from fastdp.systems.pak.publisher import PAK
     from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
@@ -50,6 +51,7 @@ _HOMES = {
     "PAK": "fastdp.systems.pak.publisher",
     "AdaptivePHDStream": "fastdp.systems.phdstream.adaptive",
     "Adaptive": "fastdp.systems.stream.adaptive",
+    "Plan": "fastdp.releases.plan",
     "PHDStream": "fastdp.systems.phdstream.publisher",
     "Guarantee": "fastdp.guarantee",
     "Key": "fastdp.randomness.key",
@@ -62,6 +64,7 @@ _HOMES = {
     "ToPS": "fastdp.systems.stream.tops",
     "audit": "fastdp.auditing.run",
     "metrics": "fastdp.queries",
+    "plan": "fastdp.releases.plan",
     "release": "fastdp.systems.release",
     "release_many": "fastdp.systems.release_many",
     "workloads": "fastdp.queries",
@@ -75,6 +78,7 @@ __all__ = [
     "Key",
     "Ledger",
     "PHDStream",
+    "Plan",
     "Release",
     "ReleasedMany",
     "StreamPublisher",
@@ -93,6 +97,7 @@ __all__ = [
     "local",
     "metrics",
     "perturbers",
+    "plan",
     "plots",
     "randomness",
     "release",
