@@ -27,7 +27,7 @@ Integers = NDArray[np.int64]
 
 #: Blocks of frequencies: at least so many, and this share of the frequencies below them.
 LEAST, GROWTH = 8, 0.5
-#: Frequencies to each side of a harmonic of the day and the week that are in its block: a pattern that changes slowly.
+#: Frequencies to each side of a harmonic of the day and the week that are in its block: patterns change slowly.
 SIDE = 3
 DAY = 86_400_000_000
 #: Cells that are smoothed at a time, which bounds the memory.
@@ -101,7 +101,7 @@ def revise(estimates: Floats, noise_variance: float, patterns: Sequence[Integers
     for phases in (whole, *patterns):
         sizes = np.bincount(phases).astype(np.float64)
         part = _project(phases, rest)
-        size = np.count_nonzero(sizes) - spent
+        size = int(np.count_nonzero(sizes)) - spent
         # The mean of all windows is no pattern: it stays as it is.
         share, kept = (np.ones(keys), np.ones(keys)) if not spent else _shares(part, size, noise_variance)
         leverage = 1.0 / sizes[phases]
@@ -206,7 +206,7 @@ def local_patterns(edges: Integers, time_zone: str | None) -> list[Integers]:
     """
     lengths = np.diff(edges)
     usual = int(np.median(lengths))
-    if usual > DAY * 1.05 or DAY % usual and usual < DAY * 0.95:
+    if usual > DAY * 1.05 or (DAY % usual and usual < DAY * 0.95):
         return []
     local = edges[:-1] + _offsets(edges[:-1], time_zone)
     days = np.floor_divide(local, DAY)
