@@ -1,8 +1,8 @@
 """Estimates with error bars of sums, counts and means over consecutive windows.
 
 A sum over m windows carries m draws of discrete Laplace noise, whose law is known exactly.  A mean is a quotient of
-two independent noisy sums; Fieller's interval inverts |D - mu C| <= z sd(D - mu C), where z is the larger standardised
-quantile of the parts: sums of both have lighter tails than either.
+two independent noisy sums; Fieller's interval inverts |D - mu C| <= z sd(D - mu C), where z is the largest of the
+standardised quantiles of the parts and the normal one: the tails of a sum of both lie between them.
 
 Post-processing: everything here is a function of released numbers and of public ones.
 """
@@ -104,9 +104,9 @@ class Answers:
 
     @cached_property
     def _revisions(self) -> dict[str, Revised]:
-        patterns = local_patterns(self._sums.edges, self._sums.time_zone)
+        patterns, period = local_patterns(self._sums.edges, self._sums.time_zone)
         return {
-            name: revise(noisy.values, laplace_variance(noisy.scale) * noisy.resolution**2, patterns)
+            name: revise(noisy.values, laplace_variance(noisy.scale) * noisy.resolution**2, patterns, period)
             for name, noisy in self._sums.columns.items()
         }
 
@@ -142,4 +142,5 @@ def _column(row: Any) -> Floats:
 
 def _quotient(half: Floats, variance: Any) -> Floats:
     """Half-widths in standard deviations; 0 where the noise is none."""
-    return np.divide(half, np.sqrt(variance), out=np.zeros_like(half), where=variance > 0.0)
+    out: Floats = np.divide(half, np.sqrt(variance), out=np.zeros_like(half), where=variance > 0.0)
+    return out

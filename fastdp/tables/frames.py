@@ -11,6 +11,8 @@ from fastdp.tables.answers import Answer
 from fastdp.tables.sums import WindowSums
 
 WINDOW = "window"
+#: Name of the metadata in Parquet's schema and in an npz archive.
+METADATA = "fastdp"
 #: What follows the window and the keys.
 EXACT, REVISED = ("estimate", "std_error", "low", "high"), ("revised", "revised_low", "revised_high")
 
@@ -51,7 +53,7 @@ def arrow_table(sums: WindowSums, exact: Answer, revised: Answer) -> Any:
     columns = {WINDOW: starts}
     for name, values in sums.keys.items():
         # A key column may have the name of one of ours.
-        shown = f"{name}_key" if name in (WINDOW, *numbers) else name
+        shown = f"{name}_key" if name in (WINDOW, METADATA, *numbers) else name
         columns[shown] = arrow.array(values).take(place)
     return arrow.table(columns | {name: arrow.array(array.ravel()) for name, array in numbers.items()})
 

@@ -103,7 +103,7 @@ class Table:
         return self._shaped(self._ranges(starts, stops, revised, None).estimate)
 
     def std_error(self, starts: Any, stops: Any, *, revised: bool = False) -> Floats:
-        """Standard error of :meth:`estimate`: exact for sums, the delta method's for means, the model's if revised."""
+        """Standard error of :meth:`estimate`: exact for sums, by the delta method for means, modelled if revised."""
         return self._shaped(self._ranges(starts, stops, revised, None).std_error)
 
     def interval(

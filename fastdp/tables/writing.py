@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,10 +15,8 @@ from fastdp import validation
 from fastdp._version import __version__
 from fastdp.errors import ParameterError
 from fastdp.files.atomic_file import atomic_file
+from fastdp.tables.frames import METADATA
 from fastdp.tables.sums import WindowSums
-
-#: Name of the metadata in Parquet's schema and in an npz archive.
-METADATA = "fastdp"
 
 
 def metadata(sums: WindowSums, confidence: float) -> dict[str, Any]:
@@ -82,8 +81,11 @@ def _csv(table: Any, _text: str, file: BinaryIO) -> None:
 def _npz(table: Any, text: str, file: BinaryIO) -> None:
     # Texts as NumPy's own, so that the archive is read without pickle.
     arrays = {name: _plain(column) for name, column in zip(table.column_names, table.columns, strict=True)}
-    held: dict[str, Any] = {**arrays, METADATA: np.array(text)}
-    np.savez(file, **held)
+    # numpy.savez takes names as keywords, and a column may be called "file".
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, array in {**arrays, METADATA: np.array(text)}.items():
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
 
 
 def _plain(column: Any) -> Any:
