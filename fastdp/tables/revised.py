@@ -85,7 +85,7 @@ def revise(estimates: Floats, noise_variance: float, patterns: Sequence[Integers
     patterns : sequence of int64[W]
         Phases of each window (hour of the day, hour of the week), each a refinement of the one before it.
     period : int
-        Windows of the shortest pattern's period, around whose harmonics slow changes of it are looked for; 0 for none.
+        Windows of the shortest pattern's period; around its harmonics slow changes are looked for.  0 for none.
 
     Returns
     -------

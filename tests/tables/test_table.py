@@ -147,14 +147,14 @@ def test_files_are_not_replaced_by_accident(tmp_path):
 
 @pytest.mark.parametrize("name", ["private.txt", "private", "private.csv.json"])
 def test_other_files_are_refused(name, tmp_path):
-    with pytest.raises(ParameterError, match="expected a name that ends in .parquet, .csv, .npz"):
+    with pytest.raises(ParameterError, match=r"expected a name that ends in \.parquet, \.csv, \.npz"):
         table("totals", TRUE, keys=KEYS).write(tmp_path / name)
     assert not list(tmp_path.iterdir())
 
 
 def test_pictures_show_up_to_six_keys_one_below_the_other(tmp_path):
     pytest.importorskip("matplotlib", reason="needs matplotlib")
-    for count, panels in ((1, 1), (2, 2), (6, 6), (7, 1)):
+    for count, panels in ((1, 1), (6, 6), (7, 1)):
         t = table("totals", np.repeat(TRUE[:, :1], count, axis=1), keys={"k": [f"key {k}" for k in range(count)]})
         axes = np.atleast_1d(t.plot(tmp_path / f"{count}.png"))
         assert axes.size == panels
@@ -172,7 +172,7 @@ def test_a_picture_of_many_windows_shows_days():
     ax = t.plot()
     assert ax.get_lines()[0].get_ydata().size == 100
     np.testing.assert_allclose(ax.get_lines()[0].get_ydata()[3], t.estimate(72, 96)[0] / 24)
-    with pytest.raises(ParameterError, match="nothing|expected at least one"):
+    with pytest.raises(ParameterError, match="expected at least one of each"):
         table("counts", np.zeros((0, 1))).plot()
 
 
