@@ -47,7 +47,11 @@ def draw(sums: WindowSums, answers: Answers, path: Any, ax: Any) -> Any:
         each.set_title(title, loc="left", fontsize=10)
     quantity = {"totals": "total", "counts": "count", "means": "mean"}[sums.kind]
     grouped = f", means of {group} windows" if group > 1 and sums.kind != "means" else ""
-    axes[len(axes) // 2].set_ylabel(f"{quantity} of {sums.every}{grouped}")
+    label = f"{quantity} of {sums.every}{grouped}"
+    if panels == 1:
+        axes[0].set_ylabel(label)
+    else:
+        axes[0].figure.supylabel(label, fontsize=10)
     axes[0].legend(frameon=False, loc="upper right", ncols=3, fontsize=8)
     _clock(axes[-1], sums.time_zone)
     if path is not None:

@@ -59,10 +59,11 @@ class Table:
         ``revised_high``, from all windows of the key, by a model (docs/tables.md); of means also the noisy ``total``
         and ``count``.  A key column with the name of one of these is called ``NAME_key``.
         """
-        return frames.in_family(self._arrow, self.sums.family)
+        return frames.in_family(self.arrow, self.sums.family)
 
     @cached_property
-    def _arrow(self) -> Any:
+    def arrow(self) -> Any:
+        """The same as a pyarrow table."""
         starts = np.arange(len(self))
         exact, revised = (self._answer(starts, starts + 1, revised=which) for which in (False, True))
         return frames.arrow_table(self.sums, exact, revised)
@@ -177,31 +178,33 @@ class Table:
         ParameterError
             If the suffix is unknown or the file exists.
         """
-        writing.write(self._arrow, writing.metadata(self.sums, self.confidence), path, overwrite=overwrite)
+        writing.write(self.arrow, writing.metadata(self.sums, self.confidence), path, overwrite=overwrite)
 
     def __repr__(self) -> str:
-        return "\n".join([self._title(), *(f"  {name:<10} {text}" for name, text in self._facts())])
+        return "\n".join([self.title(), *(f"  {name:<10} {text}" for name, text in self.facts())])
 
     def _repr_html_(self) -> str:
-        rows = self._arrow.slice(0, SHOWN_ROWS)
+        rows = self.arrow.slice(0, SHOWN_ROWS)
         cells = [[_cell(value) for value in column.to_pylist()] for column in rows.columns]
         head = "".join(f"<th>{escape(name)}</th>" for name in rows.column_names)
         body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in zip(*cells, strict=True))
-        more = self._arrow.num_rows - rows.num_rows
-        facts = "".join(f"<br>{name}: {escape(text)}" for name, text in self._facts()[1:])
+        more = self.arrow.num_rows - rows.num_rows
+        facts = "".join(f"<br>{name}: {escape(text)}" for name, text in self.facts()[1:])
         return (
-            f"<div><strong>{escape(self._title())}</strong><table><thead><tr>{head}</tr></thead>"
+            f"<div><strong>{escape(self.title())}</strong><table><thead><tr>{head}</tr></thead>"
             f"<tbody>{body}</tbody></table>{f'... and {more:,} rows more' if more else ''}{facts}</div>"
         )
 
-    def _title(self) -> str:
+    def title(self) -> str:
+        """One line: what was released, of which windows and keys."""
         sums = self.sums
         keys = f" x {self._keys:,} keys ({', '.join(sums.keys)})" if sums.keys else ""
         begin, end = (self._moment(int(sums.edges[at])) for at in (0, -1))
         zone = "" if sums.time_zone is None else f" {sums.time_zone}"
         return f"{sums.kind.capitalize()} of {len(self):,} windows of {sums.every}{keys}, {begin} to {end}{zone}"
 
-    def _facts(self) -> list[tuple[str, str]]:
+    def facts(self) -> list[tuple[str, str]]:
+        """Names and texts of the other lines of the repr."""
         clip = "counts: nothing is clipped"
         if self.sums.clip is not None:
             clip = f"values were clipped to [{self.sums.clip[0]:g}, {self.sums.clip[1]:g}]"
