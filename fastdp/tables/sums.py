@@ -36,7 +36,8 @@ class NoisySums:
     @property
     def values(self) -> NDArray[np.float64]:
         """The noisy sums in units of the input: float64[W, K]."""
-        return self.steps * self.resolution
+        units: NDArray[np.float64] = self.steps * np.float64(self.resolution)
+        return units
 
 
 @dataclass(frozen=True, eq=False)
