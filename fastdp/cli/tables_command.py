@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import importlib
+import sys
 import time as clock
 from collections.abc import Callable
 from pathlib import Path
@@ -172,16 +174,15 @@ INTRODUCTION = """
 """
 
 
-def _command(values: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def _command(values: bool) -> Callable[[Callable[..., None]], click.Command]:
     """The options of one of the three commands."""
 
-    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+    def decorate(function: Callable[..., None]) -> click.Command:
         function.__doc__ = f"{function.__doc__}\n{INTRODUCTION}"
         function = table_ledger_options(function)
         for option in reversed((*_IN_OUT, *_WINDOWS, *_KEYS, *(_VALUES if values else ()), *_PRIVACY, *_REST)):
             function = option(function)
-        command: Callable[..., None] = click.command(epilog=EPILOG)(function)
-        return command
+        return click.command(epilog=EPILOG)(function)
 
     return decorate
 
@@ -291,20 +292,21 @@ def _frame(source: str) -> Any:
     from fastdp.cli.paths import STANDARD
     from fastdp.tables.source import import_tables
 
-    import_tables()
     if source != STANDARD and not source.lower().endswith(".csv.gz"):
         return source
-    import pyarrow
-    from pyarrow import csv as arrow_csv
-
     from fastdp.errors import DataError
 
+    _, arrow = import_tables()
     try:
-        file = click.get_binary_stream("stdin") if source == STANDARD else pyarrow.input_stream(source)
-        return arrow_csv.open_csv(file)
-    except pyarrow.ArrowInvalid:
+        file = sys.stdin.buffer if source == STANDARD else arrow.input_stream(source)
+        return _arrow_csv().open_csv(file)
+    except arrow.ArrowInvalid:
         # Arrow's words may quote a row.
         raise DataError(f"{source}: not readable as CSV; expected a heading and rows of as many columns") from None
+
+
+def _arrow_csv() -> Any:
+    return importlib.import_module("pyarrow.csv")
 
 
 def _ends(name: str, text: str | None) -> float | tuple[float, float] | None:
@@ -368,9 +370,7 @@ def _typed(entry: Any, kind: Any, name: str) -> Any:
 
 
 def _to_standard_output(table: Table) -> None:
-    from pyarrow import csv as arrow_csv
-
-    arrow_csv.write_csv(table.arrow, click.get_binary_stream("stdout"))
+    _arrow_csv().write_csv(table.arrow, sys.stdout.buffer)
 
 
 def _summary(table: Table, options: dict[str, Any], budget: LedgerOptions, duration: float) -> str:

@@ -374,9 +374,9 @@ class Windows(Publisher[WindowsState]):
 
     Notes
     -----
-    Privacy: as of :func:`fastdp.totals`; a late row changes nothing that is released.  Rows cut into other
-    batches give the same output, bit for bit, and so does ``fastdp.totals`` with the same key and parameters on a table of rows that are
-    not late.  State files, copies, replays: ``docs/state.md``.
+    Privacy: as of :func:`fastdp.totals`; a late row changes nothing that is released.  Rows cut into other batches
+    give the same output, bit for bit, and so does ``fastdp.totals`` with the same key and parameters on a table of
+    rows that are not late.  State files, copies, replays: ``docs/state.md``.
 
     Examples
     --------
@@ -453,6 +453,11 @@ class Windows(Publisher[WindowsState]):
     def guarantee(self) -> Guarantee:
         """Of everything that is ever released."""
         return self._machine.guarantee(self._key)
+
+    @property
+    def n_seen(self) -> int:
+        """Calls so far that added rows or moved the clock: after a restart, where the input goes on."""
+        return self._state.n_seen
 
     @property
     def late(self) -> int:
