@@ -1,7 +1,7 @@
 """Windows of an endless stream, released as they close; run it again after a stop, and it goes on.
 
-Stop it at any moment (Ctrl-C, or a kill): the state file is written before a window is shown, and a second run goes on
-from there. The events are made from their position, as a message queue gives them from an offset.
+Stop it at any moment (Ctrl-C, or a kill): the state file is written before a window is shown, and a second run goes
+on from there. The events are made from their position, as a message queue gives them from an offset.
 """
 
 import argparse
