@@ -31,16 +31,15 @@ def times_of(column: Any, zone: tzinfo | None) -> tuple[Integers, NDArray[np.boo
     kind, present = column.type, None
     if column.null_count:
         present = column.is_valid().to_numpy(zero_copy_only=False)
-        column = column.fill_null(arrow.scalar(0, arrow.int32()).cast(kind))
     if arrow.types.is_timestamp(kind):
-        numbers: Integers = column.cast(arrow.int64()).to_numpy()
+        numbers: Integers = column.cast(arrow.int64()).fill_null(0).to_numpy()
         unit, aware = kind.unit, kind.tz is not None
         if aware and zone is None:
             raise DataError("time has a zone: expected time_zone=, the zone of the windows")
         times = numbers // 1_000 if unit == "ns" else numbers
         factor = _PER_UNIT.get(unit, 1)
     elif arrow.types.is_date(kind):
-        times = column.cast(arrow.date32()).cast(arrow.int32()).to_numpy().astype(np.int64)
+        times = column.cast(arrow.date32()).cast(arrow.int32()).fill_null(0).to_numpy().astype(np.int64)
         factor, aware = DAY, False
     else:
         raise DataError("time holds no dates or datetimes in every part of the table: expected one type")
@@ -57,11 +56,14 @@ def as_arrow(values: Any, name: str) -> Any:
         found = values.to_arrow() if hasattr(values, "to_arrow") else values
         if isinstance(found, arrow.ChunkedArray):
             found = found.combine_chunks()
+        if isinstance(found, (list, tuple)) and found and isinstance(found[0], np.generic):
+            found = np.asarray(found)
+        if isinstance(found, np.ndarray) and found.dtype.kind == "M":
+            # Arrow has no minutes and hours.
+            found = found.astype("datetime64[us]")
         return found if isinstance(found, arrow.Array) else arrow.array(found, from_pandas=True)
     except Exception:  # Arrow's words may quote an entry
-        raise DataError(
-            f"{name} is a {type(values).__name__}: expected a list, array or series of one type"
-        ) from None
+        raise DataError(f"{name} is a {type(values).__name__}: expected a column of one type") from None
 
 
 def floats_of(column: Any) -> NDArray[np.float64]:

@@ -424,6 +424,8 @@ class Windows(Publisher[WindowsState]):
             raise ParameterError("keys: expected the list of keys, because windows close before all rows are there")
         if lateness is not None and not parse_length("lateness", _text(lateness))[1]:
             raise ParameterError(f"lateness = {validation.shown(lateness)}: expected a fixed length such as '10min'")
+        if start is None:
+            raise ParameterError("start = None: expected where the first window begins, such as '2024-05-01'")
         machine = WindowsMachine(
             kind="counts" if counting else "means" if averaging else "totals",
             every=_text(every),
