@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -12,8 +13,9 @@ from fastdp.arrays.column import Nonfinite
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, parallel, remainder, sequential
 from fastdp.integer_grid import Grid, make_grid
-from fastdp.perturbers import Blocks, HierarchyShape, Perturber
+from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape, Perturber
 from fastdp.randomness.key import Key
+from fastdp.releases.error_bars import SumNoise
 from fastdp.smoothers import Smoother
 from fastdp.state import codec
 from fastdp.thresholds import Threshold, ThresholdTask, renewals
@@ -127,6 +129,23 @@ class StreamParameters:
         """The integers that values are rounded to."""
         return make_grid(
             self.bound, self.resolution, self.publish_epsilon, self.max_range, self.plan.levels, self.plan.fan_out
+        )
+
+    @cached_property
+    def noise(self) -> SumNoise | None:
+        """What an interval needs to know of the noise; None for one's own perturbers and renewed thresholds."""
+        if self.renewal is not None or type(self.perturber) not in (Blocks, Flat, Hierarchy):
+            return None
+        plan = self.plan
+        per_threshold = float(Fraction(plan.levels) / Fraction(self.publish_epsilon))
+        if not isinstance(self.perturber, Hierarchy):
+            return SumNoise("blocks", per_threshold, self.grid.resolution)
+        return SumNoise(
+            "tree" if self.perturber.consistent else "nodes",
+            *(per_threshold, self.grid.resolution),
+            fan_out=plan.fan_out,
+            levels=plan.levels,
+            tree_blocks=plan.tree_blocks,
         )
 
     @cached_property
