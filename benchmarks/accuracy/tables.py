@@ -275,7 +275,7 @@ def run(options: argparse.Namespace) -> None:
     print(
         f"\nmean squares, revised over estimate: at most {worst:.3f}; {noisy:.3f} where noise exceeds the spread of"
     )
-    print(f"the windows; coverage at least {covered:.2%}")
+    print(f"of the windows; coverage at least {covered:.2%}")
     for name, table in pages(results).items():
         print(f"\n{name}\n\n{table}")
     if options.write:
