@@ -138,6 +138,11 @@ def see_release(seen: Seen, release: Release) -> None:
     seen.add("range sums", release.range_sum(starts, stops))
     seen.add("retrospective sums", release.range_sum(starts, stops, retrospective=True))
     seen.add("revised", release.revised)
+    if release.noise is not None:
+        seen.add("noise", release.noise)
+        for revised in (False, True):
+            seen.add("intervals", *release.interval(starts, stops, revised=revised))
+            seen.add("standard errors", release.std_error(starts, stops, revised))
     if release.nodes is not None:
         seen.add("nodes", release.nodes.sums)
     if release.revision is not None:
