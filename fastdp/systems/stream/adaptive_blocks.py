@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.integer_grid import Grid
+from fastdp.integer_grid import EventGrid, Grid
 from fastdp.perturbers import Blocks, HierarchyShape
 from fastdp.perturbers.base import BoundLaws
 from fastdp.randomness import prefix
@@ -29,6 +29,8 @@ Floats = NDArray[np.float64]
 #: Before anything is released a value is taken to be about theta / 2, give or take as much.
 FIRST_LEVEL = 0.5
 FIRST_VARIANCE = 0.25
+#: Of events next to nothing is known: a level of about 0 whose variance is so many times that of a first sum.
+FIRST_EVENTS = 1e6
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class AdaptiveStep:
         The threshold, in units of the input.
     spikes : bool
         Whether the last value of a block closes the account.
+    singles : bool
+        Whether a block of one value publishes its released sum.
     filled, count : int
         Values in the first block before the step, and values of the step.
     """
@@ -59,12 +63,13 @@ class AdaptiveStep:
     blocks: Floats
     theta: float
     spikes: bool
+    singles: bool
     filled: int
     count: int
 
     def emit(self, out: Floats) -> None:
         """Write the published values into ``out``."""
-        adaptive_pass.emit_adaptive(self.blocks, self.filled, self.theta, self.spikes, out)
+        adaptive_pass.emit_adaptive(self.blocks, self.filled, self.theta, self.spikes, self.singles, out)
 
 
 @dataclass(frozen=True)
@@ -88,9 +93,14 @@ class AdaptiveBlocks:
     warm_up: int
 
     @cached_property
+    def events(self) -> bool:
+        """Whether values are counts of events, without a bound."""
+        return isinstance(self.grid, EventGrid)
+
+    @cached_property
     def shape(self) -> Floats:
         """The kernels' public parameters."""
-        return self.perturber.shape(self.epsilon, self.max_range, self.warm_up)
+        return self.perturber.shape(self.epsilon, self.max_range, self.warm_up, events=self.events)
 
     @cached_property
     def laws(self) -> BoundLaws:
@@ -102,10 +112,13 @@ class AdaptiveBlocks:
         steps = self.grid.snap(theta)
         memory = np.empty(block_lengths.MEMORY)
         first = int(self.shape[block_lengths.FIRST])
-        if not self.warm_up:
+        level, variance = FIRST_LEVEL, FIRST_VARIANCE
+        if self.events:
+            level, variance = 0.0, FIRST_EVENTS * (1.0 + self.shape[block_lengths.NOISE])
+        elif not self.warm_up:
             # A guess is published first: only until its error meets that of a noisy mean.
             first = min(first, math.frexp(math.sqrt(self.shape[block_lengths.NOISE] / FIRST_VARIANCE))[1])
-        block_lengths.start_memory(FIRST_LEVEL, FIRST_VARIANCE, max(first, 0), self.shape, memory)
+        block_lengths.start_memory(level, variance, max(first, 0), self.shape, memory)
         chain = next_chain(self.perturber, self.key, steps, self.epsilon, progress.chain)
         return replace(progress, cycle=progress.cycle + 1, theta_steps=steps, smoother=memory, chain=chain)
 
@@ -157,7 +170,7 @@ class AdaptiveBlocks:
         blocks = parts[0].copy() if len(parts) == 1 else np.concatenate(parts)
         return AdaptiveStep(
             *(following, noise, progress.smoother, blocks, theta),
-            *(self.perturber.closing == "spike", progress.filled, values.size),
+            *(self.perturber.closing == "spike", self.events, progress.filled, values.size),
         )
 
     def _close_bound(
@@ -188,7 +201,9 @@ class AdaptiveBlocks:
             settled, counters[3] = closed + 1, 0
 
     def _steps(self, progress: Progress) -> tuple[float, float]:
-        """The largest step that a value counts as, and the threshold's."""
+        """The largest step that a value counts as (negative: in size), and the threshold's."""
+        if self.events:
+            return -float(self.grid.bound_steps), float(progress.theta_steps)
         return float(min(progress.theta_steps, self.grid.bound_steps)), float(progress.theta_steps)
 
     def _theta(self, progress: Progress) -> float:
