@@ -265,9 +265,6 @@ def close_block(memory: np.ndarray, total: float, shape: np.ndarray) -> None:
     memory[LAST] = memory[EXPONENT]
     if chooses:
         memory[DECIDED] = memory[POSITION]
-        seen = 0
-        while seen < exponent and memory[COUNTS + seen] < SEEN:
-            seen += 1
         if events:
             chosen = choose_event_exponent(
                 memory[WHITE],
@@ -281,6 +278,9 @@ def close_block(memory: np.ndarray, total: float, shape: np.ndarray) -> None:
                 int(shape[MOST]),
             )
         else:
+            seen = 0
+            while seen < exponent and memory[COUNTS + seen] < SEEN:
+                seen += 1
             chosen = choose_exponent(memory[WHITE], memory[DRIFT], seen, shape)
         memory[EXPONENT] = min(chosen, exponent + 1)
     fit_exponent(memory, shape)
