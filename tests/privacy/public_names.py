@@ -76,7 +76,7 @@ WITHOUT_DATA = {
     "thresholds.SquareWave.client thresholds.SquareWave.estimate": "parameters; counts of reports",
     "thresholds.SquareWave.choose_from": "an estimate from reports",
     "workloads.random_ranges": "parameters",
-    "StreamPublisher systems.Zeros ToPLServer counters.RunningCounts counters.SelectiveCounting": "parameters",
+    "StreamPublisher systems.WEvent systems.Zeros ToPLServer counters.RunningCounts counters.SelectiveCounting": "parameters",
     "ToPLServer.choose ToPLServer.shard": "nothing",
     "AdaptivePHDStream.count PHDStream.count": "boxes, for ReleasedTree.count",
     "systems.FixedTree.count systems.OfflineOnBatch.count systems.OfflineOnStream.count": "boxes",
