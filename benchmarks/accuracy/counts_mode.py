@@ -56,26 +56,27 @@ STREAMS: dict[str, Callable[[Path], Floats]] = {"taxi, minutes": taxi, "DNS": dn
 def answers(counts: Floats, epsilon: float, seed: int) -> dict[str, Floats]:
     """Private prefix sums by method, float64[n + 1] each."""
     generator = np.random.default_rng(seed)
-    prefix = _prefix(counts)
-    found = {"Laplace": _prefix(counts + generator.laplace(0.0, 1.0 / epsilon, counts.size))}
+    prefix = prefix_sums(counts)
+    found = {"Laplace": prefix_sums(counts + generator.laplace(0.0, 1.0 / epsilon, counts.size))}
     for length in FLAT:
         edges = np.append(np.arange(0, counts.size, length), counts.size)
         sums = np.diff(prefix[edges]) + generator.laplace(0.0, 1.0 / epsilon, edges.size - 1)
-        found[f"flat {length}"] = np.interp(np.arange(counts.size + 1), edges, _prefix(sums))
+        found[f"flat {length}"] = np.interp(np.arange(counts.size + 1), edges, prefix_sums(sums))
     online, whole = PeGaSus(epsilon).release(counts, generator)
-    found |= {"PeGaSus, published": _prefix(online), "PeGaSus, whole groups": _prefix(whole)}
+    found |= {"PeGaSus, published": prefix_sums(online), "PeGaSus, whole groups": prefix_sums(whole)}
     release = Adaptive(epsilon, sensitivity=1, seed=seed).release(counts)
-    return found | {REVISED: _prefix(release.revised), PUBLISHED: _prefix(release.values)}
+    return found | {REVISED: prefix_sums(release.revised), PUBLISHED: prefix_sums(release.values)}
 
 
-def _prefix(values: Floats) -> Floats:
+def prefix_sums(values: Floats) -> Floats:
+    """Sums before each position: float64[n + 1]."""
     return np.concatenate([np.zeros(1), np.cumsum(values)])
 
 
 def measure(counts: Floats, epsilon: float, runs: int) -> dict[str, list[float]]:
     """Root mean square errors by method and length."""
     squares: dict[str, list[list[float]]] = {}
-    prefix, generator = _prefix(counts), np.random.default_rng(5)
+    prefix, generator = prefix_sums(counts), np.random.default_rng(5)
     starts = [generator.integers(0, counts.size - length + 1, QUERIES) for length in LENGTHS]
     for seed in range(runs):
         for name, answer in answers(counts, epsilon, seed).items():
