@@ -3,7 +3,8 @@
 As :mod:`fastdp_kernels.block_lengths` in everything but what is known beforehand.  Values have no bound, so nothing
 limits the variance of independent ones but the level: independent events that move a value by one step each have the
 variance of a Poisson law, their mean.  What exceeds it is structure within blocks.  Queries span 1 to 10^4 values,
-and noise and hidden energy are those of whole positions, because a query of one value is no limit of long ones.
+and noise and hidden energy are those of whole positions, because a query of one value is no limit of long ones.  The
+errors of two answers are weighed: those that look back, and published values, which follow a block late.
 
 Everything is in units of the sensitivity (sums) and its square (variances); derivations in ``docs/adaptive.md``.
 """
@@ -22,6 +23,9 @@ FALL = 4.0
 SEEN = 0.5
 #: Squared relative error of the two-parameter fit.
 MISFIT = 1.0
+#: Published values are predictions from the block before: at its end a running sum is off by the difference of two
+#: blocks, twice the height of a hat whose halves are such blocks.
+LAG = 4.0
 
 
 @inline
@@ -52,7 +56,7 @@ def choose_event_exponent(
     max_range: float,
     most: int,
 ) -> int:
-    """The k for which blocks of 2^k values have the least product of errors over the classes of queries.
+    """The k for which blocks of 2^k values have the least product of errors (classes of queries, both answers).
 
     Parameters
     ----------
@@ -76,12 +80,6 @@ def choose_event_exponent(
     best, best_product = 0, np.inf
     for k in range(most + 1):
         block = 2.0**k
-        product = 1.0
-        for c in range(CLASSES):
-            length = min(10.0**c, max_range)
-            product *= errors[c] / noise + noise_of_count(length, block)
-        if product < best_product:
-            best, best_product = k, product
         if k < seen:
             if k == 0:
                 at_seen = energy_at(seen, white, drift, counts, energies, noises, noise)
@@ -89,8 +87,17 @@ def choose_event_exponent(
             energy = float(2.0 * block * independent + structure * FALL ** np.float64(k - seen))
         else:
             energy = energy_at(k, white, drift, counts, energies, noises, noise)
+        product = 1.0
         for c in range(CLASSES):
-            errors[c] += energy * hidden_share_of_count(min(10.0**c, max_range), block)
+            length = min(10.0**c, max_range)
+            own = noise_of_count(length, block)
+            met = energy * hidden_share_of_count(length, block)
+            # Single counts are published without a lag.
+            late = LAG * met if k else 0.0
+            product *= (errors[c] / noise + own) * ((errors[c] + late) / noise + own)
+            errors[c] += met
+        if product < best_product:
+            best, best_product = k, product
     return best
 
 

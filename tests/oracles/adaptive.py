@@ -148,7 +148,9 @@ def choose_event_exponent(white, drift, table, level, public):
                 own = ratio - 1 / 3 + 1 / (3 * 4**k)
             else:
                 own = ratio**2 * (1 - ratio / 3) + ratio / (3 * 4**k)
-            products[k] *= error / public.noise + own
+            at_own = (within(k) if k < seen else measured(k)) * hidden_count(length, 2.0**k)
+            late = error + c.LAG * at_own if k else error
+            products[k] *= (error / public.noise + own) * (late / public.noise + own)
     return min(products, key=lambda k: (products[k], k))
 
 
