@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastdp import validation
 from fastdp.arrays.column import Nonfinite
-from fastdp.perturbers.blocks import Blocks, Closing
+from fastdp.perturbers.block_noise import Blocks, Closing
 from fastdp.randomness.key import Key
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.thresholds import ScaleFree, Threshold

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -12,8 +13,9 @@ from fastdp.arrays.column import Nonfinite
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, fraction_of, of_group, parallel, remainder, sequential
 from fastdp.integer_grid import Grid, make_event_grid, make_grid
-from fastdp.perturbers import Blocks, HierarchyShape, Perturber
+from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape, Perturber
 from fastdp.randomness.key import Key
+from fastdp.releases.error_bars import SumNoise
 from fastdp.smoothers import Smoother
 from fastdp.state import codec
 from fastdp.thresholds import Fixed, Threshold, ThresholdTask, renewals
@@ -25,6 +27,10 @@ _ROLES = ("threshold", "perturber", "smoother", "renewal")
 _YOUNGER: dict[str, Any] = {"contributions": 1, "sensitivity": None}
 #: Most units that may be protected together.
 MAX_CONTRIBUTIONS = 2**30
+
+#: What a guarantee says of intervals.
+INTERVALS = "intervals are functions of outputs (post-processing), for values clipped to [0, theta]"
+EVENT_INTERVALS = "intervals are functions of outputs (post-processing)"
 
 #: Parts that a state file may name; loading a file never runs anything that the file brings along.
 PARTS: dict[str, Any] = {
@@ -182,6 +188,24 @@ class StreamParameters:
         )
 
     @cached_property
+    def noise(self) -> SumNoise | None:
+        """What an interval needs to know of the noise; None for one's own perturbers and renewed thresholds."""
+        if self.renewal is not None or type(self.perturber) not in (Blocks, Flat, Hierarchy):
+            return None
+        plan = self.plan
+        per_threshold = float(Fraction(plan.levels) / Fraction(self.publish_epsilon))
+        if not isinstance(self.perturber, Hierarchy):
+            bounded = self.sensitivity is None
+            return SumNoise("blocks", per_threshold, self.grid.resolution, bounded=bounded)
+        return SumNoise(
+            "tree" if self.perturber.consistent else "nodes",
+            *(per_threshold, self.grid.resolution),
+            fan_out=plan.fan_out,
+            levels=plan.levels,
+            tree_blocks=plan.tree_blocks,
+        )
+
+    @cached_property
     def task(self) -> ThresholdTask:
         """What the threshold is told, first."""
         assert self.holdout is not None  # noqa: S101 - settled on construction
@@ -240,7 +264,11 @@ class StreamParameters:
             whole = sequential(renewed, whole) if self.renewal.share else parallel(renewed, whole)
         if chosen is not None:
             whole = parallel(chosen.of("threshold"), whole)
-        return replace(self._in_units(whole), simulated=simulated or whole.simulated)
+        stated = self._in_units(whole)
+        derivation = stated.derivation
+        if self.noise is not None:
+            derivation = (*derivation, INTERVALS if self.sensitivity is None else EVENT_INTERVALS)
+        return replace(stated, simulated=simulated or whole.simulated, derivation=derivation)
 
     def _in_units(self, member: Guarantee) -> Guarantee:
         """What is promised for one value, restated for events and for several at once."""
