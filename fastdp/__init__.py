@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from fastdp.queries import metrics, workloads
     from fastdp.randomness.key import Key
     from fastdp.releases.batch import ReleasedMany
+    from fastdp.releases.plan import Plan, plan
     from fastdp.releases.release import Release
     from fastdp.systems.pak.publisher import PAK
     from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
@@ -53,6 +54,7 @@ _HOMES = {
     "PAK": "fastdp.systems.pak.publisher",
     "AdaptivePHDStream": "fastdp.systems.phdstream.adaptive",
     "Adaptive": "fastdp.systems.stream.adaptive",
+    "Plan": "fastdp.releases.plan",
     "PHDStream": "fastdp.systems.phdstream.publisher",
     "Guarantee": "fastdp.guarantee",
     "Key": "fastdp.randomness.key",
@@ -68,6 +70,7 @@ _HOMES = {
     "counts": "fastdp.tables.functions",
     "means": "fastdp.tables.functions",
     "metrics": "fastdp.queries",
+    "plan": "fastdp.releases.plan",
     "release": "fastdp.systems.release",
     "release_many": "fastdp.systems.release_many",
     "totals": "fastdp.tables.functions",
@@ -82,6 +85,7 @@ __all__ = [
     "Key",
     "Ledger",
     "PHDStream",
+    "Plan",
     "Release",
     "ReleasedMany",
     "StreamPublisher",
@@ -103,6 +107,7 @@ __all__ = [
     "means",
     "metrics",
     "perturbers",
+    "plan",
     "plots",
     "randomness",
     "release",
