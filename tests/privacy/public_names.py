@@ -77,6 +77,7 @@ WITHOUT_DATA = {
     "thresholds.SquareWave.choose_from": "an estimate from reports",
     "workloads.random_ranges": "parameters",
     "Windows.advance": "the public clock",
+    "Plan Plan.epsilon_for Plan.half_width_of": "parameters",
     "StreamPublisher systems.WEvent systems.Zeros": "parameters",
     "ToPLServer counters.RunningCounts counters.SelectiveCounting": "parameters",
     "ToPLServer.choose ToPLServer.shard": "nothing",
