@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from fastdp.ledger.ledger import Ledger
     from fastdp.queries import metrics, workloads
     from fastdp.randomness.key import Key
+    from fastdp.randomness.sampler import discrete_laplace
     from fastdp.releases.batch import ReleasedMany
     from fastdp.releases.release import Release
+    from fastdp.systems.add_noise import add_noise
     from fastdp.systems.pak.publisher import PAK
     from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
     from fastdp.systems.phdstream.publisher import PHDStream
@@ -60,7 +62,9 @@ _HOMES = {
     "ToPL": "fastdp.systems.topl.publisher",
     "ToPLServer": "fastdp.systems.topl.server",
     "ToPS": "fastdp.systems.stream.tops",
+    "add_noise": "fastdp.systems.add_noise",
     "audit": "fastdp.auditing.run",
+    "discrete_laplace": "fastdp.randomness.sampler",
     "metrics": "fastdp.queries",
     "release": "fastdp.systems.release",
     "release_many": "fastdp.systems.release_many",
@@ -82,11 +86,13 @@ __all__ = [
     "ToPLServer",
     "ToPS",
     "__version__",
+    "add_noise",
     "analysis",
     "audit",
     "auditing",
     "counters",
     "datasets",
+    "discrete_laplace",
     "errors",
     "experiments",
     "ledger",
