@@ -6,8 +6,8 @@ sensitivity is a whole number of steps (:attr:`VectorNoise.steps`).  What follow
 
 from __future__ import annotations
 
+import contextlib
 import math
-from contextlib import nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -91,15 +91,20 @@ class VectorNoise:
             fine -= 1
         return float(2.0 ** (finest - fine))
 
-    def _steps(self, resolution: float) -> Fraction:
-        """L1 sensitivity in steps of the rounded values.
+    def _steps(self, resolution: float, distance: Fraction | None = None) -> Fraction:
+        """How far rounded values move, in steps, where values move by a distance (L1), by default the sensitivity.
 
-        Of integers it is the sensitivity.  A change by a steps moves a rounded value by at most ceil(a) steps; over n
-        values whose changes are A steps in total that is at most ceil(A) + n - 1.
+        Integers move by as much.  A change by a steps moves a rounded value by at most ceil(a) steps; over n values
+        whose changes are A steps in total that is at most ceil(A) + n - 1.
         """
-        if self.integers:
-            return Fraction(self.sensitivity)
-        return Fraction(math.ceil(Fraction(self.sensitivity) / Fraction(resolution)) + max(self.size - 1, 0))
+        moved = Fraction(self.sensitivity) if distance is None else distance
+        if self.integers or not moved:
+            return moved
+        return Fraction(math.ceil(moved / Fraction(resolution)) + max(self.size - 1, 0))
+
+    def loss(self, distance: Fraction) -> Fraction:
+        """Privacy loss between vectors at this L1 distance: epsilon at the sensitivity."""
+        return self._steps(self.resolution, distance) / self.scale
 
     @property
     def scale(self) -> Fraction:
@@ -172,6 +177,18 @@ class VectorNoise:
                 raise DataError(f"{wrong}; expected finite values (nonfinite='zero' makes them count as 0)")
             noisy_values.round_half_up(as_floats(np.where(finite, floats, 0.0)), per_unit, most, steps)
         return steps
+
+
+def charge(
+    guarantee: Guarantee, ledger: Ledger | None, stream: str | None
+) -> contextlib.AbstractContextManager[object]:
+    """Reserve the loss in a ledger, if there is one; the block that follows makes the release."""
+    if ledger is None:
+        return contextlib.nullcontext()
+    validation.part("ledger", ledger, Ledger, "fastdp.ledger")
+    if stream is None:
+        raise ParameterError("stream = None: expected the stream's name, because there is a ledger")
+    return ledger.reserve(guarantee, stream=stream)
 
 
 @overload
@@ -291,12 +308,7 @@ def add_noise(
         None if resolution is None else validation.positive("resolution", resolution),
     )
     guarantee = noise.guarantee(simulated=secret.simulated)
-    reserved: Any = nullcontext()
-    if ledger is not None:
-        validation.part("ledger", ledger, Ledger, "fastdp.ledger")
-        if stream is None:
-            raise ParameterError("stream = None: expected the stream's name, because there is a ledger")
-        reserved = ledger.reserve(guarantee, stream=stream)
+    reserved = charge(guarantee, ledger, stream)
     if stream is not None:
         secret = secret.of_stream(entry.name("stream", stream))
     with reserved:
