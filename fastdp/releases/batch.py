@@ -211,6 +211,6 @@ class ReleasedMany:
 
 def _unknown(stream: object) -> ParameterError:
     return ParameterError(
-        f"stream = {validation.shown(stream)}: expected a whole number, the stream's place in this object, or the name "
-        "of a stream"
+        f"stream = {validation.shown(stream)}: expected a whole number, the stream's place in this object, or the "
+        "name of a stream"
     )

@@ -46,7 +46,7 @@ def test_it_is_volatile_and_has_the_law(connection: Any) -> None:
     size = 200_000
     register(connection, "private", sensitivity=2, epsilon=0.5, rows=size)
     # A constant: every row has noise of its own.
-    noise = column(connection, f"SELECT private(41) FROM range({size})") - 41
+    noise = column(connection, f"SELECT private(41) FROM range({size})") - 41  # noqa: S608
     edges = np.arange(-30.0, 31.0)
     counts = np.histogram(noise, [-np.inf, *edges, np.inf])[0]
     stat.accept(stat.chi_square_p(counts, laws.laplace_cells(edges, 4.0)))
@@ -78,7 +78,7 @@ def test_doubles_and_null(connection: Any) -> None:
 def test_the_scale_covers_the_rounding_of_all_rows(connection: Any) -> None:
     size = 50_000
     register(connection, "p", sensitivity=1.0, epsilon=1.0, rows=size, kind="DOUBLE", resolution=2.0**-14)
-    noise = column(connection, f"SELECT p(0.0::DOUBLE) FROM range({size})")
+    noise = column(connection, f"SELECT p(0.0::DOUBLE) FROM range({size})")  # noqa: S608
     expected = 1.0 + (size - 1) * 2.0**-14
     assert np.abs(noise).mean() == pytest.approx(expected, rel=0.05)
 
