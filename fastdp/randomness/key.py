@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any, NoReturn
 
@@ -167,18 +167,10 @@ class Key:
         Key
             With the same stream number; this key itself if it belongs to a composition already.
         """
-        return next(self.bind_streams([None], mechanism, parameters))
-
-    def bind_streams(
-        self, streams: Iterable[int | str | None], mechanism: str, parameters: Mapping[str, Any]
-    ) -> Iterator[Key]:
-        """``self.of_stream(stream).bind(mechanism, parameters)`` for many streams; None is this key's own stream."""
-        bound = self._binding is not Binding.ROOT
-        described = {} if bound else {name: self._identity(name, value) for name, value in parameters.items()}
-        message = encode([NOISE_FORMAT, mechanism, described])
-        for stream in streams:
-            own = self if stream is None else self.of_stream(stream)
-            yield own if bound else own._derived(message, Binding.COMPOSITION)
+        if self._binding is not Binding.ROOT:
+            return self
+        described = {name: self._identity(name, value) for name, value in parameters.items()}
+        return self._derived(encode([NOISE_FORMAT, mechanism, described]), Binding.COMPOSITION)
 
     def _identity(self, name: str, value: Any) -> Any:
         try:

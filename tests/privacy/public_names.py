@@ -81,7 +81,7 @@ WITHOUT_DATA = {
     "AdaptivePHDStream.count PHDStream.count": "boxes, for ReleasedTree.count",
     "systems.FixedTree.count systems.OfflineOnBatch.count systems.OfflineOnStream.count": "boxes",
     "Key.choose Key.from_seed Key.derive Key.of_stream Key.random Key.reveal Key.from_bytes": "by the row of Key",
-    "Key.again Key.bind Key.bind_streams Key.within Key.fingerprint": "public parameters, and sums that are released",
+    "Key.again Key.bind Key.within Key.fingerprint": "public parameters, and sums that are released",
 }
 #: Of these every name, with all its methods, takes no data.
 WHOLE_CLASSES = (

@@ -7,6 +7,7 @@ bit, where both apply.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import cast
 
 import numpy as np
@@ -78,9 +79,8 @@ class EachStream:
         revisions: list[RevisedStream | None] = [None] * n
 
         def publish(which: range) -> None:
-            keys = self.composition.noise_keys(self.secret, self.ids[which.start : which.stop])
-            for i, key in zip(which, keys, strict=True):
-                stream, name = self._values(i), f"streams[{i}]"
+            for i in which:
+                key, stream, name = self._key(i), self._values(i), f"streams[{i}]"
                 made = machine.step(machine.start(key), Column(stream, name), key)
                 emission = cast("Emission", made.emit)
                 emission(values[borders[i] : borders[i + 1]])
@@ -94,6 +94,17 @@ class EachStream:
         concurrently(threads, publish, (range(i, min(n, i + STREAMS)) for i in range(0, n, STREAMS)))
         found = tuple(each for each in revisions if each is not None)
         return steps, found if len(found) == n and n else None
+
+    @cached_property
+    def _shared(self) -> Key:
+        return self.composition.noise_key(self.secret)
+
+    def _key(self, i: int) -> Key:
+        """``noise_key(secret.of_stream(ids[i]))``; numbers share the composition's key."""
+        name = self.ids[i]
+        if isinstance(name, str):
+            return self.composition.noise_key(self.secret.of_stream(name))
+        return self._shared.of_stream(name)
 
     def _values(self, i: int) -> Floats:
         values, starts = self.rows.take(np.array([i]), 0)

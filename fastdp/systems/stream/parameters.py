@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -169,10 +168,6 @@ class StreamParameters:
     def noise_key(self, secret: Key) -> Key:
         """The noise key of this composition under a secret."""
         return secret.bind("stream", vars_of(self))
-
-    def noise_keys(self, secret: Key, streams: Iterable[int | str]) -> list[Key]:
-        """``noise_key(secret.of_stream(stream))`` of many streams."""
-        return list(secret.bind_streams(streams, "stream", vars_of(self)))
 
     def guarantee(self, *, simulated: bool) -> Guarantee:
         """Threshold and perturber see disjoint values: parallel composition (ToPS section 2.4).
