@@ -66,6 +66,9 @@ class FrameSource:
         positions = np.arange(which.size) - np.repeat(ends - lengths, lengths) + offset
         named = {self.value if name == "values" else name: pa.array(column) for name, column in columns.items()}
         times = pa.array(positions) if self.times is None else self.times.take(self.starts[which] + positions)
+        # Arrow's columns have one type.
+        if len(set(map(type, ids))) > 1:
+            ids = list(map(str, ids))
         table = pa.table({self.by: pa.array(ids).take(pa.array(which)), self.time: times, **named})
         if self.family == "pandas":
             return table.to_pandas()
@@ -150,8 +153,13 @@ def _table(frame: Any, family: str, columns: dict[str, Any]) -> Any:
                 f"{validation.shown(known, public=True)}"
             )
     wanted = list(columns.values())
-    if len(set(wanted)) < len(wanted):
-        raise ParameterError(f"{', '.join(columns)} = {', '.join(map(repr, wanted))}: expected columns of their own")
+    # The release, as a frame, has columns of these names too.
+    own = {"revised"} if "time" in columns else {"revised", "position"}
+    if len({*wanted, *own}) < len(wanted) + len(own):
+        raise ParameterError(
+            f"{', '.join(columns)} = {', '.join(map(repr, wanted))}: expected different columns, none of them called "
+            f"{' or '.join(map(repr, sorted(own)))}"
+        )
     try:
         if family == "pandas":
             return pa.Table.from_pandas(frame[wanted], preserve_index=False)

@@ -9,21 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.arrays.column import NOT_FINITE, Nonfinite, as_column, as_floats, kind_of
-from fastdp.arrays.frames import FrameSource, as_streams
+from fastdp.arrays.column import NOT_FINITE, Nonfinite, as_floats
+from fastdp.arrays.frames import as_streams
 from fastdp.arrays.rows import StreamRows
 from fastdp.errors import DataError, ParameterError
-from fastdp.guarantee import Guarantee
 from fastdp.perturbers import Blocks, Hierarchy, Perturber
 from fastdp.randomness.drawn_once import repeating
-from fastdp.randomness.key import MAX_STREAMS, Key
+from fastdp.randomness.key import Key
 from fastdp.releases.batch import ReleasedMany
-from fastdp.releases.release import ReleasedNodes
-from fastdp.releases.revised import RevisedStream
 from fastdp.smoothers import Smoother
 from fastdp.systems.release import DEFAULT_RANGE
 from fastdp.systems.stream.each_stream import EachStream
+from fastdp.systems.stream.ids import as_ids
 from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT, StreamParameters
+from fastdp.systems.stream.room import Room
 from fastdp.systems.stream.row_batches import borders_of, choose_thetas, concurrently, slabs, snapped
 from fastdp.systems.stream.row_steps import SLAB_VALUES, SLAB_WORDS, RowBatch, RowPipeline
 from fastdp.systems.stream.tops import SMOOTHERS, SmootherName
@@ -163,96 +162,17 @@ def release_many(
     secret = Key.choose(seed, key)
     if secret.member:
         raise ParameterError(f"key = {secret!r}: expected a key without a stream number, which is for one stream")
-    named = _as_ids(found.ids if ids is None else ids, rows.size)
+    named = as_ids(found.ids if ids is None else ids, rows.size)
     numbers = named if isinstance(named, np.ndarray) else None
     if numbers is None and seed is None and key is None:
         # Nobody can ask for a fresh key's streams again, so their noise may go by their places.
         numbers = np.arange(rows.size)
+    room = Room.of(composition, rows, named, found.source)
     if numbers is None or follows:
         each = list(named) if numbers is None else numbers.tolist()
-        return _release_each(EachStream(composition, secret, rows, each), named, found.source, threads)
+        return EachStream(composition, secret, rows, each).release(room, threads)
     pipeline = RowPipeline(composition, composition.noise_key(secret))
-    return _Many(pipeline, rows, numbers, threads).release(named, found.source)
-
-
-def guarantee_of_many(composition: StreamParameters, *, simulated: bool) -> Guarantee:
-    """One stream's guarantee holds for all together: a value is in one of them."""
-    one = composition.guarantee(simulated=simulated)
-    step = "each value is in one of the streams, whose noise is independent: epsilon for all together (parallel)"
-    return replace(one, derivation=(*one.derivation, step))
-
-
-#: What came in: numbers of streams as int64[n], or ids of which some are texts.
-Ids = Indices | tuple[int | str, ...]
-
-
-@dataclass(frozen=True)
-class Room:
-    """Memory for what many streams publish.
-
-    Attributes
-    ----------
-    counts : int64[n]
-        Published values of each stream.
-    borders, values : int64[n + 1] and float64[all]
-        Values one stream after another, and where each begins.
-    trees, nodes : int64[n + 1] and float64[all, nodes], or None
-        The same of trees, where the perturber releases nodes.
-    """
-
-    counts: Indices
-    borders: Indices
-    values: Floats
-    trees: Indices | None
-    nodes: Floats | None
-
-    @classmethod
-    def of(cls, composition: StreamParameters, rows: StreamRows) -> Room:
-        """As much as these streams need."""
-        plan = composition.plan
-        counts = rows.lengths - int(composition.holdout or 0)
-        borders = borders_of(counts)
-        trees = borders_of(-(-counts // plan.tree_blocks)) if composition.perturber.released_nodes else None
-        nodes = None if trees is None else np.empty((int(trees[-1]), plan.nodes))
-        return cls(counts, borders, np.empty(int(borders[-1])), trees, nodes)
-
-    def released(
-        self,
-        composition: StreamParameters,
-        steps: Indices,
-        guarantee: Guarantee,
-        named: Ids,
-        source: FrameSource | None,
-        revisions: tuple[RevisedStream, ...] | None = None,
-    ) -> ReleasedMany:
-        """What was written into it, under thresholds in grid steps, as one object."""
-        plan, n = composition.plan, self.counts.size
-        self.values.flags.writeable = False
-        thetas: Floats = np.multiply(steps, composition.grid.resolution)
-        nodes = self.nodes
-        return ReleasedMany(
-            values=self.values,
-            borders=self.borders,
-            offset=int(composition.holdout or 0),
-            thresholds=thetas,
-            guarantee=guarantee,
-            ids=named,
-            block=plan.block,
-            nodes=None
-            if nodes is None
-            else ReleasedNodes(nodes, plan.leaves, plan.fan_out, plan.levels, plan.tree_blocks),
-            tree_borders=np.zeros(n + 1, np.int64) if self.trees is None else self.trees,
-            revisions=revisions,
-            source=source,
-        )
-
-
-def _release_each(each: EachStream, named: Ids, source: FrameSource | None, threads: int) -> ReleasedMany:
-    """Streams one by one."""
-    composition, room = each.composition, Room.of(each.composition, each.rows)
-    steps, revisions = each.release(room.values, room.borders, room.nodes, room.trees, threads)
-    guarantee = guarantee_of_many(composition, simulated=each.secret.simulated)
-    return room.released(composition, steps, guarantee, named, source, revisions)
+    return _Many(pipeline, rows, numbers, threads).release(room)
 
 
 @dataclass(frozen=True)
@@ -264,10 +184,9 @@ class _Many:
     ids: Indices
     threads: int
 
-    def release(self, named: Ids, source: FrameSource | None) -> ReleasedMany:
+    def release(self, room: Room) -> ReleasedMany:
         composition, n = self.pipeline.composition, self.rows.size
         holdout = composition.task.holdout
-        room = Room.of(composition, self.rows)
         counts, borders, values, nodes, trees = room.counts, room.borders, room.values, room.nodes, room.trees
         steps = self._thresholds()
         # Streams of one length and one threshold together: slabs are dense, and drawn from few laws.
@@ -287,8 +206,7 @@ class _Many:
                 self.pipeline.release_nodes(slab, nodes, trees[which])
 
         concurrently(self.threads, publish, slabs(order, counts, self.pipeline.rows_at_once))
-        simulated = self.pipeline.key.simulated
-        return room.released(composition, steps, guarantee_of_many(composition, simulated=simulated), named, source)
+        return room.released(steps, simulated=self.pipeline.key.simulated)
 
     def _thresholds(self) -> Indices:
         """Theta of each stream, in grid steps."""
@@ -343,64 +261,3 @@ def _check_lengths(rows: StreamRows, holdout: int) -> None:
             f"streams[{short[0]}] has {rows.lengths[short[0]]} entries: expected more than the hold-out of "
             f"{holdout}, after which published values begin{hint}"
         )
-
-
-def _as_ids(ids: Any, n: int) -> Ids:
-    """Numbers as int64[n]; ids of which some are texts as a tuple."""
-    if ids is None:
-        return np.arange(n)
-    listed = _as_list(ids)
-    if listed is not None and any(isinstance(each, str) for each in listed):
-        return _as_names(listed, n)
-    column = as_column(ids, "ids") if listed is None or n else np.empty(0, np.int64)
-    if column.dtype.kind not in "iu" or column.size != n:
-        raise ParameterError(
-            f"ids has {column.size} entries of {kind_of(column.dtype)}: expected {n} texts or whole numbers, one for "
-            "each stream"
-        )
-    wrong = np.flatnonzero((column < 0) | (column >= MAX_STREAMS))
-    if wrong.size:
-        raise ParameterError(
-            f"ids[{wrong[0]}] = {column[wrong[0]]}: expected a whole number of at least 0 and below {MAX_STREAMS}"
-        )
-    numbers = column.astype(np.int64)
-    distinct, times = np.unique(numbers, return_counts=True)
-    if distinct.size < n:
-        raise _twice(int(distinct[times > 1][0]))
-    return numbers
-
-
-def _as_list(ids: Any) -> list[Any] | None:
-    """The entries of what may hold texts; None for columns of numbers."""
-    if isinstance(ids, (list, tuple)):
-        return list(ids)
-    for method in ("to_pylist", "to_list", "tolist"):
-        if hasattr(ids, method) and getattr(getattr(ids, "dtype", None), "kind", "O") not in "iuf":
-            return list(getattr(ids, method)())
-    return None
-
-
-def _as_names(listed: list[Any], n: int) -> tuple[int | str, ...]:
-    """Ids of which some are texts."""
-    if len(listed) != n:
-        raise ParameterError(f"ids has {len(listed)} entries: expected {n}, one for each stream")
-    names: list[int | str] = []
-    for i, each in enumerate(listed):
-        if isinstance(each, str) and each and validation.encodes(each):
-            names.append(str(each))
-        elif isinstance(each, str):
-            raise ParameterError(f"ids[{i}] = {validation.shown(each)}: expected a text that UTF-8 can encode")
-        else:
-            names.append(validation.integer(f"ids[{i}]", each, 0, MAX_STREAMS - 1))
-    seen: set[int | str] = set()
-    for name in names:
-        if name in seen:
-            raise _twice(name)
-        seen.add(name)
-    return tuple(names)
-
-
-def _twice(name: object) -> ParameterError:
-    return ParameterError(
-        f"ids has {validation.shown(name)} more than once: expected distinct ids (equal noise reveals differences)"
-    )

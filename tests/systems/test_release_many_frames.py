@@ -227,6 +227,8 @@ def test_pandas_columns_may_be_numbers_and_ids_may_be_given() -> None:
     assert many.ids.tolist() == [0, 1, 2]
     renamed = fastdp.release_many(frame, EPSILON, BOUND, ids=["x", "y", "z"], key=SECRET, **COMMON)
     assert np.array_equal(renamed["y"].values, alone(frame[1].to_numpy(), "y", **COMMON).values)
+    both = fastdp.release_many(frame, EPSILON, BOUND, ids=["x", 1, "z"], key=SECRET, **COMMON)
+    assert both.frame["stream"].unique().tolist() == ["x", "1", "z"]
 
 
 def test_frames_show_revised_values_of_blocks() -> None:
@@ -279,7 +281,19 @@ ONE_MISSING = [None, *[1.0] * (len(FRAME) - 1)]
             "^value = 'kw': expected one of the frame's columns, .*meter",
         ),
         (FRAME, {**LONG, "time": 5}, ParameterError, "^time = 5: expected one of the frame's columns"),
-        (FRAME, {**LONG, "time": "kwh"}, ParameterError, "expected columns of their own"),
+        (FRAME, {**LONG, "time": "kwh"}, ParameterError, "expected different columns, none of them called"),
+        (
+            FRAME.rename_columns({"kwh": "position"}),
+            {**LONG, "value": "position"},
+            ParameterError,
+            "called 'position' or",
+        ),
+        (
+            FRAME.rename_columns({"kwh": "revised"}),
+            {**LONG, "value": "revised", "time": "at"},
+            ParameterError,
+            "called 'rev",
+        ),
         (FRAME, {**LONG, "by": "at"}, DataError, "^at holds timestamp entries: expected texts or whole numbers"),
         (FRAME, {**LONG, "time": "noted"}, DataError, "^noted holds string entries: expected timestamps, dates or"),
         (FRAME, {**LONG, "value": "noted"}, DataError, "^noted holds string entries: expected"),

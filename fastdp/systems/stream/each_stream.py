@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 from fastdp.arrays.column import as_floats
 from fastdp.arrays.rows import StreamRows
 from fastdp.randomness.key import Key
+from fastdp.releases.batch import ReleasedMany
 from fastdp.releases.revised import RevisedStream
 from fastdp.state.machine import Column
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks
 from fastdp.systems.stream.fixed_blocks import FixedBlocks
 from fastdp.systems.stream.parameters import StreamParameters
+from fastdp.systems.stream.room import Room
 from fastdp.systems.stream.row_batches import concurrently
 from fastdp.systems.stream.stages import Emission, Schedule
 
@@ -51,29 +53,9 @@ class EachStream:
     rows: StreamRows
     ids: list[int | str]
 
-    def release(
-        self, values: Floats, borders: Indices, nodes: Floats | None, trees: Indices | None, threads: int
-    ) -> tuple[Indices, tuple[RevisedStream, ...] | None]:
-        """Publish every stream.
-
-        Parameters
-        ----------
-        values : float64[all]
-            Receives published values, those of stream i from ``borders[i]`` to ``borders[i + 1]``.
-        borders : int64[n + 1]
-            Where.
-        nodes, trees : float64[all, nodes] and int64[n + 1], or None
-            Receives the trees of an inconsistent hierarchy, and where those of each stream lie.
-        threads : int
-            How many work at once.
-
-        Returns
-        -------
-        steps : int64[n]
-            Theta of each stream in grid steps.
-        revisions : tuple of RevisedStream, or None
-            Streams seen again, where blocks follow them.
-        """
+    def release(self, room: Room, threads: int) -> ReleasedMany:
+        """Publish every stream into the room; ``threads`` work at once."""
+        values, borders, nodes, trees = room.values, room.borders, room.nodes, room.trees
         n, machine = self.rows.size, Schedule(self.composition)
         steps: Indices = np.empty(n, np.int64)
         revisions: list[RevisedStream | None] = [None] * n
@@ -93,7 +75,8 @@ class EachStream:
 
         concurrently(threads, publish, (range(i, min(n, i + STREAMS)) for i in range(0, n, STREAMS)))
         found = tuple(each for each in revisions if each is not None)
-        return steps, found if len(found) == n and n else None
+        simulated = self.secret.simulated
+        return room.released(steps, simulated=simulated, revisions=found if n and len(found) == n else None)
 
     @cached_property
     def _shared(self) -> Key:
