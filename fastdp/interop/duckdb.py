@@ -73,6 +73,12 @@ def register(
     relation that is fetched twice is evaluated twice.  NULL stays NULL, so whether a group has a value is public;
     NaN and infinity are refused.
     """
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise ParameterError(
+            "pyarrow is not installed: expected it beside DuckDB (pip install 'fastdp[parquet]')"
+        ) from None
     validation.choice("kind", kind, get_args(Kind))
     if not hasattr(connection, "create_function"):
         raise ParameterError(f"connection is a {type(connection).__name__}: expected a DuckDB connection")
@@ -89,8 +95,6 @@ def register(
     left, lock = [0], threading.Lock()
 
     def add_noise(column: Any) -> Any:
-        import pyarrow as pa
-
         with lock:
             if len(column) > left[0]:
                 raise BudgetError(

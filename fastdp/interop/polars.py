@@ -49,8 +49,10 @@ def add_noise(
     ParameterError, BudgetError
         Naming the argument.  In a query, errors of the expression are polars'.
     """
-    import polars as pl
-
+    try:
+        import polars as pl
+    except ImportError:
+        raise ParameterError("polars is not installed: expected the package polars (pip install polars)") from None
     validation.choice("kind", kind, get_args(Kind))
     if not isinstance(column, (str, pl.Expr)):
         raise ParameterError(f"column is a {type(column).__name__}: expected a column's name, or an expression")

@@ -242,7 +242,7 @@ def add_noise(
     ----------
     values : number or array-like
         A number, nested lists, a NumPy array of any shape, a pandas or polars series or frame, an Arrow array or
-        table.  Its shape is public.  Integers stay integers; values beyond 2^62 (or 2^62 grid steps) saturate.
+        table.  Shape and type are public.  Integers stay integers; values beyond 2^62 (or 2^62 grid steps) saturate.
     sensitivity : float
         L1 sensitivity: the most by which one contribution (a row, a person: what you protect) can move all values
         together, as the sum of absolute changes, in units of the values.  It must not be computed from the data.
@@ -255,7 +255,7 @@ def add_noise(
         and finer for more than 1,024 values, so that rounding adds at most a thousandth to the noise.  With a
         resolution of your own the noise has scale (sensitivity + (n - 1) * resolution) / epsilon.
     nonfinite : "raise" or "zero"
-        NaN, infinity and missing values are refused, or count as 0.
+        NaN, infinity and missing values are refused, or count as 0 (and the sensitivity must hold for that).
     seed : int or str, optional
         Simulation: reproducible noise, no privacy.
     key : Key or 32 bytes, optional
