@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         smoothers,
         spatial,
         systems,
+        tables,
         thresholds,
     )
     from fastdp.auditing.run import audit
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from fastdp.randomness.key import Key
     from fastdp.randomness.sampler import discrete_laplace
     from fastdp.releases.batch import ReleasedMany
+    from fastdp.releases.plan import Plan, plan
     from fastdp.releases.release import Release
     from fastdp.systems.add_noise import add_noise
     from fastdp.systems.pak.publisher import PAK
@@ -48,11 +50,14 @@ if TYPE_CHECKING:
     from fastdp.systems.stream.tops import ToPS
     from fastdp.systems.topl.publisher import ToPL
     from fastdp.systems.topl.server import ToPLServer
+    from fastdp.tables.functions import counts, means, totals
+    from fastdp.tables.windows import Windows
 
 _HOMES = {
     "PAK": "fastdp.systems.pak.publisher",
     "AdaptivePHDStream": "fastdp.systems.phdstream.adaptive",
     "Adaptive": "fastdp.systems.stream.adaptive",
+    "Plan": "fastdp.releases.plan",
     "PHDStream": "fastdp.systems.phdstream.publisher",
     "Guarantee": "fastdp.guarantee",
     "Key": "fastdp.randomness.key",
@@ -63,12 +68,17 @@ _HOMES = {
     "ToPL": "fastdp.systems.topl.publisher",
     "ToPLServer": "fastdp.systems.topl.server",
     "ToPS": "fastdp.systems.stream.tops",
+    "Windows": "fastdp.tables.windows",
     "add_noise": "fastdp.systems.add_noise",
     "audit": "fastdp.auditing.run",
+    "counts": "fastdp.tables.functions",
     "discrete_laplace": "fastdp.randomness.sampler",
+    "means": "fastdp.tables.functions",
     "metrics": "fastdp.queries",
+    "plan": "fastdp.releases.plan",
     "release": "fastdp.systems.release",
     "release_many": "fastdp.systems.release_many",
+    "totals": "fastdp.tables.functions",
     "workloads": "fastdp.queries",
 }
 
@@ -80,18 +90,21 @@ __all__ = [
     "Key",
     "Ledger",
     "PHDStream",
+    "Plan",
     "Release",
     "ReleasedMany",
     "StreamPublisher",
     "ToPL",
     "ToPLServer",
     "ToPS",
+    "Windows",
     "__version__",
     "add_noise",
     "analysis",
     "audit",
     "auditing",
     "counters",
+    "counts",
     "datasets",
     "discrete_laplace",
     "errors",
@@ -99,8 +112,10 @@ __all__ = [
     "interop",
     "ledger",
     "local",
+    "means",
     "metrics",
     "perturbers",
+    "plan",
     "plots",
     "randomness",
     "release",
@@ -108,7 +123,9 @@ __all__ = [
     "smoothers",
     "spatial",
     "systems",
+    "tables",
     "thresholds",
+    "totals",
     "workloads",
 ]
 

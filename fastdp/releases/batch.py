@@ -15,6 +15,7 @@ from fastdp import validation
 from fastdp.arrays.frames import FrameSource
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
+from fastdp.releases.error_bars import SumNoise
 from fastdp.releases.release import PREFIX_BLOCK, Release, ReleasedNodes, as_indices, preview
 from fastdp.releases.revised import RevisedStream
 from fastdp_kernels import many_ranges
@@ -51,6 +52,8 @@ class ReleasedMany:
         Streams seen again from all released sums, where blocks follow them.
     source : FrameSource or None
         The data frame that the streams came in, which :attr:`frame` is like.
+    noise : SumNoise or None
+        Which noise the sums carry, as in :class:`Release`.
     """
 
     values: Floats
@@ -64,6 +67,7 @@ class ReleasedMany:
     tree_borders: Indices = field(default_factory=lambda: np.zeros(1, np.int64))
     revisions: tuple[RevisedStream, ...] | None = None
     source: FrameSource | None = None
+    noise: SumNoise | None = None
 
     def __len__(self) -> int:
         return self.borders.size - 1
@@ -92,7 +96,7 @@ class ReleasedMany:
         values = self.values[self.borders[i] : self.borders[i + 1]]
         revision = None if self.revisions is None else self.revisions[i]
         theta = float(self.thresholds[i])
-        return Release(values, self.offset, theta, self.guarantee, self.block, nodes, revision)
+        return Release(values, self.offset, theta, self.guarantee, self.block, nodes, revision, noise=self.noise)
 
     def _checked(self, stream: int) -> int:
         try:
@@ -169,6 +173,39 @@ class ReleasedMany:
             self.values, self.borders, prefix, places, PREFIX_BLOCK, whose, first, last, out
         )
         return out
+
+    def interval(
+        self, streams: Any, starts: Any, stops: Any, confidence: float = 0.95, revised: bool = False
+    ) -> tuple[Floats, Floats]:
+        """Intervals for the true sums of the clipped streams: :meth:`Release.interval` of each query's stream.
+
+        Parameters
+        ----------
+        streams, starts, stops : int or int[q]
+            As for :meth:`range_sum`.
+        confidence, revised
+            As for :meth:`Release.interval`.
+
+        Returns
+        -------
+        low, high : float64[q]
+            In units of the input.
+        """
+        whose, first, last = self.queries(streams, starts, stops)
+        low, high = np.empty(whose.size), np.empty(whose.size)
+        for stream in np.unique(whose).tolist():
+            own = whose == stream
+            low[own], high[own] = self[stream].interval(first[own], last[own], confidence, revised)
+        return low, high
+
+    def std_error(self, streams: Any, starts: Any, stops: Any, revised: bool = False) -> Floats:
+        """Root mean square errors of answers: :meth:`Release.std_error` of each query's stream, float64[q]."""
+        whose, first, last = self.queries(streams, starts, stops)
+        errors = np.empty(whose.size)
+        for stream in np.unique(whose).tolist():
+            own = whose == stream
+            errors[own] = self[stream].std_error(first[own], last[own], revised)
+        return errors
 
     def queries(self, streams: Any, starts: Any, stops: Any) -> tuple[Indices, Indices, Indices]:
         """Checked queries of :meth:`range_sum`, three arrays of one length; ParameterError as there."""

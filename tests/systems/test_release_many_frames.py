@@ -98,6 +98,7 @@ def test_each_stream_is_what_its_own_publisher_releases(parts: dict[str, Any], i
             for revised in (False, True):
                 assert np.array_equal(one.range_sum(*asked, revised), of_many.range_sum(*asked, revised))
             assert np.array_equal(many.range_sum(place, *asked), one.range_sum(*asked))
+            assert of_many.noise == one.noise
             if one.nodes is not None:
                 assert of_many.nodes is not None
                 assert np.array_equal(one.nodes.sums, of_many.nodes.sums, equal_nan=True)
@@ -246,6 +247,8 @@ def test_queries_by_name() -> None:
     expected = many.range_sum([1, 3], [0, 2], [5, 9])
     assert np.array_equal(many.range_sum(["7", "b"], [0, 2], [5, 9]), expected)
     assert np.array_equal(many.range_sum("7", 0, 5), expected[:1])
+    for revised in (False, True):
+        assert np.array_equal(many.interval("b", 2, 9, revised=revised), many[3].interval(2, 9, revised=revised))
     for ask in (lambda: many["c"], lambda: many.range_sum(["b", "c"], 0, 1)):
         with pytest.raises(
             ParameterError, match=r"^stream = 'c': expected a whole number, .* or the name of a stream"

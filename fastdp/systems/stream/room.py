@@ -81,6 +81,7 @@ class Room:
             tree_borders=np.zeros(self.counts.size + 1, np.int64) if self.trees is None else self.trees,
             revisions=revisions,
             source=self.source,
+            noise=composition.noise,
         )
 
 
