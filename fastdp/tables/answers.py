@@ -85,7 +85,7 @@ class Answers:
             np.cumsum(steps, axis=0, out=prefix[1:])
             sums = prefix[stops] - prefix[starts]
         draws = (stops - starts) * (noisy.steps.shape[1] if pooled else 1)
-        value = sums * float(noisy.resolution)
+        value: Floats = sums * np.float64(noisy.resolution)
         variance = draws * laplace_variance(noisy.scale) * noisy.resolution**2
         half = laplace_sum_quantiles(noisy.scale, draws, self._confidence) * noisy.resolution
         return _Part(value, _column(variance), _column(_quotient(half, variance)))
