@@ -55,16 +55,12 @@ class ClipCounter(Protocol):
 
 
 def _task(plan: TablePlan, rows: int) -> ThresholdTask:
-    """ScaleFree's task: the error of a window with n rows is 2 (k theta / eps)^2 + (n E[(v - theta)+])^2.
+    """ScaleFree's task, whose target m sqrt(6 K) / (r eps) is ``plan.rows_above``.
 
-    It is least where some cells * sqrt(2) * k / eps rows lie above theta, in all windows together: ScaleFree's
-    m sqrt(6 K) / (r eps) with r = m and K = (cells k)^2 / 3.  A mean's deviations have half the sensitivity.  K rows
-    of a unit move each of its counts by up to k, all in one direction: epsilon / k for one row.
+    The k rows of a unit move each of its counts by up to k, all in one direction: epsilon / k for one row.
     """
-    k, cells = plan.contributions, max(1, plan.cells or 1)
     top = plan.bound[1] if plan.bound else 1.0
-    sensitivity = k / 2.0 if plan.kind == "means" else float(k)
-    each = Fraction(plan.clip_epsilons[1]) / k
+    each = Fraction(plan.clip_epsilons[1]) / plan.contributions
     epsilon = float(each)
     while Fraction(epsilon) > each:
         epsilon = math.nextafter(epsilon, 0.0)
@@ -75,8 +71,8 @@ def _task(plan: TablePlan, rows: int) -> ThresholdTask:
         max_range=rows,
         # The candidates must not depend on what is known of the table only behind its first reading.
         resolution=2.0 ** (math.frexp(top)[1] - 33),
-        publish_epsilon=plan.value_epsilon,
-        noise_constant=(cells * sensitivity) ** 2 / 3.0,
+        publish_epsilon=1.0,
+        noise_constant=plan.rows_above**2 / 6.0,
     )
 
 
@@ -85,19 +81,25 @@ def clip_counter(plan: TablePlan) -> ClipCounter:
     return ScaleFree().chooser(_task(plan, MOST_ROWS))
 
 
+def count_rows(plan: TablePlan, counts: Integers, key: Key) -> int:
+    """How many rows count, released: their number is not public."""
+    noisy = noisy_counts([int(counts.sum())], plan.contributions, plan.clip_epsilons[0], key, "rows")
+    return min(max(int(noisy[0]), 2), MOST_ROWS)
+
+
 def choose_clip(plan: TablePlan, counts: Integers, key: Key) -> float:
     """The upper end of the clip, from a histogram that :func:`clip_counter` filled.
 
-    The number of rows is not public: it is released first, and stands for the hold-out's length in ScaleFree's rule.
+    ``plan.rows`` stands for the length of the hold-out in ScaleFree's rule.
     """
-    rows = noisy_counts([int(counts.sum())], plan.contributions, plan.clip_epsilons[0], key, "rows")
-    chooser = ScaleFree().chooser(_task(plan, min(max(int(rows[0]), 1), MOST_ROWS)))
+    chooser = ScaleFree().chooser(_task(plan, plan.rows or 2))
     packed = np.ascontiguousarray(np.minimum(counts, MOST_ROWS // counts.size))
     chooser.counts[:] = packed
     if chooser.resolved < MIN_COUNT:
         warn(
-            f"clip = None: {plan.cells:,} windows and keys are too few to choose a clip well at epsilon = "
-            f"{plan.epsilon:g}; expected more of them, a larger epsilon, or a clip known publicly (clip=)",
+            f"clip = None: some {plan.rows:,} rows in {plan.cells:,} windows and keys are too few to choose a clip "
+            f"well at epsilon = {plan.epsilon:g}; expected longer windows, a larger epsilon, or a clip that is known "
+            "publicly (clip=)",
             AccuracyWarning,
         )
     return chooser.choose(held_out(key.within("clip"), packed))

@@ -32,11 +32,14 @@ KINDS = ("totals", "counts", "means")
 MAX_CELLS = 2 * 10**8
 #: Means: the share of the sums of deviations.  The best one lies between .5 and .61 for means from 0 to .3 theta.
 DEVIATION_SHARE = 0.6
-#: Shares of epsilon: keys (with delta), the choice of the clip (at most; a tenth of it counts rows), and how many
+#: Shares of epsilon: keys (with delta), how many rows there are, the clip (both together, at most), and how many
 #: persons had rows dropped.
-KEY_SHARE, CLIP_SHARE, ROW_SHARE, PERSON_SHARE = 0.1, 0.1, 0.1, 0.01
-#: So many noise scales of its choice lie between neighbouring clips, if a tenth of epsilon allows it.
-RESOLVED = 32.0
+KEY_SHARE, ROW_SHARE, CLIP_SHARE, PERSON_SHARE = 0.1, 0.005, 0.1, 0.01
+#: So many noise scales of the clip's choice are its target number of rows, and a step of its slope, if CLIP_SHARE
+#: allows it.
+RESOLVED, RESOLVED_SLOPE = 16.0, 4.0
+#: ln of the number of grid steps in the bound, for the choice.
+SPAN = 33.0 * math.log(2.0)
 KeyRule = Literal["none", "given", "public", "private"]
 
 
@@ -146,6 +149,8 @@ class TablePlan:
         Whether rows come one after the other and a public clock closes windows.
     cells : int or None
         Windows times keys, once they are known.
+    rows : int or None
+        How many rows count, once that is released.
     taken : tuple of str
         Which ends of the time were taken from the table: "first", "last".
     """
@@ -169,6 +174,7 @@ class TablePlan:
     nonfinite: Nonfinite = "raise"
     online: bool = False
     cells: int | None = None
+    rows: int | None = None
     taken: tuple[str, ...] = ()
 
     # Budgets.
@@ -192,12 +198,33 @@ class TablePlan:
     def clip_epsilons(self) -> tuple[float, float]:
         """Of the count of rows, and of the choice of the clip.
 
-        Small where there are many cells: the choice is then among many rows, whatever their values.
+        The second one is at most CLIP_SHARE less the first, and follows from how many rows there are, once that is
+        released: pure losses may be chosen as one goes, as long as their sum never exceeds epsilon.
         """
         if not self.chooses_clip:
             return 0.0, 0.0
-        whole = self.epsilon * min(CLIP_SHARE, RESOLVED / (math.sqrt(2.0) * (self.cells or 1)))
-        return whole * ROW_SHARE, whole * (1.0 - ROW_SHARE)
+        counting, most = self.epsilon * ROW_SHARE, self.epsilon * (CLIP_SHARE - ROW_SHARE)
+        if self.rows is None:
+            return counting, most
+        # As ScaleFree has it: the target is at most half of the rows, and slopes fit below the rest.
+        target = min(self.rows_above, self.rows / 2.0)
+        slope = 0.5 * (self.rows - target) / SPAN
+        return counting, min(most, self.contributions * max(RESOLVED / target, RESOLVED_SLOPE / slope))
+
+    @property
+    def rows_above(self) -> float:
+        """How many rows should lie above the clip in all windows together: where noise and clipping err alike.
+
+        The squared error of a window with n rows is 2 (s theta / eps)^2 + (n E[(v - theta)+])^2, s the sensitivity in
+        clips, least over theta where n p = sqrt(2) s / eps, if p E[(v - theta)+] / theta is about p^2, as
+        :class:`fastdp.thresholds.ScaleFree` takes it.
+        """
+        return max(1, self.cells or 1) * math.sqrt(2.0) * self.clips / (self.epsilon * (1.0 - CLIP_SHARE))
+
+    @property
+    def clips(self) -> float:
+        """By how many clips a unit moves the sums."""
+        return self.contributions * (0.5 if self.kind == "means" else 1.0)
 
     @cached_property
     def sum_epsilon(self) -> float:
@@ -401,7 +428,7 @@ def check_bound(bound: Any, clip: Any) -> tuple[tuple[float, float], bool]:
     given, name = (bound, "bound") if clip is None else (clip, "clip")
     if isinstance(given, (tuple, list)):
         if len(given) != 2:
-            raise ParameterError(f"{name} = {validation.shown(given, public=True)}: expected a number or (low, high)")
+            raise ParameterError(f"{name} = {validation.shown(given)}: expected a number or (low, high)")
         low, high = (validation.real(name, end) for end in given)
         if not low < high:
             raise ParameterError(f"{name} = ({low!r}, {high!r}): expected low below high")

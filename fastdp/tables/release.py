@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fastdp.errors import AccuracyWarning, DataError, warn
 from fastdp.randomness.key import Key
 from fastdp.tables import persons
-from fastdp.tables.choices import choose_clip, choose_keys, clip_counter, noisy_counts
+from fastdp.tables.choices import choose_clip, choose_keys, clip_counter, count_rows, noisy_counts
 from fastdp.tables.columns import (
     KeyRow,
     KeyTable,
@@ -107,6 +107,7 @@ class TableRelease:
         first, last = plan.start or 0, plan.stop or 0
         clip = None
         if survey is not None and survey.histogram is not None:
+            plan = replace(plan, rows=count_rows(plan, survey.histogram.counts, self.key))
             clip = choose_clip(plan, survey.histogram.counts, self.key)
         quantities = plan.quantities(clip)
         width = len(keys) if plan.by else 1

@@ -103,7 +103,7 @@ def open_source(frame: Any, columns: Sequence[str], dictionary: Sequence[str] = 
     if hasattr(frame, "scanner") and hasattr(frame, "schema"):
         _check_names(chosen, frame.schema.names, frame)
         schema = narwhals.from_native(frame.schema.empty_table()).collect_schema()
-        return Source("pyarrow", chosen, schema, lambda: frame.scanner(chosen, batch_size=BATCH).to_batches())
+        return Source("pyarrow", chosen, schema, lambda: _scan(frame, chosen))
     try:
         wrapped = narwhals.from_native(frame)
         schema = wrapped.collect_schema()
@@ -125,6 +125,11 @@ def open_source(frame: Any, columns: Sequence[str], dictionary: Sequence[str] = 
     return Source(family, chosen, schema, lambda: _lazy(wrapped.select(chosen), family, arrow))
 
 
+def _scan(frame: Any, chosen: list[str]) -> Iterator[Any]:
+    """The batches of a dataset; few are read ahead, so that memory stays small."""
+    return iter(frame.scanner(chosen, batch_size=BATCH, batch_readahead=2, fragment_readahead=1).to_batches())
+
+
 def _dataset(path: Path, dictionary: Sequence[str]) -> Any:
     import pyarrow.dataset as dataset
 
@@ -132,7 +137,9 @@ def _dataset(path: Path, dictionary: Sequence[str]) -> Any:
     if kind is None:
         raise ParameterError(f"frame = {str(path)!r}: expected the path of a .parquet, .csv or .arrow file")
     if kind == "parquet":
-        kind = dataset.ParquetFileFormat(dictionary_columns=list(dictionary))
+        kind = dataset.ParquetFileFormat(
+            dictionary_columns=list(dictionary), pre_buffer=False, use_buffered_stream=True
+        )
     try:
         return dataset.dataset(path, format=kind)
     except Exception as error:  # missing, damaged, not permitted; Arrow's words may quote a row

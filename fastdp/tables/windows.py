@@ -120,10 +120,9 @@ class WindowsMachine(Machine[WindowsState]):
         named = (each.name for each in dataclasses.fields(self))
         own = ("kind", "begin", "bound", "who", "lateness")
         given = {name: getattr(self, name) for name in named if name not in own}
-        # A public clip: nothing is chosen from rows that are not there yet.
-        clip = tuple(self.bound) if isinstance(self.bound, list) else self.bound
-        who = "persons" if self.who else None
-        return dataclasses.replace(make_plan(self.kind, clip=clip, start=self.begin, who=who, **given), online=True)
+        plan = make_plan(self.kind, bound=self.bound, start=self.begin, who="persons" if self.who else None, **given)
+        # The bound is the clip: nothing is chosen from rows that are not there yet.
+        return dataclasses.replace(plan, online=True, chooses_clip=False)
 
     @cached_property
     def quantities(self) -> list[Quantity]:
@@ -281,7 +280,8 @@ class WindowsMachine(Machine[WindowsState]):
         """What the closed windows release."""
         plan = self.plan
         if late:
-            log.info("%d late rows dropped", late)
+            # How many is private.
+            log.info("late rows dropped: Windows.late counts them")
         if closed > first:
             log.info("%d windows of %s closed", closed - first, self.every)
         return WindowSums(
