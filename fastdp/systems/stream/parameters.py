@@ -24,6 +24,9 @@ from fastdp.thresholds.renewals import Renewal
 DEFAULT_HOLDOUT = 65_536
 _ROLES = ("threshold", "perturber", "smoother", "renewal")
 
+#: What a guarantee says of intervals.
+INTERVALS = "intervals are functions of outputs (post-processing), for values clipped to [0, theta]"
+
 #: Parts that a state file may name; loading a file never runs anything that the file brings along.
 PARTS: dict[str, Any] = {
     name: getattr(module, name)
@@ -202,7 +205,8 @@ class StreamParameters:
             whole = sequential(renewed, whole) if self.renewal.share else parallel(renewed, whole)
         if chosen is not None:
             whole = parallel(chosen.of("threshold"), whole)
-        return replace(whole, simulated=simulated or whole.simulated)
+        derivation = whole.derivation if self.noise is None else (*whole.derivation, INTERVALS)
+        return replace(whole, simulated=simulated or whole.simulated, derivation=derivation)
 
     def describe(self) -> dict[str, Any]:
         """Parts by name, and parameters, for a state file."""
