@@ -108,9 +108,9 @@ class Answers:
 
     @cached_property
     def _revisions(self) -> dict[str, Revised]:
-        patterns, period = local_patterns(self._sums.edges, self._sums.time_zone)
+        patterns = local_patterns(self._sums.edges, self._sums.time_zone)
         return {
-            name: revise(noisy.values, laplace_variance(noisy.scale) * noisy.resolution**2, patterns, period)
+            name: revise(noisy.values, laplace_variance(noisy.scale) * noisy.resolution**2, patterns)
             for name, noisy in self._sums.columns.items()
         }
 
