@@ -13,6 +13,7 @@ PARTS = {
     "scale_free": "the threshold without units beside the best theta and NM-E, on every stream",
     "pak": "PAK beside the plain binary tree and the authors' code",
     "local": "ToPL: theta and error on real streams, scales, exact ratios of report weights",
+    "tables": "hourly totals beside the textbook, revised windows, a person's day as the unit",
     "spatial": "PHDStream: errors and totals beside the authors' code, numbers of batches, exact losses",
 }
 

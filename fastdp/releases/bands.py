@@ -59,7 +59,16 @@ def new_axes(rows: int = 1, width: float = 9.0, height: float = 4.2) -> Any:
 
 def save(ax: Any, path: str | Path) -> None:
     """Write the figure of these axes; the suffix chooses the format, ParameterError if it is no picture's."""
+    _check_suffix(ax, path)
+    ax.figure.savefig(path)
+
+
+def check_picture(path: str | Path) -> None:
+    """Refuse, before there is anything to draw, what :func:`save` or :func:`new_axes` would refuse."""
+    _check_suffix(new_axes(), path)
+
+
+def _check_suffix(ax: Any, path: str | Path) -> None:
     kinds = ax.figure.canvas.get_supported_filetypes()
     if Path(path).suffix.lower().lstrip(".") not in kinds:
         raise ParameterError(f"path = {str(path)!r}: expected a suffix among {', '.join(sorted(kinds))}")
-    ax.figure.savefig(path)

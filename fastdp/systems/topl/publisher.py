@@ -18,7 +18,7 @@ from fastdp.arrays.column import NOT_FINITE, Nonfinite, as_floats, entry_at
 from fastdp.arrays.whole import as_whole
 from fastdp.errors import DataError, StateError
 from fastdp.guarantee import Guarantee
-from fastdp.local.client_words import MAX_START
+from fastdp.local.random_words import MAX_START
 from fastdp.randomness.key import Key
 from fastdp.releases.error_bars import ErrorBars
 from fastdp.releases.release import Release
