@@ -175,6 +175,7 @@ def whole_release() -> Group:
         )
 
     ready = release(values)
+    blocks = fastdp.Adaptive(shared.EPSILON, shared.BOUND).release(values)
 
     def ask() -> None:
         # A fresh object, so that prefix sums are not remembered.
@@ -192,6 +193,8 @@ def whole_release() -> Group:
         "fastdp H_16^c (s = 0)": lambda: release(values, 0),
         "careful NumPy H_16^c (s = 0), float noise (unsafe)": lambda: careful(0),
         "fastdp 200 range queries, prefix sums included": ask,
+        "fastdp ToPS, 200 intervals": lambda: ready.interval(*queries),
+        "fastdp Adaptive, 200 intervals": lambda: blocks.interval(*queries, revised=True),
         "careful NumPy 200 range queries, prefix sums included": lambda: numpy_tops.range_sums(
             ready.values, *queries
         ),

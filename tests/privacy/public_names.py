@@ -24,6 +24,9 @@ METHODS = {
     "pack unpack copy": "of a chooser, for state files",
     "settle check check_state following": "state of counters, checked by step",
     "from_description": "a domain, for state files",
+    "open_draws": "a number of steps",
+    "half_width_of epsilon_for": "parameters of a plan",
+    "count_interval count_std_error": "boxes, for the methods of ReleasedTree",
     "weight": "whole numbers of the law's grid",
 }
 #: Names, or classes as a whole.
@@ -82,6 +85,7 @@ WITHOUT_DATA = {
     "ToPLServer counters.RunningCounts counters.SelectiveCounting": "parameters",
     "ToPLServer.choose ToPLServer.shard": "nothing",
     "AdaptivePHDStream.count PHDStream.count": "boxes, for ReleasedTree.count",
+    "plan Plan": "parameters",
     "systems.FixedTree.count systems.OfflineOnBatch.count systems.OfflineOnStream.count": "boxes",
     "Key.choose Key.from_seed Key.derive Key.of_stream Key.random Key.reveal Key.from_bytes": "by the row of Key",
     "Key.again Key.bind Key.within Key.fingerprint": "public parameters, and sums that are released",
