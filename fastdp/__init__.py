@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         datasets,
         errors,
         experiments,
+        fleets,
         ledger,
         local,
         perturbers,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         thresholds,
     )
     from fastdp.auditing.run import audit
+    from fastdp.fleets.fleet import Fleet
     from fastdp.guarantee import Guarantee
     from fastdp.ledger.ledger import Ledger
     from fastdp.queries import metrics, workloads
@@ -51,6 +53,7 @@ _HOMES = {
     "AdaptivePHDStream": "fastdp.systems.phdstream.adaptive",
     "Adaptive": "fastdp.systems.stream.adaptive",
     "PHDStream": "fastdp.systems.phdstream.publisher",
+    "Fleet": "fastdp.fleets.fleet",
     "Guarantee": "fastdp.guarantee",
     "Key": "fastdp.randomness.key",
     "Ledger": "fastdp.ledger.ledger",
@@ -71,6 +74,7 @@ __all__ = [
     "PAK",
     "Adaptive",
     "AdaptivePHDStream",
+    "Fleet",
     "Guarantee",
     "Key",
     "Ledger",
@@ -89,6 +93,7 @@ __all__ = [
     "datasets",
     "errors",
     "experiments",
+    "fleets",
     "ledger",
     "local",
     "metrics",
