@@ -35,10 +35,8 @@ def run(options: argparse.Namespace) -> None:
         ["streams", "first value of each", "a further value of each", "bytes a stream", "sealed snapshot", "restart"],
         [[f"{size:,}", *(f"{number:.3g}" for number in row)] for size, row in zip(sizes, rows, strict=True)],
     )
-    loop = dictionary()
-    print(
-        f"Dictionary of {PUBLISHERS:,} publishers: {1e6 * loop:.3g} us a value; the fleet {1e6 * rows[-1][1] / sizes[-1]:.3g}."
-    )
+    loop, fleet = dictionary(), rows[-1][1] / sizes[-1]
+    print(f"Dictionary of {PUBLISHERS:,} publishers: {1e6 * loop:.3g} us a value; the fleet: {1e6 * fleet:.3g}.")
     if options.plot is not None:
         draw(sizes, rows, options.plot)
 
