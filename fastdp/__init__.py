@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         datasets,
         errors,
         experiments,
+        fleets,
         interop,
         ledger,
         local,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         thresholds,
     )
     from fastdp.auditing.run import audit
+    from fastdp.fleets.fleet import Fleet
     from fastdp.guarantee import Guarantee
     from fastdp.ledger.ledger import Ledger
     from fastdp.queries import metrics, workloads
@@ -59,6 +61,7 @@ _HOMES = {
     "Adaptive": "fastdp.systems.stream.adaptive",
     "Plan": "fastdp.releases.plan",
     "PHDStream": "fastdp.systems.phdstream.publisher",
+    "Fleet": "fastdp.fleets.fleet",
     "Guarantee": "fastdp.guarantee",
     "Key": "fastdp.randomness.key",
     "Ledger": "fastdp.ledger.ledger",
@@ -86,6 +89,7 @@ __all__ = [
     "PAK",
     "Adaptive",
     "AdaptivePHDStream",
+    "Fleet",
     "Guarantee",
     "Key",
     "Ledger",
@@ -109,6 +113,7 @@ __all__ = [
     "discrete_laplace",
     "errors",
     "experiments",
+    "fleets",
     "interop",
     "ledger",
     "local",

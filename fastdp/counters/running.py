@@ -94,6 +94,10 @@ class CountMachine(Machine[CountState]):
         """Of each node's noise."""
         return sampler.discrete_laplace_law(noise_scale(self.counter, Fraction(self.epsilon)))
 
+    def bind(self, key: Key) -> Key:
+        """The key of these sums under a secret."""
+        return key.bind("RunningCounts", parameters_of(self))
+
     def start(self, key: Key) -> CountState:
         """Before any step."""
         del key
@@ -101,8 +105,8 @@ class CountMachine(Machine[CountState]):
 
     def read(self, *batch: Any) -> tuple[Integers, Integers]:
         """The active sums, and their increments."""
-        values, active = batch
-        chosen = self._as_chosen(active)
+        values, *active = batch
+        chosen = self._as_chosen(*active or [None])
         return chosen, as_increments(values, chosen.size)
 
     def step(self, state: CountState, batch: Any, key: Key) -> Transition[CountState]:
@@ -201,7 +205,7 @@ class RunningCounts(Publisher[CountState]):
         machine = CountMachine(
             counter, validation.positive("epsilon", epsilon), validation.integer("size", size, 1, 2**30)
         )
-        self._begin(machine, Key.choose(seed, key).bind("RunningCounts", parameters_of(machine)))
+        self._begin(machine, machine.bind(Key.choose(seed, key)))
 
     @property
     def counter(self) -> Counter:

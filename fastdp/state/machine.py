@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.arrays.column import as_column, as_floats
 from fastdp.errors import ParameterError
+from fastdp.randomness.canonical import part_name
 from fastdp.randomness.key import Key
 from fastdp.state import codec
 
@@ -89,6 +90,10 @@ class Machine(ABC, Generic[S]):
         key : Key
             Of this publisher alone.  The same state and batch must draw the same words.
         """
+
+    def bind(self, key: Key) -> Key:
+        """The key of this mechanism with these parameters, under a user's secret."""
+        return key.bind(part_name(self), parameters_of(self))
 
     def read(self, *batch: Any) -> Any:
         """The batch, checked and converted once; DataError for what is none.  By default a column, or as it is."""

@@ -14,12 +14,11 @@ from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar
 from fastdp import validation
 from fastdp._version import __version__
 from fastdp.errors import StateError
-from fastdp.randomness.canonical import part_name
 from fastdp.randomness.drawn_once import repeating
 from fastdp.randomness.key import Binding, Key
 from fastdp.state import codec, journal
 from fastdp.state.journal import Journal, Packed, trusting
-from fastdp.state.machine import Machine, check_is_machine, parameters_of
+from fastdp.state.machine import Machine, check_is_machine
 from fastdp.state.replay import Chunk, Replay, as_one
 from fastdp.state.seal import Seal
 from fastdp.state.sealed_file import StateFile
@@ -55,7 +54,7 @@ class Publisher(Generic[S]):
 
     def __init__(self, machine: Machine[S], *, seed: int | str | None = None, key: Key | bytes | None = None) -> None:
         check_is_machine(machine)
-        self._begin(machine, Key.choose(seed, key).bind(part_name(machine), parameters_of(machine)))
+        self._begin(machine, machine.bind(Key.choose(seed, key)))
 
     def _begin(self, machine: Any, key: Key) -> None:
         """Take the starting state; reading a state begins here too."""

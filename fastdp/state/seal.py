@@ -127,9 +127,11 @@ class Seal:
         header = HEADER.pack(MAGIC, VERSION, self._protection(), generation, self._salt, secrets.token_bytes(12))
         return header, header + self.frame(header, 0, payload, least)
 
-    def frame(self, header: bytes, index: int, payload: bytes, least: int = MIN_FILE_BYTES) -> bytes:
-        """One more frame of what has this header."""
-        packer = zlib.compressobj(1, zlib.DEFLATED, -15, zdict=_DICTIONARY)
+    def frame(
+        self, header: bytes, index: int, payload: bytes, least: int = MIN_FILE_BYTES, *, compress: bool = True
+    ) -> bytes:
+        """One more frame of what has this header; without compression for arrays, which gain little and cost time."""
+        packer = zlib.compressobj(int(compress), zlib.DEFLATED, -15, zdict=_DICTIONARY)
         deflated = packer.compress(payload) + packer.flush()
         most = max(MAX_PAYLOAD, MAX_INFLATION * len(deflated))
         if len(payload) > most:

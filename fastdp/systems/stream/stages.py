@@ -160,6 +160,10 @@ class Schedule(Machine[StreamState]):
         withholds = c.renewal is not None and not c.renewal.share
         return FixedBlocks(c.plan, c.grid, c.perturber, c.smoother, c.publish_epsilon, key, withholds)
 
+    def bind(self, key: Key) -> Key:
+        """The noise key of this composition under a secret."""
+        return self.composition.noise_key(key)
+
     def start(self, key: Key) -> StreamState:
         """Before the first value."""
         state = StreamState(Progress(), self.composition.threshold.start(self.composition.task))

@@ -1,0 +1,196 @@
+"""The states of many streams of one Adaptive, as arrays: one compiled pass over values of any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.perturbers.base import theta_key
+from fastdp.randomness import prefix
+from fastdp.randomness.key import Key
+from fastdp.randomness.row_words import RowWords
+from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks
+from fastdp.systems.stream.row_batches import concurrently
+from fastdp.systems.stream.stages import Schedule
+from fastdp_kernels import block_lengths, fleet_pass, online_pass
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+#: Arrays grow by a quarter: what is not used yet counts as memory of the streams.
+GROWTH = 4
+#: Values below which a thread costs more than it saves.
+MIN_PER_THREAD = 2**14
+NAMES = ("counters", "chains", "singles", "scales")
+
+
+class AdaptiveRows:
+    """Rows of a fleet whose machine has blocks that follow what was released, and a public threshold.
+
+    Parameters
+    ----------
+    machine : Schedule
+        Of an :class:`fastdp.Adaptive` without a hold-out.
+    key : Key
+        Of the composition, without a stream number.
+    """
+
+    def __init__(self, machine: Schedule, key: Key) -> None:
+        pipeline = machine.pipeline(key)
+        assert isinstance(pipeline, AdaptiveBlocks)  # noqa: S101 - `of` has looked
+        self._pipeline, self._key = pipeline, key
+        # Its chain belongs to no stream of a fleet.
+        start = machine.start(key.again()).progress
+        pipeline = machine.pipeline(key)
+        self._start = start
+        self._steps = start.theta_steps
+        resolution = pipeline.grid.resolution
+        top = float(min(start.theta_steps, pipeline.grid.bound_steps))
+        self._public = np.array([1.0 / resolution, top, float(start.theta_steps), start.theta_steps * resolution])
+        self.size = 0
+        self._counters: Indices = np.empty((0, fleet_pass.COUNTERS), np.int64)
+        self._chains: NDArray[np.uint64] = np.empty((0, prefix.CHAIN_WORDS), np.uint64)
+        self._singles: Floats = np.empty((0, fleet_pass.SINGLES))
+        self._scales: Floats = np.empty((0, fleet_pass.BY_SCALE, 0))
+
+    @classmethod
+    def of(cls, machine: object, key: Key) -> AdaptiveRows | None:
+        """Rows for this machine, if its streams can be rows."""
+        if not isinstance(machine, Schedule) or machine.composition.task.holdout or machine.composition.warm_up:
+            return None
+        pipeline = machine.pipeline(key)
+        if not isinstance(pipeline, AdaptiveBlocks):
+            return None
+        theta_steps = machine.start(key.again()).progress.theta_steps
+        return cls(machine, key) if pipeline.laws[theta_steps] else None
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the streams."""
+        return sum(array.nbytes for array in self._arrays().values())
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return dict(zip(NAMES, (self._counters, self._chains, self._singles, self._scales), strict=True))
+
+    def begin(self, ids: Indices | Sequence[Key]) -> None:
+        """Add streams before their first value: numbers of streams, or the key of each."""
+        count = len(ids)
+        if isinstance(ids, np.ndarray):
+            words = RowWords(theta_key(self._key, self._steps), prefix.CHAIN_PIECES)
+            chains = prefix.start_chains(words, ids)
+        else:
+            chains = np.array([prefix.start_chain(theta_key(key, self._steps)) for key in ids], np.uint64)
+        self._reserve(self.size + count)
+        new = slice(self.size, self.size + count)
+        self._counters[new] = 0
+        self._chains[new] = chains.reshape(count, prefix.CHAIN_WORDS)
+        self._singles[new] = self._start.smoother[block_lengths.POSITION :]
+        self._scales[new] = 0.0
+        self.size += count
+
+    def _reserve(self, size: int) -> None:
+        if size <= self._counters.shape[0]:
+            return
+        size = max(size, self.size + self.size // GROWTH)
+        for name, array in self._arrays().items():
+            grown = np.empty((size, *array.shape[1:]), array.dtype)
+            grown[: self.size] = array[: self.size]
+            setattr(self, f"_{name}", grown)
+
+    def _reach(self, rows: Indices) -> None:
+        """Make room for the scales that these values' blocks may reach."""
+        distinct, times = np.unique(rows, return_counts=True)
+        singles = self._singles[distinct]
+        exponents = singles[:, block_lengths.EXPONENT - block_lengths.POSITION].astype(np.int64)
+        filled = self._counters[distinct, fleet_pass.FILLED] + times
+        closing = filled >= np.left_shift(1, exponents)
+        if not closing.any():
+            return
+        furthest = int((singles[closing, 0].astype(np.int64) + filled[closing]).max())
+        missing = furthest.bit_length() - self._scales.shape[2]
+        if missing > 0:
+            self._scales = np.pad(self._scales, ((0, 0), (0, 0), (0, missing)))
+
+    def publish(self, rows: Indices, values: Floats, threads: int) -> tuple[NDArray[np.bool_] | None, Floats]:
+        """Consume finite values, each of the stream in its row, in order; which rows publish (None: all); what."""
+        self._reach(rows)
+        out = np.empty(values.size)
+        threads = min(threads, max(1, values.size // MIN_PER_THREAD))
+        if threads == 1:
+            self._pass(rows, values, out)
+            return None, out
+        owners = rows % threads
+
+        def work(owner: int) -> None:
+            mine = np.flatnonzero(owners == owner)
+            part = np.empty(mine.size)
+            self._pass(rows[mine], values[mine], part)
+            out[mine] = part
+
+        concurrently(threads, work, range(threads))
+        return None, out
+
+    def _pass(self, rows: Indices, values: Floats, out: Floats) -> None:
+        law = self._pipeline.laws[self._steps]
+        assert law is not None  # noqa: S101 - `of` has looked
+        spikes, done = self._pipeline.perturber.closing == "spike", 0
+        settled: Indices = np.empty(0, np.int64)
+        while True:
+            done = fleet_pass.publish_rows(
+                *(rows, values, done, self._public, spikes, self._pipeline.shape, law.constants, settled),
+                *(self._counters, self._chains, self._singles, self._scales, out),
+            )
+            if done == rows.size:
+                return
+            row, last = int(rows[done]), np.empty(1, np.int64)
+            online_pass.round_values(values[done : done + 1], self._public[0], self._public[1], last)
+            total = int(self._counters[row, fleet_pass.OPEN_SUM] + last[0])
+            index = int(self._counters[row, fleet_pass.BLOCKS])
+            settled = np.array([prefix.settle(law, self._chains[row], index, total)])
+
+    def keep(self, rows: Indices) -> None:
+        """Drop all streams but these, which get the rows 0, 1, 2, ..."""
+        for name, array in self._arrays().items():
+            setattr(self, f"_{name}", array[rows])
+        self.size = rows.size
+
+    def pack(self) -> tuple[dict[str, Any], list[NDArray[Any]]]:
+        """The states, as JSON and arrays."""
+        self.keep(np.arange(self.size))
+        arrays = self._arrays()
+        return {"scales": self._scales.shape[2]}, list(arrays.values())
+
+    def unpack(self, size: int, described: dict[str, Any], take: Callable[[Any, tuple[int, ...]], Any]) -> None:
+        """The states that were packed; ValueError for what kernels could not follow."""
+        self.size = size
+        self._counters = take(np.int64, (size, fleet_pass.COUNTERS))
+        self._chains = take(np.uint64, (size, prefix.CHAIN_WORDS))
+        self._singles = take(np.float64, (size, fleet_pass.SINGLES))
+        self._scales = take(np.float64, (size, fleet_pass.BY_SCALE, described["scales"]))
+        for row in np.flatnonzero(~self._plausible()):
+            raise ValueError(f"stream {row} has a position out of range")
+
+    def _plausible(self) -> NDArray[np.bool_]:
+        b, singles = block_lengths, self._singles
+        most = self._pipeline.shape[b.MOST]
+        exponents, last = (singles[:, index - b.POSITION] for index in (b.EXPONENT, b.LAST))
+        fits = (
+            np.isfinite(singles).all(axis=1) & (exponents >= 0) & (exponents <= most) & (last >= 0) & (last <= most)
+        )
+        lengths = np.ldexp(1.0, np.where(fits, exponents, 0).astype(np.int64))
+        filled, position = self._counters[:, fleet_pass.FILLED], singles[:, 0]
+        fits &= (filled >= 0) & (filled < lengths) & (self._counters[:, fleet_pass.BLOCKS] >= 0)
+        fits &= (position >= 0) & (position < 2.0 ** self._scales.shape[2])
+        return np.asarray(fits, np.bool_)
+
+    def join(self, other: AdaptiveRows) -> None:
+        """Append the streams of another fleet of the same machine and key."""
+        most = max(self._scales.shape[2], other._scales.shape[2])
+        for rows in (self, other):
+            rows.keep(np.arange(rows.size))
+            rows._scales = np.pad(rows._scales, ((0, 0), (0, 0), (0, most - rows._scales.shape[2])))
+        for name, array in self._arrays().items():
+            setattr(self, f"_{name}", np.concatenate([array, getattr(other, f"_{name}")]))
+        self.size += other.size

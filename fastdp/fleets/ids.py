@@ -1,0 +1,104 @@
+"""Which row of a fleet's arrays each id has."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.arrays.column import as_array, kind_of
+from fastdp.errors import DataError
+from fastdp.randomness.key import MAX_STREAMS
+
+Indices = NDArray[np.int64]
+Id = int | str
+#: Odd, so that multiplying by it permutes 64-bit integers: 2^64 divided by the golden ratio.
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+def as_ids(ids: Any, rows: int) -> Indices | list[str]:
+    """Whole numbers from 0 to 2^32 - 2, or texts; DataError for anything else, by index."""
+    if isinstance(ids, Sequence) and not isinstance(ids, str) and all(type(each) is str for each in ids):
+        found: Indices | list[str] = list(ids)
+    else:
+        array = as_array(ids)
+        if array is None or array.ndim != 1:
+            raise DataError(f"ids is a {type(ids).__name__}: expected one row of whole numbers, or of texts")
+        if array.dtype.kind in "OUT" and array.size:
+            wrong = [i for i, each in enumerate(array.tolist()) if not isinstance(each, str)]
+            if wrong:
+                raise DataError(f"ids[{wrong[0]}] is no text: expected whole numbers alone, or texts alone")
+            found = array.tolist()
+        elif array.dtype.kind in "iu" or not array.size:
+            outside = (array < 0) | (array >= MAX_STREAMS)
+            if outside.any():
+                raise DataError(
+                    f"ids[{int(np.argmax(outside))}]: expected whole numbers of at least 0 and below {MAX_STREAMS} "
+                    "(larger numbers as texts)"
+                )
+            found = array.astype(np.int64)
+        else:
+            raise DataError(f"ids holds {kind_of(array.dtype)}: expected whole numbers, or texts")
+    if len(found) != rows:
+        raise DataError(f"ids has {len(found)} entries: expected {rows}, one for each value")
+    return found
+
+
+def parts_of(ids: Indices | list[str], n: int) -> Indices:
+    """Which of n parts each id belongs to, the same on every machine: int64[m]."""
+    if isinstance(ids, list):
+        digests = b"".join(hashlib.blake2b(each.encode(), digest_size=8).digest() for each in ids)
+        mixed = np.frombuffer(digests, ">u8").astype(np.uint64)
+    else:
+        mixed = ids.astype(np.uint64) * _MIX
+    return ((mixed >> np.uint64(32)) % np.uint64(n)).astype(np.int64)
+
+
+class Places:
+    """Ids and their rows; numbers in a sorted array, texts in a dictionary."""
+
+    def __init__(self, ids: Iterable[Id] | Indices = ()) -> None:
+        self._texts: dict[str, int] = {}
+        self._sorted: Indices = np.empty(0, np.int64)
+        self._rows: Indices = np.empty(0, np.int64)
+        self.add(ids if isinstance(ids, np.ndarray) else list(ids))
+
+    def __len__(self) -> int:
+        return len(self._texts) + self._sorted.size
+
+    @property
+    def of_texts(self) -> bool | None:
+        """Whether ids are texts; None while there are none."""
+        return bool(self._texts) if len(self) else None
+
+    def find(self, ids: Indices | list[str]) -> Indices:
+        """The row of each id, or -1: int64[m]."""
+        if isinstance(ids, list):
+            return np.fromiter((self._texts.get(each, -1) for each in ids), np.int64, len(ids))
+        if not self._sorted.size:
+            return np.full(ids.size, -1)
+        at = np.minimum(np.searchsorted(self._sorted, ids), self._sorted.size - 1)
+        return np.where(self._sorted[at] == ids, self._rows[at], -1)
+
+    def add(self, ids: Indices | list[Any]) -> None:
+        """Give distinct new ids the next rows."""
+        first = len(self)
+        if isinstance(ids, list) and ids and isinstance(ids[0], str):
+            self._texts.update(zip(ids, range(first, first + len(ids)), strict=True))
+            return
+        numbers = np.asarray(ids, np.int64)
+        joined = np.concatenate([self._sorted, numbers])
+        order = np.argsort(joined, kind="stable")
+        self._sorted = joined[order]
+        self._rows = np.concatenate([self._rows, np.arange(first, first + numbers.size)])[order]
+
+    def ids(self) -> Indices | list[str]:
+        """All of them, by row."""
+        if self._texts:
+            return list(self._texts)
+        out: Indices = np.empty(self._sorted.size, np.int64)
+        out[self._rows] = self._sorted
+        return out

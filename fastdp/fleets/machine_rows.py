@@ -1,0 +1,96 @@
+"""The states of many streams of any machine, one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.arrays.column import as_column
+from fastdp.randomness.key import Key
+from fastdp.state.machine import Column, Machine, Transition
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+
+class MachineRows:
+    """Rows of a fleet whose machine has no compiled pass over streams.
+
+    Parameters
+    ----------
+    machine : Machine
+        Of columns of values, or of one value a batch.
+    key : Key
+        Of the composition, without a stream number.
+    """
+
+    def __init__(self, machine: Machine[Any], key: Key) -> None:
+        self._machine, self._key = machine, key
+        self._keys: list[Key] = []
+        self._states: list[Any] = []
+
+    @property
+    def size(self) -> int:
+        """How many streams."""
+        return len(self._states)
+
+    def begin(self, ids: Indices | Sequence[Key]) -> None:
+        """Add streams before their first value: numbers of streams, or the key of each."""
+        keys = [self._key.of_stream(each) for each in ids.tolist()] if isinstance(ids, np.ndarray) else list(ids)
+        states = [self._machine.start(key) for key in keys]
+        self._keys += keys
+        self._states += states
+
+    def publish(self, rows: Indices, values: Floats, threads: int) -> tuple[NDArray[np.bool_] | None, Floats]:
+        """Consume finite values, each of the stream in its row, in order; which rows publish (None: all); what."""
+        del threads
+        order = np.argsort(rows, kind="stable")
+        borders = np.flatnonzero(np.diff(rows[order])) + 1
+        made: list[tuple[int, Indices, list[Transition[Any]]]] = []
+        # First every step, which changes nothing; then everything at once.
+        for places in np.split(order, borders):
+            row = int(rows[places[0]])
+            made.append((row, places, self._steps(row, values[places])))
+        published, out = np.zeros(values.size, np.bool_), np.empty(values.size)
+        for row, places, transitions in made:
+            self._states[row] = transitions[-1].state
+            # What earlier ones would finish is settled already, in a copy.
+            transitions[-1].finish()
+            emitted = np.concatenate([np.atleast_1d(transition.emit()) for transition in transitions])
+            behind = places[places.size - emitted.size :]
+            published[behind], out[behind] = True, emitted
+        return published, out[published]
+
+    def _steps(self, row: int, values: Floats) -> list[Transition[Any]]:
+        machine, key, state = self._machine, self._keys[row], self._states[row]
+        if machine.SPLITS:
+            return [machine.step(state, Column(as_column(values), "values"), key)]
+        transitions: list[Transition[Any]] = []
+        for value in values:
+            transitions.append(machine.step(state, machine.read([value]), key))
+            state = machine.settled(transitions[-1].state)
+        return transitions
+
+    def keep(self, rows: Indices) -> None:
+        """Drop all streams but these, which get the rows 0, 1, 2, ..."""
+        self._keys = [self._keys[row] for row in rows.tolist()]
+        self._states = [self._states[row] for row in rows.tolist()]
+
+    def pack(self) -> tuple[Any, list[NDArray[Any]]]:
+        """The states, as JSON and arrays."""
+        packed = [self._machine.pack(self._machine.settled(state)) for state in self._states]
+        return packed, []
+
+    def unpack(self, keys: list[Key], described: Any, take: Callable[[Any, tuple[int, ...]], Any]) -> None:
+        """The states that were packed."""
+        del take
+        self._keys = keys
+        self._states = [self._machine.unpack(each, key) for each, key in zip(described, keys, strict=True)]
+
+    def join(self, other: MachineRows) -> None:
+        """Append the streams of another fleet of the same machine and key."""
+        self._keys += other._keys
+        self._states += other._states

@@ -1,0 +1,211 @@
+"""The streams of a fleet: which there are, their states, and all of it as bytes."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp import validation
+from fastdp._version import __version__
+from fastdp.counters.running import CountMachine
+from fastdp.errors import StateError
+from fastdp.fleets.adaptive_rows import AdaptiveRows
+from fastdp.fleets.ids import Id, Indices, Places, as_ids, parts_of
+from fastdp.fleets.machine_rows import MachineRows
+from fastdp.randomness.key import Binding, Key
+from fastdp.state.journal import as_text, trusting
+from fastdp.state.machine import Machine
+from fastdp.state.seal import Seal
+from fastdp.systems.stream.stages import Schedule
+
+#: Bytes of arrays in one frame of a state; with its envelope a frame then has 2^26 bytes.
+FRAME_BYTES = 2**26 - 2**14
+MACHINES: dict[str, Any] = {"Schedule": Schedule, "CountMachine": CountMachine}
+Packed = tuple[dict[str, Any], bytes]
+
+
+class Streams:
+    """Ids, and a row of state for each.
+
+    Attributes
+    ----------
+    machine : Machine
+        The mechanism of every stream.
+    secret, key : Key
+        Of the user, and of the mechanism under it; without a stream number.
+    places : Places
+        The row of each id.
+    rows : AdaptiveRows or MachineRows
+        The states.
+    lives : dict
+        How often an id was forgotten: its next life has noise of its own.
+    part : (int, int) or None
+        Which part of a fleet in n parts this is, and n.
+    """
+
+    def __init__(self, machine: Machine[Any], secret: Key) -> None:
+        self.machine, self.secret, self.key = machine, secret, machine.bind(secret)
+        self.rows: Any = AdaptiveRows.of(machine, self.key) or MachineRows(machine, self.key)
+        self.places = Places()
+        self.lives: dict[Id, int] = {}
+        self.part: tuple[int, int] | None = None
+
+    @property
+    def ids(self) -> Indices | list[str]:
+        """By row."""
+        return self.places.ids()
+
+    @property
+    def of_texts(self) -> bool | None:
+        """Whether ids are texts, those forgotten included; None while there are none."""
+        forgotten = next((isinstance(each, str) for each in self.lives), None)
+        return self.places.of_texts if len(self.places) else forgotten
+
+    def rows_of(self, found: Indices | list[str]) -> Indices:
+        """The row of each id; new ones begin."""
+        rows = self.places.find(found)
+        new = rows < 0
+        if not new.any():
+            return rows
+        if isinstance(found, list):
+            fresh: Any = list(dict.fromkeys(found[i] for i in np.flatnonzero(new)))
+        else:
+            distinct, first = np.unique(found[new], return_index=True)
+            fresh = distinct[np.argsort(first)]
+        self.rows.begin(fresh if isinstance(fresh, np.ndarray) and not self.lives else self._keys_of(fresh))
+        self.places.add(fresh)
+        return self.places.find(found)
+
+    def _keys_of(self, ids: Indices | list[str]) -> list[Key]:
+        return [self._key_of(each) for each in (ids if isinstance(ids, list) else ids.tolist())]
+
+    def _key_of(self, each: Id) -> Key:
+        """The noise key of a stream in its present life."""
+        key = self.machine.bind(self.secret.of_stream(each))
+        lives = self.lives.get(each, 0)
+        return key.within("life", lives) if lives else key
+
+    def keep(self, rows: Indices) -> None:
+        """Drop all streams but these."""
+        ids = self.ids
+        self.places = Places([ids[row] for row in rows.tolist()] if isinstance(ids, list) else ids[rows])
+        self.rows.keep(rows)
+
+    def forget(self, rows: Indices) -> None:
+        """Drop these streams; their ids may begin again."""
+        ids, stays = self.ids, np.ones(len(self.places), np.bool_)
+        stays[rows] = False
+        gone = [ids[row] for row in np.flatnonzero(~stays).tolist()]
+        self.keep(np.flatnonzero(stays))
+        for each in gone:
+            name = each if isinstance(each, str) else int(each)
+            self.lives[name] = self.lives.get(name, 0) + 1
+
+    def split(self, n: int) -> list[Streams]:
+        """In n parts, by id."""
+        owners, packed, parts = parts_of(self.ids, n), self.pack(), []
+        for number in range(n):
+            part = Streams.read(packed)
+            part.keep(np.flatnonzero(owners == number))
+            part.lives = {k: v for k, v in self.lives.items() if int(parts_of(as_ids([k], 1), n)[0]) == number}
+            part.part = (number, n)
+            parts.append(part)
+        return parts
+
+    def same_fleet(self, other: Streams) -> bool:
+        """Whether both have one mechanism and one secret."""
+        mine, others = self.secret, other.secret
+        one_secret = mine.reveal() == others.reveal() and mine.binding is others.binding
+        return one_secret and mine.simulated == others.simulated and self.machine == other.machine
+
+    def join(self, other: Streams) -> None:
+        """Append the streams of another part."""
+        self.places.add(other.ids)
+        self.rows.join(other.rows)
+        self.lives |= other.lives
+
+    # As bytes.
+
+    def pack(self) -> Packed:
+        """What JSON holds, and all arrays as bytes."""
+        described, arrays = self.rows.pack()
+        ids = self.ids
+        content = {
+            "fleet": 1,
+            "fastdp": __version__,
+            "class": type(self.machine).__name__,
+            "composition": self.machine.describe(),
+            "secret": self.secret.reveal().hex(),
+            "binding": int(self.secret.binding),
+            "simulated": self.secret.simulated,
+            "part": self.part,
+            "lives": list(self.lives.items()),
+            "size": len(self.places),
+            "ids": ids if isinstance(ids, list) else None,
+            "rows": described,
+        }
+        columns = arrays if isinstance(ids, list) else [ids, *arrays]
+        # The types are little-endian on every machine that fastdp runs on, and named here for others.
+        little = [each.astype(each.dtype.newbyteorder("<"), copy=False) for each in columns]
+        return content, b"".join(np.ascontiguousarray(each).data.cast("B") for each in little if each.size)
+
+    def to_bytes(self, key: bytes | str | None) -> bytes:
+        """Sealed."""
+        content, data = self.pack()
+        seal = Seal(key)
+        header, whole = seal.pack(as_text(content))
+        frames = [whole]
+        for number, begin in enumerate(range(0, len(data), FRAME_BYTES), start=1):
+            frames.append(seal.frame(header, number, data[begin : begin + FRAME_BYTES], compress=False))
+        return b"".join(frames)
+
+    @classmethod
+    def from_bytes(cls, state: bytes, key: bytes | str | None, machine: type[Machine[Any]] | None) -> Streams:
+        """What :meth:`to_bytes` gave; StateError names what is wrong with it."""
+        opened = Seal(key).open(bytes(state), "the state")
+        if not opened.whole:
+            raise StateError("the state was cut short: expected all that to_bytes() gave")
+        with trusting("the state"):
+            content = json.loads(opened.frames[0])
+            if not isinstance(content, dict) or "fleet" not in content:
+                raise StateError("the state holds no fleet: expected what Fleet.to_bytes() gave")
+            return cls.read((content, b"".join(opened.frames[1:])), machine)
+
+    @classmethod
+    def read(cls, packed: Packed, machine: type[Machine[Any]] | None = None) -> Streams:
+        """What was packed; ValueError, LookupError or TypeError if it is none."""
+        content, data = packed
+        kind: Any = MACHINES.get(content["class"], machine)
+        if kind is None or kind.__name__ != content["class"]:
+            raise StateError(
+                f"the fleet is one of {validation.shown(content['class'])}: expected machine=, that class"
+            )
+        secret = bytes.fromhex(content["secret"])
+        key = Key(secret, simulated=content["simulated"], binding=Binding(content["binding"]))
+        streams = cls(kind.from_description(content["composition"]), key)
+        at = 0
+
+        def take(dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+            nonlocal at
+            stored = np.frombuffer(data, np.dtype(dtype).newbyteorder("<"), math.prod(shape), at)
+            at += stored.nbytes
+            return stored.astype(dtype).reshape(shape)
+
+        size = int(content["size"])
+        ids = as_ids(take(np.int64, (size,)) if content["ids"] is None else content["ids"], size)
+        streams.places.add(ids)
+        if np.unique(streams.places.find(ids)).size != size:
+            raise ValueError("an id more than once")
+        streams.lives = {each: int(count) for each, count in content["lives"]}
+        streams.part = None if content["part"] is None else (int(content["part"][0]), int(content["part"][1]))
+        if isinstance(streams.rows, AdaptiveRows):
+            streams.rows.unpack(size, content["rows"], take)
+        else:
+            streams.rows.unpack(streams._keys_of(ids), content["rows"], take)
+        if at != len(data):
+            raise ValueError("more numbers than streams")
+        return streams

@@ -1,0 +1,127 @@
+"""One value each of many streams whose blocks follow what was released, in any order, in one pass.
+
+Rows carry what :mod:`fastdp_kernels.adaptive_pass` carries for one stream, without the scales that no block has
+reached: a stream's first values need a twentieth of the memory.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastdp_kernels._jit import kernel, plus
+from fastdp_kernels.block_lengths import (
+    CATCH,
+    EXPONENT,
+    EXTRA,
+    LENGTHS,
+    MEMORY,
+    POSITION,
+    PREDICTION,
+    SCALES,
+    close_block,
+)
+from fastdp_kernels.chacha import CHAIN, block_words, draw_words
+from fastdp_kernels.guarded_log import DOUBTFUL
+from fastdp_kernels.online_pass import sum_part
+
+#: Single numbers of a memory, and entries that there is one a scale of.
+SINGLES = MEMORY - POSITION
+BY_SCALE = POSITION // SCALES
+#: Values in the open block, their exact sum, and closed blocks.
+FILLED, OPEN_SUM, BLOCKS = 0, 1, 2
+COUNTERS = 3
+
+
+@kernel
+def publish_rows(
+    slots: np.ndarray,
+    values: np.ndarray,
+    begin: int,
+    public: np.ndarray,
+    spikes: bool,
+    shape: np.ndarray,
+    law: np.ndarray,
+    settled: np.ndarray,
+    counters: np.ndarray,
+    chains: np.ndarray,
+    singles: np.ndarray,
+    scales: np.ndarray,
+    out: np.ndarray,
+) -> int:
+    """Consume a value a row, and publish one for it.
+
+    Parameters
+    ----------
+    slots : int64[m]
+        Whose value each row is; a stream may have several rows.
+    values : float64[m]
+        Finite, in units of the input.
+    begin : int
+        The first row to work on.
+    public : float64[4]
+        1 / resolution, the largest step that a value counts as, theta in steps and in units of the input.
+    spikes : bool
+        Whether the last value of a block closes the account.
+    shape, law : float64[SHAPE], float64[4]
+        As for :func:`fastdp_kernels.adaptive_pass.sum_bound`.
+    settled : int64[0 or 1]
+        The noise of the block that row ``begin`` closes, if the caller has settled it.
+    counters : int64[n, COUNTERS]
+        Of each stream; changed in place, as the others are.
+    chains : uint64[n, CHAIN]
+        Chain keys.
+    singles : float64[n, SINGLES]
+        The single numbers of each stream's memory.
+    scales : float64[n, BY_SCALE, s]
+        Its entries by scale, of the first s scales: more than any block of these rows reaches.
+    out : float64[m]
+        Receives the published values.
+
+    Returns
+    -------
+    int
+        How many rows are done; fewer than m if the draw of the next one's block is doubtful: that row is as it was.
+    """
+    words = np.empty(2 * CHAIN, np.uint64)
+    position, one = np.empty(1, np.int64), np.empty(1, np.int64)
+    memory = np.zeros(MEMORY)
+    kept = scales.shape[2]
+    theta_steps, theta = public[2], public[3]
+    for row in range(begin, slots.size):
+        slot = slots[row]
+        mine, single = counters[slot], singles[slot]
+        total, _ = sum_part(values[row : row + 1], public[0], public[1])
+        open_sum = plus(mine[OPEN_SUM], total)
+        filled = mine[FILLED] + 1
+        usual = single[PREDICTION - POSITION] * theta
+        published = usual
+        if filled <= np.int64(single[CATCH - POSITION]):
+            published = usual + single[EXTRA - POSITION] * theta
+        length = LENGTHS[int(single[EXPONENT - POSITION])]
+        if filled < np.int64(length):
+            mine[FILLED], mine[OPEN_SUM] = filled, open_sum
+            out[row] = published
+            continue
+        block_words(chains[slot], mine[BLOCKS], open_sum, 0, words)
+        if settled.size and row == begin:
+            drawn = settled[0]
+        else:
+            drawn = draw_words(words, law, position, one)
+            if drawn == DOUBTFUL:
+                return row
+        chains[slot, :] = words[:CHAIN]
+        released = np.float64(plus(open_sum, drawn)) / theta_steps
+        for field in range(BY_SCALE):
+            for k in range(kept):
+                memory[field * SCALES + k] = scales[slot, field, k]
+        memory[POSITION:] = single
+        close_block(memory, released, shape)
+        for field in range(BY_SCALE):
+            for k in range(kept):
+                scales[slot, field, k] = memory[field * SCALES + k]
+        single[:] = memory[POSITION:]
+        mine[FILLED], mine[OPEN_SUM], mine[BLOCKS] = 0, 0, mine[BLOCKS] + 1
+        if spikes:
+            published = released * theta - usual * (length - 1.0)
+        out[row] = published
+    return slots.size

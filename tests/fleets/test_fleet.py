@@ -1,0 +1,271 @@
+"""Fleets: every stream is, bit for bit, what a publisher of its own publishes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import fastdp
+from fastdp.counters import BinaryTree, RunningCounts
+from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.fleets.adaptive_rows import AdaptiveRows
+from fastdp.fleets.fleet import Fleet
+from fastdp.fleets.machine_rows import MachineRows
+from fastdp.perturbers import Blocks, Flat
+from fastdp.randomness import prefix
+from fastdp_kernels import block_lengths as b
+
+SECRET = fastdp.Key.from_seed("fleet")
+
+
+def adaptive(closing: Any = "spread", **others: Any) -> fastdp.StreamPublisher:
+    return fastdp.Adaptive(epsilon=2.0, bound=100.0, threshold=20.0, max_range=256, closing=closing, **others)
+
+
+def template(kind: str, key: fastdp.Key | None = None) -> Any:
+    """A publisher of each kind of fleet."""
+    if kind in ("spread", "spike"):
+        return adaptive(kind, key=key)
+    if kind == "holdout":
+        return fastdp.Adaptive(epsilon=2.0, bound=100.0, holdout=20, max_range=64, key=key)
+    if kind == "tops":
+        return fastdp.ToPS(epsilon=2.0, bound=100.0, holdout=16, max_range=64, prune=1, key=key)
+    if kind == "flat":
+        return fastdp.StreamPublisher(
+            threshold=20.0, perturber=Flat(), epsilon=2.0, bound=100.0, max_range=64, key=key
+        )
+    return RunningCounts(BinaryTree(64), 2.0, key=key)
+
+
+def alone(kind: str, stream: Any, values: NDArray[np.float64], secret: fastdp.Key = SECRET) -> NDArray[np.float64]:
+    """What one publisher publishes."""
+    one = template(kind, secret.of_stream(stream))
+    if isinstance(one, RunningCounts):
+        return np.array([one.step([int(value)])[0] for value in values], np.float64)
+    return np.asarray(one.publish(values))
+
+
+def values_for(kind: str, count: int, seed: int = 0) -> NDArray[np.float64]:
+    values = np.random.default_rng(seed).exponential(8.0, count)
+    return np.floor(values) if kind == "counts" else values
+
+
+KINDS = ["spread", "spike", "holdout", "tops", "flat", "counts"]
+
+
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("texts", [False, True])
+def test_every_stream_is_what_a_publisher_of_its_own_publishes(kind: str, texts: bool) -> None:
+    rng = np.random.default_rng(5)
+    numbers = rng.integers(0, 6, 400)
+    ids: Any = [f"meter-{k}" for k in numbers] if texts else numbers
+    values = values_for(kind, 400)
+    fleet = Fleet(template(kind), key=SECRET)
+    found: list[Any] = []
+    out: list[float] = []
+    for begin in range(0, 400, 57):
+        part, published = fleet.publish(ids[begin : begin + 57], values[begin : begin + 57])
+        found += list(part)
+        out += published.tolist()
+    for stream in set(found):
+        mine = [value for each, value in zip(found, out, strict=True) if each == stream]
+        place = [k for k, each in enumerate(ids) if each == stream]
+        name = stream if texts else int(stream)
+        assert mine == alone(kind, name, values[place]).tolist()
+    assert isinstance(fleet._streams.rows, AdaptiveRows if kind in ("spread", "spike") else MachineRows)
+
+
+ACTIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("publish"), st.lists(st.integers(0, 9), min_size=1, max_size=40)),
+        st.tuples(st.just("restart"), st.booleans()),
+        st.tuples(st.just("split"), st.integers(1, 4)),
+        st.tuples(st.just("forget"), st.integers(0, 9)),
+        st.tuples(st.just("threads"), st.integers(1, 3)),
+    ),
+    max_size=12,
+)
+
+
+@given(ACTIONS, st.booleans(), st.integers(0, 2**20))
+@settings(deadline=None, max_examples=40)
+def test_restarts_splits_and_merges_change_nothing(actions: Any, texts: bool, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    fleet = Fleet(adaptive(), key=SECRET)
+    name = (lambda k: f"s{k}") if texts else int
+    lives: dict[Any, int] = {}
+    publishers: dict[Any, Any] = {}
+    for action, what in actions:
+        if action == "publish":
+            values = rng.exponential(8.0, len(what))
+            _, out = fleet.publish([name(k) for k in what], values)
+            for k, value, published in zip(what, values, out, strict=True):
+                if name(k) not in publishers:
+                    publishers[name(k)] = one(name(k), lives.get(name(k), 0))
+                assert publishers[name(k)].publish([value])[0] == published
+        elif action == "restart":
+            seal = b"k" * 32 if what else None
+            fleet = Fleet.from_bytes(fleet.to_bytes(seal), seal)
+        elif action == "split":
+            parts = fleet.split(what)
+            parts = [Fleet.from_bytes(part.to_bytes()) for part in parts]
+            fleet = Fleet.merge(parts[::-1])
+        elif action == "forget" and name(what) in publishers:
+            fleet.forget([name(what)])
+            del publishers[name(what)]
+            lives[name(what)] = lives.get(name(what), 0) + 1
+        elif action == "threads":
+            fleet.threads = what
+    assert sorted(map(str, fleet.ids)) == sorted(map(str, publishers))
+
+
+def one(stream: Any, life: int) -> Any:
+    """The publisher of a stream in one of its lives."""
+    fresh = adaptive(key=SECRET.of_stream(stream))
+    return fresh._of(fresh._machine, fresh._key.within("life", life)) if life else fresh
+
+
+def test_threads_give_the_same_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastdp.fleets.adaptive_rows.MIN_PER_THREAD", 10)
+    ids = np.random.default_rng(1).integers(0, 50, 3000)
+    values = values_for("spread", 3000)
+    single, several = Fleet(adaptive(), key=SECRET), Fleet(adaptive(), key=SECRET, threads=3)
+    np.testing.assert_array_equal(single.publish(ids, values)[1], several.publish(ids, values)[1])
+
+
+def test_doubtful_draws_are_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = values_for("spread", 300)
+    expected = alone("spread", 3, values)
+    fleet = Fleet(adaptive(), key=SECRET)
+    rows = fleet._streams.rows
+    law, settle, calls = rows._pipeline.laws[rows._steps], prefix.settle, []
+
+    def counted(_: Any, chain: Any, index: int, total: int) -> int:
+        calls.append(index)
+        return settle(law, chain, index, total)
+
+    monkeypatch.setattr(prefix, "settle", counted)
+    # Constants that are no numbers leave every draw doubtful.
+    rows._pipeline.laws[rows._steps] = replace(law, offset_pair=(math.nan, math.nan))
+    np.testing.assert_array_equal(fleet.publish(np.full(300, 3), values)[1], expected)
+    assert calls == list(range(len(calls)))
+    assert calls
+
+
+def test_parts_refuse_each_others_ids() -> None:
+    fleet = Fleet(adaptive(), key=SECRET)
+    fleet.publish([1, 2, 3, 4], [1.0, 2.0, 3.0, 4.0])
+    parts = fleet.split(2)
+    owners = Fleet.part_of([1, 2, 3, 4], 2)
+    strange = next(k for k, owner in zip([1, 2, 3, 4], owners, strict=True) if owner == 1)
+    with pytest.raises(DataError, match=r"ids\[0\]: belongs to part 1 .*expected ids of part 0 of 2"):
+        parts[0].publish([strange], [1.0])
+    with pytest.raises(StateError, match="was split"):
+        fleet.publish([1], [1.0])
+    with pytest.raises(StateError, match="merge its parts first"):
+        parts[0].split(2)
+    with pytest.raises(ParameterError, match="expected all parts of one fleet"):
+        Fleet.merge(parts[:1])
+    with pytest.raises(ParameterError, match="one mechanism and one secret"):
+        Fleet.merge([parts[0], Fleet(adaptive(), seed=9).split(2)[1]])
+    assert len(Fleet.merge(parts)) == 4
+
+
+def test_a_stream_that_comes_again_has_noise_of_its_own() -> None:
+    fleet = Fleet(adaptive(), key=SECRET)
+    values = np.full(200, 5.0)
+    first = fleet.publish(np.full(200, 3), values)[1]
+    fleet.forget([3])
+    assert len(fleet) == 0
+    second = Fleet.from_bytes(fleet.to_bytes()).publish(np.full(200, 3), values)[1]
+    assert not np.array_equal(first, second)
+
+
+@pytest.mark.parametrize(
+    ("ids", "values", "message"),
+    [
+        ([1, 2], [1.0], "ids has 2 entries: expected 1"),
+        ([-1], [1.0], r"ids\[0\]: expected whole numbers of at least 0"),
+        ([2**32], [1.0], r"ids\[0\]: expected whole numbers"),
+        ([0.5], [1.0], "ids holds float64: expected whole numbers, or texts"),
+        ([1, 2], [1.0, float("nan")], r"values\[1\]: .*expected finite values"),
+        (["a", 1], [1.0, 2.0], "ids"),
+        (["a"], [1.0], "ids holds texts: expected whole numbers"),
+        ([[1]], [1.0], "expected one row"),
+    ],
+)
+def test_errors_consume_nothing(ids: Any, values: Any, message: str) -> None:
+    fleet, twin = Fleet(adaptive(), key=SECRET), Fleet(adaptive(), key=SECRET)
+    for each in (fleet, twin):
+        each.publish([1, 2], [3.0, 4.0])
+    with pytest.raises(DataError, match=message):
+        fleet.publish(ids, values)
+    assert list(fleet.ids) == [1, 2]
+    many = values_for("spread", 300)
+    np.testing.assert_array_equal(fleet.publish(np.full(300, 1), many)[1], twin.publish(np.full(300, 1), many)[1])
+
+
+def test_an_interrupted_call_leaves_a_fleet_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = Fleet(adaptive(), key=SECRET)
+    fleet.publish([1], [1.0])
+
+    def stopped(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(AdaptiveRows, "_pass", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        fleet.publish([1], [1.0])
+    monkeypatch.undo()
+    with pytest.raises(StateError, match="interrupted"):
+        fleet.publish([1], [1.0])
+
+
+@pytest.mark.parametrize("kind", ["spread", "counts"])
+def test_damaged_bytes_are_refused(kind: str) -> None:
+    fleet = Fleet(template(kind), key=SECRET)
+    fleet.publish([1, 2, 1], values_for(kind, 3))
+    state = fleet.to_bytes(b"k" * 32)
+    for place in range(40, len(state), max(1, len(state) // 50)):
+        damaged = bytearray(state)
+        damaged[place] ^= 1
+        with pytest.raises(StateError):
+            Fleet.from_bytes(bytes(damaged), b"k" * 32)
+    for length in range(0, len(state), max(1, len(state) // 50)):
+        with pytest.raises(StateError):
+            Fleet.from_bytes(state[:length], b"k" * 32)
+    with pytest.raises(StateError, match="no fleet"):
+        Fleet.from_bytes(adaptive(seed=1).to_bytes())
+
+
+def test_states_that_kernels_could_not_follow_are_refused() -> None:
+    fleet = Fleet(adaptive(), key=SECRET)
+    fleet.publish(np.full(300, 1), values_for("spread", 300))
+    fleet._streams.rows._singles[0, b.EXPONENT - b.POSITION] = 50.0
+    with pytest.raises(StateError, match="position out of range"):
+        Fleet.from_bytes(fleet.to_bytes())
+
+
+def test_the_parameters_of_a_fleet() -> None:
+    used = adaptive(seed=1)
+    used.publish([1.0])
+    with pytest.raises(ParameterError, match="before its first value"):
+        Fleet(used)
+    wrong: Any = 3
+    with pytest.raises(ParameterError, match="expected a publisher"):
+        Fleet(wrong)
+    with pytest.raises(ParameterError, match="without a stream number"):
+        Fleet(adaptive(), key=SECRET.of_stream(3))
+    fleet = Fleet(adaptive().machine, key=SECRET)
+    assert fleet.guarantee.epsilon == 2.0
+    assert "parallel" in fleet.guarantee.derivation[-1]
+    assert isinstance(fleet.machine.composition.perturber, Blocks)  # type: ignore[attr-defined]
+    fleet.publish([1], [1.0])
+    assert fleet.nbytes < 256
