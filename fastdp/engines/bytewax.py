@@ -43,12 +43,12 @@ def release(step_id: str, up: Any, job: Job, shards: int = 16) -> Any:
         owners = Fleet.part_of([row[0] for row in rows], shards).tolist()
         return [(str(owner), row) for owner, row in zip(owners, rows, strict=True)]
 
-    class Shard(operators.StatefulBatchLogic):  # type: ignore[misc]
+    class Shard(operators.StatefulBatchLogic):  # type: ignore[misc, name-defined]
         """One part of the job's fleet."""
 
         def __init__(self, state: bytes | None) -> None:
             # Bytewax does not say which shard a new one is; its first row does.
-            self.fleet = None if state is None else job.from_bytes(state)
+            self.fleet: Fleet | None = None if state is None else job.from_bytes(state)
 
         def on_batch(self, rows: list[Row]) -> tuple[list[Row], bool]:
             ids, values = [row[0] for row in rows], [row[1] for row in rows]
@@ -59,7 +59,8 @@ def release(step_id: str, up: Any, job: Job, shards: int = 16) -> Any:
             return [(ids[k], value, *rows[k][2:]) for k, value in each], self.RETAIN
 
         def snapshot(self) -> bytes:
-            return job.to_bytes(self.fleet)
+            # None before the first rows, which Bytewax does not ask for.
+            return b"" if self.fleet is None else job.to_bytes(self.fleet)
 
     keyed = operators.flat_map_batch(f"{step_id}_shard", up, route)
     published = operators.stateful_batch(f"{step_id}_publish", keyed, Shard)

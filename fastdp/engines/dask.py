@@ -53,7 +53,7 @@ def _publish(
     return answer
 
 
-def release(frame: Any, job: Job, *, id: str, order: str, value: str, into: str = "published") -> Any:  # noqa: A002
+def release(frame: Any, job: Job, *, id: str, order: str, value: str, into: str = "published") -> Any:
     """Publish the streams of a finished Dask data frame, each from its first row.
 
     Parameters

@@ -39,9 +39,9 @@ class Job:
     Parameters
     ----------
     parameters : Publisher or Machine
-        As for :class:`fastdp.Fleet`.  Its noise must be bound to the values that it protects (:class:`fastdp.Adaptive`,
-        :class:`fastdp.perturbers.Flat`, :class:`fastdp.counters.RunningCounts`): engines replay, perhaps with
-        altered values.
+        As for :class:`fastdp.Fleet`.  Its noise must be bound to the values that it protects
+        (:class:`fastdp.Adaptive`, :class:`fastdp.perturbers.Flat`, :class:`fastdp.counters.RunningCounts`): engines
+        replay, perhaps with altered values.
     name : str
         Of this job; public.  Two jobs under one secret need two names.
     secret : str or callable
@@ -54,18 +54,18 @@ class Job:
     Stream ``id`` is, bit for bit, what a publisher with ``key=job.key.of_stream(id)`` publishes, whatever workers,
     shards and batches.  A job can be pickled: it then holds the parameters and where the secret is.
 
-    State: :meth:`to_bytes` seals it by AES-256-GCM under a key that is derived of the secret.  Inside is a key that is
-    derived of secret and name, and never the secret.
+    State: :meth:`to_bytes` seals it by AES-256-GCM under a key that is derived of the secret.  Inside is a key that
+    is derived of secret and name, and never the secret.
 
-    Privacy: that of one stream for each value.  Replays with the same values give the same output.  Replays with other
-    values give independent noise from the first block on that differs, and cost at most one more release of the
-    values behind that place (``docs/privacy.md``, section 13).
+    Privacy: that of one stream for each value.  Replays with the same values give the same output.  Replays with
+    other values give independent noise from the first block on that differs, and cost at most one more release of
+    the values behind that place (``docs/privacy.md``, section 13).
     """
 
     def __init__(
         self, parameters: Publisher[Any] | Machine[Any], *, name: str, secret: str | Callable[[], bytes]
     ) -> None:
-        if not (isinstance(name, str) and name):
+        if not isinstance(name, str) or not name:
             raise ParameterError(f"name = {validation.shown(name)}: expected a text that no other job has")
         known = isinstance(secret, str) and secret.partition(":")[0] in ("file", "env")
         if not (known or callable(secret)):
@@ -153,7 +153,8 @@ class Job:
         else:
             state = bytes(state)
             # Moved on by this call, so no longer the fleet of these bytes; an error leaves it out.
-            fleet = self._fleets.pop(state, None) or self.from_bytes(state)
+            open_one = self._fleets.pop(state) if state in self._fleets else None
+            fleet = self.from_bytes(state) if open_one is None else open_one
         rows, out = publish(fleet, ids, values)
         after = self.to_bytes(fleet)
         self._fleets[after] = fleet

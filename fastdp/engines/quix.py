@@ -34,9 +34,9 @@ def release(frame: Any, job: Job) -> Any:
 
     Notes
     -----
-    Quix commits state and offsets in one checkpoint.  With ``processing_guarantee="at-least-once"`` messages since the
-    last one come again after a crash, and give the same output if they are the same; with ``"exactly-once"`` readers of
-    committed messages see each output once.
+    Quix commits state and offsets in one checkpoint.  With ``processing_guarantee="at-least-once"`` messages since
+    the last one come again after a crash, and give the same output if they are the same; with ``"exactly-once"``
+    readers of committed messages see each output once.
     """
     kind = engine("quix", "quixstreams.dataframe").StreamingDataFrame
     if not isinstance(frame, kind):
@@ -56,4 +56,4 @@ def release(frame: Any, job: Job) -> Any:
 
 
 def _has_values(published: Any) -> bool:
-    return published != []
+    return not isinstance(published, list) or bool(published)

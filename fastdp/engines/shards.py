@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
+from fastdp.arrays.column import NOT_FINITE, as_column, as_floats, entry_at
 from fastdp.engines.job import Job, publish
-from fastdp.errors import StateError
+from fastdp.errors import DataError, StateError
 from fastdp.files import durable
 from fastdp.files.atomic_file import atomic_file
 from fastdp.fleets.fleet import Fleet
@@ -116,6 +117,7 @@ class Shards(ABC):
         batch : int
             Its number, from 1 on, larger than that of the last one.  After a crash give the last batch again under
             its number: shards that have consumed it give the same output once more, the others consume it.
+            The same after any error other than a :class:`fastdp.errors.DataError` of this call.
         ids, values
             As for :meth:`fastdp.Fleet.publish`.
 
@@ -127,7 +129,12 @@ class Shards(ABC):
             What they publish.
         """
         batch = validation.integer("batch", batch, 1)
-        numbers: Any = np.asarray(values)
+        numbers = as_floats(as_column(values, "values"))
+        # Before any shard consumes its rows; each of them checks again.
+        wrong = ~np.isfinite(numbers)
+        composition = getattr(self.job.machine, "composition", None)
+        if getattr(composition, "nonfinite", "raise") == "raise" and wrong.any():
+            raise DataError(f"{entry_at('values', wrong, NOT_FINITE)}; expected finite values")
         found = as_ids(ids, len(numbers))
         owners = Fleet.part_of(found, self.shards)
         places = {int(k): np.flatnonzero(owners == k) for k in np.unique(owners)}

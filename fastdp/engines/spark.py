@@ -14,7 +14,7 @@ from fastdp.engines.job import Job, engine, publish
 from fastdp.fleets.fleet import Fleet
 
 
-def release(frame: Any, job: Job, *, id: str, order: str, value: str, into: str = "published") -> Any:  # noqa: A002
+def release(frame: Any, job: Job, *, id: str, order: str, value: str, into: str = "published") -> Any:
     """Publish the streams of a finished data frame, each from its first row.
 
     Parameters
@@ -65,7 +65,7 @@ def release_stream(
     frame: Any,
     job: Job,
     *,
-    id: str,  # noqa: A002
+    id: str,
     order: str,
     value: str,
     into: str = "published",
