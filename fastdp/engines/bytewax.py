@@ -48,7 +48,7 @@ def release(step_id: str, up: Any, job: Job, shards: int = 16) -> Any:
 
         def __init__(self, state: bytes | None) -> None:
             # Bytewax does not say which shard a new one is; its first row does.
-            self.fleet: Fleet | None = None if state is None else job.from_bytes(state)
+            self.fleet: Fleet | None = job.from_bytes(state) if state else None
 
         def on_batch(self, rows: list[Row]) -> tuple[list[Row], bool]:
             ids, values = [row[0] for row in rows], [row[1] for row in rows]
@@ -59,7 +59,6 @@ def release(step_id: str, up: Any, job: Job, shards: int = 16) -> Any:
             return [(ids[k], value, *rows[k][2:]) for k, value in each], self.RETAIN
 
         def snapshot(self) -> bytes:
-            # None before the first rows, which Bytewax does not ask for.
             return b"" if self.fleet is None else job.to_bytes(self.fleet)
 
     keyed = operators.flat_map_batch(f"{step_id}_shard", up, route)

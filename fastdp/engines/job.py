@@ -65,7 +65,7 @@ class Job:
     def __init__(
         self, parameters: Publisher[Any] | Machine[Any], *, name: str, secret: str | Callable[[], bytes]
     ) -> None:
-        if not isinstance(name, str) or not name:
+        if not (name and type(name) is str):
             raise ParameterError(f"name = {validation.shown(name)}: expected a text that no other job has")
         known = isinstance(secret, str) and secret.partition(":")[0] in ("file", "env")
         if not (known or callable(secret)):

@@ -13,6 +13,7 @@ import fastdp
 from fastdp.counters import BinaryTree, RunningCounts, Simple
 from fastdp.engines import Job
 from fastdp.errors import BudgetError, ParameterError, StateError
+from fastdp.perturbers import Hierarchy
 from tests.engines.scenes import expected, make_job, make_rows, write_secret
 
 SECRET = bytes(range(32))
@@ -117,8 +118,8 @@ def test_a_ledger_refuses_a_second_job(tmp_path: Path) -> None:
 
 def test_mechanisms_whose_noise_is_not_bound_are_refused() -> None:
     for publisher in (
-        fastdp.ToPS(epsilon=1.0, bound=10.0, threshold=5.0, max_range=64),
-        fastdp.PAK(epsilon=1.0, bound=10.0, holdout=20),
+        fastdp.ToPS(epsilon=1.0, bound=10.0, holdout=16, max_range=64),
+        fastdp.StreamPublisher(threshold=5.0, perturber=Hierarchy(), epsilon=1.0, bound=10.0, max_range=64),
     ):
         with pytest.raises(ParameterError, match="bound to the values"):
             Job(publisher, name="a", secret="env:A")
@@ -139,11 +140,8 @@ def test_secrets_are_found_or_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     ]
     assert keys[0] == keys[1] == keys[2]
     monkeypatch.setenv("FASTDP_TEST_SECRET", "f00d")
-    for secret, said in (
-        ("env:FASTDP_TEST_SECRET", "32 bytes"),
-        ("file:/nowhere", "a readable file"),
-        ("env:NONE", "64"),
-    ):
+    wrong = {"env:FASTDP_TEST_SECRET": "32 bytes", "file:/nowhere": "a readable file", "env:NONE": "64"}
+    for secret, said in wrong.items():
         with pytest.raises(ParameterError, match=said) as found:
             _ = Job(machine, name="a", secret=secret).key
         assert "f00d" not in str(found.value)
