@@ -31,36 +31,39 @@ class Broker:
         self.producer.flush(30)
 
     def read(self, topic: str, *, committed: bool = False) -> list[tuple[str, bytes]]:
-        """All messages, partition by partition."""
-        from confluent_kafka import Consumer, TopicPartition
-
-        level = "read_committed" if committed else "read_uncommitted"
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.address,
-                "group.id": f"reader{os.getpid()}",
-                "isolation.level": level,
-                "enable.partition.eof": True,
-                "auto.offset.reset": "earliest",
-            }
-        )
-        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
-        found: list[tuple[str, bytes]] = []
-        consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
-        ended = 0
-        while ended < len(partitions):
-            message = consumer.poll(10)
-            if message is None:
-                break
-            if message.error():
-                ended += 1
-            else:
-                found.append((message.key().decode(), message.value()))
-        consumer.close()
-        return found
+        return read(self.address, topic, committed=committed)
 
 
-def application(address: str, folder: Path, **options: Any) -> Any:
+def read(address: str, topic: str, *, committed: bool = False) -> list[tuple[str, bytes]]:
+    """All messages, partition by partition."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": f"reader{os.getpid()}",
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+    found: list[tuple[str, bytes]] = []
+    consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+    ended = 0
+    while ended < len(partitions):
+        message = consumer.poll(10)
+        if message is None:
+            break
+        if message.error():
+            ended += 1
+        else:
+            found.append((message.key().decode(), message.value()))
+    consumer.close()
+    return found
+
+
+def application(address: str, folder: Path, group: str = GROUP, **options: Any) -> Any:
     """A Quix application whose topics are made as the mock broker makes them."""
     from quixstreams import Application
     from quixstreams.models.topics import TopicAdmin, TopicManager
@@ -78,10 +81,10 @@ def application(address: str, folder: Path, **options: Any) -> Any:
 
     return Application(
         broker_address=address,
-        consumer_group=GROUP,
+        consumer_group=group,
         auto_offset_reset="earliest",
         state_dir=folder,
         loglevel=options.pop("loglevel", "ERROR"),
-        topic_manager=TopicManager(topic_admin=Admin(address), consumer_group=GROUP),
+        topic_manager=TopicManager(topic_admin=Admin(address), consumer_group=group),
         **options,
     )

@@ -96,7 +96,7 @@ def test_killed_and_restarted_elsewhere(tmp_path: Path, broker: Any, guarantee: 
     rows = make_rows(300, STREAMS)
     sent = messages(rows)
     broker.send("in", sent)
-    fast = {"session.timeout.ms": 2000, "heartbeat.interval.ms": 500}
+    fast = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}
     options = {"processing_guarantee": guarantee, "consumer_extra_config": fast}
     assert worker(broker.address, tmp_path, name="one", kill_at=25, **options).wait(120) == -signal.SIGKILL
     # Another machine: no state but that of the changelog topic.
