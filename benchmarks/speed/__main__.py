@@ -22,6 +22,7 @@ TIMED = {
 OTHERS = {
     "two_cores": "the same tasks twice at once, in two threads of one process",
     "start": "import, first release and memory in fresh processes",
+    "fleets": "a fleet against the number of its streams, beside a dictionary of publishers",
     "load": "1,000 publishers in one process: rates and memory",
     "summary": "the tables of README.md and docs/speed.md from results/speed.json and its targets",
 }
