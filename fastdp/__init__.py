@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         smoothers,
         spatial,
         systems,
+        tables,
         thresholds,
     )
     from fastdp.auditing.run import audit
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from fastdp.systems.stream.tops import ToPS
     from fastdp.systems.topl.publisher import ToPL
     from fastdp.systems.topl.server import ToPLServer
+    from fastdp.tables.functions import counts, means, totals
+    from fastdp.tables.windows import Windows
 
 _HOMES = {
     "PAK": "fastdp.systems.pak.publisher",
@@ -64,10 +67,14 @@ _HOMES = {
     "ToPL": "fastdp.systems.topl.publisher",
     "ToPLServer": "fastdp.systems.topl.server",
     "ToPS": "fastdp.systems.stream.tops",
+    "Windows": "fastdp.tables.windows",
     "audit": "fastdp.auditing.run",
+    "counts": "fastdp.tables.functions",
+    "means": "fastdp.tables.functions",
     "metrics": "fastdp.queries",
     "release": "fastdp.systems.release",
     "release_many": "fastdp.systems.release_many",
+    "totals": "fastdp.tables.functions",
     "workloads": "fastdp.queries",
 }
 
@@ -86,11 +93,13 @@ __all__ = [
     "ToPL",
     "ToPLServer",
     "ToPS",
+    "Windows",
     "__version__",
     "analysis",
     "audit",
     "auditing",
     "counters",
+    "counts",
     "datasets",
     "engines",
     "errors",
@@ -98,6 +107,7 @@ __all__ = [
     "fleets",
     "ledger",
     "local",
+    "means",
     "metrics",
     "perturbers",
     "plots",
@@ -107,7 +117,9 @@ __all__ = [
     "smoothers",
     "spatial",
     "systems",
+    "tables",
     "thresholds",
+    "totals",
     "workloads",
 ]
 

@@ -113,7 +113,7 @@ class ScaleFree:
 
     def start(self, task: ThresholdTask) -> _ScaleFreeChooser:
         """An empty histogram over the candidates; warns of a hold-out that is too short."""
-        chooser = _ScaleFreeChooser(self, task)
+        chooser = self.chooser(task)
         if chooser.resolved < MIN_COUNT:
             shorter = f"a max_range below {task.max_range:,}, " if task.max_range > task.holdout else ""
             warn(
@@ -123,6 +123,10 @@ class ScaleFree:
                 AccuracyWarning,
             )
         return chooser
+
+    def chooser(self, task: ThresholdTask) -> _ScaleFreeChooser:
+        """The same without a warning, for callers with words of their own."""
+        return _ScaleFreeChooser(self, task)
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:
         """Pure epsilon on the hold-out."""

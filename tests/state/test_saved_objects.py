@@ -63,7 +63,8 @@ def place(publisher) -> dict:
 
 
 def without_chain(position: dict) -> dict:
-    return {name: entry for name, entry in position.items() if name != "chain"}
+    inner = {name: without_chain(entry) if isinstance(entry, dict) else entry for name, entry in position.items()}
+    return {name: entry for name, entry in inner.items() if name not in ("chain", "chains")}
 
 
 def view(publisher) -> list:
@@ -386,9 +387,17 @@ def test_damage_within_an_authentic_file_is_one_error_or_none(
         assert loaded is None or type(loaded) is type(case.make())
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.portable])
-@pytest.mark.parametrize("written", FORMATS)
-def test_files_of_format_2_are_read_for_ever(tmp_path: Path, name: str, written: str) -> None:
+#: What is younger than the second noise format has no file of the first.
+WRITTEN = [
+    (written, name)
+    for name, case in CASES.items()
+    for written in (FORMATS[1:] if name == "windows" else FORMATS)
+    if case.portable
+]
+
+
+@pytest.mark.parametrize(("written", "name"), WRITTEN)
+def test_files_of_format_2_are_read_for_ever(tmp_path: Path, written: str, name: str) -> None:
     """The fixtures were written once, with the first fastdp that could save such an object with this noise."""
     case, path = CASES[name], tmp_path / "kept"
     expected = json.loads((FIXTURES / f"{written}.json").read_text())[name]
