@@ -10,8 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import fastdp
+from fastdp.errors import DataError, ParameterError
 from tests.engines.scenes import Row, expected, make_job, make_rows, needs
 
 pytestmark = [needs("pyspark", "pandas", "pyarrow"), pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
@@ -32,6 +35,7 @@ def make_session(workers: int = 2) -> Any:
     store = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     options = {
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "OFF",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
@@ -98,6 +102,69 @@ def test_streams_of_a_table(tmp_path: Path, session: Any, workers: int) -> None:
     assert published.columns == ["id", "place", "published"]
     assert {row.place: row.published for row in published.collect()} == expected(job, rows)
     session.conf.set("spark.sql.shuffle.partitions", "2")
+
+
+def make_table() -> Any:
+    """Over the last Sunday of March, with values that are no multiple of any step."""
+    import pandas as pd
+
+    rng = np.random.default_rng(1)
+    moments = pd.Timestamp("2024-03-29", tz="UTC") + pd.to_timedelta(
+        rng.integers(0, 4 * 86_400 * 10**6, 3000), unit="us"
+    )
+    meters = [f"m{k}" for k in rng.integers(0, 5, 3000)]
+    return pd.DataFrame({"at": moments, "meter": meters, "kwh": rng.exponential(2.0, 3000)})
+
+
+@pytest.mark.parametrize(("every", "zone"), [("1h", "UTC"), ("1d", "Europe/Paris"), ("1w", None)])
+def test_totals_and_counts_are_those_of_one_machine(session: Any, every: str, zone: str | None) -> None:
+    from fastdp.engines import spark_tables
+
+    frame = make_table()
+    table = session.createDataFrame(frame)
+    options: dict[str, Any] = {"epsilon": 1.0, "start": "2024-03-25", "stop": "2024-04-08", "key": bytes(32)}
+    options |= {"by": "meter", "keys": ["m3", "m0", "nowhere"]}
+    clipped = options | {"clip": 4.0}
+    pairs = [
+        (
+            fastdp.totals(frame, "kwh", "at", every, time_zone=zone or "UTC", **clipped),
+            spark_tables.totals(table, "kwh", "at", every, time_zone=zone, **clipped),
+        ),
+        (
+            fastdp.counts(frame, "at", every, time_zone=zone or "UTC", **options),
+            spark_tables.counts(table, "at", every, time_zone=zone, **options),
+        ),
+    ]
+    for one, two in pairs:
+        for name, column in one.sums.columns.items():
+            assert two.sums.columns[name].steps.tolist() == column.steps.tolist()
+            assert two.sums.columns[name].scale == column.scale
+        assert two.sums.edges.tolist() == one.sums.edges.tolist()
+        assert (two.sums.keys, two.sums.clip, two.guarantee) == (one.sums.keys, one.sums.clip, one.guarantee)
+
+
+def test_what_spark_tables_refuse(session: Any, tmp_path: Path) -> None:
+    from fastdp.engines import spark_tables
+
+    frame = make_table()
+    frame.loc[7, "kwh"] = float("nan")
+    table = session.createDataFrame(frame)
+    options: dict[str, Any] = {"epsilon": 1.0, "start": "2024-03-29", "stop": "2024-04-02", "key": bytes(32)}
+    ledger = fastdp.Ledger(tmp_path / "budget")
+    for wrong, said in (({"bound": 9.0}, "clip="), ({"clip": 4.0, "by": "meter", "keys": "public"}, "keys=")):
+        with pytest.raises(ParameterError, match=said):
+            spark_tables.totals(table, "kwh", "at", "1h", ledger=ledger, stream="t", **options, **wrong)
+    with pytest.raises(ParameterError, match="no column 'when'"):
+        spark_tables.counts(table, "when", "1h", **options)
+    with pytest.raises(ParameterError, match="timestamps"):
+        spark_tables.counts(table, "meter", "1h", **options)
+    assert ledger.entries() == ()
+    with pytest.raises(DataError, match="not a finite number"):
+        spark_tables.totals(table, "kwh", "at", "1h", clip=4.0, ledger=ledger, stream="t", **options)
+    assert [each.state for each in ledger.entries()] == ["reserved"]
+    zero = spark_tables.totals(table, "kwh", "at", "1h", clip=4.0, nonfinite="zero", **options)
+    alone = fastdp.totals(frame, "kwh", "at", "1h", clip=4.0, nonfinite="zero", **options)
+    assert zero.sums.columns["total"].steps.tolist() == alone.sums.columns["total"].steps.tolist()
 
 
 PROGRAM = """
