@@ -1,4 +1,7 @@
-"""``python -m benchmarks faults [--kills N] [--seed S] [--only TEXT]``: exit code 0 if all was as if undisturbed."""
+"""``python -m benchmarks faults [--kills N] [--seed S] [--only TEXT]``: exit code 0 if all was as if undisturbed.
+
+``python -m benchmarks faults engines [--kills N] [--only ENGINE]`` kills the engines of ``docs/engines.md``.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,10 @@ from benchmarks.shared import heading, table
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["engines"]:
+        from benchmarks.faults import engines
+
+        return engines.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks faults", description=__doc__)
     parser.add_argument("--kills", type=int, default=200, help="kills in all, at least (default 200)")
     parser.add_argument("--values", type=int, default=60_000, help="length of each stream (default 60,000)")

@@ -19,7 +19,7 @@ from fastdp.fleets.machine_rows import MachineRows
 from fastdp.randomness.key import Binding, Key
 from fastdp.state.journal import as_text, trusting
 from fastdp.state.machine import Machine
-from fastdp.state.seal import Seal
+from fastdp.state.seal import MIN_BYTES, Seal
 from fastdp.systems.stream.stages import Schedule
 
 #: Bytes of arrays in one frame of a state; with its envelope a frame then has 2^26 bytes.
@@ -160,7 +160,8 @@ class Streams:
         header, whole = seal.pack(as_text(content))
         frames = [whole]
         for number, begin in enumerate(range(0, len(data), FRAME_BYTES), start=1):
-            frames.append(seal.frame(header, number, data[begin : begin + FRAME_BYTES], compress=False))
+            part = data[begin : begin + FRAME_BYTES]
+            frames.append(seal.frame(header, number, part, MIN_BYTES, compress=False))
         return b"".join(frames)
 
     @classmethod

@@ -1,0 +1,353 @@
+"""Kills workers and programs of each engine: no output may have two noises, and none may be lost.
+
+Needs the extra ``engines``.  Bytewax and Quix Streams run in forked children that are killed at random moments; Ray
+loses actors, Dask worker processes, and Spark Python workers or everything at once (Java too).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fastdp
+from benchmarks.faults import processes
+from benchmarks.shared import heading, table
+from fastdp.engines import Job
+from tests.engines.scenes import expected, make_job, make_rows
+
+ROWS, STREAMS, MOST_KILLS = 1500, 20, 3
+
+
+@dataclass
+class Tally:
+    """What an engine survived.
+
+    Attributes
+    ----------
+    kills : int
+        That struck.
+    outputs : int
+        Compared, those that came again included.
+    two_noises, lost : int
+        Outputs that differ from an earlier one of the same row, and rows without an output at the end.
+    """
+
+    kills: int = 0
+    outputs: int = 0
+    two_noises: int = 0
+    lost: int = 0
+    wanted: dict[Any, float] = field(default_factory=dict)
+
+    def compare(self, found: list[tuple[Any, float]]) -> None:
+        """All that was ever visible, against one fleet that nobody disturbed."""
+        self.outputs += len(found)
+        self.two_noises += sum(self.wanted[place] != value for place, value in found)
+        self.lost += len(set(self.wanted) - {place for place, _ in found})
+
+
+def bytewax(kills: int, chance: random.Random) -> Tally:
+    from bytewax.recovery import init_db_dir
+
+    tally = Tally()
+    while tally.kills < kills:
+        with tempfile.TemporaryDirectory(prefix="fastdp-engines-") as name:
+            folder = Path(name)
+            job, rows = make_job(folder), make_rows(ROWS, STREAMS)
+            (folder / "recovery").mkdir()
+            init_db_dir(folder / "recovery", 1)
+            for _ in range(MOST_KILLS):
+                work = partial(_bytewax, folder, rows)
+                tally.kills += processes.run(work, after=chance.uniform(0.05, 1.2), log=folder / "log").killed
+            end = processes.run(partial(_bytewax, folder, rows), log=folder / "log")
+            if end.code:
+                raise RuntimeError((folder / "log").read_text()[-1500:])
+            tally.wanted = expected(job, rows)
+            # A kill may cut the last line that the system took.
+            lines = [line for line in (folder / "out").read_bytes().split(b"\n") if line.endswith(b"]")]
+            tally.compare([(place, value) for _, value, place in map(json.loads, lines)])
+    return tally
+
+
+def _bytewax(folder: Path, rows: list[Any]) -> None:
+    from bytewax.recovery import RecoveryConfig
+    from bytewax.testing import run_main
+
+    from tests.engines.test_bytewax import flow
+
+    descriptor = os.open(folder / "out", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    class Out(list[Any]):
+        def __iadd__(self, items: Any) -> Any:
+            os.write(descriptor, b"".join(b"\n" + json.dumps(item).encode() for item in items) + b"\n")
+            time.sleep(0.002)
+            return self
+
+    made = flow(rows, make_job(folder), Out(), batch=5)
+    run_main(made, recovery_config=RecoveryConfig(folder / "recovery"), epoch_interval=timedelta(0, 0.03))
+
+
+def quix(kills: int, chance: random.Random) -> Tally:
+    tally, trial = Tally(), 0
+    with tempfile.TemporaryDirectory(prefix="fastdp-engines-") as name, _broker(Path(name)) as address:
+        while tally.kills < kills:
+            trial += 1
+            folder = Path(name) / str(trial)
+            folder.mkdir()
+            rows = make_rows(600, STREAMS, seed=trial)
+            processes.run(partial(_send, address, f"in{trial}", rows))
+            exactly = trial % 2 == 0
+            ends = []
+            for begin in range(MOST_KILLS + 1):
+                delay = chance.uniform(0.0, 1.0) if begin < MOST_KILLS else None
+                # Every second start on a machine without state: the changelog topic has it.
+                place = folder / f"state{begin // 2}"
+                work = partial(_quix, address, trial, folder, place, delay, exactly)
+                ends.append(processes.run(work, log=folder / "log"))
+                tally.kills += ends[-1].killed
+            if ends[-1].code:
+                raise RuntimeError((folder / "log").read_text()[-1500:])
+            found = processes.run(partial(_read, address, f"out{trial}", exactly)).answer
+            wanted = expected(make_job(folder), rows)
+            places: dict[str, list[int]] = {}
+            for stream, _, number in rows:
+                places.setdefault(stream, []).append(number)
+            # A message says which values of its stream it has, by its number.
+            tally.wanted = wanted
+            tally.compare([(places[key][k], value) for key, k, value in found])
+            if exactly and len(found) != len(rows):
+                tally.two_noises += abs(len(found) - len(rows))
+    return tally
+
+
+@contextlib.contextmanager
+def _broker(folder: Path) -> Iterator[str]:
+    """In a process of its own: this one forks, and must not have its threads."""
+    program = (
+        "import sys; from tests.engines.kafka import Broker; broker = Broker(); "
+        "print(broker.address, flush=True); sys.stdin.read()"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    try:
+        yield child.stdout.readline().strip()
+    finally:
+        child.kill()
+        child.wait()
+
+
+def _send(address: str, topic: str, rows: list[Any]) -> None:
+    from confluent_kafka import Producer
+
+    producer, seen = Producer({"bootstrap.servers": address}), dict[str, int]()
+    for stream, value, _ in rows:
+        producer.produce(topic, key=stream, value=json.dumps([seen.get(stream, 0), value]).encode())
+        seen[stream] = seen.get(stream, 0) + 1
+    producer.flush(30)
+
+
+def _read(address: str, topic: str, exactly: bool) -> list[Any]:
+    from tests.engines.kafka import read
+
+    return [[key, *json.loads(value)] for key, value in read(address, topic, committed=exactly)]
+
+
+def _quix(address: str, trial: int, folder: Path, state: Path, delay: float | None, exactly: bool) -> None:
+    from fastdp.engines import quix as engine
+    from tests.engines.kafka import application
+
+    app = application(
+        address,
+        state,
+        group=f"group{trial}",
+        commit_interval=0.1,
+        processing_guarantee="exactly-once" if exactly else "at-least-once",
+        consumer_extra_config={"session.timeout.ms": 6000, "heartbeat.interval.ms": 500},
+    )
+    taken = app.topic(f"in{trial}", value_deserializer="json", key_deserializer="str")
+    given = app.topic(f"out{trial}", key_serializer="str", value_serializer="json")
+    timer: list[threading.Timer] = []
+
+    def begin(_: Any) -> None:
+        if delay is not None and not timer:
+            timer.append(threading.Timer(delay, os.kill, (os.getpid(), signal.SIGKILL)))
+            timer[0].start()
+        time.sleep(0.002)
+
+    numbers: list[int] = []
+    frame = app.dataframe(taken).update(begin)
+
+    def remember(pair: list[Any]) -> Any:
+        numbers[:] = [pair[0]]
+        return pair[1]
+
+    published = engine.release(frame.apply(remember), make_job(folder))
+    published.apply(lambda out: [numbers[0], out]).to_topic(given)
+    app.run(timeout=8.0)
+
+
+def ray(kills: int, chance: random.Random) -> Tally:
+    import ray as engine
+
+    from fastdp.engines.ray import RayShards
+
+    engine.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
+
+    def strike(shards: Any) -> int:
+        engine.kill(chance.choice(shards.actors), no_restart=False)
+        return 1
+
+    tally = _shards(kills, chance, RayShards, strike)
+    engine.shutdown()
+    return tally
+
+
+def dask(kills: int, chance: random.Random) -> Tally:
+    import dask as configured
+    from distributed import Client, LocalCluster
+
+    from fastdp.engines.dask import DaskShards
+
+    # A task that was on three killed workers would be given up.
+    configured.config.set({"distributed.scheduler.allowed-failures": 100})
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+
+        def strike(shards: Any) -> int:
+            living = [each.pid for each in cluster.workers.values() if each.pid]
+            if living:
+                os.kill(chance.choice(living), signal.SIGKILL)
+            return bool(living)
+
+        return _shards(kills, chance, partial(DaskShards, client=client), strike)
+
+
+def _shards(kills: int, chance: random.Random, make: Callable[..., Any], strike: Callable[[Any], int]) -> Tally:
+    """Batches one after the other, while another thread kills."""
+    tally = Tally()
+    with tempfile.TemporaryDirectory(prefix="fastdp-engines-") as name:
+        folder = Path(name)
+        job, rng = make_job(folder), np.random.default_rng(chance.randrange(2**32))
+        fleet, batch = job.fleet(), 0
+        with make(job, folder / "state", 4) as shards:
+            over = threading.Event()
+
+            def kill() -> None:
+                while tally.kills < kills and not over.wait(chance.uniform(0.2, 1.5)):
+                    tally.kills += strike(shards)
+
+            killer = threading.Thread(target=kill)
+            killer.start()
+            try:
+                while killer.is_alive() or batch == 0:
+                    batch += 1
+                    ids, values = rng.integers(0, 200, 2000), rng.uniform(0.0, 10.0, 2000)
+                    rows, out = shards.publish(batch, ids, values)
+                    tally.wanted = dict(enumerate(fleet.publish(ids, values)[1].tolist()))
+                    tally.compare(list(zip(rows.tolist(), out.tolist(), strict=True)))
+            finally:
+                over.set()
+                killer.join()
+    return tally
+
+
+def spark(kills: int, chance: random.Random) -> Tally:
+    """A streaming query; every second time its Python workers alone, within a running session."""
+    from tests.engines import test_spark
+
+    tally = Tally()
+    while tally.kills < kills:
+        with tempfile.TemporaryDirectory(prefix="fastdp-engines-") as name:
+            folder = Path(name)
+            rows = make_rows(30 * 16)
+            for number in range(16):
+                test_spark.put(folder, rows[30 * number : 30 * number + 30], number)
+            for begin in range(3):
+                child = subprocess.Popen(
+                    [sys.executable, "-W", "ignore", "-c", test_spark.PROGRAM, folder],
+                    start_new_session=True,
+                    stderr=subprocess.DEVNULL,
+                )
+                while child.poll() is None and begin < 2 and tally.kills < kills:
+                    time.sleep(chance.uniform(0.2, 1.0))
+                    if not any((folder / "checkpoint" / "offsets").glob("*")):
+                        continue
+                    workers = [pid for pid in _members(child.pid) if b"pyspark.daemon" in _command(pid)]
+                    if begin == 0 and len(workers) > 1 and chance.random() < 0.7:
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(max(workers), signal.SIGKILL)
+                            tally.kills += 1
+                    elif chance.random() < 0.3:
+                        os.killpg(child.pid, signal.SIGKILL)
+                        tally.kills += 1
+                        break
+                child.wait()
+            tally.wanted = expected(make_job(folder), rows)
+            tally.compare(list(test_spark.read(folder).items()))
+    return tally
+
+
+def _members(session: int) -> list[int]:
+    """Processes of a session that this program started."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if os.getsid(int(each.name)) == session:
+                found.append(int(each.name))
+    return found
+
+
+def _command(pid: int) -> bytes:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
+
+
+#: Each engine's share of the kills, by what one costs.
+SHARES = {bytewax: 0.57, quix: 0.13, ray: 0.14, dask: 0.08, spark: 0.08}
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks faults engines", description=__doc__)
+    parser.add_argument("--kills", type=int, default=300, help="in all, at least (default 300)")
+    parser.add_argument("--seed", type=int, default=1, help="of the moments (default 1)")
+    parser.add_argument("--only", choices=[each.__name__ for each in SHARES], help="all kills for this engine")
+    options = parser.parse_args(arguments)
+    heading("faults engines", arguments)
+    # Kernels, once, for all children.
+    Job(fastdp.Adaptive(epsilon=1.0, bound=10.0, threshold=5.0), name="warm", secret=lambda: bytes(32)).advance(
+        None, ["a"] * 50, [1.0] * 50
+    )
+    lines, good = [], True
+    for engine, share in SHARES.items():
+        if options.only in (None, engine.__name__):
+            start = time.perf_counter()
+            kills = options.kills if options.only else max(1, round(share * options.kills))
+            tally = engine(kills, random.Random(options.seed))
+            good &= not tally.two_noises and not tally.lost
+            seconds = f"{time.perf_counter() - start:.0f}"
+            numbers = [tally.kills, tally.outputs, tally.two_noises, tally.lost]
+            lines.append([engine.__name__, *(f"{each:,}" for each in numbers), seconds])
+    table("SIGKILL and restart", ["engine", "kills", "outputs compared", "with two noises", "lost", "s"], lines)
+    print("All survived." if good else "FAILED: see above.")
+    return 0 if good else 1

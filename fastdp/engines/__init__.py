@@ -1,0 +1,23 @@
+"""Streams inside engines that own state, replays and workers: one thin module an engine, an extra each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastdp._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from fastdp.engines import bytewax, dask, quix, ray, spark
+    from fastdp.engines.job import Job
+
+_HOMES = {"Job": "fastdp.engines.job"}
+
+__all__ = ["Job", "bytewax", "dask", "quix", "ray", "spark"]
+
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_names(__name__, _HOMES, __all__)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,238 @@
+"""Job: what every worker of an engine needs to continue streams from bytes that the engine stores.
+
+The engine owns state, replays and workers; a job owns mechanism, secret and the format of the state.  Source: the
+project's design of fleets, sections 2 and 3; ``docs/engines.md``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp import validation
+from fastdp.errors import ParameterError
+from fastdp.fleets.fleet import Fleet
+from fastdp.fleets.streams import MACHINES
+from fastdp.guarantee import Guarantee
+from fastdp.ledger import Ledger
+from fastdp.perturbers.base import bound_law
+from fastdp.randomness.key import KEY_BYTES, Key, is_secret
+from fastdp.state.machine import Machine
+from fastdp.state.publisher import Publisher
+from fastdp.systems.stream.stages import Schedule
+
+Floats = NDArray[np.float64]
+#: Fleets that a worker holds open, so that a state which comes back is not read again.
+OPEN_FLEETS = 1024
+
+
+class Job:
+    """One mechanism for many streams under one secret, for engines that store state as bytes.
+
+    Parameters
+    ----------
+    parameters : Publisher or Machine
+        As for :class:`fastdp.Fleet`.  Its noise must be bound to the values that it protects
+        (:class:`fastdp.Adaptive`, :class:`fastdp.perturbers.Flat`, :class:`fastdp.counters.RunningCounts`): engines
+        replay, perhaps with altered values.
+    name : str
+        Of this job; public.  Two jobs under one secret need two names.
+    secret : str or callable
+        Where a worker finds the 32 bytes that all noise follows from: ``"file:PATH"``, ``"env:NAME"`` (64 hexadecimal
+        digits), or a function without arguments that asks your secret store.  Engines ship and log arguments, so the
+        bytes themselves are refused.
+
+    Notes
+    -----
+    Stream ``id`` is, bit for bit, what a publisher with ``key=job.key.of_stream(id)`` publishes, whatever workers,
+    shards and batches.  A job can be pickled: it then holds the parameters and where the secret is.
+
+    State: :meth:`to_bytes` seals it by AES-256-GCM under a key that is derived of the secret.  Inside is a key that
+    is derived of secret and name, and never the secret.
+
+    Privacy: that of one stream for each value.  Replays with the same values give the same output.  Replays with
+    other values give independent noise from the first block on that differs, and cost at most one more release of
+    the values behind that place (``docs/privacy.md``, section 13).
+    """
+
+    def __init__(
+        self, parameters: Publisher[Any] | Machine[Any], *, name: str, secret: str | Callable[[], bytes]
+    ) -> None:
+        if not (name and type(name) is str):
+            raise ParameterError(f"name = {validation.shown(name)}: expected a text that no other job has")
+        known = isinstance(secret, str) and secret.partition(":")[0] in ("file", "env")
+        if not (known or callable(secret)):
+            raise ParameterError(
+                "secret: expected 'file:PATH', 'env:NAME' or a function that gives 32 bytes (what was given is not "
+                "shown); the bytes themselves would be shipped and logged with the job"
+            )
+        self.machine: Machine[Any] = Fleet(parameters, seed=0).machine
+        if not _is_bound(self.machine):
+            raise ParameterError(
+                f"parameters = {validation.shown(self.machine)}: expected a mechanism whose noise is bound to the "
+                "values (Adaptive, Flat, RunningCounts), because an altered replay would meet the same noise"
+            )
+        self.name, self.secret = name, secret
+        self._open()
+
+    def _open(self) -> None:
+        self._root: Key | None = None
+        self._fleets: OrderedDict[bytes, Fleet] = OrderedDict()
+
+    def __repr__(self) -> str:
+        return f"Job(name={self.name!r}, {self.machine!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        kind = type(self.machine)
+        return {"class": kind, "machine": self.machine.describe(), "name": self.name, "secret": self.secret}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.machine = state["class"].from_description(state["machine"])
+        self.name, self.secret = state["name"], state["secret"]
+        self._open()
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What all streams together promise for one value."""
+        return Fleet(self.machine).guarantee
+
+    def _secret(self) -> Key:
+        if self._root is None:
+            self._root = Key.from_bytes(_read(self.secret))
+        return self._root
+
+    @property
+    def key(self) -> Key:
+        """The key of this job's streams; secret."""
+        return self._secret().within("job", self.name)
+
+    def _seal(self) -> bytes:
+        return self._secret().derive("state of a job", self.name).reveal()
+
+    def fleet(self, part: tuple[int, int] | None = None) -> Fleet:
+        """A fleet without streams: the whole one, or part k of n, given as (k, n)."""
+        whole = Fleet(self.machine, key=self.key)
+        return whole if part is None else whole.split(part[1])[part[0]]
+
+    def to_bytes(self, fleet: Fleet) -> bytes:
+        """The state of a fleet, sealed."""
+        return fleet.to_bytes(self._seal())
+
+    def from_bytes(self, state: bytes) -> Fleet:
+        """The fleet whose state this is; StateError if it is damaged, or of another job or secret."""
+        return Fleet.from_bytes(state, self._seal(), machine=type(self.machine))
+
+    def advance(self, state: bytes | None, ids: Any, values: Any) -> tuple[bytes, NDArray[np.int64], Floats]:
+        """Consume values of some streams: a function from state to state, for engines that store bytes.
+
+        Parameters
+        ----------
+        state : bytes or None
+            What the last call gave; None before the first.
+        ids, values
+            As for :meth:`fastdp.Fleet.publish`.
+
+        Returns
+        -------
+        state : bytes
+            To be stored before the outputs leave.
+        rows : int64[m]
+            Which rows publish: all, but for those within a hold-out.
+        out : float64[m]
+            What they publish.
+        """
+        if state is None:
+            fleet = self.fleet()
+        else:
+            state = bytes(state)
+            # Moved on by this call, so no longer the fleet of these bytes; an error leaves it out.
+            open_one = self._fleets.pop(state) if state in self._fleets else None
+            fleet = self.from_bytes(state) if open_one is None else open_one
+        rows, out = publish(fleet, ids, values)
+        after = self.to_bytes(fleet)
+        self._fleets[after] = fleet
+        if len(self._fleets) > OPEN_FLEETS:
+            self._fleets.popitem(last=False)
+        return after, rows, out
+
+    def register(self, ledger: Ledger, *, stream: str) -> None:
+        """Record this job in a ledger, once, before its first start; not at a restart from its state.
+
+        Parameters
+        ----------
+        ledger : Ledger
+            :class:`fastdp.errors.BudgetError` if it holds a job with this secret, name and mechanism already, or the
+            budget does not suffice.
+        stream : str
+            As for :meth:`fastdp.Ledger.spend`.
+        """
+        ledger.spend(_Registered(self), stream=stream, note=f"job {self.name!r}")
+
+
+class _Registered:
+    """A job as a ledger reads publishers."""
+
+    def __init__(self, job: Job) -> None:
+        self.guarantee = job.guarantee
+        self.noise_fingerprint = job.machine.bind(job.key).fingerprint()
+        self.machine = job.machine
+
+
+def publish(fleet: Fleet, ids: Any, values: Any) -> tuple[NDArray[np.int64], Floats]:
+    """Which rows publish, and what: :meth:`Fleet.publish` for engines, whose rows carry more than an id."""
+    found, out = fleet.publish(ids, values)
+    total = len(values)
+    if out.size == total:
+        return np.arange(total), out
+    # Within a call the rows of a stream that publish are its last ones.
+    left: dict[Any, int] = {}
+    for each in found:
+        left[each] = left.get(each, 0) + 1
+    rows = []
+    for row in range(total - 1, -1, -1):
+        if left.get(ids[row], 0):
+            left[ids[row]] -= 1
+            rows.append(row)
+    return np.array(rows[::-1], np.int64), out
+
+
+def _read(secret: str | Callable[[], bytes]) -> bytes:
+    """The 32 bytes; errors name the place and never show what was found."""
+    if callable(secret):
+        found, place = secret(), "secret(): "
+    else:
+        kind, _, name = secret.partition(":")
+        place = f"secret = {secret!r}: "
+        try:
+            found = Path(name).read_bytes() if kind == "file" else bytes.fromhex(os.environ[name])
+        except (OSError, KeyError, ValueError) as error:
+            wanted = "a readable file" if kind == "file" else "64 hexadecimal digits in that variable"
+            raise ParameterError(f"{place}expected {wanted} ({type(error).__name__})") from None
+    if not is_secret(found):
+        raise ParameterError(f"{place}expected {KEY_BYTES} bytes")
+    return bytes(found)
+
+
+def engine(extra: str, module: str) -> Any:
+    """A module of an engine; ParameterError naming the extra where it is not installed."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError:
+        raise ParameterError(
+            f"fastdp.engines.{extra} needs {module.partition('.')[0]}: expected pip install 'fastdp[{extra}]'"
+        ) from None
+
+
+def _is_bound(machine: Machine[Any]) -> bool:
+    """Whether noise is bound to the values before it; mechanisms of one's own must see to it (``docs/state.md``)."""
+    if not isinstance(machine, Schedule):
+        return type(machine) in MACHINES.values() or not type(machine).__module__.startswith("fastdp.")
+    composition = machine.composition
+    return bound_law(composition.perturber, Key.from_seed(0), 1, composition.publish_epsilon) is not None

@@ -1,0 +1,166 @@
+"""Shards: the parts of a job's fleet, each a state in a folder that any worker continues; for Dask and Ray."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp import validation
+from fastdp.arrays.column import NOT_FINITE, as_column, as_floats, entry_at
+from fastdp.engines.job import Job, publish
+from fastdp.errors import DataError, StateError
+from fastdp.files import durable
+from fastdp.files.atomic_file import atomic_file
+from fastdp.fleets.fleet import Fleet
+from fastdp.fleets.ids import as_ids
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+
+class Shard:
+    """One part of a job's fleet, with a sealed state file a batch.
+
+    Parameters
+    ----------
+    job : Job
+        Mechanism, name and place of the secret.
+    folder : path
+        Of the state files; every worker that may get this shard reaches it.
+    part : (int, int)
+        Which part, and of how many.
+    """
+
+    def __init__(self, job: Job, folder: str | os.PathLike[str], part: tuple[int, int]) -> None:
+        self._job, self._part = job, part
+        self._folder = Path(folder) / f"shard-{part[0]}-of-{part[1]}"
+        #: The batch behind which the fleet stands.
+        self._open: tuple[int, Fleet] | None = None
+
+    def publish(self, batch: int, ids: Any, values: Any) -> tuple[Indices, Floats]:
+        """Consume the rows of a batch; once more for the last one: which rows publish, and what."""
+        before = self._before(batch)
+        if self._open is not None and self._open[0] == before:
+            fleet = self._open[1]
+        elif before:
+            fleet = self._job.from_bytes(self._file(before).read_bytes())
+        else:
+            fleet = self._job.fleet(self._part)
+        self._open = None
+        rows, out = publish(fleet, ids, values)
+        # The state is in its file before an output leaves; a retry begins from the state before.
+        with atomic_file(self._file(batch), overwrite=True) as file:
+            file.write(self._job.to_bytes(fleet))
+        for number in self._numbers():
+            if number < before:
+                self._file(number).unlink(missing_ok=True)
+        self._open = batch, fleet
+        return rows, out
+
+    def _before(self, batch: int) -> int:
+        """The batch whose state this one continues; 0 where it is the first."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        numbers = list(self._numbers())
+        if numbers and batch < max(numbers):
+            raise StateError(
+                f"batch = {batch}: expected {max(numbers)} once more, or a later one; the states before it are gone"
+            )
+        return max((number for number in numbers if number < batch), default=0)
+
+    def _numbers(self) -> Iterator[int]:
+        for path in self._folder.glob("*.state"):
+            with suppress(ValueError):
+                yield int(path.stem)
+
+    def _file(self, batch: int) -> Path:
+        return self._folder / f"{batch}.state"
+
+
+class Shards(ABC):
+    """All shards of a job on an engine; ``with`` gives the folder free again.
+
+    Parameters
+    ----------
+    job : Job
+        Mechanism, name and place of the secret.
+    folder : path
+        Of the state, one for a job; every worker reaches it.  A second program that opens it is refused while this
+        one runs, where the file system has locks.
+    shards : int
+        How many; public.  The output does not depend on it.  It belongs to the state: another number is refused.
+    """
+
+    def __init__(self, job: Job, folder: str | os.PathLike[str], shards: int) -> None:
+        self.job, self.folder = job, Path(folder).resolve()
+        self.shards = validation.integer("shards", shards, 1, 2**12)
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        others = [path.name for path in self.folder.glob("shard-*") if not path.name.endswith(f"-of-{shards}")]
+        if others:
+            raise StateError(f"shards = {shards}: expected the number of this folder, which holds {others[0]}")
+        self._hold = durable.Hold(os.open(self.folder, os.O_RDONLY)) if durable.has_locks() else None
+        if self._hold is not None and not durable.lock(self._hold.descriptor):
+            raise StateError(f"{self.folder} is used by another program: expected one program for a job")
+
+    def publish(self, batch: int, ids: Any, values: Any) -> tuple[Indices, Floats]:
+        """Consume one batch of rows, of any of the streams, and publish.
+
+        Parameters
+        ----------
+        batch : int
+            Its number, from 1 on, larger than that of the last one.  After a crash give the last batch again under
+            its number: shards that have consumed it give the same output once more, the others consume it.
+            The same after any error other than a :class:`fastdp.errors.DataError` of this call.
+        ids, values
+            As for :meth:`fastdp.Fleet.publish`.
+
+        Returns
+        -------
+        rows : int64[m]
+            Which rows publish: all, but for those within a hold-out.
+        out : float64[m]
+            What they publish.
+        """
+        batch = validation.integer("batch", batch, 1)
+        numbers = as_floats(as_column(values, "values"))
+        # Before any shard consumes its rows; each of them checks again.
+        wrong = ~np.isfinite(numbers)
+        composition = getattr(self.job.machine, "composition", None)
+        if getattr(composition, "nonfinite", "raise") == "raise" and wrong.any():
+            raise DataError(f"{entry_at('values', wrong, NOT_FINITE)}; expected finite values")
+        found = as_ids(ids, len(numbers))
+        owners = Fleet.part_of(found, self.shards)
+        places = {int(k): np.flatnonzero(owners == k) for k in np.unique(owners)}
+        parts = {
+            k: ([found[i] for i in mine.tolist()] if isinstance(found, list) else found[mine], numbers[mine])
+            for k, mine in places.items()
+        }
+        answers = self._run(batch, parts)
+        rows = np.concatenate([places[k][rows] for k, (rows, _) in answers.items()] or [np.empty(0, np.int64)])
+        out = np.concatenate([published for _, published in answers.values()] or [np.empty(0)])
+        order = np.argsort(rows, kind="stable")
+        return rows[order], out[order]
+
+    @abstractmethod
+    def _run(self, batch: int, parts: dict[int, tuple[Any, Any]]) -> dict[int, tuple[Indices, Floats]]:
+        """What :meth:`Shard.publish` gives for ids and values of each shard, on the workers."""
+
+    def close(self) -> None:
+        """End; the state stays in its folder."""
+        if self._hold is not None:
+            self._hold.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,90 @@
+"""A Kafka broker from a package alone: the mock cluster inside librdkafka, reached by its port on this machine."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+GROUP = "fastdp"
+#: What the mock broker does not say of its topics: nothing is dropped.
+KEEP = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
+
+
+class Broker:
+    """Lives as long as this object; topics exist from their first mention, with four partitions."""
+
+    def __init__(self) -> None:
+        from confluent_kafka import Producer
+
+        silent = logging.getLogger("mock")
+        silent.setLevel(logging.CRITICAL)
+        self.producer = Producer({"bootstrap.servers": "", "test.mock.num.brokers": 1}, logger=silent)
+        (node,) = self.producer.list_topics(timeout=10).brokers.values()
+        self.address = f"{node.host}:{node.port}"
+
+    def send(self, topic: str, rows: list[tuple[str, bytes]]) -> None:
+        for key, value in rows:
+            self.producer.produce(topic, key=key, value=value)
+            self.producer.poll(0)
+        self.producer.flush(30)
+
+    def read(self, topic: str, *, committed: bool = False) -> list[tuple[str, bytes]]:
+        return read(self.address, topic, committed=committed)
+
+
+def read(address: str, topic: str, *, committed: bool = False) -> list[tuple[str, bytes]]:
+    """All messages, partition by partition."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": f"reader{os.getpid()}",
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+    found: list[tuple[str, bytes]] = []
+    consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+    ended = 0
+    while ended < len(partitions):
+        message = consumer.poll(10)
+        if message is None:
+            break
+        if message.error():
+            ended += 1
+        else:
+            found.append((message.key().decode(), message.value()))
+    consumer.close()
+    return found
+
+
+def application(address: str, folder: Path, group: str = GROUP, **options: Any) -> Any:
+    """A Quix application whose topics are made as the mock broker makes them."""
+    from quixstreams import Application
+    from quixstreams.models.topics import TopicAdmin, TopicManager
+    from quixstreams.models.topics.topic import TopicConfig
+
+    class Admin(TopicAdmin):
+        """The mock broker knows neither DescribeConfigs nor CreateTopics; asking for a topic makes it."""
+
+        def inspect_topics(self, topic_names: list[str], timeout: float = 30) -> dict[str, Any]:
+            made = {name: self.admin_client.list_topics(name, timeout=timeout).topics[name] for name in topic_names}
+            return {name: TopicConfig(len(each.partitions), 1, KEEP) for name, each in made.items()}
+
+        def create_topics(self, topics: Any, timeout: float = 30, finalize_timeout: float = 60) -> None:
+            self.inspect_topics([topic.name for topic in topics])
+
+    return Application(
+        broker_address=address,
+        consumer_group=group,
+        auto_offset_reset="earliest",
+        state_dir=folder,
+        loglevel=options.pop("loglevel", "ERROR"),
+        topic_manager=TopicManager(topic_admin=Admin(address), consumer_group=group),
+        **options,
+    )

@@ -1,0 +1,115 @@
+"""Bytewax, run in this process and killed in others."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engines.scenes import Row, expected, make_job, make_rows, needs
+
+pytestmark = [needs("bytewax"), pytest.mark.filterwarnings("ignore")]
+
+
+def flow(rows: list[Any], job: Any, out: list[Row], *, batch: int = 50, shards: int = 4) -> Any:
+    import bytewax.operators as op
+    from bytewax.dataflow import Dataflow
+    from bytewax.testing import TestingSink, TestingSource
+
+    from fastdp.engines import bytewax
+
+    made = Dataflow("meters")
+    published = bytewax.release("dp", op.input("in", made, TestingSource(rows, batch)), job, shards)
+    op.output("out", published, TestingSink(out))
+    return made
+
+
+@pytest.mark.parametrize(("workers", "shards"), [(1, 1), (1, 4), (2, 4), (4, 16)])
+def test_the_same_bytes_for_any_number_of_workers(tmp_path: Path, workers: int, shards: int) -> None:
+    from bytewax.testing import cluster_main
+
+    job, rows = make_job(tmp_path), make_rows(600)
+    out: list[Row] = []
+    cluster_main(flow(rows, job, out, shards=shards), [], 0, worker_count_per_proc=workers)
+    assert {place: value for _, value, place in out} == expected(job, rows)
+    for stream in {row[0] for row in rows}:
+        places = [place for each, _, place in out if each == stream]
+        assert places == sorted(places)
+
+
+def test_aborted_and_recovered(tmp_path: Path) -> None:
+    from bytewax.recovery import RecoveryConfig, init_db_dir
+    from bytewax.testing import TestingSource, run_main
+
+    job, rows = make_job(tmp_path), make_rows(600)
+    recovery = tmp_path / "recovery"
+    recovery.mkdir()
+    init_db_dir(recovery, 1)
+    out: list[Row] = []
+    for stop in (200, 450, 600):
+        # A source counts rows alone: one that passed a second stop would give a row twice.
+        given = [*rows[:stop], TestingSource.ABORT(), *rows[stop:]] if stop < 600 else rows
+        run_main(
+            flow(given, job, out, batch=10),
+            recovery_config=RecoveryConfig(recovery),
+            epoch_interval=timedelta(0, 0.01),
+        )
+    wanted = expected(job, rows)
+    # At least once: some come again, with the same noise.
+    assert {place for _, _, place in out} == set(wanted)
+    assert all(value == wanted[place] for _, value, place in out)
+    # Another number of shards would begin streams again.
+    before = len(out)
+    with pytest.raises(RuntimeError):
+        run_main(flow([*rows, *rows], job, out, shards=5), recovery_config=RecoveryConfig(recovery))
+    assert len(out) == before
+
+
+PROGRAM = """
+import json, sys, os, time
+from datetime import timedelta
+from pathlib import Path
+from bytewax.recovery import RecoveryConfig
+from bytewax.testing import run_main
+from tests.engines.scenes import make_job, make_rows
+from tests.engines.test_bytewax import flow
+
+class Out(list):
+    def __iadd__(self, items):
+        os.write(1, b"".join(json.dumps(item).encode() + b"\\n" for item in items))
+        time.sleep(0.002)
+        return self
+
+folder = Path(sys.argv[1])
+made = flow(make_rows(600), make_job(folder), Out(), batch=5)
+run_main(made, recovery_config=RecoveryConfig(folder / "recovery"), epoch_interval=timedelta(0, 0.02))
+"""
+
+
+@pytest.mark.slow
+def test_killed_and_restarted(tmp_path: Path) -> None:
+    from bytewax.recovery import init_db_dir
+
+    (tmp_path / "recovery").mkdir()
+    init_db_dir(tmp_path / "recovery", 1)
+    wanted = expected(make_job(tmp_path), make_rows(600))
+    seen: dict[int, float] = {}
+    for lines in (40, 300, None):
+        child = subprocess.Popen([sys.executable, "-c", PROGRAM, tmp_path], stdout=subprocess.PIPE, text=True)
+        assert child.stdout is not None
+        for number, line in enumerate(child.stdout):
+            _, value, place = json.loads(line)
+            assert seen.setdefault(place, value) == value, "an output with two noises"
+            if number == lines:
+                os.kill(child.pid, signal.SIGKILL)
+                break
+        child.stdout.close()
+        assert child.wait() == (0 if lines is None else -signal.SIGKILL)
+    assert seen == wanted

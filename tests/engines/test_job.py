@@ -1,0 +1,147 @@
+"""Jobs: state as bytes and nothing in it, replays, and what is refused."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fastdp
+from fastdp.counters import BinaryTree, RunningCounts, Simple
+from fastdp.engines import Job
+from fastdp.errors import BudgetError, ParameterError, StateError
+from fastdp.perturbers import Hierarchy
+from tests.engines.scenes import expected, make_job, make_rows, write_secret
+
+SECRET = bytes(range(32))
+
+
+def split(rows: list[Any]) -> tuple[list[str], list[float]]:
+    return [row[0] for row in rows], [row[1] for row in rows]
+
+
+@pytest.mark.parametrize("cuts", [[], [100], [1, 2, 3, 150]])
+def test_states_lead_on_whatever_batches_and_workers(tmp_path: Path, cuts: list[int]) -> None:
+    job, rows = make_job(tmp_path), make_rows(200)
+    state, out = None, []
+    for begin, end in zip([0, *cuts], [*cuts, 200], strict=True):
+        # As another worker: pickled, with no fleet open.
+        worker = pickle.loads(pickle.dumps(job))  # noqa: S301
+        state, which, published = worker.advance(state, *split(rows[begin:end]))
+        assert which.tolist() == list(range(end - begin))
+        out += published.tolist()
+    assert out == list(expected(job, rows).values())
+
+
+def test_a_state_that_comes_back_gives_the_same_again(tmp_path: Path) -> None:
+    job, rows = make_job(tmp_path), make_rows(90)
+    state, _, first = job.advance(None, *split(rows[:30]))
+    one = job.advance(state, *split(rows[30:]))
+    # The state was taken on; given again, it must not be the fleet that went on.
+    two = job.advance(state, *split(rows[30:]))
+    assert one[2].tolist() == two[2].tolist()
+    assert [*first, *one[2]] == list(expected(job, rows).values())
+
+
+def test_streams_are_those_of_publishers(tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    key = fastdp.Key.from_bytes(SECRET).within("job", "meters").of_stream("m1")
+    alone = fastdp.Adaptive(epsilon=1.0, bound=10.0, threshold=5.0, max_range=256, key=key)
+    values = [float(k % 9) for k in range(80)]
+    assert job.advance(None, ["m1"] * 80, values)[2].tolist() == alone.publish(values).tolist()
+
+
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+def test_rows_within_a_holdout_are_named(tmp_path: Path) -> None:
+    job = make_job(tmp_path, threshold=None, holdout=20, max_range=64)
+    ids = ["a", "b"] * 15 + ["a"] * 10
+    state, rows, out = job.advance(None, ids, np.linspace(0.0, 9.0, 40))
+    assert [ids[k] for k in rows] == ["a"] * 5
+    assert rows.tolist() == [35, 36, 37, 38, 39]
+    assert job.advance(state, ["b", "a"] * 6, [1.0] * 12)[1].tolist() == [1, 3, 5, 7, 9, 10, 11]
+    assert out.size == 5
+
+
+def test_neither_pickles_nor_states_hold_the_secret(tmp_path: Path) -> None:
+    job, rows = make_job(tmp_path), make_rows(50)
+    state, _, _ = job.advance(None, *split(rows))
+    for data in (pickle.dumps(job), state):
+        for secret in (SECRET, job.key.reveal()):
+            assert secret not in data
+            assert secret.hex().encode() not in data
+    other = Job(job.machine, name="others", secret=job.secret)
+    with pytest.raises(StateError, match="wrong key"):
+        other.advance(state, *split(rows))
+    with pytest.raises(StateError, match="authentication failed"):
+        job.advance(state[:-1] + bytes([state[-1] ^ 1]), *split(rows))
+
+
+def noise(job: Job, state: bytes | None, increments: list[int]) -> list[float]:
+    """Of released running sums."""
+    out = job.advance(state, ["a"] * len(increments), increments)[2]
+    return list(np.diff(out - np.cumsum(increments)))
+
+
+def test_altered_replays_have_independent_noise(tmp_path: Path) -> None:
+    job = Job(RunningCounts(Simple(), 0.01), name="visits", secret=write_secret(tmp_path))
+    state = job.advance(None, ["a"] * 10, [3] * 10)[0]
+    once, again = noise(job, state, [1] * 300), noise(job, state, [1] * 300)
+    assert once == again
+    altered = noise(job, state, [2] + [1] * 299)
+    # A discrete Laplace difference of scale 100 repeats with a probability of a few per mille.
+    assert sum(a == b for a, b in zip(once, altered, strict=True)) < 10
+    later = noise(job, state, [1] * 200 + [2] + [1] * 99)
+    assert later[:199] == once[:199]
+    assert sum(a == b for a, b in zip(once[200:], later[200:], strict=True)) < 8
+
+
+def test_two_jobs_have_independent_noise(tmp_path: Path) -> None:
+    job = Job(RunningCounts(Simple(), 0.01), name="visits", secret=write_secret(tmp_path))
+    other = Job(job.machine, name="others", secret=job.secret)
+    one, two = (noise(each, None, [1] * 300) for each in (job, other))
+    assert sum(a == b for a, b in zip(one, two, strict=True)) < 10
+
+
+def test_a_ledger_refuses_a_second_job(tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    ledger = fastdp.Ledger(tmp_path / "budget", limit_epsilon=5.0)
+    job.register(ledger, stream="meters")
+    with pytest.raises(BudgetError, match="same secret and composition"):
+        pickle.loads(pickle.dumps(job)).register(ledger, stream="elsewhere")  # noqa: S301
+    assert ledger.spent("meters").epsilon == 1.0
+    Job(job.machine, name="others", secret=job.secret).register(ledger, stream="meters")
+    assert ledger.spent("meters").epsilon == 2.0
+
+
+def test_mechanisms_whose_noise_is_not_bound_are_refused() -> None:
+    for publisher in (
+        fastdp.ToPS(epsilon=1.0, bound=10.0, holdout=16, max_range=64),
+        fastdp.StreamPublisher(threshold=5.0, perturber=Hierarchy(), epsilon=1.0, bound=10.0, max_range=64),
+    ):
+        with pytest.raises(ParameterError, match="bound to the values"):
+            Job(publisher, name="a", secret="env:A")
+    Job(RunningCounts(BinaryTree(64), 1.0), name="a", secret="env:A")
+
+
+def test_secrets_are_found_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = make_job(tmp_path).machine
+    with pytest.raises(ParameterError, match="shipped and logged") as refused:
+        Job(machine, name="a", secret=b"0123456789abcdef" * 2)  # type: ignore[arg-type]
+    assert "0123456789abcdef" not in str(refused.value)
+    with pytest.raises(ParameterError, match="a text that no other job has"):
+        Job(machine, name="", secret="env:A")
+    monkeypatch.setenv("FASTDP_TEST_SECRET", SECRET.hex())
+    keys = [
+        Job(machine, name="a", secret=secret).key  # type: ignore[arg-type]
+        for secret in (write_secret(tmp_path), "env:FASTDP_TEST_SECRET", lambda: SECRET)
+    ]
+    assert keys[0] == keys[1] == keys[2]
+    monkeypatch.setenv("FASTDP_TEST_SECRET", "f00d")
+    wrong = {"env:FASTDP_TEST_SECRET": "32 bytes", "file:/nowhere": "a readable file", "env:NONE": "64"}
+    for secret, said in wrong.items():
+        with pytest.raises(ParameterError, match=said) as found:
+            _ = Job(machine, name="a", secret=secret).key
+        assert "f00d" not in str(found.value)

