@@ -111,9 +111,9 @@ class ScaleFree:
         """Yes."""
         return True
 
-    def start(self, task: ThresholdTask) -> _ScaleFreeChooser:
+    def start(self, task: ThresholdTask) -> ScaleFreeChooser:
         """An empty histogram over the candidates; warns of a hold-out that is too short."""
-        chooser = _ScaleFreeChooser(self, task)
+        chooser = ScaleFreeChooser(self, task)
         if chooser.resolved < MIN_COUNT:
             shorter = f"a max_range below {task.max_range:,}, " if task.max_range > task.holdout else ""
             warn(
@@ -161,7 +161,7 @@ def _nearest(candidates: NDArray[np.int64]) -> NDArray[np.intp]:
     return nearest
 
 
-class _ScaleFreeChooser(CountedHoldout):
+class ScaleFreeChooser(CountedHoldout):
     """Bin j counts values in (candidate j - 1, candidate j], bin 0 all up to the first, in grid steps."""
 
     def __init__(self, rule: ScaleFree, task: ThresholdTask) -> None:

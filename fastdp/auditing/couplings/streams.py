@@ -16,6 +16,7 @@ from fastdp.systems.pak.publisher import PAK
 from fastdp.systems.release_many import release_many
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.systems.stream.stages import Schedule, Stage
+from fastdp.systems.stream.whole import WholeStream
 from fastdp.thresholds import NoisyMax, ScaleFree
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.noisy_choice import draw_noise
@@ -161,6 +162,16 @@ def see_stream(make: Callable[[Key], Any], cuts: list[int], saved: int, releases
                 seen.add("repr", repr(publisher), str(publisher))
         if releases:
             see_release(seen, make(KEY).release(values))
+    return seen
+
+
+def see_whole(make: Callable[[Key], WholeStream], values: Floats) -> Seen:
+    """A finished array, with nothing withheld."""
+    seen = Seen()
+    with seen.warned():
+        whole = make(KEY)
+        see_release(seen, whole.release(values))
+        seen.add("share", whole.share)
     return seen
 
 
