@@ -36,9 +36,10 @@ METHODS: dict[str, type[Adaptive | ToPS | ToPL | PAK]] = {
     "topl": ToPL,
     "pak": PAK,
 }
-#: The options of each method's class, by name.
+#: The options of each method's class, by name; the length of an array is known.
+OWN = ("epsilon", "bound", "seed", "key", "expected_length", "rate", "every")
 OPTIONS = {
-    method: [name for name in inspect.signature(system).parameters if name not in ("epsilon", "bound", "seed", "key")]
+    method: [name for name in inspect.signature(system).parameters if name not in OWN]
     for method, system in METHODS.items()
 }
 DEFAULT_RANGE = 2**20

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from fastdp.arrays.column import Nonfinite
 from fastdp.perturbers.blocks import Blocks, Closing
 from fastdp.randomness.key import Key
@@ -21,15 +23,15 @@ class Adaptive(StreamPublisher):
     holdout : int, optional
         m: the first values; published values begin after them.  All of them choose the threshold if m < 16, else 7/8
         to 15/16 of them; the last ones are released as noisy sums of blocks, so that publishing begins with a mean.
-        By default 65,536, or 0 with a fixed threshold.
-    max_range : int
-        r: the longest query.
+        By default 65,536, and fewer where length or rate are known; 0 with a fixed threshold.
+    max_range : int, optional
+        r: the longest query; by default 2^20 values, or those that the stream will have, whichever is less.
     closing : "spread", "spike" or "none"
         How published values make up for what a block's released sum shows too late, see
         :class:`fastdp.perturbers.Blocks`.
     threshold : Threshold or float, optional
         By default :class:`fastdp.thresholds.ScaleFree`; a number is a publicly known threshold.
-    resolution, nonfinite, seed, key
+    expected_length, rate, every, resolution, nonfinite, seed, key
         As for :class:`fastdp.StreamPublisher`.
 
     Notes
@@ -53,9 +55,12 @@ class Adaptive(StreamPublisher):
         epsilon: float,
         bound: float,
         holdout: int | None = None,
-        max_range: int = 2**20,
+        max_range: int | None = None,
         closing: Closing = "spread",
         *,
+        expected_length: int | None = None,
+        rate: float | None = None,
+        every: str | float | timedelta | None = None,
         threshold: Threshold | float | None = None,
         resolution: float | None = None,
         nonfinite: Nonfinite = "raise",
@@ -69,6 +74,9 @@ class Adaptive(StreamPublisher):
             bound=bound,
             holdout=holdout,
             max_range=max_range,
+            expected_length=expected_length,
+            rate=rate,
+            every=every,
             resolution=resolution,
             nonfinite=nonfinite,
             seed=seed,
