@@ -18,6 +18,7 @@ from fastdp.guarantee import Guarantee, remainder, sequential
 from fastdp.perturbers.blocks import Blocks, Closing
 from fastdp.randomness.key import Key
 from fastdp.releases.release import Release
+from fastdp.state.publisher import LOG
 from fastdp.systems.stream.parameters import StreamParameters
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.systems.stream.stages import Schedule
@@ -178,6 +179,7 @@ class WholeStream:
             for part in parts:
                 chooser.observe(part)
             theta = chooser.choose(held_out(self._key, chooser.pack()))
+            LOG.info("%s: threshold chosen: %g, from all %d values", type(self).__name__, theta, self.size)
             composition = replace(composition, threshold=Fixed(theta))
         return StreamPublisher._of(Schedule(composition), self._key)
 
