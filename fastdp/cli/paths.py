@@ -16,6 +16,7 @@ PLACES = {
     "ledger": "ledger",
     "key file": "key_file",
     "ledger key file": "ledger_key_file",
+    "output's description": "description",
     "output": "output",
 }
 STANDARD = "-"
@@ -40,5 +41,5 @@ def check_separate(options: Mapping[str, Any]) -> None:
 
 def places(options: Mapping[str, Any]) -> list[tuple[str, Path]]:
     """What a command reads and writes, and where."""
-    given = [(what, options[name]) for what, name in PLACES.items()]
+    given = [(what, options.get(name)) for what, name in PLACES.items()]
     return [(what, Path(path)) for what, path in given if path is not None and path != STANDARD]

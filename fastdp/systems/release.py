@@ -20,6 +20,7 @@ from fastdp.releases.release import Release
 from fastdp.smoothers import Smoother
 from fastdp.systems.pak.publisher import PAK
 from fastdp.systems.stream.adaptive import Adaptive
+from fastdp.systems.stream.pace import DEFAULT_RANGE
 from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT
 from fastdp.systems.stream.tops import SmootherName, ToPS
 from fastdp.systems.stream.whole import WholeStream
@@ -42,7 +43,6 @@ OPTIONS = {
     method: [name for name in inspect.signature(system).parameters if name not in OWN]
     for method, system in METHODS.items()
 }
-DEFAULT_RANGE = 2**20
 
 
 def release(

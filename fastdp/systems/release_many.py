@@ -19,7 +19,7 @@ from fastdp.randomness.key import MAX_STREAMS, Key
 from fastdp.releases.batch import ReleasedMany
 from fastdp.releases.release import ReleasedNodes
 from fastdp.smoothers import Smoother
-from fastdp.systems.release import DEFAULT_RANGE
+from fastdp.systems.stream.pace import DEFAULT_RANGE
 from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT, StreamParameters
 from fastdp.systems.stream.row_batches import borders_of, choose_thetas, concurrently, slabs, snapped
 from fastdp.systems.stream.row_steps import SLAB_VALUES, SLAB_WORDS, RowBatch, RowPipeline
