@@ -267,7 +267,7 @@ def _check_follow(source: str, output: str, state: Path | None, values: str, *, 
 def _whole(size: int, key: Any, epsilon: float, bound: float, options: dict[str, Any], name: str) -> Any:
     """The release of an input of known length, of which nothing is withheld."""
     from fastdp.errors import DataError
-    from fastdp.systems.release import DEFAULT_RANGE
+    from fastdp.systems.stream.pace import DEFAULT_RANGE
     from fastdp.systems.stream.whole import WholeStream
     from fastdp.thresholds import ScaleFree
 

@@ -100,6 +100,18 @@ def test_a_stream_that_was_cut_goes_on_from_its_file(tmp_path: Path) -> None:
     assert np.array_equal(np.concatenate(got), expected)
 
 
+def test_the_pages_program_goes_on_where_it_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "state.md").read_text()
+    section = page.split("## Streams that never end\n")[1].split("\n## ")[0]
+    (program,) = [part.split("```")[0] for part in section.split("```python\n")[1:]]
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "page"}
+    exec(compile(program, "docs/state.md", "exec", dont_inherit=True), names)  # noqa: S102 - the project's own page
+    assert (len(names["before"]), len(names["after"])) == (90, 60)
+    assert fastdp.Adaptive.load("sensor.state").n_seen == 150
+    assert [out.size for out in names["outputs"]] == [1] * 90
+
+
 def test_batches_of_points_are_tuples_or_arrays() -> None:
     points = [np.array([[0.2, 0.3], [0.7, 0.1]]), (np.array([[0.5, 0.5]]), np.array([[0.2, 0.3]])), np.empty((0, 2))]
     made = [fastdp.PHDStream(Box([0, 0], [1, 1]), 4.0, seed=1) for _ in range(2)]

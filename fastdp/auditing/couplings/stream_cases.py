@@ -152,7 +152,7 @@ def adaptive(generator: Generator) -> Instance:
     )
 
 
-def whole(generator: Generator) -> Instance:
+def whole(generator: Generator, kind: type[WholeStream] = WholeStream) -> Instance:
     """A finished array: each value enters the choice of theta and one block."""
     size = int(generator.integers(1, 120))
     rule, closing = noisy_choice(generator), pick(generator, "spread", "spike", "none")
@@ -160,7 +160,7 @@ def whole(generator: Generator) -> Instance:
     longest = int(pick(generator, 4, 64, 1024))
 
     def make(key: Key) -> WholeStream:
-        return WholeStream(size, epsilon, BOUND, longest, closing, threshold=rule, resolution=resolution, key=key)
+        return kind(size, epsilon, BOUND, longest, closing, threshold=rule, resolution=resolution, key=key)
 
     x = values_of(generator, size)
     at = place_of(generator, size, 0, 16)
