@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         smoothers,
         spatial,
         systems,
+        tables,
         thresholds,
     )
     from fastdp.auditing.run import audit
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from fastdp.queries import metrics, workloads
     from fastdp.randomness.key import Key
     from fastdp.releases.batch import ReleasedMany
+    from fastdp.releases.plan import Plan, plan
     from fastdp.releases.release import Release
     from fastdp.systems.pak.publisher import PAK
     from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
@@ -45,11 +47,14 @@ if TYPE_CHECKING:
     from fastdp.systems.stream.tops import ToPS
     from fastdp.systems.topl.publisher import ToPL
     from fastdp.systems.topl.server import ToPLServer
+    from fastdp.tables.functions import counts, means, totals
+    from fastdp.tables.windows import Windows
 
 _HOMES = {
     "PAK": "fastdp.systems.pak.publisher",
     "AdaptivePHDStream": "fastdp.systems.phdstream.adaptive",
     "Adaptive": "fastdp.systems.stream.adaptive",
+    "Plan": "fastdp.releases.plan",
     "PHDStream": "fastdp.systems.phdstream.publisher",
     "Guarantee": "fastdp.guarantee",
     "Key": "fastdp.randomness.key",
@@ -60,10 +65,15 @@ _HOMES = {
     "ToPL": "fastdp.systems.topl.publisher",
     "ToPLServer": "fastdp.systems.topl.server",
     "ToPS": "fastdp.systems.stream.tops",
+    "Windows": "fastdp.tables.windows",
     "audit": "fastdp.auditing.run",
+    "counts": "fastdp.tables.functions",
+    "means": "fastdp.tables.functions",
     "metrics": "fastdp.queries",
+    "plan": "fastdp.releases.plan",
     "release": "fastdp.systems.release",
     "release_many": "fastdp.systems.release_many",
+    "totals": "fastdp.tables.functions",
     "workloads": "fastdp.queries",
 }
 
@@ -75,24 +85,29 @@ __all__ = [
     "Key",
     "Ledger",
     "PHDStream",
+    "Plan",
     "Release",
     "ReleasedMany",
     "StreamPublisher",
     "ToPL",
     "ToPLServer",
     "ToPS",
+    "Windows",
     "__version__",
     "analysis",
     "audit",
     "auditing",
     "counters",
+    "counts",
     "datasets",
     "errors",
     "experiments",
     "ledger",
     "local",
+    "means",
     "metrics",
     "perturbers",
+    "plan",
     "plots",
     "randomness",
     "release",
@@ -100,7 +115,9 @@ __all__ = [
     "smoothers",
     "spatial",
     "systems",
+    "tables",
     "thresholds",
+    "totals",
     "workloads",
 ]
 

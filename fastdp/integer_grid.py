@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from fastdp import validation
 from fastdp.errors import ParameterError
@@ -117,11 +117,18 @@ def make_grid(
     """
     if not LEAST_BOUND <= bound <= MOST_BOUND:
         raise ParameterError(f"bound = {bound!r}: expected between {LEAST_BOUND} and {MOST_BOUND}")
+    step = None if resolution is None else validation.positive("resolution", resolution)
+    return _proved_grid(bound, step, epsilon, max_range, levels, fan_out)
+
+
+@lru_cache(maxsize=256, typed=True)
+def _proved_grid(
+    bound: float, resolution: float | None, epsilon: float, max_range: int, levels: int, fan_out: int
+) -> Grid:
     if resolution is not None:
-        step = validation.positive("resolution", resolution)
-        if step > bound:
+        if resolution > bound:
             raise ParameterError(f"resolution = {resolution!r}: expected at most the bound, {bound!r}")
-        grid = Grid(bound, step)
+        grid = Grid(bound, resolution)
         problem = _shortfall(grid, epsilon, max_range, levels, fan_out)
         if problem is not None:
             raise ParameterError(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -31,7 +31,7 @@ from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
 from fastdp.systems.stream.fixed_blocks import Progress, TreeNoise
 from fastdp.systems.stream.parameters import vars_of
 from fastdp.systems.stream.publisher import StreamPublisher
-from fastdp.systems.stream.stages import FillIn, Schedule, Stage, StreamState
+from fastdp.systems.stream.stages import FillIn, Schedule, StreamState
 from fastdp.systems.stream.whole import WholeStream
 from fastdp.thresholds import Fixed, ScaleFree
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
@@ -48,9 +48,9 @@ class PeekingSchedule(Schedule):
     def step(self, state: StreamState, batch: Column, key: Key) -> Transition[StreamState]:
         """With the value behind the hold-out counted before its last ones."""
         stage, room = self.stage(state.progress)
-        if stage is Stage.HOLDOUT and room < batch.values.size:
+        if stage == "holdout" and room < batch.values.size:
             peeked = as_floats(batch.values[room : room + 1])
-            state = replace(state, pending=[*state.pending, peeked])
+            state = state._replace(pending=[*state.pending, peeked])
         return super().step(state, batch, key)
 
 
@@ -85,10 +85,10 @@ class TrueLengths(AdaptiveBlocks):
             if progress.filled == 0:
                 memory = progress.smoother.copy()
                 memory[block_lengths.EXPONENT] = true.smoother[block_lengths.EXPONENT]
-                progress = replace(progress, smoother=memory)
+                progress = progress._replace(smoother=memory)
             parts = [*parts[:-1], noisy.blocks[:-1], noisy.blocks[-1:]]
             self._silent[progress.n_seen] = true
-        return replace(step, following=progress, noise=noise, blocks=np.concatenate(parts), count=values.size)
+        return step._replace(following=progress, noise=noise, blocks=np.concatenate(parts), size=values.size)
 
 
 class TrueLengthsSchedule(Schedule):
@@ -118,9 +118,9 @@ class WithheldMeanSchedule(Schedule):
         parts = made.emit.parts
         for number, part in enumerate(parts):
             if isinstance(part, FillIn):
-                begin = sum(each.count for each in parts[:number]) + batch.values.size - made.emit.count
-                held = batch.values[begin : begin + part.count]
-                parts[number] = FillIn(float(held.mean()), part.count)
+                begin = sum(each.size for each in parts[:number]) + batch.values.size - made.emit.size
+                held = batch.values[begin : begin + part.size]
+                parts[number] = FillIn(float(held.mean()), part.size)
         return made
 
 
@@ -197,7 +197,7 @@ class FreeChoice(WholeStream):
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
-        self.composition = replace(self.composition, epsilon=self.epsilon)
+        self.composition = dataclasses.replace(self.composition, epsilon=self.epsilon)
 
 
 def choice_free(generator: Generator) -> Instance:

@@ -17,6 +17,8 @@ PLACES = {
     "key file": "key_file",
     "ledger key file": "ledger_key_file",
     "output's description": "description",
+    "keys file": "keys_file",
+    "picture": "picture",
     "output": "output",
 }
 STANDARD = "-"
@@ -41,5 +43,5 @@ def check_separate(options: Mapping[str, Any]) -> None:
 
 def places(options: Mapping[str, Any]) -> list[tuple[str, Path]]:
     """What a command reads and writes, and where."""
-    given = [(what, options.get(name)) for what, name in PLACES.items()]
+    given = [(what, options[name]) for what, name in PLACES.items() if name in options]
     return [(what, Path(path)) for what, path in given if path is not None and path != STANDARD]

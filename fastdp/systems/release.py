@@ -14,7 +14,7 @@ from fastdp.arrays.column import Nonfinite, as_column
 from fastdp.arrays.whole import check_size
 from fastdp.errors import ParameterError
 from fastdp.ledger import Ledger, entry
-from fastdp.perturbers.blocks import Closing
+from fastdp.perturbers.block_noise import Closing
 from fastdp.randomness.key import Key
 from fastdp.releases.release import Release
 from fastdp.smoothers import Smoother

@@ -390,6 +390,71 @@ def _secrets() -> dict[str, Any]:
     return {"short": TEXT.encode(), "text": TEXT, "array": np.array([CANARY]), "long": LONG.encode()}
 
 
+def _tables() -> dict[str, Any]:
+    """Frames whose columns are no times, values, keys or persons."""
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    at = pd.to_datetime(["2024-01-01", "2024-01-02"])
+    good = pd.DataFrame({"at": at, "kwh": [1.0, CANARY], "key": ["a", TEXT], "who": [1, WHOLE]})
+    changed = {
+        "values": {"kwh": [TEXT, TEXT]},
+        "objects": {"kwh": canary.objects(CANARY, TEXT)},
+        "not finite": {"kwh": [np.nan, CANARY]},
+        "decimals": {"kwh": [canary.Decimal(str(CANARY)), None]},
+        "times": {"at": [TEXT, TEXT]},
+        "numbers as times": {"at": [CANARY, 1.0]},
+        "mixed times": {"at": canary.objects(at[0], TEXT)},
+        "a missing time": {"at": [None, at[0]]},
+        "keys": {"key": [CANARY, 1.0]},
+        "a missing person": {"who": [TEXT, None]},
+    }
+    frames = {name: good.assign(**columns) for name, columns in changed.items()}
+    return {
+        **frames,
+        "values, polars": pl.from_pandas(frames["values"]),
+        "times, lazy": pl.from_pandas(frames["times"]).lazy(),
+        "a missing person, Arrow": pa.Table.from_pandas(frames["a missing person"]),
+        "keys, reader": pa.Table.from_pandas(frames["keys"]).to_reader(),
+        "far times": pa.table({"at": pa.array([WHOLE * 10**9] * 2, pa.timestamp("s")), "kwh": [1.0, 2.0]}),
+    }
+
+
+def table_calls() -> list[Calls]:
+    options: dict[str, Any] = {"epsilon": 1.0, "by": "key", "keys": ["a"], "who": "who", "contributions": 9}
+    calls = []
+    for name in ("totals", "means"):
+        call = getattr(fastdp, name)
+        own = options | {"bound": BOUND}
+        calls += [
+            Calls(name, _tables, lambda bad, f=call, o=own: f(bad, "kwh", "at", "1h", **o)),
+            Calls(name, canary.columns, lambda bad, f=call, o=own: f(bad, "kwh", "at", "1h", **o), PATHS),
+            Calls(name, _swapped, lambda bad, f=call: f(None, "kwh", "at", "1h", epsilon=bad, bound=BOUND)),
+            Calls(name, _swapped, lambda bad, f=call: f(None, "kwh", "at", "1h", epsilon=1.0, bound=bad)),
+        ]
+    counting = lambda bad: fastdp.counts(bad, "at", "1h", **options)  # noqa: E731
+    windows = lambda: fastdp.Windows("1h", 1.0, "2024-01-01", bound=BOUND, by="key", keys=["a"], who=True, seed=1)  # noqa: E731
+    at = np.array(["2024-01-01"] * 2, "M8[s]")
+    return [
+        *calls,
+        Calls("counts", _tables, counting, ("values", "values, polars", "objects", "not finite", "decimals")),
+        Calls("counts", canary.columns, counting, PATHS),
+        Calls("Windows.add", canary.columns, lambda bad: windows().add(bad, [1.0], ["a"], [1]), MOMENTS),
+        Calls("Windows.add", canary.columns, lambda bad: windows().add(at, bad, ["a"] * 2, [1, 2])),
+        Calls("Windows.add", canary.columns, lambda bad: windows().add(at, [1.0] * 3, bad, [1] * 3)),
+        Calls("Windows.add", canary.columns, lambda bad: windows().add(at, [1.0] * 2, ["a"] * 3, bad)),
+        Calls("Windows", _swapped, lambda bad: fastdp.Windows("1h", bad, "2024-01-01", bound=BOUND)),
+        Calls("Windows", _swapped, lambda bad: fastdp.Windows("1h", 1.0, "2024-01-01", bound=bad)),
+    ]
+
+
+#: In the place of a table a text is a path, which is shown.
+PATHS = ("text", "long text alone")
+#: Times that they are.
+MOMENTS = ("moments", "pandas moments")
+
+
 def file_calls() -> list[Calls]:
     """Loaders of ``fastdp.datasets`` on files that they refuse."""
     day = "2014-04-01T00:11:00"
@@ -468,4 +533,12 @@ def _trips() -> dict[str, Any]:
 
 
 def all_calls() -> list[Calls]:
-    return [*value_calls(), *local_calls(), *count_calls(), *point_calls(), *array_calls(), *file_calls()]
+    return [
+        *value_calls(),
+        *local_calls(),
+        *count_calls(),
+        *point_calls(),
+        *array_calls(),
+        *table_calls(),
+        *file_calls(),
+    ]

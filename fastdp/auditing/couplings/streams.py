@@ -15,7 +15,7 @@ from fastdp.releases.release import Release
 from fastdp.systems.pak.publisher import PAK
 from fastdp.systems.release_many import release_many
 from fastdp.systems.stream.publisher import StreamPublisher
-from fastdp.systems.stream.stages import Schedule, Stage
+from fastdp.systems.stream.stages import Schedule
 from fastdp.systems.stream.whole import WholeStream
 from fastdp.thresholds import NoisyMax, ScaleFree
 from fastdp.thresholds.base import ThresholdTask
@@ -85,7 +85,7 @@ def stream_shifts(make: Make, key: Key, x: Floats, there: Floats, place: int, sh
     publisher.publish(x[:place])
     c, progress = publisher.composition, publisher.state.progress
     stage, _ = Schedule(c).stage(progress)
-    if stage in (Stage.WARM_UP, Stage.PUBLISH):
+    if stage in ("warm-up", "publish"):
         top = min(progress.theta_steps, c.grid.bound_steps)
         here, other = (in_steps(float(values[place]), c.grid.resolution, top) for values in (x, there))
         tree, leaf = divmod(progress.blocks, c.plan.tree_blocks)
@@ -93,12 +93,12 @@ def stream_shifts(make: Make, key: Key, x: Floats, there: Floats, place: int, sh
             stream = StreamId(Purpose.TREE, level + 1, tree)
             shifts.add(key, stream, leaf // c.plan.fan_out**level, here - other)
     start, task = 0, c.task
-    if stage is Stage.WITHHOLD:
+    if stage == "withhold":
         start, task = place - progress.held, c.renewal_task
-    elif stage is Stage.PUBLISH and c.renewal is not None and c.renewal.share and c.period is not None:
+    elif stage == "publish" and c.renewal is not None and c.renewal.share and c.period is not None:
         start = place - (progress.blocks * c.plan.block + progress.filled - (progress.cycle - 1) * c.period)
         task = c.renewal_task
-    elif stage is not Stage.HOLDOUT:
+    elif stage != "holdout":
         return
     held = slice(start, start + task.holdout)
     if held.stop <= x.size:
@@ -139,6 +139,11 @@ def see_release(seen: Seen, release: Release) -> None:
     seen.add("range sums", release.range_sum(starts, stops))
     seen.add("retrospective sums", release.range_sum(starts, stops, retrospective=True))
     seen.add("revised", release.revised)
+    if release.noise is not None:
+        seen.add("noise", release.noise)
+        for revised in (False, True):
+            seen.add("intervals", *release.interval(starts, stops, revised=revised))
+            seen.add("standard errors", release.std_error(starts, stops, revised))
     if release.nodes is not None:
         seen.add("nodes", release.nodes.sums)
     if release.revision is not None:

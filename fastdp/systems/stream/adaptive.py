@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from fastdp.arrays.column import Nonfinite
-from fastdp.perturbers.blocks import Blocks, Closing
+from fastdp.perturbers.block_noise import Blocks, Closing
 from fastdp.randomness.key import Key
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.thresholds import ScaleFree, Threshold

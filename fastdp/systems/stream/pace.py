@@ -13,7 +13,7 @@ from fastdp.errors import AccuracyWarning, ParameterError, warn
 from fastdp.perturbers import Blocks
 from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT, StreamParameters
 from fastdp.thresholds import ScaleFree
-from fastdp.thresholds.scale_free import ENOUGH, MIN_COUNT, ScaleFreeChooser
+from fastdp.thresholds.scale_free import ENOUGH, MIN_COUNT
 
 DEFAULT_RANGE = 2**20
 #: A hold-out takes at most this part of the stream.
@@ -102,7 +102,7 @@ def _fewest(rule: ScaleFree, usual: StreamParameters, wanted: float, most: int) 
     while least < most:
         middle = (least + most) // 2
         warm_up = usual.perturber.warm_up(middle) if isinstance(usual.perturber, Blocks) else 0
-        if ScaleFreeChooser(rule, replace(usual.task, holdout=middle - warm_up)).resolved >= wanted:
+        if rule.chooser(replace(usual.task, holdout=middle - warm_up)).resolved >= wanted:
             most = middle
         else:
             least = middle + 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -12,8 +13,9 @@ from fastdp.arrays.column import Nonfinite
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, parallel, remainder, sequential
 from fastdp.integer_grid import Grid, make_grid
-from fastdp.perturbers import Blocks, HierarchyShape, Perturber
+from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape, Perturber
 from fastdp.randomness.key import Key
+from fastdp.releases.error_bars import SumNoise
 from fastdp.smoothers import Smoother
 from fastdp.state import codec
 from fastdp.thresholds import Threshold, ThresholdTask, renewals
@@ -21,6 +23,9 @@ from fastdp.thresholds.renewals import Renewal
 
 DEFAULT_HOLDOUT = 65_536
 _ROLES = ("threshold", "perturber", "smoother", "renewal")
+
+#: What a guarantee says of intervals.
+INTERVALS = "intervals are functions of outputs (post-processing), for values clipped to [0, theta]"
 
 #: Parts that a state file may name; loading a file never runs anything that the file brings along.
 PARTS: dict[str, Any] = {
@@ -130,6 +135,23 @@ class StreamParameters:
         )
 
     @cached_property
+    def noise(self) -> SumNoise | None:
+        """What an interval needs to know of the noise; None for one's own perturbers and renewed thresholds."""
+        if self.renewal is not None or type(self.perturber) not in (Blocks, Flat, Hierarchy):
+            return None
+        plan = self.plan
+        per_threshold = float(Fraction(plan.levels) / Fraction(self.publish_epsilon))
+        if not isinstance(self.perturber, Hierarchy):
+            return SumNoise("blocks", per_threshold, self.grid.resolution)
+        return SumNoise(
+            "tree" if self.perturber.consistent else "nodes",
+            *(per_threshold, self.grid.resolution),
+            fan_out=plan.fan_out,
+            levels=plan.levels,
+            tree_blocks=plan.tree_blocks,
+        )
+
+    @cached_property
     def task(self) -> ThresholdTask:
         """What the threshold is told, first."""
         assert self.holdout is not None  # noqa: S101 - settled on construction
@@ -183,7 +205,8 @@ class StreamParameters:
             whole = sequential(renewed, whole) if self.renewal.share else parallel(renewed, whole)
         if chosen is not None:
             whole = parallel(chosen.of("threshold"), whole)
-        return replace(whole, simulated=simulated or whole.simulated)
+        derivation = whole.derivation if self.noise is None else (*whole.derivation, INTERVALS)
+        return replace(whole, simulated=simulated or whole.simulated, derivation=derivation)
 
     def describe(self) -> dict[str, Any]:
         """Parts by name, and parameters, for a state file."""

@@ -261,6 +261,7 @@ class StreamPublisher(Publisher[StreamState]):
             block=self.plan.block,
             nodes=nodes,
             revision=revision,
+            noise=self._machine.composition.noise,
         )
 
     @single_caller

@@ -15,7 +15,7 @@ from fastdp.arrays.column import Nonfinite, as_floats
 from fastdp.arrays.whole import as_whole
 from fastdp.errors import AccuracyWarning, StateError, warn
 from fastdp.guarantee import Guarantee, remainder, sequential
-from fastdp.perturbers.blocks import Blocks, Closing
+from fastdp.perturbers.block_noise import Blocks, Closing
 from fastdp.randomness.key import Key
 from fastdp.releases.release import Release
 from fastdp.state.publisher import LOG
@@ -24,11 +24,10 @@ from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.systems.stream.stages import Schedule
 from fastdp.thresholds import Chooser, Fixed, ScaleFree, Threshold, ThresholdTask
 from fastdp.thresholds.base import held_out
-from fastdp.thresholds.scale_free import ScaleFreeChooser
 
 #: The threshold costs at most this share of epsilon.
 MOST_SHARE = 0.1
-#: So many noise scales separate the candidates of a threshold that is well chosen (``ScaleFreeChooser.resolved``):
+#: So many noise scales separate the candidates of a threshold that is well chosen (``resolved`` of its chooser):
 #: with more, the share costs more than a better theta saves (``python -m benchmarks accuracy short --shares``).
 WELL_CHOSEN = 2.0
 #: Below the first the user is warned; below the second theta falls anywhere, and a choice is worth nothing.
@@ -115,7 +114,7 @@ class WholeStream:
         if not isinstance(self.threshold, ScaleFree):
             return MOST_SHARE
         tenth = _published(whole, resolution, MOST_SHARE)
-        resolved = ScaleFreeChooser(self.threshold, _task(tenth, self.epsilon * MOST_SHARE, self.size)).resolved
+        resolved = self.threshold.chooser(_task(tenth, self.epsilon * MOST_SHARE, self.size)).resolved
         if resolved < POORLY_CHOSEN:
             instead = "the threshold is chosen poorly"
             if resolved < NOT_CHOSEN:
@@ -165,7 +164,7 @@ class WholeStream:
     def _chooser(self) -> Chooser:
         """The rule's, without the warnings that speak of a hold-out."""
         rule = self.threshold
-        return ScaleFreeChooser(rule, self.task) if isinstance(rule, ScaleFree) else rule.start(self.task)
+        return rule.chooser(self.task) if isinstance(rule, ScaleFree) else rule.start(self.task)
 
     def finite(self, floats: NDArray[np.float64], before: int) -> NDArray[np.float64]:
         """Values in front of which ``before`` others came, without NaN and infinity; DataError if there are any."""

@@ -1,8 +1,12 @@
-"""Blocks: one noisy sum a block, of a length that follows what was released (``docs/adaptive.md``)."""
+"""The noise of blocks whose lengths follow what was released, and the public parameters that lengths are chosen by.
+
+Where such a block closes: ``systems/stream/adaptive_blocks.py``; how long the next one is: the kernels'
+``block_lengths.py``.  Source: ``docs/adaptive.md``.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -70,7 +74,7 @@ class Blocks(Flat):
         """One level; the length of a block is not public in advance, only where it begins."""
         first = int(self.shape(epsilon, max_range, 0)[b.FIRST])
         flat = super().plan(epsilon, max_range)
-        return BlocksShape(**{**asdict(flat), "leaves": BATCH, "tops": BATCH, "tree_blocks": BATCH}, first=first)
+        return BlocksShape(**{**vars(flat), "leaves": BATCH, "tops": BATCH, "tree_blocks": BATCH}, first=first)
 
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
         """K of a range of r / 3 over blocks of the first length, times THETA_WEIGHT."""

@@ -1,0 +1,1 @@
+"""Private totals, counts and means of a table with times, keys and persons."""

@@ -1,0 +1,241 @@
+"""Windows and periods: half-open spans of time, numbered, with borders that follow from public parameters alone.
+
+Times are int64 microseconds since 1970-01-01: in UTC where there is a zone, as the clock shows where there is none.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
+from functools import cached_property, lru_cache
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp import validation
+from fastdp.errors import ParameterError
+
+Integers = NDArray[np.int64]
+MICROSECOND = timedelta(microseconds=1)
+EPOCH = datetime(1970, 1, 1)
+_AWARE_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+DAY = 86_400_000_000
+#: Fixed lengths in microseconds; calendar units as (months, days).
+FIXED = {"us": 1, "ms": 1_000, "s": 10**6, "min": 60 * 10**6, "h": 3600 * 10**6}
+CALENDAR = {"d": (0, 1), "w": (0, 7), "mo": (1, 0), "y": (12, 0)}
+#: A Monday, so that windows of a week begin on one.
+MONDAY = date(1970, 1, 5)
+#: The first and last microsecond that a datetime can hold in every zone.
+FIRST, LAST = -62_135_510_400_000_000, 253_402_214_400_000_000
+ACCEPTED = "a length such as '15min', '1h', '90s', '1d', '1w', '1mo' or '1y'"
+
+
+@lru_cache(maxsize=64)
+def zone_of(name: str | None) -> tzinfo | None:
+    """The zone with this name ("Europe/Paris", "+02:00"); ParameterError if there is none."""
+    if name is None:
+        return None
+    fixed = re.fullmatch(r"([+-])(\d\d):?(\d\d)", str(name))
+    if fixed:
+        offset = timedelta(hours=int(fixed[2]), minutes=int(fixed[3]))
+        return timezone(-offset if fixed[1] == "-" else offset)
+    try:
+        return ZoneInfo(name)
+    except Exception:  # a wrong name, or no database of zones
+        raise ParameterError(
+            f"time_zone = {validation.shown(name)}: expected the name of a time zone, such as 'Europe/Paris' or 'UTC'"
+            " (on Windows the package tzdata has them)"
+        ) from None
+
+
+def instant(local: datetime, zone: tzinfo | None) -> int:
+    """A clock time as microseconds: the first of two, and moved forward where the clock skips it."""
+    if zone is None:
+        return (local - EPOCH) // MICROSECOND
+    return (local.replace(tzinfo=zone, fold=0) - _AWARE_EPOCH) // MICROSECOND
+
+
+def local_time(moment: int, zone: tzinfo | None) -> datetime:
+    """What the clock shows at an instant."""
+    shown = _AWARE_EPOCH + timedelta(microseconds=moment)
+    return shown.replace(tzinfo=None) if zone is None else shown.astimezone(zone).replace(tzinfo=None)
+
+
+def localised(clock: Integers, zone: tzinfo) -> Integers:
+    """Clock times as instants, by the rule of :func:`instant`.
+
+    Both rules take the offset from before a change of the clock, up to the later of the two times that it shows at
+    the change.
+    """
+    if not clock.size:
+        return clock
+    changes, offsets = _changes(int(clock.min()) // DAY, int(clock.max()) // DAY, zone)
+    return clock - offsets[np.searchsorted(changes, clock, side="right")]
+
+
+@lru_cache(maxsize=64)
+def _changes(first_day: int, last_day: int, zone: tzinfo) -> tuple[Integers, Integers]:
+    """Clock times from which the next offset holds: int64[c]; and the offsets: int64[c + 1]."""
+
+    def offset(moment: int) -> int:
+        aware = _AWARE_EPOCH + timedelta(microseconds=moment)
+        return (aware.astimezone(zone).utcoffset() or timedelta()) // MICROSECOND
+
+    # A zone changes its clock at most once in a day or so.
+    begin, end = max(first_day - 2, FIRST // DAY), min(last_day + 3, LAST // DAY)
+    changes, offsets = [], [offset(begin * DAY)]
+    for day in range(begin, end):
+        if offset((day + 1) * DAY) == offsets[-1]:
+            continue
+        low, high = day * DAY, (day + 1) * DAY
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if offset(middle) == offsets[-1] else (low, middle)
+        offsets.append(offset(high))
+        changes.append(high + max(offsets[-2:]))
+    return np.array(changes, np.int64), np.array(offsets, np.int64)
+
+
+def as_instant(name: str, value: Any, zone: tzinfo | None) -> int:
+    """A public point in time as microseconds; ParameterError for what is none."""
+    expected = "expected a datetime, a date or ISO text such as '2024-03-31T01:00'"
+    given = value
+    try:
+        if isinstance(value, np.datetime64):
+            given = value.astype("datetime64[us]").item()
+        elif isinstance(value, str):
+            given = datetime.fromisoformat(value)
+        if isinstance(given, datetime):
+            found = datetime(*given.timetuple()[:6], given.microsecond, given.tzinfo)
+        elif isinstance(given, date):
+            found = datetime(given.year, given.month, given.day)
+        else:
+            raise TypeError
+    except (TypeError, ValueError):
+        raise ParameterError(f"{name} = {validation.shown(value)}: {expected}") from None
+    if found.tzinfo is None:
+        return instant(found, zone)
+    if zone is None:
+        raise ParameterError(
+            f"{name} = {validation.shown(value)}: expected a time without a zone, because the table's times have none"
+            " (or time_zone=)"
+        )
+    return (found - _AWARE_EPOCH) // MICROSECOND
+
+
+def parse_length(name: str, length: Any) -> tuple[str, int, int, int]:
+    """A length as text, and as (microseconds, months, days), of which one is not 0."""
+    if isinstance(length, timedelta) and length > timedelta():
+        microseconds = length // MICROSECOND
+        unit = next(unit for unit in ("h", "min", "s", "ms", "us") if microseconds % FIXED[unit] == 0)
+        return f"{microseconds // FIXED[unit]}{unit}", microseconds, 0, 0
+    found = re.fullmatch(r"(\d{0,12})([a-z]+)", length) if isinstance(length, str) else None
+    count = int(found[1] or 1) if found else 0
+    if found and count and found[2] in FIXED and count * FIXED[found[2]] <= 10_000 * 365 * DAY:
+        return f"{count}{found[2]}", count * FIXED[found[2]], 0, 0
+    if found and count and found[2] in CALENDAR and count <= 10_000:
+        months, days = CALENDAR[found[2]]
+        return f"{count}{found[2]}", 0, count * months, count * days
+    raise ParameterError(f"{name} = {validation.shown(length)}: expected {ACCEPTED}")
+
+
+class Calendar:
+    """Numbered half-open spans without gaps: span n is [edge(n), edge(n + 1)).
+
+    Parameters
+    ----------
+    every : str or timedelta
+        Length.  Up to hours it is fixed, whatever the clock does; days, weeks (from Monday), months and years run
+        from local midnight to local midnight, so that days of 23 and 25 hours are one window.
+    time_zone : str or None
+        Whose midnight; None for times without a zone.
+    origin : optional
+        Where a span begins: for fixed lengths a point in time, by default the zone's midnight of 1970-01-01; for
+        calendar units a date, the first of a month for months and years.
+    name : str
+        The parameter's, for messages.
+    """
+
+    def __init__(self, every: Any, time_zone: str | None = None, origin: Any = None, name: str = "every") -> None:
+        self.every, self.fixed, self._months, self._days = parse_length(name, every)
+        self.time_zone = time_zone
+        self._zone = zone_of(time_zone)
+        self.origin = origin
+        if self.fixed:
+            self._begin = instant(EPOCH, self._zone) if origin is None else as_instant("origin", origin, self._zone)
+        elif origin is None:
+            self._date = MONDAY if self.every.endswith("w") else EPOCH.date()
+        else:
+            begin = local_time(as_instant("origin", origin, self._zone), self._zone)
+            self._date = begin.date()
+            if begin != datetime(begin.year, begin.month, begin.day) or (self._months and begin.day != 1):
+                what = "the first day of a month" if self._months else "a date"
+                raise ParameterError(f"origin = {validation.shown(origin)}: expected {what} for {name} = {every!r}")
+        self._cache: tuple[int, Integers] = 0, np.empty(0, np.int64)
+
+    @cached_property
+    def zone(self) -> tzinfo | None:
+        """The zone."""
+        return self._zone
+
+    def edge(self, number: int) -> int:
+        """Where span ``number`` begins; LAST or FIRST where no date is."""
+        if self.fixed:
+            return self._begin + number * self.fixed
+        try:
+            if self._days:
+                begin = datetime(self._date.year, self._date.month, self._date.day)
+                return instant(begin + timedelta(days=number * self._days), self._zone)
+            years, month = divmod(self._date.year * 12 + self._date.month - 1 + number * self._months, 12)
+            return instant(datetime(years, month + 1, 1), self._zone)
+        except (OverflowError, ValueError):
+            return LAST if number > 0 else FIRST
+
+    def number(self, moment: int) -> int:
+        """The span that holds an instant."""
+        if self.fixed:
+            return (moment - self._begin) // self.fixed
+        shown = local_time(moment, self._zone).date()
+        if self._days:
+            number = (shown - self._date).days // self._days
+        else:
+            number = ((shown.year - self._date.year) * 12 + shown.month - self._date.month) // self._months
+        # A clock that is put back over midnight shows the day before again.
+        while self.edge(number) > moment:
+            number -= 1
+        while self.edge(number + 1) <= moment:
+            number += 1
+        return number
+
+    def edges(self, first: int, last: int) -> Integers:
+        """Borders of the spans from ``first`` to before ``last``: int64[last - first + 1]."""
+        if self.fixed:
+            return self._begin + np.arange(first, last + 1, dtype=np.int64) * self.fixed
+        return np.array([self.edge(number) for number in range(first, last + 1)], np.int64)
+
+    def numbers(self, times: Integers) -> Integers:
+        """The span that holds each instant: int64[n]."""
+        if self.fixed:
+            return (times - self._begin) // self.fixed
+        if not times.size:
+            return np.empty(0, np.int64)
+        low, high = self.number(int(times.min())), self.number(int(times.max()))
+        first, edges = self._cache
+        if not (edges.size and first <= low and high <= first + edges.size - 2):
+            first, edges = low, self.edges(low, high + 1)
+            self._cache = first, edges
+        return np.searchsorted(edges, times, side="right") - 1 + first
+
+    def border(self, name: str, value: Any) -> int:
+        """The number of the span that begins at a public point in time; ParameterError if none does."""
+        moment = as_instant(name, value, self._zone)
+        number = self.number(moment)
+        if self.edge(number) != moment:
+            near = " or ".join(local_time(self.edge(n), self._zone).isoformat() for n in (number, number + 1))
+            raise ParameterError(
+                f"{name} = {validation.shown(value)}: expected the beginning of a window of {self.every}, "
+                f"such as {near} (origin= moves them)"
+            )
+        return number

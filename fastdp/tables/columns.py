@@ -1,0 +1,190 @@
+"""Columns of Arrow record batches as the arrays that kernels take."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from datetime import tzinfo
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.arrays.column import as_floats
+from fastdp.errors import DataError, ParameterError
+from fastdp.tables.calendar import DAY, FIRST, LAST, localised
+from fastdp.tables.source import import_tables
+
+Integers = NDArray[np.int64]
+#: A key: its entry in each key column.
+KeyRow = tuple[Any, ...]
+_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
+
+
+def times_of(column: Any, zone: tzinfo | None) -> tuple[Integers, NDArray[np.bool_] | None]:
+    """Instants of a column of dates or timestamps, and which are there (None: all).
+
+    Clock times are taken as they stand without ``zone``, and as its instants with one; timestamps that have a zone
+    are instants already.
+    """
+    _, arrow = import_tables()
+    kind, present = column.type, None
+    if column.null_count:
+        present = column.is_valid().to_numpy(zero_copy_only=False)
+    if arrow.types.is_timestamp(kind):
+        numbers: Integers = column.cast(arrow.int64()).fill_null(0).to_numpy()
+        unit, aware = kind.unit, kind.tz is not None
+        if aware and zone is None:
+            raise DataError("time has a zone: expected time_zone=, the zone of the windows")
+        times = numbers // 1_000 if unit == "ns" else numbers
+        factor = _PER_UNIT.get(unit, 1)
+    elif arrow.types.is_date(kind):
+        times = column.cast(arrow.date32()).cast(arrow.int32()).fill_null(0).to_numpy().astype(np.int64)
+        factor, aware = DAY, False
+    else:
+        raise DataError("time holds no dates or datetimes in every part of the table: expected one type")
+    if times.size and not FIRST // factor <= times.min() <= times.max() <= LAST // factor:
+        raise DataError("time: an entry lies outside the years 1 to 9999; expected times that a calendar has")
+    times = times * factor if factor > 1 else times
+    return (times if zone is None or aware else localised(times, zone)), present
+
+
+def as_arrow(values: Any, name: str) -> Any:
+    """A list, array or series as one Arrow array; DataError for what is none."""
+    _, arrow = import_tables()
+    try:
+        found = values.to_arrow() if hasattr(values, "to_arrow") else values
+        if isinstance(found, arrow.ChunkedArray):
+            found = found.combine_chunks()
+        if isinstance(found, (list, tuple)) and found and isinstance(found[0], np.generic):
+            found = np.asarray(found)
+        if isinstance(found, np.ndarray) and found.dtype.kind == "M":
+            # Arrow has no minutes and hours.
+            found = found.astype("datetime64[us]")
+        return found if isinstance(found, arrow.Array) else arrow.array(found, from_pandas=True)
+    except Exception:  # Arrow's words may quote an entry
+        raise DataError(f"{name} is a {type(values).__name__}: expected a column of one type") from None
+
+
+def floats_of(column: Any) -> NDArray[np.float64]:
+    """Values as float64, missing ones as NaN."""
+    _, arrow = import_tables()
+    if column.type != arrow.float64():
+        column = column.cast(arrow.float64(), safe=False)
+    return as_floats(column.to_numpy(zero_copy_only=False))
+
+
+def digests_of(column: Any) -> tuple[Integers, NDArray[np.bool_] | None]:
+    """Who a row belongs to, as 128-bit digests: int64[n, 2]; and which rows say so (None: all)."""
+    _, arrow = import_tables()
+    encoded = column if arrow.types.is_dictionary(column.type) else column.dictionary_encode()
+    raw = b"".join(
+        hashlib.blake2b(repr(name).encode(), digest_size=16, person=b"fastdp person").digest()
+        for name in encoded.dictionary.to_pylist()
+    )
+    distinct = np.frombuffer(raw, "<i8").reshape(-1, 2).astype(np.int64)
+    present = None
+    indices = encoded.indices
+    if indices.null_count:
+        present = indices.is_valid().to_numpy(zero_copy_only=False)
+        indices = indices.fill_null(0)
+    places = indices.to_numpy()
+    if not len(distinct):
+        return np.zeros((places.size, 2), np.int64), present
+    return distinct[places], present
+
+
+class KeyTable:
+    """The released keys, and which of them a row has.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The key columns.
+    rows : sequence of tuples
+        The keys, one entry for each column, distinct.
+    """
+
+    def __init__(self, names: Sequence[str], rows: Sequence[KeyRow]) -> None:
+        self.names, self.rows = tuple(names), list(rows)
+        self.size = len(self.rows) if self.names else 1
+        #: Distinct entries of each column, and the key of each combination of them (-1: none).
+        self._entries = [list(dict.fromkeys(row[i] for row in self.rows)) for i in range(len(self.names))]
+        place = [{entry: i for i, entry in enumerate(entries)} for entries in self._entries]
+        radix = [len(entries) for entries in self._entries]
+        self._combined = {
+            tuple(place[i][entry] for i, entry in enumerate(row)): number for number, row in enumerate(self.rows)
+        }
+        self._dense: Integers | None = None
+        if len(self.names) > 1 and np.prod(radix, dtype=np.float64) <= 2**24:
+            self._dense = np.full(int(np.prod(radix, dtype=np.int64)), -1, np.int64)
+            for where, number in self._combined.items():
+                self._dense[np.ravel_multi_index(where, radix)] = number
+        self._sets: dict[Any, Any] = {}
+
+    @property
+    def columns(self) -> dict[str, list[Any]]:
+        """Column by column."""
+        return {name: [row[i] for row in self.rows] for i, name in enumerate(self.names)}
+
+    def codes(self, columns: Sequence[Any]) -> NDArray[Any]:
+        """The number of each row's key, -1 for a row with another one: int32 or int64[n]."""
+        each = [self._codes(i, column) for i, column in enumerate(columns)]
+        if len(each) == 1:
+            return each[0]
+        known = np.logical_and.reduce([codes >= 0 for codes in each])
+        stacked = tuple(np.where(known, codes, 0).astype(np.int64) for codes in each)
+        if not self.rows:
+            return np.full(known.size, -1)
+        if self._dense is not None:
+            radix = [len(entries) for entries in self._entries]
+            found: Integers = self._dense[np.ravel_multi_index(stacked, radix)]
+        else:
+            rows = zip(*(codes.tolist() for codes in stacked), strict=True)
+            found = np.fromiter((self._combined.get(row, -1) for row in rows), np.int64, known.size)
+        return np.where(known, found, -1)
+
+    def _codes(self, i: int, column: Any) -> NDArray[Any]:
+        _, arrow = import_tables()
+        import pyarrow.compute as compute
+
+        if arrow.types.is_dictionary(column.type):
+            # -1 stands behind all others, for rows without an entry.
+            of_entries = np.append(self._codes(i, column.dictionary), self._codes(i, arrow.nulls(1, arrow.null())))
+            places = column.indices.fill_null(len(column.dictionary)).to_numpy()
+            coded: NDArray[Any] = of_entries[places]
+            return coded
+        entries = self._entries[i]
+        if arrow.types.is_null(column.type):
+            return np.full(len(column), entries.index(None) if None in entries else -1, np.int32)
+        if column.type not in self._sets:
+            try:
+                self._sets[column.type] = arrow.array(entries, column.type)
+                if not entries:
+                    self._sets[column.type] = arrow.nulls(0, column.type)
+            except Exception:  # keys are public, but Arrow's words are long
+                raise ParameterError(
+                    f"keys: entries of {self.names[i]!r} are no {column.type}: expected the type of the column"
+                ) from None
+        found = compute.index_in(column, value_set=self._sets[column.type])
+        codes: NDArray[Any] = found.fill_null(-1).to_numpy()
+        return codes
+
+
+def count_keys(columns: Sequence[Any]) -> dict[KeyRow, int]:
+    """How many rows each key has, in no order that matters."""
+    _, arrow = import_tables()
+    names = [str(i) for i in range(len(columns))]
+    plain = [c.dictionary_decode() if arrow.types.is_dictionary(c.type) and len(columns) > 1 else c for c in columns]
+    if len(columns) == 1:
+        counted = plain[0].value_counts()
+        keys = zip(counted.field("values").to_pylist(), strict=True)
+        return dict(zip(keys, counted.field("counts").to_pylist(), strict=True))
+    grouped = arrow.table(plain, names).group_by(names).aggregate([([], "count_all")])
+    keys = zip(*(grouped[name].to_pylist() for name in names), strict=True)
+    return dict(zip(keys, grouped["count_all"].to_pylist(), strict=True))
+
+
+def sorted_keys(keys: Any) -> list[KeyRow]:
+    """Keys in an order that is theirs alone, whatever rows they come from: missing entries last."""
+    return sorted(keys, key=lambda row: tuple((entry is None, 0 if entry is None else entry) for entry in row))

@@ -1,0 +1,253 @@
+"""``fastdp.totals``, ``fastdp.counts`` and ``fastdp.means``: private sums of a table by window and key."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from fastdp import validation
+from fastdp.arrays.column import Nonfinite
+from fastdp.errors import ParameterError
+from fastdp.ledger import Ledger, entry
+from fastdp.randomness.key import Key
+from fastdp.tables.parameters import make_plan, names_of
+from fastdp.tables.release import Missing, TableRelease
+from fastdp.tables.source import check_types, open_source
+from fastdp.tables.sums import Kind
+from fastdp.tables.table import Table
+
+
+def totals(
+    frame: Any,
+    value: str,
+    time: str,
+    every: Any,
+    by: Any = None,
+    keys: Any = None,
+    *,
+    epsilon: float,
+    bound: Any = None,
+    clip: Any = None,
+    start: Any = None,
+    stop: Any = None,
+    origin: Any = None,
+    time_zone: str | None = None,
+    contributions: int = 1,
+    period: Any = None,
+    per_window: int | None = None,
+    who: str | None = None,
+    delta: float = 0.0,
+    resolution: float | None = None,
+    nonfinite: Nonfinite = "raise",
+    missing: Missing = "raise",
+    confidence: float = 0.95,
+    seed: int | str | None = None,
+    key: Key | bytes | None = None,
+    ledger: Ledger | None = None,
+    stream: str | None = None,
+) -> Table:
+    """Private totals of a column by window of time, and by key.
+
+    Parameters
+    ----------
+    frame : table
+        A data frame of pandas, polars or pyarrow, a polars LazyFrame, a DuckDB relation, an Arrow stream, or the path
+        of a Parquet or CSV file.  Rows may be in any order; lazy tables and files are read in batches.
+    value : str
+        The column that is summed: numbers.
+    time : str
+        The column of times: dates, or datetimes of one time zone or none.
+    every : str or timedelta
+        Length of the windows, which are half-open: "90s", "15min", "1h" are counted from ``origin``, whatever the
+        clock does; "1d", "1w" (from Monday), "1mo", "1y" run from local midnight to local midnight.
+    by : str or list of str, optional
+        Key columns: every key has a total in every window.
+    keys : list, mapping, "public" or None
+        The keys that are released: entries of the column, or tuples for several columns, or a mapping of each column
+        to a list, of which all combinations are keys.  Rows with other keys are dropped.  "public": those of the
+        table, on your word that it is no secret which there are.  None with ``delta``: chosen privately.
+    epsilon : float
+        Privacy loss for one unit (by default one row) over everything that is released.
+    bound : float or (float, float)
+        Public upper bound of a value, from 0, or a lower and an upper one.  It must not be computed from the table.
+        Values beyond it count as the bound.
+    clip : float or (float, float), optional
+        What values are clipped to, if that is known publicly.  By default it is chosen from all rows with a share of
+        epsilon, at most a tenth; not for a ``bound`` of two ends, which is the clip itself.
+    start, stop : datetime, date or ISO text, optional
+        The first window's beginning and the last one's end: public.  Rows outside are dropped.  By default the first
+        and last window of the table, whose place is then public knowledge, as the guarantee says.
+    origin : datetime, date or ISO text, optional
+        Where a window begins; by default midnight of 1970-01-01 in the zone.
+    time_zone : str, optional
+        Zone of the windows; by default the time column's.  Times without a zone are taken as clock times in it: the
+        first one where the clock shows a time twice, and moved forward where it skips a time.
+    contributions : int
+        Rows of one unit.  Without ``who`` you vouch for it; with ``who`` further rows are dropped, in row order.
+    period : str or timedelta, optional
+        The unit is what someone adds in any one period, such as "1d", aligned as windows are; by default in all.
+    per_window : int, optional
+        With ``who``: rows of a person that count in one window.
+    who : str, optional
+        The column of persons, who are then the unit.  Without ``period`` a noisy share of the persons without dropped
+        rows is released with a hundredth of epsilon.
+    delta : float
+        Above 0: keys are private.  Those of the table are released whose noisy count of rows, with a tenth of
+        epsilon, passes a threshold that a unit's own keys pass with probability at most ``delta``.
+    resolution : float, optional
+        Step of the integer grid that values are rounded to; by default the bound's 2^32th part, or coarser where the
+        noise is.  A cell holds 2^63 steps: 10^9 rows and more by default.
+    nonfinite : "raise" or "zero"
+        What values that are missing, NaN or infinite do.
+    missing : "raise" or "drop"
+        What rows without a time or person do.
+    confidence : float
+        Of the intervals.
+    seed, key
+        As for :func:`fastdp.release`.
+    ledger : Ledger, optional
+        Where the release is reserved before a row is read.
+    stream : str, optional
+        The table's name, which a ledger needs.  Under one key, tables with different names get independent noise.
+
+    Returns
+    -------
+    Table
+        A window without rows is released as any other.
+
+    Raises
+    ------
+    ParameterError, DataError
+        Naming the argument and what is accepted, of data never a value.  With a ledger: parameters, names and types
+        of columns are checked before anything is recorded; rows afterwards, so an error about them leaves the budget
+        spent.
+    BudgetError
+        If the ledger's limit leaves less than the release costs, or if an entry has the same noise.
+
+    Notes
+    -----
+    Privacy: each row is in one window and one key, whose integer sum gets one exact discrete Laplace noise of scale
+    contributions * clip / epsilon.  Proof: ``docs/privacy.md``, "Tables".  Noise is bound to the sums that it
+    protects: the same secret, parameters and rows give the same output again, altered rows meet independent noise
+    from the first sum that differs.
+
+    Examples
+    --------
+    >>> import pandas as pd, fastdp
+    >>> frame = pd.DataFrame({
+    ...     "at": pd.date_range("2024-05-01", periods=96, freq="30min"), "meter": ["a", "b"] * 48, "kwh": 0.4
+    ... })
+    >>> table = fastdp.totals(frame, "kwh", "at", "1h", by="meter", keys=["a", "b"], epsilon=1.0, clip=2.0, seed=1)
+    >>> table.guarantee.unit
+    'one row of the table'
+    """
+    return _release("totals", {**locals()})
+
+
+def counts(
+    frame: Any,
+    time: str,
+    every: Any,
+    by: Any = None,
+    keys: Any = None,
+    *,
+    epsilon: float,
+    start: Any = None,
+    stop: Any = None,
+    origin: Any = None,
+    time_zone: str | None = None,
+    contributions: int = 1,
+    period: Any = None,
+    per_window: int | None = None,
+    who: str | None = None,
+    delta: float = 0.0,
+    missing: Missing = "raise",
+    confidence: float = 0.95,
+    seed: int | str | None = None,
+    key: Key | bytes | None = None,
+    ledger: Ledger | None = None,
+    stream: str | None = None,
+) -> Table:
+    """Private numbers of rows by window of time, and by key.
+
+    Parameters, errors and privacy are those of :func:`totals`; there is no value, so no bound and no clip, and the
+    noise has scale contributions / epsilon.
+
+    Returns
+    -------
+    Table
+        A window without rows is released as any other.
+    """
+    return _release("counts", {**locals()})
+
+
+def means(
+    frame: Any,
+    value: str,
+    time: str,
+    every: Any,
+    by: Any = None,
+    keys: Any = None,
+    *,
+    epsilon: float,
+    bound: Any = None,
+    clip: Any = None,
+    start: Any = None,
+    stop: Any = None,
+    origin: Any = None,
+    time_zone: str | None = None,
+    contributions: int = 1,
+    period: Any = None,
+    per_window: int | None = None,
+    who: str | None = None,
+    delta: float = 0.0,
+    resolution: float | None = None,
+    nonfinite: Nonfinite = "raise",
+    missing: Missing = "raise",
+    confidence: float = 0.95,
+    seed: int | str | None = None,
+    key: Key | bytes | None = None,
+    ledger: Ledger | None = None,
+    stream: str | None = None,
+) -> Table:
+    """Private means of a column by window of time, and by key.
+
+    Parameters, errors and privacy are those of :func:`totals`.  Released are, with .4 and .6 of the budget, the
+    number of rows and the sum of their deviations from the middle of the clip, which has half the sensitivity of a
+    total.
+
+    Returns
+    -------
+    Table
+        A window without rows is released as any other.
+    """
+    return _release("means", {**locals()})
+
+
+def _release(kind: Kind, given: dict[str, Any]) -> Table:
+    """Check everything public, reserve, read, release."""
+    frame, time, value = given.pop("frame"), given.pop("time"), given.pop("value", None)
+    confidence, missing = validation.real("confidence", given.pop("confidence")), given.pop("missing")
+    if not 0.0 < confidence < 1.0:
+        raise ParameterError(f"confidence = {confidence!r}: expected a number between 0 and 1")
+    validation.choice("missing", missing, ("raise", "drop"))
+    ledger, stream = given.pop("ledger"), given.pop("stream")
+    secret = Key.choose(given.pop("seed"), given.pop("key"))
+    if stream is not None:
+        secret = secret.of_stream(entry.name("stream", stream))
+    by, who = names_of("by", given["by"]), given["who"]
+    columns = [time, *by, *(each for each in (value, who) if each is not None)]
+    source = open_source(frame, columns, [*by, *([] if who is None else [who])])
+    zone = check_types(source, time, value)
+    plan = make_plan(kind, **{**given, "time_zone": given["time_zone"] or zone})
+    release = TableRelease(
+        plan, source, time, value, cast("Missing", missing), secret.bind("Windows", plan.composition())
+    )
+    if ledger is None:
+        return Table(release.run(), confidence)
+    validation.part("ledger", ledger, Ledger, "fastdp.ledger")
+    if stream is None:
+        raise ParameterError("stream = None: expected the table's name, because there is a ledger")
+    release.check_rows()
+    mechanism = {"class": kind, "parameters": plan.describe()}
+    with ledger.reserve(release, stream=stream, mechanism=mechanism):
+        return Table(release.run(), confidence)

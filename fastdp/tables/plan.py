@@ -1,0 +1,442 @@
+"""The public parameters of a release of windows, checked, and what follows from them: grid, noise, guarantee, key."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp import validation
+from fastdp.arrays.column import Nonfinite
+from fastdp.errors import ParameterError
+from fastdp.guarantee import Guarantee, parallel, remainder, sequential
+from fastdp.integer_grid import make_grid
+from fastdp.randomness import prefix
+from fastdp.randomness.key import Key
+from fastdp.randomness.sampler import Law, discrete_laplace_law
+from fastdp.tables.calendar import Calendar
+from fastdp.tables.columns import KeyRow
+from fastdp.tables.sums import Kind, NoisySums
+from fastdp_kernels import window_sums
+
+Integers = NDArray[np.int64]
+KINDS = ("totals", "counts", "means")
+#: Windows times keys of one release: 8 bytes each, and as much again for the noise.
+MAX_CELLS = 2 * 10**8
+#: Means: the share of the sums of deviations.  The best one lies between .5 and .61 for means from 0 to .3 theta.
+DEVIATION_SHARE = 0.6
+#: Shares of epsilon: keys (with delta), how many rows there are, the clip (both together, at most), and how many
+#: persons had rows dropped.
+KEY_SHARE, ROW_SHARE, CLIP_SHARE, PERSON_SHARE = 0.1, 0.005, 0.1, 0.01
+#: So many noise scales of the clip's choice are its target number of rows, and a step of its slope, if CLIP_SHARE
+#: allows it.
+RESOLVED, RESOLVED_SLOPE = 16.0, 4.0
+#: ln of the number of grid steps in the bound, for the choice.
+SPAN = 33.0 * math.log(2.0)
+KeyRule = Literal["none", "given", "public", "private"]
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One sum of each window and key, and its noise.
+
+    Attributes
+    ----------
+    name : str
+        "total", "count" or "deviation".
+    low, high, centre : int
+        Values are clipped to [low, high] steps, and the centre is subtracted.  A count adds 1 for each row.
+    resolution : float
+        One step.
+    epsilon : float
+        Its budget.
+    contributions : int
+        Rows of one unit.
+    """
+
+    name: str
+    low: int
+    high: int
+    centre: int
+    resolution: float
+    epsilon: float
+    contributions: int
+
+    @property
+    def sensitivity(self) -> int:
+        """Most that one row moves a sum by, in steps."""
+        return 1 if self.name == "count" else max(abs(self.low - self.centre), abs(self.high - self.centre))
+
+    @cached_property
+    def law(self) -> Law:
+        """Of the noise of each sum."""
+        return discrete_laplace_law(Fraction(self.contributions * self.sensitivity) / Fraction(self.epsilon))
+
+    def add(self, rows: tuple[Integers, NDArray[Any], NDArray[np.float64]], first: int, sums: Integers) -> int:
+        """Add rows (windows, keys, values); the first that counts and is not finite, or -1."""
+        windows, keys, values = rows
+        if self.name == "count":
+            window_sums.add_ones(windows, keys, first, sums)
+            return -1
+        low, high = float(self.low), float(self.high)
+        return window_sums.add_values(
+            windows, keys, values, first, 1.0 / self.resolution, low, high, self.centre, sums
+        )
+
+    def start_chain(self, key: Key) -> Integers:
+        """The chain key before the first sum, as int64[4], which state files hold.
+
+        It depends on the noise's scale and the clip: noise under others shares no word with it.
+        """
+        own = key.within("sums", self.name, self.low, self.high, self.centre, self.resolution, self.epsilon)
+        return prefix.start_chain(own).view(np.int64)
+
+    def release(self, sums: Integers, key: Key, chain: Integers, index: int) -> tuple[NoisySums, Integers]:
+        """The sums (int64[W, K], windows in order) with noise, and the chain behind them.
+
+        Sums and noise are taken modulo 2^64, which is post-processing of the exact noisy sum: privacy does not depend
+        on how many rows there are.
+        """
+        moved = np.ascontiguousarray(chain).view(np.uint64).copy()
+        flat = np.ascontiguousarray(sums).reshape(-1)
+        prefix.record(key, moved, index, flat.size)
+        noise = prefix.draw(flat, self.law, moved, index)
+        noise += flat
+        noise.flags.writeable = False
+        return NoisySums(noise.reshape(sums.shape), self.resolution, self.law.scale), moved.view(np.int64)
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """Everything public about a release of windows.
+
+    Attributes
+    ----------
+    kind : "totals", "counts" or "means"
+        What is released.
+    calendar, periods : Calendar, Calendar or None
+        The windows, and the periods in which a unit has its rows; None: one period.
+    epsilon, delta : float
+        The whole budget.
+    bound : (float, float) or None
+        What values are clipped to at most; None for counts.
+    chooses_clip : bool
+        Whether the upper end is chosen from the rows.
+    resolution : float or None
+        As given.
+    by : tuple of str
+        Key columns.
+    key_rule : "none", "given", "public" or "private"
+        Where the keys come from.
+    keys : tuple of tuples
+        The keys that were given.
+    contributions, per_window : int
+        Rows of one unit in a period, and in a window (None: no bound of its own).
+    who : str or None
+        The column of persons, whose rows beyond the bounds do not count.
+    start, stop : int or None
+        Numbers of the first window, and of the one behind the last.
+    nonfinite : "raise" or "zero"
+        What a value that is NaN or infinite does.
+    online : bool
+        Whether rows come one after the other and a public clock closes windows.
+    cells : int or None
+        Windows times keys, once they are known.
+    rows : int or None
+        How many rows count, once that is released.
+    taken : tuple of str
+        Which ends of the time were taken from the table: "first", "last".
+    """
+
+    kind: Kind
+    calendar: Calendar
+    epsilon: float
+    bound: tuple[float, float] | None = None
+    chooses_clip: bool = False
+    resolution: float | None = None
+    by: tuple[str, ...] = ()
+    key_rule: KeyRule = "none"
+    keys: tuple[KeyRow, ...] = ()
+    contributions: int = 1
+    periods: Calendar | None = None
+    per_window: int | None = None
+    who: str | None = None
+    delta: float = 0.0
+    start: int | None = None
+    stop: int | None = None
+    nonfinite: Nonfinite = "raise"
+    online: bool = False
+    cells: int | None = None
+    rows: int | None = None
+    taken: tuple[str, ...] = ()
+
+    # Budgets.
+
+    @property
+    def reports_persons(self) -> bool:
+        """Whether it is released how many persons had rows dropped: where one period is all."""
+        return self.who is not None and self.periods is None and not self.online
+
+    @cached_property
+    def person_epsilon(self) -> float:
+        """Of the report on persons."""
+        return self.epsilon * PERSON_SHARE if self.reports_persons else 0.0
+
+    @cached_property
+    def key_epsilon(self) -> float:
+        """Of the counts that decide which keys are released."""
+        return self.epsilon * KEY_SHARE if self.key_rule == "private" else 0.0
+
+    @cached_property
+    def clip_epsilons(self) -> tuple[float, float]:
+        """Of the count of rows, and of the choice of the clip.
+
+        The second one is at most CLIP_SHARE less the first, and follows from how many rows there are, once that is
+        released: pure losses may be chosen as one goes, as long as their sum never exceeds epsilon.
+        """
+        if not self.chooses_clip:
+            return 0.0, 0.0
+        counting, most = self.epsilon * ROW_SHARE, self.epsilon * (CLIP_SHARE - ROW_SHARE)
+        if self.rows is None:
+            return counting, most
+        # As ScaleFree has it: the target is at most half of the rows, and slopes fit below the rest.
+        target = min(self.rows_above, self.rows / 2.0)
+        slope = 0.5 * (self.rows - target) / SPAN
+        return counting, min(most, self.contributions * max(RESOLVED / target, RESOLVED_SLOPE / slope))
+
+    @property
+    def rows_above(self) -> float:
+        """How many rows should lie above the clip in all windows together: where noise and clipping err alike.
+
+        The squared error of a window with n rows is 2 (s theta / eps)^2 + (n E[(v - theta)+])^2, s the sensitivity in
+        clips, least over theta where n p = sqrt(2) s / eps, if p E[(v - theta)+] / theta is about p^2, as
+        :class:`fastdp.thresholds.ScaleFree` takes it.
+        """
+        return max(1, self.cells or 1) * math.sqrt(2.0) * self.clips / (self.epsilon * (1.0 - CLIP_SHARE))
+
+    @property
+    def clips(self) -> float:
+        """By how many clips a unit moves the sums."""
+        return self.contributions * (0.5 if self.kind == "means" else 1.0)
+
+    @cached_property
+    def sum_epsilon(self) -> float:
+        """What is left for the sums."""
+        rest = self.epsilon
+        for part in (self.person_epsilon, self.key_epsilon, *self.clip_epsilons):
+            rest = remainder(rest, part)
+        return rest
+
+    def settled(self, first: int, last: int, keys: int) -> TablePlan:
+        """The plan once the windows (up to before ``last``) and the number of keys are known."""
+        taken = tuple(end for end, given in (("first", self.start), ("last", self.stop)) if given is None)
+        self.check_cells(last - first, keys)
+        return replace(self, start=first, stop=last, cells=(last - first) * keys, taken=taken)
+
+    # Sums.
+
+    @property
+    def value_epsilon(self) -> float:
+        """Of the sums of values."""
+        return self.sum_epsilon * DEVIATION_SHARE if self.kind == "means" else self.sum_epsilon
+
+    @cached_property
+    def step(self) -> float:
+        """The grid's resolution, in units of the input."""
+        if self.bound is None:
+            return 1.0
+        most = max(map(abs, self.bound))
+        # Noise of the bound itself fits; that of a smaller clip does too.
+        each = self.value_epsilon / self.contributions
+        return make_grid(most, self.resolution, each, 1, 1, 2).resolution
+
+    def steps(self, value: float) -> int:
+        """A bound in whole steps, towards 0, at least 1 in absolute value unless it is 0."""
+        size = Fraction(abs(value)) / Fraction(self.step)
+        return (1 if value >= 0 else -1) * (max(1, math.floor(size)) if size else 0)
+
+    def quantities(self, clip: float | None = None) -> list[Quantity]:
+        """What is summed, with this upper end of the clip, or the bound's."""
+        k = self.contributions
+        found = []
+        if self.bound is not None:
+            low = self.steps(self.bound[0])
+            high = self.steps(self.bound[1] if clip is None else clip)
+            means = self.kind == "means"
+            centre = (low + high) // 2 if means else 0
+            name = "deviation" if means else "total"
+            found.append(Quantity(name, low, high, centre, self.step, self.value_epsilon, k))
+        if self.kind != "totals":
+            rest = remainder(self.sum_epsilon, self.value_epsilon) if self.kind == "means" else self.sum_epsilon
+            found.append(Quantity("count", 0, 1, 0, 1.0, rest, k))
+        return found
+
+    def clip_of(self, quantities: Sequence[Quantity]) -> tuple[float, float] | None:
+        """What values were clipped to, in units of the input."""
+        if self.bound is None:
+            return None
+        return quantities[0].low * self.step, quantities[0].high * self.step
+
+    # Guarantee.
+
+    @cached_property
+    def unit(self) -> tuple[str, str]:
+        """What is protected, and when two tables are adjacent."""
+        k, period = self.contributions, "" if self.periods is None else f" in any period of {self.periods.every}"
+        if self.who is not None:
+            return f"one person{period}", f"add or remove all rows of one person{period.replace('any', 'one')}"
+        if k == 1:
+            return "one row of the table", "add or remove one row"
+        return f"{k} rows of the table{period}", f"add or remove up to {k} rows{period.replace('any', 'one')}"
+
+    def _part(self, epsilon: float, *derivation: str, delta: float = 0.0) -> Guarantee:
+        unit, adjacency = self.unit
+        return Guarantee(epsilon, delta, unit, adjacency, arithmetic="exact", derivation=derivation)
+
+    def guarantee(self, *, simulated: bool) -> Guarantee:
+        """Of everything that is released."""
+        k = self.contributions
+        parts = [
+            self._part(
+                q.epsilon,
+                f"{q.name}: disjoint windows and keys, k rows of a unit change the sums by k * {q.sensitivity} "
+                f"steps in all, discrete Laplace noise of scale k * {q.sensitivity} / epsilon (k = {k})"
+                if q.name == "count" or not self.chooses_clip
+                else f"{q.name}: disjoint windows and keys, k rows of a unit change the sums by k clips in all, "
+                f"discrete Laplace noise of scale k * clip / epsilon (k = {k})",
+            ).of("sums")
+            for q in self.quantities()
+        ]
+        rows, choice = self.clip_epsilons
+        if self.chooses_clip:
+            counted = f"how many rows count: sensitivity {k}, discrete Laplace noise"
+            chosen = f"noisy max over counts of rows above candidates: monotone, sensitivity {k}"
+            parts += [self._part(rows, counted).of("clip"), self._part(choice, chosen).of("clip")]
+        if self.key_rule == "private":
+            step = "a key is released if its noisy count of rows passes a threshold that delta gives"
+            parts.append(self._part(self.key_epsilon, step, delta=self.delta).of("keys"))
+        if self.reports_persons:
+            step = "counts of persons with and without dropped rows, which are disjoint"
+            parts.append(self._part(self.person_epsilon, step).of("persons"))
+        whole = sequential(*parts) if len(parts) > 1 else parallel(*parts)
+        # The parts are rounded so that they never exceed epsilon; they may fall short of it by a rounding.
+        return Guarantee(
+            *(self.epsilon, whole.delta, whole.unit, whole.adjacency, whole.model, whole.arithmetic),
+            simulated=simulated,
+            derivation=(*whole.derivation, *self._public_knowledge()),
+        )
+
+    def _public_knowledge(self) -> list[str]:
+        """What the guarantee takes the caller's word for."""
+        said = []
+        ends = self.taken or [name for name, end in (("first", self.start), ("last", self.stop)) if end is None]
+        if self.online:
+            said.append("the clock that closes windows is public")
+        elif ends:
+            said.append(f"the {' and '.join(ends)} window of the table is public knowledge (start=, stop=)")
+        if self.key_rule == "public":
+            said.append("the keys of the table are public knowledge, on the caller's word (keys='public')")
+        if self.who is None and self.contributions > 1:
+            said.append(f"a unit has at most {self.contributions} rows, on the caller's word (who= enforces it)")
+        if self.who is not None:
+            where = "in all" if self.periods is None else f"in each period of {self.periods.every}"
+            said.append(
+                f"of a person (column {self.who!r}) the first {self.contributions} rows {where} count, whatever "
+                "other persons do"
+            )
+            if self.per_window is not None:
+                said.append(f"of a person at most {self.per_window} rows of one window count")
+        if (
+            self.periods is None
+            and self.who is None
+            and self.contributions == 1
+            and self.bound
+            and self.bound[0] >= 0
+        ):
+            said.append("replacing the value of one row, in its window and key, is covered too")
+        return said
+
+    # Noise.
+
+    def composition(self) -> dict[str, Any]:
+        """All that the noise follows from besides secret and rows; the same for a table and for its stream."""
+        return {
+            "kind": self.kind,
+            "every": _calendar(self.calendar),
+            "period": None if self.periods is None else _calendar(self.periods),
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "bound": self.bound,
+            "chooses_clip": self.chooses_clip,
+            "resolution": self.resolution,
+            "by": list(self.by),
+            "key_rule": self.key_rule,
+            "keys": key_digest(self.keys),
+            "contributions": self.contributions,
+            "per_window": self.per_window,
+            "who": self.who is not None,
+            "start": self.start,
+            "nonfinite": self.nonfinite,
+        }
+
+    def describe(self) -> dict[str, Any]:
+        """The public parameters, for a ledger."""
+        return {
+            **self.composition(),
+            "every": self.calendar.every,
+            "period": None if self.periods is None else self.periods.every,
+            "time_zone": self.calendar.time_zone,
+            "bound": None if self.bound is None else list(self.bound),
+            "keys": len(self.keys) if self.key_rule == "given" else self.key_rule,
+            "who": self.who,
+            "stop": self.stop,
+        }
+
+    def check_cells(self, windows: int, keys: int) -> None:
+        """ParameterError for more windows and keys than fit."""
+        if windows * keys > MAX_CELLS:
+            raise ParameterError(
+                f"{windows:,} windows of {self.calendar.every} and {keys:,} keys: expected at most {MAX_CELLS:,} "
+                "cells; use longer windows (every=), fewer keys (keys=), or a shorter time (start=, stop=)"
+            )
+
+
+def key_digest(keys: Sequence[KeyRow]) -> bytes:
+    """Names these keys, in this order."""
+    return hashlib.sha256(repr(list(keys)).encode()).digest()
+
+
+def _calendar(calendar: Calendar) -> list[Any]:
+    """A calendar in plain terms; two borders fix what its origin is."""
+    return [calendar.every, calendar.time_zone, calendar.edge(0), calendar.edge(1)]
+
+
+def check_bound(bound: Any, clip: Any) -> tuple[tuple[float, float], bool]:
+    """The widest clip, and whether its upper end is chosen from the rows."""
+    if bound is None and clip is None:
+        raise ParameterError(
+            "bound = None: expected a public upper bound of a value, such as bound=10.0, or (low, high) where values "
+            "may be negative"
+        )
+    given, name = (bound, "bound") if clip is None else (clip, "clip")
+    if isinstance(given, (tuple, list)):
+        if len(given) != 2:
+            raise ParameterError(f"{name} = {validation.shown(given)}: expected a number or (low, high)")
+        low, high = (validation.real(name, end) for end in given)
+        if not low < high:
+            raise ParameterError(f"{name} = ({low!r}, {high!r}): expected low below high")
+        ends, chooses = (low, high), False
+    else:
+        ends, chooses = (0.0, validation.positive(name, given)), clip is None
+    if bound is not None and clip is not None:
+        outer, _ = check_bound(bound, None)
+        if ends[0] < outer[0] or ends[1] > outer[1]:
+            raise ParameterError(f"clip = {clip!r}: expected a clip within bound = {bound!r}")
+    return ends, chooses

@@ -1,0 +1,78 @@
+"""Windows of a table, naively: a dictionary of exact sums, datetime and zoneinfo, noise drawn from words by hand.
+
+Sources: ``docs/privacy.md``, "Tables"; ``docs/noise.md``, sections 1 and 13.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import struct
+from collections import defaultdict
+from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
+from zoneinfo import ZoneInfo
+
+from tests.oracles import words
+from tests.oracles.prefix import BoundNoise
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SECONDS = {"s": 1, "min": 60, "h": 3600}
+CHAIN = 8
+
+
+def instant(clock, zone):
+    """Microseconds of a clock time, or of an aware one; UTC where there is a zone."""
+    if clock.tzinfo is None:
+        clock = clock.replace(tzinfo=ZoneInfo(zone) if zone else UTC)
+    return (clock - EPOCH) // timedelta(microseconds=1)
+
+
+def window(moment, every, zone):
+    """Number of the window that holds an instant."""
+    count, unit = re.fullmatch(r"(\d+)(\w+)", every).groups()
+    if unit in SECONDS:
+        origin = instant(datetime(1970, 1, 1), zone)
+        return (moment - origin) // (int(count) * SECONDS[unit] * 10**6)
+    shown = (EPOCH + timedelta(microseconds=moment)).astimezone(ZoneInfo(zone) if zone else UTC).date()
+    if unit in ("d", "w"):
+        first, days = (date(1970, 1, 1), 1) if unit == "d" else (date(1970, 1, 5), 7)
+        return (shown - first).days // (days * int(count))
+    months = (shown.year - 1970) * 12 + shown.month - 1
+    return months // (int(count) * (12 if unit == "y" else 1))
+
+
+def bounded(rows, every, zone, contributions, period, per_window):
+    """The rows that count, by a dictionary of what each person has used up."""
+    used = defaultdict(int)
+    for at, key, value, person in rows:
+        moment = instant(at, zone)
+        span = window(moment, period, zone) if period else 0
+        whole, own = (person, span), (person, span, window(moment, every, zone))
+        if used[whole] < contributions and (per_window is None or used[own] < per_window):
+            used[whole] += 1
+            used[own] += 1
+            yield at, key, value
+
+
+def exact_sums(rows, every, zone, keys, first, last, step_of):
+    """Sums of ``step_of(value)`` by window and key: a list of lists."""
+    sums = {(w, key): 0 for w in range(first, last) for key in keys}
+    for at, key, value in rows:
+        cell = window(instant(at, zone), every, zone), key
+        if cell in sums:
+            sums[cell] += step_of(value)
+    return [[sums[w, key] for key in keys] for w in range(first, last)]
+
+
+def steps(value, resolution, low, high):
+    """A value in whole steps: clipped, rounded half to even."""
+    return round(min(max(Fraction(value) / Fraction(resolution), low), high))
+
+
+def noisy(sums, secret, labels, first, keys, scale):
+    """Sums with noise bound to them, modulo 2^64."""
+    digest = hashlib.sha256(repr(keys).encode()).digest()
+    own = words.within(words.within(secret, "table", first, digest), "sums", *labels)
+    noise = BoundNoise(struct.pack("<4Q", *words.words(own, CHAIN, 4)), scale)
+    return [[(total + noise(total) + 2**63) % 2**64 - 2**63 for total in row] for row in sums]

@@ -1,0 +1,136 @@
+"""Rows for tests of tables, as every family holds them, and the oracle's answer."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.oracles import tables, words
+
+SECRET = bytes(range(32))
+NAMES = ("at", "meter", "kwh", "person")
+FAMILIES = ("pandas", "polars", "lazy", "pyarrow", "duckdb", "reader", "dataset", "parquet", "csv")
+
+
+def random_rows(n: int, seed: int, begin: str = "2024-03-29", days: int = 4) -> list[tuple]:
+    """Rows in no order: naive times, one of four meters, values around 1 with some below 0, one of 12 persons."""
+    generator = np.random.default_rng(seed)
+    first = datetime.fromisoformat(begin)
+    seconds = generator.integers(0, days * 86_400, n).tolist()
+    meters, persons = generator.choice(list("abcd"), n).tolist(), generator.integers(0, 12, n).tolist()
+    values = np.round(generator.normal(1.0, 1.0, n), 3).tolist()
+    return [(first + timedelta(seconds=s), *rest) for s, *rest in zip(seconds, meters, values, persons, strict=True)]
+
+
+def as_family(rows: list[tuple], family: str, folder: Path) -> Any:
+    """The rows as a table of a family."""
+    import duckdb
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.dataset
+    import pyarrow.parquet
+
+    columns = {name: [row[i] for row in rows] for i, name in enumerate(NAMES)}
+    types = [pa.timestamp("us"), pa.string(), pa.float64(), pa.int64()]
+    if rows and rows[0][0].tzinfo is not None:
+        types[0] = pa.timestamp("us", str(rows[0][0].tzinfo))
+    table = pa.table([pa.array(columns[name], kind) for name, kind in zip(NAMES, types, strict=True)], list(NAMES))
+    if family == "pandas":
+        return table.to_pandas()
+    if family in ("polars", "lazy"):
+        frame = pl.from_arrow(table)
+        return frame.lazy() if family == "lazy" else frame
+    if family == "duckdb":
+        return duckdb.connect().from_arrow(table)
+    if family == "reader":
+        return table.to_reader(max_chunksize=7)
+    if family == "dataset":
+        return pyarrow.dataset.dataset(table)
+    if family == "parquet":
+        pyarrow.parquet.write_table(table, folder / "rows.parquet", row_group_size=50)
+        return folder / "rows.parquet"
+    if family == "csv":
+        pyarrow.csv.write_csv(table, folder / "rows.csv")
+        return str(folder / "rows.csv")
+    assert family == "pyarrow"
+    assert isinstance(table.to_pandas(), pd.DataFrame)
+    return table
+
+
+def composition(**given: Any) -> dict[str, Any]:
+    """What joins the noise key, with the defaults of a count."""
+    base = {
+        "kind": "counts",
+        "period": None,
+        "delta": 0.0,
+        "bound": None,
+        "chooses_clip": False,
+        "resolution": None,
+        "by": [],
+        "key_rule": "none",
+        "contributions": 1,
+        "per_window": None,
+        "who": False,
+        "nonfinite": "raise",
+    }
+    return base | given
+
+
+def expected(
+    rows: list[tuple],
+    *,
+    every: str,
+    borders: tuple[int, int],
+    span: tuple[int, int],
+    zone: str | None,
+    epsilon: float,
+    keys: list[tuple] | None = None,
+    sums: list[tuple] = (),
+    scales: list[Fraction] = (),
+    secret: bytes = SECRET,
+    period: tuple[str, int, int] | None = None,
+    per_window: int | None = None,
+    contributions: int = 1,
+    start: bool = True,
+    **composed: Any,
+) -> dict[str, list[list[int]]]:
+    """Noisy steps of each quantity by the oracle.
+
+    ``borders`` are those of windows 0 and 1, ``span`` the numbers of the first window and the one behind the last;
+    ``sums`` names each quantity with low, high, centre, resolution and epsilon.
+    """
+    parameters = composition(
+        every=[every, zone, *borders],
+        epsilon=epsilon,
+        keys=hashlib.sha256(repr(keys or []).encode()).digest(),
+        start=span[0] if start else None,
+        period=None if period is None else [period[0], zone, *period[1:]],
+        per_window=per_window,
+        contributions=contributions,
+        **composed,
+    )
+    if composed.get("who"):
+        chosen = [row for row in rows if keys is None or (row[1],) in keys]
+        chosen = [r for r in chosen if span[0] <= tables.window(tables.instant(r[0], zone), every, zone) < span[1]]
+        kept = list(tables.bounded(chosen, every, zone, contributions, period[0] if period else None, per_window))
+    else:
+        kept = [row[:3] for row in rows]
+    of_keys = [(at, (key,) if keys else (), value) for at, key, value in kept]
+    found = {}
+    own = words.bound(secret, "Windows", parameters)
+    for (name, low, high, centre, resolution, share), scale in zip(sums, scales, strict=True):
+
+        def step_of(value: float, name=name, low=low, high=high, centre=centre, resolution=resolution) -> int:
+            return 1 if name == "count" else tables.steps(value, resolution, low, high) - centre
+
+        exact = tables.exact_sums(of_keys, every, zone, keys or [()], *span, step_of)
+        labels = (name, low, high, centre, resolution, share)
+        found[name] = tables.noisy(exact, own, labels, span[0], keys or [], scale)
+    return found

@@ -1,0 +1,221 @@
+"""Bad tables: one clear error each, without a private value; what is charged, and what the documented rule is."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import fastdp
+from fastdp.errors import BudgetError, DataError, ParameterError
+from tests.tables.rows import as_family, random_rows
+
+SECRET_VALUE = 987654.25
+AT = pd.to_datetime(["2024-01-01 00:10", "2024-01-01 01:10", "2024-01-01 02:10"])
+GOOD = pd.DataFrame({"at": AT, "kwh": [1.0, 2.0, 3.0], "meter": ["x", "y", "x"], "who": [1, 2, 3]})
+OPTIONS: dict[str, Any] = {"value": "kwh", "time": "at", "every": "1h", "epsilon": 1.0, "clip": 2.0}
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> fastdp.Ledger:
+    return fastdp.Ledger(tmp_path / "ledger")
+
+
+def spent(ledger: fastdp.Ledger) -> float:
+    return float(ledger.spent("meters").epsilon)
+
+
+def refused(ledger: fastdp.Ledger, frame: Any, **options: Any) -> str:
+    with pytest.raises((ParameterError, DataError)) as error:
+        fastdp.totals(frame, **(OPTIONS | {"ledger": ledger, "stream": "meters"} | options))
+    assert "987654" not in str(error.value)
+    assert "\n" not in str(error.value)
+    assert error.value.__suppress_context__ or error.value.__context__ is None
+    return str(error.value)
+
+
+#: Wrong whatever the rows are: the table's form, and parameters.
+FORM: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "no such column": (GOOD, {"value": "kw"}, "column 'kw': expected one of the table's columns, 'at', 'kwh'"),
+    "the index": (GOOD.set_index("at"), {}, r"'at' is the index: frame.reset_index\(\) makes it a column"),
+    "one name twice": (pd.DataFrame(np.zeros((2, 2)), columns=["at", "at"]), {}, "expected distinct"),
+    "one Arrow name twice": (pa.table([AT, AT, [1.0] * 3], ["at", "at", "kwh"]), {}, "expected distinct"),
+    "text as times": (GOOD.assign(at=["987654", "b", "c"]), {}, "time = 'at' holds String entries: expected dates"),
+    "mixed zones": (
+        pd.DataFrame(
+            {"at": pd.Series([AT[0].tz_localize("UTC"), AT[1].tz_localize("Asia/Tokyo")], dtype=object), "kwh": 1.0}
+        ),
+        {},
+        "time = 'at' holds Object entries: expected dates, or datetimes of one time zone",
+    ),
+    "text as values": (
+        GOOD.assign(kwh=["987654", "b", "c"]),
+        {},
+        "value = 'kwh' holds String entries: expected numbers",
+    ),
+    "objects as values": (
+        GOOD.assign(kwh=pd.Series([1, "987654", 3], dtype=object)),
+        {},
+        "value = 'kwh' holds Object",
+    ),
+    "an empty frame": (GOOD.iloc[:0], {}, "frame has no rows: expected start= and stop="),
+    "no table": ([1.0, SECRET_VALUE], {}, "frame is a list: expected a data frame"),
+    "a series": (GOOD["kwh"], {}, "frame is a Series: expected a data frame"),
+    "no file": ("no-such-file.parquet", {}, "could not be read"),
+    "another file": ("rows.xlsx", {}, "expected the path of a .parquet, .csv or .arrow file"),
+    "no keys": (GOOD, {"by": "meter"}, "keys = None: expected the list of keys of 'meter'"),
+    "keys without columns": (GOOD, {"keys": ["x"]}, "expected None without by="),
+    "a key twice": (GOOD, {"by": "meter", "keys": ["x", "x"]}, "expected distinct keys"),
+    "keys of one column for two": (GOOD, {"by": ["meter", "who"], "keys": ["x"]}, "expected tuples of 2 entries"),
+    "delta for public keys": (
+        GOOD,
+        {"by": "meter", "keys": ["x"], "delta": 1e-6},
+        "delta = 1e-06: expected 0 unless",
+    ),
+    "delta above one": (GOOD, {"delta": 2.0}, "delta = 2.0"),
+    "no bound": (GOOD, {"clip": None}, "bound = None: expected a public upper bound"),
+    "ends in disorder": (GOOD, {"clip": (2.0, 1.0)}, "expected low below high"),
+    "a clip beyond the bound": (GOOD, {"bound": 1.0}, "expected a clip within bound"),
+    "stop before start": (GOOD, {"start": "2024-01-02", "stop": "2024-01-01"}, "expected a time behind start"),
+    "too many windows": (
+        GOOD,
+        {"every": "1ms", "start": "2000-01-01", "stop": "2024-01-01"},
+        "expected at most 200,000,000",
+    ),
+    "a period of one row": (GOOD, {"period": "1d"}, "expected contributions= above 1, or who="),
+    "rows of a window without persons": (GOOD, {"per_window": 2}, "expected who="),
+    "more contributions than windows": (
+        GOOD,
+        {"who": "who", "contributions": 9, "per_window": 2, "start": "2024-01-01", "stop": "2024-01-01T03:00"},
+        "contributions = 9: a person has at most 6 rows",
+    ),
+    "a rule of its own": (GOOD, {"missing": "ignore"}, "missing = 'ignore'"),
+    "confidence": (GOOD, {"confidence": 1.0}, "confidence = 1.0"),
+    "epsilon": (GOOD, {"epsilon": 0}, "epsilon = 0"),
+    "a coarse grid": (GOOD, {"resolution": 3.0}, "resolution = 3.0: expected at most the bound"),
+}
+
+
+@pytest.mark.parametrize("name", FORM)
+def test_errors_about_the_form_charge_nothing(name: str, ledger: fastdp.Ledger) -> None:
+    frame, options, message = FORM[name]
+    assert re.search(message, refused(ledger, frame, **options))
+    assert spent(ledger) == 0.0
+
+
+def test_a_ledger_needs_a_name(ledger: fastdp.Ledger) -> None:
+    assert "stream = None: expected the table's name" in refused(ledger, GOOD, stream=None)
+
+
+@pytest.mark.parametrize("convert", [pd.DataFrame, pl.from_pandas, pa.Table.from_pandas])
+@pytest.mark.parametrize(
+    ("changed", "options", "message"),
+    [
+        ({"at": [AT[0], None, AT[2]]}, {}, "row 1 has no time or no person"),
+        ({"who": pd.array([1, None, 3], "Int64")}, {"who": "who"}, "row 1 has no time or no person"),
+        ({"kwh": [1.0, float("nan"), SECRET_VALUE]}, {}, "value: a row that counts has none"),
+        ({"kwh": [1.0, float("inf"), SECRET_VALUE]}, {}, "value: a row that counts has none"),
+        (
+            {"kwh": pd.array([1, None, 987654], "Int64")},
+            {"clip": None, "bound": 5.0},
+            "value: a row that counts has none",
+        ),
+    ],
+)
+def test_errors_about_rows_are_charged(
+    convert: Any, changed: dict[str, Any], options: dict[str, Any], message: str, ledger: fastdp.Ledger
+) -> None:
+    """Whether there is one depends on the rows, so it is not free; one row is enough to name."""
+    frame = convert(GOOD.assign(**changed))
+    assert message in refused(ledger, frame, **options)
+    assert spent(ledger) == 1.0
+    rule = {"missing": "drop", "nonfinite": "zero", "seed": 1}
+    clip = {} if "bound" in options else {"clip": 2.0}
+    table = fastdp.totals(frame, **(OPTIONS | options | rule | clip | {"bound": 2.0, "clip": 2.0})).sums
+    assert table.columns["total"].steps.shape == (3, 1)
+
+
+def test_keys_of_another_type_are_refused(ledger: fastdp.Ledger) -> None:
+    assert "keys: entries of 'meter' are no" in refused(ledger, GOOD, by="meter", keys=[1, 2])
+
+
+def test_a_file_that_is_cut_short(tmp_path: Path, ledger: fastdp.Ledger) -> None:
+    path = as_family(random_rows(50, 1), "csv", tmp_path)
+    head, *lines = Path(path).read_text().splitlines()
+    # Behind the first block, from which Arrow takes the types.
+    Path(path).write_text("\n".join([head, *(lines * 1000), "987654,a,not a number,1"]))
+    assert "while its columns were read" in refused(ledger, path)
+
+
+def counted(frame: Any, **options: Any) -> list[int]:
+    steps = fastdp.counts(frame, "at", "1h", epsilon=1000.0, seed=1, **options).sums.columns["count"].steps
+    return steps.ravel().tolist()
+
+
+def test_rules_that_are_no_errors() -> None:
+    """A duplicate index does not matter; unsorted rows, unknown keys and negative values have a rule."""
+    doubled = GOOD.set_axis([0, 0, 0])
+    assert counted(doubled) == counted(GOOD[::-1]) == [1, 1, 1]
+    assert counted(GOOD, by="meter", keys=["x", "other"]) == [1, 0, 0, 0, 1, 0]
+    assert counted(GOOD, start="2024-01-01T01:00", stop="2024-01-01T02:00") == [1]
+    negative = GOOD.assign(kwh=[-5.0, 1.0, 9.0])
+    options: dict[str, Any] = {"epsilon": 1e6, "seed": 1}
+    clipped = fastdp.totals(negative, "kwh", "at", "1h", clip=2.0, **options).sums.columns["total"].values
+    assert clipped.ravel() == pytest.approx([0.0, 1.0, 2.0], abs=1e-4)
+    both = fastdp.totals(negative, "kwh", "at", "1h", bound=(-4.0, 2.0), **options).sums.columns["total"].values
+    assert both.ravel() == pytest.approx([-4.0, 1.0, 2.0], abs=1e-4)
+
+
+def test_releases_are_entered_and_refused_twice(ledger: fastdp.Ledger) -> None:
+    key = bytes(range(32))
+    options = OPTIONS | {"ledger": ledger, "stream": "meters", "key": key}
+    first = fastdp.totals(GOOD, **options).sums
+    (entry,) = ledger.entries()
+    assert (entry.guarantee, entry.stream, entry.state) == (first.guarantee, "meters", "spent")
+    assert entry.mechanism["class"] == "totals"
+    assert entry.mechanism["parameters"]["every"] == "1h"
+    with pytest.raises(BudgetError, match="the same secret and composition"):
+        fastdp.totals(GOOD, **options)
+    ledger.set_limit(1.5, stream="meters")
+    with pytest.raises(BudgetError, match=r"has 0\.5 of 1\.5 epsilon left"):
+        fastdp.totals(GOOD, **(options | {"epsilon": 0.75}))
+    fastdp.totals(GOOD, **(options | {"epsilon": 0.5}))
+    # Under another name the noise is another one.
+    other = fastdp.totals(GOOD, **(OPTIONS | {"stream": "other", "key": key})).sums
+    assert not np.array_equal(other.columns["total"].steps, first.columns["total"].steps)
+
+
+def test_one_person_is_a_unit_of_its_own(ledger: fastdp.Ledger) -> None:
+    options: dict[str, Any] = {"epsilon": 1.0, "ledger": ledger, "stream": "meters"}
+    fastdp.counts(GOOD, "at", "1h", **options)
+    with pytest.raises(ParameterError, match="name another stream for another unit"):
+        fastdp.counts(GOOD, "at", "1h", who="who", contributions=3, period="1d", **options)
+    assert [entry.guarantee.unit for entry in ledger.entries()] == ["one row of the table"]
+
+
+def test_many_keys_fit_an_entry(ledger: fastdp.Ledger) -> None:
+    fastdp.counts(
+        *(GOOD, "at", "1h"),
+        by="meter",
+        keys=[f"meter {i}" for i in range(20_000)],
+        epsilon=1.0,
+        ledger=ledger,
+        stream="s",
+    )
+    assert ledger.entries()[0].mechanism["parameters"]["keys"] == 20_000
+
+
+def test_times_beyond_all_calendars() -> None:
+    table = pa.table({"at": pa.array([2**62], pa.int64()).cast(pa.timestamp("us"))})
+    with pytest.raises(DataError, match="outside the years 1 to 9999"):
+        fastdp.counts(table, "at", "1d", epsilon=1.0)
+    dates = pa.table({"at": pa.array([datetime(1, 1, 3), datetime(9998, 1, 1)], pa.timestamp("s"))})
+    found = fastdp.counts(dates, "at", "1000y", epsilon=1000.0, seed=1).sums
+    assert found.columns["count"].steps.sum() == 2

@@ -1,0 +1,241 @@
+"""Couplings: with noise shifted so that every noisy sum stays the same, all that is public is equal, for epsilon."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from itertools import combinations_with_replacement
+from pathlib import Path
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+
+import fastdp
+from fastdp.randomness import prefix
+from fastdp.randomness.sampler import Law
+from fastdp.tables import choices
+from fastdp.tables.choices import key_threshold
+from fastdp.thresholds import scale_free
+from tests.tables.rows import as_family, random_rows
+
+ROWS = random_rows(300, 11)
+END = {"start": "2024-03-29", "stop": "2024-04-02"}
+
+
+class Coupled:
+    """Noise from a generator at first; then whatever keeps every noisy sum and the choice as they were."""
+
+    def __init__(self) -> None:
+        self.sums: list[tuple[np.ndarray, np.ndarray, Fraction]] = []
+        self.noise: np.ndarray | None = None
+        self.winner = -1
+        self.again = False
+        self.cost = Fraction(0)
+        self._generator = np.random.default_rng(5)
+        self._calls: Iterator[Any] = iter(())
+
+    def repeat(self) -> None:
+        self.again, self._calls = True, iter(self.sums)
+
+    def draw(self, sums: np.ndarray, law: Law, chain: np.ndarray, first: int) -> np.ndarray:
+        if not self.again:
+            noise = np.rint(self._generator.laplace(0.0, float(law.scale), sums.size)).astype(np.int64)
+            self.sums.append((sums.copy(), noise, law.scale))
+            return noise.copy()
+        before, noise, scale = next(self._calls)
+        assert (sums.shape, law.scale) == (before.shape, scale), "public sizes and scales"
+        moved = before + noise - sums
+        self.cost += Fraction(int(np.abs(moved - noise).sum())) / scale
+        return moved
+
+    def draw_noise(self, law: Law, count: int, candidates: int, key: Any) -> np.ndarray:
+        if not self.again:
+            self.noise = self._generator.geometric(-math.expm1(-1 / float(law.scale)), (count, candidates)) - 1
+            return self.noise.copy()
+        assert self.noise is not None
+        moved = self.noise.copy()
+        # Monotone scores: the winner's noise alone goes up, by the most that scores move.
+        moved[0, self.winner] += self.shift
+        self.cost += Fraction(self.shift) / law.scale
+        return moved
+
+    shift = 0
+
+
+@contextmanager
+def noise_of(coupled: Coupled, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        patch.setattr(prefix, "draw", coupled.draw)
+        patch.setattr(scale_free, "draw_noise", coupled.draw_noise)
+        yield
+
+
+def public(sums: Any) -> Any:
+    columns = {name: (c.steps.tolist(), c.resolution, c.scale) for name, c in sums.columns.items()}
+    plain = sums.edges.tolist(), sums.keys, sums.clip, sums.centre, sums.kept_persons, sums.every, sums.time_zone
+    return columns, plain, sums.guarantee
+
+
+def cost(
+    release: Callable[[list[tuple]], Any], rows: list[tuple], adjacent: list[tuple], monkeypatch: pytest.MonkeyPatch
+) -> float:
+    """What the coupling costs; an assertion if anything public differs."""
+    coupled, chosen = Coupled(), []
+    real = choices.choose_clip
+
+    def choosing(plan: Any, counts: np.ndarray, key: Any) -> float:
+        theta = real(plan, counts, key)
+        chooser = scale_free.ScaleFree().chooser(choices._task(plan, plan.rows))
+        place = int(np.argmin(np.abs(chooser.candidates * chooser._task.resolution - theta)))
+        coupled.winner = chooser.candidates.size - 1 - place
+        coupled.shift = chooser.sensitivity * plan.contributions
+        chosen.append(theta)
+        return theta
+
+    monkeypatch.setattr("fastdp.tables.release.choose_clip", choosing)
+    with noise_of(coupled, monkeypatch):
+        here = public(release(rows))
+        coupled.repeat()
+        there = public(release(adjacent))
+    assert here == there
+    return float(coupled.cost)
+
+
+def releasing(kind: str, **options: Any) -> Callable[[list[tuple]], Any]:
+    value = () if kind == "counts" else ("kwh",)
+    given = {"epsilon": 0.7, "by": "meter", "keys": ["a", "b", "c"], "seed": 1, **END} | options
+    return lambda rows: getattr(fastdp, kind)(as_family(rows, "pyarrow", Path()), *value, "at", "3h", **given).sums
+
+
+@pytest.mark.parametrize("row", [0, 7, 150])
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("counts", {}),
+        ("totals", {"clip": 2.5}),
+        ("totals", {"bound": 2.5}),
+        ("totals", {"bound": (-1.0, 2.5)}),
+        ("means", {"clip": 2.5}),
+        ("means", {"bound": 2.5}),
+        ("counts", {"keys": None, "delta": 1e-3, "epsilon": 20.0}),
+        ("totals", {"keys": None, "delta": 1e-3, "epsilon": 20.0, "bound": 2.5}),
+    ],
+)
+def test_one_row(kind: str, options: dict[str, Any], row: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    release, epsilon = releasing(kind, **options), options.get("epsilon", 0.7)
+    alone = ROWS[:row] + ROWS[row + 1 :]
+    for here, there in ((ROWS, alone), (alone, ROWS)):
+        assert cost(release, here, there, monkeypatch) <= epsilon * (1 + 1e-9)
+    # Two rows are two units.
+    twice = cost(releasing("counts"), ROWS, ROWS[2:], monkeypatch)
+    assert twice == pytest.approx(sum(row[1] in "abc" for row in ROWS[:2]) * 0.7)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("counts", {}),
+        ("counts", {"per_window": 1}),
+        ("totals", {"bound": 2.5}),
+        ("means", {"clip": 2.5}),
+        ("counts", {"keys": None, "delta": 1e-3, "epsilon": 40.0}),
+    ],
+)
+@pytest.mark.parametrize("period", [None, "1d", "36h"])
+def test_all_rows_of_one_person(
+    kind: str, options: dict[str, Any], period: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"who": "person", "contributions": 4, "period": period} | options
+    release = releasing(kind, **given)
+    length = {None: 10**6, "1d": 24, "36h": 36}[period]
+    origin = np.datetime64("1970-01-01T00")
+
+    def period_of(at: Any) -> int:
+        return int((np.datetime64(at) - origin) // np.timedelta64(length, "h"))
+
+    most = 0.0
+    for person in range(4):
+        span = period_of(next(row[0] for row in ROWS if row[3] == person))
+        alone = [row for row in ROWS if row[3] != person or period_of(row[0]) != span]
+        most = max(most, cost(release, ROWS, alone, monkeypatch))
+    epsilon = options.get("epsilon", 0.7)
+    assert 0.2 * epsilon < most <= epsilon * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("k", "epsilon", "delta"), [(1, 0.1, 1e-6), (3, 1.0, 1e-2), (5, 6.0, 1e-3), (6, 0.5, 0.05)])
+def test_keys_of_one_unit_pass_with_probability_delta(k: int, epsilon: float, delta: float) -> None:
+    """Over all ways in which k rows fall on keys of their own; and one less would be too low."""
+    threshold = key_threshold(k, epsilon, delta)
+    q = mpmath.exp(-mpmath.mpf(epsilon) / k)
+
+    def tail(count: int, least: int) -> mpmath.mpf:
+        x = least - count
+        return q**x / (1 + q) if x > 0 else 1 - q ** (1 - x) / (1 + q)
+
+    def together(least: int) -> mpmath.mpf:
+        ways = [way for parts in range(1, k + 1) for way in combinations_with_replacement(range(1, k + 1), parts)]
+        return max(1 - mpmath.fprod(1 - tail(c, least) for c in way) for way in ways if sum(way) <= k)
+
+    assert together(threshold) <= delta
+    assert max(k * tail(1, threshold - 1), tail(k, threshold - 1)) > delta
+
+
+def test_rare_keys_are_not_released() -> None:
+    rows = [(ROWS[0][0], "rare", 1.0, 0), *[(row[0], "often", *row[2:]) for row in ROWS]]
+    release = releasing("counts", keys=None, delta=1e-9, epsilon=3.0)
+    assert release(rows).keys == {"meter": ["often"]}
+    assert release(rows).guarantee.delta == 1e-9
+    assert releasing("counts", keys=None, delta=1e-9, epsilon=0.01)(rows).columns["count"].steps.shape == (32, 0)
+
+
+def test_altered_rows_meet_other_noise() -> None:
+    """The same secret and parameters: noise differs from the first sum that differs on, and is the same before."""
+    release = releasing("counts", epsilon=0.01)
+    here = release(ROWS).columns["count"].steps.ravel()
+    last = max(row for row in ROWS if row[1] == "b")
+    there = release([row for row in ROWS if row != last]).columns["count"].steps.ravel()
+    differ = np.flatnonzero(here != there)
+    assert differ.size > 1
+    assert np.array_equal(np.arange(differ[0], here.size)[:3], differ[:3])
+    assert np.array_equal(here, release(ROWS[::-1]).columns["count"].steps.ravel())
+
+
+def test_every_part_of_epsilon_is_composed() -> None:
+    options: dict[str, Any] = {"bound": 2.5, "keys": None, "delta": 1e-6, "who": "person", "contributions": 30}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        guarantee = releasing("means", **options)(ROWS).guarantee
+    assert (guarantee.epsilon, guarantee.delta, guarantee.arithmetic) == (0.7, 1e-6, "exact")
+    parts = [line.split(" (epsilon = ") for line in guarantee.derivation if " (epsilon = " in line]
+    assert [name for name, _ in parts] == ["sums", "sums", "clip", "clip", "keys", "persons"]
+    spent = sum(float(line.split(",")[0].split(")")[0]) for _, line in parts)
+    assert spent == pytest.approx(0.7, rel=1e-4)
+    assert "one person" in str(guarantee)
+
+
+def test_the_chosen_clip_is_near_the_best() -> None:
+    """On a long tail: at most a third above the least error of all clips, whatever the bound."""
+    import pyarrow as pa
+
+    generator = np.random.default_rng(3)
+    values = generator.lognormal(0.0, 1.0, 100_000)
+    hours = np.repeat(np.arange(1000), 100)
+    table = pa.table({"at": np.datetime64("2024-01-01", "s") + hours.astype("timedelta64[h]"), "kwh": values})
+    true = values.reshape(1000, 100).sum(axis=1)
+
+    def error(theta: float) -> float:
+        return 2 * theta**2 + float(np.mean((np.minimum(values, theta).reshape(1000, 100).sum(axis=1) - true) ** 2))
+
+    best = min(error(theta) for theta in np.geomspace(0.1, 100.0, 100))
+    for bound in (60.0, 1e6):
+        sums = fastdp.totals(table, "kwh", "at", "1h", epsilon=1.0, bound=bound, seed=2).sums
+        assert sums.clip is not None
+        assert error(sums.clip[1]) < 1.33 * best
+        # As small a share as a good choice needs.
+        assert float(sums.columns["total"].scale) * sums.columns["total"].resolution < 1.03 * sums.clip[1]
