@@ -151,6 +151,47 @@ def sequential(*guarantees: Guarantee) -> Guarantee:
     return replace(whole, epsilon=math.inf if endless else round_up(epsilon), delta=round_up(delta))
 
 
+def of_group(member: Guarantee, size: int, epsilon: float, unit: str, adjacency: str, step: str) -> Guarantee:
+    """What a mechanism promises for ``size`` of its units together: each of them is one change more.
+
+    Outputs of streams that differ in k units are compared along k streams that each differ in one unit from the one
+    before, so the losses add up, whichever of the mechanism's parts the units enter.
+
+    Parameters
+    ----------
+    member : Guarantee
+        For one unit.
+    size : int
+        k.
+    epsilon : float
+        What k units may lose, of which ``member`` has a k-th (:func:`fraction_of`).
+    unit, adjacency : str
+        Of the result.
+    step : str
+        For the derivation.
+    """
+    each = member.epsilon
+    if math.isfinite(each) and size * Fraction(each) > Fraction(epsilon):
+        raise ValueError("the members of a group lose more than the group may")
+    # P <= e^eps Q + delta, k times: delta (1 + e^eps + ... + e^((k - 1) eps)), of which the last term is the largest.
+    most = (size - 1) * each
+    delta = min(1.0, member.delta * size * math.exp(most) * (1.0 + 2.0**-40)) if most < 700.0 else 1.0
+    return replace(
+        member,
+        epsilon=epsilon if math.isfinite(each) else each,
+        delta=delta if member.delta else 0.0,
+        unit=unit,
+        adjacency=adjacency,
+        derivation=(*member.derivation, step),
+    )
+
+
+def fraction_of(whole: float, parts: int) -> float:
+    """The largest float, or the one below it, of which ``parts`` do not exceed ``whole``."""
+    part = whole / parts
+    return part if parts * Fraction(part) <= Fraction(whole) else math.nextafter(part, 0.0)
+
+
 def remainder(whole: float, part: float) -> float:
     """What is left of a budget: the largest float that, added to ``part``, does not exceed ``whole``."""
     rest = whole - part

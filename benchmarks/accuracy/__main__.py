@@ -12,6 +12,8 @@ PARTS = {
     "thresholds": "ways to choose theta under one hierarchy, on every real stream",
     "coverage": "how often intervals hold the truth: whole blocks, ranges at any place on every stream",
     "scale_free": "the threshold without units beside the best theta and NM-E, on every stream",
+    "counts_mode": "Adaptive on buckets of events beside Laplace, flat blocks and PeGaSus",
+    "w_event": "w-event privacy: Adaptive beside Uniform, Sample, budget distribution and absorption",
     "pak": "PAK beside the plain binary tree and the authors' code",
     "local": "ToPL: theta and error on real streams, scales, exact ratios of report weights",
     "tables": "hourly totals beside the textbook, revised windows, a person's day as the unit",

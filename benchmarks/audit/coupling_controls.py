@@ -18,7 +18,7 @@ from fastdp.auditing.couplings.check import KEY, Case, Instance
 from fastdp.auditing.couplings.counter_cases import running_counts, selective
 from fastdp.auditing.couplings.point_cases import of_points
 from fastdp.auditing.couplings.points import Event
-from fastdp.auditing.couplings.stream_cases import of_stream, publisher, whole
+from fastdp.auditing.couplings.stream_cases import events, of_stream, publisher, whole, windows
 from fastdp.auditing.couplings.streams import Make, pick
 from fastdp.counters import BinaryTree, Block
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape
@@ -291,5 +291,7 @@ def negative_controls() -> list[Case]:
         "log2-levels": printed_tree,
         "papers-score": papers_score,
         "selective-one-key": one_counter_key,
+        "events-half": lambda generator: events(generator, 0.5),
+        "windows-less-one": lambda generator: windows(generator, -1),
     }
     return [Case(f"control-{name}", draw) for name, draw in drawn.items()]

@@ -40,6 +40,8 @@ USERS = {
     "delta": ("pak",),
     "resolution": ("adaptive", "tops", "pak"),
     "nonfinite": ("adaptive", "tops"),
+    "sensitivity": ("adaptive",),
+    "contributions": ("adaptive", "tops"),
 }
 #: Options on which the output depends, besides the values and the key.
 SETTINGS = ("method", "epsilon", "bound", "holdout", *USERS)
@@ -49,6 +51,7 @@ EPILOG = """
 Examples
   fastdp release meter.npy -o private.npy --epsilon 0.1 --bound 10000
   fastdp release trips.parquet --column fare -o private.parquet --epsilon 0.1 --bound 500
+  fastdp release people_a_minute.csv -o private.csv --epsilon 0.5 --sensitivity 1
   zcat log.gz | fastdp release - -o - --epsilon 0.05 --bound 2000 > private.csv
   fastdp release log.csv -o - --state log.state --epsilon 0.05 --bound 2000 > private.csv
   tail -f log.txt | fastdp release - -o - --follow --threshold 50 --epsilon 0.05 --bound 2000
@@ -75,9 +78,23 @@ def _prune(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
 @click.option(
     "--bound",
     type=float,
-    required=True,
     help="Public upper bound of a value; values outside [0, bound] are clipped. "
     "Take it from what is known of the quantity, never from the data.",
+)
+@click.option(
+    "--sensitivity",
+    type=float,
+    metavar="S",
+    help="In place of --bound: each value counts events, and one event moves one value by at most S (1 for people a "
+    "minute). Nothing is clipped or held out, and every value is published (adaptive).",
+)
+@click.option(
+    "--contributions",
+    type=int,
+    metavar="W",
+    default=1,
+    show_default=True,
+    help="Epsilon is for any W consecutive values together (adaptive, tops), or with --sensitivity for any W events.",
 )
 @click.option("--column", metavar="C", help="Column: a name or a zero-based number. Needed where there are several.")
 @click.option(
@@ -192,7 +209,7 @@ def release(
     source: str,
     output: str,
     epsilon: float,
-    bound: float,
+    bound: float | None,
     column: str | None,
     method: str,
     holdout: int | None,
@@ -216,11 +233,13 @@ def release(
     the same input: it starts over and writes the same bytes. Standard output is then held back until the input has
     ended.
 
-    The first M values choose a threshold; each later value is published as one private value. Where IN says how many
-    values it holds, adaptive withholds none: all of them choose the threshold, in a pass of their own. Values are
-    read and written in chunks, in constant memory.
+    The first M values choose a threshold (none with --sensitivity); each later value is published as one private
+    value. Where IN says how many values it holds, adaptive withholds none: all of them choose the threshold, in a
+    pass of their own. Values are read and written in chunks, in constant memory.
     """
     options = _options(ctx, method)
+    if (bound is None) == (ctx.params["sensitivity"] is None):
+        raise click.UsageError("Expected either --bound, or for counts of events --sensitivity.")
     check_secrets(seed, key_file)
     _check_follow(source, output, state, values, follow=follow)
     budget = LedgerOptions(**{name: value for name, value in others.items() if name not in USERS})
@@ -234,7 +253,13 @@ def release(
         check_separate({**ctx.params, "description": description_of(output)})
         check_suffix(output)
         run = Run(method, source, output, column, chunk_size, values, index, follow, quiet, force)
-        if method == "adaptive" and holdout is None and options["threshold"] is None and run.counted:
+        if (
+            method == "adaptive"
+            and holdout is None
+            and options["threshold"] is None
+            and bound is not None
+            and run.counted
+        ):
             with run.opened() as opened:
                 size = opened.total
             # The whole input is one release: of a longer one nothing may be published under this one's noise.
@@ -243,7 +268,8 @@ def release(
         else:
             resume, key = noise_of(ctx, "fastdp release", SETTINGS)
             given = options if holdout is None else {**options, "holdout": holdout}
-            system = SYSTEMS[method](epsilon=epsilon, bound=bound, key=key, **given)
+            kind: Any = SYSTEMS[method]
+            system = kind(epsilon=epsilon, bound=bound, key=key, **given)
         begin = time.perf_counter()
         publisher = run.publish(system, resume, budget)
         if not quiet:
@@ -274,7 +300,7 @@ def _whole(size: int, key: Any, epsilon: float, bound: float, options: dict[str,
     if not size:
         raise DataError(f"{name}: empty, holds no values")
     longest = options["max_range"] or min(DEFAULT_RANGE, size)
-    given = {each: options[each] for each in ("resolution", "nonfinite")}
+    given = {each: options[each] for each in ("contributions", "resolution", "nonfinite")}
     return WholeStream(size, epsilon, bound, longest, threshold=ScaleFree(), key=key, **given)
 
 
@@ -301,6 +327,14 @@ def _block(publisher: StreamPublisher) -> str:
     return thousands(publisher.block)
 
 
+def _size(publisher: Publisher) -> tuple[str, str]:
+    """What noise is scaled to."""
+    sensitivity = getattr(publisher, "sensitivity", None)
+    if sensitivity is not None:
+        return "sensitivity", f"{sensitivity:g} (an event moves one value by at most so much; nothing was clipped)"
+    return "threshold", f"{publisher.threshold:g} (values above it were clipped to it)"
+
+
 def _summary(
     publisher: Publisher, guarantee: Guarantee, output: str, duration: float, spent: list[tuple[str, str]]
 ) -> str:
@@ -320,7 +354,7 @@ def _summary(
             ("values read", thousands(publisher.n_seen)),
             ("held out", thousands(publisher.holdout)),
             ("published", thousands(publisher.n_seen - publisher.holdout)),
-            ("threshold", f"{publisher.threshold:g} (values above it were clipped to it)"),
+            _size(publisher),
             ("guarantee", str(guarantee)),
             *spent,
             *particulars,

@@ -32,6 +32,8 @@ MAX_EVER = 2
 THETA_WEIGHT = 1.5
 #: At most the last eighth of the hold-out, a power of two of values, is released as blocks and does not choose theta.
 WARM_UP = 8
+#: The prior signal of events, in squared sensitivities: one event a value, and a level that stands still.
+PRIOR_EVENTS = 1.0
 
 
 @dataclass(frozen=True)
@@ -101,8 +103,8 @@ class Blocks(Flat):
         """
         return 0 if holdout < 2 * WARM_UP else 1 << ((holdout // WARM_UP).bit_length() - 1)
 
-    def shape(self, epsilon: float, max_range: int, warm_up: int) -> NDArray[np.float64]:
-        """Public parameters of the kernels: float64[SHAPE]."""
+    def shape(self, epsilon: float, max_range: int, warm_up: int, *, events: bool = False) -> NDArray[np.float64]:
+        """Public parameters of the kernels: float64[SHAPE]; ``events``: values are counts of events, unbounded."""
         shape = np.zeros(b.SHAPE)
         # Of the real Laplace law; a discrete one on a fine grid differs by a sixth of a squared grid step.
         # Divided twice: the square of an epsilon that the grid will refuse may be 0 or too large.
@@ -116,4 +118,8 @@ class Blocks(Flat):
         shape[b.FIRST] = min(first, max(top - MAX_FIRST, 0))
         shape[b.LIMIT] = warm_up
         shape[b.SPREADS] = self.closing == "spread"
+        if events:
+            # Blocks begin with one value: whatever they hold, the next ones are at most twice as long.
+            shape[b.EVENTS], shape[b.FIRST] = 1.0, 0.0
+            shape[b.PRIOR_WHITE], shape[b.PRIOR_DRIFT] = PRIOR_EVENTS, 0.0
         return shape

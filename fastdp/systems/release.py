@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -48,10 +48,12 @@ OPTIONS = {
 def release(
     values: Any,
     epsilon: float,
-    bound: float,
+    bound: float | None = None,
     method: Method = "adaptive",
     seed: int | str | None = None,
     *,
+    sensitivity: float | None = None,
+    contributions: int | None = None,
     key: Key | bytes | None = None,
     ledger: Ledger | None = None,
     stream: str | None = None,
@@ -87,7 +89,8 @@ def release(
     epsilon : float
         Privacy loss for one value of the stream.
     bound : float
-        Public upper bound of a value, in units of the input.  It must not be computed from the data.
+        Public upper bound of a value, in units of the input.  It must not be computed from the data.  None with a
+        sensitivity.
     method : "adaptive", "tops", "topl" or "pak"
         The system: :class:`fastdp.Adaptive`; the paper's :class:`fastdp.ToPS`; the local model, simulated
         (:class:`fastdp.ToPL`); or :class:`fastdp.PAK`, whose values are the differences of its running sums.
@@ -95,6 +98,11 @@ def release(
         Simulation: reproducible noise, no privacy.
     key : Key or 32 bytes, optional
         A secret of your own (:meth:`fastdp.Key.from_bytes`); by default a fresh one from the operating system.
+    sensitivity : float, optional
+        Of :class:`fastdp.Adaptive` alone, in place of a bound: values are counts, and one event moves one of them by
+        at most so much.  Nothing is held out.
+    contributions : int, optional
+        Of :class:`fastdp.Adaptive` and :class:`fastdp.ToPS`: epsilon is for any so many consecutive values together.
     ledger : Ledger, optional
         Where the release is reserved before it happens, and refused if it would pass a limit or use the noise of an
         earlier entry.
@@ -156,7 +164,9 @@ def release(
     column = values if _is_list(values) else as_column(values, "values")
     size = len(column)
     withheld, rule = max(1, min(DEFAULT_HOLDOUT, size // 4)), None
-    if system is Adaptive and holdout is None:
+    if sensitivity is not None:
+        withheld = 0
+    elif system is Adaptive and holdout is None:
         withheld, rule = 0, as_rule(ScaleFree() if threshold is None else threshold)
     options.setdefault("holdout", withheld)
     if system is PAK:
@@ -172,9 +182,9 @@ def release(
         del options["holdout"]
         options["threshold"] = rule
         check_size(size, 0)
-        publisher = WholeStream(size, epsilon, bound, key=secret, **options)
+        publisher = WholeStream(size, epsilon, cast("float", bound), key=secret, **options)
     else:
-        publisher = system(epsilon=epsilon, bound=bound, key=secret, **options)
+        publisher = system(epsilon=epsilon, bound=cast("float", bound), key=secret, **options)
     if ledger is None:
         if part is not None:
             raise ParameterError(f"part = {part!r}: expected None without a ledger")

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.integer_grid import Grid
+from fastdp.integer_grid import EventGrid, Grid
 from fastdp.perturbers import Blocks, HierarchyShape
 from fastdp.perturbers.base import BoundLaws
 from fastdp.randomness import prefix
@@ -32,6 +32,8 @@ Floats = NDArray[np.float64]
 #: Before anything is released a value is taken to be about theta / 2, give or take as much.
 FIRST_LEVEL = 0.5
 FIRST_VARIANCE = 0.25
+#: Of events next to nothing is known: a level of about 0 whose variance is so many times that of a first sum.
+FIRST_EVENTS = 1e6
 
 
 class AdaptiveStep(NamedTuple):
@@ -51,6 +53,8 @@ class AdaptiveStep(NamedTuple):
         The threshold, in units of the input.
     spikes : bool
         Whether the last value of a block closes the account.
+    singles : bool
+        Whether a block of one value publishes its released sum.
     filled, size : int
         Values in the first block before the step, and values of the step.
     """
@@ -61,12 +65,13 @@ class AdaptiveStep(NamedTuple):
     blocks: Floats
     theta: float
     spikes: bool
+    singles: bool
     filled: int
     size: int
 
     def emit(self, out: Floats) -> None:
         """Write the published values into ``out``."""
-        adaptive_pass.emit_adaptive(self.blocks, self.filled, self.theta, self.spikes, out)
+        adaptive_pass.emit_adaptive(self.blocks, self.filled, self.theta, self.spikes, self.singles, out)
 
 
 @dataclass(frozen=True)
@@ -90,9 +95,14 @@ class AdaptiveBlocks:
     warm_up: int
 
     @cached_property
+    def events(self) -> bool:
+        """Whether values are counts of events, without a bound."""
+        return isinstance(self.grid, EventGrid)
+
+    @cached_property
     def shape(self) -> Floats:
         """The kernels' public parameters."""
-        return self.perturber.shape(self.epsilon, self.max_range, self.warm_up)
+        return self.perturber.shape(self.epsilon, self.max_range, self.warm_up, events=self.events)
 
     @cached_property
     def laws(self) -> BoundLaws:
@@ -104,10 +114,13 @@ class AdaptiveBlocks:
         steps = self.grid.snap(theta)
         memory = np.empty(block_lengths.MEMORY)
         first = int(self.shape[block_lengths.FIRST])
-        if not self.warm_up:
+        level, variance = FIRST_LEVEL, FIRST_VARIANCE
+        if self.events:
+            level, variance = 0.0, FIRST_EVENTS * (1.0 + self.shape[block_lengths.NOISE])
+        elif not self.warm_up:
             # A guess is published first: only until its error meets that of a noisy mean.
             first = min(first, math.frexp(math.sqrt(self.shape[block_lengths.NOISE] / FIRST_VARIANCE))[1])
-        block_lengths.start_memory(FIRST_LEVEL, FIRST_VARIANCE, max(first, 0), self.shape, memory)
+        block_lengths.start_memory(level, variance, max(first, 0), self.shape, memory)
         chain = next_chain(self.perturber, self.key, steps, self.epsilon, progress.chain)
         return progress._replace(cycle=progress.cycle + 1, theta_steps=steps, smoother=memory, chain=chain)
 
@@ -118,8 +131,9 @@ class AdaptiveBlocks:
         memory, chain, closed, at = progress.smoother.copy(), progress.chain.copy(), progress.blocks, 0
         law = self.laws[progress.theta_steps]
         theta_steps, resolution = progress.theta_steps, self.grid.resolution
-        # The largest step that a value counts as, and the threshold's.
-        public = 1.0 / resolution, float(min(theta_steps, self.grid.bound_steps)), float(theta_steps), self.shape
+        # The largest step that a value counts as (negative: in size), and the threshold's.
+        top = -float(self.grid.bound_steps) if self.events else float(min(theta_steps, self.grid.bound_steps))
+        public = 1.0 / resolution, top, float(theta_steps), self.shape
         parts: list[Floats] = []
         done = False
         while not done:
@@ -153,7 +167,7 @@ class AdaptiveBlocks:
         blocks = parts[0] if len(parts) == 1 else np.concatenate(parts)
         return AdaptiveStep(
             *(following, noise, progress.smoother, blocks, theta),
-            *(self.perturber.closing == "spike", progress.filled, values.size),
+            *(self.perturber.closing == "spike", self.events, progress.filled, values.size),
         )
 
     def _close_bound(

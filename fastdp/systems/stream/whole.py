@@ -44,7 +44,7 @@ class WholeStream:
         n, the number of values: public, because streams of different lengths are not adjacent.
     threshold : Threshold
         Chooses theta from all values; :class:`fastdp.thresholds.Fixed` from none.
-    epsilon, bound, max_range, closing, resolution, nonfinite, key
+    epsilon, bound, max_range, closing, contributions, resolution, nonfinite, key
         As for :class:`fastdp.Adaptive`.
 
     Attributes
@@ -76,6 +76,7 @@ class WholeStream:
         closing: Closing = "spread",
         *,
         threshold: Threshold,
+        contributions: int = 1,
         resolution: float | None = None,
         nonfinite: Nonfinite = "raise",
         key: Key,
@@ -86,10 +87,11 @@ class WholeStream:
         # Parameters are checked as the publisher's own are, with the whole epsilon and no hold-out.
         whole = StreamParameters(
             *(Fixed(validation.positive("bound", bound)), Blocks(closing), None, epsilon, bound, 0, max_range),
-            *(resolution, nonfinite, None),
+            *(resolution, nonfinite, None, contributions),
         )
         validation.part("threshold", threshold, Threshold, "fastdp.thresholds")
-        self.epsilon, self.bound, self.max_range = whole.epsilon, whole.bound, whole.max_range
+        self.epsilon, self.bound, self.max_range = whole.epsilon, bound, whole.max_range
+        self.contributions, self._whole = whole.contributions, whole
         self.share = self._share(whole, resolution)
         #: What publishes, but for theta.
         self.composition = _published(whole, resolution, self.share)
@@ -114,7 +116,7 @@ class WholeStream:
         if not isinstance(self.threshold, ScaleFree):
             return MOST_SHARE
         tenth = _published(whole, resolution, MOST_SHARE)
-        resolved = self.threshold.chooser(_task(tenth, self.epsilon * MOST_SHARE, self.size)).resolved
+        resolved = self.threshold.chooser(_task(tenth, whole.unit_epsilon * MOST_SHARE, self.size)).resolved
         if resolved < POORLY_CHOSEN:
             instead = "the threshold is chosen poorly"
             if resolved < NOT_CHOSEN:
@@ -133,14 +135,16 @@ class WholeStream:
     @cached_property
     def task(self) -> ThresholdTask:
         """What the threshold is told."""
-        return _task(self.composition, self.epsilon * self.share, self.size)
+        return _task(self.composition, self._whole.unit_epsilon * self.share, self.size)
 
     @property
     def guarantee(self) -> Guarantee:
         """Threshold and perturber see the same values: sequential composition."""
         published = self.composition.guarantee(simulated=self._key.simulated)
         chosen = self.threshold.guarantee(self.task) if self.share else None
-        return published if chosen is None else sequential(chosen.of("threshold, from all values"), published)
+        if chosen is not None:
+            published = sequential(chosen.of("threshold, from all values"), published)
+        return self._whole.in_units(published, "each value loses its fraction of epsilon in the choice and its block")
 
     @property
     def noise_fingerprint(self) -> str | None:
@@ -185,8 +189,9 @@ class WholeStream:
 
 def _published(whole: StreamParameters, resolution: float | None, share: float) -> StreamParameters:
     """The composition with what the threshold's share leaves of epsilon."""
-    rest = remainder(whole.epsilon, whole.epsilon * share)
-    return replace(whole, epsilon=rest, resolution=resolution)
+    # For one value, of which several may be protected together.
+    rest = remainder(whole.unit_epsilon, whole.unit_epsilon * share)
+    return replace(whole, epsilon=rest, contributions=1, resolution=resolution)
 
 
 def _task(published: StreamParameters, epsilon: float, size: int) -> ThresholdTask:
