@@ -151,8 +151,8 @@ def _merge(first: Guarantee, second: Guarantee, epsilon: float, delta: float) ->
 def zcdp_delta(rho: float, epsilon: float) -> float:
     """A delta for which rho-zCDP gives (epsilon, delta), within a billionth of the least that its moments give.
 
-    Source: Canonne, Kamath and Steinke 2020, Proposition 12: every order alpha > 1 gives a valid delta, so rounding of
-    the best order harms nothing.
+    Source: Canonne, Kamath and Steinke 2020, Proposition 12: every order alpha > 1 gives a valid delta, so
+    rounding of the best order harms nothing.
     """
     if rho == 0.0:
         return 0.0

@@ -170,6 +170,14 @@ def value_calls() -> list[Calls]:
         calls.append(Calls(f"{name}.publish", columns, on(make, "publish"), takes))
         if name != "systems.Zeros":
             calls.append(Calls(f"{name}.publish", columns, on(make, "publish", [[1.0, 2.0, 3.0]])))
+            calls.append(
+                Calls(
+                    f"{name}.stream",
+                    columns,
+                    lambda bad, make=make: list(make().stream([1.0, [2.0], bad])),
+                    ("scalar array",),
+                )
+            )
         calls.append(Calls(f"{name}.release", columns, on(make, "release"), takes))
         if hasattr(make(), "repeat"):
             calls.append(

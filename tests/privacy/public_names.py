@@ -15,6 +15,8 @@ METHODS = {
     "load from_bytes": "a path, or bytes, and a key; see test_damaged_state_files",
     "to_bytes": "a key",
     "step": "what publish, release or receive pass on; those with a step of their own have a row",
+    "stream": "as step; publishers of values have a row",
+    "news": "counts and thresholds; see test_no_log_shows_the_canary",
     "take": "a state",
     "check_room check_plain": "a number of values",
     "describe identity table stamp files as_dict of to_dict to_json from_dict": "gives back parameters",
