@@ -86,6 +86,11 @@ class Guarantee:
         delta = validation.probability("delta", delta)
         return replace(self, epsilon=zcdp_epsilon(self.rho, delta), delta=delta)
 
+    def identity(self) -> dict[str, Any]:
+        """The fields, where a part that holds a guarantee joins a noise key; rho is younger than the first keys."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {name: value for name, value in fields.items() if name != "rho" or math.isfinite(value)}
+
     def to_dict(self) -> dict[str, Any]:
         """The fields by name, in terms that strict JSON has: an infinite number as the text ``"inf"``."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

@@ -38,13 +38,11 @@ class AdaptiveRows:
     """
 
     def __init__(self, machine: Schedule, key: Key) -> None:
-        pipeline = machine.pipeline(key)
-        assert isinstance(pipeline, AdaptiveBlocks)  # noqa: S101 - `of` has looked
-        self._pipeline, self._key = pipeline, key
         # Its chain belongs to no stream of a fleet.
         start = machine.start(key.again()).progress
         pipeline = machine.pipeline(key)
-        self._start = start
+        assert isinstance(pipeline, AdaptiveBlocks)  # noqa: S101 - `of` has looked
+        self._pipeline, self._key, self._start = pipeline, key, start
         self._steps = start.theta_steps
         resolution = pipeline.grid.resolution
         top = pipeline.top(start.theta_steps)
