@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from fastdp.queries import metrics, workloads
     from fastdp.randomness.key import Key
     from fastdp.releases.batch import ReleasedMany
+    from fastdp.releases.plan import Plan, plan
     from fastdp.releases.release import Release
     from fastdp.systems.pak.publisher import PAK
     from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
@@ -56,6 +57,7 @@ _HOMES = {
     "PAK": "fastdp.systems.pak.publisher",
     "AdaptivePHDStream": "fastdp.systems.phdstream.adaptive",
     "Adaptive": "fastdp.systems.stream.adaptive",
+    "Plan": "fastdp.releases.plan",
     "PHDStream": "fastdp.systems.phdstream.publisher",
     "Fleet": "fastdp.fleets.fleet",
     "Guarantee": "fastdp.guarantee",
@@ -72,6 +74,7 @@ _HOMES = {
     "counts": "fastdp.tables.functions",
     "means": "fastdp.tables.functions",
     "metrics": "fastdp.queries",
+    "plan": "fastdp.releases.plan",
     "release": "fastdp.systems.release",
     "release_many": "fastdp.systems.release_many",
     "totals": "fastdp.tables.functions",
@@ -87,6 +90,7 @@ __all__ = [
     "Key",
     "Ledger",
     "PHDStream",
+    "Plan",
     "Release",
     "ReleasedMany",
     "StreamPublisher",
@@ -110,6 +114,7 @@ __all__ = [
     "means",
     "metrics",
     "perturbers",
+    "plan",
     "plots",
     "randomness",
     "release",

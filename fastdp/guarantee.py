@@ -7,10 +7,17 @@ Source: ToPS section 2.4.
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
+from typing import Any
+
+from fastdp import validation
+from fastdp.errors import ParameterError
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,51 @@ class Guarantee:
         cost = f"epsilon = {self.epsilon:g}" + (f", delta = {self.delta:g}" if self.delta else "")
         return replace(self, derivation=tuple(f"{part} ({cost}): {step}" for step in self.derivation))
 
+    def to_dict(self) -> dict[str, Any]:
+        """The fields by name, in terms that strict JSON has: an infinite number as the text ``"inf"``."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        for name in _NUMBERS:
+            number = float(fields[name])
+            fields[name] = "inf" if number == math.inf else number
+        return {**fields, "derivation": list(self.derivation)}
+
+    def to_json(self) -> str:
+        """One line of strict JSON (RFC 8259); floats as the shortest decimals that read back as the same float."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    @classmethod
+    def from_dict(cls, fields: Any) -> Guarantee:
+        """The guarantee that :meth:`to_dict` described, say ``json.loads`` of a file's metadata.
+
+        Raises
+        ------
+        ParameterError
+            If a field is missing, unknown, or of another kind: a guarantee is never guessed.
+        """
+        known = [field.name for field in dataclasses.fields(cls)]
+        if not isinstance(fields, Mapping) or set(fields) != set(known):
+            given = sorted(map(str, fields)) if isinstance(fields, Mapping) else fields
+            raise ParameterError(
+                f"fields = {validation.shown(given, public=True)}: expected a mapping with {', '.join(known)}"
+            )
+        read = dict(fields)
+        for name in _NUMBERS:
+            read[name] = math.inf if read[name] == "inf" else validation.real(name, read[name])
+            if read[name] < 0.0:
+                raise ParameterError(f"{name} = {read[name]!r}: expected at least 0")
+        for name in ("unit", "adjacency", "model", "arithmetic"):
+            if not isinstance(read[name], str):
+                raise ParameterError(f"{name} = {validation.shown(read[name])}: expected a text")
+        read["simulated"] = validation.flag("simulated", read["simulated"])
+        steps = read["derivation"]
+        if not isinstance(steps, (list, tuple)) or not all(isinstance(step, str) for step in steps):
+            raise ParameterError(f"derivation = {validation.shown(steps, public=True)}: expected a list of texts")
+        return cls(**{**read, "derivation": tuple(steps)})
+
+
+#: Fields that are floats.
+_NUMBERS = ("epsilon", "delta", "numeric_distance")
+
 
 def _merge(first: Guarantee, second: Guarantee, epsilon: float, delta: float) -> Guarantee:
     if (first.unit, first.adjacency, first.model) != (second.unit, second.adjacency, second.model):
@@ -97,6 +149,47 @@ def sequential(*guarantees: Guarantee) -> Guarantee:
     if len(guarantees) > 1:
         whole = replace(whole, derivation=(*whole.derivation, "the same values: the epsilons add up"))
     return replace(whole, epsilon=math.inf if endless else round_up(epsilon), delta=round_up(delta))
+
+
+def of_group(member: Guarantee, size: int, epsilon: float, unit: str, adjacency: str, step: str) -> Guarantee:
+    """What a mechanism promises for ``size`` of its units together: each of them is one change more.
+
+    Outputs of streams that differ in k units are compared along k streams that each differ in one unit from the one
+    before, so the losses add up, whichever of the mechanism's parts the units enter.
+
+    Parameters
+    ----------
+    member : Guarantee
+        For one unit.
+    size : int
+        k.
+    epsilon : float
+        What k units may lose, of which ``member`` has a k-th (:func:`fraction_of`).
+    unit, adjacency : str
+        Of the result.
+    step : str
+        For the derivation.
+    """
+    each = member.epsilon
+    if math.isfinite(each) and size * Fraction(each) > Fraction(epsilon):
+        raise ValueError("the members of a group lose more than the group may")
+    # P <= e^eps Q + delta, k times: delta (1 + e^eps + ... + e^((k - 1) eps)), of which the last term is the largest.
+    most = (size - 1) * each
+    delta = min(1.0, member.delta * size * math.exp(most) * (1.0 + 2.0**-40)) if most < 700.0 else 1.0
+    return replace(
+        member,
+        epsilon=epsilon if math.isfinite(each) else each,
+        delta=delta if member.delta else 0.0,
+        unit=unit,
+        adjacency=adjacency,
+        derivation=(*member.derivation, step),
+    )
+
+
+def fraction_of(whole: float, parts: int) -> float:
+    """The largest float, or the one below it, of which ``parts`` do not exceed ``whole``."""
+    part = whole / parts
+    return part if parts * Fraction(part) <= Fraction(whole) else math.nextafter(part, 0.0)
 
 
 def remainder(whole: float, part: float) -> float:

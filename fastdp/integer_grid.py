@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from fastdp import validation
 from fastdp.errors import ParameterError
@@ -59,6 +59,28 @@ class Grid:
         if theta >= most * self.resolution:
             return most
         return max(1, round(Fraction(theta) / Fraction(self.resolution)))
+
+
+@dataclass(frozen=True)
+class EventGrid(Grid):
+    """Whole multiples of ``resolution`` in [-bound, bound], of values that an event moves by at most ``sensitivity``.
+
+    Parameters
+    ----------
+    sensitivity : float
+        In units of the input.
+    """
+
+    sensitivity: float = 1.0
+
+    def snap(self, theta: float) -> int:
+        """The steps that an event moves a rounded value by, at most.
+
+        The resolution is a power of two, so values in steps are exact; rounded with halves up they are moved by at
+        most so many steps as the sensitivity has, rounded up.
+        """
+        del theta
+        return math.ceil(Fraction(self.sensitivity) / Fraction(self.resolution))
 
 
 def _about(number: Fraction | int) -> str:
@@ -117,11 +139,18 @@ def make_grid(
     """
     if not LEAST_BOUND <= bound <= MOST_BOUND:
         raise ParameterError(f"bound = {bound!r}: expected between {LEAST_BOUND} and {MOST_BOUND}")
+    step = None if resolution is None else validation.positive("resolution", resolution)
+    return _proved_grid(bound, step, epsilon, max_range, levels, fan_out)
+
+
+@lru_cache(maxsize=256, typed=True)
+def _proved_grid(
+    bound: float, resolution: float | None, epsilon: float, max_range: int, levels: int, fan_out: int
+) -> Grid:
     if resolution is not None:
-        step = validation.positive("resolution", resolution)
-        if step > bound:
+        if resolution > bound:
             raise ParameterError(f"resolution = {resolution!r}: expected at most the bound, {bound!r}")
-        grid = Grid(bound, step)
+        grid = Grid(bound, resolution)
         problem = _shortfall(grid, epsilon, max_range, levels, fan_out)
         if problem is not None:
             raise ParameterError(
@@ -146,3 +175,51 @@ def make_grid(
         if epsilon < 1.0
         else f"epsilon = {epsilon!r}: expected a smaller epsilon, noise below 2^-40 steps cannot be drawn"
     )
+
+
+#: Steps that a sensitivity, and the scale of its noise, have at least.
+EVENT_STEPS = 2**10
+
+
+def make_event_grid(sensitivity: float, resolution: float | None, epsilon: float, max_range: int) -> EventGrid:
+    """The grid of values without a bound, proved to fit int64: a public magnitude beyond which values saturate.
+
+    A block's sum is within bound * max_range steps and its noise within 64 scales, but for a probability below e^-64.
+    By default the resolution is the largest power of two of which the sensitivity, and the scale of the noise, have
+    2^10, or a coarser one where noise would exceed 2^40 steps.
+
+    Raises
+    ------
+    ParameterError
+        If a resolution given by the user is no power of two or does not fit.
+    """
+    if not LEAST_BOUND <= sensitivity <= MOST_BOUND:
+        raise ParameterError(f"sensitivity = {sensitivity!r}: expected between {LEAST_BOUND} and {MOST_BOUND}")
+
+    def grid_of(step: float) -> EventGrid | None:
+        steps = math.ceil(Fraction(sensitivity) / Fraction(step))
+        scale = Fraction(steps) / Fraction(epsilon)
+        most = min(MAX_STEPS, math.floor((MAX_TOTAL - 2 * HEADROOM * scale) / max_range))
+        if scale > MAX_SCALE or scale < MIN_SCALE or most < steps:
+            return None
+        return EventGrid(most * step, step, most, sensitivity)
+
+    if resolution is not None:
+        step = validation.positive("resolution", resolution)
+        found = grid_of(step) if math.frexp(step)[0] == 0.5 and LEAST_BOUND <= step <= sensitivity else None
+        if found is None:
+            raise ParameterError(
+                f"resolution = {resolution!r}: expected a power of two up to the sensitivity, {sensitivity!r}, for "
+                f"which sums of {max_range} values and their noise (epsilon = {epsilon!r}) fit 64-bit integers"
+            )
+        return found
+    finest = 2.0 ** (math.frexp(sensitivity * min(1.0, 1.0 / epsilon) / EVENT_STEPS)[1] - 1)
+    while finest <= sensitivity and (sensitivity / finest) / epsilon > QUICK_SCALE:
+        finest *= 2.0
+    found = grid_of(finest) if LEAST_BOUND <= finest <= sensitivity else None
+    if found is None:
+        raise ParameterError(
+            f"epsilon = {epsilon!r}: with sensitivity = {sensitivity!r} and max_range = {max_range} no grid fits "
+            "64-bit integers; expected an epsilon nearer to 1 or a smaller max_range"
+        )
+    return found

@@ -9,9 +9,13 @@ PARTS = {
     "day": "a stream over time as ToPS and Adaptive publish it, as a picture",
     "methods": "every method of ToPS section 5 on one stream beside the authors' code",
     "thresholds": "ways to choose theta under one hierarchy, on every real stream",
+    "coverage": "how often intervals hold the truth: whole blocks, ranges at any place on every stream",
     "scale_free": "the threshold without units beside the best theta and NM-E, on every stream",
+    "counts_mode": "Adaptive on buckets of events beside Laplace, flat blocks and PeGaSus",
+    "w_event": "w-event privacy: Adaptive beside Uniform, Sample, budget distribution and absorption",
     "pak": "PAK beside the plain binary tree and the authors' code",
     "local": "ToPL: theta and error on real streams, scales, exact ratios of report weights",
+    "tables": "hourly totals beside the textbook, revised windows, a person's day as the unit",
     "spatial": "PHDStream: errors and totals beside the authors' code, numbers of batches, exact losses",
 }
 

@@ -33,6 +33,7 @@ from fastdp.auditing.catalogue.exact_losses import DELTA, OUTCOMES, WIDE, pak_no
 from fastdp.auditing.catalogue.inputs import (
     EVENT,
     LATER_HOLDOUT,
+    PAIR,
     PERIOD,
     REPLAY_AFTER,
     TREES,
@@ -42,25 +43,29 @@ from fastdp.auditing.catalogue.inputs import (
 from fastdp.auditing.catalogue.points import adaptive, chosen_counts, points, trees
 from fastdp.auditing.catalogue.streams import (
     make_composed,
+    make_events,
+    make_fixed,
     make_single_blocks,
     make_topl,
     one_by_one,
     pieces,
+    published,
     repeated,
     replay,
 )
 from fastdp.auditing.catalogue.sums import RULES, small_task, sums
 from fastdp.auditing.exact import ExactLoss, noisy_max_loss, smooth_noise_loss, split_loss
 from fastdp.counters import BinaryTree, Block
-from fastdp.perturbers import Hierarchy
+from fastdp.perturbers import Flat, Hierarchy
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.spatial import Box
+from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.thresholds import PAKQuantile, SmoothQuantile
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 
 #: Their inputs show too little of the claim: half the noise is not distinguishable from all of it.
-TOO_MILD = ("pak-holdout", "phdstream", "phdstream-settling")
+TOO_MILD = ("pak-holdout", "phdstream", "phdstream-settling", "w-event-distribution")
 NODES = Hierarchy(2, prune=0, consistent=False)
 
 
@@ -107,6 +112,7 @@ def halved() -> Iterator[Case]:
 def negative_controls() -> list[Case]:
     """What an audit must find in violation of its claim."""
     added, removed = attack(12, 1.0)
+    half = one_run(partial(make_events, epsilon=1.0, sensitivity=0.5), pieces)
     pieces_of_trees: Any = [[stream[:4], stream[4:]] for stream in TREES]
     withheld = partial(make_composed, epsilon=1.0, renewal=RenewFromHoldout(1, 4))
     # All of epsilon for what is published, and half of it more for the thresholds that published values choose.
@@ -114,6 +120,10 @@ def negative_controls() -> list[Case]:
     in_place = controls.tied_to_position(partial(make_single_blocks, epsilon=1.0))
     settling = settling_counter(Block(3, settles=True), 1.0, controls.settle_without_noise)
     topl = one_run(partial(make_topl, epsilon=1.0), controls.reported_twice)
+
+    def one_less(key: Key) -> StreamPublisher:
+        """Noise for one value of a window of two."""
+        return make_fixed(key, Flat(), epsilon=1.0, max_range=16)
 
     def recounting(key: Key) -> controls.RecountingPHDStream:
         return controls.RecountingPHDStream(Box(0, 1), 1.0, max_depth=0, period=1, key=key)
@@ -134,6 +144,8 @@ def negative_controls() -> list[Case]:
         Case("blocks-peeking", controls.peeking_blocks(1.0), *turning_point(THETA, 1.0), MEDIUM),
         Case("log2-levels", controls.log2_levels(1.0, 4), *VALUE, FAST, (open_sums,)),
         Case("settling-free", settling, *LEFT, MEDIUM),
+        Case("events-half", half, [EVENT[0]], [EVENT[1]], SLOW),
+        Case("windows-less-one", one_run(one_less, published), *PAIR, MANY),
         Case("selective-one-key", one_run(controls.one_counter_key, chosen_counts), *EVENT, SLOW),
         Case("topl-twice", topl, [0.0], [4.0], SLOW),
         Case(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +17,7 @@ from fastdp.auditing.couplings.check import KEY, Case, Instance
 from fastdp.auditing.couplings.counter_cases import running_counts, selective
 from fastdp.auditing.couplings.point_cases import of_points
 from fastdp.auditing.couplings.points import Event
-from fastdp.auditing.couplings.stream_cases import of_stream, publisher
+from fastdp.auditing.couplings.stream_cases import events, of_stream, publisher, windows
 from fastdp.auditing.couplings.streams import Make, pick
 from fastdp.counters import BinaryTree, Block
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape
@@ -31,7 +30,7 @@ from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
 from fastdp.systems.stream.fixed_blocks import Progress, TreeNoise
 from fastdp.systems.stream.parameters import vars_of
 from fastdp.systems.stream.publisher import StreamPublisher
-from fastdp.systems.stream.stages import FillIn, Schedule, Stage, StreamState
+from fastdp.systems.stream.stages import FillIn, Schedule, StreamState
 from fastdp.thresholds import Fixed, ScaleFree
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_kernels import block_lengths
@@ -47,9 +46,9 @@ class PeekingSchedule(Schedule):
     def step(self, state: StreamState, batch: Column, key: Key) -> Transition[StreamState]:
         """With the value behind the hold-out counted before its last ones."""
         stage, room = self.stage(state.progress)
-        if stage is Stage.HOLDOUT and room < batch.values.size:
+        if stage == "holdout" and room < batch.values.size:
             peeked = as_floats(batch.values[room : room + 1])
-            state = replace(state, pending=[*state.pending, peeked])
+            state = state._replace(pending=[*state.pending, peeked])
         return super().step(state, batch, key)
 
 
@@ -84,10 +83,10 @@ class TrueLengths(AdaptiveBlocks):
             if progress.filled == 0:
                 memory = progress.smoother.copy()
                 memory[block_lengths.EXPONENT] = true.smoother[block_lengths.EXPONENT]
-                progress = replace(progress, smoother=memory)
+                progress = progress._replace(smoother=memory)
             parts = [*parts[:-1], noisy.blocks[:-1], noisy.blocks[-1:]]
             self._silent[progress.n_seen] = true
-        return replace(step, following=progress, noise=noise, blocks=np.concatenate(parts), count=values.size)
+        return step._replace(following=progress, noise=noise, blocks=np.concatenate(parts), size=values.size)
 
 
 class TrueLengthsSchedule(Schedule):
@@ -117,9 +116,9 @@ class WithheldMeanSchedule(Schedule):
         parts = made.emit.parts
         for number, part in enumerate(parts):
             if isinstance(part, FillIn):
-                begin = sum(each.count for each in parts[:number]) + batch.values.size - made.emit.count
-                held = batch.values[begin : begin + part.count]
-                parts[number] = FillIn(float(held.mean()), part.count)
+                begin = sum(each.size for each in parts[:number]) + batch.values.size - made.emit.size
+                held = batch.values[begin : begin + part.size]
+                parts[number] = FillIn(float(held.mean()), part.size)
         return made
 
 
@@ -276,5 +275,7 @@ def negative_controls() -> list[Case]:
         "log2-levels": printed_tree,
         "papers-score": papers_score,
         "selective-one-key": one_counter_key,
+        "events-half": lambda generator: events(generator, 0.5),
+        "windows-less-one": lambda generator: windows(generator, -1),
     }
     return [Case(f"control-{name}", draw) for name, draw in drawn.items()]

@@ -11,7 +11,7 @@ foreign package said about the values may quote one, so it is dropped.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from numbers import Real
 from typing import Any, Literal
 
@@ -94,26 +94,22 @@ def as_floats(column: NDArray[Any]) -> NDArray[np.float64]:
     column : array of bool, integers or floats, one-dimensional
         From :func:`as_column`.
     """
-    if (
-        column.dtype == np.float64
-        and column.flags.c_contiguous
-        and column.flags.aligned
-        and type(column) is np.ndarray
-    ):
+    flags = column.flags
+    if column.dtype == np.float64 and flags.c_contiguous and flags.aligned and type(column) is np.ndarray:
         floats = column[:]
     else:
         # A longdouble beyond float64 is infinite: publishers judge that, not NumPy's warnings.
         with np.errstate(over="ignore"):
             floats = np.require(column, np.float64, ("C", "A", "E"))[:]
-    floats.flags.writeable = False
+    floats.setflags(write=False)
     return floats
 
 
-def pieces(column: NDArray[Any]) -> Iterator[tuple[int, NDArray[np.float64]]]:
+def pieces(column: NDArray[Any]) -> Iterable[tuple[int, NDArray[np.float64]]]:
     """Float64 values whole, others converted piece by piece; each with its position."""
-    size = column.size if column.dtype == np.float64 else PIECE
-    for begin in range(0, column.size, max(size, 1)):
-        yield begin, as_floats(column[begin : begin + size])
+    if column.dtype == np.float64:
+        return [(0, as_floats(column))] if column.size else []
+    return ((begin, as_floats(column[begin : begin + PIECE])) for begin in range(0, column.size, PIECE))
 
 
 def _kind(array: NDArray[Any]) -> str:

@@ -86,6 +86,15 @@ class LedgerOptions:
         with closing(ledger), reservation:
             yield _described(reservation.entry)
 
+    @contextmanager
+    def opened(self) -> Iterator[Ledger | None]:
+        """The ledger for a release that reserves in it by itself; None without one."""
+        if self.ledger is None:
+            yield None
+            return
+        with closing(self._opened(new=True)) as ledger:
+            yield ledger
+
     def _opened(self, *, new: bool) -> Ledger:
         """The ledger; ``new`` says whether it may be made."""
         from fastdp.cli.key_file import read_ledger_key

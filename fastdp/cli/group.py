@@ -13,11 +13,16 @@ from fastdp.cli.plot_command import plot
 from fastdp.cli.release_command import release
 from fastdp.cli.sweep_command import sweep
 from fastdp.cli.synthesize_command import synthesize
+from fastdp.cli.tables_command import counts, means, totals
 
 EPILOG = """
 \b
 Example: the column "fare" of a file, no fare above 500, privacy loss 0.1 a trip
   fastdp release trips.csv --column fare -o private.csv --epsilon 0.1 --bound 500
+
+\b
+Example: hourly totals of a table, with intervals and a picture
+  fastdp totals readings.parquet --time timestamp --every 1h --value kwh --epsilon 1 --bound 10 -o private.parquet
 
 \b
 Example: synthetic pickups for every six hours, in a public box of longitudes and latitudes
@@ -37,10 +42,11 @@ def main() -> None:
     """Publish data streams under differential privacy.
 
     fastdp reads a stream of numbers and writes a private stream: sums over ranges of it are close to the
-    true sums, yet it reveals next to nothing about any single value. Points in a plane that come and go become
+    true sums, yet it reveals next to nothing about any single value. A table with times and keys
+    becomes private totals, counts or means of windows, with error bars. Points in a plane that come and go become
     synthetic points that follow them.
     """
 
 
-for command in (release, synthesize, demo, sweep, plot, datasets, audit, ledger):
+for command in (release, totals, counts, means, synthesize, demo, sweep, plot, datasets, audit, ledger):
     main.add_command(command)

@@ -42,6 +42,12 @@ ledger_key_option = click.option(
     metavar="FILE",
     help="Key that seals the ledger, in the form of --key-file: 32 raw bytes or 64 hexadecimal digits, owner-only.",
 )
+_part_option = click.option(
+    "--part",
+    metavar="LABEL",
+    help="Label of the part of the stream that IN holds, such as its day: budgets of different parts do not add "
+    "up, so parts must be disjoint.  [default: IN may be any part of the stream]",
+)
 _LEDGER_OPTIONS = (
     click.option(
         "--ledger",
@@ -56,12 +62,7 @@ _LEDGER_OPTIONS = (
         help="Name of the stream: streams with different names get independent noise under one key, and in a ledger "
         "budgets are per stream.",
     ),
-    click.option(
-        "--part",
-        metavar="LABEL",
-        help="Label of the part of the stream that IN holds, such as its day: budgets of different parts do not add "
-        "up, so parts must be disjoint.  [default: IN may be any part of the stream]",
-    ),
+    _part_option,
     click.option(
         "--limit",
         type=float,
@@ -77,6 +78,13 @@ _LEDGER_OPTIONS = (
 def ledger_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of :func:`fastdp.cli.budget.LedgerOptions`."""
     for option in reversed(_LEDGER_OPTIONS):
+        command = option(command)
+    return command
+
+
+def table_ledger_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same without ``--part``: windows of a table are no parts of a stream."""
+    for option in reversed([each for each in _LEDGER_OPTIONS if each is not _part_option]):
         command = option(command)
     return command
 

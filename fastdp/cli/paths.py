@@ -16,6 +16,8 @@ PLACES = {
     "ledger": "ledger",
     "key file": "key_file",
     "ledger key file": "ledger_key_file",
+    "keys file": "keys_file",
+    "picture": "picture",
     "output": "output",
 }
 STANDARD = "-"
@@ -40,5 +42,5 @@ def check_separate(options: Mapping[str, Any]) -> None:
 
 def places(options: Mapping[str, Any]) -> list[tuple[str, Path]]:
     """What a command reads and writes, and where."""
-    given = [(what, options[name]) for what, name in PLACES.items()]
+    given = [(what, options[name]) for what, name in PLACES.items() if name in options]
     return [(what, Path(path)) for what, path in given if path is not None and path != STANDARD]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from fastdp.cli.budget import LedgerOptions
 from fastdp.cli.errors import legible, plain_errors, terminated_cleanly
@@ -43,6 +44,8 @@ USERS = {
     "delta": ("pak",),
     "resolution": ("adaptive", "tops", "pak"),
     "nonfinite": ("adaptive", "tops"),
+    "sensitivity": ("adaptive",),
+    "contributions": ("adaptive", "tops"),
 }
 #: Options on which the output depends, besides the values and the key.
 SETTINGS = ("method", "epsilon", "bound", "holdout", *USERS)
@@ -52,6 +55,7 @@ EPILOG = """
 Examples
   fastdp release meter.npy -o private.npy --epsilon 0.1 --bound 10000
   fastdp release trips.parquet --column fare -o private.parquet --epsilon 0.1 --bound 500
+  fastdp release people_a_minute.csv -o private.csv --epsilon 0.5 --sensitivity 1
   zcat log.gz | fastdp release - -o - --epsilon 0.05 --bound 2000 > private.csv
   fastdp release log.csv -o - --state log.state --epsilon 0.05 --bound 2000 > private.csv
   fastdp release meter.npy -o private.npy --method pak --length 1000000 --epsilon 1 --bound 10000
@@ -76,9 +80,23 @@ def _prune(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
 @click.option(
     "--bound",
     type=float,
-    required=True,
     help="Public upper bound of a value; values outside [0, bound] are clipped. "
     "Take it from what is known of the quantity, never from the data.",
+)
+@click.option(
+    "--sensitivity",
+    type=float,
+    metavar="S",
+    help="In place of --bound: each value counts events, and one event moves one value by at most S (1 for people a "
+    "minute). Nothing is clipped or held out, and every value is published (adaptive).",
+)
+@click.option(
+    "--contributions",
+    type=int,
+    metavar="W",
+    default=1,
+    show_default=True,
+    help="Epsilon is for any W consecutive values together (adaptive, tops), or with --sensitivity for any W events.",
 )
 @click.option("--column", metavar="C", help="Column: a name or a zero-based number. Needed where there are several.")
 @click.option(
@@ -159,10 +177,10 @@ def release(
     source: str,
     output: str,
     epsilon: float,
-    bound: float,
+    bound: float | None,
     column: str | None,
     method: str,
-    holdout: int,
+    holdout: int | None,
     seed: int | None,
     key_file: Path | None,
     state: Path | None,
@@ -178,10 +196,14 @@ def release(
     only when everything went well. With --state a command that was killed can be run again on the same input: it
     starts over and writes the same bytes. Standard output is then held back until the input has ended.
 
-    The first M values choose a threshold; each later value is published as one private value. Values are read and
-    written in chunks, in constant memory.
+    The first M values choose a threshold (none with --sensitivity); each later value is published as one private
+    value. Values are read and written in chunks, in constant memory.
     """
     options = _options(ctx, method)
+    if (bound is None) == (ctx.params["sensitivity"] is None):
+        raise click.UsageError("Expected either --bound, or for counts of events --sensitivity.")
+    if bound is None and ctx.get_parameter_source("holdout") is ParameterSource.DEFAULT:
+        holdout = None
     check_secrets(seed, key_file)
     budget = LedgerOptions(**{name: value for name, value in others.items() if name not in USERS})
     with plain_errors(), terminated_cleanly():
@@ -193,7 +215,8 @@ def release(
         check_separate(ctx.params)
         check_suffix(output)
         resume, key = noise_of(ctx, "fastdp release", SETTINGS)
-        publisher: Publisher = SYSTEMS[method](epsilon=epsilon, bound=bound, holdout=holdout, key=key, **options)
+        system: Any = SYSTEMS[method]
+        publisher: Publisher = system(epsilon=epsilon, bound=bound, holdout=holdout, key=key, **options)
         begin = time.perf_counter()
         _publish(publisher, source, output, column, chunk_size, resume, budget, quiet=quiet, force=force)
         if not quiet:
@@ -313,6 +336,14 @@ def _block(publisher: StreamPublisher) -> str:
     return thousands(publisher.block)
 
 
+def _size(publisher: Publisher) -> tuple[str, str]:
+    """What noise is scaled to."""
+    sensitivity = getattr(publisher, "sensitivity", None)
+    if sensitivity is not None:
+        return "sensitivity", f"{sensitivity:g} (an event moves one value by at most so much; nothing was clipped)"
+    return "threshold", f"{publisher.threshold:g} (values above it were clipped to it)"
+
+
 def _summary(publisher: Publisher, output: str, duration: float, spent: list[tuple[str, str]]) -> str:
     from fastdp.cli.summary import as_table, rate, seconds, thousands
     from fastdp.systems.pak.publisher import PAK
@@ -330,7 +361,7 @@ def _summary(publisher: Publisher, output: str, duration: float, spent: list[tup
             ("values read", thousands(publisher.n_seen)),
             ("held out", thousands(publisher.holdout)),
             ("published", thousands(publisher.n_seen - publisher.holdout)),
-            ("threshold", f"{publisher.threshold:g} (values above it were clipped to it)"),
+            _size(publisher),
             ("guarantee", str(publisher.guarantee)),
             *spent,
             *particulars,

@@ -21,7 +21,7 @@ _ROLES: dict[str, Any] = {
 }
 #: Public dataclasses of these modules that are not parts.
 #: Parameters that the cell gives.
-_OF_THE_CELL = {"self", "epsilon", "bound", "holdout", "max_range", "length", "domain", "seed", "key"}
+_OF_THE_CELL = {"self", "epsilon", "bound", "holdout", "max_range", "length", "domain", "seed", "key", "sensitivity"}
 
 
 def build_parts(parameters: Parameters) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import os
 import sys
@@ -19,6 +20,7 @@ LOCK_TRIES, LOCK_PAUSE = 600, 0.05
 LOCK_SECONDS = LOCK_TRIES * LOCK_PAUSE
 
 
+@functools.cache
 def has_locks() -> bool:
     """Whether the system has flock."""
     return find_spec("fcntl") is not None

@@ -21,7 +21,7 @@ from fastdp import validation
 from fastdp.arrays import column as columns
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.local import client_words, laws
+from fastdp.local import laws, random_words
 from fastdp.local.laws import Law
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class Mechanism(ABC):
         ParameterError
             If seed, key, stream or start are not accepted.
         """
-        source = client_words.Source(seed, key, self.WORDS, stream, start, self._words)
+        source = random_words.Source(seed, key, self.WORDS, stream, start, self._words)
         if columns.is_number(values):
             x = self._step(values, "values")
             return self.law.report(source.few(1)[0], x)
@@ -219,7 +219,7 @@ class Mechanism(ABC):
             return np.array([self.law.report(word, x) for word, x in zip(words, steps, strict=True)], np.int32)
         return self._perturb_column(column, source)
 
-    def _perturb_column(self, column: NDArray[Any], source: client_words.Source) -> NDArray[np.int32]:
+    def _perturb_column(self, column: NDArray[Any], source: random_words.Source) -> NDArray[np.int32]:
         """Block by block, so that words and steps stay in the cache."""
         out: NDArray[np.int32] = np.empty(column.size, np.int32)
         begin = 0

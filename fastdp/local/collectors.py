@@ -11,7 +11,7 @@ import json
 import struct
 import zlib
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -77,10 +77,10 @@ class Collector(Publisher[Tally]):
 
     @staticmethod
     @abstractmethod
-    def _count(
+    def _adds(
         mechanism: Any, totals: NDArray[np.int64], reports: NDArray[np.int64], slots: NDArray[np.int64]
-    ) -> None:
-        """Add reports that are in range, in place."""
+    ) -> list[Callable[[], object]]:
+        """What adds reports that are in range, in place: calls that no interrupt stops, as none is of Python code."""
 
     @property
     def mechanism(self) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
@@ -51,13 +53,13 @@ class HistogramCollector(Collector):
             raise ParameterError(f"totals of a collector: expected counts from 0 to {MAX_REPORTS}")
 
     @staticmethod
-    def _count(
+    def _adds(
         mechanism: SquareWave, totals: NDArray[np.int64], reports: NDArray[np.int64], slots: NDArray[np.int64]
-    ) -> None:
+    ) -> list[Callable[[], object]]:
         del slots
         # Cell k holds the outputs j with floor(j bins / M) = k, as the estimate's matrix has it.
         cells = reports * totals.size // mechanism.n_outputs
-        totals += np.bincount(cells, minlength=totals.size)
+        return [partial(np.add, totals, np.bincount(cells, minlength=totals.size), totals)]
 
     def estimate(self, method: Method = "em", **options: Unpack[EstimateOptions]) -> Distribution:
         """The distribution of the values behind the reports; as :meth:`SquareWave.estimate`.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,18 +49,15 @@ class SumCollector(Collector):
         return int(totals[:, :, 0].sum())
 
     @staticmethod
-    def _count(
+    def _adds(
         mechanism: MeanMechanism, totals: NDArray[np.int64], reports: NDArray[np.int64], slots: NDArray[np.int64]
-    ) -> None:
-        columns, places = [], []
-        amounts: list[NDArray[np.int64] | int] = []
+    ) -> list[Callable[[], object]]:
+        adds: list[Callable[[], object]] = []
         for k, term in enumerate(mechanism.law.terms()):
             mine = (reports >= term.first) & (reports < term.last)
-            columns += [totals[:, k, 0], totals[:, k, 1]]
-            places += [slots[mine]] * 2
-            amounts += [1, reports[mine]]
-        # In one call of the interpreter, between whose parts no interrupt can occur.
-        list(map(np.add.at, columns, places, amounts))
+            adds.append(partial(np.add.at, totals[:, k, 0], slots[mine], 1))
+            adds.append(partial(np.add.at, totals[:, k, 1], slots[mine], reports[mine]))
+        return adds
 
     @staticmethod
     def _check_totals(mechanism: MeanMechanism, totals: NDArray[np.int64]) -> None:

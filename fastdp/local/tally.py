@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -165,11 +166,10 @@ class CollectorMachine(Machine[Tally]):
         return Transition(after, lambda: count, partial(self.finish, after))
 
     def finish(self, state: Tally) -> None:
-        """Add what is pending, in place; what an interrupt stops is not added twice."""
-        pending = state.pending.copy()
-        state.pending.clear()
-        for reports, slots in pending:
-            self.kind._count(self.mechanism, state.totals, reports, slots)
+        """Add what is pending, in place; after an interrupt all of it is added, or all of it is still pending."""
+        adds = [add for part in state.pending for add in self.kind._adds(self.mechanism, state.totals, *part)]
+        # In one call of the interpreter, between whose parts no interrupt can occur.
+        list(map(operator.call, [*adds, state.pending.clear]))
 
     def settled(self, state: Tally) -> Tally:
         """The state with nothing pending; a copy, if anything is."""

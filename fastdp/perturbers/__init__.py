@@ -2,7 +2,7 @@
 
 from fastdp.perturbers.base import HierarchyShape as HierarchyShape
 from fastdp.perturbers.base import Perturber
-from fastdp.perturbers.blocks import Blocks
+from fastdp.perturbers.block_noise import Blocks
 from fastdp.perturbers.flat import Flat
 from fastdp.perturbers.hierarchy import Hierarchy
 

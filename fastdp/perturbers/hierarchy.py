@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -26,6 +27,7 @@ from fastdp_kernels import consistency
 MAX_LEAVES = 2**28
 
 
+@lru_cache(maxsize=256)
 def optimal_prune(epsilon: float, max_range: int, fan_out: int, height: int) -> int:
     """The integer s in [0, h) with the least predicted error (ToPS Eq. 7, theta^2 divided out).
 

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 
 from fastdp.perturbers.base import HierarchyShape
 
 
+@lru_cache(maxsize=256)
 def consistent_constant(plan: HierarchyShape, max_range: int) -> float:
     """K of a consistent hierarchy: a range holds the noise of the blocks that close within it.
 
@@ -32,6 +34,7 @@ def consistent_constant(plan: HierarchyShape, max_range: int) -> float:
     return float(2 * plan.levels**2 * variance)
 
 
+@lru_cache(maxsize=256)
 def tiling_constant(plan: HierarchyShape, max_range: int) -> float:
     """K of an inconsistent hierarchy: twice the squared number of levels for each of the fewest nodes that tile."""
     b = plan.fan_out

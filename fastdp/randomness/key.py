@@ -42,12 +42,29 @@ class Binding(IntEnum):
 
 
 class Key:
-    """A 256-bit secret.
+    """A 256-bit secret, which never changes.
 
     Use :meth:`random`, :meth:`from_seed` or :meth:`from_bytes`.
+
+    Attributes
+    ----------
+    simulated : bool
+        Whether the key came from a seed.
+    member : int
+        Which of the secret's streams this is the key of: 0 for the one without a number, else its number + 1.
+    binding : Binding
+        What the key belongs to.
+    drawn : DrawnWords or None
+        What a composition has drawn, where that is checked (:mod:`fastdp.randomness.drawn_once`).
     """
 
-    __slots__ = ("_binding", "_drawn", "_member", "_secret", "_simulated")
+    # No properties: a step of noise asks a dozen times.
+    __slots__ = ("_secret", "binding", "drawn", "member", "simulated")
+    _secret: bytes
+    binding: Binding
+    drawn: DrawnWords | None
+    member: int
+    simulated: bool
 
     def __init__(
         self,
@@ -62,37 +79,24 @@ class Key:
             raise ParameterError(
                 f"key: expected {KEY_BYTES} bytes or a Key (what was given is not shown, it is secret)"
             )
-        self._secret = bytes(secret)
-        self._simulated = simulated
-        self._member = validation.integer("member", member, 0, MAX_STREAMS) if member else 0
-        self._binding = binding
         if drawn is None and ENABLED and binding is Binding.COMPOSITION:
             drawn = DrawnWords()
-        self._drawn = drawn
+        put = object.__setattr__
+        put(self, "_secret", bytes(secret))
+        put(self, "simulated", simulated)
+        put(self, "member", validation.integer("member", member, 0, MAX_STREAMS) if member else 0)
+        put(self, "binding", binding)
+        put(self, "drawn", drawn)
 
-    @property
-    def drawn(self) -> DrawnWords | None:
-        """What a composition has drawn, where that is checked (:mod:`fastdp.randomness.drawn_once`)."""
-        return self._drawn
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"{name}: a Key does not change; expected another one, such as from Key.derive")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{name}: a Key does not change")
 
     def again(self) -> Key:
         """The same key for a simulation that may be repeated: its draws are checked separately."""
-        return Key(self._secret, simulated=self._simulated, member=self._member, binding=self._binding)
-
-    @property
-    def binding(self) -> Binding:
-        """What the key belongs to."""
-        return self._binding
-
-    @property
-    def member(self) -> int:
-        """Which of the secret's streams this is the key of: 0 for the one without a number, else its number + 1."""
-        return self._member
-
-    @property
-    def simulated(self) -> bool:
-        """Whether the key came from a seed."""
-        return self._simulated
+        return Key(self._secret, simulated=self.simulated, member=self.member, binding=self.binding)
 
     @classmethod
     def random(cls) -> Key:
@@ -147,10 +151,10 @@ class Key:
         """
         if isinstance(stream, str):
             return self.within("stream", stream)
-        if self._member:
+        if self.member:
             raise ParameterError(f"stream = {validation.shown(stream)}: expected a key that has no stream number yet")
         member = validation.integer("stream", stream, 0, MAX_STREAMS - 1) + 1
-        return Key(self._secret, simulated=self._simulated, member=member, binding=self._binding, drawn=self._drawn)
+        return Key(self._secret, simulated=self.simulated, member=member, binding=self.binding, drawn=self.drawn)
 
     def bind(self, mechanism: str, parameters: Mapping[str, Any]) -> Key:
         """The key of one composition under this secret: any other composition's is independent of it.
@@ -167,7 +171,7 @@ class Key:
         Key
             With the same stream number; this key itself if it belongs to a composition already.
         """
-        if self._binding is not Binding.ROOT:
+        if self.binding is not Binding.ROOT:
             return self
         described = {name: self._identity(name, value) for name, value in parameters.items()}
         return self._derived(encode([NOISE_FORMAT, mechanism, described]), Binding.COMPOSITION)
@@ -176,7 +180,7 @@ class Key:
         try:
             return identity(value)
         except TypeError:
-            if self._simulated:
+            if self.simulated:
                 return {"part": part_name(value)}
         raise ParameterError(
             f"{name} is a {type(value).__name__} whose parameters cannot be read: expected a dataclass or a method "
@@ -189,29 +193,28 @@ class Key:
         Unlike :meth:`derive` it keeps the stream number, so ``key.within(x).of_stream(i)`` is
         ``key.of_stream(i).within(x)``.  A key of the first noise format stays as it is.
         """
-        if self._binding is Binding.FIRST_FORMAT:
+        if self.binding is Binding.FIRST_FORMAT:
             return self
-        return self._derived(encode(labels), self._binding)
+        return self._derived(encode(labels), self.binding)
 
     def _derived(self, message: bytes, binding: Binding) -> Key:
         """Keyed BLAKE2b of an encoding; the stream number stays beside it."""
         digest = hashlib.blake2b(message, digest_size=KEY_BYTES, key=self._secret, person=b"fastdp bind 2")
-        return Key(
-            digest.digest(), simulated=self._simulated, member=self._member, binding=binding, drawn=self._drawn
-        )
+        return Key(digest.digest(), simulated=self.simulated, member=self.member, binding=binding, drawn=self.drawn)
 
     def derive(self, *labels: str | int) -> Key:
         """An independent key for a named purpose (keyed BLAKE2b)."""
-        message = b"".join(len(text).to_bytes(8, "big") + text for text in (str(part).encode() for part in labels))
-        if self._member:
+        texts = [str(part).encode() for part in labels]
+        message = b"".join([len(text).to_bytes(8, "big") + text for text in texts])
+        if self.member:
             # No text is as long as the first eight bytes then say.
-            message = bytes([255] * 8) + self._member.to_bytes(8, "big") + message
+            message = bytes([255] * 8) + self.member.to_bytes(8, "big") + message
         digest = hashlib.blake2b(message, digest_size=KEY_BYTES, key=self._secret, person=b"fastdp derive 1").digest()
-        return Key(digest, simulated=self.simulated, binding=self._binding, drawn=self._drawn)
+        return Key(digest, simulated=self.simulated, binding=self.binding, drawn=self.drawn)
 
     def fingerprint(self) -> str:
         """32 hexadecimal digits that only this key has and that reveal nothing else about it, for a ledger."""
-        message = b"fingerprint" + self._member.to_bytes(8, "big")
+        message = b"fingerprint" + self.member.to_bytes(8, "big")
         return hashlib.blake2b(message, digest_size=16, key=self._secret, person=b"fastdp print 2").hexdigest()
 
     def reveal(self) -> bytes:
@@ -224,14 +227,14 @@ class Key:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Key):
             return NotImplemented
-        same = (self._simulated, self._member, self._binding) == (other._simulated, other._member, other._binding)
+        same = (self.simulated, self.member, self.binding) == (other.simulated, other.member, other.binding)
         return secrets.compare_digest(self._secret, other._secret) and same
 
     def __hash__(self) -> int:
-        return hash((self._secret, self._member))
+        return hash((self._secret, self.member))
 
     def __repr__(self) -> str:
-        number = f", stream {self._member - 1}" if self._member else ""
+        number = f", stream {self.member - 1}" if self.member else ""
         return f"Key(<from a seed>{number})" if self.simulated else f"Key(<secret>{number})"
 
     def __reduce__(self) -> NoReturn:

@@ -89,27 +89,29 @@ class WordStream:
 
     def __init__(self, key: Key, stream: StreamId, start: int = 0) -> None:
         self._left = MAX_WORDS - start
-        self._check(0)
+        if not 0 <= start <= MAX_WORDS:
+            raise self._beyond(0)
         # Further words of a draw belong to that draw, which is recorded.
         self._drawn = None if stream.refinement else key.drawn
-        self._where = (key.reveal(), key.member, stream)
+        secret = key.reveal()
+        self._where = (secret, key.member, stream)
         block, odd = divmod(start, 2)
         counter = (stream.pack() << 64 | key.member << BLOCK_BITS | block).to_bytes(16, "big")
-        cipher = Cipher(algorithms.AES(key.reveal()), modes.CTR(counter))
+        cipher = Cipher(algorithms.AES(secret), modes.CTR(counter))
         self._encryptor: CipherContext = cipher.encryptor()
         if odd:
             self._encryptor.update(bytes(8))
 
-    def _check(self, count: int) -> None:
-        if not count <= self._left <= MAX_WORDS:
-            raise OverflowError(
-                f"{count} words from position {MAX_WORDS - self._left} of a stream: beyond its {MAX_WORDS} words "
-                "(those that follow are another stream's)"
-            )
+    def _beyond(self, count: int) -> OverflowError:
+        return OverflowError(
+            f"{count} words from position {MAX_WORDS - self._left} of a stream: beyond its {MAX_WORDS} words "
+            "(those that follow are another stream's)"
+        )
 
     def fill(self, out: NDArray[np.uint64]) -> None:
         """Overwrite ``out`` (uint64[n], little-endian words of the key stream) with the next n words."""
-        self._check(out.size)
+        if out.size > self._left:
+            raise self._beyond(out.size)
         if self._drawn is not None:
             start = MAX_WORDS - self._left
             self._drawn.add(self._where, start, start + out.size)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
+from fastdp.releases.error_bars import SumNoise
 from fastdp.releases.release import PREFIX_BLOCK, Release, ReleasedNodes, as_indices, preview
 from fastdp_kernels import many_ranges
 
@@ -45,6 +46,8 @@ class ReleasedMany:
         Trees of all streams one after another, where ranges are answered from the nodes of a hierarchy.
     tree_borders : int64[n + 1]
         The trees of stream i are ``tree_borders[i]`` to ``tree_borders[i + 1]``.
+    noise : SumNoise or None
+        Which noise the sums carry, as in :class:`Release`.
     """
 
     values: Floats
@@ -56,6 +59,7 @@ class ReleasedMany:
     block: int = 1
     nodes: ReleasedNodes | None = None
     tree_borders: Indices = field(default_factory=lambda: np.zeros(1, np.int64))
+    noise: SumNoise | None = None
 
     def __len__(self) -> int:
         return self.borders.size - 1
@@ -88,7 +92,9 @@ class ReleasedMany:
             own = nodes.sums[self.tree_borders[i] : self.tree_borders[i + 1]]
             nodes = ReleasedNodes(own, nodes.leaves, nodes.fan_out, nodes.levels, nodes.tree_values)
         values = self.values[self.borders[i] : self.borders[i + 1]]
-        return Release(values, self.offset, float(self.thresholds[i]), self.guarantee, self.block, nodes)
+        return Release(
+            values, self.offset, float(self.thresholds[i]), self.guarantee, self.block, nodes, noise=self.noise
+        )
 
     @property
     def matrix(self) -> Floats:
@@ -129,6 +135,39 @@ class ReleasedMany:
             self.values, self.borders, prefix, places, PREFIX_BLOCK, whose, first, last, out
         )
         return out
+
+    def interval(
+        self, streams: Any, starts: Any, stops: Any, confidence: float = 0.95, revised: bool = False
+    ) -> tuple[Floats, Floats]:
+        """Intervals for the true sums of the clipped streams: :meth:`Release.interval` of each query's stream.
+
+        Parameters
+        ----------
+        streams, starts, stops : int or int[q]
+            As for :meth:`range_sum`.
+        confidence, revised
+            As for :meth:`Release.interval`.
+
+        Returns
+        -------
+        low, high : float64[q]
+            In units of the input.
+        """
+        whose, first, last = self.queries(streams, starts, stops)
+        low, high = np.empty(whose.size), np.empty(whose.size)
+        for stream in np.unique(whose).tolist():
+            own = whose == stream
+            low[own], high[own] = self[stream].interval(first[own], last[own], confidence, revised)
+        return low, high
+
+    def std_error(self, streams: Any, starts: Any, stops: Any, revised: bool = False) -> Floats:
+        """Root mean square errors of answers: :meth:`Release.std_error` of each query's stream, float64[q]."""
+        whose, first, last = self.queries(streams, starts, stops)
+        errors = np.empty(whose.size)
+        for stream in np.unique(whose).tolist():
+            own = whose == stream
+            errors[own] = self[stream].std_error(first[own], last[own], revised)
+        return errors
 
     def queries(self, streams: Any, starts: Any, stops: Any) -> tuple[Indices, Indices, Indices]:
         """Checked queries of :meth:`range_sum`, three arrays of one length; ParameterError as there."""

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.arrays.column import as_array, kind_of
-from fastdp.errors import ParameterError
+from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee
+from fastdp.releases import bands
+from fastdp.releases.error_bars import (
+    ErrorBars,
+    SumNoise,
+    counter_draws,
+    hidden_of_ends,
+    rate_of_blocks,
+    tree_variances,
+)
+from fastdp.releases.intervals import laplace_variance
 from fastdp.releases.revised import RevisedStream
 from fastdp_kernels import ranges
 
 PREFIX_BLOCK = 256
+#: Points of a picture.
+MOST_DRAWN = 1_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +56,11 @@ class ReleasedNodes:
         ranges.sum_nodes(self.sums, self.leaves, self.fan_out, self.levels, self.tree_values, starts, stops, out)
         return out
 
+    def draws(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many nodes each answer adds up."""
+        ones = replace(self, sums=np.broadcast_to(np.float64(1.0), self.sums.shape))
+        return ones.range_sum(starts, stops).astype(np.int64)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Release:
@@ -64,6 +83,8 @@ class Release:
         All released sums of an inconsistent hierarchy, from which ranges are then answered.
     revision : RevisedStream or None
         The stream seen again from all released sums, where blocks follow the stream (:class:`fastdp.Adaptive`).
+    noise : SumNoise or None
+        Which noise the sums carry, for intervals; None where it is not one law, as after a renewed threshold.
     """
 
     values: NDArray[np.float64]
@@ -73,6 +94,7 @@ class Release:
     block: int = 1
     nodes: ReleasedNodes | None = None
     revision: RevisedStream | None = None
+    noise: SumNoise | None = None
     _prefix: dict[int, NDArray[np.float64]] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -125,6 +147,151 @@ class Release:
         out = np.empty(first.size)
         ranges.sum_ranges(self.values, self._block_prefix(PREFIX_BLOCK), PREFIX_BLOCK, first, last, out)
         return out
+
+    def interval(
+        self, starts: Any, stops: Any, confidence: float = 0.95, revised: bool = False
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Interval for the true sum of the clipped stream over each [start, stop).
+
+        Parameters
+        ----------
+        starts, stops, revised
+            As for :meth:`range_sum`.
+        confidence : float
+            Above 0, at most 1 - 10^-9.
+
+        Returns
+        -------
+        low, high : float64[q]
+            In units of the input; the answer of :meth:`range_sum` lies between them.
+
+        Raises
+        ------
+        ParameterError
+            For ranges as :meth:`range_sum`, and for a confidence out of range.
+        StateError
+            If the release does not state its noise: its threshold was renewed, or its perturber is not fastdp's.
+
+        Notes
+        -----
+        Post-processing: a function of released numbers, no further privacy loss.  Where the range consists of whole
+        blocks the interval is the exact law of the noise (hierarchies made consistent: a bound).  The part of a block
+        that a range cuts, published values that lag behind released sums, and revised values rest on a model of
+        what blocks hide (``docs/intervals.md``).  The interval of a revised answer also leaves out what no sum of
+        values of [0, theta] can be.
+
+        The interval is for values clipped to [0, theta] and rounded to the grid: what clipping removed is not known.
+        """
+        first, last = self._ranges(starts, stops)
+        bars, answers = self._error_bars(first, last), self.range_sum(first, last, revised)
+        half = bars.half_widths(confidence)
+        low, high = bars.centre - half, bars.centre + half
+        if revised and self.noise is not None and self.noise.bounded:
+            low, high = np.maximum(low, 0.0), np.minimum(high, (last - first) * self.threshold)
+        return np.minimum(low, answers), np.maximum(high, answers)
+
+    def std_error(self, starts: Any, stops: Any, revised: bool = False) -> NDArray[np.float64]:
+        """Root mean square error of :meth:`range_sum` about the true sum of the clipped stream: float64[q].
+
+        In units of the input.  Of the released noise and of what cut blocks hide, as in :meth:`interval`, and the
+        known distance between the answer and the released sums.  Post-processing.
+        """
+        first, last = self._ranges(starts, stops)
+        bars = self._error_bars(first, last)
+        errors: NDArray[np.float64] = np.hypot(
+            np.sqrt(bars.variances), self.range_sum(first, last, revised) - bars.centre
+        )
+        return errors
+
+    def plot(self, path: str | Path | None = None, ax: Any = None, *, revised: bool = True) -> Any:
+        """Draw the mean value over time, the revised one with its 95 % interval; needs matplotlib.
+
+        Parameters
+        ----------
+        path : str or Path, optional
+            Where to save the picture; the suffix chooses the format.
+        ax : matplotlib.axes.Axes, optional
+            Receives the lines; by default axes of a new figure.
+        revised : bool
+            Whether to draw the revised stream, where there is one; the interval is then that of the revised means.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            Its ``figure`` has the picture.  At most 1,000 points are drawn; each is the mean of a range of values.
+
+        Raises
+        ------
+        ParameterError
+            If nothing was published, or the suffix is no picture's.
+        StateError
+            As for :meth:`interval`.
+        ImportError
+            If matplotlib is not installed.
+        """
+        if not self.values.size:
+            raise ParameterError("this release has no values: expected at least one to draw")
+        edges = np.linspace(0, self.values.size, min(self.values.size, MOST_DRAWN) + 1).astype(np.int64)
+        ranges_drawn, lengths = (edges[:-1], edges[1:]), np.diff(edges)
+        middles = self.offset + (edges[:-1] + edges[1:]) / 2.0
+        own = revised and (self.revision is not None or self.block > 1)
+        low, high = (border / lengths for border in self.interval(*ranges_drawn, revised=own))
+        line = self.range_sum(*ranges_drawn, revised=True) / lengths if own else None
+        axes = bands.new_axes() if ax is None else ax
+        bands.band(axes, middles, self.range_sum(*ranges_drawn) / lengths, low, high, line, label="published")
+        axes.set_xlabel("position in the input")
+        axes.set_ylabel("value" if lengths.max() == 1 else f"mean of about {round(float(lengths.mean())):,} values")
+        axes.legend(frameon=False, loc="best")
+        axes.margins(x=0.0)
+        if path is not None:
+            bands.save(axes, path)
+        return axes
+
+    def _error_bars(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> ErrorBars:
+        """Errors of checked ranges."""
+        noise = self.noise
+        if noise is None:
+            raise StateError(
+                "this release does not state its noise, because its threshold was renewed or its perturber is not "
+                "fastdp's: expected a release with one threshold, for intervals and standard errors"
+            )
+        scale, ones, none = noise.scale(self.threshold), np.ones(first.size), np.zeros(first.size)
+        if self.revision is not None:
+            return self.revision.error_bars(noise, first, last)
+        if self.nodes is not None:
+            draws = self.nodes.draws(first, last)
+            return ErrorBars(self.nodes.range_sum(first, last), scale, noise.resolution, draws, ones, none)
+        if noise.kind == "counter":
+            draws = counter_draws(first, last)
+            return ErrorBars(self.range_sum(first, last), scale, noise.resolution, draws, ones, none)
+        edges, rates, behind = self._hidden
+        model, whole, shares = hidden_of_ends(first, last, edges, rates)
+        centre = self._spread_before(last) - self._spread_before(first)
+        drawn = laplace_variance(scale) * noise.resolution**2
+        model += (last - np.maximum(first, edges[-1])).clip(0) ** 2.0 * behind
+        if noise.kind == "blocks":
+            return ErrorBars(centre, scale, noise.resolution, whole, ones, model + shares * drawn)
+        closed = edges.size - 1
+        leaves = (np.minimum(index / self.block, closed) for index in (first, last))
+        variances = tree_variances(noise, *leaves)
+        # A weighted sum of nodes, bounded by the law of fewer draws of one weight.
+        draws = np.where(variances > 0.0, np.maximum(np.floor(variances + 1e-9), 1.0), 0.0)
+        weight = np.sqrt(variances / np.maximum(draws, 1.0))
+        return ErrorBars(centre, scale, noise.resolution, draws.astype(np.int64), weight, model)
+
+    @cached_property
+    def _hidden(self) -> tuple[NDArray[np.int64], NDArray[np.float64], float]:
+        """Borders of blocks of one length, what each hides a value, and the variance of a prediction."""
+        assert self.noise is not None  # noqa: S101 - checked by the caller
+        prefix = self._block_prefix(self.block)
+        edges: NDArray[np.int64] = np.arange(prefix.size, dtype=np.int64) * self.block
+        if self.block == 1:
+            return edges, np.zeros(prefix.size), 0.0
+        rate = rate_of_blocks(np.diff(prefix), self.noise, self.threshold, self.block)
+        drawn = laplace_variance(self.noise.scale(self.threshold)) * self.noise.resolution**2
+        # The prediction is a released mean, or half of theta before there is one.
+        behind = 2.0 * rate / self.block + drawn / self.block**2 if prefix.size > 1 else self.threshold**2 / 4.0
+        return edges, np.full(prefix.size, rate), behind
 
     @property
     def revised(self) -> NDArray[np.float64]:

@@ -11,7 +11,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp_kernels import block_lengths, revision
+from fastdp.releases.error_bars import ErrorBars, SumNoise, hidden_of_ends
+from fastdp_kernels import block_lengths, hidden, revision
 
 Floats = NDArray[np.float64]
 
@@ -56,6 +57,41 @@ class RevisedStream:
         means *= self.threshold
         levels *= self.threshold
         return means, levels, np.concatenate([np.zeros(1), np.cumsum(means * np.diff(self.edges))])
+
+    @cached_property
+    def _hidden(self) -> tuple[Floats, float, float]:
+        """What each block hides a value; of the values behind them the level's variance, and its growth by value."""
+        rates = np.empty(self.totals.size + 1)
+        levels = self._smoothed[1] / self.threshold
+        level = hidden.hidden_rates(self.memory.copy(), self.shape, self.exponents, self.totals, levels, rates)
+        return rates, *level
+
+    @cached_property
+    def _missing(self) -> Floats:
+        """Released sums less the revised sums of the blocks before each, in units of the input: float64[J + 2]."""
+        released = np.concatenate([np.zeros(1), np.cumsum(self.totals * self.threshold)])
+        missing = released - self._smoothed[2]
+        return np.append(missing, missing[-1])
+
+    def error_bars(self, noise: SumNoise, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> ErrorBars:
+        """Errors of sums over [start, stop), counted from the released sums of blocks."""
+        rates, variance, growth = self._hidden
+        cut, whole, shares = hidden_of_ends(starts, stops, self.edges, rates)
+        behind = (stops - np.maximum(starts, self.edges[-1])).clip(0).astype(np.float64)
+        cut += behind**2 * (variance + growth * behind / 3.0)
+        model = (cut + shares * self.shape[block_lengths.NOISE]) * self.threshold**2
+        centre = self._released_before(stops) - self._released_before(starts)
+        scale, ones = noise.scale(self.threshold), np.ones(whole.size)
+        return ErrorBars(centre, scale, noise.resolution, whole, ones, model)
+
+    def _released_before(self, stops: NDArray[np.int64]) -> Floats:
+        """Sums over [0, stop) of the stream whose blocks have their released sums, and the revised stream's form."""
+        block = np.searchsorted(self.edges, stops, side="right") - 1
+        lengths = np.append(np.diff(self.edges), 1)
+        share = (stops - self.edges[block]) / lengths[block] * (block < self.totals.size)
+        missing = self._missing
+        sums: Floats = self.sums_before(stops) + missing[block] + share * (missing[block + 1] - missing[block])
+        return sums
 
     @cached_property
     def _index(self) -> tuple[int, NDArray[np.int64]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 
 from fastdp import validation
 from fastdp.counters.base import Counter, noise_scale
@@ -56,7 +57,7 @@ class CellParameters:
     split_law: sampler.Law = field(repr=False)
     cell_law: sampler.Law = field(repr=False)
 
-    @property
+    @cached_property
     def uniform(self) -> bool:
         """Whether all parts of a cell have the same measure."""
         return isinstance(self.domain, Box)

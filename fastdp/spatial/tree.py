@@ -90,8 +90,8 @@ class ReleasedTree:
         points = float(self.counts.sum())
         if points <= MAX_POINTS:
             source = np.random.default_rng(generator)
-            counts: NDArray[np.int64] = np.empty(self.n_leaves, np.int64)
-            cell_sampling.round_counts(self.counts, source.random(self.n_leaves), counts)
+            counts: NDArray[np.int64] = np.empty(self.counts.size, np.int64)
+            cell_sampling.round_counts(self.counts, source.random(self.counts.size), counts)
             with contextlib.suppress(MemoryError):
                 return self._domain.sample(self.lower, self.upper, counts, source)
         raise StateError(f"{points:g} synthetic points do not fit in memory: expected count(), which draws none")

@@ -38,7 +38,7 @@ def pack(array: NDArray[Any], kind: str) -> str:
     """
     raw = array.astype(kind).tobytes()
     packed = zlib.compress(raw, 1)
-    if len(raw) > _most(packed):
+    if len(raw) > MAX_BYTES and len(raw) > _most(packed):
         raise StateError(
             f"a state file cannot hold an array of {len(raw):,} bytes: expected at most {_most(packed):,} where it "
             f"compresses to {len(packed):,}; use a smaller hold-out, domain or number of slots"

@@ -197,6 +197,9 @@ class Journal:
                 f"{file.name} leads elsewhere than where this publisher keeps it, {file.real!r}: expected its "
                 "links as they were, because the file there would stay behind"
             )
+        if found is not None and found != known:
+            # What is no state file has an error of its own.
+            file.header()
         if found is not None and known is None:
             raise StateError(
                 f"{file.name} exists: expected a new path, or a file of this very publisher (if another run "

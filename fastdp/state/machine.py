@@ -10,7 +10,7 @@ import dataclasses
 import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -34,11 +34,10 @@ class Column(NamedTuple):
 
 
 def nothing(*_: object) -> None:
-    """The default of :class:`Transition`: nothing to publish, nothing to finish."""
+    """The default of :class:`Transition`: nothing to publish."""
 
 
-@dataclass(frozen=True, slots=True)
-class Transition(Generic[S]):
+class Transition(NamedTuple, Generic[S]):
     """What a batch leads to, before anything is recorded, taken or published.
 
     Attributes
@@ -47,16 +46,17 @@ class Transition(Generic[S]):
         The state after the batch.
     emit : callable
         Makes the output, once the state is recorded.
-    finish : callable
-        Advances what accumulates in place (a histogram of the hold-out), once the state is recorded.
+    finish : callable, optional
+        Advances what accumulates in place (a histogram of the hold-out), once the state is recorded.  Where an
+        interrupt could leave that half done, the machine refuses to go on from it.
     drawn : dict
         What a replay must not draw again: joins the packed state before the batch in its record.
     """
 
     state: S
     emit: Callable[..., Any] = nothing
-    finish: Callable[[], None] = nothing
-    drawn: Mapping[str, Any] = field(default_factory=dict)
+    finish: Callable[[], None] | None = None
+    drawn: Mapping[str, Any] = MappingProxyType({})
 
 
 class Machine(ABC, Generic[S]):

@@ -117,8 +117,10 @@ class Publisher(Generic[S]):
             self._replay.check(self._chunk(batch), self._key, self._digest)
         made = self._machine.step(self._state, batch, self._key)
         if self._journal.kept is None:
-            self._state, self._replay = made.state, None
-            made.finish()
+            # A replay is due where a file is kept only.
+            self._state = made.state
+            if made.finish is not None:
+                made.finish()
         else:
             state = self._machine.settled(made.state)
             digest = self._record(batch, state, made.drawn)
@@ -135,28 +137,29 @@ class Publisher(Generic[S]):
     def _record(self, batch: Any, after: S, drawn: Mapping[str, Any]) -> str:
         """Write ahead; the digest that takes effect in the same step in which the batch is consumed."""
         machine = self._machine
-        if machine.consumed(after) == machine.consumed(self._state):
+        consumed = machine.consumed(self._state)
+        if machine.consumed(after) == consumed:
             return self._digest
         chunk, now = self._chunk(batch), machine.pack(after)
-        self._check_destination(batch, chunk, now)
+        if self._replay is not None:
+            self._check_destination(batch, chunk, now, self._replay.count)
         last = self._journal.last
-        if last is None or last["n_seen"] != machine.consumed(self._state):
+        if last is None or last["n_seen"] != consumed:
             last = machine.pack(self._state)
         replay = Replay.of(chunk, self._key, self._digest)
         self._journal.record(lambda: self._content(kept=True), now, replay, drawn, last)
         return replay.digest
 
-    def _check_destination(self, batch: Any, chunk: Chunk, now: Packed) -> None:
+    def _check_destination(self, batch: Any, chunk: Chunk, now: Packed, count: int) -> None:
         """Refuse a replay that leads elsewhere than the recorded call: another fastdp may cut a stream differently.
 
         The same noise would then meet other sums, whose difference it would reveal.
         """
-        if self._replay is None or self._destination is None:
-            return
+        assert self._destination is not None  # noqa: S101 - it came with the replay
         recorded, writer = self._destination
-        if chunk.size > self._replay.count:
+        if chunk.size > count:
             with repeating():
-                first = self._machine.first(batch, self._replay.count)
+                first = self._machine.first(batch, count)
                 now = self._machine.pack(self._machine.step(self._state, first, self._key).state)
         if not self._machine.same(json.loads(json.dumps(now)), recorded):
             raise StateError(

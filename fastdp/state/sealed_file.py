@@ -86,13 +86,14 @@ class StateFile:
 
     def stamp(self) -> bytes | None:
         """Header, size and last bytes, which differ for every write and every record; None if there is no file."""
-        header = self.header()
-        if header is None:
-            return None
-        with self._reading(), Path(self.real).open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - TAIL_BYTES))
-            return stamp_of(header, size, file.read())
+        with self._reading():
+            try:
+                with Path(self.real).open("rb") as file:
+                    header, size = file.read(HEADER.size), file.seek(0, os.SEEK_END)
+                    file.seek(max(0, size - TAIL_BYTES))
+                    return stamp_of(header, size, file.read())
+            except (FileNotFoundError, NotADirectoryError):
+                return None
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:

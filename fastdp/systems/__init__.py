@@ -11,12 +11,14 @@ from fastdp._lazy import lazy_names
 
 if TYPE_CHECKING:
     from fastdp.systems.phdstream.baselines import FixedTree, OfflineOnBatch, OfflineOnStream
+    from fastdp.systems.w_event import WEvent
     from fastdp.systems.zeros import Zeros
 
 _HOMES = {
     "FixedTree": "fastdp.systems.phdstream.baselines",
     "OfflineOnBatch": "fastdp.systems.phdstream.baselines",
     "OfflineOnStream": "fastdp.systems.phdstream.baselines",
+    "WEvent": "fastdp.systems.w_event",
     "Zeros": "fastdp.systems.zeros",
 }
 
@@ -24,6 +26,7 @@ __all__ = [
     "FixedTree",
     "OfflineOnBatch",
     "OfflineOnStream",
+    "WEvent",
     "Zeros",
 ]
 

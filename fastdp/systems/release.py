@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from fastdp.arrays.column import Nonfinite, as_column
 from fastdp.arrays.whole import check_size
 from fastdp.errors import ParameterError
 from fastdp.ledger import Ledger, entry
-from fastdp.perturbers.blocks import Closing
+from fastdp.perturbers.block_noise import Closing
 from fastdp.randomness.key import Key
 from fastdp.releases.release import Release
 from fastdp.smoothers import Smoother
@@ -45,10 +45,12 @@ DEFAULT_RANGE = 2**20
 def release(
     values: Any,
     epsilon: float,
-    bound: float,
+    bound: float | None = None,
     method: Method = "adaptive",
     seed: int | str | None = None,
     *,
+    sensitivity: float | None = None,
+    contributions: int | None = None,
     key: Key | bytes | None = None,
     ledger: Ledger | None = None,
     stream: str | None = None,
@@ -84,7 +86,8 @@ def release(
     epsilon : float
         Privacy loss for one value of the stream.
     bound : float
-        Public upper bound of a value, in units of the input.  It must not be computed from the data.
+        Public upper bound of a value, in units of the input.  It must not be computed from the data.  None with a
+        sensitivity.
     method : "adaptive", "tops", "topl" or "pak"
         The system: :class:`fastdp.Adaptive`; the paper's :class:`fastdp.ToPS`; the local model, simulated
         (:class:`fastdp.ToPL`); or :class:`fastdp.PAK`, whose values are the differences of its running sums.
@@ -92,6 +95,11 @@ def release(
         Simulation: reproducible noise, no privacy.
     key : Key or 32 bytes, optional
         A secret of your own (:meth:`fastdp.Key.from_bytes`); by default a fresh one from the operating system.
+    sensitivity : float, optional
+        Of :class:`fastdp.Adaptive` alone, in place of a bound: values are counts, and one event moves one of them by
+        at most so much.  Nothing is held out.
+    contributions : int, optional
+        Of :class:`fastdp.Adaptive` and :class:`fastdp.ToPS`: epsilon is for any so many consecutive values together.
     ledger : Ledger, optional
         Where the release is reserved before it happens, and refused if it would pass a limit or use the noise of an
         earlier entry.
@@ -150,7 +158,7 @@ def release(
     # Whether every entry of a list is a number depends on the data: it is checked once the budget is reserved.
     column = values if _is_list(values) else as_column(values, "values")
     size = len(column)
-    options.setdefault("holdout", max(1, min(DEFAULT_HOLDOUT, size // 4)))
+    options.setdefault("holdout", 0 if sensitivity is not None else max(1, min(DEFAULT_HOLDOUT, size // 4)))
     if system is PAK:
         options.setdefault("length", max(1, size))
         options.setdefault("delta", 1.0 / max(2, size) ** 2)
@@ -159,7 +167,7 @@ def release(
     secret = Key.choose(seed, key)
     if stream is not None:
         secret = secret.of_stream(entry.name("stream", stream))
-    publisher = system(epsilon=epsilon, bound=bound, key=secret, **options)
+    publisher = system(epsilon=epsilon, bound=cast("float", bound), key=secret, **options)
     if ledger is None:
         if part is not None:
             raise ParameterError(f"part = {part!r}: expected None without a ledger")

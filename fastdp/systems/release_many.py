@@ -200,6 +200,7 @@ class _Many:
             if nodes is None
             else ReleasedNodes(nodes, plan.leaves, plan.fan_out, plan.levels, plan.tree_blocks),
             tree_borders=np.zeros(n + 1, np.int64) if trees is None else trees,
+            noise=composition.noise,
         )
 
     def _thresholds(self) -> Indices:

@@ -116,6 +116,10 @@ def open_source(frame: Any, columns: Sequence[str], dictionary: Sequence[str] = 
     _check_names(chosen, list(schema), frame)
     family = wrapped.implementation.value
     family = family if family in FAMILIES else "pyarrow"
+    if any(kind == narwhals.Unknown for kind in schema.values()) and isinstance(wrapped, narwhals.DataFrame):
+        # Narwhals does not know pandas' times in zones such as America/Los_Angeles; Arrow does.
+        known = narwhals.from_native(wrapped.head(0).to_arrow()).collect_schema()
+        schema = {name: known[name] if kind == narwhals.Unknown else kind for name, kind in schema.items()}
     if isinstance(wrapped, narwhals.DataFrame):
         return Source(family, chosen, schema, lambda: _eager(wrapped.select(chosen)), rows=len(wrapped))
     return Source(family, chosen, schema, lambda: _lazy(wrapped.select(chosen), family, arrow))

@@ -3,14 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from html import escape
+from typing import Any
+from zoneinfo import ZoneInfo
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
+from fastdp.releases.intervals import checked_confidence
+from fastdp.releases.release import as_indices, preview
+from fastdp.tables import frames, writing
+from fastdp.tables.answers import Answer, Answers
 from fastdp.tables.sums import WindowSums
 
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+#: Rows that a notebook shows.
+SHOWN_ROWS = 8
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Table:
-    """Released windows of a table.
+    """Released windows of a table, with error bars.
+
+    Everything here is a function of what was released and of public numbers: no further privacy loss.  Intervals are
+    about the sums of the clipped values that count: what clipping and the bounds on a person's rows take away is not
+    in them.
 
     Attributes
     ----------
@@ -27,3 +49,210 @@ class Table:
     def guarantee(self) -> Guarantee:
         """What the release promises."""
         return self.sums.guarantee
+
+    @cached_property
+    def frame(self) -> Any:
+        """A data frame of the library that the table came from, one row a window and key.
+
+        Columns: ``window``, its start, with the time zone if there is one; the keys; ``estimate``, ``std_error``,
+        ``low``, ``high``, from the window's own noisy sum, whose law is known exactly; ``revised``, ``revised_low``,
+        ``revised_high``, from all windows of the key, by a model (docs/tables.md); of means also the noisy ``total``
+        and ``count``.  A key column with the name of one of these is called ``NAME_key``.
+        """
+        return frames.in_family(self.arrow, self.sums.family)
+
+    @cached_property
+    def arrow(self) -> Any:
+        """The same as a pyarrow table."""
+        starts = np.arange(len(self))
+        exact, revised = (self._answer(starts, starts + 1, revised=which) for which in (False, True))
+        return frames.arrow_table(self.sums, exact, revised)
+
+    @cached_property
+    def _answers(self) -> Answers:
+        return Answers(self.sums, checked_confidence(self.confidence))
+
+    def __len__(self) -> int:
+        """Number of windows."""
+        return self.sums.edges.size - 1
+
+    @property
+    def _keys(self) -> int:
+        steps: Integers = next(iter(self.sums.columns.values())).steps
+        return int(steps.shape[1])
+
+    def estimate(self, starts: Any, stops: Any, *, revised: bool = False) -> Floats:
+        """Totals, counts or means over windows [start, stop) of each key.
+
+        Parameters
+        ----------
+        starts, stops : int or int[q]
+            Windows by number; 0 <= start < stop <= number of windows.
+        revised : bool
+            From all windows of the key instead of these alone.
+
+        Returns
+        -------
+        float64[q, K]
+            In units of the input; float64[q] if the table has no keys.
+
+        Raises
+        ------
+        ParameterError
+            If the numbers are no whole numbers in order and in range.
+        """
+        return self._shaped(self._ranges(starts, stops, revised, None).estimate)
+
+    def std_error(self, starts: Any, stops: Any, *, revised: bool = False) -> Floats:
+        """Standard error of :meth:`estimate`: exact for sums, by the delta method for means, modelled if revised."""
+        return self._shaped(self._ranges(starts, stops, revised, None).std_error)
+
+    def interval(
+        self, starts: Any, stops: Any, confidence: float | None = None, *, revised: bool = False
+    ) -> tuple[Floats, Floats]:
+        """Interval that holds the true answer of :meth:`estimate` with the given probability.
+
+        Parameters
+        ----------
+        starts, stops : int or int[q]
+            Windows by number; 0 <= start < stop <= number of windows.
+        confidence : float, optional
+            By default the table's.
+        revised : bool
+            About the revised answers; model-based.
+
+        Returns
+        -------
+        low, high : float64[q, K]
+            In units of the input; float64[q] if the table has no keys.  Never too narrow for sums and counts: the
+            exact law of the noise of m windows.
+
+        Raises
+        ------
+        ParameterError
+            If the windows are not in range or the confidence is not in (0, 1).
+        """
+        answer = self._ranges(starts, stops, revised, confidence)
+        return self._shaped(answer.low), self._shaped(answer.high)
+
+    def plot(self, path: Any = None, ax: Any = None) -> Any:
+        """Draw estimates, their intervals and the revised line.
+
+        Parameters
+        ----------
+        path : str or Path, optional
+            Writes the picture there; the suffix chooses the format.
+        ax : matplotlib.axes.Axes, optional
+            Draws there, all keys together.  By default a new figure: a panel for each of up to six keys, the keys
+            together if there are more.
+
+        Returns
+        -------
+        Axes or array of Axes
+            What was drawn on.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        ParameterError
+            If there is nothing to draw, or the suffix is no picture's.
+        """
+        from fastdp.tables import picture
+
+        return picture.draw(self.sums, self._answers, path, ax)
+
+    def write(self, path: Any, *, overwrite: bool = False) -> None:
+        """Write the frame to a file, with guarantee, clip, windows and noise as metadata.
+
+        Parameters
+        ----------
+        path : str or Path
+            ``.parquet`` (metadata: JSON under "fastdp" in the schema), ``.csv`` (metadata in ``PATH.json``) or
+            ``.npz`` (an array a column; metadata: JSON in the array "fastdp").
+        overwrite : bool
+            Whether an existing file may be replaced.
+
+        Raises
+        ------
+        ParameterError
+            If the suffix is unknown or the file exists.
+        """
+        writing.write(self.arrow, writing.metadata(self.sums, self.confidence), path, overwrite=overwrite)
+
+    def __repr__(self) -> str:
+        return "\n".join([self.title(), *(f"  {name:<10} {text}" for name, text in self.facts())])
+
+    def _repr_html_(self) -> str:
+        rows = self.arrow.slice(0, SHOWN_ROWS)
+        cells = [[_cell(value) for value in column.to_pylist()] for column in rows.columns]
+        head = "".join(f"<th>{escape(name)}</th>" for name in rows.column_names)
+        body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in zip(*cells, strict=True))
+        more = self.arrow.num_rows - rows.num_rows
+        facts = "".join(f"<br>{name}: {escape(text)}" for name, text in self.facts()[1:])
+        return (
+            f"<div><strong>{escape(self.title())}</strong><table><thead><tr>{head}</tr></thead>"
+            f"<tbody>{body}</tbody></table>{f'... and {more:,} rows more' if more else ''}{facts}</div>"
+        )
+
+    def title(self) -> str:
+        """One line: what was released, of which windows and keys."""
+        sums = self.sums
+        keys = f" x {self._keys:,} keys ({', '.join(sums.keys)})" if sums.keys else ""
+        begin, end = (self._moment(int(sums.edges[at])) for at in (0, -1))
+        zone = "" if sums.time_zone is None else f" {sums.time_zone}"
+        return f"{sums.kind.capitalize()} of {len(self):,} windows of {sums.every}{keys}, {begin} to {end}{zone}"
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Names and texts of the other lines of the repr."""
+        clip = "counts: nothing is clipped"
+        if self.sums.clip is not None:
+            clip = f"values were clipped to [{self.sums.clip[0]:g}, {self.sums.clip[1]:g}]"
+        error, first = "no window was released", ""
+        if len(self) and self._keys:
+            one = self._answer(np.zeros(1, np.int64), np.ones(1, np.int64), revised=False)
+            half = (one.high - one.low)[0, 0] / 2.0
+            error = f"std_error {one.std_error[0, 0]:.4g}, {self.confidence:.3g} interval +-{half:.4g}"
+            error += " in the first window" if self.sums.kind == "means" else " in every window"
+            first = preview(self._answer(*self._first(), revised=False).estimate[:, 0])
+        return [("estimate", first), ("error", error), ("clip", clip), ("guarantee", str(self.guarantee))]
+
+    def _first(self) -> tuple[Integers, Integers]:
+        starts = np.unique(np.minimum([0, 1, 2, 3, len(self) - 1], len(self) - 1))
+        return starts, starts + 1
+
+    def _moment(self, microseconds: int) -> str:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
+        local = moment if self.sums.time_zone is None else moment.astimezone(ZoneInfo(self.sums.time_zone))
+        return f"{local:%Y-%m-%d %H:%M}"
+
+    def _answer(self, starts: Integers, stops: Integers, *, revised: bool) -> Answer:
+        answers = self._answers
+        return answers.revised(starts, stops) if revised and len(self) else answers.exact(starts, stops)
+
+    def _ranges(self, starts: Any, stops: Any, revised: bool, confidence: float | None) -> Answer:
+        first, last = np.broadcast_arrays(*_same_size(as_indices("starts", starts), as_indices("stops", stops)))
+        wrong = np.flatnonzero((first < 0) | (last > len(self)) | (first >= last))
+        if wrong.size:
+            k = int(wrong[0])
+            raise ParameterError(
+                f"starts[{k}] = {first[k]}, stops[{k}] = {last[k]}: expected 0 <= start < stop <= {len(self)}, "
+                "the number of windows"
+            )
+        answers = self._answers if confidence is None else Answers(self.sums, checked_confidence(confidence))
+        return answers.revised(first, last) if revised else answers.exact(first, last)
+
+    def _shaped(self, array: Floats) -> Floats:
+        return array if self.sums.keys else array[:, 0]
+
+
+def _same_size(first: Integers, last: Integers) -> tuple[Integers, Integers]:
+    if first.size != last.size and 1 not in (first.size, last.size):
+        raise ParameterError(f"stops has {last.size} entries: expected {first.size}, as starts has")
+    return first, last
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M}"
+    return escape(f"{value:.5g}" if isinstance(value, float) else str(value))

@@ -457,6 +457,11 @@ class Windows(Publisher[WindowsState]):
         return self._machine.guarantee(self._key)
 
     @property
+    def n_seen(self) -> int:
+        """Calls so far that added rows or moved the clock: after a restart, where the input goes on."""
+        return self._state.n_seen
+
+    @property
     def late(self) -> int:
         """Rows so far that came after their window was closed: for the operator, never to be published."""
         return self._state.late

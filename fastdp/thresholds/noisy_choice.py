@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from fractions import Fraction
+from functools import lru_cache
 from typing import Literal, Self
 
 import numpy as np
@@ -32,6 +33,7 @@ MAX_PENALTY = float(MAX_SCORE)
 MAX_EPSILON = 2.0**40
 
 
+@lru_cache(maxsize=256)
 def score_unit(task: ThresholdTask, counts: int = 1) -> int:
     """One count in the integers that scores are made of, a power of two, for scores that add up several counts."""
     room = math.floor(Fraction(MAX_NOISE) * Fraction(task.epsilon) / counts)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,11 +144,13 @@ def _constant(task: ThresholdTask) -> float:
     return validation.positive("noise_constant", task.noise_constant)
 
 
-def _candidates(top: int) -> NDArray[np.int64]:
-    """bound / 1.5^(i / 3) in whole grid steps, rising, without repeats; the bound is the last."""
+@lru_cache(maxsize=256)
+def _candidates(top: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """bound / 1.5^(i / 3) in whole grid steps, rising, without repeats; which of them begin the eighths."""
     count = math.ceil(PER_REACH * math.log(top) / math.log(REACH)) + 1
     steps = np.rint(top * float(REACH) ** (np.arange(1 - count, 1) / PER_REACH)).astype(np.int64)
-    return np.unique(np.maximum(steps, 1))
+    candidates = np.unique(np.maximum(steps, 1))
+    return candidates, first_of_eighths(candidates)
 
 
 def first_of_eighths(candidates: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -172,7 +175,7 @@ class _ScaleFreeChooser(CountedHoldout):
         self._rule = rule
         self._task = task
         self._top = Grid(task.bound, task.resolution).bound_steps
-        self.candidates = _candidates(self._top)
+        self.candidates, self._first = _candidates(self._top)
         self.unit = score_unit(task, counts=2)
         constant = _constant(task)
         #: k = m p*, in logarithms so that no factor overflows.
@@ -197,7 +200,6 @@ class _ScaleFreeChooser(CountedHoldout):
             )
         )
         self._few = few
-        self._first = first_of_eighths(self.candidates)
         super().__init__(np.zeros(self.candidates.size, np.int64))
 
     def observe(self, values: NDArray[np.float64]) -> None:

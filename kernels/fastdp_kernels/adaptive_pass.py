@@ -11,7 +11,7 @@ from fastdp_kernels._jit import kernel, plus
 from fastdp_kernels.block_lengths import CATCH, EXPONENT, EXTRA, PREDICTION, close_block
 from fastdp_kernels.chacha import CHAIN, block_words, draw_words
 from fastdp_kernels.guarded_log import DOUBTFUL
-from fastdp_kernels.online_pass import sum_part
+from fastdp_kernels.online_pass import sum_part, sum_signed
 
 #: Numbers that a block leaves behind, see ``sum_adaptive``.
 COLUMNS = 5
@@ -86,7 +86,8 @@ def sum_bound(
     values : float64[n]
         In units of the input.
     steps_per_unit, top : float
-        1 / resolution, and the largest step that a value counts as.
+        1 / resolution, and the largest step that a value counts as; if it is negative, values of any sign count, up
+        to so many steps in size.
     theta_steps : float
         The threshold in steps, in which sums are measured.
     shape : float64[SHAPE]
@@ -126,7 +127,10 @@ def sum_bound(
             if at == values.size or (room <= values.size - at and closed == noise.size):
                 break
             part = min(room, values.size - at)
-            total, part_flags = sum_part(values[at : at + part], steps_per_unit, top)
+            if top < 0.0:
+                total, part_flags = sum_signed(values[at : at + part], steps_per_unit, -top)
+            else:
+                total, part_flags = sum_part(values[at : at + part], steps_per_unit, top)
             flags |= part_flags
             counters[1] = plus(counters[1], total)
             counters[0] += part
@@ -161,7 +165,9 @@ def sum_bound(
 
 
 @kernel
-def emit_adaptive(blocks: np.ndarray, filled: int, theta: float, spikes: bool, out: np.ndarray) -> None:
+def emit_adaptive(
+    blocks: np.ndarray, filled: int, theta: float, spikes: bool, singles: bool, out: np.ndarray
+) -> None:
     """Publish predictions, block by block.
 
     Parameters
@@ -174,6 +180,8 @@ def emit_adaptive(blocks: np.ndarray, filled: int, theta: float, spikes: bool, o
         The threshold in units of the input.
     spikes : bool
         Whether the last value of a block closes the account: the released sum less what the others published.
+    singles : bool
+        Whether a block of one value publishes its released sum, and what it makes up for besides.
     out : float64[n]
         One published value per value.
     """
@@ -189,5 +197,7 @@ def emit_adaptive(blocks: np.ndarray, filled: int, theta: float, spikes: bool, o
         out[at + catch : end] = usual
         if spikes and j < blocks.shape[0] - 1:
             out[end - 1] = blocks[j, 1] * theta - usual * np.float64(length - 1)
+        elif singles and length == 1 and j < blocks.shape[0] - 1:
+            out[end - 1] = (blocks[j, 1] + blocks[j, 3]) * theta
         at = end
         filled = 0

@@ -18,6 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels._jit import inline, kernel
+from fastdp_kernels.event_lengths import choose_event_exponent
 
 SCALES = 40
 COUNTS = 0
@@ -48,7 +49,8 @@ CATCH = POSITION + 12
 MEMORY = POSITION + 13
 
 #: Public parameters, float64[SHAPE]: variance of a block's noise, r, the prior signal, bounds of the exponent, the
-#: scale of the prior, where blocks must end once (0: nowhere), and 1 if a block makes up for the one before, or 0.
+#: scale of the prior, where blocks must end once (0: nowhere), 1 if a block makes up for the one before, or 0, and 1
+#: if values are counts of events without a bound (:mod:`fastdp_kernels.event_lengths`), or 0.
 NOISE = 0
 MAX_RANGE = 1
 PRIOR_WHITE = 2
@@ -58,7 +60,8 @@ MOST = 5
 FIRST = 6
 LIMIT = 7
 SPREADS = 8
-SHAPE = 9
+EVENTS = 9
+SHAPE = 10
 
 #: Blocks shorter than this many values share a choice.
 CADENCE = 512.0
@@ -248,7 +251,8 @@ def close_block(memory: np.ndarray, total: float, shape: np.ndarray) -> None:
     memory[POSITION] += length
     # Blocks come in pairs of one length: a single one would show no difference, and nothing would be learned.
     paired = memory[PENDING_NOISES + exponent] == 0.0
-    chooses = paired and (length >= CADENCE or memory[POSITION] - memory[DECIDED] >= CADENCE)
+    events = shape[EVENTS] != 0.0
+    chooses = paired and (events or length >= CADENCE or memory[POSITION] - memory[DECIDED] >= CADENCE)
     if chooses:
         memory[WHITE], memory[DRIFT] = fit_signal(memory, shape)
     if not first_block:
@@ -261,13 +265,28 @@ def close_block(memory: np.ndarray, total: float, shape: np.ndarray) -> None:
     memory[LAST] = memory[EXPONENT]
     if chooses:
         memory[DECIDED] = memory[POSITION]
-        seen = 0
-        while seen < exponent and memory[COUNTS + seen] < SEEN:
-            seen += 1
-        chosen = choose_exponent(memory[WHITE], memory[DRIFT], seen, shape)
+        if events:
+            chosen = choose_event_exponent(
+                memory[WHITE],
+                memory[DRIFT],
+                memory[COUNTS : COUNTS + SCALES],
+                memory[ENERGIES : ENERGIES + SCALES],
+                memory[NOISES : NOISES + SCALES],
+                memory[LEVEL],
+                noise,
+                shape[MAX_RANGE],
+                int(shape[MOST]),
+            )
+        else:
+            seen = 0
+            while seen < exponent and memory[COUNTS + seen] < SEEN:
+                seen += 1
+            chosen = choose_exponent(memory[WHITE], memory[DRIFT], seen, shape)
         memory[EXPONENT] = min(chosen, exponent + 1)
     fit_exponent(memory, shape)
-    published = length * memory[PREDICTION] + memory[CATCH] * memory[EXTRA]
+    # A single count is published with its own noise, at once.
+    usual = total if events and exponent == 0 else length * memory[PREDICTION]
+    published = usual + memory[CATCH] * memory[EXTRA]
     # Up to the limit nothing is published, and there is nothing to make up for.
     open_account = memory[CARRY] + total - published if memory[POSITION] > shape[LIMIT] else 0.0
     memory[CARRY] = shape[SPREADS] * open_account
@@ -285,7 +304,7 @@ def fit_exponent(memory: np.ndarray, shape: np.ndarray) -> None:
 @inline
 def predict(memory: np.ndarray, shape: np.ndarray) -> None:
     """What values of the open block are published as: the level, and at first what the block before left open."""
-    memory[PREDICTION] = min(max(memory[LEVEL], 0.0), 1.0)
+    memory[PREDICTION] = memory[LEVEL] if shape[EVENTS] != 0.0 else min(max(memory[LEVEL], 0.0), 1.0)
     longer = max(memory[EXPONENT], memory[LAST])
     memory[CATCH] = LENGTHS[int(min(memory[EXPONENT], max(longer - CATCH_UP, 0.0)))]
     memory[EXTRA] = shape[SPREADS] * memory[CARRY] / memory[CATCH]

@@ -50,6 +50,26 @@ def sum_part(values: np.ndarray, steps_per_unit: float, top: float) -> tuple[np.
 
 
 @inline
+def sum_signed(values: np.ndarray, steps_per_unit: float, limit: float) -> tuple[np.int64, np.int64]:
+    """As :func:`sum_part` for values of any sign, which count as at most ``limit`` steps in size.
+
+    Halves are rounded up, so that values a whole number of steps apart stay exactly that far apart; with ties to even
+    they could be one step further.
+    """
+    total = np.int64(0)
+    flags = np.int64(0)
+    for i in range(values.size):
+        flags |= finite_flag(values[i])
+        x = values[i] * steps_per_unit
+        x = x if x > -limit else -limit
+        x = x if x < limit else limit
+        low = np.floor(x)
+        # The difference is exact, or rounded on its side of one half.
+        total = plus(total, np.int64(low) + (1 if x - low >= 0.5 else 0))
+    return total, flags
+
+
+@inline
 def _sum_pairs(
     values: np.ndarray, steps_per_unit: float, top: float, block: int, pairs: np.ndarray, sums: np.ndarray
 ) -> np.int64:

@@ -51,11 +51,29 @@ def test_chunk_size_changes_nothing(suffix, write_input, run, values, tmp_path):
     assert len(set(files)) == 1
 
 
-@pytest.mark.parametrize("options", [{}, {"method": "tops", "fan_out": 4, "prune": 2}], ids=["adaptive", "tops"])
+@pytest.mark.parametrize(
+    "options",
+    [{"contributions": 2}, {"method": "tops", "fan_out": 4, "prune": 2, "contributions": 3}],
+    ids=["adaptive", "tops"],
+)
 def test_options_reach_the_publisher(options, write_input, run, read_output, values, publish, tmp_path):
     options = {**options, "resolution": 0.125, "max_range": 999, "holdout": 500}
     assert run(write_input(".npy", values), "-o", tmp_path / "out.npy", *given(options)).exit_code == 0
     np.testing.assert_array_equal(read_output(tmp_path / "out.npy"), publish(values, **options))
+
+
+def test_counts_of_events_need_no_bound(write_input, command, read_output, values, tmp_path):
+    source, common = write_input(".npy", values), ["--epsilon", "0.5", "--seed", "1", "--quiet"]
+    outputs = [tmp_path / "out.npy", tmp_path / "again.npy"]
+    for out, more in zip(outputs, ([], ["--state", tmp_path / "state"]), strict=True):
+        done = command("release", source, "-o", out, "--sensitivity", "2", "--contributions", "3", *more, *common)
+        assert done.returncode == 0, done.stderr
+    expected = fastdp.Adaptive(0.5, sensitivity=2.0, contributions=3, seed=1).publish(values)
+    for out in outputs:
+        np.testing.assert_array_equal(read_output(out), expected)
+    for wrong in ([], ["--bound", "9", "--sensitivity", "1"]):
+        done = command("release", source, "-o", tmp_path / "no.npy", *wrong, *common)
+        assert b"Expected either --bound, or for counts of events --sensitivity" in done.stderr
 
 
 def test_standard_input_and_output(run, values, expected, lines):

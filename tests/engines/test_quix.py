@@ -100,7 +100,11 @@ def test_killed_and_restarted_elsewhere(tmp_path: Path, broker: Any) -> None:
     assert worker(broker.address, tmp_path, name="one", kill_at=25, **options).wait(120) == -signal.SIGKILL
     # Another machine: no state but that of the changelog topic.
     assert worker(broker.address, tmp_path, name="two", **options).wait(120) == 0
-    found = broker.read("out")
-    # The outputs since the checkpoint came twice, the same ones.
+    found, given = broker.read("out"), wanted(tmp_path, rows)
     assert len(found) >= len(sent)
-    assert by_stream(list(dict.fromkeys(found))) == wanted(tmp_path, rows)
+    for stream, values in by_stream(found).items():
+        whole = given[stream]
+        again = len(values) - len(whole)
+        # Those since a checkpoint came twice, the same ones.
+        assert any(values == whole[: k + again] + whole[k:] for k in range(len(whole) - again + 1)), stream
+    assert set(by_stream(found)) == set(given)

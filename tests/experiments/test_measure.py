@@ -267,3 +267,36 @@ def test_a_worker_with_other_values_refuses(small) -> None:
     assert run_part(found, part, Path(), scene.digest) == run_part(found, part, Path())
     with pytest.raises(DataError, match="a worker has other values"):
         run_part(found, part, Path(), "0" * 32)
+
+
+@pytest.mark.parametrize("name", ["uniform", "sample", "budget-distribution", "budget-absorption"])
+def test_baselines_of_w_event_privacy_run_by_name(scene, name) -> None:
+    setting = experiments.Setting(1657.0, 500, scene.body.size, 1024, 1.0)
+    stream = np.concatenate([np.full(500, 3.0), scene.body])
+    SYSTEMS[name].check({"contributions": 8}, setting)
+    outcome = SYSTEMS[name].prepare({"contributions": 8}, setting, stream)(Key.from_seed(2))
+    scheme = name.rpartition("-")[2]
+    expected = experiments_w_event(scheme, stream)[500:]
+    assert outcome.answer(np.array([0, 3]), np.array([2500, 9])).tolist() == [
+        pytest.approx(expected[:2500].sum()),
+        pytest.approx(expected[3:9].sum()),
+    ]
+
+
+def experiments_w_event(scheme: str, stream: np.ndarray) -> np.ndarray:
+    return fastdp.systems.WEvent(scheme, 1.0, 1657.0, 8, key=Key.from_seed(2)).release(stream).values
+
+
+@pytest.mark.parametrize("name", ["tops", "adaptive"])
+def test_values_protected_together_share_epsilon_in_sweeps(scene, name) -> None:
+    setting = experiments.Setting(1657.0, 500, scene.body.size, 1024, 1.0)
+    stream = np.concatenate([scene.body[:500], scene.body])
+    parameters = {"contributions": 4} | ({"retrospective": False} if name == "adaptive" else {})
+    outcome = SYSTEMS[name].prepare(parameters, setting, stream)(Key.from_seed(2))
+    kind = {"tops": fastdp.ToPS, "adaptive": fastdp.Adaptive}[name]
+    release = kind(1.0, 1657.0, 500, 1024, contributions=4, key=Key.from_seed(2)).release(stream)
+    ends = np.array([0]), np.array([900])
+    assert outcome.theta == release.threshold
+    assert outcome.answer(*ends) == release.range_sum(*ends)
+    with pytest.raises(ParameterError, match="contributions = 4: expected no threshold_epsilon"):
+        SYSTEMS["tops"].check({"contributions": 4, "publish_epsilon": 0.5}, setting)

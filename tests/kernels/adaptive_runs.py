@@ -80,7 +80,7 @@ def run_kernel(
     assert consumed == steps.size, "more noise was needed"
     closed = blocks[: counters[2] + 1]
     published = np.empty(steps.size)
-    adaptive_pass.emit_adaptive(closed, 0, 1.0, spikes, published)
+    adaptive_pass.emit_adaptive(closed, 0, 1.0, spikes, False, published)
     return Pass(closed, memory, counters, published)
 
 

@@ -154,7 +154,7 @@ def test_any_cut_and_any_batch_of_noise_gives_the_same(cuts: list[int], noises: 
             if at == part.size:
                 break
         out = np.empty(part.size)
-        adaptive_pass.emit_adaptive(np.concatenate(rows), filled, 1.0, False, out)
+        adaptive_pass.emit_adaptive(np.concatenate(rows), filled, 1.0, False, False, out)
         published.append(out)
     assert np.array_equal(np.concatenate(published), whole.published)
     assert np.array_equal(memory, whole.memory)

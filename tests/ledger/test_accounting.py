@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fastdp
 from fastdp.errors import ParameterError
-from fastdp.guarantee import Guarantee
+from fastdp.guarantee import Guarantee, sequential
 from fastdp.ledger import Budget, Entry, compose, composition
 from fastdp.ledger.composition import EVERYWHERE, SCHEMA, Loss, Odometer, Region, left
 from fastdp.ledger.entry import ELEMENTS
@@ -331,6 +332,39 @@ def test_units_that_do_not_meet_are_refused() -> None:
     assert compose([person, person]).epsilon == 2.0
     # What does not count does not meet.
     assert compose([person, entry(1.0, simulated=True)]).epsilon == 1.0
+
+
+def windows(w: int) -> Guarantee:
+    return fastdp.Adaptive(1.0, 10.0, threshold=5.0, contributions=w).guarantee
+
+
+def events(sensitivity: float) -> Guarantee:
+    return fastdp.Adaptive(1.0, sensitivity=sensitivity).guarantee
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (windows(10), windows(1)),
+        (windows(10), windows(40)),
+        (events(1.0), windows(1)),
+        (events(1.0), events(2.0)),
+        (events(1.0), windows(10)),
+    ],
+)
+def test_values_windows_and_events_are_never_added(one: Guarantee, other: Guarantee) -> None:
+    first, second = (Entry(1, "", "s", said, None, None, None, None, "", "spent") for said in (one, other))
+    with pytest.raises(ParameterError, match="expected one and the same"):
+        compose([first, second], "s")
+    with pytest.raises(ValueError, match="do not compose"):
+        sequential(one, other)
+    assert compose([first, first], "s").epsilon == 2.0
+    # A window, and the events of one person, may lie in two parts.
+    if one.unit != Guarantee.unit:
+        parts = [dataclasses.replace(first, part=label) for label in "ab"]
+        assert compose(parts, "s").epsilon == 2.0
+        ranges = [dataclasses.replace(first, start=start, stop=start + 5) for start in (0, 5)]
+        assert compose(ranges, "s").epsilon == 2.0
 
 
 def test_local_and_central_releases_of_the_same_values_add_up() -> None:

@@ -3,7 +3,8 @@
 Nothing is updated that could be computed anew: all differences of neighbours are kept, and every mean is taken over
 all of them; levels given all sums come from one system of linear equations; the revised stream is integrated value by
 value.  Sums are in thresholds, noise comes in from outside, and so do constants: ``constants`` is anything that has
-the names CADENCE, CATCH_UP, FORGET, PRIOR_COUNT, MOST_WHITE, FALL, SEEN, CLASSES.
+the names CADENCE, CATCH_UP, FORGET, PRIOR_COUNT, MOST_WHITE, FALL, SEEN, CLASSES; where values are counts of events,
+``events`` has the names FALL, SEEN, CLASSES, MISFIT.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class Public:
     limit: int
     spreads: bool
     constants: Any
+    events: Any = None
 
 
 class Run(NamedTuple):
@@ -102,6 +104,56 @@ def choose_exponent(white, drift, seen, public):
     return min(products, key=lambda k: (products[k], k))
 
 
+def noise_of_count(length, block):
+    """Noises of a block in a range of this many values, over all places where it may begin."""
+    found = []
+    for begin in range(block):
+        blocks = np.bincount(np.arange(begin, begin + length) // block)
+        found.append(((blocks / block) ** 2).sum())
+    return float(np.mean(found))
+
+
+def hidden_count(length, half):
+    """Share of energy that a range of this length meets: of one value exactly, of long ranges exactly."""
+    at_one, far = 1 / half**2 / 4, (2 / 3 + 1 / (3 * half**2)) / 4
+    square = (length / half) ** 2
+    return 0.25 * square / (1 + (square / 4 - at_one) / far)
+
+
+def choose_event_exponent(white, drift, table, level, public):
+    """As ``choose_exponent``, by energies seen at each scale; classes of 1, 10, ... values; Poisson within."""
+    c = public.events
+    seen = next((k for k in range(public.most) if table.get(k, (0.0,))[0] >= c.SEEN), public.most)
+    independent = min(white, max(level, 0.0))
+
+    def measured(k):
+        fitted = energy_of(white, drift, k)
+        weight, energy, noises = table.get(k, (0.0, 0.0, 0.0))
+        if weight < c.SEEN:
+            return fitted
+        mine, theirs = c.MISFIT * fitted**2, 2 * (fitted + noises * public.noise) ** 2 / weight
+        return max((theirs * fitted + mine * energy) / (mine + theirs), 0.0)
+
+    def within(k):
+        structure = max(measured(seen) - energy_of(independent, 0.0, seen), 0.0)
+        return energy_of(independent, 0.0, k) + structure / c.FALL ** (seen - k)
+
+    products = {}
+    for k in range(public.most + 1):
+        products[k] = 1.0
+        for length in [min(10.0**i, public.max_range) for i in range(c.CLASSES)]:
+            error = sum((within(j) if j < seen else measured(j)) * hidden_count(length, 2.0**j) for j in range(k))
+            ratio = length / 2**k
+            if ratio >= 1:
+                own = ratio - 1 / 3 + 1 / (3 * 4**k)
+            else:
+                own = ratio**2 * (1 - ratio / 3) + ratio / (3 * 4**k)
+            at_own = (within(k) if k < seen else measured(k)) * hidden_count(length, 2.0**k)
+            late = error + c.LAG * at_own if k else error
+            products[k] *= (error / public.noise + own) * (late / public.noise + own)
+    return min(products, key=lambda k: (products[k], k))
+
+
 @dataclass
 class Learner:
     """Everything released so far, and the choices made from it."""
@@ -128,7 +180,7 @@ class Learner:
         """How long the next block is, and what is published in it."""
         while self.position < self.public.limit < self.position + 2**self.exponent:
             self.exponent -= 1
-        self.prediction = min(max(self.level, 0.0), 1.0)
+        self.prediction = self.level if self.public.events else min(max(self.level, 0.0), 1.0)
         self.extra = self.carry / self.catch_up
 
     @property
@@ -206,7 +258,7 @@ class Learner:
         self._compare(k, Run(self.position, self.position + length, total, 1))
         self.position += length
         learns = k not in self.waiting and (
-            length >= p.constants.CADENCE or self.position - self.decided >= p.constants.CADENCE
+            p.events or length >= p.constants.CADENCE or self.position - self.decided >= p.constants.CADENCE
         )
         if learns:
             self.white, self.drift = self.fit()
@@ -219,13 +271,18 @@ class Learner:
         self.level += trust * (total / length - self.level)
         self.variance = predicted * (1 - trust)
         self.blocks[-1] = self.blocks[-1]._replace(white=self.white, drift=self.drift, level=self.level)
-        published = length * self.prediction + caught * self.extra
+        usual = total if p.events and k == 0 else length * self.prediction
+        published = usual + caught * self.extra
         self.carry = self.carry + total - published if p.spreads and self.position > p.limit else 0.0
         if learns:
             self.decided = self.position
-            counts = {scale: weight for scale, (weight, _, _) in self.means_by_scale().items()}
-            seen = next((s for s in range(k) if counts.get(s, 0.0) >= p.constants.SEEN), k)
-            self.exponent = min(choose_exponent(self.white, self.drift, seen, p), k + 1)
+            table = self.means_by_scale()
+            if p.events:
+                chosen = choose_event_exponent(self.white, self.drift, table, self.level, p)
+            else:
+                seen = next((s for s in range(k) if table.get(s, (0.0,))[0] >= p.constants.SEEN), k)
+                chosen = choose_exponent(self.white, self.drift, seen, p)
+            self.exponent = min(chosen, k + 1)
         self._open()
 
 
@@ -261,6 +318,8 @@ def published(learner, count, *, spikes, skip=0):
         values = [block.prediction + block.extra * (i < first) for i in range(2**block.exponent)]
         if spikes:
             values[-1] = block.total - sum(values[:-1])
+        elif learner.public.events and block.exponent == 0 and block is not opened:
+            values = [block.total + block.extra]
         out += values
     return np.array(out[:count])
 

@@ -82,6 +82,7 @@ PUBLISHERS: dict[str, Callable[[], Any]] = {
     ),
     "PAK": lambda: fastdp.PAK(1.0, 1e-6, BOUND, 70_000, holdout=1, seed=1),
     "ToPL": lambda: fastdp.ToPL(**COMMON),
+    "systems.WEvent": lambda: systems.WEvent("absorption", 1.0, BOUND, 3, seed=1),
 }
 LOCAL = {
     "Hybrid": local.Hybrid(1.0, 0.0, BOUND),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import check_chain, step_key
+from tests.state.saved_objects import CASES
 
 KEY = Key.from_seed(1).bind("test", {})
 CHAIN = "ab" * 32
@@ -49,3 +51,36 @@ def test_a_chain_has_32_bytes_or_none(chain: str) -> None:
         check_chain(chain)
     check_chain("")
     check_chain(CHAIN)
+
+
+@pytest.mark.parametrize("name", ["phdstream", "adaptive_phdstream", "fixed_tree"])
+def test_noise_of_points_is_bound_to_all_batches_so_far(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal batches have equal noise; one point elsewhere changes the noise of its step and of all that follow."""
+    drawn: list[bytes] = []
+    real = sampler.fill
+
+    def fill(out, law, key, stream, start=0) -> None:
+        drawn.append(key.reveal())
+        real(out, law, key, stream, start)
+
+    monkeypatch.setattr(sampler, "fill", fill)
+
+    def keys(batches: list[np.ndarray]) -> list[set[bytes]]:
+        publisher, found = CASES[name].make(), []
+        for batch in batches:
+            drawn.clear()
+            publisher.advance(batch)
+            found.append(set(drawn))
+        return found
+
+    points = np.random.default_rng(1).random((4, 50, 2))
+    moved = points.copy()
+    moved[1, 7] = 1.0 - moved[1, 7]
+    first, again, other = keys(list(points)), keys(list(points)), keys(list(moved))
+    assert first == again
+    # Not all steps draw where the time between releases adapts.
+    assert first[0]
+    assert any(first[1:])
+    assert first[0] == other[0]
+    for one, two in zip(first[1:], other[1:], strict=True):
+        assert not one & two

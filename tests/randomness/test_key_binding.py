@@ -153,3 +153,14 @@ def test_whatever_differs_has_a_key_of_its_own() -> None:
     assert SECRET.hex() not in repr(real) + repr(simulated) + repr(real.of_stream(0))
     for made in (simulated.bind("A", {}), simulated.within("a"), simulated.derive("a"), simulated.of_stream(3)):
         assert made.simulated
+
+
+@pytest.mark.parametrize("name", ["_secret", "binding", "drawn", "member", "simulated", "another"])
+def test_a_key_never_changes(name: str) -> None:
+    """Publishers share keys: one that changed would take the noise of all of them along."""
+    key = Key.from_seed(1)
+    with pytest.raises(AttributeError, match="a Key does not change"):
+        setattr(key, name, None)
+    with pytest.raises(AttributeError, match="a Key does not change"):
+        delattr(key, name)
+    assert key == Key.from_seed(1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from fastdp.perturbers import Hierarchy
 from fastdp.randomness.key import Key
 from fastdp.smoothers import Median, MovingAverage
 from fastdp.spatial import Box
-from fastdp.systems import FixedTree, OfflineOnBatch, OfflineOnStream
+from fastdp.systems import FixedTree, OfflineOnBatch, OfflineOnStream, WEvent
 from fastdp.systems.stream.adaptive import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile
 from fastdp.thresholds.renewals import RenewFromHoldout
@@ -79,6 +79,8 @@ class Case:
         Whether it draws no noise, so that copies and pickles give the same.
     portable : bool
         Whether outputs are the same with other versions of the libraries below.
+    formats : sequence of str
+        The formats in which such an object could be saved.
     """
 
     make: Callable[[], Any]
@@ -89,6 +91,7 @@ class Case:
     copies: bool = True
     plain: bool = False
     portable: bool = True
+    formats: Sequence[str] = FORMATS
 
 
 #: A scale-free threshold warns of so short a hold-out.
@@ -249,6 +252,18 @@ CASES: dict[str, Case] = {
     "adaptive": _adaptive(),
     "adaptive_spike": _adaptive(closing="spike", epsilon=0.05),
     "adaptive_fixed": _adaptive(closing="none", threshold=Fixed(20.0), holdout=0),
+    "adaptive_events": Case(
+        lambda: Adaptive(1.0, sensitivity=1.0, max_range=4096, seed=1),
+        _chunks(1, 29, 150, 0, 800, 3),
+        formats=FORMATS[1:],
+    ),
+    "windows": replace(_adaptive(contributions=3), formats=FORMATS[1:]),
+    "w_event_distribution": Case(
+        lambda: WEvent("distribution", 9.0, 64, 5, seed=1), _chunks(1, 12, 60, 0, 40), formats=FORMATS[1:]
+    ),
+    "w_event_absorption": Case(
+        lambda: WEvent("absorption", 9.0, 64, 5, seed=1), _chunks(1, 12, 60, 0, 40), formats=FORMATS[1:]
+    ),
     "pak": Case(
         lambda: fastdp.PAK(1.0, 1e-6, 64, 400, holdout=80, threshold=NoisyMax(), seed=1),
         _chunks(30, 49, 1, 150, 0, 170),

@@ -230,14 +230,14 @@ def test_files_name_their_class(tmp_path: Path) -> None:
 
 def test_a_replay_that_cuts_the_stream_differently_is_refused(tmp_path, monkeypatch) -> None:
     """Another fastdp may choose other lengths: the same noise would meet other sums."""
-    from fastdp.perturbers import blocks
+    from fastdp.perturbers import block_noise
 
     values, path = stream(), tmp_path / "state"
     publisher = make()
     publisher.keep(path)
     publisher.publish(values[:2000])
     expected = publisher.publish(values[2000:5000])
-    monkeypatch.setattr(blocks, "PRIOR_DRIFT", 50.0)
+    monkeypatch.setattr(block_noise, "PRIOR_DRIFT", 50.0)
     other = type(publisher).load(path, replay=True)
     with pytest.raises(StateError, match=r"^the replay leads to another position"):
         other.publish(values[2000:5000])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import signal
 import sys
@@ -18,9 +19,14 @@ import pytest
 import fastdp
 from fastdp.errors import StateError
 from fastdp.files import durable
-from fastdp.local import Piecewise, SumCollector, sums
+from fastdp.local import Piecewise, SumCollector, sums, tally
+from fastdp.perturbers import Hierarchy
+from fastdp.smoothers import Recent
 from fastdp.state import sealed_file
 from fastdp.state.publisher import Publisher
+from fastdp.systems.stream import stages
+from fastdp.thresholds import NoisyMax, noisy_max
+from fastdp.thresholds.renewals import RenewFromPublished
 from tests.state.saved_objects import CASES, golden_cut
 
 SOURCES = str(Path(fastdp.__file__).parent)
@@ -209,6 +215,54 @@ def test_a_lock_in_use_is_not_taken_for_an_abandoned_one(
     assert found == [False]
 
 
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("name", ["tops", "adaptive", "refined"])
+def test_an_interrupt_within_the_holdout_loses_nothing_unnoticed(tmp_path: Path, name: str, kept: bool) -> None:
+    """Wherever it comes: the call is consumed or not, or the publisher says that its hold-out is of no use."""
+    values = np.random.default_rng(1).gamma(2.0, 20.0, 400)
+    parts = {"threshold": NoisyMax(step=1.0), "perturber": Hierarchy(fan_out=4, prune=1), "smoother": Recent()}
+    options: dict[str, Any] = {"epsilon": 1.0, "bound": 100, "holdout": 64, "max_range": 64, "seed": 1}
+    make: Callable[[], Any] = {
+        "tops": lambda: fastdp.ToPS(**options),
+        "adaptive": lambda: fastdp.Adaptive(threshold=NoisyMax(), **options),
+        "refined": lambda: fastdp.StreamPublisher(**parts, renewal=RenewFromPublished(0.5), **options),
+    }[name]
+    begin, end = (100, 120) if name == "refined" else (20, 40)
+    whole = make().publish(values)
+    at, refused, went_on = 0, 0, 0
+    while True:
+        at += 1
+        publisher, interrupt = make(), Interrupt(at, (stages.__file__, noisy_max.__file__))
+        publisher.publish(values[:begin])
+        if kept:
+            publisher.keep(tmp_path / f"{name}{at}")
+
+        def publish(publisher: Any = publisher, strike: Interrupt = interrupt) -> None:
+            strike.arm()
+            publisher.publish(values[begin:end])
+
+        if not interrupt.strikes(publish):
+            break
+        try:
+            rest = publisher.publish(values[publisher.n_seen :])
+        except StateError as error:
+            assert "interrupted while it read the hold-out" in str(error)  # noqa: PT017 - most calls raise nothing
+            refused += 1
+            for call in (
+                publisher.to_bytes,
+                lambda p=publisher: copy.copy(p),
+                lambda p=publisher: p.keep(tmp_path / "x"),
+            ):
+                with pytest.raises(StateError, match="interrupted while"):
+                    call()
+        else:
+            went_on += 1
+            assert np.array_equal(rest, whole[whole.size - rest.size :]), f"interrupted at event {at}"
+    assert went_on > 10
+    # What is kept is never advanced in place.
+    assert bool(refused) != kept
+
+
 def test_reports_and_their_sums_come_together() -> None:
     """One without the other would make every later estimate, file and merger wrong."""
     mechanism = Piecewise(1.0, 0.0, 64.0)
@@ -216,7 +270,7 @@ def test_reports_and_their_sums_come_together() -> None:
     counts, at = set(), 0
     while True:
         at += 1
-        collector, interrupt = SumCollector(mechanism, 3), Interrupt(at, sums.__file__)
+        collector, interrupt = SumCollector(mechanism, 3), Interrupt(at, (sums.__file__, tally.__file__))
         collector.add(reports, 0)
 
         def add(collector: SumCollector = collector, strike: Interrupt = interrupt) -> None:
@@ -227,6 +281,11 @@ def test_reports_and_their_sums_come_together() -> None:
             break
         first, second = collector.totals[:2]
         assert np.array_equal(second, first) or not second.any()
-        counts.add(collector.n_reports)
+        consumed = collector.n_reports
+        counts.add(consumed)
+        # What was consumed stays, and once.
+        collector.add(reports, 2)
+        assert np.array_equal(collector.totals[1], first if consumed == 200 else 0 * first), f"event {at}"
+        assert np.array_equal(collector.totals[2], first)
     assert counts == {100, 200}
     assert at > 10

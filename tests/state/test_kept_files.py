@@ -471,9 +471,12 @@ def test_a_record_that_was_interrupted_before_it_took_effect_can_be_replayed(
     assert np.array_equal(KIND.load(path, replay=True).publish(case.calls[2]), published)
 
 
-def test_a_file_that_was_written_again_knows_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("records", [0, 1])
+def test_a_file_that_was_written_again_knows_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: int
+) -> None:
     """Also where many records made it be written again; and what a replay must not draw is in it."""
-    monkeypatch.setattr(journal, "MAX_RECORDS", 1)
+    monkeypatch.setattr(journal, "MAX_RECORDS", records)
     case, path = CASES["selective_counting"], tmp_path / "kept"
     publisher, last = kept("selective_counting", path, 3)
     shutil.copy(path, tmp_path / "copy")

@@ -18,7 +18,7 @@ import fastdp
 from fastdp import AdaptivePHDStream, PHDStream
 from fastdp.counters import BinaryTree, RunningCounts, Simple
 from fastdp.errors import ParameterError, StateError
-from fastdp.local import Hybrid, Piecewise, SquareWave, client_words
+from fastdp.local import Hybrid, Piecewise, SquareWave, random_words
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.perturbers.base import TreeRows, theta_key
 from fastdp.randomness.key import Binding, Key
@@ -100,7 +100,7 @@ def test_streams_and_starts_of_reports(monkeypatch: pytest.MonkeyPatch, mechanis
 def test_thresholds_and_values_of_reports_have_words_of_their_own() -> None:
     """Both begin at word 0 of a key's stream 0."""
     assert {SquareWave.WORDS, Hybrid.WORDS} == {0, 1}
-    words = [client_words.Source(None, bytes(32), level, 0, 0).few(4) for level in (0, 1)]
+    words = [random_words.Source(None, bytes(32), level, 0, 0).few(4) for level in (0, 1)]
     assert words[0] != words[1]
 
 
@@ -175,8 +175,8 @@ def test_trees_of_a_publisher(tree: int) -> None:
     """The last leaves of a tree, and the first ones of the next."""
     publisher = fastdp.StreamPublisher(threshold=Fixed(8.0), perturber=TREES, **OPTIONS)
     levels, before = publisher.composition.plan.levels, tree * 16 - 2
-    object.__setattr__(publisher._progress, "blocks", before)
-    object.__setattr__(publisher._progress, "n_seen", before)
+    place = publisher._progress._replace(blocks=before, n_seen=before)
+    publisher._state = publisher._state._replace(progress=place)
     expected = own_leaves(publisher._key, 32, levels, tree - 1, 16)[14:]
     expected += own_leaves(publisher._key, 32, levels, tree, 3)
     assert publisher.publish(np.zeros(5)).tolist() == [noise * 0.25 for noise in expected]
@@ -221,7 +221,7 @@ def test_cycles_of_thresholds() -> None:
     for cycle in FARTHEST[1:-1]:
         progress = publisher._progress
         place = {"cycle": cycle, "blocks": cycle * period // block, "filled": 0, "held": 0, "open_sum": 0}
-        publisher._state = replace(publisher._state, progress=replace(progress, **place))
+        publisher._state = publisher._state._replace(progress=progress._replace(**place))
         publisher.publish(np.full(4, 9.0))
         assert publisher._progress.cycle == cycle + 1
         thetas.append(publisher.threshold)
@@ -281,8 +281,8 @@ def test_bound_noise_of_a_publisher_value_by_value(member: int | None) -> None:
 @pytest.mark.parametrize("far", [254, 1022, 2**16 - 2, 2**32 - 2, 2**40])
 def test_indices_of_bound_sums(far: int) -> None:
     publisher = fastdp.StreamPublisher(threshold=Fixed(8.0), perturber=Flat(), **OPTIONS)
-    object.__setattr__(publisher._progress, "blocks", far)
-    object.__setattr__(publisher._progress, "n_seen", far)
+    place = publisher._progress._replace(blocks=far, n_seen=far)
+    publisher._state = publisher._state._replace(progress=place)
     noise = bound_noise(publisher, far)
     assert publisher.publish(np.zeros(6)).tolist() == [noise(0) * 0.25 for _ in range(6)]
 

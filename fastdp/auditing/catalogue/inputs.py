@@ -33,6 +33,10 @@ PERIOD: tuple[list[list[float]], list[list[float]]] = (
     [[4, 4, 4, 4], [4, 0], [0, 0, 0, 0]],
     [[4, 4, 4, 4], [0, 0], [0, 0, 0, 0]],
 )
+#: The last held-out value and the first published one: both of one window.
+WINDOW: tuple[list[float], list[float]] = [1, 1, 2, 2, 4], [1, 1, 2, 1, 0]
+#: Two published values, of one window.
+PAIR: tuple[list[list[float]], list[list[float]]] = [[4, 4, 0, 0]], [[0, 0, 0, 0]]
 #: One value of a stream of blocks of four.
 REVISED: tuple[list[float], list[float]] = [4.0] + [0.0] * 15, [0.0] * 16
 #: A stream and its altered copy: a value differs before their first difference, or after it.

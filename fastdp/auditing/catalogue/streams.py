@@ -12,12 +12,15 @@ from numpy.typing import NDArray
 from fastdp.auditing.catalogue.case import MANY, REPEATED, SLOW, Case, ManyRuns, OneRun, one_run
 from fastdp.auditing.catalogue.inputs import (
     CHOICE,
+    EVENT,
     LATER_HOLDOUT,
+    PAIR,
     PERIOD,
     REPLAY_AFTER,
     REPLAY_PREFIX,
     REVISED,
     TREES,
+    WINDOW,
     open_lag_sums,
     open_tree,
 )
@@ -26,9 +29,11 @@ from fastdp.randomness.key import Key
 from fastdp.smoothers import Recent
 from fastdp.systems.pak.publisher import PAK
 from fastdp.systems.release_many import release_many
+from fastdp.systems.stream.adaptive import Adaptive
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.systems.stream.tops import ToPS
 from fastdp.systems.topl.publisher import ToPL
+from fastdp.systems.w_event import SCHEMES, Scheme, WEvent
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SquareWave
 from fastdp.thresholds.renewals import Renewal, RenewFromHoldout, RenewFromPublished
 
@@ -64,6 +69,12 @@ def retrospective(fresh: Fresh, data: Sequence[float]) -> Floats:
     return np.concatenate([release.values, later])
 
 
+def published(fresh: Fresh, data: Sequence[Sequence[float]]) -> Floats:
+    """What each piece of the stream published."""
+    publisher = fresh()
+    return np.concatenate([publisher.publish(piece) for piece in data])
+
+
 def replay(fresh: Fresh, data: tuple[Sequence[float], Sequence[float]]) -> Floats:
     """What a stream and its altered copy publish under one key."""
     return np.concatenate([fresh().publish(stream) for stream in data])
@@ -80,7 +91,9 @@ def collected(fresh: Fresh, data: Sequence[float]) -> Floats:
 # Publishers.
 
 
-def make_composed(key: Key, *, epsilon: float, renewal: Renewal | None = None) -> StreamPublisher:
+def make_composed(
+    key: Key, *, epsilon: float, renewal: Renewal | None = None, contributions: int = 1
+) -> StreamPublisher:
     """Few candidates, and two leaves a tree: the noise of theta and of each value is as visible as it can be."""
     return StreamPublisher(
         threshold=NoisyMax(step=1.0, fan_out=2),
@@ -89,6 +102,7 @@ def make_composed(key: Key, *, epsilon: float, renewal: Renewal | None = None) -
         holdout=4,
         max_range=2,
         renewal=renewal,
+        contributions=contributions,
         key=key,
         **SMALL,
     )
@@ -102,6 +116,16 @@ def make_fixed(key: Key, perturber: Any, **options: Any) -> StreamPublisher:
 def make_single_blocks(key: Key, *, epsilon: float) -> StreamPublisher:
     """Blocks of one value, published with its noise."""
     return make_fixed(key, Blocks("spike"), epsilon=epsilon, max_range=64)
+
+
+def make_events(key: Key, *, epsilon: float, sensitivity: float = 1.0) -> Adaptive:
+    """Counts without a bound; few steps a count, so that few outputs are possible."""
+    return Adaptive(epsilon, sensitivity=sensitivity, max_range=64, resolution=min(1.0, sensitivity), key=key)
+
+
+def make_baseline(key: Key, *, epsilon: float, scheme: Scheme) -> WEvent:
+    """Windows of two values."""
+    return WEvent(scheme, epsilon, 4.0, 2, resolution=1.0, key=key)
 
 
 def make_topl(key: Key, *, epsilon: float) -> ToPL:
@@ -133,11 +157,14 @@ def repeated(epsilon: float) -> list[Case]:
 
     tops = runs(lambda key: ToPS(epsilon, 4.0, 4, 16, prune=0, resolution=1.0, key=key))
     composed = runs(partial(make_composed, epsilon=epsilon))
+    together = runs(partial(make_composed, epsilon=epsilon, contributions=2))
     levels = runs(partial(make_fixed, perturber=Hierarchy(2, prune=0), epsilon=epsilon, max_range=8))
     return [
         Case("tops", tops, *TREES, REPEATED),
         Case("tops-holdout", composed, *CHOICE, REPEATED),
         Case("tops-trees", composed, *TREES, REPEATED),
+        # Two values of one unit, one of which chooses theta.
+        Case("windows", together, *WINDOW, REPEATED),
         Case("tops-levels", levels, [4] + [0] * 7, [0] * 8, REPEATED),
     ]
 
@@ -161,6 +188,16 @@ def one_by_one(epsilon: float) -> list[Case]:
         # A value before the first difference is published with one noise, a value after it with two.
         Case("replay-prefix", one_run(single, replay), *REPLAY_PREFIX, SLOW),
         Case("replay-after", one_run(single, replay, factor=2.0), *REPLAY_AFTER, SLOW),
+        Case("events", one_run(partial(make_events, epsilon=epsilon), pieces), [EVENT[0]], [EVENT[1]], SLOW),
+        *(
+            Case(
+                f"w-event-{scheme}",
+                one_run(partial(make_baseline, epsilon=epsilon, scheme=scheme), published),
+                *PAIR,
+                SLOW,
+            )
+            for scheme in SCHEMES
+        ),
         Case("release-many", many_rows(epsilon), *two_rows, SLOW),
         *_pak(epsilon),
         *_topl(epsilon),

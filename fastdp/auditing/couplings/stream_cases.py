@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from fastdp.auditing.couplings.streams import (
     Generator,
     Make,
     altered,
+    baseline_shifts,
     pak_shifts,
     pick,
     see_many,
@@ -22,12 +24,14 @@ from fastdp.auditing.couplings.streams import (
     see_stream,
     stream_shifts,
     values_of,
+    window_shifts,
 )
-from fastdp.perturbers import Flat, Hierarchy
+from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.systems.pak.publisher import PAK
 from fastdp.systems.stream.adaptive import Adaptive
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.systems.stream.tops import SMOOTHERS
+from fastdp.systems.w_event import SCHEMES, WEvent
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 
@@ -201,6 +205,73 @@ def pak(generator: Generator) -> Instance:
     return _instance(generator, by_key, x, there, shift, releases=average is None and not lag_sums)
 
 
+def events(generator: Generator, factor: float = 1.0) -> Instance:
+    """Counts without a bound: events that each move one of them; noise is for ``factor`` times as much."""
+    sensitivity, several = float(pick(generator, 0.5, 1.0, 3.0)), int(pick(generator, 1, 1, 3))
+    make = partial(
+        Adaptive,
+        epsilon=float(pick(generator, 0.5, 1.0, 6.0)),
+        sensitivity=factor * sensitivity,
+        contributions=several,
+        max_range=int(pick(generator, 4, 64, 1024)),
+        closing=pick(generator, "spread", "spike", "none"),
+        resolution=pick(generator, None, 0.25),
+    )
+    x = values_of(generator, int(generator.integers(1, 120))) * pick(generator, -1.0, 1.0, 50.0)
+    there, places = x.copy(), generator.integers(0, x.size, several)
+    for place in places:
+        there[place] += sensitivity * pick(generator, -1.0, 0.5, 1.0)
+    by_key = lambda key: make(key=key)  # noqa: E731
+    shift = partial(window_shifts, by_key, KEY, x, there, sorted(set(places.tolist())))
+    return _instance(generator, by_key, x, there, shift)
+
+
+def windows(generator: Generator, claimed: int = 0) -> Instance:
+    """w consecutive values, often some of a hold-out and some behind it; noise is for ``claimed`` more."""
+    w = int(pick(generator, 2, 3, 5))
+    renewal = pick(generator, None, RenewFromHoldout(1, 5), RenewFromPublished(0.3, 1))
+    kind: dict[str, Any] = pick(
+        generator,
+        {"perturber": Blocks(pick(generator, "spread", "spike", "none")), "max_range": 64},
+        {"perturber": Flat()},
+        {"perturber": Hierarchy(2, consistent=False, prune=0)},
+        {**pruned(generator, 2, 0, 1), "renewal": renewal, "max_range": 4}
+        if renewal
+        else {**pruned(generator, 2, 0, 1), "max_range": 8},
+    )
+    make = publisher(generator, contributions=w + claimed, **kind)
+    c = make(KEY).composition
+    x = values_of(generator, c.task.holdout + c.warm_up + 40)
+    begin = place_of(generator, x.size - w + 1, c.task.holdout, c.plan.tree_blocks * c.plan.block)
+    if c.task.holdout and pick(generator, False, True):
+        begin = c.task.holdout - int(generator.integers(1, min(w, c.task.holdout + 1)))
+    there, places = x, range(begin, begin + w)
+    for place in places:
+        there = altered(generator, there, place)
+    return _instance(generator, make, x, there, partial(window_shifts, make, KEY, x, there, places))
+
+
+def w_event(generator: Generator) -> Instance:
+    """The baselines for w-event privacy: a window of w values."""
+    w = int(pick(generator, 1, 2, 5))
+    make = partial(
+        WEvent,
+        scheme=pick(generator, *SCHEMES),
+        epsilon=float(pick(generator, 0.5, 6.0, 60.0)),
+        bound=BOUND,
+        contributions=w,
+        resolution=float(pick(generator, 1.0, 0.25)),
+    )
+    x = values_of(generator, 30)
+    begin = int(generator.integers(0, x.size - w + 1))
+    there, places = x, range(begin, begin + w)
+    for place in places:
+        there = altered(generator, there, place)
+    by_key = lambda key: make(key=key)  # noqa: E731
+    instance = _instance(generator, by_key, x, there, lambda _: None)
+    return replace(instance, shifts=partial(baseline_shifts, by_key, x, there, places))
+
+
 def row_parameters(generator: Generator) -> dict[str, Any]:
     """Of ``release_many``."""
     perturber = pick(
@@ -243,6 +314,9 @@ def stream_cases() -> list[Case]:
         "nodes": nodes,
         "renewed": renewed,
         "pak": pak,
+        "events": events,
+        "windows": windows,
+        "w-event": w_event,
         "release-many": rows,
         "repeat": repeated,
     }

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.auditing.couplings.check import KEY, Seen, Shifts
+from fastdp.auditing.couplings.check import KEY, Seen, Shifts, Table
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.releases.release import Release
 from fastdp.systems.pak.publisher import PAK
 from fastdp.systems.release_many import release_many
 from fastdp.systems.stream.publisher import StreamPublisher
-from fastdp.systems.stream.stages import Schedule, Stage
+from fastdp.systems.stream.stages import Schedule
+from fastdp.systems.w_event import DISSIMILARITY, VALUE, WEvent
 from fastdp.thresholds import NoisyMax, ScaleFree
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.noisy_choice import draw_noise
@@ -73,34 +75,48 @@ def choice_shift(
     shifts.add(key, StreamId(Purpose.THRESHOLD), int(places[winner]), shift)
 
 
-def in_steps(value: float, resolution: float, top: int) -> int:
-    """A value clipped and rounded to the grid."""
+def in_steps(value: float, resolution: float, top: int, *, events: bool = False) -> int:
+    """A value clipped and rounded to the grid; of counts of events in size, with halves up."""
+    if events:
+        return min(max(math.floor(value / resolution + 0.5), -top), top)
     return int(min(max(np.rint(value * (1.0 / resolution)), 0.0), float(top)))
 
 
-def stream_shifts(make: Make, key: Key, x: Floats, there: Floats, place: int, shifts: Shifts) -> None:
-    """One draw on each released level, and one of each threshold that the value chooses."""
+def window_shifts(make: Make, key: Key, x: Floats, there: Floats, places: Sequence[int], shifts: Shifts) -> None:
+    """Where several values differ: draws of each, and of each threshold that any of them chooses, once."""
+    chosen: set[int] = set()
+    for place in places:
+        stream_shifts(make, key, x, there, place, shifts, chosen)
+
+
+def stream_shifts(
+    make: Make, key: Key, x: Floats, there: Floats, place: int, shifts: Shifts, chosen: set[int] | None = None
+) -> None:
+    """One draw on each released level, and one of each threshold that the value chooses; ``chosen`` are done."""
     publisher = make(key)
     publisher.publish(x[:place])
     c, progress = publisher.composition, publisher.state.progress
     stage, _ = Schedule(c).stage(progress)
-    if stage in (Stage.WARM_UP, Stage.PUBLISH):
-        top = min(progress.theta_steps, c.grid.bound_steps)
-        here, other = (in_steps(float(values[place]), c.grid.resolution, top) for values in (x, there))
+    if stage in ("warm-up", "publish"):
+        events = c.sensitivity is not None
+        top = c.grid.bound_steps if events else min(progress.theta_steps, c.grid.bound_steps)
+        here, other = (in_steps(float(values[place]), c.grid.resolution, top, events=events) for values in (x, there))
         tree, leaf = divmod(progress.blocks, c.plan.tree_blocks)
         for level in range(c.plan.levels):
             stream = StreamId(Purpose.TREE, level + 1, tree)
             shifts.add(key, stream, leaf // c.plan.fan_out**level, here - other)
     start, task = 0, c.task
-    if stage is Stage.WITHHOLD:
+    if stage == "withhold":
         start, task = place - progress.held, c.renewal_task
-    elif stage is Stage.PUBLISH and c.renewal is not None and c.renewal.share and c.period is not None:
+    elif stage == "publish" and c.renewal is not None and c.renewal.share and c.period is not None:
         start = place - (progress.blocks * c.plan.block + progress.filled - (progress.cycle - 1) * c.period)
         task = c.renewal_task
-    elif stage is not Stage.HOLDOUT:
+    elif stage != "holdout":
         return
     held = slice(start, start + task.holdout)
-    if held.stop <= x.size:
+    if held.stop <= x.size and (chosen is None or start not in chosen):
+        if chosen is not None:
+            chosen.add(start)
         own = key.derive("threshold", progress.cycle) if progress.cycle else key
         assert isinstance(c.threshold, (NoisyMax, ScaleFree))  # noqa: S101 - the others here look at no values
         choice_shift(c.threshold, task, own, x[held], there[held], shifts)
@@ -138,6 +154,11 @@ def see_release(seen: Seen, release: Release) -> None:
     seen.add("range sums", release.range_sum(starts, stops))
     seen.add("retrospective sums", release.range_sum(starts, stops, retrospective=True))
     seen.add("revised", release.revised)
+    if release.noise is not None:
+        seen.add("noise", release.noise)
+        for revised in (False, True):
+            seen.add("intervals", *release.interval(starts, stops, revised=revised))
+            seen.add("standard errors", release.std_error(starts, stops, revised))
     if release.nodes is not None:
         seen.add("nodes", release.nodes.sums)
     if release.revision is not None:
@@ -162,6 +183,26 @@ def see_stream(make: Callable[[Key], Any], cuts: list[int], saved: int, releases
         if releases:
             see_release(seen, make(KEY).release(values))
     return seen
+
+
+def baseline_shifts(
+    make: Callable[[Key], WEvent], x: Floats, there: Floats, places: Sequence[int], table: Table
+) -> Shifts:
+    """A comparison's draw by what keeps its outcome, a release's by what keeps the release."""
+    del table
+    found, publisher = Shifts(), make(KEY)
+    machine, top = publisher._machine, publisher._machine.grid.bound_steps
+    for place in range(x.size):
+        state = publisher.state
+        scale = machine.scale(state)
+        if place in places and scale is not None:
+            here, other = (in_steps(float(values[place]), machine.grid.resolution, top) for values in (x, there))
+            if machine.scheme not in ("uniform", "sample"):
+                far, farther = abs(here - state.released), abs(other - state.released)
+                found.add(KEY, StreamId(Purpose.TREE, DISSIMILARITY, place), 0, far - farther)
+            found.add(KEY, StreamId(Purpose.TREE, VALUE, place), 0, here - other)
+        publisher.publish(x[place : place + 1])
+    return found
 
 
 def see_many(composition: dict[str, Any], values: Floats) -> Seen:

@@ -28,6 +28,7 @@ from fastdp.systems.stream.parameters import StreamParameters, vars_of
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.systems.stream.tops import ToPS
 from fastdp.systems.topl.publisher import ToPL
+from fastdp.systems.w_event import Scheme, WEvent
 from fastdp.systems.zeros import Zeros
 from fastdp.thresholds import Fixed, ThresholdTask
 from fastdp.thresholds.base import held_out
@@ -140,10 +141,7 @@ class _Composed:
     def _build(self, parameters: Parameters, setting: Setting) -> tuple[StreamParameters, ThresholdTask, float]:
         """Parts and parameters, the threshold's task, and the perturber's budget."""
         arguments = build_parts(parameters)
-        first, second = (
-            validation.positive(name, arguments.pop(name, setting.epsilon))
-            for name in ("threshold_epsilon", "publish_epsilon")
-        )
+        given = {name: arguments.pop(name, None) for name in ("threshold_epsilon", "publish_epsilon")}
         for name in ("threshold", "perturber"):
             if self._publisher is StreamPublisher and name not in arguments:
                 raise ParameterError(f"{name} is missing: expected a table with its part")
@@ -155,7 +153,14 @@ class _Composed:
             seed=0,
             **arguments,
         ).composition
-        if composition.renewal is not None and (first, second) != (setting.epsilon, setting.epsilon):
+        each = composition.unit_epsilon
+        first, second = (each if value is None else validation.positive(name, value) for name, value in given.items())
+        if composition.contributions > 1 and (first, second) != (each, each):
+            raise ParameterError(
+                f"contributions = {composition.contributions}: expected no threshold_epsilon or publish_epsilon "
+                "besides it"
+            )
+        if composition.renewal is not None and (first, second) != (each, each):
             raise ParameterError(
                 f"renewal = {composition.renewal!r}: expected no threshold_epsilon or publish_epsilon besides it"
             )
@@ -176,7 +181,7 @@ class _Composed:
 
         def run(key: Key) -> RunResult:
             own = composition.noise_key(key)
-            if budgets != (setting.epsilon, setting.epsilon):
+            if budgets != (composition.unit_epsilon, composition.unit_epsilon):
                 own = own.within("budgets", *map(repr, budgets))
             second = StreamPublisher(
                 threshold=_Chosen(chooser.choose(held_out(own, packed))),
@@ -186,7 +191,9 @@ class _Composed:
                 bound=setting.bound,
                 max_range=setting.max_range,
                 # The same grid as the publisher's, unless it must serve another budget.
-                resolution=composition.resolution if epsilon == setting.epsilon else parameters.get("resolution"),
+                resolution=composition.resolution
+                if epsilon == composition.unit_epsilon
+                else parameters.get("resolution"),
                 nonfinite=composition.nonfinite,
                 key=own,
             )
@@ -277,6 +284,25 @@ def _noiseless(revision: RevisedStream, before: Callable[[Indices], Floats], sto
     return replace(revision, totals=totals).sums_before(stops)
 
 
+def _w_event(scheme: Scheme) -> Build:
+    """A baseline for w-event privacy: the bound is its theta, and no value is held out."""
+
+    def build(
+        setting: Setting, key: Key, *, contributions: Any = 1, **arguments: Any
+    ) -> tuple[WEvent, Callable[[Release], RunResult]]:
+        publisher = WEvent(scheme, setting.epsilon, setting.bound, contributions, key=key, **arguments)
+
+        def result(release: Release) -> RunResult:
+            behind = release.values[setting.holdout :]
+            answer = Release(behind, setting.holdout, setting.bound, release.guarantee).range_sum
+            # Which values are released depends on the noise of earlier ones.
+            return RunResult(answer, setting.bound, splits=False)
+
+        return publisher, result
+
+    return build
+
+
 class _Zeros:
     """Publishes zeros."""
 
@@ -297,5 +323,9 @@ SYSTEMS: dict[str, System] = {
     "publisher": _Composed(StreamPublisher),
     "topl": _Whole(_topl, parameter_names(ToPL)),
     "pak": _Whole(_pak, tuple(name for name in parameter_names(PAK) if name not in ("average", "lag_sums"))),
+    "uniform": _Whole(_w_event("uniform"), ("contributions", "resolution")),
+    "sample": _Whole(_w_event("sample"), ("contributions", "resolution")),
+    "budget-distribution": _Whole(_w_event("distribution"), ("contributions", "resolution")),
+    "budget-absorption": _Whole(_w_event("absorption"), ("contributions", "resolution")),
     "base": _Zeros(),
 }

@@ -5,6 +5,7 @@ Readings and errata: ``docs/pak.md``.
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ from fastdp.arrays.whole import as_whole
 from fastdp.errors import StateError
 from fastdp.guarantee import Guarantee
 from fastdp.randomness.key import Key
+from fastdp.releases.error_bars import SumNoise
 from fastdp.releases.release import Release
 from fastdp.state.machine import Column
 from fastdp.state.publisher import Publisher
@@ -204,7 +206,9 @@ class PAK(Publisher[PAKState]):
         steps = np.diff(sums) if self.holdout else np.diff(sums, prepend=0.0)
         steps.flags.writeable = False
         assert self.threshold is not None  # noqa: S101 - the hold-out is complete
-        return Release(steps, self.holdout, self.threshold, self.guarantee)
+        levels = (self.length - self.holdout).bit_length()
+        noise = SumNoise("counter", float(Fraction(levels) / Fraction(self.epsilon)), self.resolution)
+        return Release(steps, self.holdout, self.threshold, self.guarantee, noise=noise)
 
     def check_room(self, size: int) -> None:
         """DataError for more values than are left of the stream; their number is public."""

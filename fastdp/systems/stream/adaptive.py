@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from fastdp import validation
 from fastdp.arrays.column import Nonfinite
-from fastdp.perturbers.blocks import Blocks, Closing
+from fastdp.perturbers.block_noise import Blocks, Closing
 from fastdp.randomness.key import Key
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.thresholds import ScaleFree, Threshold
@@ -15,9 +16,9 @@ class Adaptive(StreamPublisher):
     Parameters
     ----------
     epsilon : float
-        Privacy loss for one value of the stream.
+        Privacy loss for one value of the stream, or for one event.
     bound : float
-        Public upper bound of a value, in units of the input, which may be any.
+        Public upper bound of a value, in units of the input, which may be any.  None with a sensitivity.
     holdout : int, optional
         m: the first values; published values begin after them.  All of them choose the threshold if m < 16, else 7/8
         to 15/16 of them; the last ones are released as noisy sums of blocks, so that publishing begins with a mean.
@@ -29,13 +30,21 @@ class Adaptive(StreamPublisher):
         :class:`fastdp.perturbers.Blocks`.
     threshold : Threshold or float, optional
         By default :class:`fastdp.thresholds.ScaleFree`; a number is a publicly known threshold.
+    sensitivity : float, optional
+        In place of a bound: each value is a bucket of events, say of people a minute, and an event that is added or
+        removed moves one bucket by at most so much.  Buckets may have any size and sign: nothing is clipped or held
+        out, every value is published, and blocks may be as short as one bucket, which is then published with its own
+        noise at once.  ``resolution`` is then a power of two.
+    contributions : int
+        w: epsilon is for any w consecutive values together (w-event privacy), or for any w events.
     resolution, nonfinite, seed, key
         As for :class:`fastdp.StreamPublisher`.
 
     Notes
     -----
     Privacy: pure epsilon, event level, exact on this machine.  The length of a block is a function of sums released
-    before it began; whatever it is, a value enters one sum.
+    before it began; whatever it is, a value enters one sum.  ``guarantee`` names the unit: one value, one event, or
+    several.
 
     Error: published values answer a range at once; ``release(...).range_sum(..., revised=True)`` and
     ``.revised`` use everything released by then, and are several times better for ranges up to 10^5 values.
@@ -51,19 +60,24 @@ class Adaptive(StreamPublisher):
     def __init__(
         self,
         epsilon: float,
-        bound: float,
+        bound: float | None = None,
         holdout: int | None = None,
         max_range: int = 2**20,
         closing: Closing = "spread",
         *,
         threshold: Threshold | float | None = None,
+        sensitivity: float | None = None,
+        contributions: int = 1,
         resolution: float | None = None,
         nonfinite: Nonfinite = "raise",
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
+        if threshold is None:
+            # What is wrong with a sensitivity is said by its name.
+            threshold = ScaleFree() if sensitivity is None else validation.positive("sensitivity", sensitivity)
         super().__init__(
-            threshold=ScaleFree() if threshold is None else threshold,
+            threshold=threshold,
             perturber=Blocks(closing),
             epsilon=epsilon,
             bound=bound,
@@ -71,6 +85,8 @@ class Adaptive(StreamPublisher):
             max_range=max_range,
             resolution=resolution,
             nonfinite=nonfinite,
+            contributions=contributions,
+            sensitivity=sensitivity,
             seed=seed,
             key=key,
         )

@@ -1,4 +1,6 @@
-"""The step of a publisher whose blocks follow what was released: (progress, values) to (progress, published values).
+"""The step of a publisher whose blocks follow what was released: where they close and get their noise.
+
+A pure function from (progress, values) to (progress, published values); the kernels choose the lengths.
 
 Source: ``docs/adaptive.md``; the project's design beyond the papers, section 2.
 """
@@ -7,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.integer_grid import Grid
+from fastdp.integer_grid import EventGrid, Grid
 from fastdp.perturbers import Blocks, HierarchyShape
 from fastdp.perturbers.base import BoundLaws
 from fastdp.randomness import prefix
@@ -29,10 +32,11 @@ Floats = NDArray[np.float64]
 #: Before anything is released a value is taken to be about theta / 2, give or take as much.
 FIRST_LEVEL = 0.5
 FIRST_VARIANCE = 0.25
+#: Of events next to nothing is known: a level of about 0 whose variance is so many times that of a first sum.
+FIRST_EVENTS = 1e6
 
 
-@dataclass(frozen=True)
-class AdaptiveStep:
+class AdaptiveStep(NamedTuple):
     """What a step has computed, before anything leaves.
 
     Attributes
@@ -49,7 +53,9 @@ class AdaptiveStep:
         The threshold, in units of the input.
     spikes : bool
         Whether the last value of a block closes the account.
-    filled, count : int
+    singles : bool
+        Whether a block of one value publishes its released sum.
+    filled, size : int
         Values in the first block before the step, and values of the step.
     """
 
@@ -59,12 +65,13 @@ class AdaptiveStep:
     blocks: Floats
     theta: float
     spikes: bool
+    singles: bool
     filled: int
-    count: int
+    size: int
 
     def emit(self, out: Floats) -> None:
         """Write the published values into ``out``."""
-        adaptive_pass.emit_adaptive(self.blocks, self.filled, self.theta, self.spikes, out)
+        adaptive_pass.emit_adaptive(self.blocks, self.filled, self.theta, self.spikes, self.singles, out)
 
 
 @dataclass(frozen=True)
@@ -88,9 +95,14 @@ class AdaptiveBlocks:
     warm_up: int
 
     @cached_property
+    def events(self) -> bool:
+        """Whether values are counts of events, without a bound."""
+        return isinstance(self.grid, EventGrid)
+
+    @cached_property
     def shape(self) -> Floats:
         """The kernels' public parameters."""
-        return self.perturber.shape(self.epsilon, self.max_range, self.warm_up)
+        return self.perturber.shape(self.epsilon, self.max_range, self.warm_up, events=self.events)
 
     @cached_property
     def laws(self) -> BoundLaws:
@@ -102,23 +114,29 @@ class AdaptiveBlocks:
         steps = self.grid.snap(theta)
         memory = np.empty(block_lengths.MEMORY)
         first = int(self.shape[block_lengths.FIRST])
-        if not self.warm_up:
+        level, variance = FIRST_LEVEL, FIRST_VARIANCE
+        if self.events:
+            level, variance = 0.0, FIRST_EVENTS * (1.0 + self.shape[block_lengths.NOISE])
+        elif not self.warm_up:
             # A guess is published first: only until its error meets that of a noisy mean.
             first = min(first, math.frexp(math.sqrt(self.shape[block_lengths.NOISE] / FIRST_VARIANCE))[1])
-        block_lengths.start_memory(FIRST_LEVEL, FIRST_VARIANCE, max(first, 0), self.shape, memory)
+        block_lengths.start_memory(level, variance, max(first, 0), self.shape, memory)
         chain = next_chain(self.perturber, self.key, steps, self.epsilon, progress.chain)
-        return replace(progress, cycle=progress.cycle + 1, theta_steps=steps, smoother=memory, chain=chain)
+        return progress._replace(cycle=progress.cycle + 1, theta_steps=steps, smoother=memory, chain=chain)
 
     def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> AdaptiveStep | None:
         """All that these values, behind the hold-out, lead to; None if one of them is NaN or infinite."""
-        counters = np.array([progress.filled, progress.open_sum, 0, 0], np.int64)
+        counters: NDArray[np.int64] = np.zeros(4, np.int64)
+        counters[0], counters[1] = progress.filled, progress.open_sum
         memory, chain, closed, at = progress.smoother.copy(), progress.chain.copy(), progress.blocks, 0
         law = self.laws[progress.theta_steps]
-        public = 1.0 / self.grid.resolution, *self._steps(progress), self.shape
+        theta_steps, resolution = progress.theta_steps, self.grid.resolution
+        # The largest step that a value counts as (negative: in size), and the threshold's.
+        top = -float(self.grid.bound_steps) if self.events else float(min(theta_steps, self.grid.bound_steps))
+        public = 1.0 / resolution, top, float(theta_steps), self.shape
         parts: list[Floats] = []
         done = False
         while not done:
-            counters[2] = 0
             if law is None:
                 batch, used = divmod(closed, self.plan.leaves)
                 if noise is None or noise[0] != batch:
@@ -135,29 +153,21 @@ class AdaptiveBlocks:
             closing = int(counters[2])
             closed += closing
             done = at == values.size
+            counters[2] = 0
             # What is left open at the end of a batch is the first block of the next.
             parts.append(part[: closing + done])
         if ENABLED and law is not None:
             prefix.record(self.key, progress.chain, progress.blocks, closed - progress.blocks)
-        theta = self._theta(progress)
-        # Made directly: dataclasses.replace costs more than the kernel of a short call.
+        theta = theta_steps * resolution
+        # By position: names cost more than the kernel of a short call.
         following = Progress(
-            n_seen=progress.n_seen + values.size,
-            cycle=progress.cycle,
-            held=progress.held,
-            released=progress.released,
-            theta_steps=progress.theta_steps,
-            blocks=closed,
-            filled=int(counters[0]),
-            open_sum=int(counters[1]),
-            prediction=float(memory[block_lengths.PREDICTION]) * theta,
-            smoother=memory,
-            chain=chain,
+            *(progress.n_seen + values.size, progress.cycle, progress.held, progress.released, theta_steps, closed),
+            *(int(counters[0]), int(counters[1]), float(memory[block_lengths.PREDICTION]) * theta, memory, chain),
         )
-        blocks = parts[0].copy() if len(parts) == 1 else np.concatenate(parts)
+        blocks = parts[0] if len(parts) == 1 else np.concatenate(parts)
         return AdaptiveStep(
             *(following, noise, progress.smoother, blocks, theta),
-            *(self.perturber.closing == "spike", progress.filled, values.size),
+            *(self.perturber.closing == "spike", self.events, progress.filled, values.size),
         )
 
     def _close_bound(
@@ -186,13 +196,6 @@ class AdaptiveBlocks:
             closed = int(counters[2])
             noise[closed] = prefix.settle(law, chain, first + closed, int(counters[1]))
             settled, counters[3] = closed + 1, 0
-
-    def _steps(self, progress: Progress) -> tuple[float, float]:
-        """The largest step that a value counts as, and the threshold's."""
-        return float(min(progress.theta_steps, self.grid.bound_steps)), float(progress.theta_steps)
-
-    def _theta(self, progress: Progress) -> float:
-        return progress.theta_steps * self.grid.resolution
 
     def revised(self, steps: Sequence[object], theta_steps: int) -> RevisedStream:
         """All that steps from the first published value on have released."""

@@ -1,12 +1,15 @@
-"""The step of a publisher: a pure function from (progress, values) to (progress, published values).
+"""The step of a publisher with blocks of fixed length: where they close and get their noise.
+
+A pure function from (progress, values) to (progress, published values).
 
 Source: ToPS Algorithm 1, lines 11 to 28, in the reading of ``docs/tops.md``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +30,7 @@ from fastdp_kernels import online_pass, tree_nodes
 Floats = NDArray[np.float64]
 #: The number of a tree and the noise of its leaves; a cache, since the key determines it.
 TreeNoise = tuple[int, NDArray[np.int64]]
+NO_FLOATS, NO_CHAIN = np.empty(0), np.empty(0, np.uint64)
 
 
 def nodes_scratch(plan: HierarchyShape) -> NDArray[np.int64]:
@@ -34,8 +38,7 @@ def nodes_scratch(plan: HierarchyShape) -> NDArray[np.int64]:
     return np.empty(2 * max(tree_nodes.PIECE, plan.fan_out) + plan.leaves, np.int64)
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(NamedTuple):
     """Everything that lives between two chunks, but for the hold-out's summary and the noise (a function of the key).
 
     Attributes
@@ -72,14 +75,17 @@ class Progress:
     theta_steps: int = 0
     blocks: int = 0
     filled: int = 0
-    open_sum: int = field(default=0, repr=False)
+    open_sum: int = 0
     prediction: float = 0.0
-    smoother: SmootherState = field(default_factory=lambda: np.empty(0))
-    chain: Chain = field(default_factory=lambda: np.empty(0, np.uint64), repr=False)
+    smoother: SmootherState = NO_FLOATS
+    chain: Chain = NO_CHAIN
+
+    def __repr__(self) -> str:
+        # Not the secrets.
+        return f"Progress(n_seen={self.n_seen}, cycle={self.cycle}, blocks={self.blocks}, filled={self.filled})"
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """What a step has computed, before anything leaves.
 
     Attributes
@@ -93,7 +99,7 @@ class Step:
         smoother ``totals`` are the published values themselves.
     block : int
         g.
-    filled, count : int
+    filled, size : int
         Values in the first block before the step, and values of the step.
     """
 
@@ -103,12 +109,14 @@ class Step:
     predictions: Floats | None
     block: int
     filled: int
-    count: int
+    size: int
 
     def emit(self, out: Floats) -> None:
         """Write the published values into ``out``."""
         if self.predictions is None:
             out[:] = self.totals
+        elif not self.totals.size:
+            out.fill(self.predictions[0])
         else:
             online_pass.emit_blocks(self.totals, self.predictions, self.block, self.filled, out)
 
@@ -160,10 +168,10 @@ class FixedBlocks:
         steps = self.grid.snap(theta)
         top = steps * self.grid.resolution
         first = min(progress.prediction, top) if progress.cycle else top / 2.0
-        state = self.smoother.start(first, top) if self.smoother is not None else np.empty(0)
-        anew = replace(progress, cycle=progress.cycle + 1, held=0, released=0)
+        state = self.smoother.start(first, top) if self.smoother is not None else NO_FLOATS
+        anew = progress._replace(cycle=progress.cycle + 1, held=0, released=0)
         chain = next_chain(self.perturber, self.key, steps, self.epsilon, progress.chain)
-        return replace(anew, theta_steps=steps, prediction=first, smoother=state, chain=chain)
+        return anew._replace(theta_steps=steps, prediction=first, smoother=state, chain=chain)
 
     def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
         """All that these values, behind the hold-out, lead to; None if one of them is NaN or infinite."""
@@ -174,41 +182,35 @@ class FixedBlocks:
             if online_pass.round_values(values, per_unit, top, steps):
                 return None
             noise, released, chain = self._add_noise(progress, noise, steps)
-            following = replace(
-                progress, n_seen=n_seen, blocks=progress.blocks + size, released=released, chain=chain
+            following = progress._replace(
+                n_seen=n_seen, blocks=progress.blocks + size, released=released, chain=chain
             )
             return Step(following, noise, steps.view(np.float64), None, 1, 0, size)
         block = self.plan.block
         closing, filled = divmod(progress.filled + size, block)
         sums: NDArray[np.int64] = np.empty(closing + 1, np.int64)
         sums[closing] = 0
-        touched = sums[: closing + (filled > 0)]
+        touched = sums if filled else sums[:closing]
         if online_pass.sum_blocks(values, per_unit, top, block, progress.filled, touched):
             return None
         sums[0] += progress.open_sum
         open_sum = int(sums[closing])
-        noise, released, chain = self._add_noise(progress, noise, sums[:closing])
-        # Means take the memory of the predictions: long chunks of short blocks stay lean.
-        totals = sums[:closing].view(np.float64)
         predictions = np.empty(closing + 1)
-        predictions[0] = progress.prediction
-        means = np.divide(totals, block, out=predictions[1:])
-        state, predicted = self.smoother.step(progress.smoother, means)
-        if predicted is not means:
-            means[:] = predicted
-        # Made directly: dataclasses.replace costs more than the kernels of a short call.
+        predictions[0] = prediction = progress.prediction
+        totals, released, state, chain = NO_FLOATS, progress.released, progress.smoother, progress.chain
+        if closing:
+            noise, released, chain = self._add_noise(progress, noise, sums[:closing])
+            # Means take the memory of the predictions: long chunks of short blocks stay lean.
+            totals = sums[:closing].view(np.float64)
+            means = np.divide(totals, block, out=predictions[1:])
+            state, predicted = self.smoother.step(state, means)
+            if predicted is not means:
+                means[:] = predicted
+            prediction = float(predictions[closing])
+        # By position: names, and _replace, cost more than the kernels of a short call.
         following = Progress(
-            n_seen=n_seen,
-            cycle=progress.cycle,
-            held=progress.held,
-            released=released,
-            theta_steps=progress.theta_steps,
-            blocks=progress.blocks + closing,
-            filled=filled,
-            open_sum=open_sum,
-            prediction=float(predictions[closing]),
-            smoother=state,
-            chain=chain,
+            *(n_seen, progress.cycle, progress.held, released, progress.theta_steps, progress.blocks + closing),
+            *(filled, open_sum, prediction, state, chain),
         )
         return Step(following, noise, totals, predictions, block, progress.filled, size)
 
@@ -299,6 +301,6 @@ def next_chain(perturber: Perturber, key: Key, theta_steps: int, epsilon: float,
     Empty where noise belongs to trees.
     """
     if bound_law(perturber, key, theta_steps, epsilon) is None:
-        return np.empty(0, np.uint64)
+        return NO_CHAIN
     own = key.within("behind", before.tobytes()) if before.size else key
     return prefix.start_chain(theta_key(own, theta_steps))

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 from fastdp import perturbers, smoothers, thresholds, validation
 from fastdp.arrays.column import Nonfinite
 from fastdp.errors import ParameterError
-from fastdp.guarantee import Guarantee, parallel, remainder, sequential
-from fastdp.integer_grid import Grid, make_grid
-from fastdp.perturbers import Blocks, HierarchyShape, Perturber
+from fastdp.guarantee import Guarantee, fraction_of, of_group, parallel, remainder, sequential
+from fastdp.integer_grid import Grid, make_event_grid, make_grid
+from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape, Perturber
 from fastdp.randomness.key import Key
+from fastdp.releases.error_bars import SumNoise
 from fastdp.smoothers import Smoother
 from fastdp.state import codec
-from fastdp.thresholds import Threshold, ThresholdTask, renewals
+from fastdp.thresholds import Fixed, Threshold, ThresholdTask, renewals
 from fastdp.thresholds.renewals import Renewal
 
 DEFAULT_HOLDOUT = 65_536
 _ROLES = ("threshold", "perturber", "smoother", "renewal")
+#: Parameters that are younger than noise keys and state files, and the value that stands in neither.
+_YOUNGER: dict[str, Any] = {"contributions": 1, "sensitivity": None}
+#: Most units that may be protected together.
+MAX_CONTRIBUTIONS = 2**30
+
+#: What a guarantee says of intervals.
+INTERVALS = "intervals are functions of outputs (post-processing), for values clipped to [0, theta]"
+EVENT_INTERVALS = "intervals are functions of outputs (post-processing)"
 
 #: Parts that a state file may name; loading a file never runs anything that the file brings along.
 PARTS: dict[str, Any] = {
@@ -45,18 +55,21 @@ class StreamParameters:
     perturber: Perturber
     smoother: Smoother | None
     epsilon: float
-    bound: float
+    bound: float | None
     holdout: int | None
     max_range: int
     resolution: float | None
     nonfinite: Nonfinite
     renewal: Renewal | None = None
+    contributions: int = 1
+    sensitivity: float | None = None
 
     def __post_init__(self) -> None:
         """Check everything, so that nothing can fail once data flow."""
         checked: dict[str, Any] = {
             "epsilon": validation.positive("epsilon", self.epsilon),
-            "bound": validation.positive("bound", self.bound),
+            **self._checked_size(),
+            "contributions": validation.integer("contributions", self.contributions, 1, MAX_CONTRIBUTIONS),
             "max_range": validation.integer("max_range", self.max_range, 1, 2**40),
             "nonfinite": validation.choice("nonfinite", self.nonfinite, ("raise", "zero")),
         }
@@ -88,6 +101,37 @@ class StreamParameters:
             self._check_renewal(self.renewal)
         object.__setattr__(self, "resolution", self.grid.resolution)
 
+    def _checked_size(self) -> dict[str, Any]:
+        """What a value is limited by: its bound, or the sensitivity to an event."""
+        if self.sensitivity is None:
+            if self.bound is None:
+                raise ParameterError(
+                    "bound = None: expected a public upper bound of a value, or of counts of events the sensitivity "
+                    "(sensitivity=1: an event moves one value by at most 1), which need none"
+                )
+            return {"bound": validation.positive("bound", self.bound)}
+        if self.bound is not None:
+            raise ParameterError(
+                f"bound = {validation.shown(self.bound)} and sensitivity = {validation.shown(self.sensitivity)}: "
+                "expected one of them, because a value that an event moves by at most the sensitivity is not clipped"
+            )
+        sensitivity = validation.positive("sensitivity", self.sensitivity)
+        if not isinstance(self.perturber, Blocks):
+            raise ParameterError(
+                f"sensitivity = {sensitivity!r}: expected None, or fastdp.perturbers.Blocks as perturber, because "
+                "others measure values by a threshold"
+            )
+        if self.threshold != Fixed(sensitivity):
+            raise ParameterError(
+                f"threshold = {self.threshold!r}: expected None with a sensitivity, because nothing is clipped"
+            )
+        if self.holdout not in (None, 0):
+            raise ParameterError(
+                f"holdout = {validation.shown(self.holdout)}: expected None with a sensitivity, because there is no "
+                "threshold to choose"
+            )
+        return {"sensitivity": sensitivity}
+
     def _check_renewal(self, renewal: Renewal) -> None:
         validation.part("renewal", renewal, Renewal, "fastdp.thresholds.renewals")
         if not self.threshold.uses_holdout:
@@ -108,12 +152,23 @@ class StreamParameters:
         self.threshold.guarantee(self.renewal_task)
 
     @cached_property
+    def unit_epsilon(self) -> float:
+        """What one value, or one event, may lose: epsilon for all that are protected together."""
+        share = fraction_of(self.epsilon, self.contributions)
+        if share <= 0.0:
+            raise ParameterError(
+                f"contributions = {self.contributions}: expected a share of epsilon above 0 for each"
+            )
+        return share
+
+    @cached_property
     def publish_epsilon(self) -> float:
         """The perturber's budget: what a renewal from the same values leaves of epsilon."""
+        epsilon = self.unit_epsilon
         if self.renewal is None or not self.renewal.share:
-            return self.epsilon
-        rest = remainder(self.epsilon, self.epsilon * self.renewal.share)
-        if min(rest, self.epsilon * self.renewal.share) <= 0.0:
+            return epsilon
+        rest = remainder(epsilon, epsilon * self.renewal.share)
+        if min(rest, epsilon * self.renewal.share) <= 0.0:
             raise ParameterError(f"share = {self.renewal.share!r}: expected both parts of epsilon above 0")
         return rest
 
@@ -125,8 +180,29 @@ class StreamParameters:
     @cached_property
     def grid(self) -> Grid:
         """The integers that values are rounded to."""
+        if self.sensitivity is not None:
+            return make_event_grid(self.sensitivity, self.resolution, self.publish_epsilon, self.max_range)
+        assert self.bound is not None  # noqa: S101 - checked on construction
         return make_grid(
             self.bound, self.resolution, self.publish_epsilon, self.max_range, self.plan.levels, self.plan.fan_out
+        )
+
+    @cached_property
+    def noise(self) -> SumNoise | None:
+        """What an interval needs to know of the noise; None for one's own perturbers and renewed thresholds."""
+        if self.renewal is not None or type(self.perturber) not in (Blocks, Flat, Hierarchy):
+            return None
+        plan = self.plan
+        per_threshold = float(Fraction(plan.levels) / Fraction(self.publish_epsilon))
+        if not isinstance(self.perturber, Hierarchy):
+            bounded = self.sensitivity is None
+            return SumNoise("blocks", per_threshold, self.grid.resolution, bounded=bounded)
+        return SumNoise(
+            "tree" if self.perturber.consistent else "nodes",
+            *(per_threshold, self.grid.resolution),
+            fan_out=plan.fan_out,
+            levels=plan.levels,
+            tree_blocks=plan.tree_blocks,
         )
 
     @cached_property
@@ -134,8 +210,8 @@ class StreamParameters:
         """What the threshold is told, first."""
         assert self.holdout is not None  # noqa: S101 - settled on construction
         return ThresholdTask(
-            self.epsilon,
-            self.bound,
+            self.unit_epsilon,
+            self.grid.bound,
             self.holdout - self.warm_up,
             self.max_range,
             self.grid.resolution,
@@ -160,14 +236,19 @@ class StreamParameters:
         assert self.renewal is not None  # noqa: S101 - asked for by renewals alone
         assert self.period is not None  # noqa: S101
         if self.renewal.share:
-            return replace(self.task, epsilon=self.epsilon * self.renewal.share, holdout=self.period)
+            return replace(self.task, epsilon=self.unit_epsilon * self.renewal.share, holdout=self.period)
         wanted = self.task.holdout if self.renewal.holdout is None else self.renewal.holdout
         block = self.plan.block
         return replace(self.task, holdout=-(-wanted // block) * block)
 
     def noise_key(self, secret: Key) -> Key:
         """The noise key of this composition under a secret."""
-        return secret.bind("stream", vars_of(self))
+        return secret.bind("stream", self._parameters())
+
+    def _parameters(self) -> dict[str, Any]:
+        """The fields, without younger ones that have their default."""
+        fields = vars_of(self)
+        return {name: value for name, value in fields.items() if name not in _YOUNGER or value != _YOUNGER[name]}
 
     def guarantee(self, *, simulated: bool) -> Guarantee:
         """Threshold and perturber see disjoint values: parallel composition (ToPS section 2.4).
@@ -183,11 +264,37 @@ class StreamParameters:
             whole = sequential(renewed, whole) if self.renewal.share else parallel(renewed, whole)
         if chosen is not None:
             whole = parallel(chosen.of("threshold"), whole)
-        return replace(whole, simulated=simulated or whole.simulated)
+        stated = self._in_units(whole)
+        derivation = stated.derivation
+        if self.noise is not None:
+            derivation = (*derivation, INTERVALS if self.sensitivity is None else EVENT_INTERVALS)
+        return replace(stated, simulated=simulated or whole.simulated, derivation=derivation)
+
+    def _in_units(self, member: Guarantee) -> Guarantee:
+        """What is promised for one value, restated for events and for several at once."""
+        w, unit, adjacency = self.contributions, member.unit, member.adjacency
+        if self.sensitivity is not None:
+            moves = f"moves one value by at most {self.sensitivity:g}"
+            unit, adjacency = "one event", f"add or remove one event ({moves})"
+            step = f"an event {moves} (theta), and so one block's sum; nothing is clipped"
+            member = replace(member, unit=unit, adjacency=adjacency, derivation=(*member.derivation, step))
+        if w == 1:
+            return member
+        together = "losses add up, each is a fraction of epsilon"
+        if self.sensitivity is not None:
+            unit, adjacency = f"any {w} events", f"add or remove them (each {moves})"
+            step = f"{w} events lose {w} times that (group): {together}"
+        else:
+            unit, adjacency = f"any {w} consecutive values", "replace them"
+            step = (
+                f"of {w} values j choose a threshold and {w} - j enter blocks or trees, each of them for 1/{w} of "
+                f"epsilon: {together}, j/{w} and ({w} - j)/{w}"
+            )
+        return of_group(member, w, self.epsilon, unit, adjacency, step)
 
     def describe(self) -> dict[str, Any]:
         """Parts by name, and parameters, for a state file."""
-        fields = vars_of(self)
+        fields = self._parameters()
         for role in _ROLES:
             fields[role] = codec.describe_part(fields[role], PARTS)
         return fields

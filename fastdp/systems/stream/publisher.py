@@ -51,7 +51,8 @@ class StreamPublisher(Publisher[StreamState]):
     epsilon : float
         Budget of the threshold and, on disjoint values, of the perturber.
     bound : float
-        Public upper bound of a value, in units of the input; values outside [0, bound] are clipped.
+        Public upper bound of a value, in units of the input; values outside [0, bound] are clipped.  None with a
+        sensitivity.
     holdout : int
         m: the first values, which choose theta; published values begin after them.  :class:`fastdp.perturbers.Blocks`
         releases up to an eighth of them as noisy sums instead.
@@ -64,6 +65,11 @@ class StreamPublisher(Publisher[StreamState]):
         NaN and infinity are refused, or count as 0.
     renewal : Renewal, optional
         Lets theta follow the stream: a member of :mod:`fastdp.thresholds.renewals`.  By default it is chosen once.
+    contributions : int
+        w: epsilon is for any w consecutive values together, each of which then has noise of scale w theta / epsilon
+        (w-event privacy).  By default for one.
+    sensitivity : float, optional
+        Values are counts of events, of which each moves one value by at most so much: see :class:`fastdp.Adaptive`.
     seed : int or str, optional
         Simulation: noise that anybody can reproduce; the guarantee then says ``simulated``.
     key : Key or 32 bytes, optional
@@ -86,18 +92,20 @@ class StreamPublisher(Publisher[StreamState]):
         perturber: Perturber,
         smoother: Smoother | None = None,
         epsilon: float,
-        bound: float,
+        bound: float | None = None,
         holdout: int | None = None,
         max_range: int = 2**20,
         resolution: float | None = None,
         nonfinite: Nonfinite = "raise",
         renewal: Renewal | None = None,
+        contributions: int = 1,
+        sensitivity: float | None = None,
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
         composition = StreamParameters(
             *(as_rule(threshold), perturber, smoother, epsilon, bound, holdout, max_range, resolution),
-            *(nonfinite, renewal),
+            *(nonfinite, renewal, contributions, sensitivity),
         )
         self._begin(Schedule(composition), composition.noise_key(Key.choose(seed, key)))
 
@@ -118,9 +126,19 @@ class StreamPublisher(Publisher[StreamState]):
         return self._machine.composition.epsilon
 
     @property
-    def bound(self) -> float:
-        """Public upper bound of a value."""
+    def bound(self) -> float | None:
+        """Public upper bound of a value; None with a sensitivity."""
         return self._machine.composition.bound
+
+    @property
+    def sensitivity(self) -> float | None:
+        """What an event moves a value by at most; None where a value is protected."""
+        return self._machine.composition.sensitivity
+
+    @property
+    def contributions(self) -> int:
+        """How many values, or events, are protected together."""
+        return self._machine.composition.contributions
 
     @property
     def holdout(self) -> int:
@@ -174,8 +192,10 @@ class StreamPublisher(Publisher[StreamState]):
         return self._machine.pipeline(self._key)
 
     def __repr__(self) -> str:
+        size = f"bound={self.bound:g}" if self.bound is not None else f"sensitivity={self.sensitivity:g}"
+        together = f"contributions={self.contributions}, " if self.contributions > 1 else ""
         return (
-            f"{type(self).__name__}(epsilon={self.epsilon:g}, bound={self.bound:g}, holdout={self.holdout}, "
+            f"{type(self).__name__}(epsilon={self.epsilon:g}, {size}, {together}holdout={self.holdout}, "
             f"max_range={self.max_range}, n_seen={self.n_seen}, threshold={self.threshold})"
         )
 
@@ -243,6 +263,7 @@ class StreamPublisher(Publisher[StreamState]):
             block=self.plan.block,
             nodes=nodes,
             revision=revision,
+            noise=self._machine.composition.noise,
         )
 
     @single_caller

@@ -114,6 +114,7 @@ class Repeater:
                 block=plan.block,
                 nodes=sums if trees else None,
                 tree_borders=np.arange(rows + 1) * trees,
+                noise=composition.noise,
             )
 
         def fill(which: Indices, sums: Sums | None, into: ReleasedMany, rows: Indices) -> None:

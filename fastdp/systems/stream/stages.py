@@ -5,54 +5,47 @@ Source: ToPS section 3.2 (hold-out, then stream) and section 7 (thresholds that 
 
 from __future__ import annotations
 
-import dataclasses
 import sys
-from dataclasses import dataclass, field, replace
-from enum import Enum, auto
-from typing import Any, ClassVar, cast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.arrays.column import NOT_FINITE, as_floats, pieces
-from fastdp.errors import DataError
+from fastdp.errors import DataError, StateError
 from fastdp.perturbers import Blocks
 from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import CHAIN_WORDS
 from fastdp.state import codec
 from fastdp.state.journal import Packed
-from fastdp.state.machine import Column, Machine, Transition, nothing
+from fastdp.state.machine import Column, Machine, Transition
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
-from fastdp.systems.stream.fixed_blocks import FixedBlocks, Progress, Step, TreeNoise, next_chain
+from fastdp.systems.stream.fixed_blocks import NO_CHAIN, FixedBlocks, Progress, Step, TreeNoise, next_chain
 from fastdp.systems.stream.parameters import StreamParameters
 from fastdp.thresholds import Chooser
 from fastdp.thresholds.base import held_out
 
 Floats = NDArray[np.float64]
+#: Values of which a chooser may have seen some.
+UNKNOWN = np.empty(0)
+#: What the next value is used for.
+Stage = Literal["holdout", "warm-up", "publish", "withhold"]
 
 
-class Stage(Enum):
-    """What the next value is used for."""
-
-    HOLDOUT = auto()
-    WARM_UP = auto()
-    PUBLISH = auto()
-    WITHHOLD = auto()
-
-
-@dataclass(frozen=True)
-class FillIn:
+class FillIn(NamedTuple):
     """What is published in the place of withheld values: a constant made of released values."""
 
     value: float
-    count: int
+    size: int
 
     def emit(self, out: Floats) -> None:
         """Write it into ``out``."""
         out[:] = self.value
 
 
-#: What a part of a batch publishes: it has a ``count`` and an ``emit``.
+#: What a part of a batch publishes: it has a ``size`` and an ``emit``.
 Output = Step | AdaptiveStep | FillIn
 
 
@@ -64,28 +57,27 @@ class Emission:
     ----------
     parts : list of Step, AdaptiveStep or FillIn
         In order.
-    count : int
+    size : int
         Published values.
     """
 
     parts: list[Output]
-    count: int
+    size: int
 
     def __call__(self, out: Floats | None = None) -> Floats:
         """The published values, in ``out`` if it is given."""
         first = self.parts[0] if len(self.parts) == 1 else None
         if out is None and isinstance(first, Step) and first.predictions is None:
             return first.totals
-        target: Floats = np.empty(self.count) if out is None else out
+        target: Floats = np.empty(self.size) if out is None else out
         begin = 0
         for part in self.parts:
-            part.emit(target[begin : begin + part.count])
-            begin += part.count
+            part.emit(target[begin : begin + part.size])
+            begin += part.size
         return target
 
 
-@dataclass(frozen=True)
-class StreamState:
+class StreamState(NamedTuple):
     """Where a stream stands.
 
     Attributes
@@ -96,26 +88,42 @@ class StreamState:
         Collects values for the next threshold, if there will be one; it has yet to see ``pending``.
     noise : (int, int64[leaves]) or None
         The tree in use; a cache.
-    pending : list of float64 arrays
+    pending : sequence of float64 arrays
         Values for the chooser.  It is not copied for them, which would cost a pass over the hold-out a chunk.
+        ``UNKNOWN`` in their place: an interrupt came while it was shown some.
     """
 
     progress: Progress
-    chooser: Chooser | None = field(repr=False)
-    noise: TreeNoise | None = field(default=None, repr=False)
-    pending: list[Floats] = field(default_factory=list, repr=False)
+    chooser: Chooser | None
+    noise: TreeNoise | None = None
+    pending: Sequence[Floats] = ()
+
+    def __repr__(self) -> str:
+        # Not the secrets.
+        return f"StreamState({self.progress})"
 
     def observe(self) -> None:
-        """Show the chooser what is pending, in place; what an interrupt stops is not shown twice."""
-        values = self.pending.copy()
-        self.pending.clear()
+        """Show the chooser what is pending, in place: :meth:`check` detects that this was interrupted."""
+        pending = cast("list[Floats]", self.pending)
+        values = pending.copy()
+        pending[:] = [UNKNOWN]
         for part in values:
             cast("Chooser", self.chooser).observe(part)
+        pending.clear()
+
+    def check(self) -> None:
+        """StateError if it is not known what the chooser has seen: shown twice, a value would count twice."""
+        if self.pending and self.pending[0] is UNKNOWN:
+            raise StateError(
+                "an earlier call was interrupted while it read the hold-out: expected a new publisher (one that "
+                "keeps a file goes on after an interrupt)"
+            )
 
     def settled(self) -> Chooser | None:
         """The chooser after what is pending; a copy, if there is any."""
         if self.chooser is None or not self.pending:
             return self.chooser
+        self.check()
         twin = self.chooser.copy()
         for part in self.pending:
             twin.observe(part)
@@ -177,26 +185,28 @@ class Schedule(Machine[StreamState]):
         """What the next value is used for, and how many values will be; ``consumed`` since the first threshold."""
         c = self.composition
         if progress.theta_steps == 0:
-            return Stage.HOLDOUT, c.task.holdout - progress.n_seen
+            return "holdout", c.task.holdout - progress.n_seen
         if progress.n_seen < c.task.holdout + c.warm_up:
-            return Stage.WARM_UP, c.task.holdout + c.warm_up - progress.n_seen
+            return "warm-up", c.task.holdout + c.warm_up - progress.n_seen
         if c.period is None:
-            return Stage.PUBLISH, sys.maxsize
+            return "publish", sys.maxsize
         left = progress.cycle * c.period - (progress.blocks * c.plan.block + progress.filled)
         if left:
-            return Stage.PUBLISH, left
-        return Stage.WITHHOLD, c.renewal_task.holdout - progress.held
+            return "publish", left
+        return "withhold", c.renewal_task.holdout - progress.held
 
     def step(self, state: StreamState, batch: Column, key: Key) -> Transition[StreamState]:
         """Where these values lead."""
         values, pipeline = batch.values, self.pipeline(key)
         refines = self.composition.renewal is not None and self.composition.renewal.share > 0.0
+        if state.pending:
+            state.check()
         parts: list[Output] = []
         at = 0
         while at < values.size:
             stage, room = self.stage(state.progress)
             part = values[at : at + room]
-            if stage is Stage.PUBLISH or stage is Stage.WARM_UP:
+            if stage in ("publish", "warm-up"):
                 for begin, floats in pieces(part):
                     made = pipeline.prepare(state.progress, state.noise, floats)
                     if made is None:
@@ -206,7 +216,7 @@ class Schedule(Machine[StreamState]):
                     # A copy: the caller's array may change before the chooser has seen it.
                     pending = [*state.pending, floats.copy()] if refines else state.pending
                     state = StreamState(made.following, state.chooser, made.noise, pending)
-                    if stage is Stage.PUBLISH:
+                    if stage == "publish":
                         parts.append(made)
                 complete = refines and part.size == room
             else:
@@ -215,14 +225,14 @@ class Schedule(Machine[StreamState]):
             if complete:
                 state = self._choose(state, key)
             at += part.size
-        count = parts[0].count if len(parts) == 1 else sum([part.count for part in parts])
-        return Transition(state, Emission(parts, count), state.observe if state.pending else nothing)
+        size = parts[0].size if len(parts) == 1 else sum([part.size for part in parts])
+        return Transition(state, Emission(parts, size), state.observe if state.pending else None)
 
     def _withhold(self, state: StreamState, floats: Floats, at: int, name: str, parts: list[Output]) -> StreamState:
         """Values of a hold-out; of a later one, something is published in their place."""
         progress = state.progress
         finite = floats if np.isfinite(floats).all() else self._replace_nonfinite(floats, at, name)
-        following = replace(progress, n_seen=progress.n_seen + floats.size)
+        following = progress._replace(n_seen=progress.n_seen + floats.size)
         if progress.theta_steps:
             period = self.composition.period
             assert period is not None  # noqa: S101 - only renewals withhold later
@@ -230,7 +240,7 @@ class Schedule(Machine[StreamState]):
             mean = progress.released / period * resolution
             value = min(max(mean, 0.0), progress.theta_steps * resolution)
             parts.append(FillIn(value, floats.size))
-            following = replace(following, held=progress.held + floats.size)
+            following = following._replace(held=progress.held + floats.size)
         return StreamState(following, state.chooser, state.noise, [*state.pending, finite.copy()])
 
     def _choose(self, state: StreamState, key: Key) -> StreamState:
@@ -275,7 +285,7 @@ class Schedule(Machine[StreamState]):
         progress, chooser = state.progress, state.settled()
         packed = np.empty(0, np.int64) if chooser is None else chooser.pack()
         return {
-            **{name: getattr(progress, name) for name in _FIELDS},
+            **progress._asdict(),
             "smoother": codec.pack(progress.smoother, "<f8"),
             "chain": codec.pack(progress.chain, "<u8"),
             "holdout": codec.pack(packed, "<i8"),
@@ -289,7 +299,7 @@ class Schedule(Machine[StreamState]):
         }
         smoother = codec.unpack(packed["smoother"], "<f8").astype(np.float64)
         # The chain key is younger than the first files.
-        chain = codec.unpack(packed["chain"], "<u8").astype(np.uint64) if "chain" in packed else _NO_CHAIN
+        chain = codec.unpack(packed["chain"], "<u8").astype(np.uint64) if "chain" in packed else NO_CHAIN
         progress = Progress(smoother=smoother, chain=chain, **numbers)
         self._check(progress, key)
         held = codec.unpack(packed["holdout"], "<i8").astype(np.int64)
@@ -323,14 +333,11 @@ class Schedule(Machine[StreamState]):
         progress, c = state.progress, self.composition
         if progress.theta_steps:
             chain = next_chain(c.perturber, key, progress.theta_steps, c.publish_epsilon, progress.chain)
-            progress = replace(progress, chain=chain)
+            progress = progress._replace(chain=chain)
         chooser = state.settled()
         return StreamState(progress, None if chooser is None else chooser.copy())
 
 
 _FIELDS: dict[str, Any] = {
-    each.name: float if each.name == "prediction" else int
-    for each in dataclasses.fields(Progress)
-    if each.name not in ("smoother", "chain")
+    name: float if name == "prediction" else int for name in Progress._fields if name not in ("smoother", "chain")
 }
-_NO_CHAIN: NDArray[np.uint64] = np.empty(0, np.uint64)

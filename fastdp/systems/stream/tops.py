@@ -49,7 +49,7 @@ class ToPS(StreamPublisher):
         Constant of Eq. 6, in units of a value; the paper's 60 fits item counts.
     noise : "laplace" or "exponential"
         Noise of the threshold's noisy max.
-    resolution, nonfinite, renewal, seed, key
+    resolution, nonfinite, renewal, contributions, seed, key
         As for :class:`StreamPublisher`.
 
     Notes
@@ -79,6 +79,7 @@ class ToPS(StreamPublisher):
         resolution: float | None = None,
         nonfinite: Nonfinite = "raise",
         renewal: Renewal | None = None,
+        contributions: int = 1,
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
@@ -95,6 +96,7 @@ class ToPS(StreamPublisher):
             resolution=resolution,
             nonfinite=nonfinite,
             renewal=renewal,
+            contributions=contributions,
             seed=seed,
             key=key,
         )

@@ -18,8 +18,9 @@ from fastdp.arrays.column import NOT_FINITE, Nonfinite, as_floats, entry_at
 from fastdp.arrays.whole import as_whole
 from fastdp.errors import DataError, StateError
 from fastdp.guarantee import Guarantee
-from fastdp.local.client_words import MAX_START
+from fastdp.local.random_words import MAX_START
 from fastdp.randomness.key import Key
+from fastdp.releases.error_bars import ErrorBars
 from fastdp.releases.release import Release
 from fastdp.state import codec
 from fastdp.state.journal import Packed
@@ -33,6 +34,7 @@ from fastdp.thresholds import Fixed, SquareWave
 from fastdp.thresholds.square_wave import Scale
 
 Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -48,7 +50,7 @@ class LocalRelease(Release):
     value_variance: float = math.nan
 
     def standard_error(self, starts: Any, stops: Any) -> Floats:
-        """Standard error of :meth:`range_sum` around the sum of clipped values, at most.
+        """Standard error of :meth:`range_sum` around the sum of clipped values, at most; as :meth:`std_error`.
 
         Reports are independent, so it is the root of (stop - start) times the largest variance.  What clipping at
         theta removes is added to it, and is unknown.
@@ -66,6 +68,12 @@ class LocalRelease(Release):
         first, last = self._ranges(starts, stops)
         errors: Floats = np.sqrt((last - first) * self.value_variance)
         return errors
+
+    def _error_bars(self, first: Indices, last: Indices) -> ErrorBars:
+        """Independent reports: the largest variance, with the wider quantile of the normal and the Laplace law."""
+        none = np.zeros(first.size, np.int64)
+        variances: Floats = np.multiply(last - first, self.value_variance)
+        return ErrorBars(self.range_sum(first, last), 1.0, 1.0, none, np.ones(first.size), variances, width=1.0)
 
 
 @dataclass(frozen=True)

@@ -329,3 +329,24 @@ def test_release_answers_ranges_from_running_sums() -> None:
     publisher.publish(values[:5])
     with pytest.raises(StateError, match="has seen 5"):
         publisher.release(values)
+
+
+def test_a_choice_and_the_sum_of_its_holdout_have_noise_of_that_holdout() -> None:
+    """Another hold-out under the same key meets independent noise, even where the rule's summary is the same."""
+    values = stream(200)
+    drawn: list[bytes] = []
+    for lag in (values, values[::-1].copy(), values):
+        publisher = make(threshold=NoisyMax(), epsilon=0.05)
+        with pytest.MonkeyPatch.context() as patch:
+            real = sampler.fill
+
+            def fill(out, law, key, stream, start=0, real=real) -> None:
+                if stream.purpose in (Purpose.THRESHOLD, Purpose.LAG):
+                    drawn.append(key.reveal())
+                real(out, law, key, stream, start)
+
+            patch.setattr(sampler, "fill", fill)
+            publisher.publish(lag)
+    choices, sums = drawn[::2], drawn[1::2]
+    for keys in (choices, sums):
+        assert keys[0] == keys[2] != keys[1]

@@ -11,6 +11,7 @@ import pytest
 import fastdp
 from fastdp.errors import DataError, ParameterError
 from fastdp.perturbers import Blocks
+from fastdp.randomness.key import Binding, Key
 from fastdp.smoothers import Mean, Recent
 from fastdp.systems.stream.adaptive import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax
@@ -136,6 +137,15 @@ def test_small_and_large_bounds() -> None:
         values = np.linspace(0.0, 1.0, 3000) * bound
         published_and_seen_again(Adaptive(1.0, bound, 300, 2**10, seed=1, threshold=NoisyMax()), values)
         published_and_seen_again(Adaptive(1.0, bound, threshold=Fixed(bound), max_range=2**10, seed=1), values)
+    key = Key(bytes(32), simulated=True, binding=Binding.COMPOSITION)
+    unit = np.random.default_rng(1).random(3000)
+    for options in ({"holdout": 300}, {"threshold": Fixed(1.0)}):
+        expected = Adaptive(1.0, 1.0, max_range=2**10, key=key.again(), **options).publish(unit)
+        for scale in (2.0**-830, 2.0**-100, 2.0**100, 2.0**830):
+            scaled = options if "holdout" in options else {"threshold": Fixed(scale)}
+            publisher = Adaptive(1.0, scale, max_range=2**10, key=key.again(), **scaled)
+            # Of one key, whose noise is in grid steps: the unit does not matter, to the last bit.
+            assert np.array_equal(publisher.publish(unit * scale), expected * scale)
 
 
 def test_values_outside_are_clipped() -> None:

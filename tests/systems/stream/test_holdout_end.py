@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -199,4 +198,4 @@ def test_an_open_block_has_fewer_values_than_a_block() -> None:
     pipeline, progress = publisher._pipeline, publisher._progress
     assert progress.filled == 1
     assert pipeline.fits(progress)
-    assert not pipeline.fits(replace(progress, filled=2))
+    assert not pipeline.fits(progress._replace(filled=2))

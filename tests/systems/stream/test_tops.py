@@ -287,12 +287,14 @@ def test_an_interrupt_never_counts_a_held_out_value_twice(monkeypatch: pytest.Mo
         observe(self, values)
         raise Interrupted
 
-    for chunk in (np.full(100, 5.0), np.full(200, 5.0)):
-        monkeypatch.setattr(noisy_max._NoisyMaxChooser, "observe", interrupted)
+    with monkeypatch.context() as patch:
+        patch.setattr(noisy_max._NoisyMaxChooser, "observe", interrupted)
         with pytest.raises(Interrupted):
-            publisher.publish(chunk)
-        monkeypatch.setattr(noisy_max._NoisyMaxChooser, "observe", observe)
-        assert publisher._state.chooser.counts.sum() <= publisher.n_seen
+            publisher.publish(np.full(100, 5.0))
+    # What it has counted cannot be known, so it goes on with nothing.
+    with pytest.raises(fastdp.errors.StateError, match="interrupted while it read the hold-out"):
+        publisher.publish(np.full(200, 5.0))
+    assert publisher._state.chooser.counts.sum() == publisher.n_seen == 100
 
 
 def test_a_smoother_sees_nothing_of_a_rejected_chunk() -> None:
@@ -399,6 +401,9 @@ def test_grid_and_its_proof() -> None:
             make_grid(*outside)
     grid = make_grid(1.0, 0.6, 1.0, 1, 1, 2)
     assert grid.snap(1.0) * grid.resolution <= 1.0
+    assert make_grid(100.0, 1.0, 1.0, 1, 1, 2).snap(0.2) == 1, "a threshold of no step would release nothing"
+    with pytest.raises(ParameterError, match=r"noise of scale .* at most 2\^56 fit"):
+        make_grid(2.0**40, 1.0, 2.0**-17, 1, 1, 2)
 
 
 def test_memory_of_an_endless_stream_is_one_tree(monkeypatch: pytest.MonkeyPatch) -> None:

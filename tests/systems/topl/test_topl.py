@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import fastdp
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.local import Client, Hybrid, SquareWave, encode
+from fastdp.randomness.key import Key
 from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds import SquareWave as Rule
 from tests import stat
@@ -220,3 +221,12 @@ def test_one_call() -> None:
     release = fastdp.release(stream(), 1.0, 200, method="topl", seed=4, holdout=2000, max_range=4096)
     assert np.array_equal(release.values, make().publish(stream()))
     assert release.guarantee.model == "local"
+
+
+def test_servers_of_one_machine_have_thresholds_of_their_own() -> None:
+    """A copy made before the choice shares the machine, and may choose another threshold."""
+    machine = fastdp.ToPLServer(epsilon=1.0, bound=64, holdout=100, max_range=256)._machine
+    for theta in (5.0, 7.0, 5.0):
+        hybrid = machine.hybrid(replace(machine.start(Key.from_seed(1)), theta=theta))
+        assert hybrid is not None
+        assert hybrid.high == theta

@@ -1,4 +1,4 @@
-"""Where a client's random words come from: its own key and stream, or the operating system."""
+"""Where the random words of a client's reports are drawn: from its own key and stream, or the operating system."""
 
 from __future__ import annotations
 

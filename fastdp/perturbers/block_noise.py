@@ -1,8 +1,12 @@
-"""Blocks: one noisy sum a block, of a length that follows what was released (``docs/adaptive.md``)."""
+"""The noise of blocks whose lengths follow what was released, and the public parameters that lengths are chosen by.
+
+Where such a block closes: ``systems/stream/adaptive_blocks.py``; how long the next one is: the kernels'
+``block_lengths.py``.  Source: ``docs/adaptive.md``.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -28,6 +32,8 @@ MAX_EVER = 2
 THETA_WEIGHT = 1.5
 #: At most the last eighth of the hold-out, a power of two of values, is released as blocks and does not choose theta.
 WARM_UP = 8
+#: The prior signal of events, in squared sensitivities: one event a value, and a level that stands still.
+PRIOR_EVENTS = 1.0
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,7 @@ class Blocks(Flat):
         """One level; the length of a block is not public in advance, only where it begins."""
         first = int(self.shape(epsilon, max_range, 0)[b.FIRST])
         flat = super().plan(epsilon, max_range)
-        return BlocksShape(**{**asdict(flat), "leaves": BATCH, "tops": BATCH, "tree_blocks": BATCH}, first=first)
+        return BlocksShape(**{**vars(flat), "leaves": BATCH, "tops": BATCH, "tree_blocks": BATCH}, first=first)
 
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
         """K of a range of r / 3 over blocks of the first length, times THETA_WEIGHT."""
@@ -97,8 +103,8 @@ class Blocks(Flat):
         """
         return 0 if holdout < 2 * WARM_UP else 1 << ((holdout // WARM_UP).bit_length() - 1)
 
-    def shape(self, epsilon: float, max_range: int, warm_up: int) -> NDArray[np.float64]:
-        """Public parameters of the kernels: float64[SHAPE]."""
+    def shape(self, epsilon: float, max_range: int, warm_up: int, *, events: bool = False) -> NDArray[np.float64]:
+        """Public parameters of the kernels: float64[SHAPE]; ``events``: values are counts of events, unbounded."""
         shape = np.zeros(b.SHAPE)
         # Of the real Laplace law; a discrete one on a fine grid differs by a sixth of a squared grid step.
         # Divided twice: the square of an epsilon that the grid will refuse may be 0 or too large.
@@ -112,4 +118,8 @@ class Blocks(Flat):
         shape[b.FIRST] = min(first, max(top - MAX_FIRST, 0))
         shape[b.LIMIT] = warm_up
         shape[b.SPREADS] = self.closing == "spread"
+        if events:
+            # Blocks begin with one value: whatever they hold, the next ones are at most twice as long.
+            shape[b.EVENTS], shape[b.FIRST] = 1.0, 0.0
+            shape[b.PRIOR_WHITE], shape[b.PRIOR_DRIFT] = PRIOR_EVENTS, 0.0
         return shape

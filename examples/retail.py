@@ -1,0 +1,52 @@
+"""Order lines of a shop: the unit is a customer's day, and rare countries stay private."""
+
+import argparse
+from pathlib import Path
+
+import polars as pl
+
+import fastdp
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path, help="folder that holds retail_lines.parquet")
+    parser.add_argument("-o", "--output", type=Path, default=Path("retail"), help="folder (default retail)")
+    parser.add_argument("--rows", type=int, default=None, help="only so many lines")
+    options = parser.parse_args()
+    options.output.mkdir(exist_ok=True)
+    lines = pl.scan_parquet(options.data / "retail_lines.parquet")
+    lines = lines if options.rows is None else lines.head(options.rows)
+
+    # A customer's day may hold hundreds of lines. At most k of them count, so that none of the days shows; lines
+    # without a customer are dropped. A larger k drops fewer lines and needs more noise.
+    unit = {"who": "customer", "period": "1d", "missing": "drop"}
+    for k in (5, 20, 100):
+        orders = fastdp.counts(lines, "time", "1d", epsilon=1.0, contributions=k, **unit)
+        error, all_days = orders.std_error(0, 1)[0], orders.estimate(0, len(orders))[0]
+        print(f"k = {k:3}: {all_days:9,.0f} lines counted, standard error of a day {error:.0f}")
+    print(f"{orders.guarantee}\n")
+
+    # Which countries the customers come from is private: a country of a few customers is not released. Returns are
+    # negative amounts, so values have two bounds.
+    amounts = fastdp.totals(
+        lines,
+        "amount_pence",
+        "time",
+        "1w",
+        by="country",
+        epsilon=2.0,
+        delta=1e-6,
+        bound=(-5_000.0, 20_000.0),
+        contributions=20,
+        **unit,
+    )
+    print(amounts)
+    print("countries:", ", ".join(amounts.sums.keys["country"]))
+    if len(amounts.sums.keys["country"]):
+        amounts.plot(options.output / "amounts.png")
+    amounts.write(options.output / "amounts.csv", overwrite=True)
+
+
+if __name__ == "__main__":
+    main()

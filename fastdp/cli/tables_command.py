@@ -1,0 +1,387 @@
+"""``fastdp totals``, ``counts`` and ``means``: a table in, private windows with error bars out."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import sys
+import time as clock
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fastdp.cli.budget import LedgerOptions
+from fastdp.cli.errors import plain_errors, terminated_cleanly
+from fastdp.cli.options import check_secrets, force_option, key_file_option, seed_option, table_ledger_options
+
+if TYPE_CHECKING:
+    from fastdp.tables.table import Table
+
+#: Arguments of the functions that have the option's name.
+PASSED = (
+    "every",
+    "epsilon",
+    "start",
+    "stop",
+    "origin",
+    "time_zone",
+    "contributions",
+    "period",
+    "per_window",
+    "who",
+    "delta",
+    "missing",
+    "confidence",
+    "stream",
+)
+OF_VALUES = ("value", "resolution", "nonfinite")
+
+EPILOG = """
+\b
+Examples
+  fastdp totals readings.parquet --time timestamp --every 1h --value kwh --epsilon 1 --bound 10 -o private.parquet
+  fastdp totals readings.csv --time timestamp --every 1d --by household --keys-file households.csv --value kwh
+      --epsilon 1 --bound 10 -o private.csv --plot private.png
+  fastdp counts trips.parquet --time start --every 1h --by station --key Embarcadero --key Caltrain
+      --epsilon 0.5 --time-zone America/Los_Angeles -o private.parquet
+  fastdp means trips.parquet --time start --every 1d --value minutes --epsilon 1 --clip 60 -o private.parquet
+  fastdp counts orders.csv --time at --every 1d --by country --delta 1e-6 --who customer --contributions 20
+      --period 1d --epsilon 1 -o private.csv --ledger budget --stream orders --limit 2
+"""
+
+_IN_OUT = (
+    click.argument("source", metavar="IN", type=click.Path(exists=True, allow_dash=True)),
+    click.option("-o", "--output", metavar="OUT", required=True, help="A file, or - for CSV on standard output."),
+    click.option(
+        "--plot",
+        "picture",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Draw estimates, intervals and the revised line; the suffix chooses the format, such as .png.",
+    ),
+)
+_WINDOWS = (
+    click.option("--time", metavar="COL", required=True, help="Column of times."),
+    click.option(
+        "--every",
+        metavar="LENGTH",
+        required=True,
+        help="Length of a window: 90s, 15min, 1h; or 1d, 1w, 1mo, 1y from local midnight to local midnight.",
+    ),
+    click.option("--start", metavar="TIME", help="Where the first window begins: public.  [default: the table's]"),
+    click.option("--stop", metavar="TIME", help="Where the last window ends: public.  [default: the table's]"),
+    click.option(
+        "--origin", metavar="TIME", help="Where some window begins.  [default: 1970-01-01, midnight in the zone]"
+    ),
+    click.option(
+        "--time-zone",
+        metavar="ZONE",
+        help="Zone of the windows, such as Europe/Paris; times without a zone are clock times in it.  "
+        "[default: the time column's]",
+    ),
+)
+_KEYS = (
+    click.option("--by", metavar="COL", multiple=True, help="Key column, repeated for several: windows of each key."),
+    click.option(
+        "--key",
+        "listed",
+        metavar="KEY",
+        multiple=True,
+        help="A key that is released, repeated; of several --by, as a line of CSV: A,7. Other rows are dropped.",
+    ),
+    click.option(
+        "--keys-file",
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        metavar="FILE",
+        help="The keys that are released: a CSV or Parquet file with the columns of --by.",
+    ),
+    click.option(
+        "--public-keys", is_flag=True, help="Release all keys of the table: it is no secret which keys it has."
+    ),
+    click.option(
+        "--delta",
+        type=float,
+        metavar="D",
+        default=0.0,
+        show_default=True,
+        help="Above 0 the keys are private: those whose noisy number of rows passes a threshold are released.",
+    ),
+)
+_VALUES = (
+    click.option("--value", metavar="COL", required=True, help="Column of numbers."),
+    click.option(
+        "--bound",
+        metavar="HIGH | LOW,HIGH",
+        help="Public bound of a value, from 0, or both ends. Values beyond it count as the bound. Take it from what "
+        "is known of the quantity, never from the data.",
+    ),
+    click.option(
+        "--clip",
+        metavar="HIGH | LOW,HIGH",
+        help="What values are clipped to, if that is known publicly.  [default: chosen from all rows with a share "
+        "of epsilon]",
+    ),
+    click.option(
+        "--resolution", type=float, metavar="X", help="Step to which values are rounded.  [default: bound / 2^32]"
+    ),
+    click.option(
+        "--nonfinite",
+        type=click.Choice(["raise", "zero"]),
+        default="raise",
+        show_default=True,
+        help="Missing values, NaN and infinity: stop with an error, or count as 0.",
+    ),
+)
+_PRIVACY = (
+    click.option("--epsilon", type=float, required=True, help="Privacy loss of one unit (a row) over the output."),
+    click.option(
+        "--contributions",
+        type=int,
+        metavar="K",
+        default=1,
+        show_default=True,
+        help="Rows of one unit. Without --who you vouch for it; with --who further rows are dropped.",
+    ),
+    click.option(
+        "--period", metavar="LENGTH", help="The unit is what a person adds in any such period.  [default: in all]"
+    ),
+    click.option("--per-window", type=int, metavar="J", help="A person's rows that count in a window (with --who)."),
+    click.option("--who", metavar="COL", help="Column of persons, who are then the unit."),
+)
+_REST = (
+    click.option(
+        "--missing",
+        type=click.Choice(["raise", "drop"]),
+        default="raise",
+        show_default=True,
+        help="Rows without a time or person: stop with an error, or drop them.",
+    ),
+    click.option("--confidence", type=float, default=0.95, show_default=True, help="Of the intervals."),
+    seed_option,
+    key_file_option,
+    click.option("--quiet", is_flag=True, help="No summary."),
+    force_option,
+)
+
+INTRODUCTION = """
+    IN is a .parquet, .csv, .csv.gz or .arrow file with named columns, in any order of rows, or - for CSV on standard
+    input. OUT is a .parquet, .csv or .npz file: a row for each window and key, with columns window (its start), the
+    keys, estimate, std_error, low, high (from the window's own noisy sum) and revised, revised_low, revised_high
+    (from all windows of the key, by a model). Guarantee, clip and noise are in the metadata of Parquet and npz, and
+    in OUT.json beside CSV. A window without rows is released as any other.
+"""
+
+
+def _command(values: bool) -> Callable[[Callable[..., None]], click.Command]:
+    """The options of one of the three commands."""
+
+    def decorate(function: Callable[..., None]) -> click.Command:
+        function.__doc__ = f"{function.__doc__}\n{INTRODUCTION}"
+        function = table_ledger_options(function)
+        for option in reversed((*_IN_OUT, *_WINDOWS, *_KEYS, *(_VALUES if values else ()), *_PRIVACY, *_REST)):
+            function = option(function)
+        return click.command(epilog=EPILOG)(function)
+
+    return decorate
+
+
+@_command(values=True)
+def totals(**options: Any) -> None:
+    """Private totals of a column by window of time, and by key."""
+    _run("totals", options)
+
+
+@_command(values=False)
+def counts(**options: Any) -> None:
+    """Private numbers of rows by window of time, and by key."""
+    _run("counts", options)
+
+
+@_command(values=True)
+def means(**options: Any) -> None:
+    """Private means of a column by window of time, and by key.
+
+    OUT also has the noisy total and count of each window.
+    """
+    _run("means", options)
+
+
+def _run(kind: str, options: dict[str, Any]) -> None:
+    begin = clock.perf_counter()
+    check_secrets(options["seed"], options["key_file"])
+    ledger_names = ("ledger", "stream", "limit", "limit_delta", "ledger_key_file")
+    budget = LedgerOptions(part=None, **{name: options[name] for name in ledger_names})
+    _check_keys(options)
+    with plain_errors(), terminated_cleanly():
+        import fastdp
+        from fastdp.cli.key_file import read_key
+        from fastdp.cli.paths import STANDARD, check_separate
+
+        check_separate({**options, "source": options["source"]})
+        _check_outputs(options)
+        frame = _frame(options["source"])
+        given = {name: options[name] for name in PASSED}
+        if kind != "counts":
+            given |= {name: options[name] for name in OF_VALUES}
+            given |= {name: _ends(name, options[name]) for name in ("bound", "clip")}
+        given["key"] = None if options["key_file"] is None else read_key(options["key_file"])
+        keys = _keys(frame, options)
+        with budget.opened() as ledger:
+            table: Table = getattr(fastdp, kind)(
+                frame,
+                time=options["time"],
+                by=list(options["by"]) or None,
+                keys=keys,
+                seed=options["seed"],
+                ledger=ledger,
+                **given,
+            )
+        if options["output"] == STANDARD:
+            _to_standard_output(table)
+        else:
+            table.write(options["output"], overwrite=options["force"])
+        if options["picture"] is not None:
+            table.plot(options["picture"])
+        if not options["quiet"]:
+            click.echo(_summary(table, options, budget, clock.perf_counter() - begin), err=True)
+
+
+def _check_keys(options: dict[str, Any]) -> None:
+    """Where the keys come from: one way, and only with --by; click.UsageError otherwise."""
+    ways = [name for name in ("listed", "keys_file", "public_keys") if options[name]]
+    if len(ways) > 1:
+        raise click.UsageError("--key, --keys-file and --public-keys exclude each other.")
+    if ways and not options["by"]:
+        raise click.UsageError("--key, --keys-file and --public-keys need --by, the column of the keys.")
+    if options["by"] and not ways and not options["delta"]:
+        raise click.UsageError(
+            "--by needs the keys that are released: --key or --keys-file; --public-keys if it is no secret which "
+            "keys the table has; or --delta to choose them privately."
+        )
+
+
+def _check_outputs(options: dict[str, Any]) -> None:
+    """Refuse what could not be written, before anything is paid for."""
+    from fastdp.cli.paths import STANDARD
+    from fastdp.errors import ParameterError, StateError
+    from fastdp.files.atomic_file import check_target
+    from fastdp.tables.writing import description_of, kind_of
+
+    if options["output"] != STANDARD:
+        target = Path(options["output"])
+        kind_of(target)
+        for path in (target, description_of(target)):
+            if path is not None:
+                check_target(path, overwrite=options["force"])
+    if options["picture"] is not None:
+        from fastdp.releases.bands import check_picture
+
+        try:
+            check_picture(options["picture"])
+        except ImportError as error:
+            raise StateError(str(error)) from None
+        if Path(options["output"]).resolve() == options["picture"].resolve():
+            raise ParameterError(f"--plot {options['picture']}: is the output; expected another file")
+        check_target(options["picture"], overwrite=options["force"])
+
+
+def _frame(source: str) -> Any:
+    """What the functions take: a path, or a stream of Arrow batches where only Arrow's CSV reader can read it."""
+    from fastdp.cli.paths import STANDARD
+    from fastdp.tables.source import import_tables
+
+    if source != STANDARD and not source.lower().endswith(".csv.gz"):
+        return source
+    from fastdp.errors import DataError
+
+    _, arrow = import_tables()
+    try:
+        file = sys.stdin.buffer if source == STANDARD else arrow.input_stream(source)
+        return _arrow_csv().open_csv(file)
+    except arrow.ArrowInvalid:
+        # Arrow's words may quote a row.
+        raise DataError(f"{source}: not readable as CSV; expected a heading and rows of as many columns") from None
+
+
+def _arrow_csv() -> Any:
+    return importlib.import_module("pyarrow.csv")
+
+
+def _ends(name: str, text: str | None) -> float | tuple[float, float] | None:
+    """``10`` or ``-5,10``."""
+    if text is None:
+        return None
+    parts = text.split(",")
+    try:
+        numbers = [float(part) for part in parts]
+    except ValueError:
+        numbers = []
+    if len(numbers) == 1:
+        return numbers[0]
+    if len(numbers) == 2:
+        return numbers[0], numbers[1]
+    raise click.BadParameter(f"{text!r} is neither a number nor two separated by a comma, LOW,HIGH.", param_hint=name)
+
+
+def _keys(frame: Any, options: dict[str, Any]) -> Any:
+    """The keys with the types of their columns; "public"; or None."""
+    by, listed = options["by"], options["listed"]
+    if options["public_keys"]:
+        return "public"
+    if options["keys_file"] is not None:
+        rows = _rows_of(options["keys_file"], by)
+    elif listed:
+        rows = [[text] for text in listed] if len(by) == 1 else list(csv.reader(listed))
+    else:
+        return None
+    from fastdp.errors import ParameterError
+    from fastdp.tables.source import open_source
+
+    schema = open_source(frame, by).schema
+    for row in rows:
+        if len(row) != len(by):
+            raise ParameterError(f"--key {','.join(map(str, row))}: expected {len(by)} entries, one for each --by")
+    typed = [tuple(_typed(entry, schema[name], name) for entry, name in zip(row, by, strict=True)) for row in rows]
+    return [row[0] for row in typed] if len(by) == 1 else typed
+
+
+def _rows_of(path: Path, by: tuple[str, ...]) -> list[list[Any]]:
+    from fastdp.tables.source import open_source
+
+    return [list(row.values()) for batch in open_source(str(path), by).batches() for row in batch.to_pylist()]
+
+
+def _typed(entry: Any, kind: Any, name: str) -> Any:
+    """A key's entry as a column of that type has it."""
+    from fastdp.errors import ParameterError
+
+    if entry is None:
+        return None
+    try:
+        if kind.is_integer():
+            return int(entry)
+        if kind.is_float():
+            return float(entry)
+    except ValueError:
+        raise ParameterError(f"key {entry!r}: expected a number, as in column {name!r}") from None
+    return str(entry) if isinstance(entry, (int, float)) else entry
+
+
+def _to_standard_output(table: Table) -> None:
+    _arrow_csv().write_csv(table.arrow, sys.stdout.buffer)
+
+
+def _summary(table: Table, options: dict[str, Any], budget: LedgerOptions, duration: float) -> str:
+    from fastdp.cli.summary import as_table, seconds
+
+    facts = [
+        *table.facts(),
+        *budget.summary(table),
+        ("time", seconds(duration)),
+        ("output", "standard output" if options["output"] == "-" else options["output"]),
+    ]
+    if options["picture"] is not None:
+        facts.append(("picture", str(options["picture"])))
+    return f"{table.title()}\n{as_table(facts)}"

@@ -1,0 +1,186 @@
+"""Planning before any data: how wide the interval of a window will be, and which epsilon a wanted width needs."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+from fastdp import validation
+from fastdp.errors import ParameterError
+from fastdp.releases.intervals import checked_confidence, laplace_sum_quantile, laplace_variance
+
+#: Grid steps of the bound, as a release chooses them by default.
+STEPS = 2**32
+#: Seconds of the units whose length is fixed.
+UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
+LONGER = {"day": 86_400, "week": 604_800}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What :func:`plan` found; ``print`` shows it as a few lines.
+
+    Attributes
+    ----------
+    epsilon : float
+        Privacy loss of one unit: as given, or what the wanted half-width needs.
+    bound : float
+        Largest value of one row, in units of the input.
+    contributions : int
+        Rows of one unit.
+    confidence : float
+        Of the intervals.
+    every : str or None
+        Length of a window.
+    rows_per_window : float or None
+        Rows expected in one.
+    mean : float or None
+        Value expected of a row, in units of the input.
+    """
+
+    epsilon: float
+    bound: float
+    contributions: int = 1
+    confidence: float = 0.95
+    every: str | None = None
+    rows_per_window: float | None = None
+    mean: float | None = None
+
+    @property
+    def _scale(self) -> Fraction:
+        return Fraction(self.contributions * STEPS) / Fraction(self.epsilon)
+
+    def half_width_of(self, windows: int) -> float:
+        """Half-width of the interval of a sum over so many windows, in units of the input."""
+        return laplace_sum_quantile(self._scale, windows, self.confidence) / STEPS * self.bound
+
+    @property
+    def half_width(self) -> float:
+        """Half-width of a window's interval, in units of the input: total +- half_width."""
+        return self.half_width_of(1)
+
+    @property
+    def std_error(self) -> float:
+        """Standard deviation of a window's noise, in units of the input."""
+        return math.sqrt(laplace_variance(self._scale)) / STEPS * self.bound
+
+    @property
+    def relative_error(self) -> float | None:
+        """Half-width over the expected total of a window; None without ``rows_per_window`` and ``mean``."""
+        if self.rows_per_window is None or self.mean is None:
+            return None
+        return self.half_width / (self.rows_per_window * self.mean)
+
+    def epsilon_for(self, half_width: float) -> float:
+        """The epsilon with which a window's interval has this half-width."""
+        wanted = validation.positive("half_width", half_width)
+        return -math.log1p(-self.confidence) * self.contributions * self.bound / wanted
+
+    def __str__(self) -> str:
+        level = f"{100.0 * self.confidence:g} %"
+        rows = f", {self.contributions} rows a unit" if self.contributions > 1 else ""
+        window = "A window" if self.every is None else f"A window of {self.every}"
+        lines = [
+            f"epsilon = {self.epsilon:.4g}, bound = {self.bound:g}{rows}",
+            f"{window}: total +- {self.half_width:.4g} ({level}), standard error {self.std_error:.4g}",
+        ]
+        if self.rows_per_window is not None:
+            share = self.half_width / self.rows_per_window
+            lines.append(f"Mean of {self.rows_per_window:g} rows: +- {share:.4g}")
+        if self.relative_error is not None:
+            total = f"{self.rows_per_window:g} rows of {self.mean:g}"
+            lines.append(f"Relative to {total}: +- {100.0 * self.relative_error:.3g} %")
+        lines += [
+            f"A {name} of {count} windows: total +- {self.half_width_of(count):.4g}" for name, count in self._longer()
+        ]
+        lines.append(f"Half of that width needs epsilon = {2.0 * self.epsilon:.4g}")
+        return "\n".join(lines)
+
+    def _longer(self) -> list[tuple[str, int]]:
+        """Days and weeks in whole windows."""
+        found = re.fullmatch(r"(\d*)([a-z]+)", self.every or "")
+        if not found or found[2] not in UNITS:
+            return []
+        seconds = int(found[1] or 1) * UNITS[found[2]]
+        whole = ((name, *divmod(length, seconds)) for name, length in LONGER.items() if seconds)
+        return [(name, count) for name, count, rest in whole if count > 1 and not rest]
+
+
+def plan(
+    *,
+    epsilon: float | None = None,
+    bound: float,
+    every: str | None = None,
+    rows_per_window: float | None = None,
+    mean: float | None = None,
+    half_width: float | None = None,
+    confidence: float = 0.95,
+    contributions: int = 1,
+) -> Plan:
+    """How accurate the totals of windows will be; looks at no data and costs no epsilon.
+
+    Parameters
+    ----------
+    epsilon : float, optional
+        Privacy loss of one unit (a row, or a person with ``contributions`` rows).
+    bound : float
+        Largest value of one row (or the clip), in units of the input; 1 for counts.
+    every : str, optional
+        Length of a window, such as ``"15min"`` or ``"1h"``; sums over a day and a week are then shown as well.
+    rows_per_window, mean : float, optional
+        Rows expected in a window and the value expected of one, for the relative error: guesses, or public numbers.
+    half_width : float, optional
+        The half-width that an interval may have, in place of ``epsilon``, which is then computed.
+    confidence : float
+        Of the intervals, above 0, at most 1 - 10^-9.
+    contributions : int
+        Rows of one unit.
+
+    Returns
+    -------
+    Plan
+        ``print`` it; attributes ``epsilon``, ``half_width``, ``std_error``, ``relative_error``, and the method
+        ``epsilon_for(half_width)``.
+
+    Raises
+    ------
+    ParameterError
+        If an argument is out of its range, or not exactly one of ``epsilon`` and ``half_width`` is given.
+
+    Notes
+    -----
+    A window's total has one discrete Laplace draw of scale contributions * bound / epsilon.  What clipping at the
+    bound removes is not included, nor what a share of epsilon for choosing a clip adds.
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> print(fastdp.plan(epsilon=1.0, bound=10.0, every="1h", rows_per_window=400, mean=0.4))
+    epsilon = 1, bound = 10
+    A window of 1h: total +- 29.96 (95 %), standard error 14.14
+    Mean of 400 rows: +- 0.07489
+    Relative to 400 rows of 0.4: +- 18.7 %
+    A day of 24 windows: total +- 136.4
+    A week of 168 windows: total +- 359.5
+    Half of that width needs epsilon = 2
+    """
+    if (epsilon is None) == (half_width is None):
+        raise ParameterError(
+            f"epsilon = {epsilon!r}, half_width = {half_width!r}: expected one of the two, the other follows from it"
+        )
+    if every is not None and not isinstance(every, str):
+        raise ParameterError(f"every = {validation.shown(every)}: expected the length of a window, such as '1h'")
+    made = Plan(
+        1.0 if epsilon is None else validation.positive("epsilon", epsilon),
+        validation.positive("bound", bound),
+        validation.integer("contributions", contributions, 1, 2**20),
+        checked_confidence(confidence),
+        every,
+        None if rows_per_window is None else validation.positive("rows_per_window", rows_per_window),
+        None if mean is None else validation.positive("mean", mean),
+    )
+    if half_width is None:
+        return made
+    return Plan(**{**vars(made), "epsilon": made.epsilon_for(half_width)})

@@ -1,0 +1,262 @@
+"""Baselines of the literature for w-event privacy: Uniform, Sample, budget distribution and budget absorption.
+
+Source: Kellaris, Papadopoulos, Xiao and Papadias 2014, "Differentially private event sequences over infinite streams"
+(VLDB).  There a value is a vector of counts; here it is one number in [0, bound], and the unit any w consecutive
+values.  Each step has a budget, and those of any w consecutive steps add up to at most epsilon (``docs/privacy.md``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp import validation
+from fastdp.arrays.column import NOT_FINITE, as_floats, entry_at
+from fastdp.arrays.whole import as_whole
+from fastdp.errors import DataError
+from fastdp.guarantee import Guarantee, fraction_of
+from fastdp.integer_grid import MAX_SCALE, Grid, make_grid
+from fastdp.randomness import prefix, sampler
+from fastdp.randomness.key import Key
+from fastdp.randomness.words import Purpose, StreamId
+from fastdp.releases.release import Release
+from fastdp.state.machine import Column, Machine, Transition
+from fastdp.state.publisher import Publisher
+from fastdp.state.single_caller import single_caller
+
+Floats = NDArray[np.float64]
+Steps = NDArray[np.int64]
+Scheme = Literal["uniform", "sample", "distribution", "absorption"]
+SCHEMES = get_args(Scheme)
+#: Budget distribution halves what is left of epsilon / 2: in whole parts, so that sums are exact.
+PARTS_OF_HALF = 2**60
+MAX_WINDOW = 2**20
+#: Draws of a step: the dissimilarity's noise, and the value's.
+DISSIMILARITY, VALUE = 1, 2
+
+
+@dataclass(frozen=True)
+class WEventState:
+    """Where a stream stands; everything but the chain is a function of what was released.
+
+    Attributes
+    ----------
+    n_seen : int
+        Values consumed.
+    released : int
+        What was released last, in grid steps; 0 before anything is.
+    blocked : int
+        Absorption: steps whose budget is used or given up, counted from the stream's first.
+    spent : int64[w - 1 or 0]
+        Distribution: budgets of the last steps, step i at i modulo its length, in parts of epsilon / 2.
+    chain : str
+        What the noise of the next step is bound to.
+    """
+
+    n_seen: int
+    released: int
+    blocked: int
+    spent: Steps
+    chain: str
+
+
+@dataclass(frozen=True)
+class WEventMachine(Machine[WEventState]):
+    """One of the four schemes; fields as :class:`WEvent`'s."""
+
+    SPLITS: ClassVar[bool] = True
+
+    scheme: Scheme
+    epsilon: float
+    bound: float
+    contributions: int
+    resolution: float | None
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        checked: dict[str, Any] = {
+            "scheme": validation.choice("scheme", self.scheme, SCHEMES),
+            "epsilon": validation.positive("epsilon", self.epsilon),
+            "bound": validation.positive("bound", self.bound),
+            "contributions": validation.integer("contributions", self.contributions, 1, MAX_WINDOW),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "resolution", self.grid.resolution)
+
+    @cached_property
+    def grid(self) -> Grid:
+        """The integers that values are rounded to."""
+        least = fraction_of(self.epsilon, 2 * self.contributions)
+        return make_grid(self.bound, self.resolution, least, 1, 1, 2)
+
+    @cached_property
+    def _unit(self) -> Fraction:
+        """Scale of noise with the whole of epsilon."""
+        return self.grid.bound_steps / Fraction(self.epsilon)
+
+    def scale(self, state: WEventState) -> Fraction | None:
+        """Scale of the noise with which the next value may be released; None if it may not, whatever it is."""
+        i, w = state.n_seen, self.contributions
+        if self.scheme == "uniform":
+            return self._unit * w
+        if self.scheme == "sample":
+            return None if i % w else self._unit
+        if self.scheme == "absorption":
+            absorbed = min(i + 1 - state.blocked, w)
+            return None if absorbed < 1 else self._unit * Fraction(2 * w, absorbed)
+        given = (PARTS_OF_HALF - int(state.spent.sum())) // 2
+        scale = self._unit * Fraction(2 * PARTS_OF_HALF, given) if given else None
+        return None if scale is None or scale > MAX_SCALE else scale
+
+    def _after(self, state: WEventState, released: int, *, shown: bool, chain: str) -> WEventState:
+        """The state behind one more step; ``shown``: its value was released with the budget that it might have."""
+        i, w, blocked, spent = state.n_seen, self.contributions, state.blocked, state.spent
+        if self.scheme == "absorption" and shown:
+            # As many steps as were absorbed, the present one among them, have no budget left.
+            blocked = i + min(i + 1 - blocked, w)
+        if spent.size:
+            spent = spent.copy()
+            spent[i % spent.size] = (PARTS_OF_HALF - int(spent.sum())) // 2 if shown else 0
+        return WEventState(i + 1, released, blocked, spent, chain)
+
+    def start(self, key: Key) -> WEventState:
+        """Nothing is released yet: 0 is known."""
+        del key
+        size = self.contributions - 1 if self.scheme == "distribution" else 0
+        return WEventState(0, 0, 0, np.zeros(size, np.int64), "")
+
+    def step(self, state: WEventState, batch: Column, key: Key) -> Transition[WEventState]:
+        """Value by value: whether it is released again, and what is published."""
+        values = as_floats(batch.values)
+        if not np.isfinite(values).all():
+            raise DataError(f"{entry_at(batch.name, ~np.isfinite(values), NOT_FINITE)}; expected finite values")
+        resolution, top = self.grid.resolution, self.grid.bound_steps
+        published: Steps = np.empty(values.size, np.int64)
+        exact = np.rint(np.clip(values * (1.0 / resolution), 0.0, float(top))).astype(np.int64)
+        for place, value in enumerate(exact):
+            scale = self.scale(state)
+            own, chain = prefix.step_key(key, state.chain, state.n_seen, exact[place : place + 1])
+            released, shown = state.released, False
+            if scale is not None:
+                shown = self.scheme in ("uniform", "sample") or self._moved(state, int(value), scale, own)
+                if shown:
+                    released = int(value) + _noise(scale, own, VALUE, state.n_seen)
+            state = self._after(state, released, shown=shown, chain=chain)
+            published[place] = released
+        return Transition(state, lambda: published * resolution)
+
+    def _moved(self, state: WEventState, value: int, scale: Fraction, key: Key) -> bool:
+        """Whether the value is farther from what was released last than its noise would be, noisily."""
+        far = abs(value - state.released)
+        return far + _noise(self._unit * 2 * self.contributions, key, DISSIMILARITY, state.n_seen) > scale
+
+    def check_indices(self, state: WEventState) -> None:
+        """Budgets are those of the steps before."""
+        size = self.contributions - 1 if self.scheme == "distribution" else 0
+        fits = state.spent.shape == (size,) and int(state.spent.min(initial=0)) >= 0 and state.n_seen >= 0
+        if not fits or sum(state.spent.tolist()) > PARTS_OF_HALF:
+            raise ValueError("budgets out of range")
+        if not 0 <= state.blocked < state.n_seen + self.contributions:
+            raise ValueError("a step out of range")
+
+    def guarantee(self) -> Guarantee:
+        """Of any w consecutive values; of one where w is 1."""
+        w = self.contributions
+        steps = {
+            "uniform": (f"each value is released with epsilon / {w}",),
+            "sample": (f"every {w}th value is released with epsilon, those between are not looked at",),
+            "distribution": (
+                f"each step compares its value with the last release, with epsilon / {2 * w}",
+                f"and releases it, if it is far from it, with half of what {w - 1} steps before left of epsilon / 2",
+            ),
+            "absorption": (
+                f"each step compares its value with the last release, with epsilon / {2 * w}",
+                f"and releases it, if it is far from it, with the epsilon / {2 * w} of each step since the last "
+                "release but as many as that one absorbed, as many steps again going without",
+            ),
+        }
+        total = f"any {w} consecutive steps spend epsilon at most (sequential); what they spend follows from releases"
+        one = Guarantee(self.epsilon, arithmetic="exact", derivation=(*steps[self.scheme], total))
+        return one if w == 1 else replace(one, unit=f"any {w} consecutive values", adjacency="replace them")
+
+
+def _noise(scale: Fraction, key: Key, draw: int, step: int) -> int:
+    noise: Steps = np.empty(1, np.int64)
+    sampler.fill(noise, sampler.discrete_laplace_law(scale), key, StreamId(Purpose.TREE, draw, step))
+    return int(noise[0])
+
+
+class WEvent(Publisher[WEventState]):
+    """Publishes a stream under w-event privacy, value by value, as the literature does.
+
+    Parameters
+    ----------
+    scheme : "uniform", "sample", "distribution" or "absorption"
+        Each value with epsilon / w; every w-th value with epsilon; or only values far from the last release, with
+        half of the budget that the window has left, or with the budgets of the steps that went without.
+    epsilon : float
+        Privacy loss for any w consecutive values together.
+    bound : float
+        Public upper bound of a value, in units of the input; values outside [0, bound] are clipped.
+    contributions : int
+        w.
+    resolution : float, optional
+        Grid step; by default the largest power of two not above bound * 2^-32, or a coarser one.
+    seed, key
+        As for :class:`fastdp.StreamPublisher`.
+
+    Notes
+    -----
+    Source: Kellaris et al. 2014.  Privacy: pure epsilon, exact on this machine; noise is bound to the values so far.
+    """
+
+    _MACHINE: ClassVar[Any] = WEventMachine
+    _machine: WEventMachine
+
+    def __init__(
+        self,
+        scheme: Scheme,
+        epsilon: float,
+        bound: float,
+        contributions: int,
+        *,
+        resolution: float | None = None,
+        seed: int | str | None = None,
+        key: Key | bytes | None = None,
+    ) -> None:
+        super().__init__(WEventMachine(scheme, epsilon, bound, contributions, resolution), seed=seed, key=key)
+
+    @property
+    def n_seen(self) -> int:
+        """Values consumed."""
+        return self._state.n_seen
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the whole endless stream promises."""
+        return replace(self._machine.guarantee(), simulated=self._key.simulated)
+
+    @single_caller
+    def publish(self, chunk: Any) -> Floats:
+        """Consume the next values; publish the last release for each: float64[n].
+
+        Raises
+        ------
+        DataError
+            For values that are no finite real numbers; nothing is consumed then.
+        """
+        published: Floats = self._call(self._machine.read(chunk))
+        return published
+
+    @single_caller
+    def release(self, values: Any) -> Release:
+        """Publish a whole array at once (a fresh publisher only)."""
+        published = self._call(Column(as_whole(values, self.n_seen, 0), "values"))
+        published.flags.writeable = False
+        return Release(published, 0, self._machine.bound, self.guarantee)

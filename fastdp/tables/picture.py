@@ -1,0 +1,91 @@
+"""Pictures of released windows: estimate, interval and revised line; needs matplotlib (``fastdp[plot]``)."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from fastdp.errors import ParameterError
+from fastdp.releases.bands import band, new_axes, save
+from fastdp.tables.answers import Answer, Answers
+from fastdp.tables.revised import DAY, Integers
+from fastdp.tables.sums import WindowSums
+
+#: Up to so many keys are drawn one below the other; more are added up.
+MOST_PANELS = 6
+#: Points of a line; more windows are drawn as means of neighbours.
+MOST_POINTS = 2000
+
+
+def draw(sums: WindowSums, answers: Answers, path: Any, ax: Any) -> Any:
+    """See :meth:`fastdp.tables.table.Table.plot`."""
+    windows, keys = next(iter(sums.columns.values())).steps.shape
+    if not windows or not keys:
+        raise ParameterError(f"plot: the table holds {windows} windows of {keys} keys; expected at least one of each")
+    pooled = keys > (MOST_PANELS if ax is None else 1)
+    panels = 1 if pooled else keys
+    axes = np.atleast_1d(new_axes(panels, height=max(4.2, 0.8 + 1.9 * panels)) if ax is None else ax)
+    group = _group(sums.edges)
+    starts = np.arange(0, windows, group)
+    stops = np.minimum(starts + group, windows)
+    # A mean over windows is one already; sums are drawn as means of the windows that they cover.
+    size = np.ones(starts.size) if sums.kind == "means" else (stops - starts).astype(np.float64)
+    exact = _scaled(answers.exact(starts, stops, pooled=pooled), size)
+    revised = _scaled(answers.revised(starts, stops, pooled=pooled), size)
+    x = (sums.edges[starts] + (sums.edges[stops] - sums.edges[starts]) // 2).astype("datetime64[us]")
+    names = [", ".join(map(str, row)) for row in zip(*sums.keys.values(), strict=True)]
+    for k, each in enumerate(axes):
+        lines = (exact.estimate, exact.low, exact.high, revised.estimate)
+        estimate, low, high, smooth = (line[:, k] for line in lines)
+        band(each, x, estimate, low, high, smooth)
+        _limit(each, exact.estimate[:, k], exact.low[:, k], exact.high[:, k])
+        title = f"all {keys:,} keys together" if pooled else names[k] if names else ""
+        each.set_title(title, loc="left", fontsize=10)
+    quantity = {"totals": "total", "counts": "count", "means": "mean"}[sums.kind]
+    grouped = f", means of {group} windows" if group > 1 and sums.kind != "means" else ""
+    label = f"{quantity} of {sums.every}{grouped}"
+    if panels == 1:
+        axes[0].set_ylabel(label)
+    else:
+        axes[0].figure.supylabel(label, fontsize=10)
+    axes[0].legend(frameon=False, loc="upper right", ncols=3, fontsize=8)
+    _clock(axes[-1], sums.time_zone)
+    if path is not None:
+        save(axes[0], Path(path))
+    return axes[0] if panels == 1 else axes
+
+
+def _group(edges: Integers) -> int:
+    """Windows to a point: one, else whole days or weeks where windows fit into them, whose patterns then even out."""
+    needed = -(-(edges.size - 1) // MOST_POINTS)
+    usual = int(np.median(np.diff(edges)))
+    for period in (DAY, 7 * DAY):
+        if 1 < needed <= period // usual and period % usual == 0:
+            return period // usual
+    return needed
+
+
+def _scaled(answer: Answer, size: Any) -> Answer:
+    parts = (answer.estimate, answer.std_error, answer.low, answer.high)
+    return Answer(*(part / size[:, None] for part in parts))
+
+
+def _limit(ax: Any, estimate: Any, low: Any, high: Any) -> None:
+    """A few windows about which nothing is known must not flatten all others."""
+    reach = np.quantile(high - low, 0.9)
+    ax.set_ylim(max(low.min(), estimate.min() - reach), min(high.max(), estimate.max() + reach) + 1e-9 * reach)
+
+
+def _clock(ax: Any, time_zone: str | None) -> None:
+    """Times as the zone's clock shows them."""
+    dates: Any = importlib.import_module("matplotlib.dates")
+
+    zone = None if time_zone is None else ZoneInfo(time_zone)
+    locator = dates.AutoDateLocator(tz=zone)
+    ax.xaxis.set_major_locator(locator)
+    ax.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=zone))
+    ax.set_xlabel("time" if time_zone is None else f"time ({time_zone})")

@@ -1,0 +1,102 @@
+"""The law of a sum of m independent discrete Laplace variables of one scale s, from its characteristic function.
+
+With P[X = k] proportional to exp(-|k| / s) the function is phi(u) = 1 / (1 + (sin(u / 2) / sinh(1 / (2 s)))^2), which
+is positive, so that nothing cancels in its m-th power.  For every odd N, with u_j = 2 pi j / N,
+
+    (1 / N) sum over |j| <= (N - 1) / 2 of phi(u_j)^m sin((2 t + 1) u_j / 2) / sin(u_j / 2)
+
+is the sum of P[|S + c N| <= t] over all whole c: the wanted P[|S| <= t], and at most P[|S| >= N - t] too much.
+Errors, each below 10^-12: this aliasing by Chernoff's bound, which sets N; the end of the sum by an integral, which
+sets how many terms are needed; rounding, since the terms' absolute values sum to less than ten.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fastdp_kernels._jit import inline, kernel
+
+#: -log of the probability beyond which aliasing is left out, and the same for the end of the sum: 10^-12.
+TINY = 27.7
+#: More than all errors together; added to the confidence that a quantile must reach.
+SLACK = 1e-11
+#: Terms of a sum at the most; only m = 2 comes near.
+MOST_TERMS = 40_000
+
+
+@inline
+def _reach(sinh: float, count: float) -> float:
+    """x with P[|S| >= x] < 10^-12: Chernoff's bound at a good point."""
+    u = min(0.5, TINY / count)
+    slope = 2.0 * math.asinh(math.sqrt(u) * sinh)
+    return float(np.ceil((-count * math.log1p(-u) + TINY + 1.0) / slope))
+
+
+@inline
+def _inside(t: float, period: float, weights: np.ndarray, terms: int) -> float:
+    """P[|S| <= t] for a whole t >= 0."""
+    share = (2.0 * t + 1.0) / period
+    total = share
+    for j in range(1, terms + 1):
+        total += weights[j] * math.sin(math.pi * share * j)
+    return total
+
+
+@kernel
+def laplace_sum_quantiles(
+    scale: float, counts: np.ndarray, confidence: float, weights: np.ndarray, out: np.ndarray
+) -> None:
+    """The least t with P[|S_m| <= t] >= confidence, for sums of each number m of variables.
+
+    Parameters
+    ----------
+    scale : float
+        s, in steps.
+    counts : int64[q]
+        m of each, from 0 on.
+    confidence : float
+        Above 0, at most 1 - 10^-9.
+    weights : float64[MOST_TERMS + 1]
+        Memory.
+    out : float64[q]
+        Receives whole numbers.  Never too small; too large by one part in 2^40 at the most.
+    """
+    wanted = confidence + SLACK
+    for i in range(counts.size):
+        m = np.float64(counts[i])
+        # Noise of so small a scale is zero but for a probability below e^-600.
+        if m == 0.0 or scale < 1e-3:
+            out[i] = 0.0
+            continue
+        if m == 1.0:
+            # P[|X| > t] = 2 p^(t + 1) / (1 + p) with p = exp(-1 / s).
+            tail = (1.0 - wanted) * (1.0 + math.exp(-1.0 / scale)) / 2.0
+            out[i] = max(0.0, np.ceil(-scale * math.log(tail) * (1.0 + 1e-14) - 1.0))
+            continue
+        sinh = math.sinh(0.5 / scale)
+        reach = _reach(sinh, m)
+        period = 2.0 * reach + 1.0
+        # sin(u / 2) >= u / pi, so what follows term J is at most
+        # (1 + y)^(1 - m) / (2 (m - 1) y), y = (2 J / (N sinh))^2.
+        y = math.expm1(TINY / m)
+        while (1.0 - m) * math.log1p(y) - math.log(2.0 * (m - 1.0) * y) > -TINY:
+            y *= 1.1
+        terms = int(min(np.ceil(math.sqrt(y) * period * sinh / 2.0), (period - 1.0) / 2.0, np.float64(MOST_TERMS)))
+        for j in range(1, terms + 1):
+            sine = math.sin(math.pi * j / period)
+            weights[j] = 2.0 / period * math.exp(-m * math.log1p((sine / sinh) ** 2)) / sine
+        # Between low, where too little lies inside, and high, where enough does: false position, with halving.
+        low, below, high, above = -1.0, -wanted, reach, 1.0 - wanted
+        turn = 0
+        while high - low > max(1.0, high * 2.0**-40):
+            guess = low + (high - low) * (below / (below - above)) if turn % 3 < 2 else 0.5 * (low + high)
+            guess = min(max(np.floor(guess), low + 1.0), high - 1.0)
+            value = _inside(guess, period, weights, terms) - wanted
+            if value >= 0.0:
+                high, above = guess, value
+            else:
+                low, below = guess, value
+            turn += 1
+        out[i] = high

@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import fastdp
+from fastdp.cli import main
+from fastdp.guarantee import Guarantee
+from fastdp.ledger import Ledger
+
+pytest.importorskip("narwhals", reason="needs fastdp[tables]")
+pa = pytest.importorskip("pyarrow", reason="needs fastdp[tables]")
+from pyarrow import csv, parquet  # noqa: E402 - behind the check that it is there
+
+ROWS = 4000
+
+
+@pytest.fixture(scope="module")
+def readings():
+    rng = np.random.default_rng(3)
+    times = np.datetime64("2024-03-30T00:00") + rng.integers(0, 4 * 86_400, ROWS).astype("timedelta64[s]")
+    return pa.table(
+        {
+            "at": pa.array(times, pa.timestamp("us")),
+            "city": pa.array(rng.choice(["Rome", "Oslo", "Bern, old"], ROWS)),
+            "floor": pa.array(rng.integers(1, 4, ROWS)),
+            "kwh": rng.gamma(2.0, 1.0, ROWS).round(2),
+            "meter": pa.array(rng.integers(0, 500, ROWS)),
+        }
+    )
+
+
+@pytest.fixture
+def source(readings, tmp_path):
+    parquet.write_table(readings, tmp_path / "readings.parquet")
+    return tmp_path / "readings.parquet"
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments, input=None):
+        return CliRunner().invoke(main, [str(argument) for argument in arguments], input=input)
+
+    return run
+
+
+WINDOWS = ["--time", "at", "--every", "6h"]
+TOTALS = [*WINDOWS, "--value", "kwh", "--epsilon", "1", "--seed", "5"]
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".csv.gz", "-"])
+def test_every_input_gives_what_the_function_gives(suffix, readings, source, run, tmp_path):
+    expected = fastdp.totals(str(source), "kwh", "at", "6h", epsilon=1.0, bound=10.0, seed=5).frame
+    given, data = tmp_path / f"input{suffix}", None
+    if suffix == ".parquet":
+        given = source
+    else:
+        csv.write_csv(readings, tmp_path / "input.csv")
+        data = (tmp_path / "input.csv").read_bytes()
+        if suffix == ".csv.gz":
+            given.write_bytes(gzip.compress(data))
+        given = "-" if suffix == "-" else given
+    result = run("totals", given, *TOTALS, "--bound", "10", "-o", "out.parquet", input=data)
+    assert result.exit_code == 0, result.output
+    assert parquet.read_table("out.parquet").equals(expected)
+
+
+def test_counts_and_means_with_every_option(source, run):
+    common = {"epsilon": 0.5, "by": ["city", "floor"], "keys": [("Rome", 1), ("Bern, old", 3)], "seed": 7}
+    common |= {"start": "2024-03-30", "stop": "2024-03-31", "time_zone": "Europe/Rome", "confidence": 0.9}
+    common |= {"who": "meter", "contributions": 6, "period": "1d", "per_window": 3, "missing": "drop"}
+    options = ["--epsilon", "0.5", "--by", "city", "--by", "floor", "--key", "Rome,1", "--key", '"Bern, old",3']
+    options += ["--seed", 7, "--start", "2024-03-30", "--stop", "2024-03-31", "--time-zone", "Europe/Rome"]
+    options += ["--confidence", 0.9, "--who", "meter", "--contributions", 6, "--period", "1d", "--per-window", 3]
+    options += ["--missing", "drop", "--origin", "2024-01-01", "-o", "out.parquet", "--force"]
+    counts = fastdp.counts(str(source), "at", "6h", **common, origin="2024-01-01")
+    assert run("counts", source, *WINDOWS, *options).exit_code == 0
+    assert parquet.read_table("out.parquet").equals(counts.frame)
+    more = {"bound": (-1.0, 5.0), "resolution": 0.25, "nonfinite": "zero"}
+    means = fastdp.means(str(source), "kwh", "at", "6h", **common, **more, origin="2024-01-01")
+    values = ["--value", "kwh", "--bound=-1,5", "--resolution", 0.25, "--nonfinite", "zero"]
+    result = run("means", source, *WINDOWS, *values, *options)
+    assert result.exit_code == 0, result.output
+    assert parquet.read_table("out.parquet").equals(means.frame)
+
+
+def test_where_keys_come_from(source, run, tmp_path):
+    (tmp_path / "keys.csv").write_text("city,area\nOslo,1\nRome,2\n")
+    ways = {
+        "file": (["--keys-file", "keys.csv"], ["Oslo", "Rome"]),
+        "public": (["--public-keys"], ["Bern, old", "Oslo", "Rome"]),
+        "private": (["--delta", "1e-6"], ["Bern, old", "Oslo", "Rome"]),
+    }
+    for options, expected in ways.values():
+        result = run("counts", source, *WINDOWS, "--epsilon", 1, "--by", "city", *options, "-o", "o.csv", "--force")
+        assert result.exit_code == 0, result.output
+        assert sorted(set(csv.read_csv("o.csv")["city"].to_pylist())) == expected
+    assert json.loads((tmp_path / "o.csv.json").read_text())["guarantee"]["delta"] == 1e-6
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "npz"])
+def test_outputs_say_what_they_are(suffix, source, run, tmp_path):
+    result = run("totals", source, *TOTALS, "--clip", "4", "-o", f"out.{suffix}")
+    assert result.exit_code == 0, result.output
+    if suffix == "parquet":
+        facts = json.loads(parquet.read_schema("out.parquet").metadata[b"fastdp"])
+    elif suffix == "csv":
+        facts = json.loads((tmp_path / "out.csv.json").read_text())
+    else:
+        facts = json.loads(str(np.load("out.npz")["fastdp"]))
+    guarantee = Guarantee.from_dict(facts["guarantee"])
+    assert (guarantee.epsilon, guarantee.simulated) == (1.0, True)
+    assert facts["clip"] == [0.0, 4.0]
+    assert result.stderr.startswith("Totals of 16 windows of 6h, 2024-03-30 00:00 to 2024-04-03 00:00\n")
+    for line in ("clip       values were clipped to [0, 4]", f"output     out.{suffix}", "SIMULATED"):
+        assert line in result.stderr
+
+
+def test_standard_output_is_a_table_and_nothing_else(source, run, tmp_path):
+    result = run("totals", source, *TOTALS, "--clip", 4, "-o", "-", "--quiet")
+    assert result.stderr == ""
+    shown = result.stdout.splitlines()
+    assert shown[0] == '"window","estimate","std_error","low","high","revised","revised_low","revised_high"'
+    assert len(shown) == 17
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["readings.parquet"]
+
+
+def test_a_picture(source, run, tmp_path):
+    pytest.importorskip("matplotlib", reason="needs fastdp[plot]")
+    result = run("totals", source, *TOTALS, "--clip", 4, "-o", "out.csv", "--plot", "out.png")
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
+    assert "picture    out.png" in result.stderr
+
+
+def test_a_ledger_is_charged_and_refuses(source, run, tmp_path):
+    ledger = ["--ledger", "budget", "--stream", "meters"]
+    options = [*WINDOWS, "--epsilon", 0.75]
+    assert "no such file" in run("counts", source, *options, *ledger, "-o", "a.csv").output
+    result = run("counts", source, *options, *ledger, "--limit", 1, "-o", "a.csv")
+    assert result.exit_code == 0, result.output
+    assert "stream 'meters' has cost epsilon = 0.75" in result.stderr
+    refused = run("counts", source, *options, *ledger, "--limit", 1, "-o", "b.csv")
+    assert refused.exit_code == 1
+    assert "0.25" in refused.output
+    assert not (tmp_path / "b.csv").exists()
+    assert Ledger("budget").spent("meters").epsilon == 0.75
+
+
+def test_what_could_not_be_written_costs_nothing(source, run, tmp_path):
+    (tmp_path / "there.csv").write_text("kept")
+    (tmp_path / "old.csv.json").write_text("kept")
+    (tmp_path / "there.png").write_text("kept")
+    ledger = ["--ledger", "budget", "--stream", "meters", "--limit", 1]
+    for outputs in (
+        ["-o", "out.txt"],
+        ["-o", "there.csv"],
+        ["-o", "old.csv"],
+        ["-o", "nowhere/out.csv"],
+        ["-o", "out.csv", "--plot", "out.xyz"],
+        ["-o", "out.csv", "--plot", "there.png"],
+        ["-o", "out.csv", "--plot", "out.csv"],
+        ["-o", "budget"],
+        ["-o", source],
+    ):
+        result = run("counts", source, *WINDOWS, "--epsilon", 1, *ledger, *outputs)
+        assert result.exit_code == 1, (outputs, result.output)
+        assert result.stderr.startswith("Error: ")
+        assert len(result.stderr.splitlines()) == 1
+        assert not (tmp_path / "budget").exists()
+    assert (tmp_path / "there.csv").read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--by", "city"], "--by needs the keys"),
+        (["--key", "Rome"], "need --by"),
+        (["--by", "city", "--key", "Rome", "--public-keys"], "exclude each other"),
+        (["--by", "floor", "--key", "ground"], "expected a number, as in column 'floor'"),
+        (["--by", "city", "--by", "floor", "--key", "Rome"], "expected 2 entries, one for each --by"),
+        (["--by", "town", "--key", "Rome"], "column 'town': expected one of the table's columns, 'at', 'city'"),
+        (["--every", "1hour"], "every = '1hour': expected a length such as '15min'"),
+        (["--time", "when"], "column 'when': expected one of the table's columns"),
+        (["--time", "kwh"], "time = 'kwh' holds"),
+        (["--epsilon", "0"], "epsilon"),
+        (["--confidence", "2"], "confidence"),
+        (["--seed", "1", "--key-file", "k"], "--seed and --key-file exclude each other"),
+        (["--limit", "1"], "--limit needs --ledger"),
+        (["--ledger", "budget"], "--ledger needs --stream"),
+    ],
+)
+def test_plain_errors(options, message, source, run, tmp_path):
+    result = run("counts", source, *WINDOWS, "--epsilon", "1", "-o", "out.csv", *options)
+    assert result.exit_code in (1, 2)
+    assert message in result.stderr
+    assert "Traceback" not in result.output
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_bounds_that_are_no_numbers(source, run):
+    for text in ("ten", "1,2,3", ""):
+        result = run("totals", source, *TOTALS, "--bound", text, "-o", "out.csv")
+        assert result.exit_code == 2
+        assert "neither a number nor two separated by a comma" in result.stderr
+
+
+def test_text_that_is_no_csv(run, tmp_path):
+    with gzip.open(tmp_path / "bad.csv.gz", "wt") as file:
+        file.write("at,kwh\n1,2,3,secret\n")
+    result = run("totals", "bad.csv.gz", *TOTALS, "--bound", 1, "-o", "out.csv")
+    assert result.exit_code == 1
+    assert "not readable as CSV" in result.stderr
+    assert "secret" not in result.output
+
+
+def test_the_same_key_gives_the_same_bytes(source, run, tmp_path):
+    (tmp_path / "key").write_bytes(bytes(range(32)))
+    (tmp_path / "key").chmod(0o600)
+    for name in ("a", "b"):
+        options = [*WINDOWS, "--epsilon", 1, "--key-file", "key", "-o", f"{name}.parquet"]
+        assert run("counts", source, *options).exit_code == 0
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+    assert run("counts", source, *options, "--stream", "other", "--force").exit_code == 0
+    assert (tmp_path / "a.parquet").read_bytes() != (tmp_path / "b.parquet").read_bytes()

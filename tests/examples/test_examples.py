@@ -1,0 +1,82 @@
+"""Each walk runs on a small cut of its data and prints what it promises."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("narwhals", reason="needs fastdp[tables]")
+pytest.importorskip("pandas", reason="needs pandas")
+pytest.importorskip("matplotlib", reason="needs fastdp[plot]")
+
+ROOT = Path(__file__).parents[2]
+DATA = ROOT.parent / "shared" / "data" / "tables"
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"needs the tables in {DATA}")
+
+
+@pytest.fixture
+def walk(monkeypatch, capsys, tmp_path):
+    def run(script, *arguments):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", [script, *map(str, arguments)])
+        runpy.run_path(str(ROOT / "examples" / script), run_name="__main__")
+        return capsys.readouterr().out
+
+    return run
+
+
+def files(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_households(walk, tmp_path):
+    out = walk("households.py", "--households", 12, "--days", 21)
+    assert "Totals of 504 windows of 1h, 2024-01-08 00:00 to 2024-01-29 00:00 Europe/London" in out
+    assert re.search(r"first 168 hours: [\d,]+ kWh, 95 % interval [\d,]+ to [\d,]+", out)
+    assert "Totals of 21 windows of 1d x 12 keys (household_id)" in out
+    assert "one person in any period of 1d" in out
+    assert files(tmp_path / "households") == ["readings.parquet", "total.parquet", "total.png"]
+
+
+@needs_data
+def test_bike_trips(walk, tmp_path):
+    out = walk("bike_trips.py", DATA, "--rows", 20_000)
+    assert re.search(r"Counts of \d+ windows of 1h x \d+ keys \(start_station\), 2014-01-01 00:00 to", out)
+    assert "most trips began at San Francisco Caltrain" in out
+    assert re.search(r"Means of \d+ windows of 1d, 2014-01-01", out)
+    assert files(tmp_path / "bikes") == ["durations.png", "trips.png"]
+
+
+@needs_data
+def test_pedestrians(walk, tmp_path):
+    out = walk("pedestrians.py", DATA, "--every-nth", 100)
+    assert "Counts of 1,009 windows of 1h x 4 keys (sensor), 2015-03-16 00:00 to 2015-04-27 00:00" in out
+    assert "05 April 2015 has 25 hours, from 00:00 AEDT" in out
+    assert "04 October 2015 has 23 hours, from 00:00 AEST" in out
+    assert files(tmp_path / "pedestrians") == ["days.png", "hours.png"]
+
+
+@needs_data
+def test_retail(walk, tmp_path):
+    out = walk("retail.py", DATA, "--rows", 60_000)
+    counted = [int(found.replace(",", "")) for found in re.findall(r"k = +\d+: +([\d,]+) lines", out)]
+    assert counted == sorted(counted)
+    assert "one customer" in out or "one person" in out
+    countries = re.search(r"countries: (.*)", out).group(1).split(", ")
+    assert "United Kingdom" in countries
+    assert len(countries) < 15
+    assert files(tmp_path / "retail") == ["amounts.csv", "amounts.csv.json", "amounts.png"]
+
+
+def test_endless_goes_on_after_a_restart(walk):
+    first, second = walk("endless.py", "--batches", 7), walk("endless.py", "--batches", 5)
+    assert "going on behind batch 7" in second
+    shown = re.findall(r"^\d\d:\d\d", first + second, re.MULTILINE)
+    expected = [f"{minutes // 60:02}:{minutes % 60:02}" for minutes in range(0, 10 * len(shown), 10)]
+    assert shown == expected
+    assert len(shown) == 11
+    assert int(re.search(r"(\d+) late events", second).group(1)) > 0

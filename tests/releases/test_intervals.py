@@ -1,0 +1,297 @@
+"""Intervals and standard errors of releases: the law of each answer's noise, and what cut blocks hide."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binom
+
+import fastdp
+from fastdp.errors import ParameterError, StateError
+from fastdp.perturbers import Blocks, Flat, Hierarchy
+from fastdp.releases.error_bars import (
+    SumNoise,
+    counter_draws,
+    hidden_of_ends,
+    tree_variances,
+    wider_quantile,
+)
+from fastdp.releases.intervals import laplace_sum_quantile, laplace_sum_quantiles, laplace_variance
+from tests import stat
+from tests.oracles.error_bars import consistent_covariance, counter_nodes, shares
+
+VALUES = np.random.default_rng(5).integers(0, 20, 6000).astype(float)
+THETA, EPSILON = 16.0, 0.5
+KINDS = {
+    "flat": Flat(),
+    "nodes": Hierarchy(2, consistent=False, prune=0),
+    "tree": Hierarchy(4, prune=0),
+    "cut tree": Hierarchy(4, prune=2),
+    "spike": Blocks("spike"),
+    "spread": Blocks(),
+}
+
+
+def publisher(kind: str, seed: int = 1, **options) -> fastdp.StreamPublisher:
+    perturber = KINDS[kind]
+    smoother = fastdp.smoothers.Recent() if kind == "cut tree" else None
+    parts = {"threshold": THETA, "epsilon": EPSILON, "bound": 64, "max_range": 4096, "seed": seed}
+    return fastdp.StreamPublisher(perturber=perturber, smoother=smoother, **(parts | options))
+
+
+@pytest.fixture(scope="module")
+def releases() -> dict[str, fastdp.Release]:
+    made = {kind: publisher(kind).release(VALUES) for kind in KINDS}
+    made["pak"] = fastdp.PAK(EPSILON, 1e-6, 64, 6000, holdout=500, seed=1).release(VALUES)
+    made["topl"] = fastdp.ToPL(EPSILON, 64, holdout=500, max_range=4096, seed=1).release(VALUES)
+    return made
+
+
+def pairs(release: fastdp.Release, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    starts, stops = np.sort(np.random.default_rng(seed).integers(0, len(release) + 1, (2, 300)), axis=0)
+    return starts, stops
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "pak", "topl"])
+@pytest.mark.parametrize("revised", [False, True])
+def test_an_interval_holds_its_answer_and_grows_with_the_confidence(releases, kind: str, revised: bool) -> None:
+    release = releases[kind]
+    starts, stops = pairs(release)
+    low, high = release.interval(starts, stops, revised=revised)
+    answers = release.range_sum(starts, stops, revised=revised)
+    assert low.shape == high.shape == (300,)
+    assert (low <= answers).all()
+    assert (answers <= high).all()
+    wider = release.interval(starts, stops, 0.999, revised)
+    assert (wider[0] <= low).all()
+    assert (wider[1] >= high).all()
+    assert (wider[1] - wider[0] > high - low).any()
+    errors = release.std_error(starts, stops, revised)
+    assert (errors[stops > starts] > 0.0).all()
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "pak", "topl"])
+def test_an_empty_range_is_known(releases, kind: str) -> None:
+    at = np.array([0, 7, len(releases[kind])])
+    for revised in (False, True):
+        low, high = releases[kind].interval(at, at, revised=revised)
+        assert np.array_equal(low, np.zeros(3))
+        assert np.array_equal(high, np.zeros(3))
+        assert np.array_equal(releases[kind].std_error(at, at, revised), np.zeros(3))
+
+
+def half(release: fastdp.Release, scale: Fraction | float, draws: np.ndarray) -> np.ndarray:
+    noise = release.noise
+    assert noise is not None
+    return laplace_sum_quantiles(scale, draws, 0.95) * noise.resolution
+
+
+def steps(release: fastdp.Release) -> int:
+    assert release.noise is not None
+    return round(release.threshold / release.noise.resolution)
+
+
+def test_independent_values_have_one_draw_each(releases) -> None:
+    release = releases["flat"]
+    starts, stops = pairs(release)
+    scale = Fraction(steps(release)) / Fraction(EPSILON)
+    low, high = release.interval(starts, stops)
+    wanted, answers = half(release, scale, stops - starts), release.range_sum(starts, stops)
+    assert np.array_equal(high, answers + wanted)
+    assert np.array_equal(low, answers - wanted)
+    assert release.noise is not None
+    spread = np.sqrt((stops - starts) * laplace_variance(scale)) * release.noise.resolution
+    np.testing.assert_allclose(release.std_error(starts, stops), spread, rtol=1e-12)
+
+
+def test_nodes_have_one_draw_each_of_their_levels_scale(releases) -> None:
+    release = releases["nodes"]
+    starts, stops = pairs(release)
+    ones = np.ones_like(release.nodes.sums)
+    tiling = fastdp.releases.release.ReleasedNodes(
+        ones, release.nodes.leaves, release.nodes.fan_out, release.nodes.levels, release.nodes.tree_values
+    ).range_sum(starts, stops)
+    wanted = half(release, Fraction(steps(release) * release.nodes.levels) / Fraction(EPSILON), tiling.astype(int))
+    low, high = release.interval(starts, stops)
+    np.testing.assert_allclose(high - low, 2.0 * wanted, rtol=1e-12)
+
+
+def test_whole_blocks_that_follow_the_stream_have_one_draw_each(releases) -> None:
+    release = releases["spike"]
+    edges = release.revision.edges
+    first, last = np.triu_indices(edges.size, 1)
+    scale = Fraction(steps(release)) / Fraction(EPSILON)
+    low, high = release.interval(edges[first], edges[last])
+    totals = np.concatenate([[0.0], np.cumsum(release.revision.totals * release.threshold)])
+    centre, wanted = totals[last] - totals[first], half(release, scale, last - first)
+    np.testing.assert_allclose(low, centre - wanted, rtol=1e-9, atol=1e-6)
+    np.testing.assert_allclose(high, centre + wanted, rtol=1e-9, atol=1e-6)
+
+
+def test_running_sums_differ_by_their_nodes(releases) -> None:
+    release = releases["pak"]
+    starts, stops = pairs(release)
+    levels = (6000 - 500).bit_length()
+    draws = [len(counter_nodes(a) ^ counter_nodes(b)) for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
+    assert counter_draws(starts, stops).tolist() == draws
+    low, high = release.interval(starts, stops)
+    wanted = half(release, Fraction(steps(release) * levels) / Fraction(EPSILON), np.array(draws))
+    np.testing.assert_allclose(high - low, 2.0 * wanted, rtol=1e-12)
+
+
+@given(st.integers(0, 2**62), st.integers(0, 2**62))
+def test_far_counters(first: int, last: int) -> None:
+    wanted = len(counter_nodes(first) ^ counter_nodes(last))
+    assert counter_draws(np.array([first]), np.array([last])).tolist() == [wanted]
+
+
+@pytest.mark.parametrize(("fan_out", "levels", "tops"), [(2, 1, 3), (2, 3, 1), (2, 4, 2), (3, 3, 2), (4, 2, 4)])
+def test_variances_of_consistent_leaves_are_those_of_least_squares(fan_out: int, levels: int, tops: int) -> None:
+    covariance = consistent_covariance(fan_out, levels, tops)
+    leaves = covariance.shape[0]
+    noise = SumNoise("tree", 1.0, 1.0, fan_out=fan_out, levels=levels, tree_blocks=leaves)
+    points = np.random.default_rng(3).uniform(0, 3 * leaves, (2, 200))
+    whole = np.floor(points)
+    first, last = np.sort(np.concatenate([points, whole], axis=1), axis=0)
+    wanted = []
+    for a, b in zip(first, last, strict=True):
+        each = shares(a, b, 4 * leaves).reshape(4, leaves)
+        wanted.append(sum(float(row @ covariance @ row) for row in each))
+    np.testing.assert_allclose(tree_variances(noise, first, last), wanted, rtol=1e-9, atol=1e-12)
+
+
+def test_a_consistent_tree_is_as_wide_as_its_variance(releases) -> None:
+    release = releases["tree"]
+    starts, stops = pairs(release)
+    noise = release.noise
+    variances = tree_variances(noise, starts.astype(float), stops.astype(float))
+    deviation = np.sqrt(variances * laplace_variance(noise.scale(THETA))) * noise.resolution
+    np.testing.assert_allclose(release.std_error(starts, stops), deviation, rtol=1e-9, atol=1e-9)
+    low, high = release.interval(starts, stops)
+    some = stops > starts
+    ratio = (high - low)[some] / 2.0 / deviation[some]
+    assert (ratio >= 1.9599).all()
+    assert (ratio <= wider_quantile(0.95) * (1.0 + 1e-9)).all()
+
+
+def test_ends_of_ranges_by_hand() -> None:
+    edges, rates = np.array([0, 4, 6, 14]), np.array([1.0, 10.0, 100.0, 1000.0])
+    cases = {
+        (0, 14): (0.0, 3, 0.0),
+        (0, 6): (0.0, 2, 0.0),
+        (6, 6): (0.0, 0, 0.0),
+        (1, 3): (1.0, 0, 0.25),
+        (1, 4): (0.75, 0, 0.5625),
+        (1, 6): (0.75, 1, 0.5625),
+        (3, 10): (0.75 + 200.0, 1, 0.0625 + 0.25),
+        (14, 20): (6000.0, 0, 0.0),
+        (5, 15): (5.0 + 1000.0, 1, 0.25),
+        (0, 17): (3000.0, 3, 0.0),
+    }
+    first, last = np.array(list(cases)).T
+    found = hidden_of_ends(first, last, edges, rates)
+    for measured, wanted in zip(zip(*found, strict=True), cases.values(), strict=True):
+        assert measured == pytest.approx(wanted)
+    nothing = hidden_of_ends(np.array([0, 2]), np.array([5, 2]), np.zeros(1, np.int64), np.array([7.0]))
+    assert [part.tolist() for part in nothing] == [[35.0, 0.0], [0, 0], [0.0, 0.0]]
+
+
+def test_no_revised_interval_leaves_what_values_can_sum_to(releases) -> None:
+    for kind in KINDS:
+        release = releases[kind]
+        starts, stops = pairs(release)
+        low, high = release.interval(starts, stops, 0.999999, revised=True)
+        answers = release.range_sum(starts, stops, revised=True)
+        assert (low >= np.minimum(answers, 0.0)).all()
+        assert (high <= np.maximum(answers, (stops - starts) * THETA)).all()
+
+
+def test_short_streams_say_how_little_is_known() -> None:
+    release = publisher("spread", epsilon=0.01).release(VALUES[:100])
+    assert [border.tolist() for border in release.interval(0, 100, revised=True)] == [[0.0], [1600.0]]
+
+
+def test_a_resolution_that_rounds_still_counts_the_edge() -> None:
+    release = publisher("flat", resolution=0.1, threshold=1.6, epsilon=4.0, bound=3.2).release(VALUES / 10.0)
+    low, high = release.interval(0, 1)
+    t = laplace_sum_quantile(Fraction(16) / 4, 1, 0.95)
+    assert (high - low) / 2.0 == pytest.approx(0.1 * (t + 0.25))
+
+
+@pytest.mark.parametrize("kind", ["flat", "nodes", "tree", "cut tree"])
+def test_many_streams_have_each_its_intervals(kind: str) -> None:
+    plain = publisher(kind)
+    rows = VALUES.reshape(6, 1000)
+    parts = {"threshold": THETA, "perturber": KINDS[kind], "smoother": plain.composition.smoother}
+    many = fastdp.release_many(rows, epsilon=EPSILON, bound=64, max_range=4096, seed=1, **parts)
+    whose, starts = np.arange(6).repeat(5), np.tile(np.arange(5) * 100, 6)
+    for revised in (False, True):
+        low, high = many.interval(whose, starts, starts + 333, 0.9, revised)
+        errors = many.std_error(whose, starts, starts + 333, revised)
+        for i, stream in enumerate(whose.tolist()):
+            own = many[stream].interval(starts[i], starts[i] + 333, 0.9, revised)
+            assert (low[i], high[i]) == (own[0][0], own[1][0])
+            assert errors[i] == many[stream].std_error(starts[i], starts[i] + 333, revised)[0]
+
+
+def test_local_reports_use_the_largest_variance(releases) -> None:
+    release = releases["topl"]
+    low, high = release.interval([0, 5], [1, 1005], 0.9)
+    deviation = np.sqrt(np.array([1.0, 1000.0]) * release.value_variance)
+    np.testing.assert_allclose((high - low) / 2.0, wider_quantile(0.9) * deviation, rtol=1e-9)
+    np.testing.assert_allclose(release.std_error([0, 5], [1, 1005]), deviation)
+
+
+def test_what_has_no_interval_says_why(releases) -> None:
+    with pytest.raises(ParameterError, match=r"confidence = 1\.0"):
+        releases["flat"].interval(0, 1, 1.0)
+    with pytest.raises(ParameterError, match="starts"):
+        releases["flat"].interval(5, 4)
+    with pytest.raises(ParameterError, match="starts"):
+        releases["flat"].std_error(0, 10**6)
+    parts = {"threshold": fastdp.thresholds.NoisyMax(), "holdout": 500}
+    renewal = fastdp.thresholds.renewals.RenewFromHoldout(2000, 500)
+    renewed = publisher("flat", **parts, renewal=renewal).release(VALUES)
+    for ask in (renewed.interval, renewed.std_error):
+        with pytest.raises(StateError, match="its threshold was renewed"):
+            ask(0, 1)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("kind", ["flat", "nodes", "pak"])
+def test_single_values_are_covered_as_often_as_stated(kind: str) -> None:
+    n = 40_000
+    values = np.resize(VALUES, n)
+    if kind == "pak":
+        release = fastdp.PAK(EPSILON, 1e-6, 64, n, holdout=0, threshold=THETA, seed=stat.seed(162)).release(values)
+    else:
+        release = publisher(kind, stat.seed(162)).release(values)
+    # Values at odd places of a counter differ by one node of their own each; blocks of others share none.
+    starts = np.arange(0, n, 2)
+    low, high = release.interval(starts, starts + 1, 0.95)
+    truth = np.minimum(values[starts], release.threshold)
+    inside = int(((low <= truth) & (truth <= high)).sum())
+    stat.accept(float(binom.cdf(inside, starts.size, 0.95)))
+    stat.accept(float(binom.sf(inside, starts.size, 0.955)))
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("kind", ["tree", "cut tree", "spread", "spike"])
+@pytest.mark.parametrize("revised", [False, True])
+def test_ranges_at_any_place_are_covered(kind: str, revised: bool) -> None:
+    found = []
+    for seed in range(30):
+        release = publisher(kind, seed).release(VALUES)
+        starts, stops = pairs(release, seed)
+        low, high = release.interval(starts, stops, revised=revised)
+        before = np.concatenate([[0.0], np.cumsum(np.minimum(VALUES, THETA))])
+        truth = before[stops] - before[starts]
+        found.append(np.mean((low <= truth) & (truth <= high)))
+    # Ranges of one release share noise: the spread between releases says how sure the mean is.
+    assert np.mean(found) + 4.0 * np.std(found) / np.sqrt(30) > 0.95
+    assert np.mean(found) > 0.94
+    assert np.mean(found) < 0.999

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from fastdp.errors import ParameterError
+from fastdp.releases.intervals import laplace_sum_quantile, laplace_variance
+from tests.tables.released import STEP, noise, table
+
+
+def test_totals_are_the_noisy_sums_with_the_exact_law():
+    true = np.arange(60.0).reshape(20, 3)
+    t = table("totals", true, scale=4.0, keys={"k": ["a", "b", "c"]})
+    values = t.sums.columns["total"].values
+    np.testing.assert_array_equal(t.estimate(np.arange(20), np.arange(1, 21)), values)
+    np.testing.assert_allclose(t.estimate(2, 9), values[2:9].sum(axis=0, keepdims=True))
+    scale = Fraction(4) / Fraction(STEP)
+    np.testing.assert_allclose(
+        t.std_error(0, [1, 7])[:, 0], np.sqrt([1, 7] * np.array(laplace_variance(scale))) * STEP
+    )
+    for m in (1, 2, 20):
+        low, high = t.interval(0, m)
+        half = laplace_sum_quantile(scale, m, 0.95) * STEP
+        np.testing.assert_allclose((low + high) / 2.0, t.estimate(0, m))
+        np.testing.assert_allclose((high - low) / 2.0, half)
+    assert np.all(t.interval(0, 1, 0.5)[0] > t.interval(0, 1, 0.99)[0])
+
+
+def test_shapes_without_keys():
+    t = table("counts", np.full((5, 1), 7.0))
+    assert t.estimate(0, 1).shape == (1,)
+    assert t.std_error([0, 1], 5).shape == (2,)
+    assert t.interval([0, 1, 2], 5)[0].shape == (3,)
+
+
+@pytest.mark.parametrize(
+    ("starts", "stops"), [(-1, 2), (0, 6), (3, 3), ([0, 1], [1, 2, 3]), (0.5, 1), ("a", 2), ([0, 4], [1, 4])]
+)
+def test_windows_that_are_not_there(starts, stops):
+    t = table("counts", np.full((5, 1), 7.0))
+    for ask in (t.estimate, t.std_error, t.interval):
+        with pytest.raises(ParameterError, match=r"starts|stops"):
+            ask(starts, stops)
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, -1.0, float("nan"), "much"])
+def test_confidence_out_of_range(confidence):
+    with pytest.raises(ParameterError, match="confidence"):
+        table("counts", np.full((5, 1), 7.0)).interval(0, 1, confidence)
+
+
+@pytest.mark.parametrize("scale", [0.3, 1.0, 20.0])
+@pytest.mark.parametrize("m", [1, 3, 24])
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.99])
+def test_intervals_of_counts_hold_the_true_count(scale, m, confidence):
+    t = table("counts", np.full((m, 4000), 5.0), scale=scale, keys={"k": list(range(4000))})
+    low, high = t.interval(0, m, confidence)
+    covered = np.mean((low <= 5.0 * m) & (5.0 * m <= high))
+    # Three standard deviations of 4,000 draws below the nominal share.
+    assert covered >= confidence - 3.0 * np.sqrt(confidence * (1.0 - confidence) / 4000)
+    revised_low, revised_high = t.interval(0, m, 0.95, revised=True)
+    assert np.mean((revised_low <= 5.0 * m) & (5.0 * m <= revised_high)) >= 0.94
+
+
+@pytest.mark.parametrize("rows", [2.0, 30.0, 200.0, 5000.0])
+@pytest.mark.parametrize("mean", [0.0, 1.0, 5.0, 9.5])
+@pytest.mark.parametrize("m", [1, 6])
+@pytest.mark.parametrize("confidence", [0.6, 0.95])
+def test_intervals_of_means_hold_the_true_mean(rows, mean, m, confidence):
+    counts = np.full((m, 2000), rows)
+    t = table("means", ((mean - 5.0) * counts, counts), scale=4.0, keys={"k": list(range(2000))})
+    low, high = t.interval(0, m, confidence)
+    assert np.mean((low <= mean + 1e-9) & (mean - 1e-9 <= high)) >= confidence - 0.02
+    assert np.all((low >= 0.0) & (high <= 10.0) & (low <= t.estimate(0, m)) & (t.estimate(0, m) <= high))
+    if rows * m >= 5000.0:
+        assert np.all(high - low < 0.2)
+    if rows * m <= 2.0:
+        assert np.all(t.std_error(0, m) <= 10.0)
+
+
+def test_fieller_quantile_bounds_the_mixture():
+    """The largest of the standardised quantiles of the parts and the normal one is enough for their sum."""
+    rng = np.random.default_rng(11)
+    x, y = noise(rng, 50.0, (2, 400_000))
+    from scipy.stats import norm
+
+    for confidence in (0.5, 0.8, 0.95, 0.99):
+        z = laplace_sum_quantile(50.0, 1, confidence) / np.sqrt(laplace_variance(50.0))
+        z = max(z, float(norm.ppf(0.5 + confidence / 2)))
+        for weight in (0.0, 0.2, 1.0, 5.0):
+            spread = np.sqrt((1.0 + weight**2) * laplace_variance(50.0))
+            assert np.mean(np.abs(x + weight * y) <= z * spread) >= confidence - 0.003
+
+
+def test_no_windows_and_no_keys():
+    for true in (np.zeros((0, 2)), np.zeros((4, 0))):
+        t = table("totals", true, keys={"k": ["a", "b"][: true.shape[1]]})
+        assert t.frame.num_rows == 0
+        assert "Totals of" in repr(t)
+        assert t._repr_html_()
+    means = table("means", (np.zeros((0, 1)), np.zeros((0, 1))))
+    assert means.frame.column_names[-2:] == ["total", "count"]
+
+
+def test_means_with_a_count_that_is_not_clearly_positive_say_nothing():
+    counts = np.zeros((3, 50))
+    t = table("means", (counts, counts), scale=30.0, keys={"k": list(range(50))})
+    low, high = t.interval(0, 3)
+    unknown = (low[0] == 0.0) & (high[0] == 10.0)
+    assert unknown.mean() > 0.9

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import fft
+
+from fastdp.tables import revised
+from fastdp.tables.revised import local_patterns, revise
+
+HOUR, DAY = 3_600_000_000, 86_400_000_000
+#: 2015-01-01 00:00 in Melbourne.
+BEGIN = 1_420_030_800_000_000
+HOURS = np.arange(24 * 7 * 8)
+EDGES = BEGIN + HOUR * np.arange(HOURS.size + 1)
+
+
+def test_estimates_come_back_where_noise_is_negligible():
+    rng = np.random.default_rng(1)
+    estimates = rng.normal(100.0, 30.0, (HOURS.size, 3))
+    smooth = revise(estimates, 1e-12, *local_patterns(EDGES, None))
+    np.testing.assert_allclose(smooth.values, estimates, atol=1e-6)
+    np.testing.assert_allclose(smooth.variances, 1e-12, rtol=1e-3)
+    np.testing.assert_allclose(revise(estimates, 0.0).values, estimates, atol=1e-9)
+
+
+def test_noise_alone_becomes_its_mean():
+    rng = np.random.default_rng(2)
+    estimates = 50.0 + rng.laplace(0.0, 10.0, (HOURS.size, 20))
+    smooth = revise(estimates, 200.0, *local_patterns(EDGES, None))
+    assert np.mean((smooth.values - 50.0) ** 2) < 0.05 * 200.0
+    assert np.mean(np.abs(smooth.values - 50.0) <= 2.0 * np.sqrt(smooth.variances)) > 0.94
+
+
+@pytest.mark.parametrize("windows", [1, 2, 3])
+def test_a_few_windows_stay_as_they_are(windows):
+    estimates = np.array([[3.0], [-40.0], [7.0]])[:windows]
+    smooth = revise(estimates, 25.0)
+    np.testing.assert_allclose(smooth.values, estimates)
+    np.testing.assert_allclose(smooth.variances, 25.0)
+
+
+@pytest.mark.parametrize("level", [0.0, 1e-300, 1.0, 1e200, -1e200])
+@pytest.mark.parametrize("noise", [1e-250, 1.0, 1e250])
+def test_constant_streams_stay_constant(level, noise):
+    estimates = np.full((200, 2), level)
+    smooth = revise(estimates, noise)
+    np.testing.assert_allclose(smooth.values, estimates, rtol=1e-12)
+    assert np.all(np.isfinite(smooth.variances))
+
+
+@pytest.mark.parametrize("noise", [0.1, 3.0, 30.0, 300.0])
+@pytest.mark.parametrize("stream", ["pattern", "drift", "spikes", "white", "steps"])
+def test_never_worse_than_the_estimates(stream, noise):
+    rng = np.random.default_rng(3)
+    t = HOURS[:, None] / HOURS.size
+    true = {
+        "pattern": 30.0 * np.sin(2.0 * np.pi * HOURS / 24)[:, None] + 10.0 * (HOURS[:, None] // 24 % 7 == 5),
+        "drift": 100.0 * t + 30.0 * np.sin(3.0 * t),
+        "spikes": 500.0 * (rng.random((HOURS.size, 1)) < 0.01),
+        "white": rng.exponential(30.0, (HOURS.size, 1)),
+        "steps": 80.0 * (t > 0.4),
+    }[stream] + np.zeros((1, 20))
+    estimates = true + rng.laplace(0.0, noise / np.sqrt(2.0), true.shape)
+    smooth = revise(estimates, noise**2, *local_patterns(EDGES, None))
+    ratio = np.mean((smooth.values - true) ** 2) / noise**2
+    assert ratio < 1.05
+    if stream in ("pattern", "drift", "steps") and noise >= 3.0:
+        assert ratio < 0.5
+    # Wide enough for Laplace noise that nothing takes away.
+    assert np.mean(np.abs(smooth.values - true) <= 2.12 * np.sqrt(smooth.variances)) > 0.94
+
+
+def test_patterns_follow_the_local_clock():
+    # Eight weeks around the end of summer time in Melbourne, 5 April 2015: by UTC the pattern shifts by an hour.
+    edges = BEGIN + DAY * 70 + HOUR * np.arange(HOURS.size + 1)
+    local, fixed = local_patterns(edges, "Australia/Melbourne"), local_patterns(edges, "UTC")
+    clock = local[0][0]
+    true = np.zeros((HOURS.size, 10))
+    true[clock == 8] = 200.0
+    rng = np.random.default_rng(4)
+    estimates = true + rng.laplace(0.0, 20.0, true.shape)
+    errors = [np.mean((revise(estimates, 800.0, *each).values - true) ** 2) for each in (local, fixed)]
+    assert errors[0] < 0.2 * 800.0
+    assert errors[0] < 0.5 * errors[1]
+
+
+def test_patterns_refine_each_other_and_know_the_week():
+    (day, weekend, week), period = local_patterns(EDGES, "Australia/Melbourne")
+    assert period == 24
+    assert (day.max(), week.max()) == (23, 7 * 24 - 1)
+    # 1 January 2015 was a Thursday.
+    assert day[0] == 0
+    assert set(week[:24] // 24) == {3}
+    assert set((weekend // 24)[24 * 2 : 24 * 4]) == {1}
+    assert set((weekend // 24)[: 24 * 2]) == {0}
+    for fine, coarse in ((weekend, day), (week, weekend)):
+        assert all(np.unique(coarse[fine == phase]).size == 1 for phase in np.unique(fine))
+
+
+def test_windows_of_other_lengths():
+    def count(length, windows, zone=None):
+        patterns, period = local_patterns(length * np.arange(windows + 1), zone)
+        return [int(p.max()) + 1 for p in patterns], period
+
+    assert count(HOUR // 4, 96 * 20) == ([96, 192, 672], 96)
+    assert count(DAY, 100, "Europe/London") == ([2, 7], 7)
+    assert count(7 * HOUR, 100) == ([], 0)
+    assert count(7 * DAY, 100) == ([], 0)
+    assert count(HOUR, 30) == ([], 0)
+    assert count(HOUR, 50) == ([24], 24)
+
+
+def test_variances_are_those_of_the_smoother():
+    """The model's variance of a sum is its quadratic form; of one window, its diagonal."""
+    rng = np.random.default_rng(5)
+    estimates = 40.0 * np.sin(HOURS / 4.0)[:, None] + rng.laplace(0.0, 10.0, (HOURS.size, 3))
+    smooth = revise(estimates, 200.0, *local_patterns(EDGES, None))
+    for at in (0, 1, 77, HOURS.size - 1):
+        np.testing.assert_allclose(smooth.sum_variance(at, at + 1), smooth.variances[at], rtol=0.15)
+    # All windows together: their mean is as it was released.
+    np.testing.assert_allclose(smooth.sum_variance(0, HOURS.size), 200.0 * HOURS.size)
+    np.testing.assert_allclose(smooth.values.sum(axis=0), estimates.sum(axis=0))
+
+
+def test_variances_without_patterns_are_exact():
+    kept, windows = np.random.default_rng(6).random(50), 50
+    kept[0] = 0.0
+    transform = fft.dct(np.eye(windows), axis=0, norm="ortho")
+    expected = np.diag(transform.T @ np.diag(kept) @ transform)
+    np.testing.assert_allclose(revised._at_windows(kept[:, None])[:, 0], expected)
+
+
+def test_keys_are_smoothed_each_by_itself(monkeypatch):
+    rng = np.random.default_rng(7)
+    estimates = rng.laplace(0.0, 10.0, (300, 7)) + np.arange(7) * 50.0
+    phases = [np.arange(300) % 24]
+    whole = revise(estimates, 200.0, phases)
+    for k in range(7):
+        np.testing.assert_allclose(revise(estimates[:, [k]], 200.0, phases).values[:, 0], whole.values[:, k])
+    monkeypatch.setattr(revised, "CELLS", 600)
+    parts = revise(estimates, 200.0, phases)
+    np.testing.assert_allclose(parts.values, whole.values)
+    np.testing.assert_allclose(parts.variances, whole.variances)
+    np.testing.assert_allclose(parts.sum_variance(3, 50), whole.sum_variance(3, 50))
