@@ -58,7 +58,8 @@ class MachineRows:
         for row, places, transitions in made:
             self._states[row] = transitions[-1].state
             # What earlier ones would finish is settled already, in a copy.
-            transitions[-1].finish()
+            if transitions[-1].finish is not None:
+                transitions[-1].finish()
             emitted = np.concatenate([np.atleast_1d(transition.emit()) for transition in transitions])
             behind = places[places.size - emitted.size :]
             published[behind], out[behind] = True, emitted
