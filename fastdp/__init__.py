@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         errors,
         experiments,
         fleets,
+        interop,
         ledger,
         local,
         perturbers,
@@ -37,9 +38,11 @@ if TYPE_CHECKING:
     from fastdp.ledger.ledger import Ledger
     from fastdp.queries import metrics, workloads
     from fastdp.randomness.key import Key
+    from fastdp.randomness.sampler import discrete_laplace
     from fastdp.releases.batch import ReleasedMany
     from fastdp.releases.plan import Plan, plan
     from fastdp.releases.release import Release
+    from fastdp.systems.add_noise import add_noise
     from fastdp.systems.pak.publisher import PAK
     from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
     from fastdp.systems.phdstream.publisher import PHDStream
@@ -70,8 +73,10 @@ _HOMES = {
     "ToPLServer": "fastdp.systems.topl.server",
     "ToPS": "fastdp.systems.stream.tops",
     "Windows": "fastdp.tables.windows",
+    "add_noise": "fastdp.systems.add_noise",
     "audit": "fastdp.auditing.run",
     "counts": "fastdp.tables.functions",
+    "discrete_laplace": "fastdp.randomness.sampler",
     "means": "fastdp.tables.functions",
     "metrics": "fastdp.queries",
     "plan": "fastdp.releases.plan",
@@ -99,16 +104,19 @@ __all__ = [
     "ToPS",
     "Windows",
     "__version__",
+    "add_noise",
     "analysis",
     "audit",
     "auditing",
     "counters",
     "counts",
     "datasets",
+    "discrete_laplace",
     "engines",
     "errors",
     "experiments",
     "fleets",
+    "interop",
     "ledger",
     "local",
     "means",

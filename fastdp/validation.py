@@ -52,6 +52,14 @@ def positive(name: str, value: object) -> float:
     return number
 
 
+def probability(name: str, value: object) -> float:
+    """A real number above 0 and below 1."""
+    number = real(name, value)
+    if not 0.0 < number < 1.0:
+        raise ParameterError(f"{name} = {shown(value)}: expected above 0 and below 1")
+    return number
+
+
 def integer(name: str, value: object, low: int, high: int | None = None) -> int:
     """A whole number in [low, high]."""
     accepted = f"a whole number of at least {low}" + ("" if high is None else f" and at most {high}")

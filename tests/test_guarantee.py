@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import fastdp
 from fastdp.errors import ParameterError
-from fastdp.guarantee import Guarantee, sequential
+from fastdp.guarantee import Guarantee, parallel, sequential, zcdp_delta, zcdp_epsilon, zcdp_rho
 
 NUMBER = st.floats(0.0, math.inf, allow_nan=False)
 GUARANTEES = st.builds(
@@ -28,6 +28,7 @@ GUARANTEES = st.builds(
     numeric_distance=NUMBER,
     simulated=st.booleans(),
     derivation=st.lists(st.text(), max_size=4).map(tuple),
+    rho=NUMBER,
 )
 
 
@@ -41,12 +42,24 @@ def test_what_is_written_reads_back(guarantee: Guarantee) -> None:
     assert "\n" not in text
     read = Guarantee.from_dict(json.loads(text, parse_constant=refuse_constant))
     assert read == guarantee
-    assert [type(value) for value in dataclasses.astuple(read)] == [float, float, *[str] * 4, float, bool, tuple]
+    assert [type(value) for value in dataclasses.astuple(read)] == [
+        float,
+        float,
+        *[str] * 4,
+        float,
+        bool,
+        tuple,
+        float,
+    ]
 
 
 def test_it_has_every_field_under_its_own_name() -> None:
     guarantee = fastdp.Adaptive(0.5, 10.0, seed=1).guarantee
-    assert guarantee.to_dict() == {**dataclasses.asdict(guarantee), "derivation": list(guarantee.derivation)}
+    assert guarantee.to_dict() == {
+        **dataclasses.asdict(guarantee),
+        "derivation": list(guarantee.derivation),
+        "rho": "inf",
+    }
     assert Guarantee(math.inf).to_dict()["epsilon"] == "inf"
     # NumPy's numbers are written as JSON's.
     assert json.loads(Guarantee(np.float64(0.25)).to_json())["epsilon"] == 0.25
@@ -77,3 +90,45 @@ def test_another_kind_is_refused(name: str, value: Any) -> None:
 def test_other_fields_are_refused(fields: Any) -> None:
     with pytest.raises(ParameterError, match=r"^fields = .*: expected a mapping with epsilon, delta, unit"):
         Guarantee.from_dict(fields)
+
+
+@pytest.mark.parametrize("rho", [1e-6, 1e-3, 0.05, 0.5, 3.0, 40.0])
+@pytest.mark.parametrize("delta", [1e-12, 1e-9, 1e-6, 1e-2])
+def test_conversion_of_concentrated_privacy(rho: float, delta: float) -> None:
+    epsilon = zcdp_epsilon(rho, delta)
+    assert zcdp_delta(rho, epsilon) <= delta
+    # Every order gives a valid bound: none of a fine grid gives a better one.
+    orders = 1.0 + np.geomspace(1e-6, 1e8, 200_001)
+    best = np.min(rho * orders + np.log1p(-1.0 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1.0))
+    assert max(best, 0.0) == pytest.approx(epsilon, rel=1e-5, abs=1e-9)
+    if epsilon > 1e-6:
+        assert zcdp_rho(epsilon, delta) == pytest.approx(rho, rel=1e-6)
+
+
+def test_conversion_beside_dp_accounting() -> None:
+    rdp = pytest.importorskip("dp_accounting.rdp")
+    dp_accounting = pytest.importorskip("dp_accounting")
+    for rho in (1e-3, 0.05, 0.5, 3.0):
+        for delta in (1e-9, 1e-6, 1e-2):
+            accountant = rdp.RdpAccountant((1.0 + np.geomspace(1e-3, 1e6, 4000)).tolist())
+            accountant.compose(dp_accounting.GaussianDpEvent((0.5 / rho) ** 0.5))
+            assert accountant.get_epsilon(delta) == pytest.approx(zcdp_epsilon(rho, delta), rel=1e-3, abs=1e-6)
+
+
+def test_rhos_compose() -> None:
+    one = Guarantee(zcdp_epsilon(0.1, 1e-6), 1e-6, arithmetic="exact", rho=0.1)
+    both = sequential(one, one)
+    assert both.rho == 0.2
+    assert both.delta == 2e-6
+    assert both.epsilon == zcdp_epsilon(0.2, 2e-6) < 2 * one.epsilon
+    # Pure epsilon is epsilon^2 / 2 of concentrated privacy.
+    assert sequential(one, Guarantee(0.5)).rho == pytest.approx(0.225)
+    assert parallel(one, Guarantee(0.5)).rho == 0.125
+    # A delta of another kind says nothing about moments.
+    assert sequential(one, Guarantee(0.5, 1e-9)).rho == math.inf
+    assert sequential(Guarantee(0.5), Guarantee(0.5)).rho == math.inf
+    assert one.at_delta(1e-9).epsilon == zcdp_epsilon(0.1, 1e-9) > one.epsilon
+    with pytest.raises(ParameterError, match="expected a guarantee with a rho"):
+        Guarantee(1.0).at_delta(1e-6)
+    with pytest.raises(ParameterError, match=r"delta = 0\.0: expected above 0 and below 1"):
+        one.at_delta(0.0)

@@ -35,7 +35,7 @@ OPTIONS: dict[str, tuple[list[Any], str]] = {
     "epsilon": ([None, *BAD_REAL], "number"),
     "bound": ([None, *BAD_REAL], "number"),
     "holdout": ([*BAD_INT, *TOO_LARGE, 0, 2**50 + 1], "whole number"),
-    "max_range": ([None, *BAD_INT, *TOO_LARGE, 0, 2**40 + 1], "whole number"),
+    "max_range": ([*BAD_INT, *TOO_LARGE, 0, 2**40 + 1], "whole number"),
     "resolution": ([*BAD_REAL, 50.5], "number|bound"),
     "nonfinite": (BAD_NAME, "one of 'raise', 'zero'"),
     "seed": ([*[v for v in BAD_INT if not isinstance(v, str)], "\ud800"], "whole number|text"),

@@ -138,7 +138,7 @@ def revised(data: Path, runs: int) -> list[dict[str, Any]]:
     """Mean square errors of revised windows over those of the estimates, and the coverage of their intervals."""
     rows = []
     for windows in (*streams(data), *table_windows(data)):
-        found = [] if windows.edges is None else local_patterns(windows.edges, windows.zone)
+        patterns = [] if windows.edges is None else local_patterns(windows.edges, windows.zone)
         for epsilon in EPSILONS:
             scale, rng = windows.clip / epsilon, np.random.default_rng(1)
             ratios, covered = [], []
@@ -147,7 +147,7 @@ def revised(data: Path, runs: int) -> list[dict[str, Any]]:
             # As many as give 10,000 windows a run: coverage is then known to .1 %.
             for _ in range(max(1, runs * MOST_WINDOWS // windows.sums.size // 2)):
                 noise = rng.laplace(0.0, scale, windows.sums.shape)
-                smooth = revise(windows.sums + noise, 2.0 * scale**2, *found)
+                smooth = revise(windows.sums + noise, 2.0 * scale**2, patterns)
                 errors = smooth.values - windows.sums
                 ratios.append(np.mean(errors**2) / np.mean(noise**2))
                 covered.append(np.mean(np.abs(errors) <= quantile * np.sqrt(smooth.variances)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -17,7 +18,7 @@ from fastdp.auditing.couplings.check import KEY, Case, Instance
 from fastdp.auditing.couplings.counter_cases import running_counts, selective
 from fastdp.auditing.couplings.point_cases import of_points
 from fastdp.auditing.couplings.points import Event
-from fastdp.auditing.couplings.stream_cases import events, of_stream, publisher, windows
+from fastdp.auditing.couplings.stream_cases import events, of_stream, publisher, whole, windows
 from fastdp.auditing.couplings.streams import Make, pick
 from fastdp.counters import BinaryTree, Block
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape
@@ -31,6 +32,7 @@ from fastdp.systems.stream.fixed_blocks import Progress, TreeNoise
 from fastdp.systems.stream.parameters import vars_of
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.systems.stream.stages import FillIn, Schedule, StreamState
+from fastdp.systems.stream.whole import WholeStream
 from fastdp.thresholds import Fixed, ScaleFree
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_kernels import block_lengths
@@ -190,6 +192,19 @@ def refined_free(generator: Generator) -> Instance:
     return of_stream(generator, make, 30, saves=False, epsilon=epsilon)
 
 
+class FreeChoice(WholeStream):
+    """Theta is chosen from all values, and the blocks have the whole of epsilon too."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.composition = dataclasses.replace(self.composition, epsilon=self.epsilon)
+
+
+def choice_free(generator: Generator) -> Instance:
+    """The threshold's share is not paid."""
+    return whole(generator, FreeChoice)
+
+
 def withheld_mean(generator: Generator) -> Instance:
     """What is withheld is published as its mean."""
     make = publisher(generator, perturber=Hierarchy(2, prune=0), renewal=RenewFromHoldout(1, 5), max_range=4)
@@ -267,6 +282,7 @@ def negative_controls() -> list[Case]:
         "true-lengths": true_lengths,
         "trees-share": shared_trees,
         "refined-free": refined_free,
+        "choice-free": choice_free,
         "withheld-mean": withheld_mean,
         "theta-less-one": short_scale,
         "value-shown": value_shown,

@@ -17,6 +17,7 @@ TIMED = {
     "batch": "many short streams in one call, many repetitions of one release",
     "local": "ToPL: the EM, reports and messages a second",
     "spatial": "PHDStream: whole runs, memory",
+    "tables": "totals of 10^7 rows from Parquet, beside the polars group-by",
 }
 #: The others have ``add_options(parser)`` and ``run(options)``.
 OTHERS = {

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 import fastdp
 from benchmarks import shared
@@ -21,6 +22,7 @@ from fastdp.thresholds import Fixed, NoisyMax
 STREAMS, LENGTH = 4_000, 1_000
 BOUND, THETA, EPSILON = 100.0, 60.0, 1.0
 LOOPED = 200
+FRAME_STREAMS, FRAME_LENGTH = 100_000, 96
 REPETITIONS = 20
 RUNS = 10
 #: Perturber, smoother and threshold of each meter.
@@ -68,6 +70,33 @@ def many_streams(kind: str) -> Group:
     return Group(f"many streams, {kind}", tasks, items=items, limit="long")
 
 
+def data_frames() -> Group:
+    """A day of 100,000 meters as a matrix, and as a long frame of 9.6 million rows in order of time."""
+    values = meters(FRAME_STREAMS, FRAME_LENGTH)
+    names = np.array([f"meter-{i}" for i in range(FRAME_STREAMS)])
+    numbers = np.arange(FRAME_STREAMS)
+    times = np.repeat(np.arange(FRAME_LENGTH), FRAME_STREAMS)
+    column = values.T.reshape(-1)
+    frames = {
+        label: pl.DataFrame({"meter": np.tile(ids, FRAME_LENGTH), "at": times, "kwh": column})
+        for label, ids in (("numbers", numbers), ("names", names))
+    }
+    parts = {"threshold": THETA, "max_range": FRAME_LENGTH}
+    columns = {"value": "kwh", "by": "meter", "time": "at"}
+
+    def long(label: str) -> fastdp.ReleasedMany:
+        return fastdp.release_many(frames[label], EPSILON, BOUND, **columns, **parts)
+
+    made = long("names")
+    tasks: dict[str, Task] = {
+        "matrix": lambda: fastdp.release_many(values, EPSILON, BOUND, **parts),
+        **{f"long polars frame, {label}": partial(long, label) for label in frames},
+        "its frame": lambda: made.frame,
+        "polars: group_by and sum of the names": lambda: frames["names"].group_by("meter").agg(pl.col("kwh").sum()),
+    }
+    return Group("data frames", tasks, items=dict.fromkeys(tasks, values.size))
+
+
 def repetition_tasks(length: int, prune: int, repetitions: int) -> dict[str, Task]:
     """A plain loop and ``repeat``, 200 queries each; both with what a sweep would seed."""
     values, holdout = item_counts(length), min(length // 6, shared.HOLDOUT)
@@ -98,5 +127,6 @@ def repetitions(length: int, prune: int) -> Group:
 def groups(data: Path) -> Iterator[Callable[[], Group]]:
     del data
     yield from (partial(many_streams, kind) for kind in KINDS)
+    yield data_frames
     for length in (12_000, shared.HOLDOUT + shared.PUBLISHED):
         yield from (partial(repetitions, length, prune) for prune in (0, 2))

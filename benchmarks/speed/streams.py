@@ -56,6 +56,29 @@ def sampler() -> Group:
     return Group("sampler", tasks, items=items, slow=slow, limit=KEY_STREAM)
 
 
+def added_noise() -> Group:
+    """Noise on 2^20 numbers that are there, into new memory; NumPy's is the kindest rival, in floats."""
+    counts = np.random.default_rng(1).integers(0, 1000, DRAWS)
+    sums, out, generator = counts / 4.0, np.empty(DRAWS, np.int64), np.random.default_rng(1)
+    tasks: dict[str, Callable[[], Any]] = {
+        "fastdp.add_noise, integers": lambda: fastdp.add_noise(counts, 1, 0.1),
+        "fastdp.add_noise, floats": lambda: fastdp.add_noise(sums, 1.0, 0.1),
+        "fastdp.add_noise, integers, bound to them by a key": lambda: fastdp.add_noise(counts, 1, 0.1, seed=1),
+        "fastdp.discrete_laplace into memory at hand": lambda: discrete_laplace(10.0, out=out),
+        "NumPy values + Generator.laplace, float (unsafe)": lambda: sums + generator.laplace(0.0, 10.0, DRAWS),
+    }
+    slow: dict[str, Callable[[], Any]] = {}
+    if open_dp.INSTALLED:
+        few = counts[:OPENDP_DRAWS]
+        measurements = {
+            "OpenDP's measurement": open_dp.discrete_laplace(10.0),
+            "fastdp.interop.opendp's measurement": open_dp.fastdp_laplace(1.0, 0.1),
+        }
+        slow = {name: lambda make=make: make(few) for name, make in measurements.items()}
+    items = dict.fromkeys(tasks, DRAWS) | dict.fromkeys(slow, OPENDP_DRAWS)
+    return Group("added noise", tasks, items=items, slow=slow)
+
+
 def consistency() -> Group:
     tree = Tree.make(shared.FAN_OUT, 2**20)
     own, levels, out = tree.copy(), tree.float_levels(), np.empty_like(tree.nodes)
@@ -152,6 +175,7 @@ def whole_release() -> Group:
         )
 
     ready = release(values)
+    blocks = fastdp.Adaptive(shared.EPSILON, shared.BOUND).release(values)
 
     def ask() -> None:
         # A fresh object, so that prefix sums are not remembered.
@@ -169,6 +193,8 @@ def whole_release() -> Group:
         "fastdp H_16^c (s = 0)": lambda: release(values, 0),
         "careful NumPy H_16^c (s = 0), float noise (unsafe)": lambda: careful(0),
         "fastdp 200 range queries, prefix sums included": ask,
+        "fastdp ToPS, 200 intervals": lambda: ready.interval(*queries),
+        "fastdp Adaptive, 200 intervals": lambda: blocks.interval(*queries, revised=True),
         "careful NumPy 200 range queries, prefix sums included": lambda: numpy_tops.range_sums(
             ready.values, *queries
         ),
@@ -205,4 +231,13 @@ RUNS = 50
 
 def groups(data: Path) -> Iterator[Callable[[], Group]]:
     del data
-    yield from (sampler, consistency, noisy_max, smooth_sensitivity, online_pass, whole_release, other_releases)
+    yield from (
+        sampler,
+        added_noise,
+        consistency,
+        noisy_max,
+        smooth_sensitivity,
+        online_pass,
+        whole_release,
+        other_releases,
+    )

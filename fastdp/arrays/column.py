@@ -211,7 +211,11 @@ def _from_pandas(values: Any, name: str) -> NDArray[Any]:
     dtype = values.dtype
     if isinstance(dtype, np.dtype):
         return _objects_to_floats(values.to_numpy())
-    if getattr(dtype, "kind", "O") in "biuf":
+    kind = getattr(dtype, "kind", "O")
+    if kind in "biuf":
+        if kind != "f" and not values.isna().any():
+            whole: NDArray[Any] = values.to_numpy(dtype=dtype.numpy_dtype)
+            return whole
         array: NDArray[Any] = values.to_numpy(dtype=np.float64, na_value=np.nan)
         return array
     raise DataError(f"{name} holds {kind_of(dtype)} entries: expected {ACCEPTED}")

@@ -16,6 +16,7 @@ PLACES = {
     "ledger": "ledger",
     "key file": "key_file",
     "ledger key file": "ledger_key_file",
+    "output's description": "description",
     "keys file": "keys_file",
     "picture": "picture",
     "output": "output",

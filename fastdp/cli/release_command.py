@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from fastdp.cli.budget import LedgerOptions
-from fastdp.cli.errors import legible, plain_errors, terminated_cleanly
+from fastdp.cli.errors import plain_errors, terminated_cleanly
 from fastdp.cli.options import (
     check_secrets,
     force_option,
@@ -25,19 +23,17 @@ from fastdp.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fastdp.cli.resume import Resume
-    from fastdp.systems.pak.publisher import PAK
+    from fastdp.cli.release_run import Publisher
+    from fastdp.guarantee import Guarantee
     from fastdp.systems.stream.publisher import StreamPublisher
-    from fastdp.systems.topl.publisher import ToPL
-
-    Publisher = StreamPublisher | ToPL | PAK
 
 METHODS = ("adaptive", "tops", "pak", "topl")
 #: Options that not every method has, and the methods that have them.
 USERS = {
+    "threshold": ("adaptive", "pak", "topl"),
     "max_range": ("adaptive", "tops", "topl"),
+    "expected_length": ("adaptive", "tops"),
+    "every": ("adaptive", "tops"),
     "fan_out": ("tops",),
     "prune": ("tops",),
     "length": ("pak",),
@@ -58,6 +54,8 @@ Examples
   fastdp release people_a_minute.csv -o private.csv --epsilon 0.5 --sensitivity 1
   zcat log.gz | fastdp release - -o - --epsilon 0.05 --bound 2000 > private.csv
   fastdp release log.csv -o - --state log.state --epsilon 0.05 --bound 2000 > private.csv
+  tail -f log.txt | fastdp release - -o - --follow --threshold 50 --epsilon 0.05 --bound 2000
+  fastdp release meter.npy -o private.parquet --values both --index --epsilon 0.1 --bound 10000
   fastdp release meter.npy -o private.npy --method pak --length 1000000 --epsilon 1 --bound 10000
   fastdp release meter.npy -o private.npy --method topl --epsilon 1 --bound 10000
   fastdp release meter.npy -o private.npy --epsilon 0.1 --bound 10000 --ledger budget --stream meter --limit 1
@@ -112,18 +110,37 @@ def _prune(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
     "--holdout",
     type=int,
     metavar="M",
-    default=65_536,
-    show_default=True,
     help="First values, which choose the threshold; published values begin after them. adaptive releases up to an "
-    "eighth of them as noisy sums, pak the noisy sum of all.",
+    "eighth of them as noisy sums, pak the noisy sum of all.  [default: none with --threshold; none for adaptive "
+    "where IN says how many values it holds (.npy, .npz, .parquet): the threshold then takes up to a tenth of "
+    "epsilon; fewer with --expected-length or --every; else 65,536]",
+)
+@click.option(
+    "--threshold",
+    type=float,
+    metavar="X",
+    help="Publicly known threshold, in units of a value: values above it are clipped to it, and none is withheld "
+    "(not tops).  It must not come from the data.",
 )
 @click.option(
     "--max-range",
     type=int,
     metavar="R",
-    default=2**20,
-    show_default=True,
-    help="Longest range of values whose sum will be asked for (not pak).",
+    help="Longest range of values whose sum will be asked for (not pak).  [default: 2^20, or the input's length if "
+    "it is known and less]",
+)
+@click.option(
+    "--expected-length",
+    type=int,
+    metavar="N",
+    help="About how many values will come, a public number: chooses the defaults of --holdout and --max-range "
+    "(adaptive, tops).",
+)
+@click.option(
+    "--every",
+    metavar="T",
+    help="Time between two values, such as 30min, a public number: without --expected-length the stream is planned "
+    "for a year (adaptive, tops).",
 )
 @click.option("--fan-out", type=int, metavar="B", default=16, show_default=True, help="Tree fan-out (tops).")
 @click.option(
@@ -156,6 +173,21 @@ def _prune(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
     show_default=True,
     help="Missing values, NaN and infinity: stop with an error, or count as 0 (adaptive, tops).",
 )
+@click.option(
+    "--values",
+    type=click.Choice(["published", "revised", "both"]),
+    default="published",
+    show_default=True,
+    help="What is written: values as they are published; revised ones, which use everything that was released and "
+    "are more accurate; or both, in two columns. Revised values need the end of the input: it is kept in memory.",
+)
+@click.option("--index", is_flag=True, help="A first column: the place of each value in the input, from 0.")
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="IN - is a live pipe: each line is answered at once. Needs -o - and no --state (which holds standard output "
+    "back).",
+)
 @seed_option
 @key_file_option
 @state_option
@@ -181,6 +213,9 @@ def release(
     column: str | None,
     method: str,
     holdout: int | None,
+    values: str,
+    index: bool,
+    follow: bool,
     seed: int | None,
     key_file: Path | None,
     state: Path | None,
@@ -193,137 +228,93 @@ def release(
 
     IN is a .csv, .csv.gz, .txt, .parquet, .npy or .npz file, or - for lines on standard input. Text may
     have a heading. OUT is a .csv, .csv.gz, .npy, .npz or .parquet file, or - for standard output; it appears
-    only when everything went well. With --state a command that was killed can be run again on the same input: it
-    starts over and writes the same bytes. Standard output is then held back until the input has ended.
+    only when everything went well, and says where it begins, theta and the guarantee: in Parquet's schema and in the
+    archive under "fastdp", beside the others in OUT.json. With --state a command that was killed can be run again on
+    the same input: it starts over and writes the same bytes. Standard output is then held back until the input has
+    ended.
 
     The first M values choose a threshold (none with --sensitivity); each later value is published as one private
-    value. Values are read and written in chunks, in constant memory.
+    value. Where IN says how many values it holds, adaptive withholds none: all of them choose the threshold, in a
+    pass of their own. Values are read and written in chunks, in constant memory.
     """
     options = _options(ctx, method)
     if (bound is None) == (ctx.params["sensitivity"] is None):
         raise click.UsageError("Expected either --bound, or for counts of events --sensitivity.")
-    if bound is None and ctx.get_parameter_source("holdout") is ParameterSource.DEFAULT:
-        holdout = None
     check_secrets(seed, key_file)
+    _check_follow(source, output, state, values, follow=follow)
     budget = LedgerOptions(**{name: value for name, value in others.items() if name not in USERS})
     with plain_errors(), terminated_cleanly():
         from fastdp.cli.paths import check_separate
+        from fastdp.cli.release_run import Run
         from fastdp.cli.resume import noise_of
-        from fastdp.cli.writers import check_suffix
+        from fastdp.cli.writers import check_suffix, description_of
         from fastdp.systems.release import METHODS as SYSTEMS
 
-        check_separate(ctx.params)
+        check_separate({**ctx.params, "description": description_of(output)})
         check_suffix(output)
-        resume, key = noise_of(ctx, "fastdp release", SETTINGS)
-        system: Any = SYSTEMS[method]
-        publisher: Publisher = system(epsilon=epsilon, bound=bound, holdout=holdout, key=key, **options)
+        run = Run(method, source, output, column, chunk_size, values, index, follow, quiet, force)
+        if (
+            method == "adaptive"
+            and holdout is None
+            and options["threshold"] is None
+            and bound is not None
+            and run.counted
+        ):
+            with run.opened() as opened:
+                size = opened.total
+            # The whole input is one release: of a longer one nothing may be published under this one's noise.
+            resume, key = noise_of(ctx, "fastdp release", SETTINGS, whole=size)
+            system = _whole(size, key, epsilon, bound, options, opened.name)
+        else:
+            resume, key = noise_of(ctx, "fastdp release", SETTINGS)
+            given = options if holdout is None else {**options, "holdout": holdout}
+            kind: Any = SYSTEMS[method]
+            system = kind(epsilon=epsilon, bound=bound, key=key, **given)
         begin = time.perf_counter()
-        _publish(publisher, source, output, column, chunk_size, resume, budget, quiet=quiet, force=force)
+        publisher = run.publish(system, resume, budget)
         if not quiet:
-            spent = budget.summary(publisher)
-            click.echo(_summary(publisher, output, time.perf_counter() - begin, spent), err=True)
+            spent = budget.summary(system)
+            duration = time.perf_counter() - begin
+            click.echo(_summary(publisher, system.guarantee, output, duration, spent), err=True)
+
+
+def _check_follow(source: str, output: str, state: Path | None, values: str, *, follow: bool) -> None:
+    """A live pipe is answered as it comes; click.UsageError where it could not be."""
+    if not follow:
+        return
+    if source != "-" or output != "-":
+        raise click.UsageError("--follow needs IN - and -o -: a file appears only when everything went well.")
+    if state is not None:
+        raise click.UsageError("--follow and --state exclude each other: --state holds standard output back.")
+    if values != "published":
+        raise click.UsageError("--follow publishes values as they come: expected --values published.")
+
+
+def _whole(size: int, key: Any, epsilon: float, bound: float, options: dict[str, Any], name: str) -> Any:
+    """The release of an input of known length, of which nothing is withheld."""
+    from fastdp.errors import DataError
+    from fastdp.systems.stream.pace import DEFAULT_RANGE
+    from fastdp.systems.stream.whole import WholeStream
+    from fastdp.thresholds import ScaleFree
+
+    if not size:
+        raise DataError(f"{name}: empty, holds no values")
+    longest = options["max_range"] or min(DEFAULT_RANGE, size)
+    given = {each: options[each] for each in ("contributions", "resolution", "nonfinite")}
+    return WholeStream(size, epsilon, bound, longest, threshold=ScaleFree(), key=key, **given)
 
 
 def _options(ctx: click.Context, method: str) -> dict[str, Any]:
     """Those of the method; others that were given although it has no use for them are refused."""
     options = options_of(ctx, method, USERS)
+    if method == "topl" and options["max_range"] is None:
+        del options["max_range"]
     if method == "pak":
         if options["length"] is None:
             raise click.UsageError("--method pak needs --length, the number of values of the whole stream.")
         if options["delta"] is None:
             options["delta"] = 1.0 / max(2, options["length"]) ** 2
     return options
-
-
-def _publish(
-    publisher: Publisher,
-    source: str,
-    output: str,
-    column: str | None,
-    chunk_size: int,
-    resume: Resume | None,
-    budget: LedgerOptions,
-    *,
-    quiet: bool,
-    force: bool,
-) -> None:
-    import numpy as np
-
-    from fastdp.cli.progress import watched
-    from fastdp.cli.writers import open_target
-    from fastdp.errors import DataError
-    from fastdp.files.readers import open_source
-    from fastdp.systems.pak.publisher import PAK
-
-    with ExitStack() as stack:
-        opened = stack.enter_context(open_source(source, column, chunk_size))
-        record, again = None, False
-        reservation: dict[str, Any] | None = None
-        if resume is not None:
-            again = resume.wrote(output)
-            record = lambda: resume.record(output, reservation)  # noqa: E731 - the reservation is made below
-        write = stack.enter_context(open_target(output, force=force or again, record=record))
-        if opened.unit == "values" and opened.total is not None:
-            # Their number is public: what is wrong with it costs nothing.
-            _check_count(opened.name, opened.total, publisher)
-            if isinstance(publisher, PAK):
-                publisher.check_room(opened.total)
-        if resume is not None:
-            stack.enter_context(resume.unless_refused())
-        reservation = stack.enter_context(budget.paid(publisher, legible(source), resume))
-        for chunk in watched(opened, quiet=quiet):
-            if resume is not None:
-                resume.follow(chunk)
-            try:
-                published = _publish_values(publisher, chunk)
-            except DataError:
-                bad = np.flatnonzero(~np.isfinite(chunk))
-                if not bad.size:
-                    raise
-                raise DataError(
-                    f"{opened.name}: value {publisher.n_seen + bad[0] + 1:,} is missing, NaN or infinite; "
-                    f"expected finite numbers{_way_out(publisher)}"
-                ) from None
-            if published.size:
-                write(published)
-        _check_count(opened.name, publisher.n_seen, publisher)
-
-
-def _publish_values(publisher: Publisher, chunk: NDArray[Any]) -> NDArray[Any]:
-    """One value for each behind the hold-out; of PAK, as ``PAK.release``, the differences of its running sums."""
-    import numpy as np
-
-    from fastdp.systems.pak.publisher import PAK
-
-    if not isinstance(publisher, PAK):
-        return publisher.publish(chunk)
-    before = publisher.running_sum
-    sums = publisher.publish(chunk)
-    if before is None and sums.size and publisher.holdout:
-        # The hold-out's sum is where the running sums begin.
-        before, sums = float(sums[0]), sums[1:]
-    return np.diff(sums, prepend=0.0 if before is None else before)
-
-
-def _check_count(name: str, count: int, publisher: Publisher) -> None:
-    """DataError if that many values are too few."""
-    from fastdp.errors import DataError
-
-    if not count:
-        raise DataError(f"{name}: empty, holds no values")
-    if count <= publisher.holdout:
-        raise DataError(
-            f"{name}: {count:,} values came, all within the hold-out of {publisher.holdout:,}, so nothing can be "
-            "published; expected more values, or a smaller --holdout"
-        )
-
-
-def _way_out(publisher: Publisher) -> str:
-    """What else can be done about values that are missing."""
-    from fastdp.systems.stream.publisher import StreamPublisher
-
-    central = isinstance(publisher, StreamPublisher)
-    return " (or --nonfinite zero, which counts such values as 0)" if central else ""
 
 
 def _block(publisher: StreamPublisher) -> str:
@@ -344,7 +335,9 @@ def _size(publisher: Publisher) -> tuple[str, str]:
     return "threshold", f"{publisher.threshold:g} (values above it were clipped to it)"
 
 
-def _summary(publisher: Publisher, output: str, duration: float, spent: list[tuple[str, str]]) -> str:
+def _summary(
+    publisher: Publisher, guarantee: Guarantee, output: str, duration: float, spent: list[tuple[str, str]]
+) -> str:
     from fastdp.cli.summary import as_table, rate, seconds, thousands
     from fastdp.systems.pak.publisher import PAK
     from fastdp.systems.topl.publisher import ToPL
@@ -362,7 +355,7 @@ def _summary(publisher: Publisher, output: str, duration: float, spent: list[tup
             ("held out", thousands(publisher.holdout)),
             ("published", thousands(publisher.n_seen - publisher.holdout)),
             _size(publisher),
-            ("guarantee", str(publisher.guarantee)),
+            ("guarantee", str(guarantee)),
             *spent,
             *particulars,
             ("time", f"{seconds(duration)}, {rate(publisher.n_seen, duration)}, reading and writing included"),

@@ -65,6 +65,11 @@ class BinaryTree:
         opened[(np.int64(1) << heights) == lowest] = noise
         return error
 
+    def open_draws(self, steps: int) -> int:
+        """Draws in the error of a running sum after so many values: the binary digits 1, tree by tree."""
+        trees, rest = divmod(steps, self.horizon)
+        return trees * self.horizon.bit_count() + rest.bit_count()
+
     def check(self, state: Integers) -> None:
         """The open tree has at most ``horizon`` values."""
         if ((state[:, 0] < 0) | (state[:, 0] > self.horizon)).any():

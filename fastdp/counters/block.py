@@ -49,6 +49,11 @@ class Block:
         state[closing, 0] = 0
         return error
 
+    def open_draws(self, steps: int) -> int:
+        """Draws in the error of a running sum after so many values: closed blocks, and values of the open one."""
+        blocks, rest = divmod(steps, self.size)
+        return blocks + rest
+
     def check(self, state: Integers) -> None:
         """The open block has fewer than ``size`` values."""
         if ((state[:, 0] < 0) | (state[:, 0] >= self.size)).any():

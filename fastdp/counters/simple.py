@@ -20,6 +20,10 @@ class Simple:
         """The noise itself; there is no state."""
         return noise
 
+    def open_draws(self, steps: int) -> int:
+        """Draws in the error of a running sum after so many values."""
+        return steps
+
     def settle(self, state: Integers, noise: Integers) -> Integers:
         """Nothing is open."""
         return noise - noise

@@ -16,7 +16,8 @@ from fastdp.errors import DataError, ParameterError
 from fastdp.ledger import Ledger
 from fastdp.randomness.key import Key
 from fastdp.tables.parameters import make_plan
-from fastdp.tables.plan import Quantity, TablePlan
+from fastdp.tables.plan import TablePlan
+from fastdp.tables.quantity import Quantity
 from fastdp.tables.release import NOT_FINITE, start_key
 from fastdp.tables.sums import WindowSums
 from fastdp.tables.table import Table

@@ -58,7 +58,7 @@ class Source:
 
 
 @contextmanager
-def open_source(path: str, column: str | None, chunk_size: int) -> Iterator[Source]:
+def open_source(path: str, column: str | None, chunk_size: int, *, live: bool = False) -> Iterator[Source]:
     """Open one column of an input by its suffix; ``-`` is standard input as text.
 
     Parameters
@@ -69,6 +69,8 @@ def open_source(path: str, column: str | None, chunk_size: int) -> Iterator[Sour
         A column's name or zero-based number; needed where there are several.
     chunk_size : int
         At most so many values at a time.
+    live : bool
+        Whether lines of standard input are given out as they come, without waiting for a whole chunk.
 
     Raises
     ------
@@ -84,13 +86,15 @@ def open_source(path: str, column: str | None, chunk_size: int) -> Iterator[Sour
         with _damage_named(path):
             yield opened(file, column, chunk_size)
         return
-    with open_table(path, lambda names: {"value": column}, chunk_size) as source:
+    with open_table(path, lambda names: {"value": column}, chunk_size, live=live) as source:
         chunks = (chunk[:, 0] for chunk in source.chunks)
         yield replace(source, chunks=chunks)
 
 
 @contextmanager
-def open_table(path: str, choose: Choose, chunk_size: int, *, ragged: bool = False) -> Iterator[Source]:
+def open_table(
+    path: str, choose: Choose, chunk_size: int, *, ragged: bool = False, live: bool = False
+) -> Iterator[Source]:
     """Open some columns of a text or Parquet file, or of standard input as text; chunks are float64[n, columns].
 
     Parameters
@@ -105,6 +109,8 @@ def open_table(path: str, choose: Choose, chunk_size: int, *, ragged: bool = Fal
         At most so many rows at a time.
     ragged : bool
         Whether blank lines of a text are skipped and rows may have surplus cells, as those of some public data sets.
+    live : bool
+        As for :func:`open_source`.
 
     Raises
     ------
@@ -112,7 +118,7 @@ def open_table(path: str, choose: Choose, chunk_size: int, *, ragged: bool = Fal
         As for :func:`open_source`.
     """
     with _damage_named(path):
-        yield from _open(path, choose, chunk_size, ragged=ragged)
+        yield from _open(path, choose, chunk_size, ragged=ragged, live=live)
 
 
 @contextmanager
@@ -125,12 +131,13 @@ def _damage_named(path: str) -> Iterator[None]:
         raise DataError(f"{path}: the file is damaged or incomplete; expected a whole one") from None
 
 
-def _open(path: str, choose: Choose, chunk_size: int, *, ragged: bool) -> Iterator[Source]:
+def _open(path: str, choose: Choose, chunk_size: int, *, ragged: bool, live: bool) -> Iterator[Source]:
     from fastdp.files import parquet_reader, text_reader
 
     if path == STDIN:
         # Closed with the source, not when it is collected: its stream may be gone then.
-        with closing(text_reader.read_text(sys.stdin.buffer, choose, chunk_size, "standard input")) as chunks:
+        read = text_reader.read_text(sys.stdin.buffer, choose, chunk_size, "standard input", live=live)
+        with closing(read) as chunks:
             yield Source("standard input", chunks)
         return
     _check_file(path)

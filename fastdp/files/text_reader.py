@@ -7,9 +7,11 @@ line.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime
@@ -41,7 +43,13 @@ def open_text(path: Path, choose: Choose, chunk_size: int, *, ragged: bool) -> I
 
 
 def read_text(
-    stream: BinaryIO | gzip.GzipFile, choose: Choose, chunk_size: int, where: str, *, ragged: bool = False
+    stream: BinaryIO | gzip.GzipFile,
+    choose: Choose,
+    chunk_size: int,
+    where: str,
+    *,
+    ragged: bool = False,
+    live: bool = False,
 ) -> Generator[NDArray[np.float64], None, None]:
     """Rows of the columns, ``chunk_size`` lines at a time; the heading is read at once.
 
@@ -55,7 +63,7 @@ def read_text(
         Lines in a batch.
     where : str
         The input's name, for messages.
-    ragged : bool
+    ragged, live : bool
         As for :func:`fastdp.files.readers.open_table`.
 
     Returns
@@ -69,33 +77,63 @@ def read_text(
     DataError
         Naming the line and the column.
     """
-    chunks = _chunks(stream, choose, chunk_size, where, ragged)
+    chunks = _chunks(stream, choose, chunk_size, where, ragged, live)
     # A column that is not there is an error now, before a ledger is charged for reading the values.
     next(chunks)
     return chunks
 
 
 def _chunks(
-    stream: BinaryIO | gzip.GzipFile, choose: Choose, chunk_size: int, where: str, ragged: bool
+    stream: BinaryIO | gzip.GzipFile, choose: Choose, chunk_size: int, where: str, ragged: bool, live: bool
 ) -> Generator[NDArray[np.float64], None, None]:
     # Undecodable bytes in a column that is not requested do no harm; in a requested column they are text.
-    text = io.TextIOWrapper(cast("BinaryIO", stream), encoding="utf-8-sig", errors="surrogateescape")
+    wrapped = io.TextIOWrapper(cast("BinaryIO", stream), encoding="utf-8-sig", errors="surrogateescape")
     try:
-        table = _Table(text, choose, where, ragged)
+        table = _Table(_LiveLines(stream) if live else wrapped, choose, where, ragged)
         yield np.empty((0, 1))
         while (chunk := table.read(chunk_size)) is not None:
             if chunk.size:
                 yield chunk
     finally:
         # The caller opened the stream and closes it.
-        text.detach()
+        wrapped.detach()
+
+
+class _LiveLines:
+    """The lines of a live text as they come; its length says how many are there already."""
+
+    def __init__(self, stream: BinaryIO | gzip.GzipFile) -> None:
+        self._stream = cast("io.BufferedReader", stream)
+        decoder = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
+        self._decoder = io.IncrementalNewlineDecoder(decoder, translate=True)
+        self._lines, self._rest, self._ended = deque[str](), "", False
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        while not self._lines:
+            if self._ended:
+                raise StopIteration
+            # What is there, without waiting for more.
+            got = self._stream.read1(2**16)
+            self._ended = not got
+            *whole, self._rest = (self._rest + self._decoder.decode(got, self._ended)).split("\n")
+            self._lines.extend(f"{line}\n" for line in whole)
+            if self._ended and self._rest:
+                self._lines.append(self._rest)
+        return self._lines.popleft()
 
 
 class _Table:
     """The rows behind the header, if any."""
 
-    def __init__(self, text: Iterator[str], choose: Choose, where: str, ragged: bool) -> None:
+    def __init__(self, text: Iterator[str] | _LiveLines, choose: Choose, where: str, ragged: bool) -> None:
         self._where, self._ragged = where, ragged
+        self._live = text if isinstance(text, _LiveLines) else None
         self._lines: Iterator[str] = text
         self._line = 0  # lines consumed so far
         self._blank = 0  # blank lines not yet known to lie between values
@@ -163,7 +201,12 @@ class _Table:
 
     def read(self, count: int) -> NDArray[np.float64] | None:
         """Values of the next lines, or None at the end."""
-        lines = list(islice(self._lines, count))
+        if self._live is None:
+            lines = list(islice(self._lines, count))
+        else:
+            # The first may have to be waited for, further ones not.
+            lines = list(islice(self._lines, 1))
+            lines += islice(self._lines, min(count - 1, len(self._live)))
         if not lines:
             return None
         values = self._read_plain(lines)

@@ -15,7 +15,7 @@ from fastdp.randomness.row_words import RowWords
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks
 from fastdp.systems.stream.row_batches import concurrently
 from fastdp.systems.stream.stages import Schedule
-from fastdp_kernels import block_lengths, fleet_pass, online_pass
+from fastdp_kernels import block_lengths, fleet_pass
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -38,16 +38,14 @@ class AdaptiveRows:
     """
 
     def __init__(self, machine: Schedule, key: Key) -> None:
-        pipeline = machine.pipeline(key)
-        assert isinstance(pipeline, AdaptiveBlocks)  # noqa: S101 - `of` has looked
-        self._pipeline, self._key = pipeline, key
         # Its chain belongs to no stream of a fleet.
         start = machine.start(key.again()).progress
         pipeline = machine.pipeline(key)
-        self._start = start
+        assert isinstance(pipeline, AdaptiveBlocks)  # noqa: S101 - `of` has looked
+        self._pipeline, self._key, self._start = pipeline, key, start
         self._steps = start.theta_steps
         resolution = pipeline.grid.resolution
-        top = float(min(start.theta_steps, pipeline.grid.bound_steps))
+        top = pipeline.top(start.theta_steps)
         self._public = np.array([1.0 / resolution, top, float(start.theta_steps), start.theta_steps * resolution])
         self.size = 0
         self._counters: Indices = np.empty((0, fleet_pass.COUNTERS), np.int64)
@@ -139,14 +137,23 @@ class AdaptiveRows:
         settled: Indices = np.empty(0, np.int64)
         while True:
             done = fleet_pass.publish_rows(
-                *(rows, values, done, self._public, spikes, self._pipeline.shape, law.constants, settled),
+                *(
+                    rows,
+                    values,
+                    done,
+                    self._public,
+                    spikes,
+                    self._pipeline.events,
+                    self._pipeline.shape,
+                    law.constants,
+                    settled,
+                ),
                 *(self._counters, self._chains, self._singles, self._scales, out),
             )
             if done == rows.size:
                 return
-            row, last = int(rows[done]), np.empty(1, np.int64)
-            online_pass.round_values(values[done : done + 1], self._public[0], self._public[1], last)
-            total = int(self._counters[row, fleet_pass.OPEN_SUM] + last[0])
+            row, steps = int(rows[done]), int(fleet_pass.in_steps(values[done : done + 1], self._public))
+            total = int(self._counters[row, fleet_pass.OPEN_SUM]) + steps
             index = int(self._counters[row, fleet_pass.BLOCKS])
             settled = np.array([prefix.settle(law, self._chains[row], index, total)])
 

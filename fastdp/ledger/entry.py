@@ -258,7 +258,7 @@ def _plain(value: object) -> Any:
 
 def to_line(entry: Entry) -> dict[str, Any]:
     """The content of an entry's line; floats as the shortest decimals that read back as the same float."""
-    guarantee = dataclasses.asdict(entry.guarantee)
+    guarantee = entry.guarantee.identity()
     if guarantee["epsilon"] == math.inf:
         guarantee["epsilon"] = "infinite"
     named = ("stream", "part", "start", "stop", "mechanism", "note")

@@ -7,11 +7,13 @@ draws are the same on every machine.  ``docs/noise.md`` has the proofs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +21,7 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.randomness import exact
-from fastdp.randomness.key import Key
+from fastdp.randomness.key import KEY_BYTES, Key
 from fastdp.randomness.row_words import RowWords
 from fastdp.randomness.words import CHUNK, MAX_WORDS, Purpose, StreamId, WordStream, word_at
 from fastdp_kernels import double_double, guarded_log
@@ -230,7 +232,9 @@ def settle(word: int, law: Law, further: Callable[[int], int]) -> int:
 
 def discrete_laplace(
     scale: float | Fraction,
-    size: int,
+    size: int | tuple[int, ...] | None = None,
+    out: NDArray[np.int64] | None = None,
+    rng: np.random.Generator | Key | None = None,
     *,
     stream: int = 0,
     seed: int | str | None = None,
@@ -243,8 +247,15 @@ def discrete_laplace(
     scale : float or Fraction
         s in [2^-40, 2^56], taken as the exact rational that it denotes; sensitivity / epsilon for the Laplace
         mechanism on integers, which is then pure epsilon-DP on the machine (``docs/noise.md``, section 2).
-    size : int
-        How many, at most 2^33.
+        :func:`fastdp.add_noise` is that mechanism.
+    size : int or tuple of int
+        How many, at most 2^33 in all, or the shape; with ``out`` it may be left out.
+    out : int64 array, C-contiguous and writable, optional
+        Receives the draws, and is returned.
+    rng : numpy.random.Generator or Key, optional
+        A generator is for simulation: its next 32 bytes are the seed, so calls in a row differ, and whoever knows
+        its state can subtract the noise.  A Key is the same as ``key=``.  By default the draws come from a fresh key
+        of the operating system, and are fit for a release.
     stream : int
         With a key or seed of your own: the number of the stream, below 2^40.  The same key and stream give the
         same draws; use each stream once.
@@ -253,20 +264,30 @@ def discrete_laplace(
 
     Returns
     -------
-    int64[size]
+    int64 array of the shape ``size``
         P[X = k] = (1 - q) / (1 + q) q^abs(k), q = exp(-1/s); variance 2 q / (1 - q)^2.
 
     Raises
     ------
     ParameterError
         Naming the argument, its value and what is accepted.
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> fastdp.discrete_laplace(2.0, (2, 3)).shape
+    (2, 3)
+    >>> fastdp.discrete_laplace(2.0, 3, rng=np.random.default_rng(1)).dtype
+    dtype('int64')
     """
-    return _draw(scale, False, size, stream, Key.choose(seed, key))
+    return _draw("discrete_laplace", scale, size, out, stream, (rng, seed, key))
 
 
 def geometric(
     scale: float | Fraction,
-    size: int,
+    size: int | tuple[int, ...] | None = None,
+    out: NDArray[np.int64] | None = None,
+    rng: np.random.Generator | Key | None = None,
     *,
     stream: int = 0,
     seed: int | str | None = None,
@@ -276,15 +297,58 @@ def geometric(
 
     Parameters and errors as :func:`discrete_laplace`.
     """
-    return _draw(scale, True, size, stream, Key.choose(seed, key))
+    return _draw("geometric", scale, size, out, stream, (rng, seed, key))
 
 
-def _draw(scale: float | Fraction, one_sided: bool, size: int, stream: int, key: Key) -> NDArray[np.int64]:
+Secrets = tuple[np.random.Generator | Key | None, int | str | None, Key | bytes | None]
+
+
+def _draw(
+    name: str,
+    scale: float | Fraction,
+    size: int | tuple[int, ...] | None,
+    out: NDArray[np.int64] | None,
+    stream: int,
+    secrets: Secrets,
+) -> NDArray[np.int64]:
     rational = scale if isinstance(scale, Fraction) else Fraction(validation.positive("scale", scale))
-    name = "geometric" if one_sided else "discrete_laplace"
-    key = key.bind(name, {"numerator": rational.numerator, "denominator": rational.denominator})
     number = validation.integer("stream", stream, 0, 2**40 - 1)
-    law = _law(rational, one_sided)
-    out: NDArray[np.int64] = np.empty(validation.integer("size", size, 0, MAX_WORDS), np.int64)
-    fill(out, law, key, StreamId(Purpose.DRAWS, number=number))
+    law = _law(rational, name == "geometric")
+    target = _target(size, out)
+    # Last, because it moves a generator on.
+    key = _secret(*secrets).bind(name, {"numerator": rational.numerator, "denominator": rational.denominator})
+    fill(target.reshape(-1), law, key, StreamId(Purpose.DRAWS, number=number))
+    return target
+
+
+def _target(size: int | tuple[int, ...] | None, out: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    """Where the draws go: ``out``, or a new array."""
+    if out is not None:
+        given: Any = out
+        usable = isinstance(given, np.ndarray) and given.dtype == np.int64 and given.flags.c_contiguous
+        if not usable or not out.flags.writeable:
+            raise ParameterError("out: expected a writable, C-contiguous int64 array")
+        if size is None:
+            return out
+    if size is None:
+        raise ParameterError("size = None: expected a whole number or a shape, because there is no out")
+    sides = size if isinstance(size, tuple) else (size,)
+    shape = tuple(validation.integer("size", side, 0, MAX_WORDS) for side in sides)
+    validation.integer("size", math.prod(shape), 0, MAX_WORDS)
+    if out is None:
+        return np.empty(shape, np.int64)
+    if out.shape != shape:
+        raise ParameterError(f"size = {validation.shown(size, public=True)}: expected {out.shape}, the shape of out")
     return out
+
+
+def _secret(rng: np.random.Generator | Key | None, seed: int | str | None, key: Key | bytes | None) -> Key:
+    if rng is None:
+        return Key.choose(seed, key)
+    if seed is not None or key is not None:
+        raise ParameterError("rng: expected None beside seed or key, one of them decides the noise")
+    if isinstance(rng, np.random.Generator):
+        return Key(rng.bytes(KEY_BYTES), simulated=True)
+    if not isinstance(rng, Key):
+        raise ParameterError(f"rng is a {type(rng).__name__}: expected a numpy.random.Generator or a fastdp.Key")
+    return rng

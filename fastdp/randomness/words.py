@@ -129,3 +129,17 @@ def word_at(key: Key, stream: StreamId, position: int) -> int:
     word = np.empty(1, np.uint64)
     WordStream(key, stream, position).fill(word)
     return int(word[0])
+
+
+def words_at(key: Key, stream: StreamId, positions: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Some words of a stream, by position, in one call of the cipher."""
+    if positions.size and int(positions[-1]) >= MAX_WORDS:
+        raise OverflowError(f"position {positions[-1]} of a stream: beyond its {MAX_WORDS} words")
+    counters: NDArray[np.uint64] = np.empty((positions.size, 2), ">u8")
+    counters[:, 0] = stream.pack()
+    counters[:, 1] = np.uint64(key.member << BLOCK_BITS) | (positions >> 1).astype(np.uint64)
+    # The counters of a key are encrypted as counter mode would.
+    cipher = Cipher(algorithms.AES(key.reveal()), modes.ECB())  # noqa: S305
+    blocks = np.frombuffer(cipher.encryptor().update(counters.tobytes()), "<u8").reshape(-1, 2)
+    words: NDArray[np.uint64] = blocks[np.arange(positions.size), positions & 1].astype(np.uint64)
+    return words

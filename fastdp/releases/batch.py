@@ -12,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
+from fastdp.arrays.frames import FrameSource
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.releases.error_bars import SumNoise
 from fastdp.releases.release import PREFIX_BLOCK, Release, ReleasedNodes, as_indices, preview
+from fastdp.releases.revised import RevisedStream
 from fastdp_kernels import many_ranges
 
 Floats = NDArray[np.float64]
@@ -38,14 +40,18 @@ class ReleasedMany:
         Theta of each stream: its values were clipped to [0, theta].
     guarantee : Guarantee
         What is promised for one value of one stream; the same for all streams together.
-    ids : int64[n]
-        Numbers that the streams' noise belongs to.
+    ids : int64[n], or tuple of int and str
+        What the streams' noise belongs to.
     block : int
         g: values under one noisy sum, as in :class:`Release`.
     nodes : ReleasedNodes or None
         Trees of all streams one after another, where ranges are answered from the nodes of a hierarchy.
     tree_borders : int64[n + 1]
         The trees of stream i are ``tree_borders[i]`` to ``tree_borders[i + 1]``.
+    revisions : tuple of RevisedStream, or None
+        Streams seen again from all released sums, where blocks follow them.
+    source : FrameSource or None
+        The data frame that the streams came in, which :attr:`frame` is like.
     noise : SumNoise or None
         Which noise the sums carry, as in :class:`Release`.
     """
@@ -55,10 +61,12 @@ class ReleasedMany:
     offset: int
     thresholds: Floats
     guarantee: Guarantee
-    ids: Indices
+    ids: Indices | tuple[int | str, ...]
     block: int = 1
     nodes: ReleasedNodes | None = None
     tree_borders: Indices = field(default_factory=lambda: np.zeros(1, np.int64))
+    revisions: tuple[RevisedStream, ...] | None = None
+    source: FrameSource | None = None
     noise: SumNoise | None = None
 
     def __len__(self) -> int:
@@ -78,23 +86,53 @@ class ReleasedMany:
     def __iter__(self) -> Iterator[Release]:
         return (self[i] for i in range(len(self)))
 
-    def __getitem__(self, stream: int) -> Release:
-        """The release of one stream, as its own publisher would have made it."""
-        try:
-            place = operator.index(stream)
-        except TypeError:
-            raise ParameterError(
-                f"stream = {validation.shown(stream)}: expected a whole number, the stream's place in this object"
-            ) from None
-        i = range(len(self))[place]
+    def __getitem__(self, stream: int | str) -> Release:
+        """The release of one stream, by its place or its name, as its own publisher would have made it."""
+        i = self._place(stream) if isinstance(stream, str) else self._checked(stream)
         nodes = self.nodes
         if nodes is not None:
             own = nodes.sums[self.tree_borders[i] : self.tree_borders[i + 1]]
             nodes = ReleasedNodes(own, nodes.leaves, nodes.fan_out, nodes.levels, nodes.tree_values)
         values = self.values[self.borders[i] : self.borders[i + 1]]
-        return Release(
-            values, self.offset, float(self.thresholds[i]), self.guarantee, self.block, nodes, noise=self.noise
-        )
+        revision = None if self.revisions is None else self.revisions[i]
+        theta = float(self.thresholds[i])
+        return Release(values, self.offset, theta, self.guarantee, self.block, nodes, revision, noise=self.noise)
+
+    def _checked(self, stream: int) -> int:
+        try:
+            place = operator.index(stream)
+        except TypeError:
+            raise _unknown(stream) from None
+        return range(len(self))[place]
+
+    def _place(self, name: str) -> int:
+        found = self._places.get(name)
+        if found is None:
+            raise _unknown(name)
+        return found
+
+    @cached_property
+    def _places(self) -> dict[int | str, int]:
+        """The place of each id."""
+        return {name: i for i, name in enumerate(self._listed)}
+
+    @property
+    def _listed(self) -> list[int | str]:
+        return list(self.ids) if isinstance(self.ids, tuple) else self.ids.tolist()
+
+    @property
+    def frame(self) -> Any:
+        """The private streams in a data frame of the family that came in, with a row for each published value.
+
+        Columns: the id, the time (or the position in the input), the value, and ``revised`` where blocks follow the
+        stream.  ParameterError if the streams came in no frame.
+        """
+        if self.source is None:
+            raise ParameterError("frame: expected streams that came in a data frame (use ids, borders and values)")
+        columns: dict[str, Floats] = {"values": self.values}
+        if self.revisions is not None:
+            columns["revised"] = np.concatenate([each.revised for each in self])
+        return self.source.long(self._listed, np.diff(self.borders), self.offset, columns)
 
     @property
     def matrix(self) -> Floats:
@@ -112,7 +150,7 @@ class ReleasedMany:
         Parameters
         ----------
         streams, starts, stops : int or int[q]
-            The stream's place in this object, and indices into its published values,
+            The stream's place in this object (or its name), and indices into its published values,
             0 <= start <= stop <= their number.
 
         Returns
@@ -171,6 +209,10 @@ class ReleasedMany:
 
     def queries(self, streams: Any, starts: Any, stops: Any) -> tuple[Indices, Indices, Indices]:
         """Checked queries of :meth:`range_sum`, three arrays of one length; ParameterError as there."""
+        if isinstance(streams, str):
+            streams = self._place(streams)
+        elif isinstance(streams, (list, tuple)) and any(isinstance(each, str) for each in streams):
+            streams = [self._place(each) if isinstance(each, str) else each for each in streams]
         columns = [
             as_indices(name, given) for name, given in (("streams", streams), ("starts", starts), ("stops", stops))
         ]
@@ -202,3 +244,10 @@ class ReleasedMany:
         prefix = np.empty(int(places[-1]))
         many_ranges.prefix_streams(self.values, self.borders, PREFIX_BLOCK, places, prefix)
         return places, prefix
+
+
+def _unknown(stream: object) -> ParameterError:
+    return ParameterError(
+        f"stream = {validation.shown(stream)}: expected a whole number, the stream's place in this object, or the "
+        "name of a stream"
+    )

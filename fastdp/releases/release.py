@@ -101,9 +101,10 @@ class Release:
         return self.values.size
 
     def __repr__(self) -> str:
+        behind = f" after a hold-out of {self.offset:,}" if self.offset else ""
         return "\n".join(
             [
-                f"{type(self).__name__} of {self.values.size:,} values after a hold-out of {self.offset:,}",
+                f"{type(self).__name__} of {self.values.size:,} values{behind}",
                 f"  values     {preview(self.values)}",
                 f"  threshold  {self.threshold:g}",
                 f"  guarantee  {self.guarantee}",

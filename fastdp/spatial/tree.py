@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 from fastdp.arrays.column import entry_at
 from fastdp.errors import DataError, StateError
 from fastdp.randomness.key import Key
+from fastdp.releases.error_bars import MODEL_WIDTH, wider_quantile
+from fastdp.releases.intervals import checked_confidence
 from fastdp.spatial.box import Box
 from fastdp.spatial.cell_parameters import CellParameters
 from fastdp.spatial.cells import StepTree, tree_cells
@@ -35,14 +38,18 @@ class ReleasedTree:
         Their counts, 0 or more; they sum to :attr:`total`.
     depths : int64[n]
         How often each cell was cut.
+
+    ``variance`` is that of a cell's noise, for intervals.
     """
 
-    def __init__(self, plan: CellParameters, visit: StepTree) -> None:
+    def __init__(self, plan: CellParameters, visit: StepTree, variance: float | None = None) -> None:
         self._fan_out = plan.fan_out
         self._domain = plan.domain
         self._first = visit.first
+        self._starts = visit.starts
         self._counts = visit.projected
         self._leaves = visit.leaves
+        self._variance = variance
         self._lower, self._upper = tree_cells(plan, visit)
         self.lower, self.upper = self._lower[self._leaves], self._upper[self._leaves]
         self.counts: Floats = self._counts[self._leaves]
@@ -115,6 +122,59 @@ class ReleasedTree:
         DataError
             For corners that are not finite, not of d coordinates, or not equally many.
         """
+        low, high, one = self._boxes(lower, upper)
+        out = np.empty(low.shape[0])
+        self._answer(low, high, out)
+        return float(out[0]) if one else out
+
+    def count_std_error(self, lower: Any, upper: Any) -> Any:
+        """Root mean square errors of :meth:`count` by a model: float, or float64[q].
+
+        Every cell in the box, or cut by it, has the noise of all its counts.  A cut cell is taken to hold its points,
+        and as many more as its noise may hide, anywhere.  What making counts consistent gains, and what rounding them
+        up to 0 moves, is left out.
+
+        Raises
+        ------
+        DataError
+            As :meth:`count`.
+        StateError
+            Where the noise of the counts is not stated.
+        """
+        if self._variance is None:
+            raise StateError("this tree does not state the noise of its counts: expected that of a PHDStream")
+        low, high, one = self._boxes(lower, upper)
+        sums, out = self._noise_sums, np.empty(low.shape[0])
+        query, leaf = self._whole_cells(low, high, sums, out, by_volume=False)
+        share = self._shares(low, high, query, leaf)
+        # Points crowd at the same sides of neighbouring cells: what cut cells hide adds up.
+        hidden = (self._counts[leaf] + np.sqrt(sums[leaf])) * np.sqrt(share * (1.0 - share))
+        out += np.bincount(query, sums[leaf] * share**2, minlength=out.size)
+        out += np.bincount(query, hidden, minlength=out.size) ** 2
+        errors: Floats = np.sqrt(out)
+        return float(errors[0]) if one else errors
+
+    def count_interval(self, lower: Any, upper: Any, confidence: float = 0.95) -> Any:
+        """Intervals for true counts of boxes, by the model of :meth:`count_std_error`: (low, high).
+
+        Two floats, or two float64[q]; not below 0, and the answer of :meth:`count` lies between them.
+        """
+        level, answer = checked_confidence(confidence), self.count(lower, upper)
+        half = MODEL_WIDTH * wider_quantile(level) * self.count_std_error(lower, upper)
+        return np.maximum(answer - half, 0.0), answer + half
+
+    @cached_property
+    def _noise_sums(self) -> Floats:
+        """Variance of the noise of each node's cells: float64[v]."""
+        sums: Floats = np.zeros(self._counts.size)
+        sums[self._leaves] = self._variance
+        for begin, end in zip(self._starts[-2::-1].tolist(), self._starts[:0:-1].tolist(), strict=True):
+            cut = begin + np.flatnonzero(self._first[begin:end] >= 0)
+            sums[cut] = sums[self._first[cut][:, None] + np.arange(self._fan_out)].sum(axis=1)
+        return sums
+
+    def _boxes(self, lower: Any, upper: Any) -> tuple[Floats, Floats, bool]:
+        """Checked boxes, and whether it is one."""
         dim = self._domain.dim
         axes, _ = axes_of(lower, "lower"), axes_of(upper, "upper")
         one = axes == 0 or (axes == 1 and dim > 1)
@@ -125,12 +185,24 @@ class ReleasedTree:
         if (low > high).any():
             place = entry_at("lower, upper", (low > high).any(axis=1), "no box")
             raise DataError(f"{place}; expected lower <= upper")
-        out = np.empty(low.shape[0])
-        self._answer(low, high, out)
-        return float(out[0]) if one else out
+        return low, high, one
 
     def _answer(self, low: Floats, high: Floats, out: Floats) -> None:
-        by_volume = isinstance(self._domain, Box)
+        query, leaf = self._whole_cells(low, high, self._counts, out, by_volume=isinstance(self._domain, Box))
+        if query.size:
+            inside = self._shares(low, high, query, leaf)
+            out += np.bincount(query, self._counts[leaf] * inside, minlength=out.size)
+
+    def _shares(self, low: Floats, high: Floats, query: NDArray[np.int64], leaf: NDArray[np.int64]) -> Floats:
+        """How much of cut leaves lies in their boxes."""
+        corners = np.maximum(low[query], self._lower[leaf]), np.minimum(high[query], self._upper[leaf])
+        inside: Floats = self._domain.measure(*corners) / self._domain.measure(self._lower[leaf], self._upper[leaf])
+        return inside
+
+    def _whole_cells(
+        self, low: Floats, high: Floats, numbers: Floats, out: Floats, *, by_volume: bool
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Add up ``numbers`` of the cells in each box; returns query and leaf of those that are cut and not added."""
         stack: NDArray[np.int64] = np.empty(self._first.size + 1, np.int64)
         room = 0
         while True:
@@ -139,7 +211,7 @@ class ReleasedTree:
             listed = tree_queries.count_boxes(
                 self._fan_out,
                 self._first,
-                self._counts,
+                numbers,
                 self._lower,
                 self._upper,
                 low,
@@ -151,12 +223,8 @@ class ReleasedTree:
                 out,
             )
             if listed <= room:
-                break
+                return query, leaf
             room = listed
-        if room:
-            corners = np.maximum(low[query], self._lower[leaf]), np.minimum(high[query], self._upper[leaf])
-            inside = self._domain.measure(*corners) / self._domain.measure(self._lower[leaf], self._upper[leaf])
-            out += np.bincount(query, self._counts[leaf] * inside, minlength=out.size)
 
 
 def sampling_generator(key: Key, step: int) -> np.random.Generator:

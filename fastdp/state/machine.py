@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import typing
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
@@ -98,6 +98,11 @@ class Machine(ABC, Generic[S]):
     def read(self, *batch: Any) -> Any:
         """The batch, checked and converted once; DataError for what is none.  By default a column, or as it is."""
         return Column(as_column(*batch)) if self.SPLITS else batch
+
+    def news(self, before: S, after: S) -> Iterator[tuple[int, str]]:
+        """What a log says of a step, with its level: public numbers only."""
+        del before, after
+        return iter(())
 
     def consumed(self, state: S) -> int:
         """A count that grows with whatever changes the state; by default its field ``n_seen``."""

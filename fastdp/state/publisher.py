@@ -7,13 +7,17 @@ half of it, and no output is given out before its place in the stream is recorde
 from __future__ import annotations
 
 import json
+import logging
 import os
-from collections.abc import Mapping
-from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from numbers import Real
+from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar, overload
+
+import numpy as np
 
 from fastdp import validation
 from fastdp._version import __version__
-from fastdp.errors import StateError
+from fastdp.errors import ParameterError, StateError
 from fastdp.randomness.drawn_once import repeating
 from fastdp.randomness.key import Binding, Key
 from fastdp.state import codec, journal
@@ -25,6 +29,8 @@ from fastdp.state.sealed_file import StateFile
 from fastdp.state.single_caller import CallGuard, single_caller
 
 S = TypeVar("S")
+#: Public numbers only: thresholds, counts of values and blocks, paths.
+LOG = logging.getLogger("fastdp")
 
 
 class Publisher(Generic[S]):
@@ -115,7 +121,8 @@ class Publisher(Generic[S]):
         """Step, record, take, finish; gives :attr:`Transition.emit`."""
         if self._replay is not None:
             self._replay.check(self._chunk(batch), self._key, self._digest)
-        made = self._machine.step(self._state, batch, self._key)
+        before = self._state
+        made = self._machine.step(before, batch, self._key)
         if self._journal.kept is None:
             # A replay is due where a file is kept only.
             self._state = made.state
@@ -126,7 +133,58 @@ class Publisher(Generic[S]):
             digest = self._record(batch, state, made.drawn)
             # One step: an interrupt leaves the batch consumed or not, never half of it.
             self.__dict__.update(_state=state, _replay=None, _digest=digest)
+        if LOG.isEnabledFor(logging.INFO):
+            self._log(before)
         return made.emit
+
+    def _log(self, before: S) -> None:
+        for level, message in self._machine.news(before, self._state):
+            LOG.log(level, "%s: %s", self._written_as, message)
+
+    @overload
+    def stream(self, batches: AsyncIterable[Any]) -> AsyncIterator[Any]: ...
+    @overload
+    def stream(self, batches: Iterable[Any]) -> Iterator[Any]: ...
+    def stream(self, batches: Any) -> Any:
+        """What :meth:`step` gives for each batch of an iterable, as the batches come.
+
+        Parameters
+        ----------
+        batches : iterable or async iterable
+            Chunks of values, or single values, which are chunks of one; where a batch has several parts (added and
+            removed points), a tuple of them.
+
+        Returns
+        -------
+        iterator or async iterator
+            One output for each batch, of none too: ``for out in publisher.stream(...)``, ``async for`` for an async
+            iterable.  A batch is consumed when its output is asked for, and the next one is not fetched before.
+
+        Raises
+        ------
+        ParameterError
+            If it is no iterable.
+        DataError
+            For a batch that is not accepted, which is not consumed: go on with a new call of ``stream``.
+        """
+        if isinstance(batches, AsyncIterable):
+            return self._stream_async(batches)
+        if not isinstance(batches, Iterable) or isinstance(batches, (str, bytes, Mapping)):
+            raise ParameterError(
+                f"batches is a {type(batches).__name__}: expected an iterable of chunks or values, or an async one"
+            )
+        return map(self._one, batches)
+
+    async def _stream_async(self, batches: AsyncIterable[Any]) -> AsyncIterator[Any]:
+        async for batch in batches:
+            yield self._one(batch)
+
+    def _one(self, batch: Any) -> Any:
+        """Step by one item of a stream."""
+        if not self._machine.SPLITS:
+            return self.step(*batch) if isinstance(batch, tuple) else self.step(batch)
+        single = isinstance(batch, Real) or getattr(batch, "ndim", 1) == 0
+        return self.step(np.reshape(batch, 1) if single else batch)
 
     def _chunk(self, batch: Any) -> Chunk:
         """What a call consumes, for its fingerprint: values, or one batch, which is repeated whole."""
@@ -270,6 +328,9 @@ class Publisher(Generic[S]):
             self._journal.kept = kept if isinstance(error, Exception) else file
             raise
         self._journal.kept = file
+        LOG.info(
+            "%s: state kept in %s, %d consumed", self._written_as, file.name, self._machine.consumed(self._state)
+        )
 
     def _write(self, file: StateFile, *, kept: bool) -> None:
         # What the file has already is left alone: written again, it would not have the last call.

@@ -20,10 +20,13 @@ from fastdp.releases.release import Release
 from fastdp.smoothers import Smoother
 from fastdp.systems.pak.publisher import PAK
 from fastdp.systems.stream.adaptive import Adaptive
+from fastdp.systems.stream.pace import DEFAULT_RANGE
 from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT
 from fastdp.systems.stream.tops import SmootherName, ToPS
+from fastdp.systems.stream.whole import WholeStream
 from fastdp.systems.topl.publisher import ToPL
-from fastdp.thresholds import Threshold
+from fastdp.thresholds import ScaleFree, Threshold
+from fastdp.thresholds.fixed import as_rule
 from fastdp.thresholds.noisy_choice import NoiseKind
 from fastdp.thresholds.renewals import Renewal
 
@@ -34,12 +37,12 @@ METHODS: dict[str, type[Adaptive | ToPS | ToPL | PAK]] = {
     "topl": ToPL,
     "pak": PAK,
 }
-#: The options of each method's class, by name.
+#: The options of each method's class, by name; the length of an array is known.
+OWN = ("epsilon", "bound", "seed", "key", "expected_length", "rate", "every")
 OPTIONS = {
-    method: [name for name in inspect.signature(system).parameters if name not in ("epsilon", "bound", "seed", "key")]
+    method: [name for name in inspect.signature(system).parameters if name not in OWN]
     for method, system in METHODS.items()
 }
-DEFAULT_RANGE = 2**20
 
 
 def release(
@@ -108,8 +111,10 @@ def release(
     part : str, optional
         With a ledger: the label of the part of the stream that ``values`` are; by default all of it.
     holdout : int, optional
-        Values at the beginning that choose the threshold and are not published; by default 65,536 or a quarter of
-        the stream, whichever is less.
+        Values at the beginning that choose the threshold and are not published.  By default "adaptive" withholds
+        nothing: the threshold is chosen from all values, for a share of epsilon that follows from their number and
+        epsilon, a tenth at most (``docs/adaptive.md``, "Nothing withheld").  The papers' methods withhold 65,536 or a
+        quarter of the stream, whichever is less.
     max_range : int, optional
         The longest query; by default 2^20 values or what follows the hold-out, whichever is less (the length of a
         stream is public under replace-one adjacency).  Not for "pak".
@@ -158,7 +163,12 @@ def release(
     # Whether every entry of a list is a number depends on the data: it is checked once the budget is reserved.
     column = values if _is_list(values) else as_column(values, "values")
     size = len(column)
-    options.setdefault("holdout", 0 if sensitivity is not None else max(1, min(DEFAULT_HOLDOUT, size // 4)))
+    withheld, rule = max(1, min(DEFAULT_HOLDOUT, size // 4)), None
+    if sensitivity is not None:
+        withheld = 0
+    elif system is Adaptive and holdout is None:
+        withheld, rule = 0, as_rule(ScaleFree() if threshold is None else threshold)
+    options.setdefault("holdout", withheld)
     if system is PAK:
         options.setdefault("length", max(1, size))
         options.setdefault("delta", 1.0 / max(2, size) ** 2)
@@ -167,7 +177,14 @@ def release(
     secret = Key.choose(seed, key)
     if stream is not None:
         secret = secret.of_stream(entry.name("stream", stream))
-    publisher = system(epsilon=epsilon, bound=cast("float", bound), key=secret, **options)
+    publisher: WholeStream | Adaptive | ToPS | ToPL | PAK
+    if rule is not None and getattr(rule, "uses_holdout", False):
+        del options["holdout"]
+        options["threshold"] = rule
+        check_size(size, 0)
+        publisher = WholeStream(size, epsilon, cast("float", bound), key=secret, **options)
+    else:
+        publisher = system(epsilon=epsilon, bound=cast("float", bound), key=secret, **options)
     if ledger is None:
         if part is not None:
             raise ParameterError(f"part = {part!r}: expected None without a ledger")

@@ -9,22 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.arrays.column import NOT_FINITE, Nonfinite, as_column, as_floats, kind_of
-from fastdp.arrays.rows import StreamRows, as_rows
+from fastdp.arrays.column import NOT_FINITE, Nonfinite, as_floats
+from fastdp.arrays.frames import as_streams
+from fastdp.arrays.rows import StreamRows
 from fastdp.errors import DataError, ParameterError
-from fastdp.guarantee import Guarantee
-from fastdp.perturbers import Hierarchy, Perturber
+from fastdp.perturbers import Blocks, Hierarchy, Perturber
 from fastdp.randomness.drawn_once import repeating
-from fastdp.randomness.key import MAX_STREAMS, Key
+from fastdp.randomness.key import Key
 from fastdp.releases.batch import ReleasedMany
-from fastdp.releases.release import ReleasedNodes
 from fastdp.smoothers import Smoother
-from fastdp.systems.release import DEFAULT_RANGE
+from fastdp.systems.stream.each_stream import EachStream
+from fastdp.systems.stream.ids import as_ids
+from fastdp.systems.stream.pace import DEFAULT_RANGE
 from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT, StreamParameters
+from fastdp.systems.stream.room import Room
 from fastdp.systems.stream.row_batches import borders_of, choose_thetas, concurrently, slabs, snapped
 from fastdp.systems.stream.row_steps import SLAB_VALUES, SLAB_WORDS, RowBatch, RowPipeline
 from fastdp.systems.stream.tops import SMOOTHERS, SmootherName
-from fastdp.thresholds import NoisyMax, Threshold
+from fastdp.thresholds import NoisyMax, ScaleFree, Threshold
 from fastdp.thresholds.base import RowChooser
 from fastdp.thresholds.fixed import as_rule
 from fastdp_kernels import many_streams
@@ -38,6 +40,9 @@ def release_many(
     epsilon: float,
     bound: float,
     *,
+    value: str | None = None,
+    by: str | None = None,
+    time: str | None = None,
     offsets: Any = None,
     threshold: Threshold | float | None = None,
     perturber: Perturber | None = None,
@@ -55,21 +60,28 @@ def release_many(
 
     Parameters
     ----------
-    streams : array-like
+    streams : array-like, mapping or data frame
         Each stream in order: a two-dimensional array whose rows they are, a list of columns (as
-        :func:`fastdp.release` takes), an Arrow or polars column of lists, or with ``offsets`` one column with all of
-        them.  Each must be longer than the hold-out.
+        :func:`fastdp.release` takes), a mapping of ids to columns, an Arrow or polars column of lists, or with
+        ``offsets`` one column with all of them.  Or a data frame (pandas, polars, Arrow, DuckDB): with ``value`` and
+        ``by`` its rows are values; without them its columns are streams.  Each must be longer than the hold-out.
     epsilon : float
         Privacy loss for one value of one stream.
     bound : float
         Public upper bound of a value, in units of the input.  It must not be computed from the data.
+    value, by, time : str, optional
+        Names of columns of a data frame: the values, the ids of their streams (texts or whole numbers), and the
+        times (timestamps, dates or numbers) that order the values of a stream; by default their order in the frame.
+        Which ids occur, and how many values each has, is public.
     offsets : int[n + 1], optional
         Borders of the streams in a column, ascending from 0.
     threshold : Threshold or float, optional
         By default :class:`fastdp.thresholds.NoisyMax`, for each stream from its own hold-out.  Short hold-outs choose
         poorly: where a threshold is known publicly, give it as a number, which is also much faster.
     perturber : Perturber, optional
-        By default ToPS's :class:`fastdp.perturbers.Hierarchy`.
+        By default ToPS's :class:`fastdp.perturbers.Hierarchy`.  With :class:`fastdp.perturbers.Blocks` the system is
+        :class:`fastdp.Adaptive`: the default threshold is then :class:`fastdp.thresholds.ScaleFree`, the default
+        smoother None, and ``many[i].revised`` is the more accurate answer.
     smoother : "recent", "mean", "median", "moving", "exponential", Smoother or None
         As for :class:`fastdp.ToPS`.  None where the perturber releases every value, or inconsistent nodes.
     holdout : int, optional
@@ -79,8 +91,10 @@ def release_many(
         The longest query; by default what the longest stream publishes, at most 2^20.
     resolution, nonfinite
         As for :class:`fastdp.StreamPublisher`.
-    ids : int[n], optional
-        Distinct numbers of the streams, from 0 to 2^32 - 2, say of the meters; by default their places.
+    ids : int[n] or str[n], optional
+        Distinct names of the streams, or numbers from 0 to 2^32 - 2, say of the meters; by default those of the
+        mapping or frame, else their places.  With a secret of your own, names cost a key each: some tenths of a
+        millisecond a stream.
     threads : int
         How many work at once; the output does not depend on it.
     seed : int or str, optional
@@ -98,7 +112,8 @@ def release_many(
     ReleasedMany
         Stream i is, bit for bit, what ``StreamPublisher(..., key=key.of_stream(ids[i])).release(streams[i])`` gives,
         so it depends neither on the other streams nor on their order (give ``holdout`` and ``max_range`` where
-        lengths differ: their default follows from the lengths of all).
+        lengths differ: their default follows from the lengths of all).  ``many["meter-7"]`` is the stream of that
+        name, and ``many.frame`` a data frame of the family that came in.
 
     Raises
     ------
@@ -121,12 +136,18 @@ def release_many(
     >>> day.matrix.shape
     (500, 96)
     """
-    if isinstance(smoother, str):
-        smoother = SMOOTHERS[validation.choice("smoother", smoother, tuple(SMOOTHERS))]()
     perturber = Hierarchy() if perturber is None else perturber
-    rule = NoisyMax(fan_out=getattr(perturber, "fan_out", 16)) if threshold is None else as_rule(threshold)
+    follows = isinstance(perturber, Blocks)
+    if isinstance(smoother, str):
+        made = SMOOTHERS[validation.choice("smoother", smoother, tuple(SMOOTHERS))]()
+        smoother = None if follows and smoother == "recent" else made
+    if threshold is None:
+        rule: Any = ScaleFree() if follows else NoisyMax(fan_out=getattr(perturber, "fan_out", 16))
+    else:
+        rule = as_rule(threshold)
     threads = validation.threads(threads)
-    rows = as_rows(streams, offsets)
+    found = as_streams(streams, offsets, value, by, time)
+    rows = found.rows
     shortest, longest = (int(rows.lengths.min()), int(rows.lengths.max())) if rows.size else (1, 1)
     if holdout is None:
         uses_holdout = getattr(rule, "uses_holdout", False)
@@ -138,17 +159,20 @@ def release_many(
     composition = StreamParameters(
         rule, perturber, smoother, epsilon, bound, holdout, max_range, resolution, nonfinite
     )
-    secret = composition.noise_key(Key.choose(seed, key))
+    secret = Key.choose(seed, key)
     if secret.member:
         raise ParameterError(f"key = {secret!r}: expected a key without a stream number, which is for one stream")
-    return _Many(RowPipeline(composition, secret), rows, _as_ids(ids, rows.size), threads).release()
-
-
-def guarantee_of_many(composition: StreamParameters, *, simulated: bool) -> Guarantee:
-    """One stream's guarantee holds for all together: a value is in one of them."""
-    one = composition.guarantee(simulated=simulated)
-    step = "each value is in one of the streams, whose noise is independent: epsilon for all together (parallel)"
-    return replace(one, derivation=(*one.derivation, step))
+    named = as_ids(found.ids if ids is None else ids, rows.size)
+    numbers = named if isinstance(named, np.ndarray) else None
+    if numbers is None and seed is None and key is None:
+        # Nobody can ask for a fresh key's streams again, so their noise may go by their places.
+        numbers = np.arange(rows.size)
+    room = Room.of(composition, rows, named, found.source)
+    if numbers is None or follows:
+        each = list(named) if numbers is None else numbers.tolist()
+        return EachStream(composition, secret, rows, each).release(room, threads)
+    pipeline = RowPipeline(composition, composition.noise_key(secret))
+    return _Many(pipeline, rows, numbers, threads).release(room)
 
 
 @dataclass(frozen=True)
@@ -160,17 +184,13 @@ class _Many:
     ids: Indices
     threads: int
 
-    def release(self) -> ReleasedMany:
+    def release(self, room: Room) -> ReleasedMany:
         composition, n = self.pipeline.composition, self.rows.size
-        plan, holdout = composition.plan, composition.task.holdout
-        counts = self.rows.lengths - holdout
-        borders = borders_of(counts)
-        trees = borders_of(-(-counts // plan.tree_blocks)) if composition.perturber.released_nodes else None
+        holdout = composition.task.holdout
+        counts, borders, values, nodes, trees = room.counts, room.borders, room.values, room.nodes, room.trees
         steps = self._thresholds()
         # Streams of one length and one threshold together: slabs are dense, and drawn from few laws.
         order = np.lexsort((np.arange(n), steps, counts))
-        values = np.empty(int(borders[-1]))
-        nodes = None if trees is None else np.empty((int(trees[-1]), plan.nodes))
 
         def publish(which: Indices) -> None:
             taken, starts = self.rows.take(which, holdout)
@@ -186,22 +206,7 @@ class _Many:
                 self.pipeline.release_nodes(slab, nodes, trees[which])
 
         concurrently(self.threads, publish, slabs(order, counts, self.pipeline.rows_at_once))
-        values.flags.writeable = False
-        thetas: Floats = np.multiply(steps, composition.grid.resolution)
-        return ReleasedMany(
-            values=values,
-            borders=borders,
-            offset=holdout,
-            thresholds=thetas,
-            guarantee=guarantee_of_many(composition, simulated=self.pipeline.key.simulated),
-            ids=self.ids,
-            block=plan.block,
-            nodes=None
-            if nodes is None
-            else ReleasedNodes(nodes, plan.leaves, plan.fan_out, plan.levels, plan.tree_blocks),
-            tree_borders=np.zeros(n + 1, np.int64) if trees is None else trees,
-            noise=composition.noise,
-        )
+        return room.released(steps, simulated=self.pipeline.key.simulated)
 
     def _thresholds(self) -> Indices:
         """Theta of each stream, in grid steps."""
@@ -256,27 +261,3 @@ def _check_lengths(rows: StreamRows, holdout: int) -> None:
             f"streams[{short[0]}] has {rows.lengths[short[0]]} entries: expected more than the hold-out of "
             f"{holdout}, after which published values begin{hint}"
         )
-
-
-def _as_ids(ids: Any, n: int) -> Indices:
-    if ids is None:
-        return np.arange(n)
-    column = as_column(ids, "ids")
-    if column.dtype.kind not in "iu" or column.size != n:
-        raise ParameterError(
-            f"ids has {column.size} entries of {kind_of(column.dtype)}: expected {n} whole numbers, one for each "
-            "stream"
-        )
-    wrong = np.flatnonzero((column < 0) | (column >= MAX_STREAMS))
-    if wrong.size:
-        raise ParameterError(
-            f"ids[{wrong[0]}] = {column[wrong[0]]}: expected a whole number of at least 0 and below {MAX_STREAMS}"
-        )
-    numbers = column.astype(np.int64)
-    distinct, times = np.unique(numbers, return_counts=True)
-    if distinct.size < n:
-        twice = distinct[times > 1][0]
-        raise ParameterError(
-            f"ids has {twice} more than once: expected distinct numbers (equal noise reveals differences)"
-        )
-    return numbers

@@ -78,21 +78,25 @@ class Answers:
 
     def _exact(self, noisy: NoisySums, starts: Integers, stops: Integers, pooled: bool) -> _Part:
         steps = noisy.steps.sum(axis=1, keepdims=True) if pooled else noisy.steps
-        prefix = np.zeros((steps.shape[0] + 1, steps.shape[1]), np.int64)
-        np.cumsum(steps, axis=0, out=prefix[1:])
+        if np.array_equal(stops, starts + 1):
+            sums = steps[starts]
+        else:
+            prefix = np.zeros((steps.shape[0] + 1, steps.shape[1]), np.int64)
+            np.cumsum(steps, axis=0, out=prefix[1:])
+            sums = prefix[stops] - prefix[starts]
         draws = (stops - starts) * (noisy.steps.shape[1] if pooled else 1)
-        value = (prefix[stops] - prefix[starts]) * float(noisy.resolution)
+        value: Floats = sums * np.float64(noisy.resolution)
         variance = draws * laplace_variance(noisy.scale) * noisy.resolution**2
         half = laplace_sum_quantiles(noisy.scale, draws, self._confidence) * noisy.resolution
         return _Part(value, _column(variance), _column(_quotient(half, variance)))
 
     def _smooth(self, name: str, starts: Integers, stops: Integers, pooled: bool) -> _Part:
         revised = self._revisions[name]
-        prefix = np.zeros((revised.values.shape[0] + 1, revised.values.shape[1]))
-        np.cumsum(revised.values, axis=0, out=prefix[1:])
         if np.array_equal(stops, starts + 1):
             value, variance = revised.values[starts], revised.variances[starts]
         else:
+            prefix = np.zeros((revised.values.shape[0] + 1, revised.values.shape[1]))
+            np.cumsum(revised.values, axis=0, out=prefix[1:])
             value = prefix[stops] - prefix[starts]
             listed = [revised.sum_variance(*pair) for pair in zip(starts.tolist(), stops.tolist(), strict=True)]
             variance = np.array(listed).reshape(value.shape)
@@ -104,9 +108,9 @@ class Answers:
 
     @cached_property
     def _revisions(self) -> dict[str, Revised]:
-        patterns, period = local_patterns(self._sums.edges, self._sums.time_zone)
+        patterns = local_patterns(self._sums.edges, self._sums.time_zone)
         return {
-            name: revise(noisy.values, laplace_variance(noisy.scale) * noisy.resolution**2, patterns, period)
+            name: revise(noisy.values, laplace_variance(noisy.scale) * noisy.resolution**2, patterns)
             for name, noisy in self._sums.columns.items()
         }
 

@@ -11,7 +11,7 @@ from fastdp.arrays.column import Nonfinite
 from fastdp.errors import ParameterError
 from fastdp.tables.calendar import Calendar
 from fastdp.tables.columns import KeyRow
-from fastdp.tables.plan import KeyRule, TablePlan, check_bound
+from fastdp.tables.plan import KeyRule, TablePlan
 from fastdp.tables.sums import Kind
 
 MAX_ROWS = 2**40
@@ -79,6 +79,30 @@ def _plain(given: Any) -> list[Any]:
     except TypeError:
         raise ParameterError(f"keys is a {type(given).__name__}: expected a list of keys") from None
     return cast("list[Any]", listed)
+
+
+def check_bound(bound: Any, clip: Any) -> tuple[tuple[float, float], bool]:
+    """The widest clip, and whether its upper end is chosen from the rows."""
+    if bound is None and clip is None:
+        raise ParameterError(
+            "bound = None: expected a public upper bound of a value, such as bound=10.0, or (low, high) where values "
+            "may be negative"
+        )
+    given, name = (bound, "bound") if clip is None else (clip, "clip")
+    if isinstance(given, (tuple, list)):
+        if len(given) != 2:
+            raise ParameterError(f"{name} = {validation.shown(given)}: expected a number or (low, high)")
+        low, high = (validation.real(name, end) for end in given)
+        if not low < high:
+            raise ParameterError(f"{name} = ({low!r}, {high!r}): expected low below high")
+        ends, chooses = (low, high), False
+    else:
+        ends, chooses = (0.0, validation.positive(name, given)), clip is None
+    if bound is not None and clip is not None:
+        outer, _ = check_bound(bound, None)
+        if ends[0] < outer[0] or ends[1] > outer[1]:
+            raise ParameterError(f"clip = {clip!r}: expected a clip within bound = {bound!r}")
+    return ends, chooses
 
 
 def make_plan(

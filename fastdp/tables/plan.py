@@ -13,18 +13,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp import validation
 from fastdp.arrays.column import Nonfinite
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, parallel, remainder, sequential
 from fastdp.integer_grid import make_grid
-from fastdp.randomness import prefix
-from fastdp.randomness.key import Key
-from fastdp.randomness.sampler import Law, discrete_laplace_law
 from fastdp.tables.calendar import Calendar
 from fastdp.tables.columns import KeyRow
-from fastdp.tables.sums import Kind, NoisySums
-from fastdp_kernels import window_sums
+from fastdp.tables.quantity import Quantity
+from fastdp.tables.sums import Kind
 
 Integers = NDArray[np.int64]
 KINDS = ("totals", "counts", "means")
@@ -41,76 +37,6 @@ RESOLVED, RESOLVED_SLOPE = 16.0, 4.0
 #: ln of the number of grid steps in the bound, for the choice.
 SPAN = 33.0 * math.log(2.0)
 KeyRule = Literal["none", "given", "public", "private"]
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """One sum of each window and key, and its noise.
-
-    Attributes
-    ----------
-    name : str
-        "total", "count" or "deviation".
-    low, high, centre : int
-        Values are clipped to [low, high] steps, and the centre is subtracted.  A count adds 1 for each row.
-    resolution : float
-        One step.
-    epsilon : float
-        Its budget.
-    contributions : int
-        Rows of one unit.
-    """
-
-    name: str
-    low: int
-    high: int
-    centre: int
-    resolution: float
-    epsilon: float
-    contributions: int
-
-    @property
-    def sensitivity(self) -> int:
-        """Most that one row moves a sum by, in steps."""
-        return 1 if self.name == "count" else max(abs(self.low - self.centre), abs(self.high - self.centre))
-
-    @cached_property
-    def law(self) -> Law:
-        """Of the noise of each sum."""
-        return discrete_laplace_law(Fraction(self.contributions * self.sensitivity) / Fraction(self.epsilon))
-
-    def add(self, rows: tuple[Integers, NDArray[Any], NDArray[np.float64]], first: int, sums: Integers) -> int:
-        """Add rows (windows, keys, values); the first that counts and is not finite, or -1."""
-        windows, keys, values = rows
-        if self.name == "count":
-            window_sums.add_ones(windows, keys, first, sums)
-            return -1
-        low, high = float(self.low), float(self.high)
-        return window_sums.add_values(
-            windows, keys, values, first, 1.0 / self.resolution, low, high, self.centre, sums
-        )
-
-    def start_chain(self, key: Key) -> Integers:
-        """The chain key before the first sum, as int64[4], which state files hold.
-
-        It depends on the noise's scale and the clip: noise under others shares no word with it.
-        """
-        own = key.within("sums", self.name, self.low, self.high, self.centre, self.resolution, self.epsilon)
-        return prefix.start_chain(own).view(np.int64)
-
-    def release(self, sums: Integers, key: Key, chain: Integers, index: int) -> tuple[NoisySums, Integers]:
-        """The sums (int64[W, K], windows in order) with noise, and the chain behind them.
-
-        Sums and noise are taken modulo 2^64, which is post-processing of the exact noisy sum: privacy does not depend
-        on how many rows there are.
-        """
-        moved = np.ascontiguousarray(chain).view(np.uint64).copy()
-        flat = np.ascontiguousarray(sums).reshape(-1)
-        prefix.record(key, moved, index, flat.size)
-        noise = prefix.draw(flat, self.law, moved, index)
-        noise += flat
-        noise.flags.writeable = False
-        return NoisySums(noise.reshape(sums.shape), self.resolution, self.law.scale), moved.view(np.int64)
 
 
 @dataclass(frozen=True)
@@ -416,27 +342,3 @@ def key_digest(keys: Sequence[KeyRow]) -> bytes:
 def _calendar(calendar: Calendar) -> list[Any]:
     """A calendar in plain terms; two borders fix what its origin is."""
     return [calendar.every, calendar.time_zone, calendar.edge(0), calendar.edge(1)]
-
-
-def check_bound(bound: Any, clip: Any) -> tuple[tuple[float, float], bool]:
-    """The widest clip, and whether its upper end is chosen from the rows."""
-    if bound is None and clip is None:
-        raise ParameterError(
-            "bound = None: expected a public upper bound of a value, such as bound=10.0, or (low, high) where values "
-            "may be negative"
-        )
-    given, name = (bound, "bound") if clip is None else (clip, "clip")
-    if isinstance(given, (tuple, list)):
-        if len(given) != 2:
-            raise ParameterError(f"{name} = {validation.shown(given)}: expected a number or (low, high)")
-        low, high = (validation.real(name, end) for end in given)
-        if not low < high:
-            raise ParameterError(f"{name} = ({low!r}, {high!r}): expected low below high")
-        ends, chooses = (low, high), False
-    else:
-        ends, chooses = (0.0, validation.positive(name, given)), clip is None
-    if bound is not None and clip is not None:
-        outer, _ = check_bound(bound, None)
-        if ends[0] < outer[0] or ends[1] > outer[1]:
-            raise ParameterError(f"clip = {clip!r}: expected a clip within bound = {bound!r}")
-    return ends, chooses

@@ -27,8 +27,6 @@ Integers = NDArray[np.int64]
 
 #: Blocks of frequencies: at least so many, and this share of the frequencies below them.
 LEAST, GROWTH = 8, 0.5
-#: Frequencies to each side of a harmonic of the day and the week that are in its block: patterns change slowly.
-SIDE = 3
 DAY = 86_400_000_000
 #: Cells that are smoothed at a time, which bounds the memory.
 CELLS = 2**21
@@ -73,7 +71,7 @@ class Revised:
         return out
 
 
-def revise(estimates: Floats, noise_variance: float, patterns: Sequence[Integers] = (), period: int = 0) -> Revised:
+def revise(estimates: Floats, noise_variance: float, patterns: Sequence[Integers] = ()) -> Revised:
     """Smooth the released windows of each key by itself.
 
     Parameters
@@ -84,8 +82,6 @@ def revise(estimates: Floats, noise_variance: float, patterns: Sequence[Integers
         R: variance of the noise of each, independent, in squared units of the estimates.
     patterns : sequence of int64[W]
         Phases of each window (hour of the day, hour of the week), each a refinement of the one before it.
-    period : int
-        Windows of the shortest pattern's period; around its harmonics slow changes are looked for.  0 for none.
 
     Returns
     -------
@@ -94,7 +90,7 @@ def revise(estimates: Floats, noise_variance: float, patterns: Sequence[Integers
     windows, keys = estimates.shape
     step = max(1, CELLS // windows)
     if keys > step:
-        parts = [revise(estimates[:, k : k + step], noise_variance, patterns, period) for k in range(0, keys, step)]
+        parts = [revise(estimates[:, k : k + step], noise_variance, patterns) for k in range(0, keys, step)]
         return _joined(parts)
     whole = np.zeros(windows, np.int64)
     values, variances = np.zeros(estimates.shape), np.zeros(estimates.shape)
@@ -112,7 +108,7 @@ def revise(estimates: Floats, noise_variance: float, patterns: Sequence[Integers
         listed.append((phases, kept))
         rest, spent, seen = rest - part, spent + size, leverage
     waves = fft.dct(rest, axis=0, norm="ortho")
-    block = _blocks(windows, period)
+    block = _blocks(windows)
     count, left = int(block.max()) + 1, 1.0 - (spent - 1) / max(1, windows - 1)
     kept, shares = np.zeros((count, keys)), np.zeros((count, keys))
     order = np.argsort(block, kind="stable")
@@ -122,7 +118,9 @@ def revise(estimates: Floats, noise_variance: float, patterns: Sequence[Integers
         # Patterns have taken their share of the noise out of each block.
         shares[b], kept[b] = _shares(waves[inside], inside.size * left, noise_variance)
     values += fft.idct(waves * shares[block], axis=0, norm="ortho")
-    variances += left * _at_windows(kept[block])
+    # Few blocks, many keys: what a block adds to a window's variance is worked out once.
+    members = (block[:, None] == np.arange(count)).astype(np.float64)
+    variances += left * (_at_windows(members) @ kept)
     return Revised(values, noise_variance * variances, noise_variance, left * kept, block, tuple(listed))
 
 
@@ -161,19 +159,15 @@ def _shares(part: Floats, size: float, noise_variance: float) -> tuple[Floats, F
     return 1.0 - lost, np.minimum(1.0, 1.0 - lost + 2.0 * lost / size)
 
 
-def _blocks(windows: int, period: int) -> Integers:
-    """The block of each frequency of the cosines: growing with frequency, harmonics of the period by themselves."""
+def _blocks(windows: int) -> Integers:
+    """The block of each frequency of the cosines: 0 by itself, then blocks that grow with the frequency."""
     block = np.zeros(windows, np.int64)
     label, at = 1, 1
     while at < windows:
         size = max(LEAST, int(GROWTH * at))
         block[at : at + size] = label
         label, at = label + 1, at + size
-    for harmonic in range(1, period // 2 + 1):
-        centre = int(2.0 * windows * harmonic / period)
-        block[max(1, centre - SIDE) : min(windows, centre + SIDE + 2)] = label
-        label += 1
-    return np.unique(block, return_inverse=True)[1].astype(np.int64)
+    return block
 
 
 def _at_windows(kept: Floats) -> Floats:
@@ -186,7 +180,7 @@ def _at_windows(kept: Floats) -> Floats:
     return np.maximum(out, 0.0)
 
 
-def local_patterns(edges: Integers, time_zone: str | None) -> tuple[list[Integers], int]:
+def local_patterns(edges: Integers, time_zone: str | None) -> list[Integers]:
     """Phases of windows by the local clock: of the day, of weekday or weekend, and of the week.
 
     Daylight saving shifts no pattern.  A pattern is used from two of its periods on, and where whole windows fit a
@@ -201,15 +195,13 @@ def local_patterns(edges: Integers, time_zone: str | None) -> tuple[list[Integer
 
     Returns
     -------
-    patterns : list of int64[W]
+    list of int64[W]
         Each refines the one before it.
-    period : int
-        Windows of the shortest one's period; 0 without patterns.
     """
     lengths = np.diff(edges)
     usual = int(np.median(lengths))
     if usual > DAY * 1.05 or (DAY % usual and usual < DAY * 0.95):
-        return [], 0
+        return []
     local = edges[:-1] + _offsets(edges[:-1], time_zone)
     days = np.floor_divide(local, DAY)
     # 1970 began on a Thursday.
@@ -221,8 +213,7 @@ def local_patterns(edges: Integers, time_zone: str | None) -> tuple[list[Integer
         (7 * a_day, phase + a_day * (weekday >= 5)),
         (7 * a_day, phase + a_day * weekday),
     ]
-    used = [(length, phases) for length, phases in patterns if length > 1 and local.size >= 2 * length]
-    return [phases.astype(np.int64) for _, phases in used], used[0][0] if used else 0
+    return [phases.astype(np.int64) for length, phases in patterns if length > 1 and local.size >= 2 * length]
 
 
 def _offsets(instants: Integers, time_zone: str | None) -> Integers:

@@ -22,7 +22,7 @@ from fastdp_kernels.block_lengths import (
 )
 from fastdp_kernels.chacha import CHAIN, block_words, draw_words
 from fastdp_kernels.guarded_log import DOUBTFUL
-from fastdp_kernels.online_pass import sum_part
+from fastdp_kernels.online_pass import sum_part, sum_signed
 
 #: Single numbers of a memory, and entries that there is one a scale of.
 SINGLES = MEMORY - POSITION
@@ -33,12 +33,23 @@ COUNTERS = 3
 
 
 @kernel
+def in_steps(value: np.ndarray, public: np.ndarray) -> np.int64:
+    """One value (float64[1]) clipped and rounded to the grid; ``public`` as for :func:`publish_rows`."""
+    if public[1] < 0.0:
+        total, _ = sum_signed(value, public[0], -public[1])
+    else:
+        total, _ = sum_part(value, public[0], public[1])
+    return total
+
+
+@kernel
 def publish_rows(
     slots: np.ndarray,
     values: np.ndarray,
     begin: int,
     public: np.ndarray,
     spikes: bool,
+    events: bool,
     shape: np.ndarray,
     law: np.ndarray,
     settled: np.ndarray,
@@ -59,9 +70,10 @@ def publish_rows(
     begin : int
         The first row to work on.
     public : float64[4]
-        1 / resolution, the largest step that a value counts as, theta in steps and in units of the input.
-    spikes : bool
-        Whether the last value of a block closes the account.
+        1 / resolution, the largest step that a value counts as (negative: in size), theta in steps and in units of
+        the input.
+    spikes, events : bool
+        As ``spikes`` and ``singles`` of :func:`fastdp_kernels.adaptive_pass.emit_adaptive`.
     shape, law : float64[SHAPE], float64[4]
         As for :func:`fastdp_kernels.adaptive_pass.sum_bound`.
     settled : int64[0 or 1]
@@ -90,8 +102,7 @@ def publish_rows(
     for row in range(begin, slots.size):
         slot = slots[row]
         mine, single = counters[slot], singles[slot]
-        total, _ = sum_part(values[row : row + 1], public[0], public[1])
-        open_sum = plus(mine[OPEN_SUM], total)
+        open_sum = plus(mine[OPEN_SUM], in_steps(values[row : row + 1], public))
         filled = mine[FILLED] + 1
         usual = single[PREDICTION - POSITION] * theta
         published = usual
@@ -102,6 +113,7 @@ def publish_rows(
             mine[FILLED], mine[OPEN_SUM] = filled, open_sum
             out[row] = published
             continue
+        extra = single[EXTRA - POSITION]
         block_words(chains[slot], mine[BLOCKS], open_sum, 0, words)
         if settled.size and row == begin:
             drawn = settled[0]
@@ -123,5 +135,7 @@ def publish_rows(
         mine[FILLED], mine[OPEN_SUM], mine[BLOCKS] = 0, 0, mine[BLOCKS] + 1
         if spikes:
             published = released * theta - usual * (length - 1.0)
+        elif events and length == 1.0:
+            published = (released + extra) * theta
         out[row] = published
     return slots.size

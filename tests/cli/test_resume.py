@@ -64,7 +64,7 @@ def test_the_same_command_publishes_the_same(release, values, lines, tmp_path: P
     assert release("in.csv", "-o", "out.csv").exit_code == 0
     assert Path("out.csv").read_text() == first.stdout
     assert stat.S_IMODE(Path("s").stat().st_mode) == 0o600
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", "out.csv", "s"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", "out.csv", "out.csv.json", "s"]
 
 
 def test_fresh_state_files_hold_fresh_keys(release, values, lines) -> None:

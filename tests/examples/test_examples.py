@@ -42,6 +42,7 @@ def test_households(walk, tmp_path):
     assert files(tmp_path / "households") == ["readings.parquet", "total.parquet", "total.png"]
 
 
+@pytest.mark.slow
 @needs_data
 def test_bike_trips(walk, tmp_path):
     out = walk("bike_trips.py", DATA, "--rows", 20_000)
@@ -51,6 +52,7 @@ def test_bike_trips(walk, tmp_path):
     assert files(tmp_path / "bikes") == ["durations.png", "trips.png"]
 
 
+@pytest.mark.slow
 @needs_data
 def test_pedestrians(walk, tmp_path):
     out = walk("pedestrians.py", DATA, "--every-nth", 100)
@@ -60,6 +62,7 @@ def test_pedestrians(walk, tmp_path):
     assert files(tmp_path / "pedestrians") == ["days.png", "hours.png"]
 
 
+@pytest.mark.slow
 @needs_data
 def test_retail(walk, tmp_path):
     out = walk("retail.py", DATA, "--rows", 60_000)

@@ -33,6 +33,10 @@ def template(kind: str, key: fastdp.Key | None = None) -> Any:
     """A publisher of each kind of fleet."""
     if kind in ("spread", "spike"):
         return adaptive(kind, key=key)
+    if kind == "events":
+        return fastdp.Adaptive(epsilon=2.0, sensitivity=1.0, max_range=256, key=key)
+    if kind == "windows":
+        return adaptive("spread", contributions=3, key=key)
     if kind == "holdout":
         return fastdp.Adaptive(epsilon=2.0, bound=100.0, holdout=20, max_range=64, key=key)
     if kind == "tops":
@@ -57,7 +61,7 @@ def values_for(kind: str, count: int, seed: int = 0) -> NDArray[np.float64]:
     return np.floor(values) if kind == "counts" else values
 
 
-KINDS = ["spread", "spike", "holdout", "tops", "flat", "counts"]
+KINDS = ["spread", "spike", "events", "windows", "holdout", "tops", "flat", "counts"]
 
 
 @pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
@@ -80,7 +84,9 @@ def test_every_stream_is_what_a_publisher_of_its_own_publishes(kind: str, texts:
         place = [k for k, each in enumerate(ids) if each == stream]
         name = stream if texts else int(stream)
         assert mine == alone(kind, name, values[place]).tolist()
-    assert isinstance(fleet._streams.rows, AdaptiveRows if kind in ("spread", "spike") else MachineRows)
+    assert isinstance(
+        fleet._streams.rows, AdaptiveRows if kind in ("spread", "spike", "events", "windows") else MachineRows
+    )
 
 
 ACTIONS = st.lists(

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.golden.parts import Golden, public, values
 from tests.state import saved_objects
-from tests.state.saved_objects import FIXTURES, FORMATS, KEY, golden_cut
+from tests.state.saved_objects import FIXTURES, KEY, golden_cut
 
 
 def _load(case: Any, path: Path, **options: Any) -> Any:
@@ -73,7 +73,7 @@ def _cases() -> Iterator[tuple[str, Golden]]:
         if case.copies:
             yield f"copies of {name}", Golden(partial(_copied, case=case), portable)
         if case.portable:
-            for written in FORMATS:
+            for written in case.formats:
                 file = f"{written}_{name}.fastdp"
                 yield f"file {file}", Golden(partial(_fixture, case=case, file=file), portable)
     for name in ("ToPS", "PAK"):

@@ -100,6 +100,10 @@ def streams() -> None:
     for scale in (0.5, 3, 2.0**36, 2.0**45):
         randomness.discrete_laplace(scale, 100, seed=1)
         randomness.geometric(scale, 100, seed=1)
+    for values in (numbers, numbers.astype(np.int16), numbers.astype(np.float32), numbers.tolist(), 5, 0.5, []):
+        for nonfinite in ("raise", "zero"):
+            fastdp.add_noise(values, 1, 1.0, nonfinite=nonfinite, seed=1)
+    fastdp.add_noise([np.nan, 1.0], 1, 1.0, nonfinite="zero")
 
 
 def locals_and_space() -> None:

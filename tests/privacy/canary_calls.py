@@ -170,6 +170,14 @@ def value_calls() -> list[Calls]:
         calls.append(Calls(f"{name}.publish", columns, on(make, "publish"), takes))
         if name != "systems.Zeros":
             calls.append(Calls(f"{name}.publish", columns, on(make, "publish", [[1.0, 2.0, 3.0]])))
+            calls.append(
+                Calls(
+                    f"{name}.stream",
+                    columns,
+                    lambda bad, make=make: list(make().stream([1.0, [2.0], bad])),
+                    ("scalar array",),
+                )
+            )
         calls.append(Calls(f"{name}.release", columns, on(make, "release"), takes))
         if hasattr(make(), "repeat"):
             calls.append(
@@ -198,6 +206,10 @@ def value_calls() -> list[Calls]:
             ("Arrow fixed lists",),
         ),
         Calls("release_many", _swapped, lambda bad: fastdp.release_many([[1.0, 2.0, 3.0]], bad, BOUND)),
+        Calls("add_noise", columns, lambda bad: fastdp.add_noise(bad, 1.0, 1.0), TAKEN_BY_ADD_NOISE),
+        Calls("add_noise", _swapped, lambda bad: fastdp.add_noise([1.0], bad, 1.0)),
+        Calls("add_noise", _swapped, lambda bad: fastdp.add_noise([1.0], 1.0, bad)),
+        Calls("add_noise", _swapped, lambda bad: fastdp.add_noise([1.0], 1.0, 1.0, resolution=bad)),
         Calls("audit", columns, lambda bad: fastdp.audit(lambda x, g: x, bad, bad, trials=1000), TAKEN_BY_AUDIT),
     ]
     for name, rule in RULES.items():
@@ -209,6 +221,13 @@ def value_calls() -> list[Calls]:
 #: Arrays of finite numbers to whoever audits.
 TAKEN_BY_AUDIT = (
     *("masked", "nested", "nested deeper", "matrix", "scalar array", "bytearray"),
+    *("pandas frame", "polars frame", "Arrow table"),
+)
+
+
+#: Numbers of any shape.
+TAKEN_BY_ADD_NOISE = (
+    *("nested", "nested deeper", "matrix", "scalar array"),
     *("pandas frame", "polars frame", "Arrow table"),
 )
 

@@ -57,6 +57,29 @@ def test_no_call_shows_the_canary() -> None:
     print(f"\n{len(counted)} entry points, {counted.total():,} failing inputs, 0 leaks")
 
 
+def test_no_log_shows_the_canary(tmp_path: Path) -> None:
+    """What every publisher logs of a stream of canaries, with a threshold below them: counts, theta, paths."""
+    plain, said = [3.0] * 40, []
+    for number, (name, make) in enumerate(canary_calls.PUBLISHERS.items()):
+        with canary.logged() as lines:
+            publisher = make()
+            publisher.keep(tmp_path / str(number))
+            for chunk in (plain, [CANARY] * 5, [float(WHOLE)] * 30, plain):
+                if isinstance(publisher, fastdp.PAK):
+                    chunk = chunk[: publisher.length // 8]
+                publisher.publish(chunk)
+            twin = make()
+            list(twin.stream([CANARY, 1.0]))
+        assert any("state kept in" in line for line in lines), name
+        said += lines
+    with canary.logged() as lines:
+        fastdp.release([CANARY, 1.0, 2.0] * 100, 1.0, canary_calls.BOUND, seed=1)
+    said += lines
+    assert not canary.leaks(said)
+    for message in ("threshold chosen: ", "from all 300 values", "blocks closed", "values seen"):
+        assert any(message in line for line in said), message
+
+
 def test_no_command_shows_the_canary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.privacy import canary_commands
 

@@ -200,6 +200,16 @@ def test_ends_of_ranges_by_hand() -> None:
     assert [part.tolist() for part in nothing] == [[35.0, 0.0], [0, 0], [0.0, 0.0]]
 
 
+def test_a_cut_block_has_its_share_of_what_was_released_and_not_revised(releases) -> None:
+    release = releases["spread"]
+    revision = release.revision
+    lengths = np.diff(revision.edges)
+    missing = (revision.totals * release.threshold - revision.means * lengths) / lengths
+    at = np.arange(revision.edges[-1])
+    centre = release._error_bars(at, at + 1).centre
+    np.testing.assert_allclose(centre, release.revised[at] + np.repeat(missing, lengths), rtol=1e-9, atol=1e-6)
+
+
 def test_no_revised_interval_leaves_what_values_can_sum_to(releases) -> None:
     for kind in KINDS:
         release = releases[kind]

@@ -172,6 +172,20 @@ def _counts(counter: Any) -> Case:
     )
 
 
+def _windows(*sizes: int) -> list[tuple[np.ndarray, ...]]:
+    """Rows of some minutes each, out of order by up to an hour: times, values, keys, persons."""
+    numbers = np.arange(sum(sizes))
+    minutes = (numbers * 7 + numbers * 7919 % 60).astype("timedelta64[m]")
+    rows = np.datetime64("2024-03-30T22:00") + minutes, stream(numbers.size), numbers * 31 % 4, numbers * 17 % 5
+    ends = np.cumsum(sizes)
+    return [tuple(column[end - size : end] for column in rows) for end, size in zip(ends, sizes, strict=True)]
+
+
+def _add_rows(windows: fastdp.Windows, rows: tuple[np.ndarray, ...]) -> np.ndarray:
+    sums = windows.add(*rows).sums
+    return np.concatenate([column.steps.ravel() for column in sums.columns.values()])
+
+
 def _report(mechanism: Any, values: np.ndarray) -> Any:
     # Reports are the input of servers and collectors: the same for files of any noise format.
     return mechanism.perturb(values, key=unbound_key(2), start=0)
@@ -288,6 +302,26 @@ CASES: dict[str, Case] = {
         lambda values: values + 1,
         {"selector": Alternating()},
         copies=False,
+    ),
+    "table_windows": Case(
+        lambda: fastdp.Windows(
+            *("1h", 1.0, "2024-03-30"),
+            bound=40.0,
+            means=True,
+            by="key",
+            keys=[0, 1, 2],
+            lateness="20min",
+            contributions=3,
+            period="1d",
+            per_window=2,
+            who=True,
+            time_zone="Europe/Paris",
+            seed=8,
+        ),
+        _windows(20, 1, 60, 5, 90),
+        _add_rows,
+        lambda rows: (rows[0], rows[1] + 1.0, *rows[2:]),
+        formats=FORMATS[1:],
     ),
     "phdstream": _spatial(fastdp.PHDStream, retention=2),
     "phdstream_tree": _spatial(fastdp.PHDStream, "binary", fan_out=3),

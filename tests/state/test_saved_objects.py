@@ -63,7 +63,8 @@ def place(publisher) -> dict:
 
 
 def without_chain(position: dict) -> dict:
-    return {name: entry for name, entry in position.items() if name != "chain"}
+    inner = {name: without_chain(entry) if isinstance(entry, dict) else entry for name, entry in position.items()}
+    return {name: entry for name, entry in inner.items() if name not in ("chain", "chains")}
 
 
 def view(publisher) -> list:

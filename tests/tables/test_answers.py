@@ -7,6 +7,7 @@ import pytest
 
 from fastdp.errors import ParameterError
 from fastdp.releases.intervals import laplace_sum_quantile, laplace_variance
+from fastdp.tables.answers import Answers
 from tests.tables.released import STEP, noise, table
 
 
@@ -92,6 +93,23 @@ def test_fieller_quantile_bounds_the_mixture():
         for weight in (0.0, 0.2, 1.0, 5.0):
             spread = np.sqrt((1.0 + weight**2) * laplace_variance(50.0))
             assert np.mean(np.abs(x + weight * y) <= z * spread) >= confidence - 0.003
+
+
+def test_counts_below_zero_say_nothing_about_a_mean():
+    counts = np.full((1, 3), -500.0)
+    t = table("means", (np.full((1, 3), 40.0), counts), scale=2.0, keys={"k": [1, 2, 3]})
+    np.testing.assert_array_equal(t.interval(0, 1), [[[0.0] * 3], [[10.0] * 3]])
+
+
+def test_keys_together_carry_the_noise_of_each():
+    t = table("counts", np.full((6, 5), 7.0), scale=3.0, keys={"k": list(range(5))})
+    answers, start, stop = Answers(t.sums, 0.9), np.array([1]), np.array([3])
+    found = answers.exact(start, stop, pooled=True)
+    np.testing.assert_array_equal(found.estimate, [[t.sums.columns["count"].steps[1:3].sum()]])
+    np.testing.assert_allclose(found.high - found.estimate, laplace_sum_quantile(Fraction(3), 10, 0.9))
+    np.testing.assert_allclose(found.std_error, np.sqrt(10.0 * laplace_variance(3.0)))
+    revised = [answers.revised(start, stop, pooled=which) for which in (True, False)]
+    np.testing.assert_allclose(revised[0].std_error ** 2, np.sum(revised[1].std_error ** 2, axis=1, keepdims=True))
 
 
 def test_no_windows_and_no_keys():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -210,6 +211,12 @@ def test_many_keys_fit_an_entry(ledger: fastdp.Ledger) -> None:
         stream="s",
     )
     assert ledger.entries()[0].mechanism["parameters"]["keys"] == 20_000
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "narwhals.stable.v2", None)
+    with pytest.raises(ParameterError, match=r"pip install 'fastdp\[tables\]'"):
+        fastdp.counts(GOOD, "at", "1h", epsilon=1.0)
 
 
 def test_times_beyond_all_calendars() -> None:

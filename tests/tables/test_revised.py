@@ -17,7 +17,7 @@ EDGES = BEGIN + HOUR * np.arange(HOURS.size + 1)
 def test_estimates_come_back_where_noise_is_negligible():
     rng = np.random.default_rng(1)
     estimates = rng.normal(100.0, 30.0, (HOURS.size, 3))
-    smooth = revise(estimates, 1e-12, *local_patterns(EDGES, None))
+    smooth = revise(estimates, 1e-12, local_patterns(EDGES, None))
     np.testing.assert_allclose(smooth.values, estimates, atol=1e-6)
     np.testing.assert_allclose(smooth.variances, 1e-12, rtol=1e-3)
     np.testing.assert_allclose(revise(estimates, 0.0).values, estimates, atol=1e-9)
@@ -26,7 +26,7 @@ def test_estimates_come_back_where_noise_is_negligible():
 def test_noise_alone_becomes_its_mean():
     rng = np.random.default_rng(2)
     estimates = 50.0 + rng.laplace(0.0, 10.0, (HOURS.size, 20))
-    smooth = revise(estimates, 200.0, *local_patterns(EDGES, None))
+    smooth = revise(estimates, 200.0, local_patterns(EDGES, None))
     assert np.mean((smooth.values - 50.0) ** 2) < 0.05 * 200.0
     assert np.mean(np.abs(smooth.values - 50.0) <= 2.0 * np.sqrt(smooth.variances)) > 0.94
 
@@ -61,7 +61,7 @@ def test_never_worse_than_the_estimates(stream, noise):
         "steps": 80.0 * (t > 0.4),
     }[stream] + np.zeros((1, 20))
     estimates = true + rng.laplace(0.0, noise / np.sqrt(2.0), true.shape)
-    smooth = revise(estimates, noise**2, *local_patterns(EDGES, None))
+    smooth = revise(estimates, noise**2, local_patterns(EDGES, None))
     ratio = np.mean((smooth.values - true) ** 2) / noise**2
     assert ratio < 1.05
     if stream in ("pattern", "drift", "steps") and noise >= 3.0:
@@ -74,19 +74,18 @@ def test_patterns_follow_the_local_clock():
     # Eight weeks around the end of summer time in Melbourne, 5 April 2015: by UTC the pattern shifts by an hour.
     edges = BEGIN + DAY * 70 + HOUR * np.arange(HOURS.size + 1)
     local, fixed = local_patterns(edges, "Australia/Melbourne"), local_patterns(edges, "UTC")
-    clock = local[0][0]
+    clock = local[0]
     true = np.zeros((HOURS.size, 10))
     true[clock == 8] = 200.0
     rng = np.random.default_rng(4)
     estimates = true + rng.laplace(0.0, 20.0, true.shape)
-    errors = [np.mean((revise(estimates, 800.0, *each).values - true) ** 2) for each in (local, fixed)]
+    errors = [np.mean((revise(estimates, 800.0, each).values - true) ** 2) for each in (local, fixed)]
     assert errors[0] < 0.2 * 800.0
     assert errors[0] < 0.5 * errors[1]
 
 
 def test_patterns_refine_each_other_and_know_the_week():
-    (day, weekend, week), period = local_patterns(EDGES, "Australia/Melbourne")
-    assert period == 24
+    day, weekend, week = local_patterns(EDGES, "Australia/Melbourne")
     assert (day.max(), week.max()) == (23, 7 * 24 - 1)
     # 1 January 2015 was a Thursday.
     assert day[0] == 0
@@ -99,22 +98,21 @@ def test_patterns_refine_each_other_and_know_the_week():
 
 def test_windows_of_other_lengths():
     def count(length, windows, zone=None):
-        patterns, period = local_patterns(length * np.arange(windows + 1), zone)
-        return [int(p.max()) + 1 for p in patterns], period
+        return [int(p.max()) + 1 for p in local_patterns(length * np.arange(windows + 1), zone)]
 
-    assert count(HOUR // 4, 96 * 20) == ([96, 192, 672], 96)
-    assert count(DAY, 100, "Europe/London") == ([2, 7], 7)
-    assert count(7 * HOUR, 100) == ([], 0)
-    assert count(7 * DAY, 100) == ([], 0)
-    assert count(HOUR, 30) == ([], 0)
-    assert count(HOUR, 50) == ([24], 24)
+    assert count(HOUR // 4, 96 * 20) == [96, 192, 672]
+    assert count(DAY, 100, "Europe/London") == [2, 7]
+    assert count(7 * HOUR, 100) == []
+    assert count(7 * DAY, 100) == []
+    assert count(HOUR, 30) == []
+    assert count(HOUR, 50) == [24]
 
 
 def test_variances_are_those_of_the_smoother():
     """The model's variance of a sum is its quadratic form; of one window, its diagonal."""
     rng = np.random.default_rng(5)
     estimates = 40.0 * np.sin(HOURS / 4.0)[:, None] + rng.laplace(0.0, 10.0, (HOURS.size, 3))
-    smooth = revise(estimates, 200.0, *local_patterns(EDGES, None))
+    smooth = revise(estimates, 200.0, local_patterns(EDGES, None))
     for at in (0, 1, 77, HOURS.size - 1):
         np.testing.assert_allclose(smooth.sum_variance(at, at + 1), smooth.variances[at], rtol=0.15)
     # All windows together: their mean is as it was released.
@@ -142,3 +140,22 @@ def test_keys_are_smoothed_each_by_itself(monkeypatch):
     np.testing.assert_allclose(parts.values, whole.values)
     np.testing.assert_allclose(parts.variances, whole.variances)
     np.testing.assert_allclose(parts.sum_variance(3, 50), whole.sum_variance(3, 50))
+
+
+def test_shares_are_those_of_james_and_stein():
+    rng = np.random.default_rng(8)
+    part = rng.normal(0.0, 4.0, (12, 6)) * np.array([0.1, 0.5, 1.0, 2.0, 5.0, 50.0])
+    share, kept = revised._shares(part, 12.0, 9.0)
+    lost = np.array([min(1.0, 10.0 * 9.0 / sum(part[:, k] ** 2)) for k in range(6)])
+    np.testing.assert_allclose(share, 1.0 - lost)
+    # Morris: the noise that stays, and what shrinking by an estimated factor may cost.
+    np.testing.assert_allclose(kept, np.minimum(1.0, 1.0 - lost + lost / 6.0))
+
+
+@pytest.mark.parametrize("strength", [0.0, 1.0, 5.0])
+def test_model_variances_cover_the_errors(strength):
+    rng = np.random.default_rng(9)
+    true = strength * (4.0 * np.sin(HOURS / 100.0) + np.sin(2.0 * np.pi * HOURS / 24))[:, None] + np.zeros((1, 40))
+    smooth = revise(true + rng.normal(0.0, 3.0, true.shape), 9.0, local_patterns(EDGES, None))
+    # Where nearly everything is noise the model is on the safe side.
+    assert 1.0 < np.mean(smooth.variances) / np.mean((smooth.values - true) ** 2) < 5.0

@@ -152,6 +152,7 @@ def test_other_files_are_refused(name, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_pictures_show_up_to_six_keys_one_below_the_other(tmp_path):
     pytest.importorskip("matplotlib", reason="needs matplotlib")
     for count, panels in ((1, 1), (6, 6), (7, 1)):

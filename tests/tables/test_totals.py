@@ -283,7 +283,7 @@ def test_a_window_longer_than_the_data() -> None:
 def test_sums_beyond_int64_wrap() -> None:
     """Privacy does not depend on how many rows there are: sums and noise are taken modulo 2^64."""
     from fastdp.randomness.key import Key
-    from fastdp.tables.plan import Quantity
+    from fastdp.tables.quantity import Quantity
 
     quantity = Quantity("total", 0, 2**40, 0, 1.0, 1.0, 1)
     key = Key.from_seed(1)

@@ -115,6 +115,28 @@ def test_late_rows_change_nothing_and_are_counted(caplog: pytest.LogCaptureFixtu
     assert windows.advance("2024-01-01").sums.edges.size == 1
 
 
+def test_counts_of_persons_last_as_long_as_their_period() -> None:
+    """The windows of a period close one by one, and its first two rows count."""
+    windows = fastdp.Windows(
+        *("1h", 1e4, "2024-01-01"), counts=True, who=True, contributions=2, period="1d", lateness="1min", seed=1
+    )
+    out = [windows.add([np.datetime64("2024-01-01T00:00") + 60 * hour], persons=["p"]) for hour in range(72)]
+    # The last two windows are open, and one day has counts.
+    assert steps(out, "count")[:, 0].tolist() == ([1, 1] + [0] * 22) * 2 + [1, 1] + [0] * 20
+    assert windows.state.persons.shape == (1, 6)
+
+
+def test_the_family_is_that_of_the_times() -> None:
+    import pandas as pd
+    import polars as pl
+
+    windows = fastdp.Windows("1h", 1.0, "2024-01-01", counts=True, seed=1)
+    at = pd.Series(pd.to_datetime(["2024-01-01"]))
+    found = [windows.add(each).sums.family for each in (at, pl.Series(at), at.to_numpy())]
+    assert found == ["pandas", "polars", "pyarrow"]
+    assert windows.advance("2024-01-02").sums.columns["count"].steps.shape == (24, 1)
+
+
 def test_nothing_closes_without_the_clock() -> None:
     windows = fastdp.Windows("1h", 1.0, "2024-01-01", counts=True, seed=1)
     for _ in range(3):

@@ -17,20 +17,24 @@ from fastdp.auditing.couplings.streams import (
     Make,
     altered,
     baseline_shifts,
+    choice_shift,
     pak_shifts,
     pick,
     see_many,
     see_repeated,
     see_stream,
+    see_whole,
     stream_shifts,
     values_of,
     window_shifts,
 )
 from fastdp.perturbers import Blocks, Flat, Hierarchy
+from fastdp.randomness.key import Key
 from fastdp.systems.pak.publisher import PAK
 from fastdp.systems.stream.adaptive import Adaptive
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.systems.stream.tops import SMOOTHERS
+from fastdp.systems.stream.whole import WholeStream
 from fastdp.systems.w_event import SCHEMES, WEvent
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
@@ -150,6 +154,28 @@ def adaptive(generator: Generator) -> Instance:
     return of_stream(
         generator, lambda key: Adaptive(**options, closing=closing, key=key), int(generator.integers(1, 120))
     )
+
+
+def whole(generator: Generator, kind: type[WholeStream] = WholeStream) -> Instance:
+    """A finished array: each value enters the choice of theta and one block."""
+    size = int(generator.integers(1, 120))
+    rule, closing = noisy_choice(generator), pick(generator, "spread", "spike", "none")
+    epsilon, resolution = float(pick(generator, 0.5, 1.0, 6.0)), float(pick(generator, 1.0, 0.25, 0.1))
+    longest = int(pick(generator, 4, 64, 1024))
+
+    def make(key: Key) -> WholeStream:
+        return kind(size, epsilon, BOUND, longest, closing, threshold=rule, resolution=resolution, key=key)
+
+    x = values_of(generator, size)
+    at = place_of(generator, size, 0, 16)
+    there = altered(generator, x, at)
+
+    def shift(shifts: Shifts) -> None:
+        stream_shifts(lambda key: make(key).publisher((x,)), KEY, x, there, at, shifts)
+        if make(KEY).share:
+            choice_shift(rule, make(KEY).task, KEY, x, there, shifts)
+
+    return Instance(epsilon, partial(see_whole, make), x, there, shifted(shift))
 
 
 def flat(generator: Generator) -> Instance:
@@ -309,6 +335,7 @@ def stream_cases() -> list[Case]:
     """Publishers of values."""
     drawn = {
         "adaptive": adaptive,
+        "whole": whole,
         "flat": flat,
         "tops": tops,
         "nodes": nodes,

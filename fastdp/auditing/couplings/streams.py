@@ -17,6 +17,7 @@ from fastdp.systems.pak.publisher import PAK
 from fastdp.systems.release_many import release_many
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.systems.stream.stages import Schedule
+from fastdp.systems.stream.whole import WholeStream
 from fastdp.systems.w_event import DISSIMILARITY, VALUE, WEvent
 from fastdp.thresholds import NoisyMax, ScaleFree
 from fastdp.thresholds.base import ThresholdTask
@@ -182,6 +183,16 @@ def see_stream(make: Callable[[Key], Any], cuts: list[int], saved: int, releases
                 seen.add("repr", repr(publisher), str(publisher))
         if releases:
             see_release(seen, make(KEY).release(values))
+    return seen
+
+
+def see_whole(make: Callable[[Key], WholeStream], values: Floats) -> Seen:
+    """A finished array, with nothing withheld."""
+    seen = Seen()
+    with seen.warned():
+        whole = make(KEY)
+        see_release(seen, whole.release(values))
+        seen.add("share", whole.share)
     return seen
 
 

@@ -5,7 +5,9 @@ Readings and errata: ``docs/pak.md``.
 
 from __future__ import annotations
 
+import logging
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
@@ -79,6 +81,12 @@ class PAKMachine(Machine[PAKState]):
         if self.plan.holdout:
             return PAKState(lag=np.empty(self.plan.holdout))
         return PAKState(lag=np.empty(0), tree=self._open(np.empty(0), key)[0])
+
+    def news(self, before: PAKState, after: PAKState) -> Iterator[tuple[int, str]]:
+        """The threshold, once it is chosen."""
+        if before.tree is None and after.tree is not None:
+            theta = after.tree.theta_steps * self.plan.grid.resolution
+            yield logging.INFO, f"threshold chosen: {theta:g}, {after.n_seen:,} values seen"
 
     def step(self, state: PAKState, batch: Column, key: Key) -> Transition[PAKState]:
         """Where these values lead, and the running sums or averages that they publish."""

@@ -19,6 +19,7 @@ from fastdp.counters.simple import Simple
 from fastdp.guarantee import Guarantee, round_up, sequential
 from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import step_key
+from fastdp.releases.intervals import laplace_variance
 from fastdp.spatial import decomposition, saved
 from fastdp.spatial.cell_parameters import CellParameters, make_plan
 from fastdp.spatial.cells import Integers, KeptTree, SplitScores, StepTree
@@ -227,3 +228,8 @@ class PHDStream(SpatialPublisher):
             )
         whole = sequential(cells.of("cells"), counter_guarantee(self.counter, half).of("counts"))
         return replace(for_events(whole, self.sensitivity), simulated=self._key.simulated)
+
+    def _variances(self) -> float | None:
+        """Of a cell that was counted at every step; None for counters of one's own."""
+        draws = getattr(self.counter, "open_draws", None)
+        return None if draws is None else draws(self.n_steps) * laplace_variance(self._plan.cell_law.scale)

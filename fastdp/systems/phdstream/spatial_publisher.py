@@ -173,7 +173,7 @@ class SpatialPublisher(Publisher[Any]):
         # Made on demand, with the visit that it belongs to: a reader beside a step must not put an old one back.
         made = self._made
         if made is None or made[0] is not visit:
-            made = self._made = (visit, ReleasedTree(self._plan, visit))
+            made = self._made = (visit, ReleasedTree(self._plan, visit, self._variances()))
         return made[1]
 
     @property
@@ -220,6 +220,21 @@ class SpatialPublisher(Publisher[Any]):
     def count(self, lower: Any, upper: Any) -> Any:
         """Counts of boxes straight from the released tree: see :meth:`ReleasedTree.count`."""
         return self.tree.count(lower, upper)
+
+    def count_interval(self, lower: Any, upper: Any, confidence: float = 0.95) -> Any:
+        """Intervals for true counts of boxes, (low, high), by a model: see :meth:`ReleasedTree.count_interval`.
+
+        StateError where points may wait to be counted (:class:`fastdp.AdaptivePHDStream`).
+        """
+        return self.tree.count_interval(lower, upper, confidence)
+
+    def count_std_error(self, lower: Any, upper: Any) -> Any:
+        """Standard errors of :meth:`count`, by a model: see :meth:`ReleasedTree.count_std_error`."""
+        return self.tree.count_std_error(lower, upper)
+
+    def _variances(self) -> float | None:
+        """Variance of the noise of each cell of :attr:`tree`, in points^2; None where it is not known."""
+        return None
 
 
 def for_events(guarantee: Guarantee, events: int) -> Guarantee:

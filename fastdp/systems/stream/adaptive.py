@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from fastdp import validation
 from fastdp.arrays.column import Nonfinite
 from fastdp.perturbers.block_noise import Blocks, Closing
@@ -22,9 +24,9 @@ class Adaptive(StreamPublisher):
     holdout : int, optional
         m: the first values; published values begin after them.  All of them choose the threshold if m < 16, else 7/8
         to 15/16 of them; the last ones are released as noisy sums of blocks, so that publishing begins with a mean.
-        By default 65,536, or 0 with a fixed threshold.
-    max_range : int
-        r: the longest query.
+        By default 65,536, and fewer where length or rate are known; 0 with a fixed threshold.
+    max_range : int, optional
+        r: the longest query; by default 2^20 values, or those that the stream will have, whichever is less.
     closing : "spread", "spike" or "none"
         How published values make up for what a block's released sum shows too late, see
         :class:`fastdp.perturbers.Blocks`.
@@ -37,7 +39,7 @@ class Adaptive(StreamPublisher):
         noise at once.  ``resolution`` is then a power of two.
     contributions : int
         w: epsilon is for any w consecutive values together (w-event privacy), or for any w events.
-    resolution, nonfinite, seed, key
+    expected_length, rate, every, resolution, nonfinite, seed, key
         As for :class:`fastdp.StreamPublisher`.
 
     Notes
@@ -62,9 +64,12 @@ class Adaptive(StreamPublisher):
         epsilon: float,
         bound: float | None = None,
         holdout: int | None = None,
-        max_range: int = 2**20,
+        max_range: int | None = None,
         closing: Closing = "spread",
         *,
+        expected_length: int | None = None,
+        rate: float | None = None,
+        every: str | float | timedelta | None = None,
         threshold: Threshold | float | None = None,
         sensitivity: float | None = None,
         contributions: int = 1,
@@ -83,6 +88,9 @@ class Adaptive(StreamPublisher):
             bound=bound,
             holdout=holdout,
             max_range=max_range,
+            expected_length=expected_length,
+            rate=rate,
+            every=every,
             resolution=resolution,
             nonfinite=nonfinite,
             contributions=contributions,

@@ -131,9 +131,7 @@ class AdaptiveBlocks:
         memory, chain, closed, at = progress.smoother.copy(), progress.chain.copy(), progress.blocks, 0
         law = self.laws[progress.theta_steps]
         theta_steps, resolution = progress.theta_steps, self.grid.resolution
-        # The largest step that a value counts as (negative: in size), and the threshold's.
-        top = -float(self.grid.bound_steps) if self.events else float(min(theta_steps, self.grid.bound_steps))
-        public = 1.0 / resolution, top, float(theta_steps), self.shape
+        public = 1.0 / resolution, self.top(theta_steps), float(theta_steps), self.shape
         parts: list[Floats] = []
         done = False
         while not done:
@@ -208,6 +206,10 @@ class AdaptiveBlocks:
             memory=journey[0].before,
             shape=self.shape,
         )
+
+    def top(self, theta_steps: int) -> float:
+        """The largest step that a value counts as; negative: in size."""
+        return -float(self.grid.bound_steps) if self.events else float(min(theta_steps, self.grid.bound_steps))
 
     def block(self, progress: Progress) -> int:
         """Length of the open block, or of the first one."""

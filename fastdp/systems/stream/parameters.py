@@ -264,14 +264,17 @@ class StreamParameters:
             whole = sequential(renewed, whole) if self.renewal.share else parallel(renewed, whole)
         if chosen is not None:
             whole = parallel(chosen.of("threshold"), whole)
-        stated = self._in_units(whole)
+        stated = self.in_units(whole)
         derivation = stated.derivation
         if self.noise is not None:
             derivation = (*derivation, INTERVALS if self.sensitivity is None else EVENT_INTERVALS)
         return replace(stated, simulated=simulated or whole.simulated, derivation=derivation)
 
-    def _in_units(self, member: Guarantee) -> Guarantee:
-        """What is promised for one value, restated for events and for several at once."""
+    def in_units(self, member: Guarantee, meets: str = "") -> Guarantee:
+        """What is promised for one value, restated for events and for several at once.
+
+        ``meets`` says what a value meets, if it is not the hold-out or one block or tree.
+        """
         w, unit, adjacency = self.contributions, member.unit, member.adjacency
         if self.sensitivity is not None:
             moves = f"moves one value by at most {self.sensitivity:g}"
@@ -290,6 +293,7 @@ class StreamParameters:
                 f"of {w} values j choose a threshold and {w} - j enter blocks or trees, each of them for 1/{w} of "
                 f"epsilon: {together}, j/{w} and ({w} - j)/{w}"
             )
+            step = f"{meets}: {together} (group)" if meets else step
         return of_group(member, w, self.epsilon, unit, adjacency, step)
 
     def describe(self) -> dict[str, Any]:

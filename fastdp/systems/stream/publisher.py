@@ -5,6 +5,7 @@ Source: ToPS section 3.2 (the framework) and Algorithm 1 in the reading of ``doc
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -23,6 +24,7 @@ from fastdp.state.publisher import Publisher
 from fastdp.state.single_caller import single_caller
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks
 from fastdp.systems.stream.fixed_blocks import FixedBlocks, Progress
+from fastdp.systems.stream.pace import Pace
 from fastdp.systems.stream.parameters import StreamParameters
 from fastdp.systems.stream.stages import Emission, Schedule, StreamState
 from fastdp.thresholds import Threshold
@@ -53,12 +55,21 @@ class StreamPublisher(Publisher[StreamState]):
     bound : float
         Public upper bound of a value, in units of the input; values outside [0, bound] are clipped.  None with a
         sensitivity.
-    holdout : int
+    holdout : int, optional
         m: the first values, which choose theta; published values begin after them.  :class:`fastdp.perturbers.Blocks`
-        releases up to an eighth of them as noisy sums instead.
-    max_range : int
+        releases up to an eighth of them as noisy sums instead.  By default 65,536, and fewer where length or rate are
+        known; 0 with a fixed threshold.
+    max_range : int, optional
         r: no query is meant to span more values; a new tree of noise begins every r published values, rounded
-        up to whole blocks.
+        up to whole blocks.  By default 2^20, or the values that the stream will have, whichever is less.
+    expected_length : int, optional
+        About how many values the stream will have, a public number.  Like the two below it only chooses the defaults
+        of ``holdout`` (at most a quarter of these values; with ``ScaleFree`` the fewest that choose well) and of
+        ``max_range``.
+    rate, every : float; str, float or timedelta, optional
+        Values a second, or the time between two values ("30min", a timedelta, seconds), public: without a length the
+        stream is planned for a year.  A hold-out that lasts longer than a day is warned of, with the date on which
+        publishing begins.
     resolution : float, optional
         Grid step; by default the largest power of two not above bound * 2^-32.
     nonfinite : "raise" or "zero"
@@ -94,7 +105,10 @@ class StreamPublisher(Publisher[StreamState]):
         epsilon: float,
         bound: float | None = None,
         holdout: int | None = None,
-        max_range: int = 2**20,
+        max_range: int | None = None,
+        expected_length: int | None = None,
+        rate: float | None = None,
+        every: str | float | timedelta | None = None,
         resolution: float | None = None,
         nonfinite: Nonfinite = "raise",
         renewal: Renewal | None = None,
@@ -103,9 +117,14 @@ class StreamPublisher(Publisher[StreamState]):
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
-        composition = StreamParameters(
-            *(as_rule(threshold), perturber, smoother, epsilon, bound, holdout, max_range, resolution),
-            *(nonfinite, renewal, contributions, sensitivity),
+        pace, rule = Pace.of(expected_length, rate, every), as_rule(threshold)
+        longest = pace.max_range(max_range)
+        composition = pace.composed(
+            lambda held: StreamParameters(
+                *(rule, perturber, smoother, epsilon, bound, held, longest, resolution, nonfinite, renewal),
+                *(contributions, sensitivity),
+            ),
+            holdout,
         )
         self._begin(Schedule(composition), composition.noise_key(Key.choose(seed, key)))
 

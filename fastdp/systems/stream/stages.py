@@ -5,8 +5,9 @@ Source: ToPS section 3.2 (hold-out, then stream) and section 7 (thresholds that 
 
 from __future__ import annotations
 
+import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, cast
 
@@ -172,6 +173,16 @@ class Schedule(Machine[StreamState]):
     def consumed(self, state: StreamState) -> int:
         """Values consumed."""
         return state.progress.n_seen
+
+    def news(self, before: StreamState, after: StreamState) -> Iterator[tuple[int, str]]:
+        """Thresholds as they are chosen; blocks as they close."""
+        was, now = before.progress, after.progress
+        if now.cycle > was.cycle:
+            theta = now.theta_steps * self.composition.grid.resolution
+            yield logging.INFO, f"threshold chosen: {theta:g}, {now.n_seen:,} values seen"
+        if now.blocks > was.blocks:
+            closed = now.blocks - was.blocks
+            yield logging.DEBUG, f"{closed:,} blocks closed, {now.blocks:,} in all, {now.n_seen:,} values seen"
 
     def chooser_for(self, progress: Progress) -> Chooser | None:
         """An empty chooser for the threshold that follows this progress."""

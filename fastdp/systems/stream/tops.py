@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Literal
 
 from fastdp import validation
@@ -34,11 +35,12 @@ class ToPS(StreamPublisher):
     bound : float
         Public upper bound of a value, in units of the input.  The threshold's rule has a constant in the same
         units (``c``), which fits counts; for cents or watt-hours set it to about the mean excess of large values.
-    holdout : int
-        m: the first values, which choose the threshold; published values begin after them.
-    max_range : int
+    holdout : int, optional
+        m: the first values, which choose the threshold; published values begin after them.  By default 65,536, or a
+        quarter of the values that the stream will have, whichever is less.
+    max_range : int, optional
         r: the longest query; a new tree of noise begins every r published values,
-        rounded up to whole blocks.
+        rounded up to whole blocks.  By default 2^20, or the values that the stream will have, whichever is less.
     fan_out : int
         b.
     prune : int or "optimal"
@@ -49,7 +51,7 @@ class ToPS(StreamPublisher):
         Constant of Eq. 6, in units of a value; the paper's 60 fits item counts.
     noise : "laplace" or "exponential"
         Noise of the threshold's noisy max.
-    resolution, nonfinite, renewal, contributions, seed, key
+    expected_length, rate, every, resolution, nonfinite, renewal, contributions, seed, key
         As for :class:`StreamPublisher`.
 
     Notes
@@ -68,12 +70,15 @@ class ToPS(StreamPublisher):
         self,
         epsilon: float,
         bound: float,
-        holdout: int = 65_536,
-        max_range: int = 2**20,
+        holdout: int | None = None,
+        max_range: int | None = None,
         fan_out: int = 16,
         prune: int | Literal["optimal"] = "optimal",
         smoother: SmootherName | Smoother = "recent",
         *,
+        expected_length: int | None = None,
+        rate: float | None = None,
+        every: str | float | timedelta | None = None,
         c: float = 60.0,
         noise: NoiseKind = "laplace",
         resolution: float | None = None,
@@ -93,6 +98,9 @@ class ToPS(StreamPublisher):
             bound=bound,
             holdout=holdout,
             max_range=max_range,
+            expected_length=expected_length,
+            rate=rate,
+            every=every,
             resolution=resolution,
             nonfinite=nonfinite,
             renewal=renewal,

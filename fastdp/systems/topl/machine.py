@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple, cast
@@ -125,6 +127,11 @@ class ServerMachine(Machine[ServerState]):
         if state.tally is None:
             return counted + 1
         return counted + self.sought().consumed(state.tally) + int(state.theta is not None)
+
+    def news(self, before: ServerState, after: ServerState) -> Iterator[tuple[int, str]]:
+        """The threshold, once it is chosen."""
+        if before.theta is None and after.theta is not None:
+            yield logging.INFO, f"threshold chosen: {after.theta:g}"
 
     def read(self, *batch: Any) -> Op:
         """What is done with what."""

@@ -7,6 +7,7 @@ clips at it and reports through the hybrid mechanism.  Range sums add up reports
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -121,6 +122,10 @@ class SimulationMachine(Machine[SimulationState]):
     def consumed(self, state: SimulationState) -> int:
         """Users so far."""
         return state.n_held + state.n_published
+
+    def news(self, before: SimulationState, after: SimulationState) -> Iterator[tuple[int, str]]:
+        """What the server's log says."""
+        return self.server.news(before.server, after.server)
 
     def step(self, state: SimulationState, batch: Column, key: Key) -> Transition[SimulationState]:
         """Ask the users, and let the server collect and publish."""

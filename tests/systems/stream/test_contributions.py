@@ -42,7 +42,7 @@ def test_each_value_has_its_part_of_epsilon(name: str) -> None:
     assert (said.epsilon, each.epsilon) == (2.0, 0.25)
     assert (said.unit, said.adjacency) == ("any 8 consecutive values", "replace them")
     assert said.arithmetic == each.arithmetic == "exact"
-    assert said.derivation[:-1] == each.derivation
+    assert set(each.derivation) < set(said.derivation)
     assert "contributions=8" in repr(together)
     again = fastdp.StreamPublisher.from_bytes(together.to_bytes())
     assert (again.contributions, again.guarantee) == (8, said)

@@ -1,0 +1,95 @@
+"""Totals of 10^7 rows by 1,000 keys and 1,000 hours from a Parquet file, beside the plain polars group-by."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fastdp
+from benchmarks.shared import table
+from benchmarks.speed.measure import Group, Task
+
+ROWS, KEYS, WINDOWS = 10**7, 1000, 1000
+RUNS = 1
+BEGIN, END = "2024-01-01", "2024-02-11T16:00"
+NAMES = [f"household-{i:04d}" for i in range(KEYS)]
+#: What is public: everything; all but the clip; nothing (windows and keys are taken from the table).
+OPTIONS: dict[str, dict[str, Any]] = {
+    "clip, keys and windows given": {"keys": NAMES, "clip": 10.0, "start": BEGIN, "stop": END},
+    "clip chosen": {"keys": NAMES, "bound": 100.0, "start": BEGIN, "stop": END},
+    "clip, keys and windows from the rows": {"keys": "public", "bound": 100.0},
+}
+PLAIN = "polars group-by"
+
+
+def write_rows(path: Path, rows: int = ROWS) -> None:
+    """Unsorted rows."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    generator = np.random.default_rng(0)
+    micros = generator.integers(0, WINDOWS * 3_600_000_000, rows).astype("timedelta64[us]")
+    keys = pa.DictionaryArray.from_arrays(generator.integers(0, KEYS, rows).astype(np.int32), NAMES)
+    columns = {"at": np.datetime64(BEGIN, "us") + micros, "key": keys.cast(pa.string())}
+    pq.write_table(pa.table({**columns, "value": generator.exponential(1.0, rows)}), path, row_group_size=2**20)
+
+
+def plain(path: Path) -> Any:
+    """Clipped sums in polars, streamed."""
+    import polars as pl
+
+    cell = [pl.col("at").dt.truncate("1h"), pl.col("key")]
+    return pl.scan_parquet(path).group_by(cell).agg(pl.col("value").clip(0.0, 10.0).sum()).collect(engine="streaming")
+
+
+def private(path: Path, name: str) -> Any:
+    return fastdp.totals(path, "value", "at", "1h", by="key", epsilon=1.0, seed=1, **OPTIONS[name])
+
+
+def tasks(path: Path) -> dict[str, Task]:
+    return {PLAIN: partial(plain, path), **{name: partial(private, path, name) for name in OPTIONS}}
+
+
+def parquet(folder: Path) -> Group:
+    path, small = folder / "rows.parquet", folder / "small.parquet"
+    write_rows(path)
+    write_rows(small, 1000)
+    with warnings.catch_warnings():
+        # So few rows are there to compile alone.
+        warnings.simplefilter("ignore")
+        for task in tasks(small).values():
+            task()
+    found = tasks(path)
+    return Group("totals from Parquet", {}, items=dict.fromkeys(found, ROWS), slow=found, limit=PLAIN)
+
+
+def groups(data: Path) -> Iterator[Callable[[], Group]]:
+    del data
+    with tempfile.TemporaryDirectory() as folder:
+        yield partial(parquet, Path(folder))
+
+
+def more(data: Path) -> None:
+    """Peak memory of a fresh process for each task."""
+    del data
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.parquet"
+        write_rows(path)
+        for name in tasks(path):
+            program = (
+                "import re, sys; from pathlib import Path; from benchmarks.speed import tables; "
+                "tables.tasks(Path(sys.argv[1]))[sys.argv[2]](); "
+                "print(re.search(r'VmHWM:\\s*(\\d+)', Path('/proc/self/status').read_text())[1])"
+            )
+            run = subprocess.run([sys.executable, "-c", program, path, name], capture_output=True, check=True)
+            rows.append([name, f"{int(run.stdout) / 1024:.0f} MiB"])
+    table("peak memory of a process", ["task", "peak"], rows)

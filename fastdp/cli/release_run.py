@@ -1,0 +1,198 @@
+"""One run of ``fastdp release``: values read, published, written, with what belongs to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp._version import __version__
+from fastdp.cli.errors import legible
+from fastdp.cli.progress import watched
+from fastdp.cli.writers import Write, open_target
+from fastdp.errors import DataError
+from fastdp.files.readers import Source, open_source
+from fastdp.systems.pak.publisher import PAK
+from fastdp.systems.stream.publisher import StreamPublisher
+from fastdp.systems.stream.whole import WholeStream
+
+if TYPE_CHECKING:
+    from fastdp.cli.budget import LedgerOptions
+    from fastdp.cli.resume import Resume
+    from fastdp.systems.topl.publisher import ToPL
+
+    Publisher = StreamPublisher | ToPL | PAK
+
+Floats = NDArray[np.float64]
+#: What ``--values`` publishes, by the columns of the output.
+VALUES = {"published": ("value",), "revised": ("revised",), "both": ("value", "revised")}
+#: Inputs that say how many values they hold.
+COUNTED = (".npy", ".npz", ".parquet", ".pq")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is read and written, and how; as the command's options say it."""
+
+    method: str
+    source: str
+    output: str
+    column: str | None
+    chunk_size: int
+    values: str
+    index: bool
+    follow: bool
+    quiet: bool
+    force: bool
+
+    @property
+    def counted(self) -> bool:
+        """Whether the input says how many values it holds."""
+        return self.source.lower().endswith(COUNTED)
+
+    def opened(self) -> Any:
+        """The input, open in a block."""
+        return open_source(self.source, self.column, self.chunk_size, live=self.follow)
+
+    def publish(self, system: Publisher | WholeStream, resume: Resume | None, budget: LedgerOptions) -> Publisher:
+        """Read, publish and write; gives the publisher as it ends."""
+        with ExitStack() as stack:
+            opened: Source = stack.enter_context(self.opened())
+            record, again = None, False
+            reservation: dict[str, Any] | None = None
+            if resume is not None:
+                again = resume.wrote(self.output)
+                record = lambda: resume.record(self.output, reservation)  # noqa: E731 - the reservation is made below
+            made: list[Publisher] = []
+            write = stack.enter_context(
+                open_target(
+                    self.output,
+                    force=self.force or again,
+                    record=record,
+                    columns=("index",) * self.index + VALUES[self.values],
+                    describe=lambda: self._facts(system, made[0]),
+                    live=self.follow,
+                )
+            )
+            if opened.unit == "values" and opened.total is not None:
+                # Their number is public: what is wrong with it costs nothing.
+                _check_count(opened.name, opened.total, system)
+                if isinstance(system, PAK):
+                    system.check_room(opened.total)
+            if resume is not None:
+                stack.enter_context(resume.unless_refused())
+            reservation = stack.enter_context(budget.paid(system, legible(self.source), resume))
+            if isinstance(system, WholeStream):
+                with self.opened() as first:
+                    made.append(system.publisher(self._finite(system, first)))
+            else:
+                made.append(system)
+            publisher, sink = made[0], _Sink(write, self.index, system.holdout)
+            chunks = self._read(opened, resume)
+            if self.values == "published":
+                for chunk in chunks:
+                    with self._named(opened, publisher, publisher.n_seen, chunk):
+                        sink.take(_publish_values(publisher, chunk))
+            else:
+                self._publish_whole(opened, publisher, chunks, sink)
+            _check_count(opened.name, publisher.n_seen, system)
+            return publisher
+
+    def _read(self, opened: Source, resume: Resume | None) -> Iterator[Floats]:
+        for chunk in watched(opened, quiet=self.quiet):
+            if resume is not None:
+                resume.follow(chunk)
+            yield chunk
+
+    def _finite(self, system: WholeStream, opened: Source) -> Iterator[Floats]:
+        """All values in a first pass, which chooses theta."""
+        before = 0
+        for chunk in watched(opened, quiet=self.quiet):
+            with self._named(opened, system, before, chunk):
+                yield system.finite(chunk, before)
+            before += chunk.size
+
+    def _publish_whole(self, opened: Source, publisher: Publisher, chunks: Iterator[Floats], sink: _Sink) -> None:
+        """Revised values look back from the end: the whole input is kept."""
+        values = np.concatenate([np.empty(0), *chunks])
+        _check_count(opened.name, values.size, publisher)
+        with self._named(opened, publisher, 0, values):
+            release = publisher.release(values)
+        columns = {"value": release.values, "revised": release.revised}
+        for begin in range(0, len(release), self.chunk_size):
+            sink.take(*(columns[name][begin : begin + self.chunk_size] for name in VALUES[self.values]))
+
+    @contextmanager
+    def _named(self, opened: Source, system: Any, before: int, chunk: Floats) -> Iterator[None]:
+        """An error about a value that is not finite says which of the input's it is."""
+        try:
+            yield
+        except DataError:
+            bad = np.flatnonzero(~np.isfinite(chunk))
+            if not bad.size:
+                raise
+            raise DataError(
+                f"{opened.name}: value {before + bad[0] + 1:,} is missing, NaN or infinite; "
+                f"expected finite numbers{_way_out(system)}"
+            ) from None
+
+    def _facts(self, system: Any, publisher: Publisher) -> dict[str, Any]:
+        """What a file says beside its values: public, in terms that strict JSON has, the same at each run."""
+        return {
+            "fastdp": __version__,
+            "method": self.method,
+            "offset": system.holdout,
+            "threshold": publisher.threshold,
+            "guarantee": system.guarantee.to_dict(),
+        }
+
+
+@dataclass
+class _Sink:
+    """Writes published values, with their places in the input where they are asked for."""
+
+    write: Write
+    index: bool
+    position: int
+
+    def take(self, *columns: Floats) -> None:
+        """The next values."""
+        size = columns[0].size
+        if not size:
+            return
+        places = [np.arange(self.position, self.position + size)] if self.index else []
+        self.write(*places, *columns)
+        self.position += size
+
+
+def _publish_values(publisher: Publisher, chunk: Floats) -> Floats:
+    """One value for each behind the hold-out; of PAK, as ``PAK.release``, the differences of its running sums."""
+    if not isinstance(publisher, PAK):
+        return publisher.publish(chunk)
+    before = publisher.running_sum
+    sums = publisher.publish(chunk)
+    if before is None and sums.size and publisher.holdout:
+        # The hold-out's sum is where the running sums begin.
+        before, sums = float(sums[0]), sums[1:]
+    return np.diff(sums, prepend=0.0 if before is None else before)
+
+
+def _check_count(name: str, count: int, system: Publisher | WholeStream) -> None:
+    """DataError if that many values are too few."""
+    if not count:
+        raise DataError(f"{name}: empty, holds no values")
+    if count <= system.holdout:
+        raise DataError(
+            f"{name}: {count:,} values came, all within the hold-out of {system.holdout:,}, so nothing can be "
+            "published; expected more values, a smaller --holdout, --expected-length, or a public --threshold"
+        )
+
+
+def _way_out(system: object) -> str:
+    """What else can be done about values that are missing."""
+    central = isinstance(system, (StreamPublisher, WholeStream))
+    return " (or --nonfinite zero, which counts such values as 0)" if central else ""

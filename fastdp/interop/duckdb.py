@@ -1,0 +1,115 @@
+"""Exact noise in DuckDB's SQL: a function for numbers that a query has aggregated.
+
+One registered function is one release.  SQL may call it in any order, over any number of chunks and queries, so it
+cannot know which values belong together.  The caller states, over all values that it is ever given, by how much one
+contribution moves them in total.  Then all its answers together cost epsilon, even if later queries depend on earlier
+answers, because the loss of each value is its own change over the scale of the noise.
+:func:`register` counts values and refuses more than ``rows``, so that a query cannot be run again by mistake.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Literal, get_args
+
+from fastdp import validation
+from fastdp.arrays.column import as_column
+from fastdp.errors import BudgetError, ParameterError
+from fastdp.guarantee import Guarantee
+from fastdp.ledger import Ledger
+from fastdp.randomness.key import Key
+from fastdp.systems.add_noise import VectorNoise, charge
+
+Kind = Literal["BIGINT", "DOUBLE"]
+
+
+def register(
+    connection: Any,
+    name: str,
+    *,
+    sensitivity: float,
+    epsilon: float,
+    rows: int,
+    kind: Kind = "BIGINT",
+    resolution: float | None = None,
+    ledger: Ledger | None = None,
+    stream: str | None = None,
+) -> Guarantee:
+    """Register a SQL function that adds exact Laplace noise to a column, for one release.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Where the function will be known.
+    name : str
+        What SQL calls it: ``SELECT station, private_count(count(*)) FROM trips GROUP BY station``.
+    sensitivity : float
+        The most by which one contribution moves all values together that the function is ever given (L1), in units
+        of the values.  Groups that share no contribution: the most by which one moves its group.
+    epsilon : float
+        Privacy loss of everything that the function ever returns.
+    rows : int
+        How many values it takes at most, say the number of groups, which is then public; a value more is an error.
+    kind : "BIGINT" or "DOUBLE"
+        Type of the column and the result.  Sums of integers are HUGEINT in DuckDB: ``sum(x)::BIGINT``.
+    resolution : float, optional
+        Only for DOUBLE, as for :func:`fastdp.add_noise`.
+    ledger, stream : Ledger and str, optional
+        Where the loss is recorded, now; and the name of what is queried.
+
+    Returns
+    -------
+    Guarantee
+        What all answers of the function promise together.
+
+    Raises
+    ------
+    ParameterError, BudgetError
+        Nothing is registered then.  In a query, errors of the function are DuckDB's.
+
+    Notes
+    -----
+    The function is volatile: DuckDB calls it once for each row that it evaluates, never folds it into a constant.  A
+    relation that is fetched twice is evaluated twice.  NULL stays NULL, so whether a group has a value is public;
+    NaN and infinity are refused.
+    """
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise ParameterError(
+            "pyarrow is not installed: expected it beside DuckDB (pip install 'fastdp[parquet]')"
+        ) from None
+    validation.choice("kind", kind, get_args(Kind))
+    if not hasattr(connection, "create_function"):
+        raise ParameterError(f"connection is a {type(connection).__name__}: expected a DuckDB connection")
+    if not str(name).isidentifier():
+        raise ParameterError(f"name = {validation.shown(name)}: expected a name that SQL takes without quotes")
+    noise = VectorNoise(
+        validation.positive("sensitivity", sensitivity),
+        validation.positive("epsilon", epsilon),
+        validation.integer("rows", rows, 1),
+        kind == "BIGINT",
+        None if resolution is None else validation.positive("resolution", resolution),
+    )
+    guarantee = noise.guarantee(simulated=False)
+    left, lock = [0], threading.Lock()
+
+    def add_noise(column: Any) -> Any:
+        with lock:
+            if len(column) > left[0]:
+                raise BudgetError(
+                    f"{name} was given more than rows = {rows} values: expected one release for each function "
+                    "(register another one, which costs its own epsilon)"
+                )
+            left[0] -= len(column)
+        return pa.array(noise.noisy(as_column(column, name), Key.choose(None, None)))
+
+    # DuckDB has the last word on the name; the function takes no value before it is paid for.
+    connection.create_function(name, add_noise, [kind], kind, type="arrow", side_effects=True)
+    try:
+        with charge(guarantee, ledger, stream):
+            left[0] = noise.size
+    except BaseException:
+        connection.remove_function(name)
+        raise
+    return guarantee

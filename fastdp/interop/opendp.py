@@ -1,0 +1,129 @@
+"""A measurement for OpenDP whose noise and privacy map are fastdp's: it chains and composes like OpenDP's own.
+
+OpenDP calls what comes from outside "honest-but-curious": it cannot check that noise and map belong together.  Here
+they are one object, :class:`fastdp.systems.add_noise.VectorNoise`, whose proof is there.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from fastdp import validation
+from fastdp.errors import ParameterError
+from fastdp.guarantee import round_up
+from fastdp.randomness.key import Key
+from fastdp.systems.add_noise import VectorNoise
+
+CARRIERS = ("i32", "i64", "u32", "u64", "f32", "f64")
+#: Metrics by the kind of domain.
+METRICS = {"AtomDomain": "AbsoluteDistance", "VectorDomain": "L1Distance"}
+
+
+def make_discrete_laplace(
+    input_domain: Any, input_metric: Any, sensitivity: float, epsilon: float, *, resolution: float | None = None
+) -> Any:
+    """A measurement that adds fastdp's exact discrete Laplace noise of scale sensitivity / epsilon.
+
+    Parameters
+    ----------
+    input_domain : opendp.Domain
+        ``atom_domain(T=...)``, or ``vector_domain(atom_domain(T=...))``, of integers or floats.  Floats need
+        ``nan=False``, and a vector of them its ``size``.
+    input_metric : opendp.Metric
+        ``absolute_distance(T=...)`` for a number, ``l1_distance(T=...)`` for a vector.
+    sensitivity, epsilon : float
+        The map gives epsilon at an input distance of ``sensitivity``.
+    resolution : float, optional
+        Only for floats, as for :func:`fastdp.add_noise`.
+
+    Returns
+    -------
+    opendp.Measurement
+        To ``max_divergence()``, with the map d_in * epsilon / sensitivity, rounded up; for floats the distance
+        is first rounded up to what rounding to the grid makes of it.  Outputs have the type of the inputs, and
+        saturate at its ends.  Every invocation has a fresh key.
+
+    Raises
+    ------
+    ParameterError
+        If the domain or metric is not accepted, OpenDP is not installed, or its features ``contrib`` and
+        ``honest-but-curious`` are not enabled.
+
+    Examples
+    --------
+    >>> import opendp.prelude as dp
+    >>> from fastdp.interop.opendp import make_discrete_laplace
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> space = dp.vector_domain(dp.atom_domain(bounds=(0, 10))), dp.symmetric_distance()
+    >>> total = dp.t.make_sum(*space)
+    >>> private = total >> make_discrete_laplace(*total.output_space, sensitivity=10, epsilon=0.5)
+    >>> private.map(1)
+    0.5
+    """
+    dp = _opendp()
+    kind = type(input_domain).__name__
+    atom = getattr(input_domain, "element_domain", input_domain)
+    carrier = getattr(atom, "carrier_type", "")
+    if kind not in METRICS or carrier not in CARRIERS or getattr(atom, "nan", None):
+        raise ParameterError(
+            f"input_domain = {input_domain}: expected an atom_domain of integers, or of floats with nan=False, or a "
+            "vector_domain of such"
+        )
+    if str(input_metric) != f"{METRICS[kind]}({carrier})":
+        raise ParameterError(f"input_metric = {input_metric}: expected {METRICS[kind]}({carrier})")
+    integers, size = carrier[0] != "f", 1 if kind == "AtomDomain" else input_domain.size
+    if size is None and not integers:
+        raise ParameterError(f"input_domain = {input_domain}: expected a size, because floats are rounded")
+    noise = VectorNoise(
+        validation.positive("sensitivity", sensitivity),
+        validation.positive("epsilon", epsilon),
+        size or 1,
+        integers,
+        None if resolution is None else validation.positive("resolution", resolution),
+    )
+
+    def release(values: Any) -> Any:
+        column = np.atleast_1d(np.array(values, np.int64 if integers else np.float64))
+        if not integers:
+            # Infinity is in the domain: it saturates like every large value.
+            column = np.nan_to_num(column)
+        noisy = noise.noisy(column, Key.choose(None, None))
+        if integers:
+            ends = np.iinfo(np.dtype(f"{carrier[0]}{int(carrier[1:]) // 8}"))
+            noisy = np.clip(noisy, max(ends.min, -(2**63)), min(ends.max, 2**63 - 1))
+        listed: list[Any] = noisy.tolist()
+        return listed if kind == "VectorDomain" else listed[0]
+
+    def privacy_map(distance: Any) -> float:
+        if distance < 0:
+            raise ValueError("d_in: expected a distance of at least 0")
+        return round_up(noise.loss(Fraction(distance)))
+
+    try:
+        return dp.m.make_user_measurement(
+            input_domain,
+            input_metric,
+            dp.max_divergence(),
+            release,
+            privacy_map,
+            TO=input_domain.carrier_type,
+        )
+    except dp.OpenDPException as error:
+        if "enable_features" not in str(error):
+            raise
+        raise ParameterError(
+            'OpenDP\'s features are not enabled: expected dp.enable_features("contrib", "honest-but-curious") first'
+        ) from None
+
+
+def _opendp() -> Any:
+    try:
+        import opendp.prelude
+    except ImportError:
+        raise ParameterError(
+            "OpenDP is not installed: expected the package opendp (pip install 'fastdp[opendp]')"
+        ) from None
+    return opendp.prelude

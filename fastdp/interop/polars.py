@@ -1,0 +1,84 @@
+"""Exact noise in polars' expressions, for columns that a query has aggregated."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Literal, get_args
+
+from fastdp import validation
+from fastdp.arrays.column import as_column
+from fastdp.errors import BudgetError, ParameterError
+from fastdp.ledger import Ledger
+from fastdp.randomness.key import Key
+from fastdp.systems.add_noise import VectorNoise, charge
+
+Kind = Literal["Int64", "Float64"]
+
+
+def add_noise(
+    column: Any,
+    sensitivity: float,
+    epsilon: float,
+    *,
+    kind: Kind = "Int64",
+    resolution: float | None = None,
+    ledger: Ledger | None = None,
+    stream: str | None = None,
+) -> Any:
+    """An expression for a column with exact Laplace noise, for one release: :func:`fastdp.add_noise`, lazily.
+
+    Parameters
+    ----------
+    column : str or polars.Expr
+        A column, whole: ``frame.group_by("station").len().with_columns(add_noise("len", 1, 0.5))``.
+    sensitivity, epsilon, resolution
+        As for :func:`fastdp.add_noise`; the values are all of the column.
+    kind : "Int64" or "Float64"
+        Type of the result.  Integers of any type become Int64; the column must be of this kind.
+    ledger, stream : Ledger and str, optional
+        Where the loss is recorded, now; and the name of what is queried.
+
+    Returns
+    -------
+    polars.Expr
+        It can be evaluated once, on one column: a frame that is collected twice, or an aggregation that evaluates it
+        for each group, would be several releases and is refused.
+
+    Raises
+    ------
+    ParameterError, BudgetError
+        Naming the argument.  In a query, errors of the expression are polars'.
+    """
+    try:
+        import polars as pl
+    except ImportError:
+        raise ParameterError("polars is not installed: expected the package polars (pip install polars)") from None
+    validation.choice("kind", kind, get_args(Kind))
+    if not isinstance(column, (str, pl.Expr)):
+        raise ParameterError(f"column is a {type(column).__name__}: expected a column's name, or an expression")
+    parameters = (
+        validation.positive("sensitivity", sensitivity),
+        validation.positive("epsilon", epsilon),
+    )
+    integers = kind == "Int64"
+    wanted = None if resolution is None else validation.positive("resolution", resolution)
+    # How many values there are shows when they come; nothing else is left to check then.
+    guarantee = VectorNoise(*parameters, 1, integers, wanted).guarantee(simulated=False)
+    lock, left = threading.Lock(), [1]
+
+    def evaluate(series: Any) -> Any:
+        values = as_column(series, "column")
+        if integers and values.dtype.kind not in "biu":
+            raise ParameterError("kind = 'Int64': expected integers without gaps (kind='Float64' is for floats)")
+        with lock:
+            if not left[0]:
+                raise BudgetError(
+                    "the expression has been evaluated: expected one release for each (make another one)"
+                )
+            left[0] = 0
+        noise = VectorNoise(*parameters, values.size, integers, wanted)
+        return pl.Series(series.name, noise.noisy(values, Key.choose(None, None)))
+
+    with charge(guarantee, ledger, stream):
+        expression = pl.col(column) if isinstance(column, str) else column
+        return expression.map_batches(evaluate, return_dtype=getattr(pl, kind))

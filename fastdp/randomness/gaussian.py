@@ -1,0 +1,305 @@
+"""Exact discrete Gaussian noise at tens of millions of draws a second.
+
+P[X = k] is proportional to exp(-k^2 / (2 sigma^2)) over all integers.  Strips of integers cover the curve
+(:mod:`fastdp_kernels.gaussian`); doubles decide nearly every draw, and only where the decision is certain; exact
+arithmetic with further words decides the others.  ``docs/noise.md`` has the proof.
+
+Source: Canonne, Kamath and Steinke 2020, "The Discrete Gaussian for Differential Privacy" (the law); the sampler is
+ours.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp import validation
+from fastdp.errors import ParameterError
+from fastdp.randomness.key import Key
+from fastdp.randomness.words import CHUNK, MAX_WORDS, Purpose, StreamId, WordStream, word_at, words_at
+from fastdp_kernels import gaussian
+
+MIN_SIGMA, MAX_SIGMA = Fraction(1, 2**10), Fraction(2**44)
+STRIPS = 256
+#: H, the cells of heights at m = 0, is 2^MAX_HEIGHT_BITS at most, and all cells are about 2^CELL_BITS.
+MAX_HEIGHT_BITS, CELL_BITS = 50, 58
+#: Refinements below this one are attempts of a draw; the others are FURTHER words of each, for a doubtful one.
+ATTEMPTS = 64
+FURTHER = 3
+WORD_BITS = 64
+
+
+@dataclass(frozen=True)
+class GaussianLaw:
+    """The law of integer noise, and the strips that cover it.  Use :func:`discrete_gaussian_law`.
+
+    Attributes
+    ----------
+    sigma : Fraction
+        P[X = k] is proportional to exp(-k^2 / (2 sigma^2)).
+    table, inverses, cells, covered, unfair
+        As :func:`fastdp_kernels.gaussian.draw_strips` takes them.
+    heights : int
+        H.
+    edge : int
+        The strips hold |k| below it; f(edge) H is at most 1.
+    """
+
+    sigma: Fraction
+    table: NDArray[np.int64]
+    inverses: NDArray[np.float64]
+    cells: int
+    covered: int
+    unfair: int
+    heights: int
+    edge: int
+
+    def below(self, k: int, height: Fraction) -> bool:
+        """Whether ``height`` is below f(k) H, exactly; they are never equal but at k = 0."""
+        if height <= 0 or k == 0:
+            return height < self.heights
+        # ln(H / height) against k^2 / (2 sigma^2), with ever more digits.
+        exponent = Fraction(k * k) / (2 * self.sigma * self.sigma)
+        digits = 40 + math.ceil(math.log10(2 + float(exponent)))
+        while True:
+            context = Context(prec=digits)
+            ratio = Fraction(self.heights) / height
+            log = context.ln(context.divide(Decimal(ratio.numerator), Decimal(ratio.denominator)))
+            other = context.divide(Decimal(exponent.numerator), Decimal(exponent.denominator))
+            slack = (abs(log) + other + 1) * Decimal(10) ** (6 - digits)
+            if abs(log - other) > slack:
+                return log > other
+            digits *= 2
+
+
+@lru_cache(maxsize=256)
+def discrete_gaussian_law(sigma: Fraction) -> GaussianLaw:
+    """The law with this sigma, in [2^-10, 2^44]."""
+    if not MIN_SIGMA <= sigma <= MAX_SIGMA:
+        raise ParameterError(f"sigma = {validation.shown(sigma)}: expected between 2^-10 and 2^44")
+    wide = max(float(sigma), 1.0)
+    heights = 2 ** min(MAX_HEIGHT_BITS, CELL_BITS - 1 - math.frexp(wide)[1])
+    low, high = heights * wide / STRIPS / 8, 8.0 * heights * wide / STRIPS
+    # The area of a strip for which about STRIPS of them reach the top.
+    for _ in range(60):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if len(_strips(float(sigma), heights, middle)) > STRIPS else (low, middle)
+    strips = _strips(float(sigma), heights, high)
+    first = np.cumsum([0, *((2 * reach + 1) * height for reach, height, _ in strips)])
+    covered, edge = int(first[-1]), strips[0][0] + 1
+    cells = covered + 2 * _tail_cells(edge, sigma)
+    sure = [_sure(sigma, heights, y + height) for _, height, y in strips]
+    reaches, tall, base = zip(*strips, strict=True)
+    table = np.array([first[:-1], tall, base, reaches, sure], np.int64)
+    return GaussianLaw(sigma, table, 1.0 / table[gaussian.HEIGHT], cells, covered, 2**64 % cells, heights, edge)
+
+
+def _strips(sigma: float, heights: int, area: float) -> list[tuple[int, int, int]]:
+    """Reach, height and lower end of each strip, from the bottom up."""
+    found, y = [], 0
+    while y < heights:
+        # At least as far as the curve goes: what lies above it is rejected.
+        reach = math.floor(sigma * math.sqrt(2.0 * math.log(heights / max(y, 1))) * (1.0 + 1e-12))
+        height = min(max(1, int(area / (2 * reach + 1))), heights - y)
+        found.append((reach, height, y))
+        y += height
+        if len(found) > 4 * STRIPS:
+            break
+    return found
+
+
+def _sure(sigma: Fraction, heights: int, top: int) -> int:
+    """A number up to which all |k| have f(k) H >= top."""
+    if top >= heights:
+        return 0
+    reach = float(sigma) * math.sqrt(2.0 * math.log(heights / top))
+    return math.floor(reach * (1.0 - 1e-9)) + 1
+
+
+def _tail_cells(edge: int, sigma: Fraction) -> int:
+    """Cells of a geometric tail from the edge on: f(edge + j) H <= rho^j, rho = exp(-edge / sigma^2)."""
+    return math.ceil(1.0 / -math.expm1(-float(edge / (sigma * sigma))) * (1.0 + 1e-9)) + 1
+
+
+def fill(out: NDArray[np.int64], law: GaussianLaw, key: Key, stream: StreamId, start: int = 0) -> None:
+    """Overwrite ``out`` with independent draws; draw i is a function of (key, stream, i) alone.
+
+    Parameters
+    ----------
+    out : int64[n], C-contiguous
+        Receives the draws.
+    law : GaussianLaw
+        The law to draw from.
+    key : Key
+        The secret.
+    stream : StreamId
+        Which stream of words; its refinement must be 0.
+    start : int
+        Position in the stream of the first draw.
+    """
+    size = min(CHUNK, out.size)
+    words: NDArray[np.uint64] = np.empty(size, np.uint64)
+    where: NDArray[np.int64] = np.empty(size, np.int64)
+    doubtful: NDArray[np.int64] = np.empty(size, np.int64)
+    source = WordStream(key, stream, start)
+    for begin in range(0, out.size, CHUNK):
+        part = out[begin : begin + CHUNK]
+        count = part.size
+        where[:count] = np.arange(count)
+        source.fill(words[:count])
+        drawn, attempt = words, 0
+        while count:
+            count, undecided = gaussian.draw_strips(
+                *(drawn, where, count, law.table, law.inverses, np.uint64(law.cells), np.int64(law.covered)),
+                *(np.uint64(law.unfair), float(law.sigma), float(law.heights), part, doubtful),
+            )
+            for position in doubtful[:undecided].tolist():
+                part[position] = settle(law, key, stream, start + begin + position, attempt)
+            attempt += 1
+            if count:
+                _check_attempt(attempt)
+                drawn = words_at(key, stream._replace(refinement=attempt), start + begin + where[:count])
+
+
+def settle(law: GaussianLaw, key: Key, stream: StreamId, position: int, attempt: int) -> int:
+    """One draw in exact arithmetic, from an attempt on."""
+    while True:
+        _check_attempt(attempt)
+        # The first word was drawn with the others.
+        word = int(words_at(key, stream._replace(refinement=attempt), np.array([position]))[0])
+        first = ATTEMPTS + attempt * FURTHER
+        further = [word_at(key, stream._replace(refinement=first + j), position) for j in range(FURTHER)]
+        drawn = _attempt(law, word, _Bits(further))
+        if drawn is not None:
+            return drawn
+        attempt += 1
+
+
+def _check_attempt(attempt: int) -> None:
+    if attempt == ATTEMPTS:
+        raise OverflowError(f"{ATTEMPTS} attempts at a draw failed, which has probability below 2^-60")
+
+
+class _Bits:
+    """A uniform number of [0, 1), as far as it was asked for."""
+
+    def __init__(self, further: list[int]) -> None:
+        self._further, self.number, self.bits = further, 0, 0
+
+    def extend(self) -> None:
+        """Another word."""
+        if not self._further:
+            raise OverflowError("a draw is doubtful after all further bits, which has probability below 2^-150")
+        self.number = self.number << WORD_BITS | self._further.pop(0)
+        self.bits += WORD_BITS
+
+    def interval(self) -> tuple[Fraction, Fraction]:
+        """Where it lies."""
+        return Fraction(self.number, 2**self.bits), Fraction(self.number + 1, 2**self.bits)
+
+
+def _attempt(law: GaussianLaw, word: int, bits: _Bits) -> int | None:
+    """The draw that a word gives, or None if it is rejected."""
+    cell, lower = divmod(word * law.cells, 2**WORD_BITS)
+    if lower < law.unfair:
+        return None
+    if cell >= law.covered:
+        side, cell = divmod(cell - law.covered, (law.cells - law.covered) // 2)
+        behind = _tail(law, cell, bits)
+        return None if behind is None else (law.edge + behind) * (-1 if side else 1)
+    j = int(np.searchsorted(law.table[gaussian.FIRST], cell, side="right")) - 1
+    first, height, base, reach, _ = law.table[:, j].tolist()
+    m, r = divmod(cell - first, height)
+    k = m - reach
+    while True:
+        # The curve may pass through the cell.
+        low, high = bits.interval()
+        if not law.below(k, base + r + low):
+            return None
+        if k == 0 or law.below(k, base + r + high):
+            return int(k)
+        bits.extend()
+
+
+def _tail(law: GaussianLaw, cell: int, bits: _Bits) -> int | None:
+    """How far behind the edge, from a point under a geometric envelope; None where it lies above the curve."""
+    while True:
+        low, high = (_behind(law, cell + end, bits.bits) for end in bits.interval())
+        if low == high:
+            return low
+        bits.extend()
+
+
+def _behind(law: GaussianLaw, place: Fraction, bits: int) -> int | None:
+    """Which step of the envelope a place lies in and below the curve there, else None; to enough digits for ``bits``.
+
+    Step j of the envelope has length rho^j, so it begins at (1 - rho^j) / (1 - rho).  Rounding moves a place by less
+    than its last bit; the caller compares both ends.
+    """
+    context = Context(prec=80 + bits // 3)
+
+    def decimal(number: Fraction) -> Decimal:
+        return context.divide(Decimal(number.numerator), Decimal(number.denominator))
+
+    square = law.sigma * law.sigma
+    log_rho = context.minus(decimal(law.edge / square))
+    rest = context.subtract(Decimal(1), context.exp(log_rho))
+    left = context.subtract(Decimal(1), context.multiply(decimal(place), rest))
+    if left <= Decimal(0):
+        return None
+    j = int(context.divide(context.ln(left), log_rho))
+    inside = context.divide(context.subtract(context.exp(context.multiply(log_rho, Decimal(j))), left), rest)
+    k = law.edge + j
+    curve = context.multiply(
+        context.exp(context.minus(decimal(Fraction(k * k) / (2 * square)))), Decimal(law.heights)
+    )
+    return j if bool(inside < curve) else None
+
+
+def discrete_gaussian(
+    sigma: float | Fraction,
+    size: int,
+    *,
+    stream: int = 0,
+    seed: int | str | None = None,
+    key: Key | bytes | None = None,
+) -> NDArray[np.int64]:
+    """Independent exact discrete Gaussian draws.
+
+    Parameters
+    ----------
+    sigma : float or Fraction
+        In [2^-10, 2^44], taken as the exact rational that it denotes.  With sigma^2 = sensitivity^2 / (2 rho) for an
+        L2 sensitivity on integers, the mechanism is rho-zCDP on the machine.
+    size : int
+        How many, at most 2^33.
+    stream : int
+        With a key or seed of your own: the number of the stream, below 2^40.  The same key and stream give the
+        same draws; use each stream once.
+    seed, key
+        As for a publisher; by default a fresh key from the operating system.
+
+    Returns
+    -------
+    int64[size]
+        P[X = k] is proportional to exp(-k^2 / (2 sigma^2)); the variance is at most sigma^2.
+
+    Raises
+    ------
+    ParameterError
+        Naming the argument, its value and what is accepted.
+    """
+    rational = sigma if isinstance(sigma, Fraction) else Fraction(validation.positive("sigma", sigma))
+    law = discrete_gaussian_law(rational)
+    secret = Key.choose(seed, key)
+    secret = secret.bind("discrete_gaussian", {"numerator": rational.numerator, "denominator": rational.denominator})
+    number = validation.integer("stream", stream, 0, 2**40 - 1)
+    out: NDArray[np.int64] = np.empty(validation.integer("size", size, 0, MAX_WORDS), np.int64)
+    fill(out, law, secret, StreamId(Purpose.DRAWS, number=number))
+    return out

@@ -1,0 +1,138 @@
+"""How long a stream will be and how fast it comes, where that is public: what a default hold-out is chosen from."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from fastdp import validation
+from fastdp.errors import AccuracyWarning, ParameterError, warn
+from fastdp.perturbers import Blocks
+from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT, StreamParameters
+from fastdp.thresholds import ScaleFree
+from fastdp.thresholds.scale_free import ENOUGH, MIN_COUNT
+
+DEFAULT_RANGE = 2**20
+#: A hold-out takes at most this part of the stream.
+HOLDOUT_PART = 4
+#: A stream with a rate and no length is planned for a year.
+PLANNED = 365.0 * 86_400.0
+#: A hold-out that lasts longer than a day is warned of; one that would last longer than a week is made shorter.
+LONG = 86_400.0
+WEEK = 7.0 * LONG
+UNITS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What is publicly known of a stream's length and speed.
+
+    Attributes
+    ----------
+    length : int or None
+        Values that are planned for: those expected, or what a year brings; None if neither is known.
+    seconds : float or None
+        Between two values.
+    """
+
+    length: int | None
+    seconds: float | None
+
+    @classmethod
+    def of(cls, expected_length: object, rate: object, every: object) -> Pace:
+        """As the arguments of :class:`fastdp.Adaptive` say it; ParameterError for what they do not accept."""
+        if rate is not None and every is not None:
+            raise ParameterError(
+                f"rate = {validation.shown(rate)}: expected either rate (values a second) or every (time between two "
+                "values), not both"
+            )
+        seconds = None if every is None else _seconds(every)
+        if rate is not None:
+            # The slowest one has an interval that is an ordinary float.
+            seconds = 1.0 / max(validation.positive("rate", rate), 1e-300)
+        length = None if seconds is None else max(1, int(min(PLANNED / seconds, 2.0**50)))
+        if expected_length is not None:
+            length = validation.integer("expected_length", expected_length, 1, 2**50)
+        return cls(length, seconds)
+
+    def max_range(self, given: int | None) -> int:
+        """The longest query: as given, or all that is planned for, at most 2^20 values."""
+        if given is not None:
+            return given
+        return DEFAULT_RANGE if self.length is None else min(DEFAULT_RANGE, self.length)
+
+    def composed(self, make: Callable[[int | None], StreamParameters], holdout: int | None) -> StreamParameters:
+        """The composition, with the hold-out given or the default one; warns of one that lasts long."""
+        made = make(holdout)
+        if holdout is None and self.length is not None and made.threshold.uses_holdout:
+            made = make(self._holdout(make(1)))
+        assert made.holdout is not None  # noqa: S101 - settled on construction
+        if self.seconds is not None and made.holdout * self.seconds > LONG:
+            warn(
+                f"holdout = {made.holdout:,} values at one value every {_lasting(self.seconds)} last "
+                f"{_lasting(made.holdout * self.seconds)}: publishing begins {_when(made.holdout * self.seconds)}; "
+                "expected a shorter hold-out, or a threshold known publicly: threshold=50.0, that is Fixed(50.0), "
+                "publishes from the first value on",
+                AccuracyWarning,
+            )
+        return made
+
+    def _holdout(self, usual: StreamParameters) -> int:
+        """At most a quarter of what is planned for; of ``ScaleFree`` the fewest values that choose well.
+
+        Where those take longer than a week: the fewest that choose without a warning, or a week.
+        """
+        assert self.length is not None  # noqa: S101 - asked for where it is known
+        most = max(1, min(DEFAULT_HOLDOUT, self.length // HOLDOUT_PART))
+        rule = usual.threshold
+        if not isinstance(rule, ScaleFree):
+            return most
+        well = _fewest(rule, usual, ENOUGH, most)
+        if self.seconds is None or well * self.seconds <= WEEK:
+            return well
+        return max(_fewest(rule, usual, MIN_COUNT, well), math.ceil(WEEK / self.seconds))
+
+
+def _fewest(rule: ScaleFree, usual: StreamParameters, wanted: float, most: int) -> int:
+    """Of hold-outs up to ``most``, the shortest whose choice is resolved so well; ``most`` if none is."""
+    least = 1
+    while least < most:
+        middle = (least + most) // 2
+        warm_up = usual.perturber.warm_up(middle) if isinstance(usual.perturber, Blocks) else 0
+        if rule.chooser(replace(usual.task, holdout=middle - warm_up)).resolved >= wanted:
+            most = middle
+        else:
+            least = middle + 1
+    return most
+
+
+def _seconds(every: object) -> float:
+    """Of a timedelta, a number of seconds, or a text such as "30min"."""
+    if isinstance(every, timedelta):
+        every = every.total_seconds()
+    if isinstance(every, str):
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)? ?(ms|s|min|h|d|w)", every, re.ASCII)
+        if found is None or float(found[1] or 1.0) == 0.0:
+            raise ParameterError(
+                f"every = {validation.shown(every)}: expected a time such as '30min' (units: {', '.join(UNITS)}), "
+                "a timedelta, or a number of seconds"
+            )
+        return float(found[1] or 1.0) * UNITS[found[2]]
+    return validation.positive("every", every)
+
+
+def _lasting(seconds: float) -> str:
+    """A time in the largest unit that it fills."""
+    unit = next((name for name in ("d", "h", "min", "s") if seconds >= UNITS[name]), "ms")
+    return f"{seconds / UNITS[unit]:,.3g} {unit}" if seconds < 1e9 else f"{seconds / PLANNED:,.3g} years"
+
+
+def _when(seconds: float) -> str:
+    """The moment that long from now."""
+    try:
+        return f"about {datetime.now(UTC) + timedelta(seconds=seconds):%Y-%m-%d %H:%M} UTC, if it starts now"
+    except OverflowError:
+        return "after the year 9999"

@@ -1,0 +1,199 @@
+"""A finished array with nothing withheld: the threshold takes a share of epsilon from all values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp import validation
+from fastdp.arrays.column import Nonfinite, as_floats
+from fastdp.arrays.whole import as_whole
+from fastdp.errors import AccuracyWarning, StateError, warn
+from fastdp.guarantee import Guarantee, remainder, sequential
+from fastdp.perturbers.block_noise import Blocks, Closing
+from fastdp.randomness.key import Key
+from fastdp.releases.release import Release
+from fastdp.state.publisher import LOG
+from fastdp.systems.stream.parameters import StreamParameters
+from fastdp.systems.stream.publisher import StreamPublisher
+from fastdp.systems.stream.stages import Schedule
+from fastdp.thresholds import Chooser, Fixed, ScaleFree, Threshold, ThresholdTask
+from fastdp.thresholds.base import held_out
+
+#: The threshold costs at most this share of epsilon.
+MOST_SHARE = 0.1
+#: So many noise scales separate the candidates of a threshold that is well chosen (``resolved`` of its chooser):
+#: with more, the share costs more than a better theta saves (``python -m benchmarks accuracy short --shares``).
+WELL_CHOSEN = 2.0
+#: Below the first the user is warned; below the second theta falls anywhere, and a choice is worth nothing.
+POORLY_CHOSEN = 1.0
+NOT_CHOSEN = 0.1
+
+
+class WholeStream:
+    """:class:`fastdp.Adaptive` on an array that is there as a whole.
+
+    Parameters
+    ----------
+    size : int
+        n, the number of values: public, because streams of different lengths are not adjacent.
+    threshold : Threshold
+        Chooses theta from all values; :class:`fastdp.thresholds.Fixed` from none.
+    epsilon, bound, max_range, closing, contributions, resolution, nonfinite, key
+        As for :class:`fastdp.Adaptive`.
+
+    Attributes
+    ----------
+    share : float
+        Part of epsilon that the threshold takes, a function of public numbers; 0 if theta is public.
+
+    Warns
+    -----
+    AccuracyWarning
+        If a tenth of epsilon is too little to choose a threshold well from so few values; if it is far too little,
+        theta is the bound, which costs nothing and clips nothing.  It follows from public numbers only.
+
+    Notes
+    -----
+    Privacy: every value enters the choice of theta with ``share`` of epsilon and, in one block, the published sums
+    with the rest: sequential composition (``docs/adaptive.md``, "Nothing withheld").  The noise of the choice is
+    bound to what the choice sees, that of the blocks to theta and the prefix of their sums.
+    """
+
+    holdout = 0
+
+    def __init__(
+        self,
+        size: int,
+        epsilon: float,
+        bound: float,
+        max_range: int,
+        closing: Closing = "spread",
+        *,
+        threshold: Threshold,
+        contributions: int = 1,
+        resolution: float | None = None,
+        nonfinite: Nonfinite = "raise",
+        key: Key,
+    ) -> None:
+        self.size = validation.integer("size", size, 1, 2**50)
+        self.threshold: Threshold = threshold
+        self.closing, self.nonfinite = closing, nonfinite
+        # Parameters are checked as the publisher's own are, with the whole epsilon and no hold-out.
+        whole = StreamParameters(
+            *(Fixed(validation.positive("bound", bound)), Blocks(closing), None, epsilon, bound, 0, max_range),
+            *(resolution, nonfinite, None, contributions),
+        )
+        validation.part("threshold", threshold, Threshold, "fastdp.thresholds")
+        self.epsilon, self.bound, self.max_range = whole.epsilon, bound, whole.max_range
+        self.contributions, self._whole = whole.contributions, whole
+        self.share = self._share(whole, resolution)
+        #: What publishes, but for theta.
+        self.composition = _published(whole, resolution, self.share)
+        self.resolution = self.composition.resolution
+        self._key = key.bind(
+            "whole stream",
+            {
+                "size": self.size,
+                "threshold": self.threshold,
+                "share": self.share,
+                "perturber": whole.perturber,
+                **{
+                    each: getattr(self, each) for each in ("epsilon", "bound", "max_range", "resolution", "nonfinite")
+                },
+            },
+        )
+
+    def _share(self, whole: StreamParameters, resolution: float | None) -> float:
+        """Part of epsilon that the rule needs to choose well, at most a tenth; 0 if theta is public."""
+        if not self.threshold.uses_holdout:
+            return 0.0
+        if not isinstance(self.threshold, ScaleFree):
+            return MOST_SHARE
+        tenth = _published(whole, resolution, MOST_SHARE)
+        resolved = self.threshold.chooser(_task(tenth, whole.unit_epsilon * MOST_SHARE, self.size)).resolved
+        if resolved < POORLY_CHOSEN:
+            instead = "the threshold is chosen poorly"
+            if resolved < NOT_CHOSEN:
+                instead = (
+                    f"the threshold is the bound, {self.bound:g}: nothing is clipped, and noise is at its largest"
+                )
+            warn(
+                f"values: {self.size:,} are too few to choose a threshold with a tenth of epsilon = "
+                f"{self.epsilon:g}, so {instead}; expected more values, a larger epsilon, or a threshold known "
+                "publicly (threshold=50.0)",
+                AccuracyWarning,
+            )
+        # What is resolved grows with the share, in proportion.
+        return 0.0 if resolved < NOT_CHOSEN else MOST_SHARE * min(1.0, WELL_CHOSEN / resolved)
+
+    @cached_property
+    def task(self) -> ThresholdTask:
+        """What the threshold is told."""
+        return _task(self.composition, self._whole.unit_epsilon * self.share, self.size)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Threshold and perturber see the same values: sequential composition."""
+        published = self.composition.guarantee(simulated=self._key.simulated)
+        chosen = self.threshold.guarantee(self.task) if self.share else None
+        if chosen is not None:
+            published = sequential(chosen.of("threshold, from all values"), published)
+        return self._whole.in_units(published, "each value loses its fraction of epsilon in the choice and its block")
+
+    @property
+    def noise_fingerprint(self) -> str | None:
+        """As :attr:`fastdp.state.Publisher.noise_fingerprint`."""
+        return None if self._key.simulated else self._key.fingerprint()
+
+    def release(self, values: Any) -> Release:
+        """Choose theta from all values, then publish all.
+
+        Parameters
+        ----------
+        values : array-like
+            ``size`` values.
+        """
+        column = as_whole(values, 0, 0)
+        if column.size != self.size:
+            raise StateError(f"values has {column.size} entries: expected {self.size}, as was said before")
+        floats = self.finite(as_floats(column), 0)
+        return replace(self.publisher((floats,)).release(floats), guarantee=self.guarantee)
+
+    def _chooser(self) -> Chooser:
+        """The rule's, without the warnings that speak of a hold-out."""
+        rule = self.threshold
+        return rule.chooser(self.task) if isinstance(rule, ScaleFree) else rule.start(self.task)
+
+    def finite(self, floats: NDArray[np.float64], before: int) -> NDArray[np.float64]:
+        """Values in front of which ``before`` others came, without NaN and infinity; DataError if there are any."""
+        return Schedule(self.composition).finite(floats, before, "values")
+
+    def publisher(self, parts: Iterable[NDArray[np.float64]]) -> StreamPublisher:
+        """What publishes the values under the theta that they, all and finite, choose; ``guarantee`` is its part."""
+        composition = self.composition
+        if self.share or not self.threshold.uses_holdout:
+            chooser = self._chooser()
+            for part in parts:
+                chooser.observe(part)
+            theta = chooser.choose(held_out(self._key, chooser.pack()))
+            LOG.info("%s: threshold chosen: %g, from all %d values", type(self).__name__, theta, self.size)
+            composition = replace(composition, threshold=Fixed(theta))
+        return StreamPublisher._of(Schedule(composition), self._key)
+
+
+def _published(whole: StreamParameters, resolution: float | None, share: float) -> StreamParameters:
+    """The composition with what the threshold's share leaves of epsilon."""
+    # For one value, of which several may be protected together.
+    rest = remainder(whole.unit_epsilon, whole.unit_epsilon * share)
+    return replace(whole, epsilon=rest, contributions=1, resolution=resolution)
+
+
+def _task(published: StreamParameters, epsilon: float, size: int) -> ThresholdTask:
+    """The threshold's task for noise of the published values' own budget."""
+    return replace(published.task, epsilon=epsilon, holdout=size, publish_epsilon=published.epsilon)

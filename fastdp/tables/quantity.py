@@ -1,0 +1,89 @@
+"""One integer sum of each window and key: how rows enter it, and its noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.randomness import prefix
+from fastdp.randomness.key import Key
+from fastdp.randomness.sampler import Law, discrete_laplace_law
+from fastdp.tables.sums import NoisySums
+from fastdp_kernels import window_sums
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One sum of each window and key, and its noise.
+
+    Attributes
+    ----------
+    name : str
+        "total", "count" or "deviation".
+    low, high, centre : int
+        Values are clipped to [low, high] steps, and the centre is subtracted.  A count adds 1 for each row.
+    resolution : float
+        One step.
+    epsilon : float
+        Its budget.
+    contributions : int
+        Rows of one unit.
+    """
+
+    name: str
+    low: int
+    high: int
+    centre: int
+    resolution: float
+    epsilon: float
+    contributions: int
+
+    @property
+    def sensitivity(self) -> int:
+        """Most that one row moves a sum by, in steps."""
+        return 1 if self.name == "count" else max(abs(self.low - self.centre), abs(self.high - self.centre))
+
+    @cached_property
+    def law(self) -> Law:
+        """Of the noise of each sum."""
+        return discrete_laplace_law(Fraction(self.contributions * self.sensitivity) / Fraction(self.epsilon))
+
+    def add(self, rows: tuple[Integers, NDArray[Any], NDArray[np.float64]], first: int, sums: Integers) -> int:
+        """Add rows (windows, keys, values); the first that counts and is not finite, or -1."""
+        windows, keys, values = rows
+        if self.name == "count":
+            window_sums.add_ones(windows, keys, first, sums)
+            return -1
+        low, high = float(self.low), float(self.high)
+        return window_sums.add_values(
+            windows, keys, values, first, 1.0 / self.resolution, low, high, self.centre, sums
+        )
+
+    def start_chain(self, key: Key) -> Integers:
+        """The chain key before the first sum, as int64[4], which state files hold.
+
+        It depends on the noise's scale and the clip: noise under others shares no word with it.
+        """
+        own = key.within("sums", self.name, self.low, self.high, self.centre, self.resolution, self.epsilon)
+        return prefix.start_chain(own).view(np.int64)
+
+    def release(self, sums: Integers, key: Key, chain: Integers, index: int) -> tuple[NoisySums, Integers]:
+        """The sums (int64[W, K], windows in order) with noise, and the chain behind them.
+
+        Sums and noise are taken modulo 2^64, which is post-processing of the exact noisy sum: privacy does not depend
+        on how many rows there are.
+        """
+        moved = np.ascontiguousarray(chain).view(np.uint64).copy()
+        flat = np.ascontiguousarray(sums).reshape(-1)
+        prefix.record(key, moved, index, flat.size)
+        noise = prefix.draw(flat, self.law, moved, index)
+        noise += flat
+        noise.flags.writeable = False
+        return NoisySums(noise.reshape(sums.shape), self.resolution, self.law.scale), moved.view(np.int64)

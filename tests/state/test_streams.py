@@ -1,0 +1,156 @@
+"""``publisher.stream``: iterables, generators and async ones, chunks and single values; and what the logger says."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fastdp
+from fastdp.errors import DataError, ParameterError
+from fastdp.spatial import Box
+
+pytestmark = pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+
+VALUES = np.arange(300.0) % 37
+KINDS: dict[str, Any] = {
+    "adaptive": lambda: fastdp.Adaptive(1.0, 40.0, 50, 64, seed=1),
+    "tops": lambda: fastdp.ToPS(1.0, 40.0, 50, 64, fan_out=2, prune=1, seed=1),
+    "pak": lambda: fastdp.PAK(1.0, 1e-6, 40.0, 300, holdout=50, seed=1),
+    "topl": lambda: fastdp.ToPL(1.0, 40.0, 50, 64, seed=1),
+}
+
+
+def chunks() -> Iterator[Any]:
+    """Chunks and single values of several types, as they may come."""
+    yield VALUES[:7]
+    yield []
+    yield float(VALUES[7])
+    yield np.float32(VALUES[8])
+    yield int(VALUES[9])
+    yield np.array(VALUES[10])
+    yield VALUES[11:60].tolist()
+    yield from np.split(VALUES[60:], [1, 2, 100])
+
+
+async def arriving() -> AsyncIterator[Any]:
+    for chunk in chunks():
+        await asyncio.sleep(0)
+        yield chunk
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_outputs_are_those_of_publish_one_for_each_batch(kind: str) -> None:
+    make = KINDS[kind]
+    expected = make().publish(VALUES)
+    outputs = list(make().stream(chunks()))
+    assert len(outputs) == len(list(chunks()))
+    assert np.array_equal(np.concatenate(outputs), expected)
+    assert np.array_equal(np.concatenate(list(make().stream(VALUES))), expected)
+
+    async def collected() -> list[Any]:
+        return [out async for out in make().stream(arriving())]
+
+    found = asyncio.run(collected())
+    assert all(np.array_equal(one, other) for one, other in zip(found, outputs, strict=True))
+
+
+def test_nothing_is_fetched_or_consumed_ahead() -> None:
+    fetched: list[int] = []
+
+    def source() -> Iterator[float]:
+        for number in range(100):
+            fetched.append(number)
+            yield float(number)
+
+    publisher = fastdp.Adaptive(1.0, 40.0, threshold=20.0, max_range=64, seed=1)
+    outputs = publisher.stream(source())
+    assert fetched == []
+    next(outputs)
+    assert (fetched, publisher.n_seen) == ([0], 1)
+
+
+def test_a_refused_batch_is_not_consumed_and_the_stream_goes_on() -> None:
+    publisher, source = KINDS["adaptive"](), iter([1.0, [2.0, float("nan")], 3.0])
+    outputs = publisher.stream(source)
+    next(outputs)
+    with pytest.raises(DataError, match=r"chunk\[1\]"):
+        next(outputs)
+    assert publisher.n_seen == 1
+    assert len(list(publisher.stream(source))) == 1
+    assert publisher.n_seen == 2
+
+
+def test_a_stream_that_was_cut_goes_on_from_its_file(tmp_path: Path) -> None:
+    expected = KINDS["adaptive"]().publish(VALUES)
+    publisher = KINDS["adaptive"]()
+    publisher.keep(tmp_path / "state")
+    got = []
+    for out in publisher.stream(VALUES[:200]):
+        got.append(out)
+        if publisher.n_seen == 120:
+            break
+    loaded = fastdp.Adaptive.load(tmp_path / "state")
+    got += list(loaded.stream(VALUES[loaded.n_seen :]))
+    assert np.array_equal(np.concatenate(got), expected)
+
+
+def test_the_pages_program_goes_on_where_it_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "state.md").read_text()
+    section = page.split("## Streams that never end\n")[1].split("\n## ")[0]
+    (program,) = [part.split("```")[0] for part in section.split("```python\n")[1:]]
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "page"}
+    exec(compile(program, "docs/state.md", "exec", dont_inherit=True), names)  # noqa: S102 - the project's own page
+    assert (len(names["before"]), len(names["after"])) == (90, 60)
+    assert fastdp.Adaptive.load("sensor.state").n_seen == 150
+    assert [out.size for out in names["outputs"]] == [1] * 90
+
+
+def test_batches_of_points_are_tuples_or_arrays() -> None:
+    points = [np.array([[0.2, 0.3], [0.7, 0.1]]), (np.array([[0.5, 0.5]]), np.array([[0.2, 0.3]])), np.empty((0, 2))]
+    made = [fastdp.PHDStream(Box([0, 0], [1, 1]), 4.0, seed=1) for _ in range(2)]
+    outputs = list(made[0].stream(points))
+    expected = [made[1].step(*(batch if isinstance(batch, tuple) else (batch,))) for batch in points]
+    assert all(np.array_equal(one, other) for one, other in zip(outputs, expected, strict=True))
+    counts = fastdp.counters.RunningCounts(fastdp.counters.Simple(), 1.0, 2, seed=1)
+    assert len(list(counts.stream([[1, 0], ([2, 3], [0, 1])]))) == 2
+
+
+@pytest.mark.parametrize("given", [5.0, None, "12", b"12", {"a": 1.0}])
+def test_what_is_no_iterable_of_batches_is_refused(given: Any) -> None:
+    with pytest.raises(ParameterError, match="expected an iterable of chunks or values"):
+        KINDS["adaptive"]().stream(given)
+
+
+# Logging.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_log_says_what_is_public(kind: str, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    publisher = KINDS[kind]()
+    with caplog.at_level(logging.DEBUG, "fastdp"):
+        publisher.keep(tmp_path / "state")
+        publisher.publish(VALUES[:40])
+        before = len(caplog.messages)
+        publisher.publish(VALUES[40:])
+    said = [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]
+    assert said[0].endswith("state', 0 consumed")
+    assert before == 1
+    theta = f"threshold chosen: {publisher.threshold:g}"
+    assert sum(theta in each for each in said) == 1
+    closed = [record for record in caplog.records if "blocks closed" in record.getMessage()]
+    assert all(record.levelno == logging.DEBUG for record in closed)
+    assert bool(closed) == (kind in ("adaptive", "tops"))
+    assert all(record.name == "fastdp" for record in caplog.records)
+
+
+def test_nothing_is_logged_above_info_and_nothing_by_default(capsys: pytest.CaptureFixture[str]) -> None:
+    fastdp.release(VALUES, 1.0, 40.0, seed=1)
+    KINDS["adaptive"]().publish(VALUES)
+    assert capsys.readouterr() == ("", "")
