@@ -290,7 +290,7 @@ class Fleet:
                 part._give_up()
                 given_up.append(part)
             return cls._of(Streams.joined(found), parts[0].threads)
-        except Exception:
+        except BaseException:
             for part, streams in zip(given_up, found, strict=False):
                 part._present = streams
             raise
@@ -316,7 +316,7 @@ class Fleet:
         -------
         bytes
             For :meth:`from_bytes`.  They are a fork of all streams: go on from them or from this fleet, not from
-            both.
+            both.  Where noise is drawn in trees (:class:`fastdp.ToPS`), different values would meet the same noise.
         """
         return self._streams.to_bytes(key)
 

@@ -1,4 +1,4 @@
-"""Which row of a fleet's arrays each id has."""
+"""Ids of a fleet, all numbers or all texts, and which row of its arrays each has."""
 
 from __future__ import annotations
 
