@@ -25,6 +25,8 @@ from fastdp.systems.stream.stages import Schedule
 
 #: Bytes of arrays in one frame of a state; with its envelope a frame then has 2^26 bytes.
 FRAME_BYTES = 2**26 - 2**14
+#: Of a fleet's content; a later fastdp that changes it counts on.
+VERSION = 1
 MACHINES: dict[str, Any] = {"Schedule": Schedule, "CountMachine": CountMachine}
 Packed = tuple[dict[str, Any], bytes]
 
@@ -157,7 +159,7 @@ class Streams:
         described, arrays = self.rows.pack()
         ids = self.ids
         content = {
-            "fleet": 1,
+            "fleet": VERSION,
             "fastdp": __version__,
             "class": type(self.machine).__name__,
             "composition": self.machine.describe(),
@@ -202,6 +204,8 @@ class Streams:
     def read(cls, packed: Packed, machine: type[Machine[Any]] | None = None) -> Streams:
         """What was packed; ValueError, LookupError or TypeError if it is none."""
         content, data = packed
+        if content["fleet"] != VERSION:
+            raise StateError(f"the state has fleet format {validation.shown(content['fleet'])}: expected {VERSION}")
         kind: Any = MACHINES.get(content["class"], machine)
         if kind is None or kind.__name__ != content["class"]:
             raise StateError(
@@ -209,6 +213,8 @@ class Streams:
             )
         secret = bytes.fromhex(content["secret"])
         key = Key(secret, simulated=content["simulated"], binding=Binding(content["binding"]))
+        if key.binding is Binding.FIRST_FORMAT:
+            raise ValueError("a key that streams would share")
         streams = cls(kind.from_description(content["composition"]), key)
         at = 0
 
@@ -224,7 +230,10 @@ class Streams:
         streams.lives = {each: int(count) for each, count in content["lives"]}
         if any(count < 1 for count in streams.lives.values()):
             raise ValueError("an id that was forgotten less than once")
-        streams.part = None if content["part"] is None else (int(content["part"][0]), int(content["part"][1]))
+        if content["part"] is not None:
+            mine, n = streams.part = int(content["part"][0]), int(content["part"][1])
+            if not 0 <= mine < n or (parts_of(ids, n) != mine).any():
+                raise ValueError("ids of another part")
         if isinstance(streams.rows, AdaptiveRows):
             streams.rows.unpack(size, content["rows"], take)
         else:

@@ -373,3 +373,13 @@ def test_scales_out_of_range_are_refused(scales: int, monkeypatch: pytest.Monkey
     monkeypatch.setattr(fleet._streams.rows, "pack", lambda: (described | {"scales": scales}, [*arrays[:3], wide]))
     with pytest.raises(StateError, match="scales out of range"):
         Fleet.from_bytes(fleet.to_bytes())
+
+
+@pytest.mark.parametrize("wrong", [{"fleet": 2}, {"part": [0, 0]}, {"part": [1, 2]}, {"binding": 1}])
+def test_content_that_no_fleet_has_is_refused(wrong: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = Fleet(template("tops"), key=SECRET)
+    fleet.publish(["a", "b", "c", "d"], [1.0, 2.0, 3.0, 4.0])
+    content, data = fleet._streams.pack()
+    monkeypatch.setattr(fleet._streams, "pack", lambda: (content | wrong, data))
+    with pytest.raises(StateError):
+        Fleet.from_bytes(fleet.to_bytes())
