@@ -51,7 +51,10 @@ class Streams:
     """
 
     def __init__(self, machine: Machine[Any], secret: Key) -> None:
-        self.machine, self.secret, self.key = machine, secret, machine.bind(secret)
+        self.machine, self.key = machine, machine.bind(secret)
+        # Keys of texts are derived of the secret: what they draw is checked with all the rest.
+        simulated, binding = secret.simulated, secret.binding
+        self.secret = Key(secret.reveal(), simulated=simulated, binding=binding, drawn=self.key.drawn)
         self.rows: Any = AdaptiveRows.of(machine, self.key) or MachineRows(machine, self.key)
         self.places = Places()
         self.lives: dict[Id, int] = {}

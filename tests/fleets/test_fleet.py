@@ -293,13 +293,14 @@ def test_ids_keep_their_kind_and_their_zero_characters() -> None:
         Fleet.part_of(5, 2)
 
 
-def test_an_error_of_one_stream_begins_no_other() -> None:
+@pytest.mark.parametrize(("first", "second"), [(4, 5), ("a", "b")])
+def test_an_error_of_one_stream_begins_no_other(first: Any, second: Any) -> None:
     fleet = Fleet(template("counts"), key=SECRET)
-    fleet.publish([4], [1.0])
+    fleet.publish([first], [1.0])
     with pytest.raises(DataError, match=r"whole number.*within the stream of ids\[1\]"):
-        fleet.publish([4, 5], [1.0, 1.5])
-    assert list(fleet.ids) == [4]
-    assert fleet.publish([4], [1.0])[1].tolist() == alone("counts", 4, np.array([1.0, 1.0]))[1:].tolist()
+        fleet.publish([first, second], [1.0, 1.5])
+    assert list(fleet.ids) == [first]
+    assert fleet.publish([first], [1.0])[1].tolist() == alone("counts", first, np.array([1.0, 1.0]))[1:].tolist()
 
 
 @dataclass(frozen=True)
