@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -70,17 +71,14 @@ class FrameSource:
         if len(set(map(type, ids))) > 1:
             ids = list(map(str, ids))
         table = pa.table({self.by: pa.array(ids).take(pa.array(which)), self.time: times, **named})
-        if self.family == "pandas":
-            return table.to_pandas()
-        if self.family == "polars":
-            import polars
+        return in_family(table, self.family)
 
-            return polars.from_arrow(table)
-        if self.family == "duckdb":
-            import duckdb
 
-            return duckdb.from_arrow(table)
-        return table
+def in_family(table: Any, family: str) -> Any:
+    """An Arrow table as a pandas or polars data frame, a DuckDB relation, or as it is."""
+    if family == "pandas":
+        return table.to_pandas()
+    return import_module(family).from_arrow(table) if family in ("polars", "duckdb") else table
 
 
 @dataclass(frozen=True, eq=False)

@@ -117,7 +117,7 @@ class Run:
             before += chunk.size
 
     def _publish_whole(self, opened: Source, publisher: Publisher, chunks: Iterator[Floats], sink: _Sink) -> None:
-        """Revised values look back from the end: the whole input is kept."""
+        """Revised values are made once the input has ended: all of it is kept."""
         values = np.concatenate([np.empty(0), *chunks])
         _check_count(opened.name, values.size, publisher)
         with self._named(opened, publisher, 0, values):

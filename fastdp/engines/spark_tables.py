@@ -62,7 +62,7 @@ def totals(
 
     Notes
     -----
-    The partial sums within the cluster, and the whole ones on the driver, have no noise yet: whoever runs the cluster
+    The partial sums within the cluster, and the whole ones on the driver, have no noise yet: who runs the cluster
     sees them and the rows.  A cell takes 2^31 rows with values at the clip.
     """
     return _release(

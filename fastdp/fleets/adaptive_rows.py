@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,8 @@ from fastdp_kernels import block_lengths, fleet_pass
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
+#: Which rows publish (None: all), and what.
+Published = tuple[NDArray[np.bool_] | None, Floats]
 #: Arrays grow by a quarter: what is not used yet counts as memory of the streams.
 GROWTH = 4
 #: Values below which a thread costs more than it saves.
@@ -79,7 +83,8 @@ class AdaptiveRows:
             words = RowWords(theta_key(self._key, self._steps), prefix.CHAIN_PIECES)
             chains = prefix.start_chains(words, ids)
         else:
-            chains = np.array([prefix.start_chain(theta_key(key, self._steps)) for key in ids], np.uint64)
+            words = RowWords([theta_key(key, self._steps) for key in ids], prefix.CHAIN_PIECES, np.arange(count))
+            chains = prefix.start_chains(words, np.array([key.member - 1 for key in ids]))
         self._reserve(self.size + count)
         new = slice(self.size, self.size + count)
         self._counters[new] = 0
@@ -111,11 +116,13 @@ class AdaptiveRows:
         if missing > 0:
             self._scales = np.pad(self._scales, ((0, 0), (0, 0), (0, missing)))
 
-    def publish(self, rows: Indices, values: Floats, threads: int) -> tuple[NDArray[np.bool_] | None, Floats]:
-        """Consume finite values, each of the stream in its row, in order; which rows publish (None: all); what."""
+    def prepare(self, rows: Indices, values: Floats, threads: int) -> Callable[[], Published]:
+        """What consumes finite values, each of the stream in its row, in order; until it is called, nothing has."""
         self._reach(rows)
         out = np.empty(values.size)
-        threads = min(threads, max(1, values.size // MIN_PER_THREAD))
+        return partial(self._publish, rows, values, out, min(threads, max(1, values.size // MIN_PER_THREAD)))
+
+    def _publish(self, rows: Indices, values: Floats, out: Floats, threads: int) -> Published:
         if threads == 1:
             self._pass(rows, values, out)
             return None, out
@@ -157,6 +164,12 @@ class AdaptiveRows:
             index = int(self._counters[row, fleet_pass.BLOCKS])
             settled = np.array([prefix.settle(law, self._chains[row], index, total)])
 
+    def taken(self, rows: Indices) -> AdaptiveRows:
+        """These streams alone, apart from these arrays."""
+        other = copy.copy(self)
+        other.keep(rows)
+        return other
+
     def keep(self, rows: Indices) -> None:
         """Drop all streams but these, which get the rows 0, 1, 2, ..."""
         for name, array in self._arrays().items():
@@ -171,6 +184,8 @@ class AdaptiveRows:
 
     def unpack(self, size: int, described: dict[str, Any], take: Callable[[Any, tuple[int, ...]], Any]) -> None:
         """The states that were packed; ValueError for what kernels could not follow."""
+        if not 0 <= described["scales"] <= block_lengths.SCALES:
+            raise ValueError("a number of scales out of range")
         self.size = size
         self._counters = take(np.int64, (size, fleet_pass.COUNTERS))
         self._chains = take(np.uint64, (size, prefix.CHAIN_WORDS))
@@ -190,14 +205,18 @@ class AdaptiveRows:
         filled, position = self._counters[:, fleet_pass.FILLED], singles[:, 0]
         fits &= (filled >= 0) & (filled < lengths) & (self._counters[:, fleet_pass.BLOCKS] >= 0)
         fits &= (position >= 0) & (position < 2.0 ** self._scales.shape[2])
+        fits &= np.isfinite(self._scales).all(axis=(1, 2))
         return np.asarray(fits, np.bool_)
 
-    def join(self, other: AdaptiveRows) -> None:
-        """Append the streams of another fleet of the same machine and key."""
-        most = max(self._scales.shape[2], other._scales.shape[2])
-        for rows in (self, other):
-            rows.keep(np.arange(rows.size))
-            rows._scales = np.pad(rows._scales, ((0, 0), (0, 0), (0, most - rows._scales.shape[2])))
-        for name, array in self._arrays().items():
-            setattr(self, f"_{name}", np.concatenate([array, getattr(other, f"_{name}")]))
-        self.size += other.size
+    def join(self, others: Sequence[AdaptiveRows]) -> None:
+        """Append the streams of other fleets of the same machine and key."""
+        every = [self, *others]
+        most = max(rows._scales.shape[2] for rows in every)
+        joined = []
+        for rows in every:
+            arrays = [array[: rows.size] for array in rows._arrays().values()]
+            arrays[-1] = np.pad(arrays[-1], ((0, 0), (0, 0), (0, most - arrays[-1].shape[2])))
+            joined.append(arrays)
+        for name, arrays in zip(NAMES, zip(*joined, strict=True), strict=True):
+            setattr(self, f"_{name}", np.concatenate(arrays))
+        self.size = sum(rows.size for rows in every)

@@ -122,7 +122,10 @@ class Fleet:
 
     @property
     def ids(self) -> Indices | list[str]:
-        """The ids of all streams, in the order in which they began: int64[n] or a list of texts."""
+        """The ids of all streams, in the order in which they began: int64[n] or a list of texts.
+
+        Of one call, numbers that were forgotten before come behind those that are new.
+        """
         return self._streams.ids
 
     @property
@@ -186,22 +189,27 @@ class Fleet:
             floats = as_floats(np.where(finite, floats, 0.0))
         if not column.size:
             return found, np.empty(0)
+        threads, known = validation.threads(self.threads), len(streams.places)
         self._present = None
         try:
-            published, out = streams.rows.publish(streams.rows_of(found), floats, self.threads)
-        except DataError:
-            # Raised before anything was consumed.
-            self._present = streams
+            consume = streams.rows.prepare(streams.rows_of(found), floats, threads)
+        except Exception:
+            # Nothing was consumed; streams that began for this call have not begun.
+            if streams.rows.size == len(streams.places):
+                if len(streams.places) > known:
+                    streams.keep(np.arange(known))
+                self._present = streams
             raise
+        published, out = consume()
         self._present = streams
         if published is None:
             return found, out
         return [found[i] for i in np.flatnonzero(published)] if isinstance(found, list) else found[published], out
 
-    def _checked(self, ids: Any, count: int) -> Indices | list[str]:
+    def _checked(self, ids: Any, count: int | None = None) -> Indices | list[str]:
         """Ids of this fleet's kind and part; DataError otherwise."""
         streams, found = self._streams, as_ids(ids, count)
-        if not count:
+        if not len(found):
             return found
         texts, known = isinstance(found, list), streams.of_texts
         if known is not None and known is not texts:
@@ -231,7 +239,7 @@ class Fleet:
         ids : whole numbers or texts
             Streams of this fleet; DataError names the first that is none, and nothing is forgotten.
         """
-        streams, found = self._streams, self._checked(ids, len(ids))
+        streams, found = self._streams, self._checked(ids)
         rows = streams.places.find(found)
         if (rows < 0).any():
             raise DataError(f"{entry_at('ids', rows < 0, 'no stream of this fleet')}; expected ids that have begun")
@@ -244,7 +252,7 @@ class Fleet:
     @staticmethod
     def part_of(ids: Any, n: int) -> Indices:
         """Which of n parts each id belongs to, on every machine: int64[m]; see :meth:`split`."""
-        return parts_of(as_ids(ids, len(ids)), validation.integer("n", n, 1, 2**20))
+        return parts_of(as_ids(ids), validation.integer("n", n, 1, 2**20))
 
     @single_caller
     def split(self, n: int) -> list[Fleet]:
@@ -271,13 +279,26 @@ class Fleet:
             raise ParameterError(f"parts are {numbers}: expected all parts of one fleet, each once")
         if not all(found[0].same_fleet(other) for other in found):
             raise ParameterError("parts: expected parts of one fleet, with one mechanism and one secret")
-        merged = Streams.read(found[0].pack())
-        for other in found[1:]:
-            merged.join(other)
-        merged.part = None
-        for part in parts:
-            part._present = None
-        return cls._of(merged, parts[0].threads)
+        if len({each.of_texts for each in found} - {None}) > 1:
+            raise ParameterError(
+                "parts: expected ids of one kind; some have whole numbers as ids, and some texts, which one fleet "
+                "cannot hold"
+            )
+        given_up: list[Fleet] = []
+        try:
+            for part in parts:
+                part._give_up()
+                given_up.append(part)
+            return cls._of(Streams.joined(found), parts[0].threads)
+        except BaseException:
+            for part, streams in zip(given_up, found, strict=False):
+                part._present = streams
+            raise
+
+    @single_caller
+    def _give_up(self) -> None:
+        """Refuse further calls; StateError within a call of another thread, or in a forked process."""
+        self._present = None
 
     # State as bytes.
 
@@ -295,7 +316,7 @@ class Fleet:
         -------
         bytes
             For :meth:`from_bytes`.  They are a fork of all streams: go on from them or from this fleet, not from
-            both.
+            both.  Where noise is drawn in trees (:class:`fastdp.ToPS`), different values would meet the same noise.
         """
         return self._streams.to_bytes(key)
 

@@ -1,4 +1,4 @@
-"""Which row of a fleet's arrays each id has."""
+"""Ids of a fleet, all numbers or all texts, and which row of its arrays each has."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp import validation
 from fastdp.arrays.column import as_array, kind_of
 from fastdp.errors import DataError
 from fastdp.randomness.key import MAX_STREAMS
@@ -19,20 +20,25 @@ Id = int | str
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
-def as_ids(ids: Any, rows: int) -> Indices | list[str]:
-    """Whole numbers from 0 to 2^32 - 2, or texts; DataError for anything else, by index."""
-    if isinstance(ids, Sequence) and not isinstance(ids, str) and all(type(each) is str for each in ids):
+def as_ids(ids: Any, rows: int | None = None) -> Indices | list[str]:
+    """Whole numbers from 0 to 2^32 - 2, or texts; DataError for anything else, by index, or for another number."""
+    listed = isinstance(ids, Sequence) and not isinstance(ids, str)
+    if listed and all(type(each) is str for each in ids):
         found: Indices | list[str] = list(ids)
     else:
-        array = as_array(ids)
+        # NumPy would make texts of the numbers beside a text, and drop a text's last zero characters.
+        texts = listed and any(isinstance(each, str) for each in ids)
+        array = np.fromiter(ids, object, len(ids)) if texts else as_array(ids)
         if array is None or array.ndim != 1:
             raise DataError(f"ids is a {type(ids).__name__}: expected one row of whole numbers, or of texts")
         if array.dtype.kind in "OUT" and array.size:
             wrong = [i for i, each in enumerate(array.tolist()) if not isinstance(each, str)]
             if wrong:
                 raise DataError(f"ids[{wrong[0]}] is no text: expected whole numbers alone, or texts alone")
-            found = array.tolist()
-        elif array.dtype.kind in "iu" or not array.size:
+            found = [str(each) for each in array.tolist()]
+        elif not array.size:
+            found = np.empty(0, np.int64)
+        elif array.dtype.kind in "iu":
             outside = (array < 0) | (array >= MAX_STREAMS)
             if outside.any():
                 raise DataError(
@@ -42,8 +48,11 @@ def as_ids(ids: Any, rows: int) -> Indices | list[str]:
             found = array.astype(np.int64)
         else:
             raise DataError(f"ids holds {kind_of(array.dtype)}: expected whole numbers, or texts")
-    if len(found) != rows:
+    if rows is not None and len(found) != rows:
         raise DataError(f"ids has {len(found)} entries: expected {rows}, one for each value")
+    if isinstance(found, list) and not validation.encodes("".join(found)):
+        first = next(i for i, each in enumerate(found) if not validation.encodes(each))
+        raise DataError(f"ids[{first}]: expected a text that UTF-8 can encode")
     return found
 
 
@@ -84,15 +93,20 @@ class Places:
         return np.where(self._sorted[at] == ids, self._rows[at], -1)
 
     def add(self, ids: Indices | list[Any]) -> None:
-        """Give distinct new ids the next rows."""
+        """Give new ids the next rows; ValueError for one that has a row."""
         first = len(self)
         if isinstance(ids, list) and ids and isinstance(ids[0], str):
             self._texts.update(zip(ids, range(first, first + len(ids)), strict=True))
+            if len(self) != first + len(ids):
+                raise ValueError("an id more than once")
             return
         numbers = np.asarray(ids, np.int64)
         joined = np.concatenate([self._sorted, numbers])
         order = np.argsort(joined, kind="stable")
-        self._sorted = joined[order]
+        joined = joined[order]
+        if (joined[1:] == joined[:-1]).any():
+            raise ValueError("an id more than once")
+        self._sorted = joined
         self._rows = np.concatenate([self._rows, np.arange(first, first + numbers.size)])[order]
 
     def ids(self) -> Indices | list[str]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.arrays.column import as_column
+from fastdp.errors import DataError
+from fastdp.fleets.adaptive_rows import Published
 from fastdp.randomness.key import Key
 from fastdp.state.machine import Column, Machine, Transition
 
@@ -44,16 +48,22 @@ class MachineRows:
         self._keys += keys
         self._states += states
 
-    def publish(self, rows: Indices, values: Floats, threads: int) -> tuple[NDArray[np.bool_] | None, Floats]:
-        """Consume finite values, each of the stream in its row, in order; which rows publish (None: all); what."""
+    def prepare(self, rows: Indices, values: Floats, threads: int) -> Callable[[], Published]:
+        """What consumes finite values, each of the stream in its row, in order; until it is called, nothing has."""
         del threads
         order = np.argsort(rows, kind="stable")
         borders = np.flatnonzero(np.diff(rows[order])) + 1
         made: list[tuple[int, Indices, list[Transition[Any]]]] = []
-        # First every step, which changes nothing; then everything at once.
+        # Steps change nothing.
         for places in np.split(order, borders):
             row = int(rows[places[0]])
-            made.append((row, places, self._steps(row, values[places])))
+            try:
+                made.append((row, places, self._steps(row, values[places])))
+            except DataError as error:
+                raise DataError(f"{error} (within the stream of ids[{places[0]}])") from None
+        return partial(self._publish, made, values)
+
+    def _publish(self, made: list[tuple[int, Indices, list[Transition[Any]]]], values: Floats) -> Published:
         published, out = np.zeros(values.size, np.bool_), np.empty(values.size)
         for row, places, transitions in made:
             self._states[row] = transitions[-1].state
@@ -75,6 +85,13 @@ class MachineRows:
             state = machine.settled(transitions[-1].state)
         return transitions
 
+    def taken(self, rows: Indices) -> MachineRows:
+        """These streams alone, for use instead of this object."""
+        other = copy.copy(self)
+        other.keep(rows)
+        other._keys = [key.again() for key in other._keys]
+        return other
+
     def keep(self, rows: Indices) -> None:
         """Drop all streams but these, which get the rows 0, 1, 2, ..."""
         self._keys = [self._keys[row] for row in rows.tolist()]
@@ -91,7 +108,7 @@ class MachineRows:
         self._keys = keys
         self._states = [self._machine.unpack(each, key) for each, key in zip(described, keys, strict=True)]
 
-    def join(self, other: MachineRows) -> None:
-        """Append the streams of another fleet of the same machine and key."""
-        self._keys += other._keys
-        self._states += other._states
+    def join(self, others: Sequence[MachineRows]) -> None:
+        """Append the streams of other fleets of the same machine and key."""
+        self._keys = [key for rows in (self, *others) for key in rows._keys]
+        self._states = [state for rows in (self, *others) for state in rows._states]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ from fastdp.systems.stream.stages import Schedule
 
 #: Bytes of arrays in one frame of a state; with its envelope a frame then has 2^26 bytes.
 FRAME_BYTES = 2**26 - 2**14
+#: Of a fleet's content; a later fastdp that changes it counts on.
+VERSION = 1
 MACHINES: dict[str, Any] = {"Schedule": Schedule, "CountMachine": CountMachine}
 Packed = tuple[dict[str, Any], bytes]
 
@@ -48,7 +51,10 @@ class Streams:
     """
 
     def __init__(self, machine: Machine[Any], secret: Key) -> None:
-        self.machine, self.secret, self.key = machine, secret, machine.bind(secret)
+        self.machine, self.key = machine, machine.bind(secret)
+        # Keys of texts are derived of the secret: what they draw is checked with all the rest.
+        simulated, binding = secret.simulated, secret.binding
+        self.secret = Key(secret.reveal(), simulated=simulated, binding=binding, drawn=self.key.drawn)
         self.rows: Any = AdaptiveRows.of(machine, self.key) or MachineRows(machine, self.key)
         self.places = Places()
         self.lives: dict[Id, int] = {}
@@ -71,28 +77,44 @@ class Streams:
         new = rows < 0
         if not new.any():
             return rows
+        size = len(self.places)
         if isinstance(found, list):
             fresh: Any = list(dict.fromkeys(found[i] for i in np.flatnonzero(new)))
-        else:
-            distinct, first = np.unique(found[new], return_index=True)
-            fresh = distinct[np.argsort(first)]
-        self.rows.begin(fresh if isinstance(fresh, np.ndarray) and not self.lives else self._keys_of(fresh))
+            self.rows.begin(self._keys_of(fresh))
+            self.places.add(fresh)
+            return self.places.find(found)
+        distinct, first, inverse = np.unique(found[new], return_index=True, return_inverse=True)
+        again = np.isin(distinct, list(self.lives))
+        # Those in their first life have keys in one call of the cipher; they get their rows first.
+        order = np.lexsort((first, again))
+        fresh, firsts = distinct[order], order.size - np.count_nonzero(again)
+        if firsts:
+            self.rows.begin(fresh[:firsts])
+        if firsts < fresh.size:
+            self.rows.begin(self._keys_of(fresh[firsts:]))
         self.places.add(fresh)
-        return self.places.find(found)
+        place = np.empty(order.size, np.int64)
+        place[order] = np.arange(size, size + order.size)
+        rows[new] = place[inverse]
+        return rows
 
     def _keys_of(self, ids: Indices | list[str]) -> list[Key]:
-        return [self._key_of(each) for each in (ids if isinstance(ids, list) else ids.tolist())]
-
-    def _key_of(self, each: Id) -> Key:
-        """The noise key of a stream in its present life."""
-        key = self.machine.bind(self.secret.of_stream(each))
-        lives = self.lives.get(each, 0)
-        return key.within("life", lives) if lives else key
+        """The noise keys of streams in their present lives."""
+        names: list[Id] = [*ids] if isinstance(ids, list) else ids.tolist()
+        secrets = [self.secret.of_stream(each) for each in names]
+        if isinstance(self.machine, Schedule):
+            keys = self.machine.composition.noise_keys(secrets)
+        else:
+            keys = [self.machine.bind(secret) for secret in secrets]
+        if not self.lives:
+            return keys
+        lives = [self.lives.get(each, 0) for each in names]
+        return [key.within("life", life) if life else key for key, life in zip(keys, lives, strict=True)]
 
     def keep(self, rows: Indices) -> None:
         """Drop all streams but these."""
         ids = self.ids
-        self.places = Places([ids[row] for row in rows.tolist()] if isinstance(ids, list) else ids[rows])
+        self.places = Places(_at(ids, rows))
         self.rows.keep(rows)
 
     def forget(self, rows: Indices) -> None:
@@ -107,13 +129,14 @@ class Streams:
 
     def split(self, n: int) -> list[Streams]:
         """In n parts, by id."""
-        owners, packed, parts = parts_of(self.ids, n), self.pack(), []
-        for number in range(n):
-            part = Streams.read(packed)
-            part.keep(np.flatnonzero(owners == number))
-            part.lives = {k: v for k, v in self.lives.items() if int(parts_of(as_ids([k], 1), n)[0]) == number}
-            part.part = (number, n)
-            parts.append(part)
+        ids, parts = self.ids, [Streams(self.machine, self.secret.again()) for _ in range(n)]
+        owners = parts_of(ids, n)
+        order = np.argsort(owners, kind="stable")
+        borders = np.searchsorted(owners[order], np.arange(1, n))
+        for number, (part, rows) in enumerate(zip(parts, np.split(order, borders), strict=True)):
+            part.places, part.rows, part.part = Places(_at(ids, rows)), self.rows.taken(rows), (number, n)
+        for each, lives in self.lives.items():
+            parts[int(parts_of(as_ids([each]), n)[0])].lives[each] = lives
         return parts
 
     def same_fleet(self, other: Streams) -> bool:
@@ -122,11 +145,15 @@ class Streams:
         one_secret = mine.reveal() == others.reveal() and mine.binding is others.binding
         return one_secret and mine.simulated == others.simulated and self.machine == other.machine
 
-    def join(self, other: Streams) -> None:
-        """Append the streams of another part."""
-        self.places.add(other.ids)
-        self.rows.join(other.rows)
-        self.lives |= other.lives
+    @classmethod
+    def joined(cls, parts: Sequence[Streams]) -> Streams:
+        """The streams of parts of one fleet, whose ids are of one kind."""
+        whole = cls(parts[0].machine, parts[0].secret)
+        for part in parts:
+            whole.places.add(part.ids)
+            whole.lives |= part.lives
+        whole.rows.join([part.rows for part in parts])
+        return whole
 
     # As bytes.
 
@@ -135,7 +162,7 @@ class Streams:
         described, arrays = self.rows.pack()
         ids = self.ids
         content = {
-            "fleet": 1,
+            "fleet": VERSION,
             "fastdp": __version__,
             "class": type(self.machine).__name__,
             "composition": self.machine.describe(),
@@ -180,6 +207,8 @@ class Streams:
     def read(cls, packed: Packed, machine: type[Machine[Any]] | None = None) -> Streams:
         """What was packed; ValueError, LookupError or TypeError if it is none."""
         content, data = packed
+        if content["fleet"] != VERSION:
+            raise StateError(f"the state has fleet format {validation.shown(content['fleet'])}: expected {VERSION}")
         kind: Any = MACHINES.get(content["class"], machine)
         if kind is None or kind.__name__ != content["class"]:
             raise StateError(
@@ -187,6 +216,8 @@ class Streams:
             )
         secret = bytes.fromhex(content["secret"])
         key = Key(secret, simulated=content["simulated"], binding=Binding(content["binding"]))
+        if key.binding is Binding.FIRST_FORMAT:
+            raise ValueError("a key that streams would share")
         streams = cls(kind.from_description(content["composition"]), key)
         at = 0
 
@@ -199,10 +230,13 @@ class Streams:
         size = int(content["size"])
         ids = as_ids(take(np.int64, (size,)) if content["ids"] is None else content["ids"], size)
         streams.places.add(ids)
-        if np.unique(streams.places.find(ids)).size != size:
-            raise ValueError("an id more than once")
         streams.lives = {each: int(count) for each, count in content["lives"]}
-        streams.part = None if content["part"] is None else (int(content["part"][0]), int(content["part"][1]))
+        if any(count < 1 for count in streams.lives.values()):
+            raise ValueError("an id that was forgotten less than once")
+        if content["part"] is not None:
+            mine, n = streams.part = int(content["part"][0]), int(content["part"][1])
+            if not 0 <= mine < n or (parts_of(ids, n) != mine).any():
+                raise ValueError("ids of another part")
         if isinstance(streams.rows, AdaptiveRows):
             streams.rows.unpack(size, content["rows"], take)
         else:
@@ -210,3 +244,7 @@ class Streams:
         if at != len(data):
             raise ValueError("more numbers than streams")
         return streams
+
+
+def _at(ids: Indices | list[str], rows: Indices) -> Indices | list[str]:
+    return [ids[row] for row in rows.tolist()] if isinstance(ids, list) else ids[rows]

@@ -1,4 +1,7 @@
-"""Where the noise is made: keys, the AES key stream, and the exact samplers on top of it.
+"""Where the noise is made: keys, words, and the exact samplers on top of them.
+
+Noise that is bound to the sums that it protects (blocks, windows, counts) is drawn by ``prefix``, other noise by
+``sampler`` and ``gaussian``.
 
 Names load on first use: a client of the local model needs a key at most, neither the compiler nor the cipher.
 """

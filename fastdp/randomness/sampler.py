@@ -253,7 +253,7 @@ def discrete_laplace(
     out : int64 array, C-contiguous and writable, optional
         Receives the draws, and is returned.
     rng : numpy.random.Generator or Key, optional
-        A generator is for simulation: its next 32 bytes are the seed, so calls in a row differ, and whoever knows
+        A generator is for simulation: its next 32 bytes are the seed, so calls in a row differ, and who knows
         its state can subtract the noise.  A Key is the same as ``key=``.  By default the draws come from a fresh key
         of the operating system, and are fit for a release.
     stream : int

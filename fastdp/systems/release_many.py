@@ -165,7 +165,7 @@ def release_many(
     named = as_ids(found.ids if ids is None else ids, rows.size)
     numbers = named if isinstance(named, np.ndarray) else None
     if numbers is None and seed is None and key is None:
-        # Nobody can ask for a fresh key's streams again, so their noise may go by their places.
+        # A fresh key's streams cannot be asked for again, so their noise may go by their places.
         numbers = np.arange(rows.size)
     room = Room.of(composition, rows, named, found.source)
     if numbers is None or follows:

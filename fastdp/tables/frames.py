@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import numpy as np
 
 from fastdp.tables.answers import Answer
+from fastdp.tables.source import import_tables
 from fastdp.tables.sums import WindowSums
 
 WINDOW = "window"
@@ -15,14 +15,6 @@ WINDOW = "window"
 METADATA = "fastdp"
 #: What follows the window and the keys.
 EXACT, REVISED = ("estimate", "std_error", "low", "high"), ("revised", "revised_low", "revised_high")
-
-
-def import_arrow() -> Any:
-    """pyarrow, or ImportError naming the extra."""
-    try:
-        return importlib.import_module("pyarrow")
-    except ImportError:
-        raise ImportError("tables need pyarrow, which is not installed: pip install 'fastdp[tables]'") from None
 
 
 def arrow_table(sums: WindowSums, exact: Answer, revised: Answer) -> Any:
@@ -41,7 +33,7 @@ def arrow_table(sums: WindowSums, exact: Answer, revised: Answer) -> Any:
         ``window`` (its start; with the time zone, if there is one), the keys, ``estimate``, ``std_error``, ``low``,
         ``high``, ``revised``, ``revised_low``, ``revised_high``; of means also ``total`` and ``count``.
     """
-    arrow = import_arrow()
+    _, arrow = import_tables()
     windows, keys = exact.estimate.shape
     starts = arrow.array(np.repeat(sums.edges[:-1], keys), arrow.timestamp("us", sums.time_zone))
     numbers = {name: getattr(exact, name) for name in EXACT}
@@ -56,14 +48,3 @@ def arrow_table(sums: WindowSums, exact: Answer, revised: Answer) -> Any:
         shown = f"{name}_key" if name in (WINDOW, METADATA, *numbers) else name
         columns[shown] = arrow.array(values).take(place)
     return arrow.table(columns | {name: arrow.array(array.ravel()) for name, array in numbers.items()})
-
-
-def in_family(table: Any, family: str) -> Any:
-    """The Arrow table as a pandas or polars data frame, a DuckDB relation, or as it is."""
-    if family == "pandas":
-        return table.to_pandas()
-    if family == "polars":
-        return importlib.import_module("polars").from_arrow(table)
-    if family == "duckdb":
-        return importlib.import_module("duckdb").from_arrow(table)
-    return table

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.arrays.frames import in_family
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.releases.intervals import checked_confidence
@@ -59,7 +60,7 @@ class Table:
         ``revised_high``, from all windows of the key, by a model (docs/tables.md); of means also the noisy ``total``
         and ``count``.  A key column with the name of one of these is called ``NAME_key``.
         """
-        return frames.in_family(self.arrow, self.sums.family)
+        return in_family(self.arrow, self.sums.family)
 
     @cached_property
     def arrow(self) -> Any:

@@ -4,7 +4,7 @@ As :mod:`fastdp_kernels.block_lengths` in everything but what is known beforehan
 limits the variance of independent ones but the level: independent events that move a value by one step each have the
 variance of a Poisson law, their mean.  What exceeds it is structure within blocks.  Queries span 1 to 10^4 values,
 and noise and hidden energy are those of whole positions, because a query of one value is no limit of long ones.  The
-errors of two answers are weighed: those that look back, and published values, which follow a block late.
+errors of two answers are weighed: revised answers, and published values, which follow a block late.
 
 Everything is in units of the sensitivity (sums) and its square (variances); derivations in ``docs/adaptive.md``.
 """

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 import fastdp
 from fastdp.counters import BinaryTree, RunningCounts
 from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.files import process
 from fastdp.fleets.adaptive_rows import AdaptiveRows
 from fastdp.fleets.fleet import Fleet
 from fastdp.fleets.machine_rows import MachineRows
 from fastdp.perturbers import Blocks, Flat
 from fastdp.randomness import prefix
+from fastdp.state.machine import Machine, Transition
 from fastdp_kernels import block_lengths as b
 
 SECRET = fastdp.Key.from_seed("fleet")
@@ -275,3 +277,110 @@ def test_the_parameters_of_a_fleet() -> None:
     assert isinstance(fleet.machine.composition.perturber, Blocks)  # type: ignore[attr-defined]
     fleet.publish([1], [1.0])
     assert fleet.nbytes < 256
+
+
+def test_ids_keep_their_kind_and_their_zero_characters() -> None:
+    fleet = Fleet(adaptive(), key=SECRET)
+    with pytest.raises(DataError, match=r"ids\[1\] is no text"):
+        fleet.publish(["a", 1], [1.0, 2.0])
+    with pytest.raises(DataError, match=r"ids\[1\]: expected a text that UTF-8 can encode"):
+        fleet.publish(["a", "\ud800"], [1.0, 2.0])
+    kept = type("Text", (str,), {})("a\0")
+    assert fleet.publish([kept, "a"], [1.0, 2.0])[0] == ["a\0", "a"]
+    assert len(fleet) == 2
+    assert len(fleet.publish(np.array([], np.str_), [])[1]) == 0
+    with pytest.raises(DataError, match="expected one row"):
+        Fleet.part_of(5, 2)
+
+
+@pytest.mark.parametrize(("first", "second"), [(4, 5), ("a", "b")])
+def test_an_error_of_one_stream_begins_no_other(first: Any, second: Any) -> None:
+    fleet = Fleet(template("counts"), key=SECRET)
+    fleet.publish([first], [1.0])
+    with pytest.raises(DataError, match=r"whole number.*within the stream of ids\[1\]"):
+        fleet.publish([first, second], [1.0, 1.5])
+    assert list(fleet.ids) == [first]
+    assert fleet.publish([first], [1.0])[1].tolist() == alone("counts", first, np.array([1.0, 1.0]))[1:].tolist()
+
+
+@dataclass(frozen=True)
+class Seen:
+    n_seen: int
+
+
+@dataclass(frozen=True)
+class Own(Machine[Seen]):
+    """A mechanism of the user's; its errors are no DataError."""
+
+    SPLITS: ClassVar[bool] = True
+
+    def start(self, key: fastdp.Key) -> Seen:
+        del key
+        return Seen(0)
+
+    def step(self, state: Seen, batch: Any, key: fastdp.Key) -> Transition[Seen]:
+        del key
+        if (batch.values < 0).any():
+            raise OverflowError
+        return Transition(Seen(state.n_seen + batch.values.size), lambda: batch.values)
+
+
+def test_a_mechanism_of_your_own() -> None:
+    fleet = Fleet(Own(), key=SECRET)
+    fleet.publish([1, 2, 3], [1.0, 2.0, 3.0])
+    with pytest.raises(OverflowError):
+        fleet.publish([1, 2], [1.0, -2.0])
+    parts = fleet.split(2)
+    whole = Fleet.from_bytes(Fleet.merge(parts).to_bytes(), machine=Own)
+    assert [state.n_seen for state in whole._streams.rows._states] == [1, 1, 1]
+
+
+def test_parts_with_ids_of_two_kinds_are_no_fleet() -> None:
+    parts = Fleet(adaptive(), key=SECRET).split(2)
+    number = next(k for k in range(10) if Fleet.part_of([k], 2)[0] == 0)
+    text = next(f"{k}" for k in range(10) if Fleet.part_of([f"{k}"], 2)[0] == 1)
+    parts[0].publish([number], [1.0])
+    parts[1].publish([text], [1.0])
+    with pytest.raises(ParameterError, match="ids of one kind"):
+        Fleet.merge(parts)
+    parts[0].publish([number], [1.0])
+
+
+def test_a_forked_process_cannot_merge(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = Fleet(adaptive(), key=SECRET).split(2)
+    monkeypatch.setattr(process, "identity", lambda: "another")
+    with pytest.raises(StateError, match="forked"):
+        Fleet.merge(parts)
+
+
+def test_a_forgotten_id_among_new_ones_keeps_their_noise() -> None:
+    fleet = Fleet(adaptive(), key=SECRET)
+    fleet.publish([3], [1.0])
+    fleet.forget([3])
+    ids, values = np.repeat([5, 3, 4], 100), values_for("spread", 300)
+    out = fleet.publish(ids, values)[1]
+    assert list(fleet.ids) == [5, 4, 3]
+    for stream, life in ((5, 0), (3, 1), (4, 0)):
+        mine = ids == stream
+        np.testing.assert_array_equal(out[mine], one(stream, life).publish(values[mine]))
+
+
+@pytest.mark.parametrize("scales", [-1, b.SCALES + 1])
+def test_scales_out_of_range_are_refused(scales: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = Fleet(adaptive(), key=SECRET)
+    fleet.publish([1], [1.0])
+    described, arrays = fleet._streams.rows.pack()
+    wide = np.zeros((1, b.POSITION // b.SCALES, max(0, scales)))
+    monkeypatch.setattr(fleet._streams.rows, "pack", lambda: (described | {"scales": scales}, [*arrays[:3], wide]))
+    with pytest.raises(StateError, match="scales out of range"):
+        Fleet.from_bytes(fleet.to_bytes())
+
+
+@pytest.mark.parametrize("wrong", [{"fleet": 2}, {"part": [0, 0]}, {"part": [1, 2]}, {"binding": 1}])
+def test_content_that_no_fleet_has_is_refused(wrong: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = Fleet(template("tops"), key=SECRET)
+    fleet.publish(["a", "b", "c", "d"], [1.0, 2.0, 3.0, 4.0])
+    content, data = fleet._streams.pack()
+    monkeypatch.setattr(fleet._streams, "pack", lambda: (content | wrong, data))
+    with pytest.raises(StateError):
+        Fleet.from_bytes(fleet.to_bytes())

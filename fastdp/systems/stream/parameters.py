@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -14,7 +15,7 @@ from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, fraction_of, of_group, parallel, remainder, sequential
 from fastdp.integer_grid import Grid, make_event_grid, make_grid
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape, Perturber
-from fastdp.randomness.key import Key
+from fastdp.randomness.key import Binding, Key
 from fastdp.releases.error_bars import SumNoise
 from fastdp.smoothers import Smoother
 from fastdp.state import codec
@@ -244,6 +245,13 @@ class StreamParameters:
     def noise_key(self, secret: Key) -> Key:
         """The noise key of this composition under a secret."""
         return secret.bind("stream", self._parameters())
+
+    def noise_keys(self, secrets: Sequence[Key]) -> list[Key]:
+        """:meth:`noise_key` of many secrets, all or none of which belong to a composition."""
+        if not secrets or secrets[0].binding is not Binding.ROOT:
+            return list(secrets)
+        composition = secrets[0].composition("stream", self._parameters())
+        return [secret.bound(composition) for secret in secrets]
 
     def _parameters(self) -> dict[str, Any]:
         """The fields, without younger ones that have their default."""
