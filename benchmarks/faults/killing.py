@@ -19,7 +19,7 @@ from fastdp.ledger import Ledger
 #: Kills of one run at most, before it is left to end.
 MOST_KILLS = 3
 #: Files that an ended run leaves: inputs, outputs, state; no parts.
-OUTPUTS = {"out", "out.csv", "out.npy", "out.parquet"}
+OUTPUTS = {"out", "out.csv", "out.npy", "out.parquet", "out.csv.json", "out.npy.json"}
 BUDGET = {"budget", "budget-wal", "budget-shm"}
 LEFT = {"in.csv", "in.npy", "in.parquet", "key", "state", "kept", *BUDGET, *OUTPUTS}
 #: What a run begins with besides its input.
@@ -139,7 +139,7 @@ def _conclude(trial: Trial, struck: int, score: Score) -> None:
         differences(seen, whole[: len(seen)]) if trial.subject.streams else differences(seen, whole)
         for seen in trial.seen
     )
-    parts = [path.name for path in _parts(trial.folder)]
+    parts, described = [path.name for path in _parts(trial.folder)], _metadata(trial.folder)
     # The same folder, never disturbed, with the same secrets: the noise depends on them.  Not another
     # one, because a state file says where it lives.
     with tempfile.TemporaryDirectory(prefix="fastdp-faults-") as scratch:
@@ -150,7 +150,7 @@ def _conclude(trial: Trial, struck: int, score: Score) -> None:
         for secret in secrets:
             shutil.copy(secret, trial.folder)
         undisturbed = twin.finish()
-    different += differences(whole, undisturbed)
+    different += differences(whole, undisturbed) + differences(described, _metadata(trial.folder))
     score.compared += sum(map(len, trial.seen)) + len(undisturbed)
     score.different += different
     charges = _charges(trial.folder)
@@ -160,6 +160,11 @@ def _conclude(trial: Trial, struck: int, score: Score) -> None:
             score.note(f"{what}: {', '.join(wrong)}")
     if not (different or exposed or parts or charges):
         score.survived += struck
+
+
+def _metadata(folder: Path) -> bytes:
+    """What lies beside an output that holds none."""
+    return b"".join(path.read_bytes() for path in sorted(folder.glob("out.*.json")))
 
 
 def _parts(folder: Path) -> Iterator[Path]:

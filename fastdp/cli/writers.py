@@ -69,7 +69,7 @@ def open_target(
     Yields
     ------
     function of as many arrays as there are columns
-        Appends values.  The file appears when the block ends without an exception, then its description.
+        Appends values.  The file appears, behind its description, when the block ends without an exception.
 
     Raises
     ------
@@ -82,19 +82,28 @@ def open_target(
         return
     kind, target, beside = _kind(path), Path(path), description_of(path)
     check_target(target, overwrite=force)
+    replaces = force or (beside is not None and not target.exists() and _is_description(beside))
     if beside is not None:
-        check_target(beside, overwrite=force)
+        check_target(beside, overwrite=replaces)
     with atomic_file(target, overwrite=force) as file:
         with kind(file, columns, describe) as write:
             yield write
         if record is not None:
             check_target(target, overwrite=force)
             record()
-    # Behind the values: a release that failed leaves nothing that the next one would have to replace.
-    facts = {} if beside is None else describe()
-    if beside is not None and facts:
-        with atomic_file(beside, overwrite=force) as description:
-            description.write(json.dumps(facts, allow_nan=False, indent=1).encode() + b"\n")
+        facts = {} if beside is None else describe()
+        if beside is not None and facts:
+            # Before the values appear: whoever sees them sees their description.
+            with atomic_file(beside, overwrite=replaces) as description:
+                description.write(json.dumps(facts, allow_nan=False, indent=1).encode() + b"\n")
+
+
+def _is_description(path: Path) -> bool:
+    """Whether this is what a killed run wrote of values that never appeared."""
+    try:
+        return "fastdp" in json.loads(path.read_bytes())
+    except (OSError, ValueError, TypeError):
+        return False
 
 
 def description_of(path: str) -> Path | None:
