@@ -279,13 +279,9 @@ class TablePlan:
             )
             if self.per_window is not None:
                 said.append(f"of a person at most {self.per_window} rows of one window count")
-        if (
-            self.periods is None
-            and self.who is None
-            and self.contributions == 1
-            and self.bound
-            and self.bound[0] >= 0
-        ):
+        # Not for means: of deviations from the middle of the clip a replaced value moves two sensitivities.
+        row_alone = self.periods is None and self.who is None and self.contributions == 1
+        if row_alone and self.kind == "totals" and self.bound and self.bound[0] >= 0:
             said.append("replacing the value of one row, in its window and key, is covered too")
         return said
 

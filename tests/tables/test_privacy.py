@@ -239,3 +239,32 @@ def test_the_chosen_clip_is_near_the_best() -> None:
         assert error(sums.clip[1]) < 1.33 * best
         # As small a share as a good choice needs.
         assert float(sums.columns["total"].scale) * sums.columns["total"].resolution < 1.03 * sums.clip[1]
+
+
+def test_a_replaced_value_costs_epsilon_of_totals_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The guarantee claims it for totals; of means it moves the deviations by two sensitivities."""
+    at = ROWS[0][0]
+    here, there = ([(at, "a", value, 0), *ROWS[1:]] for value in (0.0, 2.5))
+    claimed = {}
+    for kind in ("totals", "means"):
+        release = releasing(kind, clip=2.5)
+        loss = cost(release, here, there, monkeypatch)
+        claimed[kind] = any("replacing the value" in line for line in release(ROWS).guarantee.derivation)
+        assert claimed[kind] == (loss <= 0.7 * (1 + 1e-9))
+    assert claimed == {"totals": True, "means": False}
+
+
+def test_choices_with_other_scales_share_no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same rows and secret, windows that end later: other scales of the clip's choice, so other keys."""
+    drawn, real = {}, scale_free.draw_noise
+
+    def draw_noise(law: Law, count: int, candidates: int, key: Any) -> np.ndarray:
+        drawn[law.scale] = key.fingerprint()
+        return real(law, count, candidates, key)
+
+    monkeypatch.setattr(scale_free, "draw_noise", draw_noise)
+    rows = random_rows(20_000, 3)
+    for stop in ("2024-04-02", "2024-05-02"):
+        releasing("totals", bound=1e3, stop=stop)(rows)
+    assert len(drawn) == 2
+    assert len(set(drawn.values())) == 2
