@@ -143,8 +143,18 @@ def test_errors_about_rows_are_charged(
     assert table.columns["total"].steps.shape == (3, 1)
 
 
-def test_keys_of_another_type_are_refused(ledger: fastdp.Ledger) -> None:
-    assert "keys: entries of 'meter' are no" in refused(ledger, GOOD, by="meter", keys=[1, 2])
+@pytest.mark.parametrize("convert", [pd.DataFrame, pl.from_pandas, pa.Table.from_pandas, pa.RecordBatch.from_pandas])
+def test_keys_of_another_type_are_refused_and_charge_nothing(convert: Any, ledger: fastdp.Ledger) -> None:
+    for by, keys in (("meter", [1, 2]), ("who", ["1", "2"]), (["meter", "who"], [("x", "y")])):
+        assert "are no" in refused(ledger, convert(GOOD), by=by, keys=keys)
+    assert spent(ledger) == 0.0
+
+
+def test_keys_are_single_entries(ledger: fastdp.Ledger) -> None:
+    nested = GOOD.assign(meter=[[1], [2], [3]])
+    assert "column 'meter' holds List entries" in refused(ledger, pl.from_pandas(nested), by="meter", keys="public")
+    for stream, options in {"keys": {"by": "meter", "keys": "public"}, "persons": {"who": "meter"}}.items():
+        assert "a column holds lists" in refused(ledger, nested, stream=stream, **options)
 
 
 def test_a_file_that_is_cut_short(tmp_path: Path, ledger: fastdp.Ledger) -> None:

@@ -20,6 +20,7 @@ from fastdp.randomness import prefix
 from fastdp.randomness.sampler import Law
 from fastdp.tables import choices
 from fastdp.tables.choices import key_threshold
+from fastdp.tables.columns import KeyTable, count_keys, sorted_keys
 from fastdp.thresholds import scale_free
 from tests.tables.rows import as_family, random_rows
 
@@ -268,3 +269,26 @@ def test_choices_with_other_scales_share_no_noise(monkeypatch: pytest.MonkeyPatc
         releasing("totals", bound=1e3, stop=stop)(rows)
     assert len(drawn) == 2
     assert len(set(drawn.values())) == 2
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_rows_of_equal_keys_are_counted_together(columns: int) -> None:
+    """NaN, and zeros of two signs, which Arrow counts apart: one row changes the counts by one, wherever it is."""
+    import pyarrow as pa
+
+    def counted(*batches: list[float | None]) -> dict[Any, int]:
+        found: dict[Any, int] = {}
+        for batch in batches:
+            for key, count in count_keys([pa.array(batch, pa.float64())] * columns).items():
+                found[key] = found.get(key, 0) + count
+        return found
+
+    nan = float("nan")
+    whole = counted([-0.0, 0.0, *[-0.0] * 5, nan, None], [nan, nan, 1.0])
+    fewer = counted([0.0, *[-0.0] * 5, nan, None], [nan, nan, 1.0])
+    assert [row[0] for row in sorted_keys(whole)[:2]] == [0.0, 1.0]
+    assert [whole[row] for row in sorted_keys(whole)] == [7, 1, 3, 1]
+    assert [fewer[row] for row in sorted_keys(fewer)] == [6, 1, 3, 1]
+    table = KeyTable(["k"] * columns, sorted_keys(whole))
+    column = pa.array([-0.0, 0.0, nan, None, 1.0], pa.float64())
+    assert table.codes([column] * columns).tolist() == [0, 0, 2, 3, 1]
