@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fastdp.tables.answers import Answer
+from fastdp.tables.calendar import OFFSET
 from fastdp.tables.sums import WindowSums
 
 WINDOW = "window"
@@ -63,6 +64,11 @@ def in_family(table: Any, family: str) -> Any:
     if family == "pandas":
         return table.to_pandas()
     if family == "polars":
+        kind = table.schema.field(WINDOW).type
+        fixed = OFFSET.fullmatch(kind.tz or "")
+        if fixed and fixed[3] != "00":
+            # Polars knows offsets of whole hours only.
+            table = table.set_column(0, WINDOW, table[WINDOW].cast(import_arrow().timestamp("us", "UTC")))
         return importlib.import_module("polars").from_arrow(table)
     if family == "duckdb":
         return importlib.import_module("duckdb").from_arrow(table)

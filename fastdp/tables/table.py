@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from html import escape
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from fastdp.releases.intervals import checked_confidence
 from fastdp.releases.release import as_indices, preview
 from fastdp.tables import frames, writing
 from fastdp.tables.answers import Answer, Answers
+from fastdp.tables.calendar import zone_of
 from fastdp.tables.sums import WindowSums
 
 Floats = NDArray[np.float64]
@@ -223,7 +223,7 @@ class Table:
 
     def _moment(self, microseconds: int) -> str:
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
-        local = moment if self.sums.time_zone is None else moment.astimezone(ZoneInfo(self.sums.time_zone))
+        local = moment if self.sums.time_zone is None else moment.astimezone(zone_of(self.sums.time_zone))
         return f"{local:%Y-%m-%d %H:%M}"
 
     def _answer(self, starts: Integers, stops: Integers, *, revised: bool) -> Answer:
