@@ -207,5 +207,6 @@ def test_zones_that_are_offsets(family, offset, tmp_path):
     assert t.arrow["window"][0].as_py() == at[0].to_pydatetime()
     assert t.estimate(0, 2, revised=True) == pytest.approx(96.0, abs=1.0)
     t.plot(tmp_path / "counts.png")
-    windows = fastdp.Windows("1d", start="2024-03-30", time_zone="UTC" + offset, counts=True, **options)
+    options["time_zone"] = "UTC" + offset
+    windows = fastdp.Windows("1d", start="2024-03-30", counts=True, **options)
     assert len(windows.advance(at[-1].to_pydatetime()).frame) == 1
