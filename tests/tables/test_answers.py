@@ -133,7 +133,7 @@ def test_means_with_a_count_that_is_not_clearly_positive_say_nothing():
 @pytest.mark.parametrize("epsilon", [0.05, 0.2, 0.3, 0.7, 2.0])
 @pytest.mark.parametrize("confidence", [0.8, 0.95])
 def test_the_ends_of_an_interval_of_counts_belong_to_it(epsilon, confidence):
-    """A count is a whole number, and so are both ends: an end moved inwards by a rounding loses all its probability."""
+    """Both are whole numbers: an end moved inwards by a rounding loses all its probability."""
     t = table("counts", np.full((30, 1), 7.0), scale=1.0 / epsilon)
     scale = t.sums.columns["count"].scale
     for m in (1, 2, 5, 24):
