@@ -108,7 +108,8 @@ def totals(
     ledger : Ledger, optional
         Where the release is reserved before a row is read.
     stream : str, optional
-        The table's name, which a ledger needs.  Under one key, tables with different names get independent noise.
+        The table's name, which a ledger needs.  Under one key, tables with different names get independent noise;
+        without a name two tables, or two columns, share it up to the first sum in which they differ.
 
     Returns
     -------

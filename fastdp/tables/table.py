@@ -198,10 +198,10 @@ class Table:
     def title(self) -> str:
         """One line: what was released, of which windows and keys."""
         sums = self.sums
-        keys = f" x {self._keys:,} keys ({', '.join(sums.keys)})" if sums.keys else ""
+        keys = f" x {_number(self._keys, 'key')} ({', '.join(sums.keys)})" if sums.keys else ""
         begin, end = (self._moment(int(sums.edges[at])) for at in (0, -1))
         zone = "" if sums.time_zone is None else f" {sums.time_zone}"
-        return f"{sums.kind.capitalize()} of {len(self):,} windows of {sums.every}{keys}, {begin} to {end}{zone}"
+        return f"{sums.kind.capitalize()} of {_number(len(self), 'window')} of {sums.every}{keys}, {begin} to {end}{zone}"
 
     def facts(self) -> list[tuple[str, str]]:
         """Names and texts of the other lines of the repr."""
@@ -250,6 +250,10 @@ def _same_size(first: Integers, last: Integers) -> tuple[Integers, Integers]:
     if first.size != last.size and 1 not in (first.size, last.size):
         raise ParameterError(f"stops has {last.size} entries: expected {first.size}, as starts has")
     return first, last
+
+
+def _number(count: int, of: str) -> str:
+    return f"{count:,} {of}{'' if count == 1 else 's'}"
 
 
 def _cell(value: Any) -> str:

@@ -210,3 +210,11 @@ def test_zones_that_are_offsets(family, offset, tmp_path):
     options["time_zone"] = "UTC" + offset
     windows = fastdp.Windows("1d", start="2024-03-30", counts=True, **options)
     assert len(windows.advance(at[-1].to_pydatetime()).frame) == 1
+
+
+def test_one_window_of_one_key_is_singular():
+    assert (
+        table("counts", np.full((1, 1), 7.0), keys={"k": ["a"]})
+        .title()
+        .startswith("Counts of 1 window of 1h x 1 key (")
+    )
