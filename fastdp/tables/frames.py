@@ -54,7 +54,9 @@ def arrow_table(sums: WindowSums, exact: Answer, revised: Answer) -> Any:
     columns = {WINDOW: starts}
     for name, values in sums.keys.items():
         # A key column may have the name of one of ours.
-        shown = f"{name}_key" if name in (WINDOW, METADATA, *numbers) else name
+        shown = name
+        while shown in (WINDOW, METADATA, *numbers) or (shown != name and shown in sums.keys):
+            shown += "_key"
         columns[shown] = arrow.array(values).take(place)
     return arrow.table(columns | {name: arrow.array(array.ravel()) for name, array in numbers.items()})
 

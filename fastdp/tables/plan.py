@@ -184,9 +184,14 @@ class TablePlan:
         return make_grid(most, self.resolution, each, 1, 1, 2).resolution
 
     def steps(self, value: float) -> int:
-        """A bound in whole steps, towards 0, at least 1 in absolute value unless it is 0."""
+        """A bound in whole steps, towards 0, at least 1 in absolute value unless it is 0.
+
+        10 is a thousand steps of 0.01, although the float 0.01 is a little more than a hundredth.
+        """
         size = Fraction(abs(value)) / Fraction(self.step)
-        return (1 if value >= 0 else -1) * (max(1, math.floor(size)) if size else 0)
+        whole = round(size)
+        whole = whole if abs(size - whole) <= whole * Fraction(1, 2**52) else math.floor(size)
+        return (1 if value >= 0 else -1) * (max(1, whole) if size else 0)
 
     def quantities(self, clip: float | None = None) -> list[Quantity]:
         """What is summed, with this upper end of the clip, or the bound's."""

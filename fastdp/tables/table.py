@@ -201,7 +201,8 @@ class Table:
         keys = f" x {_number(self._keys, 'key')} ({', '.join(sums.keys)})" if sums.keys else ""
         begin, end = (self._moment(int(sums.edges[at])) for at in (0, -1))
         zone = "" if sums.time_zone is None else f" {sums.time_zone}"
-        return f"{sums.kind.capitalize()} of {_number(len(self), 'window')} of {sums.every}{keys}, {begin} to {end}{zone}"
+        windows = _number(len(self), "window")
+        return f"{sums.kind.capitalize()} of {windows} of {sums.every}{keys}, {begin} to {end}{zone}"
 
     def facts(self) -> list[tuple[str, str]]:
         """Names and texts of the other lines of the repr."""

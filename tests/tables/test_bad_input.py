@@ -236,3 +236,13 @@ def test_times_beyond_all_calendars() -> None:
     dates = pa.table({"at": pa.array([datetime(1, 1, 3), datetime(9998, 1, 1)], pa.timestamp("s"))})
     found = fastdp.counts(dates, "at", "1000y", epsilon=1000.0, seed=1).sums
     assert found.columns["count"].steps.sum() == 2
+
+
+@pytest.mark.parametrize("clip", [10.0, (-10.0, 30.0)])
+@pytest.mark.parametrize("resolution", [0.01, 0.1, 0.3, 1.0])
+def test_a_clip_of_whole_steps_is_not_a_step_short(clip: Any, resolution: float) -> None:
+    """0.01 is no binary fraction; 9.99 in place of 10 would clip what the caller allows."""
+    sums = fastdp.totals(GOOD, "kwh", "at", "1h", epsilon=1.0, clip=clip, resolution=resolution, seed=1).sums
+    rounded = {10.0: 9.9, -10.0: -9.9} if resolution == 0.3 else {}
+    ends = clip if isinstance(clip, tuple) else (0.0, clip)
+    assert sums.clip == pytest.approx([rounded.get(end, end) for end in ends], rel=1e-12)

@@ -213,8 +213,11 @@ def test_zones_that_are_offsets(family, offset, tmp_path):
 
 
 def test_one_window_of_one_key_is_singular():
-    assert (
-        table("counts", np.full((1, 1), 7.0), keys={"k": ["a"]})
-        .title()
-        .startswith("Counts of 1 window of 1h x 1 key (")
-    )
+    one = table("counts", np.full((1, 1), 7.0), keys={"k": ["a"]})
+    assert one.title().startswith("Counts of 1 window of 1h x 1 key (k), ")
+
+
+def test_key_columns_never_take_the_place_of_each_other():
+    named = table("counts", TRUE[:, :1], keys={"low": ["a"], "low_key": ["b"]}).frame
+    assert named.column_names[:3] == ["window", "low_key_key", "low_key"]
+    assert [named[name][0].as_py() for name in named.column_names[1:3]] == ["a", "b"]
