@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from datetime import tzinfo
+from datetime import datetime, tzinfo
 from decimal import Decimal
 from typing import Any
 
@@ -63,6 +63,13 @@ def as_arrow(values: Any, name: str) -> Any:
         if isinstance(found, np.ndarray) and found.dtype.kind == "M":
             # Arrow has no minutes and hours.
             found = found.astype("datetime64[us]")
+        # Arrow takes all entries for what the first one is, so that one row would move the others.
+        listed = isinstance(found, (list, tuple)) or getattr(getattr(found, "dtype", None), "kind", None) == "O"
+        if name == "times" and listed:
+            # NaT is no datetime that has or lacks a zone.
+            zoned = {each.tzinfo is None for each in found if isinstance(each, datetime) and each == each}
+            if len(zoned) > 1:
+                raise TypeError
         return found if isinstance(found, arrow.Array) else arrow.array(found, from_pandas=True)
     except Exception:  # Arrow's words may quote an entry
         raise DataError(f"{name} is a {type(values).__name__}: expected a column of one type") from None
