@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Sequence
 from datetime import datetime, tzinfo
 from decimal import Decimal
@@ -20,6 +21,8 @@ from fastdp.tables.source import import_tables
 Integers = NDArray[np.int64]
 #: A key: its entry in each key column.
 KeyRow = tuple[Any, ...]
+#: The text of a whole number, as Python writes it.
+WHOLE = re.compile(r"0|-?[1-9][0-9]*")
 _PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
@@ -117,7 +120,9 @@ def _name_of(person: Any) -> str:
     """A person as text: numbers that are equal are one person, and so is their text, whatever types batches have."""
     if isinstance(person, (float, Decimal)) and math.isfinite(person) and person == int(person):
         person = int(person)
-    return repr(str(person)) if isinstance(person, (int, str)) else repr(person)
+    if isinstance(person, str) and WHOLE.fullmatch(person):
+        return person
+    return repr(person)
 
 
 class KeyTable:

@@ -131,8 +131,9 @@ def test_a_person_is_one_whatever_type_a_batch_has() -> None:
     at = np.array(["2024-01-01T00:10"], "M8[s]")
     for name in (7, 7.0, "7", Decimal("7.00"), np.int8(7)):
         windows.add(at, persons=[name])
-    windows.add(at, persons=[7.5])
-    assert windows.advance("2024-01-01T01:00").estimate(0, 1) == pytest.approx(2.0, abs=0.1)
+    for name in (7.5, "07", "seven"):
+        windows.add(at, persons=[name])
+    assert windows.advance("2024-01-01T01:00").estimate(0, 1) == pytest.approx(4.0, abs=0.1)
 
 
 def test_persons_missing_in_a_dictionary_are_missing() -> None:
