@@ -22,9 +22,10 @@ key_file_option = click.option(
     help="A secret key of your own, 32 raw bytes or 64 hexadecimal digits in an owner-only file. "
     "Releases that differ in method, epsilon, any other parameter or --stream get independent noise under one key; "
     "the same parameters on the same values give the same output again. Never use one key with the same parameters "
-    "for two inputs, nor for an input and an altered copy of it: methods with noise trees (tops, pak) would give "
-    "equal noise to different values, which reveals their difference, and every method costs epsilon again. With "
-    "--ledger a second use is refused.  [default: a fresh random key]",
+    "for two inputs (two columns are two inputs: give each its --stream), nor for an input and an altered copy of "
+    "it: methods with noise trees (tops, pak) would give equal noise to different values, which reveals their "
+    "difference, and every method costs epsilon again. With --ledger a second use is refused.  "
+    "[default: a fresh random key]",
 )
 state_option = click.option(
     "--state",

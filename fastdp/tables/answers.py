@@ -43,11 +43,19 @@ class Answer:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """A sum over ranges: its value, variance, and the standardised quantile of its error; float64[q, K]."""
+    """A sum over ranges: its value, variance, and interval; float64[q, K]."""
 
     value: Floats
     variance: Floats
-    quantile: Floats
+    low: Floats
+    high: Floats
+
+    @property
+    def quantile(self) -> Floats:
+        """Half of the interval in standard deviations; 0 where the noise is none."""
+        half, deviation = (self.high - self.low) / 2.0, np.sqrt(self.variance)
+        out: Floats = np.divide(half, deviation, out=np.zeros_like(half), where=deviation > 0.0)
+        return out
 
 
 class Answers:
@@ -87,8 +95,10 @@ class Answers:
         draws = (stops - starts) * (noisy.steps.shape[1] if pooled else 1)
         value: Floats = sums * np.float64(noisy.resolution)
         variance = draws * laplace_variance(noisy.scale) * noisy.resolution**2
-        half = laplace_sum_quantiles(noisy.scale, draws, self._confidence) * noisy.resolution
-        return _Part(value, _column(variance), _column(_quotient(half, variance)))
+        half = _column(laplace_sum_quantiles(noisy.scale, draws, self._confidence))
+        # In whole steps: the ends belong to the interval, and rounding must not move them inwards.
+        low, high = ((sums.astype(np.float64) + side * half) * noisy.resolution for side in (-1, 1))
+        return _Part(value, np.broadcast_to(_column(variance), value.shape), low, high)
 
     def _smooth(self, name: str, starts: Integers, stops: Integers, pooled: bool) -> _Part:
         revised = self._revisions[name]
@@ -104,7 +114,8 @@ class Answers:
             value, variance = value.sum(axis=1, keepdims=True), variance.sum(axis=1, keepdims=True)
         # Where windows say little about each other the error is their noise, whose tails are longer than normal ones.
         noise = self._exact(self._sums.columns[name], starts, stops, pooled)
-        return _Part(value, variance, np.maximum(noise.quantile, self._normal))
+        half = np.sqrt(variance) * np.maximum(noise.quantile, self._normal)
+        return _Part(value, variance, value - half, value + half)
 
     @cached_property
     def _revisions(self) -> dict[str, Revised]:
@@ -118,9 +129,7 @@ class Answers:
         if self._sums.kind == "means":
             return self._mean(parts["deviation"], parts["count"])
         part = next(iter(parts.values()))
-        error = np.broadcast_to(np.sqrt(part.variance), part.value.shape)
-        half = error * part.quantile
-        return Answer(part.value, error, part.value - half, part.value + half)
+        return Answer(part.value, np.sqrt(part.variance), part.low, part.high)
 
     def _mean(self, deviation: _Part, count: _Part) -> Answer:
         """Centre + deviation / count; where the count is not clearly above 0, all that clipping allows."""
@@ -142,9 +151,3 @@ class Answers:
 
 def _column(row: Any) -> Floats:
     return np.asarray(row, np.float64).reshape(-1, 1)
-
-
-def _quotient(half: Floats, variance: Any) -> Floats:
-    """Half-widths in standard deviations; 0 where the noise is none."""
-    out: Floats = np.divide(half, np.sqrt(variance), out=np.zeros_like(half), where=variance > 0.0)
-    return out

@@ -29,7 +29,15 @@ CALENDAR = {"d": (0, 1), "w": (0, 7), "mo": (1, 0), "y": (12, 0)}
 MONDAY = date(1970, 1, 5)
 #: The first and last microsecond that a datetime can hold in every zone.
 FIRST, LAST = -62_135_510_400_000_000, 253_402_214_400_000_000
+#: Zones without a name.
+OFFSET = re.compile(r"(?:UTC)?([+-])(\d\d):?(\d\d)")
 ACCEPTED = "a length such as '15min', '1h', '90s', '1d', '1w', '1mo' or '1y'"
+
+
+def zone_name(name: str | None) -> str | None:
+    """A zone's name as Arrow has it: pandas calls "+02:00" "UTC+02:00"."""
+    fixed = OFFSET.fullmatch(str(name))
+    return "{}{}:{}".format(*fixed.groups()) if fixed else name
 
 
 @lru_cache(maxsize=64)
@@ -37,11 +45,11 @@ def zone_of(name: str | None) -> tzinfo | None:
     """The zone with this name ("Europe/Paris", "+02:00"); ParameterError if there is none."""
     if name is None:
         return None
-    fixed = re.fullmatch(r"([+-])(\d\d):?(\d\d)", str(name))
-    if fixed:
-        offset = timedelta(hours=int(fixed[2]), minutes=int(fixed[3]))
-        return timezone(-offset if fixed[1] == "-" else offset)
+    fixed = OFFSET.fullmatch(str(name))
     try:
+        if fixed:
+            offset = timedelta(hours=int(fixed[2]), minutes=int(fixed[3]))
+            return timezone(-offset if fixed[1] == "-" else offset)
         return ZoneInfo(name)
     except Exception:  # a wrong name, or no database of zones
         raise ParameterError(
@@ -160,7 +168,7 @@ class Calendar:
 
     def __init__(self, every: Any, time_zone: str | None = None, origin: Any = None, name: str = "every") -> None:
         self.every, self.fixed, self._months, self._days = parse_length(name, every)
-        self.time_zone = time_zone
+        self.time_zone = zone_name(time_zone)
         self._zone = zone_of(time_zone)
         self.origin = origin
         if self.fixed:

@@ -92,7 +92,8 @@ def choose_clip(plan: TablePlan, counts: Integers, key: Key) -> float:
 
     ``plan.rows`` stands for the length of the hold-out in ScaleFree's rule.
     """
-    chooser = ScaleFree().chooser(_task(plan, plan.rows or 2))
+    task = _task(plan, plan.rows or 2)
+    chooser = ScaleFree().chooser(task)
     packed = np.ascontiguousarray(np.minimum(counts, MOST_ROWS // counts.size))
     chooser.counts[:] = packed
     if chooser.resolved < MIN_COUNT:
@@ -102,7 +103,8 @@ def choose_clip(plan: TablePlan, counts: Integers, key: Key) -> float:
             "publicly (clip=)",
             AccuracyWarning,
         )
-    return chooser.choose(held_out(key.within("clip"), packed))
+    # The same rows in other windows (stop=) give other scales: their noise shares no word.
+    return chooser.choose(held_out(key.within("clip", task.epsilon, chooser.target, chooser.slope), packed))
 
 
 # Private keys.

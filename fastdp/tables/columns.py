@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import math
+import re
 from collections.abc import Sequence
-from datetime import tzinfo
+from datetime import datetime, tzinfo
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -18,6 +21,8 @@ from fastdp.tables.source import import_tables
 Integers = NDArray[np.int64]
 #: A key: its entry in each key column.
 KeyRow = tuple[Any, ...]
+#: The text of a whole number, as Python writes it.
+WHOLE = re.compile(r"0|-?[1-9][0-9]*")
 _PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
@@ -61,6 +66,13 @@ def as_arrow(values: Any, name: str) -> Any:
         if isinstance(found, np.ndarray) and found.dtype.kind == "M":
             # Arrow has no minutes and hours.
             found = found.astype("datetime64[us]")
+        # Arrow takes all entries for what the first one is, so that one row would move the others.
+        listed = isinstance(found, (list, tuple)) or getattr(getattr(found, "dtype", None), "kind", None) == "O"
+        if name == "times" and listed:
+            # NaT is no datetime that has or lacks a zone.
+            zoned = {each.tzinfo is None for each in found if isinstance(each, datetime) and each == each}
+            if len(zoned) > 1:
+                raise TypeError
         return found if isinstance(found, arrow.Array) else arrow.array(found, from_pandas=True)
     except Exception:  # Arrow's words may quote an entry
         raise DataError(f"{name} is a {type(values).__name__}: expected a column of one type") from None
@@ -77,9 +89,10 @@ def floats_of(column: Any) -> NDArray[np.float64]:
 def digests_of(column: Any) -> tuple[Integers, NDArray[np.bool_] | None]:
     """Who a row belongs to, as 128-bit digests: int64[n, 2]; and which rows say so (None: all)."""
     _, arrow = import_tables()
+    _check_single(column)
     encoded = column if arrow.types.is_dictionary(column.type) else column.dictionary_encode()
     raw = b"".join(
-        hashlib.blake2b(repr(name).encode(), digest_size=16, person=b"fastdp person").digest()
+        hashlib.blake2b(_name_of(name).encode(), digest_size=16, person=b"fastdp person").digest()
         for name in encoded.dictionary.to_pylist()
     )
     distinct = np.frombuffer(raw, "<i8").reshape(-1, 2).astype(np.int64)
@@ -91,7 +104,25 @@ def digests_of(column: Any) -> tuple[Integers, NDArray[np.bool_] | None]:
     places = indices.to_numpy()
     if not len(distinct):
         return np.zeros((places.size, 2), np.int64), present
+    if encoded.dictionary.null_count:
+        named = encoded.dictionary.is_valid().to_numpy(zero_copy_only=False)[places]
+        present = named if present is None else present & named
     return distinct[places], present
+
+
+def _check_single(column: Any) -> None:
+    _, arrow = import_tables()
+    if arrow.types.is_nested(column.type):
+        raise DataError("keys and persons: a column holds lists or structures; expected single entries")
+
+
+def _name_of(person: Any) -> str:
+    """A person as text: numbers that are equal are one person, and so is their text, whatever types batches have."""
+    if isinstance(person, (float, Decimal)) and math.isfinite(person) and person == int(person):
+        person = int(person)
+    if isinstance(person, str) and WHOLE.fullmatch(person):
+        return person
+    return repr(person)
 
 
 class KeyTable:
@@ -126,6 +157,10 @@ class KeyTable:
     def columns(self) -> dict[str, list[Any]]:
         """Column by column."""
         return {name: [row[i] for row in self.rows] for i, name in enumerate(self.names)}
+
+    def check_type(self, name: str, kind: Any) -> None:
+        """ParameterError unless the entries of a key column can have this Arrow type."""
+        self._codes(self.names.index(name), import_tables()[1].nulls(0, kind))
 
     def codes(self, columns: Sequence[Any]) -> NDArray[Any]:
         """The number of each row's key, -1 for a row with another one: int32 or int64[n]."""
@@ -166,6 +201,9 @@ class KeyTable:
                 raise ParameterError(
                     f"keys: entries of {self.names[i]!r} are no {column.type}: expected the type of the column"
                 ) from None
+        if arrow.types.is_floating(column.type):
+            # Arrow distinguishes -0.0 from 0.0.
+            column = compute.add(column, arrow.scalar(0.0, column.type))
         found = compute.index_in(column, value_set=self._sets[column.type])
         codes: NDArray[Any] = found.fill_null(-1).to_numpy()
         return codes
@@ -174,17 +212,35 @@ class KeyTable:
 def count_keys(columns: Sequence[Any]) -> dict[KeyRow, int]:
     """How many rows each key has, in no order that matters."""
     _, arrow = import_tables()
+    for column in columns:
+        _check_single(column)
     names = [str(i) for i in range(len(columns))]
     plain = [c.dictionary_decode() if arrow.types.is_dictionary(c.type) and len(columns) > 1 else c for c in columns]
     if len(columns) == 1:
         counted = plain[0].value_counts()
-        keys = zip(counted.field("values").to_pylist(), strict=True)
-        return dict(zip(keys, counted.field("counts").to_pylist(), strict=True))
-    grouped = arrow.table(plain, names).group_by(names).aggregate([([], "count_all")])
-    keys = zip(*(grouped[name].to_pylist() for name in names), strict=True)
-    return dict(zip(keys, grouped["count_all"].to_pylist(), strict=True))
+        listed, sizes = [counted.field("values")], counted.field("counts")
+    else:
+        grouped = arrow.table(plain, names).group_by(names).aggregate([([], "count_all")])
+        listed, sizes = [grouped[name] for name in names], grouped["count_all"]
+    found: dict[KeyRow, int] = {}
+    rows = zip(*(map(_one_of_equals, column.to_pylist()) for column in listed), strict=True)
+    # Arrow counts some entries apart that are equal in Python.
+    for key, size in zip(rows, sizes.to_pylist(), strict=True):
+        found[key] = found.get(key, 0) + size
+    return found
+
+
+def _one_of_equals(entry: Any) -> Any:
+    """One object for all NaNs, and one zero: else a key's rows were counted in parts, by where batches begin."""
+    if not isinstance(entry, float):
+        return entry
+    return math.nan if math.isnan(entry) else entry + 0.0
 
 
 def sorted_keys(keys: Any) -> list[KeyRow]:
-    """Keys in an order that is theirs alone, whatever rows they come from: missing entries last."""
-    return sorted(keys, key=lambda row: tuple((entry is None, 0 if entry is None else entry) for entry in row))
+    """Keys in an order that is theirs alone, whatever rows they come from: NaN and missing entries last."""
+
+    def place(entry: Any) -> tuple[int, Any]:
+        return (2, 0) if entry is None else (1, 0) if entry is math.nan else (0, entry)
+
+    return sorted(keys, key=lambda row: tuple(map(place, row)))

@@ -7,7 +7,11 @@ from typing import Any
 import numpy as np
 
 from fastdp.tables.answers import Answer
+<<<<<<< HEAD
 from fastdp.tables.source import import_tables
+=======
+from fastdp.tables.calendar import OFFSET
+>>>>>>> wt-rev-tables
 from fastdp.tables.sums import WindowSums
 
 WINDOW = "window"
@@ -45,6 +49,27 @@ def arrow_table(sums: WindowSums, exact: Answer, revised: Answer) -> Any:
     columns = {WINDOW: starts}
     for name, values in sums.keys.items():
         # A key column may have the name of one of ours.
-        shown = f"{name}_key" if name in (WINDOW, METADATA, *numbers) else name
+        shown = name
+        while shown in (WINDOW, METADATA, *numbers) or (shown != name and shown in sums.keys):
+            shown += "_key"
         columns[shown] = arrow.array(values).take(place)
     return arrow.table(columns | {name: arrow.array(array.ravel()) for name, array in numbers.items()})
+<<<<<<< HEAD
+=======
+
+
+def in_family(table: Any, family: str) -> Any:
+    """The Arrow table as a pandas or polars data frame, a DuckDB relation, or as it is."""
+    if family == "pandas":
+        return table.to_pandas()
+    if family == "polars":
+        kind = table.schema.field(WINDOW).type
+        fixed = OFFSET.fullmatch(kind.tz or "")
+        if fixed and fixed[3] != "00":
+            # Polars knows offsets of whole hours only.
+            table = table.set_column(0, WINDOW, table[WINDOW].cast(import_arrow().timestamp("us", "UTC")))
+        return importlib.import_module("polars").from_arrow(table)
+    if family == "duckdb":
+        return importlib.import_module("duckdb").from_arrow(table)
+    return table
+>>>>>>> wt-rev-tables

@@ -9,9 +9,10 @@ from fastdp.arrays.column import Nonfinite
 from fastdp.errors import ParameterError
 from fastdp.ledger import Ledger, entry
 from fastdp.randomness.key import Key
+from fastdp.tables.columns import KeyTable
 from fastdp.tables.parameters import make_plan, names_of
 from fastdp.tables.release import Missing, TableRelease
-from fastdp.tables.source import check_types, open_source
+from fastdp.tables.source import arrow_type, check_types, open_source
 from fastdp.tables.sums import Kind
 from fastdp.tables.table import Table
 
@@ -107,7 +108,8 @@ def totals(
     ledger : Ledger, optional
         Where the release is reserved before a row is read.
     stream : str, optional
-        The table's name, which a ledger needs.  Under one key, tables with different names get independent noise.
+        The table's name, which a ledger needs.  Under one key, tables with different names get independent noise;
+        without a name two tables, or two columns, share it up to the first sum in which they differ.
 
     Returns
     -------
@@ -236,9 +238,15 @@ def _release(kind: Kind, given: dict[str, Any]) -> Table:
         secret = secret.of_stream(entry.name("stream", stream))
     by, who = names_of("by", given["by"]), given["who"]
     columns = [time, *by, *(each for each in (value, who) if each is not None)]
-    source = open_source(frame, columns, [*by, *([] if who is None else [who])])
-    zone = check_types(source, time, value)
+    named = [*by, *([] if who is None else [who])]
+    source = open_source(frame, columns, named)
+    zone = check_types(source, time, value, named)
     plan = make_plan(kind, **{**given, "time_zone": given["time_zone"] or zone})
+    if plan.key_rule == "given":
+        table = KeyTable(by, plan.keys)
+        for name in by:
+            if (type_of := arrow_type(source, name)) is not None:
+                table.check_type(name, type_of)
     release = TableRelease(
         plan, source, time, value, cast("Missing", missing), secret.bind("Windows", plan.composition())
     )

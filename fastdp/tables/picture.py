@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from fastdp.errors import ParameterError
 from fastdp.releases.bands import band, new_axes, save
 from fastdp.tables.answers import Answer, Answers
+from fastdp.tables.calendar import zone_of
 from fastdp.tables.revised import DAY, Integers
 from fastdp.tables.sums import WindowSums
 
@@ -77,14 +77,16 @@ def _scaled(answer: Answer, size: Any) -> Answer:
 def _limit(ax: Any, estimate: Any, low: Any, high: Any) -> None:
     """A few windows about which nothing is known must not flatten all others."""
     reach = np.quantile(high - low, 0.9)
-    ax.set_ylim(max(low.min(), estimate.min() - reach), min(high.max(), estimate.max() + reach) + 1e-9 * reach)
+    bottom, top = max(low.min(), estimate.min() - reach), min(high.max(), estimate.max() + reach) + 1e-9 * reach
+    if bottom < top:
+        ax.set_ylim(bottom, top)
 
 
 def _clock(ax: Any, time_zone: str | None) -> None:
     """Times as the zone's clock shows them."""
     dates: Any = importlib.import_module("matplotlib.dates")
 
-    zone = None if time_zone is None else ZoneInfo(time_zone)
+    zone = zone_of(time_zone)
     locator = dates.AutoDateLocator(tz=zone)
     ax.xaxis.set_major_locator(locator)
     ax.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=zone))

@@ -184,9 +184,14 @@ class TablePlan:
         return make_grid(most, self.resolution, each, 1, 1, 2).resolution
 
     def steps(self, value: float) -> int:
-        """A bound in whole steps, towards 0, at least 1 in absolute value unless it is 0."""
+        """A bound in whole steps, towards 0, at least 1 in absolute value unless it is 0.
+
+        10 is a thousand steps of 0.01, although the float 0.01 is a little more than a hundredth.
+        """
         size = Fraction(abs(value)) / Fraction(self.step)
-        return (1 if value >= 0 else -1) * (max(1, math.floor(size)) if size else 0)
+        whole = round(size)
+        whole = whole if abs(size - whole) <= whole * Fraction(1, 2**52) else math.floor(size)
+        return (1 if value >= 0 else -1) * (max(1, whole) if size else 0)
 
     def quantities(self, clip: float | None = None) -> list[Quantity]:
         """What is summed, with this upper end of the clip, or the bound's."""
@@ -279,13 +284,9 @@ class TablePlan:
             )
             if self.per_window is not None:
                 said.append(f"of a person at most {self.per_window} rows of one window count")
-        if (
-            self.periods is None
-            and self.who is None
-            and self.contributions == 1
-            and self.bound
-            and self.bound[0] >= 0
-        ):
+        # Not for means: of deviations from the middle of the clip a replaced value moves two sensitivities.
+        row_alone = self.periods is None and self.who is None and self.contributions == 1
+        if row_alone and self.kind == "totals" and self.bound and self.bound[0] >= 0:
             said.append("replacing the value of one row, in its window and key, is covered too")
         return said
 

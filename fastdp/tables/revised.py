@@ -16,11 +16,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
+
+from fastdp.tables.calendar import zone_of
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -220,7 +221,7 @@ def _offsets(instants: Integers, time_zone: str | None) -> Integers:
     """Microseconds by which the local clock is ahead of UTC at each instant."""
     if time_zone is None:
         return np.zeros(instants.size, np.int64)
-    zone, epoch = ZoneInfo(time_zone), datetime(1970, 1, 1, tzinfo=UTC)
+    zone, epoch = zone_of(time_zone), datetime(1970, 1, 1, tzinfo=UTC)
     microsecond = timedelta(microseconds=1)
     moments = ((epoch + timedelta(microseconds=instant)).astimezone(zone) for instant in instants.tolist())
     return np.array([(moment.utcoffset() or timedelta()) // microsecond for moment in moments], np.int64)

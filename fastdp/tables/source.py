@@ -187,8 +187,8 @@ def _check_names(chosen: Sequence[str], names: Sequence[str], frame: Any) -> Non
             raise ParameterError(f"column {name!r}: expected one of the table's columns, {listed}{hint}")
 
 
-def check_types(source: Source, time: str, value: str | None) -> str | None:
-    """The zone of the time column; ParameterError unless times and values have types that count.
+def check_types(source: Source, time: str, value: str | None, named: Sequence[str] = ()) -> str | None:
+    """The zone of the time column; ParameterError unless times, values and names (of keys, persons) have their types.
 
     Types are public, so that these errors tell nothing about a row.
     """
@@ -203,4 +203,19 @@ def check_types(source: Source, time: str, value: str | None) -> str | None:
         kind = source.schema[value]
         if not (kind.is_numeric() or kind == narwhals.Boolean):
             raise ParameterError(f"value = {value!r} holds {kind_of(kind)} entries: expected numbers")
+    for name in named:
+        if source.schema[name].is_nested():
+            raise ParameterError(
+                f"column {name!r} holds {kind_of(source.schema[name])} entries: expected texts, whole numbers or "
+                "other single entries as keys and persons"
+            )
     return getattr(found, "time_zone", None)
+
+
+def arrow_type(source: Source, name: str) -> Any:
+    """The Arrow type of a column, or None where it is not known before rows are read."""
+    narwhals, _ = import_tables()
+    try:
+        return narwhals.Schema({name: source.schema[name]}).to_arrow().field(name).type
+    except Exception:  # types that narwhals has no Arrow type for
+        return None

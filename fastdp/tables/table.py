@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from html import escape
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from fastdp.releases.intervals import checked_confidence
 from fastdp.releases.release import as_indices, preview
 from fastdp.tables import frames, writing
 from fastdp.tables.answers import Answer, Answers
+from fastdp.tables.calendar import zone_of
 from fastdp.tables.sums import WindowSums
 
 Floats = NDArray[np.float64]
@@ -199,10 +199,11 @@ class Table:
     def title(self) -> str:
         """One line: what was released, of which windows and keys."""
         sums = self.sums
-        keys = f" x {self._keys:,} keys ({', '.join(sums.keys)})" if sums.keys else ""
+        keys = f" x {_number(self._keys, 'key')} ({', '.join(sums.keys)})" if sums.keys else ""
         begin, end = (self._moment(int(sums.edges[at])) for at in (0, -1))
         zone = "" if sums.time_zone is None else f" {sums.time_zone}"
-        return f"{sums.kind.capitalize()} of {len(self):,} windows of {sums.every}{keys}, {begin} to {end}{zone}"
+        windows = _number(len(self), "window")
+        return f"{sums.kind.capitalize()} of {windows} of {sums.every}{keys}, {begin} to {end}{zone}"
 
     def facts(self) -> list[tuple[str, str]]:
         """Names and texts of the other lines of the repr."""
@@ -224,7 +225,7 @@ class Table:
 
     def _moment(self, microseconds: int) -> str:
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
-        local = moment if self.sums.time_zone is None else moment.astimezone(ZoneInfo(self.sums.time_zone))
+        local = moment if self.sums.time_zone is None else moment.astimezone(zone_of(self.sums.time_zone))
         return f"{local:%Y-%m-%d %H:%M}"
 
     def _answer(self, starts: Integers, stops: Integers, *, revised: bool) -> Answer:
@@ -251,6 +252,10 @@ def _same_size(first: Integers, last: Integers) -> tuple[Integers, Integers]:
     if first.size != last.size and 1 not in (first.size, last.size):
         raise ParameterError(f"stops has {last.size} entries: expected {first.size}, as starts has")
     return first, last
+
+
+def _number(count: int, of: str) -> str:
+    return f"{count:,} {of}{'' if count == 1 else 's'}"
 
 
 def _cell(value: Any) -> str:

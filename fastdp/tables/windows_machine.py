@@ -282,7 +282,7 @@ class WindowsMachine(Machine[WindowsState]):
         return WindowSums(
             kind=self.kind,
             edges=plan.calendar.edges(first, closed),
-            time_zone=self.time_zone,
+            time_zone=plan.calendar.time_zone,
             every=plan.calendar.every,
             keys=self.table.columns,
             columns=columns,

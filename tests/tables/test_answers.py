@@ -128,3 +128,17 @@ def test_means_with_a_count_that_is_not_clearly_positive_say_nothing():
     low, high = t.interval(0, 3)
     unknown = (low[0] == 0.0) & (high[0] == 10.0)
     assert unknown.mean() > 0.9
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.2, 0.3, 0.7, 2.0])
+@pytest.mark.parametrize("confidence", [0.8, 0.95])
+def test_the_ends_of_an_interval_of_counts_belong_to_it(epsilon, confidence):
+    """Both are whole numbers: an end moved inwards by a rounding loses all its probability."""
+    t = table("counts", np.full((30, 1), 7.0), scale=1.0 / epsilon)
+    scale = t.sums.columns["count"].scale
+    for m in (1, 2, 5, 24):
+        half = laplace_sum_quantile(scale, m, confidence)
+        for pooled in (False, True):
+            answer = Answers(t.sums, confidence).exact(np.zeros(1, np.int64), np.full(1, m), pooled=pooled)
+            assert answer.low.tolist() == (answer.estimate - half).tolist()
+            assert answer.high.tolist() == (answer.estimate + half).tolist()

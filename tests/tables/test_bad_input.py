@@ -143,8 +143,18 @@ def test_errors_about_rows_are_charged(
     assert table.columns["total"].steps.shape == (3, 1)
 
 
-def test_keys_of_another_type_are_refused(ledger: fastdp.Ledger) -> None:
-    assert "keys: entries of 'meter' are no" in refused(ledger, GOOD, by="meter", keys=[1, 2])
+@pytest.mark.parametrize("convert", [pd.DataFrame, pl.from_pandas, pa.Table.from_pandas, pa.RecordBatch.from_pandas])
+def test_keys_of_another_type_are_refused_and_charge_nothing(convert: Any, ledger: fastdp.Ledger) -> None:
+    for by, keys in (("meter", [1, 2]), ("who", ["1", "2"]), (["meter", "who"], [("x", "y")])):
+        assert "are no" in refused(ledger, convert(GOOD), by=by, keys=keys)
+    assert spent(ledger) == 0.0
+
+
+def test_keys_are_single_entries(ledger: fastdp.Ledger) -> None:
+    nested = GOOD.assign(meter=[[1], [2], [3]])
+    assert "column 'meter' holds List entries" in refused(ledger, pl.from_pandas(nested), by="meter", keys="public")
+    for stream, options in {"keys": {"by": "meter", "keys": "public"}, "persons": {"who": "meter"}}.items():
+        assert "a column holds lists" in refused(ledger, nested, stream=stream, **options)
 
 
 def test_a_file_that_is_cut_short(tmp_path: Path, ledger: fastdp.Ledger) -> None:
@@ -226,3 +236,13 @@ def test_times_beyond_all_calendars() -> None:
     dates = pa.table({"at": pa.array([datetime(1, 1, 3), datetime(9998, 1, 1)], pa.timestamp("s"))})
     found = fastdp.counts(dates, "at", "1000y", epsilon=1000.0, seed=1).sums
     assert found.columns["count"].steps.sum() == 2
+
+
+@pytest.mark.parametrize("clip", [10.0, (-10.0, 30.0)])
+@pytest.mark.parametrize("resolution", [0.01, 0.1, 0.3, 1.0])
+def test_a_clip_of_whole_steps_is_not_a_step_short(clip: Any, resolution: float) -> None:
+    """0.01 is no binary fraction; 9.99 in place of 10 would clip what the caller allows."""
+    sums = fastdp.totals(GOOD, "kwh", "at", "1h", epsilon=1.0, clip=clip, resolution=resolution, seed=1).sums
+    rounded = {10.0: 9.9, -10.0: -9.9} if resolution == 0.3 else {}
+    ends = clip if isinstance(clip, tuple) else (0.0, clip)
+    assert sums.clip == pytest.approx([rounded.get(end, end) for end in ends], rel=1e-12)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 from datetime import datetime
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 import fastdp
 from fastdp.errors import AccuracyWarning
 from fastdp.tables import persons
+from fastdp.tables.columns import digests_of
 from tests.oracles import tables
 from tests.tables.rows import SECRET, as_family, expected, random_rows
 
@@ -120,3 +123,22 @@ def test_one_person_changes_no_other_ones_rows() -> None:
     days = {(row[0].date()) for row in gone}
     assert len(kept) == len(fewer) + len(gone)
     assert all(sum(row[0].date() == day for row in gone) <= 4 for day in days)
+
+
+def test_a_person_is_one_whatever_type_a_batch_has() -> None:
+    """pandas reads numbers with a gap as floats, and as texts where one of them is none: still the same persons."""
+    windows = fastdp.Windows("1h", 1e3, "2024-01-01", counts=True, who=True, contributions=1, seed=1)
+    at = np.array(["2024-01-01T00:10"], "M8[s]")
+    for name in (7, 7.0, "7", Decimal("7.00"), np.int8(7)):
+        windows.add(at, persons=[name])
+    for name in (7.5, "07", "seven"):
+        windows.add(at, persons=[name])
+    assert windows.advance("2024-01-01T01:00").estimate(0, 1) == pytest.approx(4.0, abs=0.1)
+
+
+def test_persons_missing_in_a_dictionary_are_missing() -> None:
+    """Else all of them were one person, whose rows one of them changes."""
+    names = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 1]), pa.array(["a", None]))
+    _, present = digests_of(names)
+    assert present is not None
+    assert present.tolist() == [True, False, False, False]

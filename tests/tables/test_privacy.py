@@ -20,6 +20,7 @@ from fastdp.randomness import prefix
 from fastdp.randomness.sampler import Law
 from fastdp.tables import choices
 from fastdp.tables.choices import key_threshold
+from fastdp.tables.columns import KeyTable, count_keys, sorted_keys
 from fastdp.thresholds import scale_free
 from tests.tables.rows import as_family, random_rows
 
@@ -239,3 +240,55 @@ def test_the_chosen_clip_is_near_the_best() -> None:
         assert error(sums.clip[1]) < 1.33 * best
         # As small a share as a good choice needs.
         assert float(sums.columns["total"].scale) * sums.columns["total"].resolution < 1.03 * sums.clip[1]
+
+
+def test_a_replaced_value_costs_epsilon_of_totals_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The guarantee claims it for totals; of means it moves the deviations by two sensitivities."""
+    at = ROWS[0][0]
+    here, there = ([(at, "a", value, 0), *ROWS[1:]] for value in (0.0, 2.5))
+    claimed = {}
+    for kind in ("totals", "means"):
+        release = releasing(kind, clip=2.5)
+        loss = cost(release, here, there, monkeypatch)
+        claimed[kind] = any("replacing the value" in line for line in release(ROWS).guarantee.derivation)
+        assert claimed[kind] == (loss <= 0.7 * (1 + 1e-9))
+    assert claimed == {"totals": True, "means": False}
+
+
+def test_choices_with_other_scales_share_no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same rows and secret, windows that end later: other scales of the clip's choice, so other keys."""
+    drawn, real = {}, scale_free.draw_noise
+
+    def draw_noise(law: Law, count: int, candidates: int, key: Any) -> np.ndarray:
+        drawn[law.scale] = key.fingerprint()
+        return real(law, count, candidates, key)
+
+    monkeypatch.setattr(scale_free, "draw_noise", draw_noise)
+    rows = random_rows(20_000, 3)
+    for stop in ("2024-04-02", "2024-05-02"):
+        releasing("totals", bound=1e3, stop=stop)(rows)
+    assert len(drawn) == 2
+    assert len(set(drawn.values())) == 2
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_rows_of_equal_keys_are_counted_together(columns: int) -> None:
+    """NaN, and zeros of two signs, which Arrow counts apart: one row changes the counts by one, wherever it is."""
+    import pyarrow as pa
+
+    def counted(*batches: list[float | None]) -> dict[Any, int]:
+        found: dict[Any, int] = {}
+        for batch in batches:
+            for key, count in count_keys([pa.array(batch, pa.float64())] * columns).items():
+                found[key] = found.get(key, 0) + count
+        return found
+
+    nan = float("nan")
+    whole = counted([-0.0, 0.0, *[-0.0] * 5, nan, None], [nan, nan, 1.0])
+    fewer = counted([0.0, *[-0.0] * 5, nan, None], [nan, nan, 1.0])
+    assert [row[0] for row in sorted_keys(whole)[:2]] == [0.0, 1.0]
+    assert [whole[row] for row in sorted_keys(whole)] == [7, 1, 3, 1]
+    assert [fewer[row] for row in sorted_keys(fewer)] == [6, 1, 3, 1]
+    table = KeyTable(["k"] * columns, sorted_keys(whole))
+    column = pa.array([-0.0, 0.0, nan, None, 1.0], pa.float64())
+    assert table.codes([column] * columns).tolist() == [0, 0, 2, 3, 1]

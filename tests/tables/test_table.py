@@ -184,3 +184,40 @@ def test_drawing_on_axes_of_the_caller():
     ax = Figure().subplots()
     assert table("means", (TRUE, TRUE), keys=KEYS).plot(ax=ax) is ax
     assert ax.get_title(loc="left") == "all 2 keys together"
+
+
+@pytest.mark.parametrize("offset", ["+02:00", "-05:30"])
+@pytest.mark.parametrize("family", ["pandas", "pyarrow", "polars"])
+def test_zones_that_are_offsets(family, offset, tmp_path):
+    """As pandas reads them from ISO text; everything that shows a time knows them."""
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    pytest.importorskip("matplotlib")
+    at = pd.date_range("2024-03-30T00:00" + offset, periods=96, freq="30min")
+    assert str(at.tz) == "UTC" + offset
+    frame = pd.DataFrame({"at": at})
+    options = {"epsilon": 50.0, "seed": 1}
+    if family == "pyarrow":
+        frame = pa.Table.from_pandas(frame)
+    if family == "polars":
+        frame = pl.DataFrame({"at": at.tz_localize(None).to_numpy()})
+        options["time_zone"] = offset
+    t = fastdp.counts(frame, "at", "1d", **options)
+    assert t.title() == f"Counts of 2 windows of 1d, 2024-03-30 00:00 to 2024-04-01 00:00 {offset}"
+    assert len(t.frame["window"]) == 2
+    assert t.arrow["window"][0].as_py() == at[0].to_pydatetime()
+    assert t.estimate(0, 2, revised=True) == pytest.approx(96.0, abs=1.0)
+    t.plot(tmp_path / "counts.png")
+    options["time_zone"] = "UTC" + offset
+    windows = fastdp.Windows("1d", start="2024-03-30", counts=True, **options)
+    assert len(windows.advance(at[-1].to_pydatetime()).frame) == 1
+
+
+def test_one_window_of_one_key_is_singular():
+    one = table("counts", np.full((1, 1), 7.0), keys={"k": ["a"]})
+    assert one.title().startswith("Counts of 1 window of 1h x 1 key (k), ")
+
+
+def test_key_columns_never_take_the_place_of_each_other():
+    named = table("counts", TRUE[:, :1], keys={"low": ["a"], "low_key": ["b"]}).frame
+    assert named.column_names[:3] == ["window", "low_key_key", "low_key"]
+    assert [named[name][0].as_py() for name in named.column_names[1:3]] == ["a", "b"]

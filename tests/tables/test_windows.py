@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import logging
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -255,3 +256,18 @@ def test_guarantees_say_what_is_public() -> None:
     assert "first 3 rows in each period of 1d" in said
     assert (windows.guarantee.unit, windows.guarantee.epsilon) == ("one person in any period of 1d", 0.5)
     assert windows.guarantee.simulated
+
+
+@pytest.mark.parametrize(
+    "kind", [list, tuple, lambda times: np.array(times, object), lambda times: pd.Series(times, dtype=object)]
+)
+def test_times_with_and_without_a_zone_are_not_mixed(kind: Any) -> None:
+    """Arrow would read all of them as it reads the first one."""
+    aware, naive = datetime(2024, 1, 1, 5, tzinfo=UTC), datetime(2024, 1, 1, 5)
+    windows = fastdp.Windows("1h", 1.0, "2024-01-01", counts=True, time_zone="Europe/Paris", seed=1)
+    for times in ([aware, naive], [naive, aware]):
+        with pytest.raises(DataError, match="expected a column of one type"):
+            windows.add(kind(times))
+    assert windows.n_seen == 0
+    windows.add(kind([aware, aware]))
+    windows.add(kind([naive, naive]))
