@@ -7,11 +7,8 @@ from typing import Any
 import numpy as np
 
 from fastdp.tables.answers import Answer
-<<<<<<< HEAD
-from fastdp.tables.source import import_tables
-=======
 from fastdp.tables.calendar import OFFSET
->>>>>>> wt-rev-tables
+from fastdp.tables.source import import_tables
 from fastdp.tables.sums import WindowSums
 
 WINDOW = "window"
@@ -54,22 +51,12 @@ def arrow_table(sums: WindowSums, exact: Answer, revised: Answer) -> Any:
             shown += "_key"
         columns[shown] = arrow.array(values).take(place)
     return arrow.table(columns | {name: arrow.array(array.ravel()) for name, array in numbers.items()})
-<<<<<<< HEAD
-=======
 
 
-def in_family(table: Any, family: str) -> Any:
-    """The Arrow table as a pandas or polars data frame, a DuckDB relation, or as it is."""
-    if family == "pandas":
-        return table.to_pandas()
-    if family == "polars":
-        kind = table.schema.field(WINDOW).type
-        fixed = OFFSET.fullmatch(kind.tz or "")
-        if fixed and fixed[3] != "00":
-            # Polars knows offsets of whole hours only.
-            table = table.set_column(0, WINDOW, table[WINDOW].cast(import_arrow().timestamp("us", "UTC")))
-        return importlib.import_module("polars").from_arrow(table)
-    if family == "duckdb":
-        return importlib.import_module("duckdb").from_arrow(table)
-    return table
->>>>>>> wt-rev-tables
+def readable(table: Any, family: str) -> Any:
+    """The Arrow table with a zone that the family knows: polars has offsets of whole hours only."""
+    fixed = OFFSET.fullmatch(table.schema.field(WINDOW).type.tz or "")
+    if family != "polars" or not fixed or fixed[3] == "00":
+        return table
+    _, arrow = import_tables()
+    return table.set_column(0, WINDOW, table[WINDOW].cast(arrow.timestamp("us", "UTC")))

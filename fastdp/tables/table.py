@@ -60,7 +60,7 @@ class Table:
         ``revised_high``, from all windows of the key, by a model (docs/tables.md); of means also the noisy ``total``
         and ``count``.  A key column with the name of one of these is called ``NAME_key``.
         """
-        return in_family(self.arrow, self.sums.family)
+        return in_family(readable(self.arrow, self.sums.family), self.sums.family)
 
     @cached_property
     def arrow(self) -> Any:
