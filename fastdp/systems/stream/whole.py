@@ -106,6 +106,8 @@ class WholeStream:
                 **{
                     each: getattr(self, each) for each in ("epsilon", "bound", "max_range", "resolution", "nonfinite")
                 },
+                # Younger than the first keys.
+                **({"contributions": self.contributions} if self.contributions > 1 else {}),
             },
         )
 

@@ -146,6 +146,11 @@ def test_noise_is_bound_to_what_it_protects() -> None:
     # Another number of values is another composition.
     assert WholeStream(2001, 1.0, 100.0, **given).noise_fingerprint != one.noise_fingerprint
     assert WholeStream(2000, 1.0, 100.0, **{**given, "max_range": 1999}).noise_fingerprint != one.noise_fingerprint
+    # The share that chooses theta may be the same for w values together: the noise must not be.
+    given["threshold"] = NoisyMax()
+    single, pairs = (WholeStream(2000, 1.0, 100.0, contributions=w, **given) for w in (1, 2))
+    assert pairs.share == single.share
+    assert pairs.noise_fingerprint != single.noise_fingerprint
     assert whole(2000).noise_fingerprint is None
 
 
