@@ -226,7 +226,7 @@ def sequential(*guarantees: Guarantee) -> Guarantee:
     if math.isinf(rho):
         return whole
     step = f"concentrated DP: the rhos add up to {rho:g}"
-    epsilon_now = min(whole.epsilon, zcdp_epsilon(rho, whole.delta))
+    epsilon_now = min(whole.epsilon, zcdp_epsilon(rho, whole.delta)) if whole.delta else whole.epsilon
     return replace(whole, epsilon=epsilon_now, rho=rho, derivation=(*whole.derivation, step))
 
 

@@ -141,3 +141,8 @@ def test_rho_of_a_group_grows_with_the_square() -> None:
     assert three.rho == pytest.approx(0.009)
     assert three.rho >= 9 * Fraction(one.rho)
     assert of_group(Guarantee(0.25), 3, 0.75, "unit", "adjacency", "group").rho == math.inf
+
+
+def test_rhos_of_pure_guarantees_add_up_beside_their_epsilons() -> None:
+    whole = sequential(Guarantee(1.0, rho=0.125), Guarantee(1.0))
+    assert (whole.epsilon, whole.delta, whole.rho) == (2.0, 0.0, 0.625)
