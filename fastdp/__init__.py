@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from fastdp.guarantee import Guarantee
     from fastdp.ledger.ledger import Ledger
     from fastdp.queries import metrics, workloads
+    from fastdp.randomness.gaussian import discrete_gaussian
     from fastdp.randomness.key import Key
     from fastdp.randomness.sampler import discrete_laplace
     from fastdp.releases.batch import ReleasedMany
@@ -76,6 +77,7 @@ _HOMES = {
     "add_noise": "fastdp.systems.add_noise",
     "audit": "fastdp.auditing.run",
     "counts": "fastdp.tables.functions",
+    "discrete_gaussian": "fastdp.randomness.gaussian",
     "discrete_laplace": "fastdp.randomness.sampler",
     "means": "fastdp.tables.functions",
     "metrics": "fastdp.queries",
@@ -111,6 +113,7 @@ __all__ = [
     "counters",
     "counts",
     "datasets",
+    "discrete_gaussian",
     "discrete_laplace",
     "engines",
     "errors",

@@ -40,7 +40,7 @@ class Row:
     peers: Mapping[str, str] = field(default_factory=dict)
     reference: Mapping[str, float] = field(default_factory=dict)
     parallel: str | None = None
-    readme: bool = True
+    readme: bool = False
 
 
 def read_rows() -> list[Row]:

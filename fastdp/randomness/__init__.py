@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING
 from fastdp._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from fastdp.randomness.gaussian import discrete_gaussian
     from fastdp.randomness.key import Key
     from fastdp.randomness.sampler import discrete_laplace, geometric
 
 _HOMES = {
     "Key": "fastdp.randomness.key",
+    "discrete_gaussian": "fastdp.randomness.gaussian",
     "discrete_laplace": "fastdp.randomness.sampler",
     "geometric": "fastdp.randomness.sampler",
 }
 
-__all__ = ["Key", "discrete_laplace", "geometric"]
+__all__ = ["Key", "discrete_gaussian", "discrete_laplace", "geometric"]
 
 
 if not TYPE_CHECKING:

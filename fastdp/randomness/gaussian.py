@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.randomness.key import Key
-from fastdp.randomness.words import CHUNK, MAX_WORDS, Purpose, StreamId, WordStream, word_at, words_at
+from fastdp.randomness.sampler import as_rational, draw
+from fastdp.randomness.words import CHUNK, StreamId, WordStream, word_at, words_at
 from fastdp_kernels import gaussian
 
 MIN_SIGMA, MAX_SIGMA = Fraction(1, 2**10), Fraction(2**44)
@@ -272,7 +273,9 @@ def _behind(law: GaussianLaw, place: Fraction, bits: int) -> tuple[int, bool] | 
 
 def discrete_gaussian(
     sigma: float | Fraction,
-    size: int,
+    size: int | tuple[int, ...] | None = None,
+    out: NDArray[np.int64] | None = None,
+    rng: np.random.Generator | Key | None = None,
     *,
     stream: int = 0,
     seed: int | str | None = None,
@@ -283,31 +286,27 @@ def discrete_gaussian(
     Parameters
     ----------
     sigma : float or Fraction
-        In [2^-10, 2^44], taken as the exact rational that it denotes.  With sigma^2 = sensitivity^2 / (2 rho) for an
-        L2 sensitivity on integers, the mechanism is rho-zCDP on the machine.
-    size : int
-        How many, at most 2^33.
-    stream : int
-        With a key or seed of your own: the number of the stream, below 2^40.  The same key and stream give the
-        same draws; use each stream once.
-    seed, key
-        As for a publisher; by default a fresh key from the operating system.
+        In [2^-10, 2^44], taken as the exact rational that it denotes.  For integers of L2 sensitivity D it gives
+        rho-zCDP, rho = D^2 / (2 sigma^2), on the machine (``docs/noise.md``, section 8).
+    size, out, rng, stream, seed, key
+        As for :func:`fastdp.discrete_laplace`.
 
     Returns
     -------
-    int64[size]
+    int64 array of the shape ``size``
         P[X = k] is proportional to exp(-k^2 / (2 sigma^2)); the variance is at most sigma^2.
 
     Raises
     ------
     ParameterError
         Naming the argument, its value and what is accepted.
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> fastdp.discrete_gaussian(10.0, (2, 3), seed=1).shape
+    (2, 3)
     """
-    rational = sigma if isinstance(sigma, Fraction) else Fraction(validation.positive("sigma", sigma))
+    rational = as_rational("sigma", sigma)
     law = discrete_gaussian_law(rational)
-    secret = Key.choose(seed, key)
-    secret = secret.bind("discrete_gaussian", {"numerator": rational.numerator, "denominator": rational.denominator})
-    number = validation.integer("stream", stream, 0, 2**40 - 1)
-    out: NDArray[np.int64] = np.empty(validation.integer("size", size, 0, MAX_WORDS), np.int64)
-    fill(out, law, secret, StreamId(Purpose.DRAWS, number=number))
-    return out
+    return draw("discrete_gaussian", rational, partial(fill, law=law), size, out, stream, (rng, seed, key))

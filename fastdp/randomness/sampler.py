@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -311,13 +311,30 @@ def _draw(
     stream: int,
     secrets: Secrets,
 ) -> NDArray[np.int64]:
-    rational = scale if isinstance(scale, Fraction) else Fraction(validation.positive("scale", scale))
+    rational = as_rational("scale", scale)
+    return draw(name, rational, partial(fill, law=_law(rational, name == "geometric")), size, out, stream, secrets)
+
+
+def as_rational(name: str, value: float | Fraction) -> Fraction:
+    """A positive parameter as the exact rational that it denotes."""
+    return value if isinstance(value, Fraction) else Fraction(validation.positive(name, value))
+
+
+def draw(
+    name: str,
+    parameter: Fraction,
+    fill: Callable[..., None],
+    size: int | tuple[int, ...] | None,
+    out: NDArray[np.int64] | None,
+    stream: int,
+    secrets: Secrets,
+) -> NDArray[np.int64]:
+    """What a public function of this name draws: ``fill`` takes memory, ``key`` and ``stream``."""
     number = validation.integer("stream", stream, 0, 2**40 - 1)
-    law = _law(rational, name == "geometric")
     target = _target(size, out)
     # Last, because it moves a generator on.
-    key = _secret(*secrets).bind(name, {"numerator": rational.numerator, "denominator": rational.denominator})
-    fill(target.reshape(-1), law, key, StreamId(Purpose.DRAWS, number=number))
+    key = _secret(*secrets).bind(name, {"numerator": parameter.numerator, "denominator": parameter.denominator})
+    fill(target.reshape(-1), key=key, stream=StreamId(Purpose.DRAWS, number=number))
     return target
 
 

@@ -461,6 +461,21 @@ def table_calls() -> list[Calls]:
     ]
 
 
+def fleet_calls() -> list[Calls]:
+    """Streams by id, in a fleet and in an engine's job."""
+    parameters = fastdp.Adaptive(1.0, BOUND, threshold=BOUND, seed=1)
+    job = fastdp.engines.Job(parameters, name="job", secret=lambda: bytes(range(32)))
+    fleet = lambda: fastdp.Fleet(parameters, seed=1)  # noqa: E731
+    three = [1.0, 2.0, 3.0]
+    return [
+        Calls("Fleet.publish", canary.columns, lambda bad: fleet().publish([1, 2, 3], bad)),
+        Calls("Fleet.publish", canary.columns, lambda bad: fleet().publish(bad, three), ("text column",)),
+        Calls("Fleet.forget", canary.columns, lambda bad: fleet().forget(bad)),
+        Calls("engines.Job.advance", canary.columns, lambda bad: job.advance(None, [1, 2, 3], bad)),
+        Calls("engines.Job.advance", canary.columns, lambda bad: job.advance(None, bad, three), ("text column",)),
+    ]
+
+
 #: In the place of a table a text is a path, which is shown.
 PATHS = ("text", "long text alone")
 #: Times that they are.
@@ -552,5 +567,6 @@ def all_calls() -> list[Calls]:
         *point_calls(),
         *array_calls(),
         *table_calls(),
+        *fleet_calls(),
         *file_calls(),
     ]

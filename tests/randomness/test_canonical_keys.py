@@ -63,7 +63,10 @@ OTHERS: dict[str, list[Any]] = {
     "max_range": [65],
     "resolution": [2.0**-9],
     "nonfinite": ["zero"],
+    "contributions": [2],
 }
+#: They choose the default hold-out; a sensitivity takes the place of the bound, see below.
+INDIRECT = {"expected_length", "rate", "every", "sensitivity"}
 SPATIAL: dict[str, Any] = {"domain": SQUARE, "epsilon": 1.0, "max_depth": 5}
 SPATIAL_OTHERS: dict[str, list[Any]] = {
     "domain": [Box([0.0, 0.0], [1.0, 2.0]), Box([0.0], [1.0])],
@@ -210,8 +213,21 @@ def test_every_parameter_is_in_the_key(name: str) -> None:
 def test_no_parameter_is_left_out(name: str) -> None:
     make = MECHANISMS[name].make
     named = inspect.signature(OfflineOnBatch if make is FixedTree else make).parameters
-    missing = set(named) - {"seed", "key"} - set(MECHANISMS[name].others)
+    indirect = {"seed", "key"} | (INDIRECT if "bound" in named and "domain" not in named else set())
+    missing = set(named) - indirect - set(MECHANISMS[name].others)
     assert not missing
+
+
+def test_events_and_paces_are_in_the_key() -> None:
+    made = [
+        Adaptive(1.0, sensitivity=1.0, key=SECRET),
+        Adaptive(1.0, sensitivity=2.0, key=SECRET),
+        Adaptive(1.0, sensitivity=1.0, contributions=2, key=SECRET),
+        Adaptive(1.0, 1.0, threshold=1.0, key=SECRET),
+        Adaptive(1.0, 1.0, expected_length=10**5, key=SECRET),
+        Adaptive(1.0, 1.0, expected_length=10**6, key=SECRET),
+    ]
+    assert len({publisher._key.reveal() for publisher in made}) == len(made)
 
 
 def test_mechanisms_streams_and_secrets_have_keys_of_their_own() -> None:

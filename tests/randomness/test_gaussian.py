@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
+import fastdp
 from fastdp.errors import ParameterError
 from fastdp.randomness import Key, gaussian
 from fastdp.randomness.gaussian import GaussianLaw, discrete_gaussian, discrete_gaussian_law
@@ -187,6 +188,12 @@ def test_words_at_ends_where_a_stream_does() -> None:
 def test_parameters(sigma: float) -> None:
     with pytest.raises(ParameterError, match="sigma"):
         discrete_gaussian(sigma, 3)
+
+
+def test_shapes_and_memory() -> None:
+    out = np.empty((3, 4), np.int64)
+    assert fastdp.discrete_gaussian(2.0, out=out, rng=np.random.default_rng(1)) is out
+    assert fastdp.discrete_gaussian(Fraction(2), (2, 5)).shape == (2, 5)
 
 
 def test_seeds_and_streams() -> None:

@@ -106,8 +106,8 @@ class StreamParameters:
         if self.sensitivity is None:
             if self.bound is None:
                 raise ParameterError(
-                    "bound = None: expected a public upper bound of a value, or of counts of events the sensitivity "
-                    "(sensitivity=1: an event moves one value by at most 1), which need none"
+                    "bound = None: expected a number, the public upper bound of a value; counts of events need none "
+                    "(sensitivity=1: an event moves one value by at most 1)"
                 )
             return {"bound": validation.positive("bound", self.bound)}
         if self.bound is not None:

@@ -470,8 +470,8 @@ def test_a_reader_beside_a_step_does_not_bring_back_the_old_tree(monkeypatch: py
     stream._made = None
     real = spatial_publisher.ReleasedTree
 
-    def slow(plan, visit):
-        tree = real(plan, visit)
+    def slow(*parts):
+        tree = real(*parts)
         monkeypatch.setattr(spatial_publisher, "ReleasedTree", real)
         stream.advance(np.full((3000, 2), 0.3))
         return tree
