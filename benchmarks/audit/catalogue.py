@@ -54,6 +54,7 @@ from fastdp.auditing.catalogue.streams import (
     replay,
 )
 from fastdp.auditing.catalogue.sums import RULES, small_task, sums
+from fastdp.auditing.catalogue.tables import tables
 from fastdp.auditing.exact import ExactLoss, noisy_max_loss, smooth_noise_loss, split_loss
 from fastdp.counters import BinaryTree, Block
 from fastdp.perturbers import Flat, Hierarchy
@@ -102,7 +103,7 @@ def shipped() -> list[Case]:
 
 def halved() -> Iterator[Case]:
     """Mechanisms with the noise that twice their claim needs."""
-    for case in (*sums(2.0), *parts(2.0), *repeated(2.0), *one_by_one(2.0), *points(2.0)):
+    for case in (*sums(2.0), *parts(2.0), *repeated(2.0), *one_by_one(2.0), *points(2.0), *tables(2.0)):
         if case.name not in TOO_MILD:
             half = controls.claiming(case.mechanism, case.mechanism.guarantee.epsilon / 2.0)
             trials = FAST if isinstance(half, ManyRuns) else MANY

@@ -6,11 +6,12 @@ from fastdp.auditing.catalogue.case import Case
 from fastdp.auditing.catalogue.points import points
 from fastdp.auditing.catalogue.streams import one_by_one, repeated
 from fastdp.auditing.catalogue.sums import sums
+from fastdp.auditing.catalogue.tables import tables
 
 
 def audit_cases() -> list[Case]:
     """The mechanisms of the package: an audit must find them consistent with their claims."""
-    return [*sums(1.0), *repeated(1.0), *one_by_one(1.0), *points(1.0)]
+    return [*sums(1.0), *repeated(1.0), *one_by_one(1.0), *points(1.0), *tables(1.0)]
 
 
 __all__ = ["Case", "audit_cases"]

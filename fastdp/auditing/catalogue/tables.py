@@ -1,0 +1,56 @@
+"""Windows of tables: one row, one person with rows in two windows, and a mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.auditing.catalogue.case import SLOW, Case, OneRun, one_run
+from fastdp.randomness.key import Key
+from fastdp.tables.windows import Windows
+
+#: Day of the row, its value and its person.
+Row = tuple[int, float, str]
+START, STOP = "2024-05-01", "2024-05-03"
+
+
+def make_windows(key: Key, **options: Any) -> Windows:
+    """Two days."""
+    return Windows("1d", start=START, resolution=1.0, key=key, **options)
+
+
+def released(fresh: Callable[[], Windows], rows: Sequence[Row]) -> NDArray[np.float64]:
+    """All noisy sums of both days, in steps."""
+    windows, who = fresh(), fresh().machine.who  # type: ignore[attr-defined]
+    if rows:
+        days, values, persons = zip(*rows, strict=True)
+        times = np.datetime64(START) + np.array(days)
+        counts = windows.machine.kind == "counts"  # type: ignore[attr-defined]
+        windows.add(times, None if counts else values, persons=persons if who else None)
+    sums = windows.advance(STOP).sums
+    return np.concatenate([noisy.steps.ravel() for noisy in sums.columns.values()]).astype(np.float64)
+
+
+def tables(epsilon: float) -> list[Case]:
+    """Of :class:`fastdp.Windows`, whose noise is that of ``fastdp.totals``; none where its packages are missing."""
+    if find_spec("pyarrow") is None or find_spec("narwhals") is None:
+        return []
+
+    def run(**options: Any) -> OneRun:
+        return one_run(partial(make_windows, epsilon=epsilon, **options), released)
+
+    others: list[Row] = [(0, 1.0, "b"), (1, 2.0, "c")]
+    days: list[Row] = [(0, 4.0, "a"), (1, 4.0, "a")]
+    # The third row of the person is dropped, and those of others stay.
+    further: list[Row] = [*days, (1, 4.0, "a")]
+    return [
+        Case("totals", run(bound=4.0), [*others, (0, 4.0, "a")], others, SLOW),
+        Case("totals-persons", run(bound=4.0, contributions=2, who=True), [*further, *others], others, SLOW),
+        Case("counts", run(counts=True), [*others, (0, 0.0, "a")], others, SLOW),
+        Case("means", run(bound=4.0, means=True), [*others, (0, 4.0, "a")], others, SLOW),
+    ]
