@@ -226,7 +226,7 @@ def sequential(*guarantees: Guarantee) -> Guarantee:
     if math.isinf(rho):
         return whole
     step = f"concentrated DP: the rhos add up to {rho:g}"
-    epsilon_now = min(whole.epsilon, zcdp_epsilon(rho, whole.delta))
+    epsilon_now = min(whole.epsilon, zcdp_epsilon(rho, whole.delta)) if whole.delta else whole.epsilon
     return replace(whole, epsilon=epsilon_now, rho=rho, derivation=(*whole.derivation, step))
 
 
@@ -259,6 +259,8 @@ def of_group(member: Guarantee, size: int, epsilon: float, unit: str, adjacency:
         member,
         epsilon=epsilon if math.isfinite(each) else each,
         delta=delta if member.delta else 0.0,
+        # Of zCDP the loss grows with the square (Bun and Steinke 2016, Proposition 1.9).
+        rho=round_up(Fraction(member.rho) * size**2) if math.isfinite(member.rho) else member.rho,
         unit=unit,
         adjacency=adjacency,
         derivation=(*member.derivation, step),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 import fastdp
 from fastdp.errors import ParameterError
-from fastdp.guarantee import Guarantee, parallel, sequential, zcdp_delta, zcdp_epsilon, zcdp_rho
+from fastdp.guarantee import Guarantee, of_group, parallel, sequential, zcdp_delta, zcdp_epsilon, zcdp_rho
 
 NUMBER = st.floats(0.0, math.inf, allow_nan=False)
 GUARANTEES = st.builds(
@@ -132,3 +133,16 @@ def test_rhos_compose() -> None:
         Guarantee(1.0).at_delta(1e-6)
     with pytest.raises(ParameterError, match=r"delta = 0\.0: expected above 0 and below 1"):
         one.at_delta(0.0)
+
+
+def test_rho_of_a_group_grows_with_the_square() -> None:
+    one = Guarantee(0.25, delta=1e-9, rho=0.001)
+    three = of_group(one, 3, 0.75, "any 3 consecutive values", "replace them", "group")
+    assert three.rho == pytest.approx(0.009)
+    assert three.rho >= 9 * Fraction(one.rho)
+    assert of_group(Guarantee(0.25), 3, 0.75, "unit", "adjacency", "group").rho == math.inf
+
+
+def test_rhos_of_pure_guarantees_add_up_beside_their_epsilons() -> None:
+    whole = sequential(Guarantee(1.0, rho=0.125), Guarantee(1.0))
+    assert (whole.epsilon, whole.delta, whole.rho) == (2.0, 0.0, 0.625)

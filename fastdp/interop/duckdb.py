@@ -50,6 +50,7 @@ def register(
         Privacy loss of everything that the function ever returns.
     rows : int
         How many values it takes at most, say the number of groups, which is then public; a value more is an error.
+        It counts values, not groups: register a function for each query, with as many as that one returns.
     kind : "BIGINT" or "DOUBLE"
         Type of the column and the result.  Sums of integers are HUGEINT in DuckDB: ``sum(x)::BIGINT``.
     resolution : float, optional

@@ -86,7 +86,8 @@ def make_discrete_laplace(
     )
 
     def release(values: Any) -> Any:
-        column = np.atleast_1d(np.array(values, np.int64 if integers else np.float64))
+        # Unsigned ones may pass int64; the exception would quote a value.
+        column = np.atleast_1d(np.array(values, np.float64 if not integers else f"{carrier[0]}8"))
         if not integers:
             # Infinity is in the domain: it saturates like every large value.
             column = np.nan_to_num(column)

@@ -106,7 +106,7 @@ def _strips(sigma: float, heights: int, area: float) -> list[tuple[int, int, int
     found, y = [], 0
     while y < heights:
         # At least as far as the curve goes: what lies above it is rejected.
-        reach = math.floor(sigma * math.sqrt(2.0 * math.log(heights / max(y, 1))) * (1.0 + 1e-12))
+        reach = math.floor(sigma * math.sqrt(2.0 * _log_ratio(heights, max(y, 1))) * (1.0 + 1e-12))
         height = min(max(1, int(area / (2 * reach + 1))), heights - y)
         found.append((reach, height, y))
         y += height
@@ -115,11 +115,16 @@ def _strips(sigma: float, heights: int, area: float) -> list[tuple[int, int, int
     return found
 
 
+def _log_ratio(heights: int, y: int) -> float:
+    """ln(H / y), to a few units in the last place where y is near H too: the quotient there is rounded to 1."""
+    return math.log1p((heights - y) / y)
+
+
 def _sure(sigma: Fraction, heights: int, top: int) -> int:
     """A number up to which all |k| have f(k) H >= top."""
     if top >= heights:
         return 0
-    reach = float(sigma) * math.sqrt(2.0 * math.log(heights / top))
+    reach = float(sigma) * math.sqrt(2.0 * _log_ratio(heights, top))
     return math.floor(reach * (1.0 - 1e-9)) + 1
 
 
@@ -232,13 +237,16 @@ def _tail(law: GaussianLaw, cell: int, bits: _Bits) -> int | None:
     """How far behind the edge, from a point under a geometric envelope; None where it lies above the curve."""
     while True:
         low, high = (_behind(law, cell + end, bits.bits) for end in bits.interval())
+        # Two places above the curve, in steps of their own, have places below it between them.
         if low == high:
-            return low
+            return None if low is None or not low[1] else low[0]
         bits.extend()
 
 
-def _behind(law: GaussianLaw, place: Fraction, bits: int) -> int | None:
-    """Which step of the envelope a place lies in and below the curve there, else None; to enough digits for ``bits``.
+def _behind(law: GaussianLaw, place: Fraction, bits: int) -> tuple[int, bool] | None:
+    """Which step of the envelope a place lies in, and whether below the curve there; None behind all steps.
+
+    To enough digits for ``bits``.
 
     Step j of the envelope has length rho^j, so it begins at (1 - rho^j) / (1 - rho).  Rounding moves a place by less
     than its last bit; the caller compares both ends.
@@ -260,7 +268,7 @@ def _behind(law: GaussianLaw, place: Fraction, bits: int) -> int | None:
     curve = context.multiply(
         context.exp(context.minus(decimal(Fraction(k * k) / (2 * square)))), Decimal(law.heights)
     )
-    return j if bool(inside < curve) else None
+    return j, bool(inside < curve)
 
 
 def discrete_gaussian(

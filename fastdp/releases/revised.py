@@ -5,6 +5,7 @@ Source: ``docs/adaptive.md``.  Post-processing: no further privacy loss.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,6 +16,10 @@ from fastdp.releases.error_bars import ErrorBars, SumNoise, hidden_of_ends
 from fastdp_kernels import block_lengths, hidden, revision
 
 Floats = NDArray[np.float64]
+#: Revised sums of aligned groups of 8, 16, ... blocks stay within so many standard deviations of the noise of those
+#: released: what smoothing moves by more is a bias that adds up (``docs/adaptive.md``, "Looking back").
+KEPT_BLOCKS = 8
+MOST_MOVED = 3.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +59,7 @@ class RevisedStream:
         if not levels.size:
             # No block has closed: all there is, is the level it began with.
             levels = memory[block_lengths.LEVEL : block_lengths.LEVEL + 1].copy()
+        _keep_sums(means, self.totals, np.diff(self.edges), float(self.shape[block_lengths.NOISE]))
         means *= self.threshold
         levels *= self.threshold
         return means, levels, np.concatenate([np.zeros(1), np.cumsum(means * np.diff(self.edges))])
@@ -116,3 +122,15 @@ class RevisedStream:
     def values(self, count: int) -> Floats:
         """The first ``count`` values of the revised stream, in units of the input: float64[count]."""
         return np.diff(self.sums_before(np.arange(count + 1)))
+
+
+def _keep_sums(means: Floats, totals: Floats, lengths: NDArray[np.int64], noise: float) -> None:
+    """Move means, in place, where the sums of aligned groups of blocks lie too far from those that were released."""
+    size = KEPT_BLOCKS
+    while size <= totals.size:
+        whole = totals.size // size * size
+        moved = (totals - means * lengths)[:whole].reshape(-1, size).sum(1)
+        most = MOST_MOVED * math.sqrt(noise * size)
+        beyond = moved - np.clip(moved, -most, most)
+        means[:whole] += np.repeat(beyond / lengths[:whole].reshape(-1, size).sum(1), size)
+        size *= 2

@@ -93,6 +93,9 @@ def test_integers_keep_their_type_and_saturate(kind: str) -> None:
     one = make_discrete_laplace(*numbers(kind), sensitivity=1, epsilon=2.0)
     assert isinstance(one(5), int)
     assert one.map(1) == 2.0
+    # Also the domain's very ends: an exception would quote a value.
+    assert abs(one(int(ends.max)) - top) < 100
+    assert len(measurement([int(ends.max), int(ends.min)])) == 2
 
 
 @pytest.mark.parametrize("kind", [float, "f32"])

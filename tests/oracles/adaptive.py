@@ -352,6 +352,22 @@ def block_means(learner, levels, skip=0):
     return np.array(means)
 
 
+def kept_means(learner, means, skip=0):
+    """Means moved until aligned groups of 8, 16, ... blocks sum to what was released, give or take 3 deviations."""
+    means, blocks = np.array(means), learner.blocks[skip:]
+    size = 8
+    while size <= len(blocks):
+        for first in range(0, len(blocks) - size + 1, size):
+            group = range(first, first + size)
+            lengths = {j: 2 ** blocks[j].exponent for j in group}
+            missing = sum(blocks[j].total - means[j] * lengths[j] for j in group)
+            allowed = 3 * np.sqrt(learner.public.noise * size)
+            for j in group:
+                means[j] += np.sign(missing) * max(abs(missing) - allowed, 0.0) / sum(lengths.values())
+        size *= 2
+    return means
+
+
 def revised(exponents, means, levels, count):
     """The first ``count`` values of the revised stream, integrated one by one."""
     lengths = [2 ** int(k) for k in exponents]

@@ -127,6 +127,25 @@ def test_the_tail_behind_the_strips(monkeypatch: pytest.MonkeyPatch) -> None:
     reject(p_value(draws, 2.1, 12))
 
 
+@pytest.mark.parametrize("sigma", [Fraction(8), Fraction(2**20), Fraction(2**44)], ids=str)
+def test_a_cell_of_the_tail_is_not_judged_by_its_ends(sigma: Fraction) -> None:
+    """Both may lie above the curve, in different steps of the envelope, with places below it between them."""
+    law = discrete_gaussian_law(sigma)
+    cells, generator = (law.cells - law.covered) // 2, np.random.default_rng(11)
+    numbers = generator.integers(0, 2**64, (600, 3), np.uint64).tolist()
+    with mpmath.workdps(90):
+        log_rho = mpmath.mpf(-law.edge) * sigma.denominator**2 / mpmath.mpf(sigma.numerator) ** 2
+        rest = -mpmath.expm1(log_rho)
+        for cell, words in zip(generator.integers(0, cells, 600).tolist(), numbers, strict=True):
+            place = cell + mpmath.mpf(words[0] << 128 | words[1] << 64 | words[2]) / mpmath.mpf(2) ** 192
+            left, expected = 1 - place * rest, None
+            if left > 0:
+                j = int(mpmath.floor(mpmath.log(left) / log_rho))
+                if (mpmath.exp(log_rho * j) - left) / rest < curve(law, law.edge + j):
+                    expected = j
+            assert gaussian._tail(law, cell, gaussian._Bits(words)) == expected
+
+
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 10.0])
 def test_the_law(sigma: float) -> None:
     draws = discrete_gaussian(sigma, 200_000, seed=4)

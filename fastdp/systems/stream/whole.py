@@ -33,6 +33,8 @@ WELL_CHOSEN = 2.0
 #: Below the first the user is warned; below the second theta falls anywhere, and a choice is worth nothing.
 POORLY_CHOSEN = 1.0
 NOT_CHOSEN = 0.1
+#: A theta below this part of the bound clips nearly everything: the stream is zero, or too few of its values are not.
+NEXT_TO_NOTHING = 2.0**-26
 
 
 class WholeStream:
@@ -56,7 +58,8 @@ class WholeStream:
     -----
     AccuracyWarning
         If a tenth of epsilon is too little to choose a threshold well from so few values; if it is far too little,
-        theta is the bound, which costs nothing and clips nothing.  It follows from public numbers only.
+        theta is the bound, which costs nothing and clips nothing.  It follows from public numbers only.  And if the
+        theta that was chosen, which is public then, clips nearly everything: where few values are not 0.
 
     Notes
     -----
@@ -106,6 +109,8 @@ class WholeStream:
                 **{
                     each: getattr(self, each) for each in ("epsilon", "bound", "max_range", "resolution", "nonfinite")
                 },
+                # Younger than the first keys.
+                **({"contributions": self.contributions} if self.contributions > 1 else {}),
             },
         )
 
@@ -183,6 +188,14 @@ class WholeStream:
                 chooser.observe(part)
             theta = chooser.choose(held_out(self._key, chooser.pack()))
             LOG.info("%s: threshold chosen: %g, from all %d values", type(self).__name__, theta, self.size)
+            if theta < NEXT_TO_NOTHING * self.bound:
+                # Theta is public from here on.
+                warn(
+                    f"threshold: {theta:.3g} was chosen, next to nothing beside the bound, {self.bound:g}; values "
+                    "are clipped to it, so answers are about 0: expected, unless all values are 0, a stream with "
+                    "fewer values at 0, or a threshold known publicly (threshold=50.0)",
+                    AccuracyWarning,
+                )
             composition = replace(composition, threshold=Fixed(theta))
         return StreamPublisher._of(Schedule(composition), self._key)
 

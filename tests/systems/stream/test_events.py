@@ -182,7 +182,7 @@ def test_the_guarantee_names_the_event() -> None:
         ({"holdout": 5}, "holdout = 5: expected None with a sensitivity"),
         ({"threshold": 3.0}, "expected None with a sensitivity, because nothing is clipped"),
         ({"sensitivity": 0.0}, "sensitivity = 0.0: expected a number above 0"),
-        ({"sensitivity": None}, "bound = None: expected a public upper bound of a value"),
+        ({"sensitivity": None}, "bound = None: expected a number, the public upper bound of a value"),
         ({"resolution": 0.3}, "resolution = 0.3: expected a power of two"),
         ({"resolution": 2.0}, "resolution = 2.0: expected a power of two up to the sensitivity"),
         ({"epsilon": 1e-18}, "no grid fits"),

@@ -128,6 +128,14 @@ def test_too_few_values_are_warned_of_or_choose_nothing() -> None:
     assert not any("threshold" in step for step in bound.guarantee.derivation)
 
 
+def test_a_theta_that_clips_nearly_everything_is_warned_of() -> None:
+    """Of 20,000 values 1,000 are not 0: too few for the rule, which nothing public shows before theta is chosen."""
+    values = np.where(np.arange(20_000) % 20, 0.0, 100.0)
+    with pytest.warns(AccuracyWarning, match=r"e-0\d was chosen, next to nothing beside the bound, 100; .*50\.0\)$"):
+        release = fastdp.release(values, 1.0, 100.0, seed=1)
+    assert release.threshold < 1e-5
+
+
 def test_noise_is_bound_to_what_it_protects() -> None:
     values = np.floor(stream(2000))
     other = values.copy()
@@ -146,6 +154,11 @@ def test_noise_is_bound_to_what_it_protects() -> None:
     # Another number of values is another composition.
     assert WholeStream(2001, 1.0, 100.0, **given).noise_fingerprint != one.noise_fingerprint
     assert WholeStream(2000, 1.0, 100.0, **{**given, "max_range": 1999}).noise_fingerprint != one.noise_fingerprint
+    # The share that chooses theta may be the same for w values together: the noise must not be.
+    given["threshold"] = NoisyMax()
+    single, pairs = (WholeStream(2000, 1.0, 100.0, contributions=w, **given) for w in (1, 2))
+    assert pairs.share == single.share
+    assert pairs.noise_fingerprint != single.noise_fingerprint
     assert whole(2000).noise_fingerprint is None
 
 
