@@ -19,6 +19,7 @@ from fastdp.releases.release import as_indices, preview
 from fastdp.tables import frames, writing
 from fastdp.tables.answers import Answer, Answers
 from fastdp.tables.calendar import zone_of
+from fastdp.tables.frames import readable
 from fastdp.tables.sums import WindowSums
 
 Floats = NDArray[np.float64]
