@@ -85,17 +85,25 @@ def open_target(
     replaces = force or (beside is not None and not target.exists() and _is_description(beside))
     if beside is not None:
         check_target(beside, overwrite=replaces)
-    with atomic_file(target, overwrite=force) as file:
-        with kind(file, columns, describe) as write:
-            yield write
-        if record is not None:
-            check_target(target, overwrite=force)
-            record()
-        facts = {} if beside is None else describe()
-        if beside is not None and facts:
-            # Before the values appear: whoever sees them sees their description.
-            with atomic_file(beside, overwrite=replaces) as description:
-                description.write(json.dumps(facts, allow_nan=False, indent=1).encode() + b"\n")
+    described = False
+    try:
+        with atomic_file(target, overwrite=force) as file:
+            with kind(file, columns, describe) as write:
+                yield write
+            if record is not None:
+                check_target(target, overwrite=force)
+                record()
+            facts = {} if beside is None else describe()
+            if beside is not None and facts:
+                # Before the values appear, so that these never lack it.
+                with atomic_file(beside, overwrite=replaces) as description:
+                    description.write(json.dumps(facts, allow_nan=False, indent=1).encode() + b"\n")
+                described = True
+    except BaseException as error:
+        # Nothing has appeared that it describes; another's file may have.
+        if described and beside is not None and (isinstance(error, ParameterError) or not target.exists()):
+            beside.unlink(missing_ok=True)
+        raise
 
 
 def _is_description(path: Path) -> bool:

@@ -412,7 +412,7 @@ def test_a_disk_that_fails(write_input, run, complaint, values, monkeypatch, tmp
 
     monkeypatch.setattr(os, "fsync", fsync)
     out = tmp_path / "out.npy"
-    assert complaint(run(write_input(".npy", values), "-o", out)) == f"{out}: No space left on device"
+    assert complaint(run(write_input(".npy", values), "-o", out)) == f"{out}.json: No space left on device"
     assert [path.name for path in tmp_path.iterdir()] == ["in.npy"]
 
 

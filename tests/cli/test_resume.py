@@ -302,8 +302,12 @@ def test_a_run_killed_behind_the_renaming_has_finished(
     Path("in.csv").write_text(lines(values))
     out = Path(f"out{suffix}")
 
-    def die(*_: object) -> None:
-        raise KeyboardInterrupt
+    chmod = Path.chmod
+
+    def die(path: Path, mode: int) -> None:
+        if path.name == out.name:
+            raise KeyboardInterrupt
+        chmod(path, mode)
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "chmod", die)

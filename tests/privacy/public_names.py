@@ -57,6 +57,7 @@ WITHOUT_DATA = {
     "experiments.SpatialSystem experiments.System experiments.Specification": "parameters",
     "experiments.from_table experiments.read_specification": "parameters",
     "experiments.DataSet experiments.SpatialDataSet experiments.estimate experiments.run": "by the command sweep",
+    "Key.bound Key.composition": "parameters",
     "Fleet Fleet.merge Fleet.part_of Fleet.split": "public ids and parameters",
     "engines.Job engines.Job.fleet engines.Job.register": "parameters",
     "experiments.load experiments.read_manifest": "by the command plot",
