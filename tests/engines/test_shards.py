@@ -81,6 +81,7 @@ def test_wrong_rows_change_nothing(tmp_path: Path) -> None:
         assert here.publish(2, [], [])[1].size == 0
 
 
+@pytest.mark.slow
 def test_another_number_of_shards_and_a_second_program_are_refused(tmp_path: Path) -> None:
     job, batch = make_job(tmp_path), batches(1)[0]
     with Here(job, tmp_path / "state", 2) as here:

@@ -269,6 +269,9 @@ def test_a_file_cut_short_is_one_error_or_the_call_before(samples: dict[str, Pat
     before = place(load(case, path, moved=True))
     for size in range(last + 1, len(raw), 1 if name == "simple_counts" else max(1, (len(raw) - last) // 5)):
         for zeros in (b"", bytes(len(raw) - size)):
+            if raw[:size] + zeros == raw:
+                # What was cut off is zeros by chance.
+                continue
             path.write_bytes(raw[:size] + zeros)
             if zeros and size > len(raw) - 16:
                 with pytest.raises(StateError, match="altered"):
