@@ -45,7 +45,8 @@ def main() -> None:
     file = options.output / "readings.parquet"
     frame.to_parquet(file)
 
-    # All households together, from the file: nobody's reading of half an hour shows. The bound is what a fuse allows.
+    # All households together, from the file: one reading of half an hour changes every output
+    # by a factor of at most e. The bound is what a fuse allows.
     total = fastdp.totals(file, "kwh", time="timestamp", every="1h", epsilon=1.0, bound=10.0)
     print(total)
     total.plot(options.output / "total.png")

@@ -22,7 +22,7 @@ MAX_TOTAL = 2**62
 QUICK_SCALE = 2**40
 MIN_SCALE = Fraction(1, 2**40)
 #: 1 / resolution, and the noisy sum of max_range values, are ordinary floats within these.
-LEAST_BOUND, MOST_BOUND = 1e-250, 1e250
+MIN_BOUND, MAX_BOUND = 1e-250, 1e250
 #: A node's noise exceeds this many scales with probability below e^-64.
 HEADROOM = 64
 
@@ -137,8 +137,8 @@ def make_grid(
     ParameterError
         If a resolution given by the user does not fit.
     """
-    if not LEAST_BOUND <= bound <= MOST_BOUND:
-        raise ParameterError(f"bound = {bound!r}: expected between {LEAST_BOUND} and {MOST_BOUND}")
+    if not MIN_BOUND <= bound <= MAX_BOUND:
+        raise ParameterError(f"bound = {bound!r}: expected between {MIN_BOUND} and {MAX_BOUND}")
     step = None if resolution is None else validation.positive("resolution", resolution)
     return _proved_grid(bound, step, epsilon, max_range, levels, fan_out)
 
@@ -193,8 +193,8 @@ def make_event_grid(sensitivity: float, resolution: float | None, epsilon: float
     ParameterError
         If a resolution given by the user is no power of two or does not fit.
     """
-    if not LEAST_BOUND <= sensitivity <= MOST_BOUND:
-        raise ParameterError(f"sensitivity = {sensitivity!r}: expected between {LEAST_BOUND} and {MOST_BOUND}")
+    if not MIN_BOUND <= sensitivity <= MAX_BOUND:
+        raise ParameterError(f"sensitivity = {sensitivity!r}: expected between {MIN_BOUND} and {MAX_BOUND}")
 
     def grid_of(step: float) -> EventGrid | None:
         steps = math.ceil(Fraction(sensitivity) / Fraction(step))
@@ -206,7 +206,7 @@ def make_event_grid(sensitivity: float, resolution: float | None, epsilon: float
 
     if resolution is not None:
         step = validation.positive("resolution", resolution)
-        found = grid_of(step) if math.frexp(step)[0] == 0.5 and LEAST_BOUND <= step <= sensitivity else None
+        found = grid_of(step) if math.frexp(step)[0] == 0.5 and MIN_BOUND <= step <= sensitivity else None
         if found is None:
             raise ParameterError(
                 f"resolution = {resolution!r}: expected a power of two up to the sensitivity, {sensitivity!r}, for "
@@ -216,7 +216,7 @@ def make_event_grid(sensitivity: float, resolution: float | None, epsilon: float
     finest = 2.0 ** (math.frexp(sensitivity * min(1.0, 1.0 / epsilon) / EVENT_STEPS)[1] - 1)
     while finest <= sensitivity and (sensitivity / finest) / epsilon > QUICK_SCALE:
         finest *= 2.0
-    found = grid_of(finest) if LEAST_BOUND <= finest <= sensitivity else None
+    found = grid_of(finest) if MIN_BOUND <= finest <= sensitivity else None
     if found is None:
         raise ParameterError(
             f"epsilon = {epsilon!r}: with sensitivity = {sensitivity!r} and max_range = {max_range} no grid fits "

@@ -33,7 +33,7 @@ STREAMS = {
 REFERENCE_CLIP = 5.84
 #: Values of a stream in a window.
 LENGTHS = (1, 10, 100, 1000)
-MOST_WINDOWS = 20_000
+MAX_WINDOWS = 20_000
 
 
 class Windows(NamedTuple):
@@ -102,10 +102,10 @@ def streams(data: Path) -> Iterator[Windows]:
         clip = float(np.quantile(values, 0.995))
         for length in LENGTHS:
             kept = np.minimum(values, clip)[: values.size // length * length]
-            sums = kept.reshape(-1, length).sum(axis=1)[:MOST_WINDOWS, None]
+            sums = kept.reshape(-1, length).sum(axis=1)[:MAX_WINDOWS, None]
             yield Windows(name, sums, clip)
         if name == "smart meter":
-            hours = np.minimum(values, clip)[: values.size // 2 * 2].reshape(-1, 2).sum(axis=1)[:MOST_WINDOWS, None]
+            hours = np.minimum(values, clip)[: values.size // 2 * 2].reshape(-1, 2).sum(axis=1)[:MAX_WINDOWS, None]
             yield Windows(name, hours, clip, HOUR * np.arange(hours.size + 1))
 
 
@@ -145,7 +145,7 @@ def revised(data: Path, runs: int) -> list[dict[str, Any]]:
             # The tails of noise that nothing takes away: what intervals of totals and counts use.
             quantile = np.log(20.0) / np.sqrt(2.0)
             # As many as give 10,000 windows a run: coverage is then known to .1 %.
-            for _ in range(max(1, runs * MOST_WINDOWS // windows.sums.size // 2)):
+            for _ in range(max(1, runs * MAX_WINDOWS // windows.sums.size // 2)):
                 noise = rng.laplace(0.0, scale, windows.sums.shape)
                 smooth = revise(windows.sums + noise, 2.0 * scale**2, patterns)
                 errors = smooth.values - windows.sums

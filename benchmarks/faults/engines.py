@@ -32,7 +32,7 @@ from benchmarks.shared import heading, table
 from fastdp.engines import Job
 from tests.engines.scenes import expected, make_job, make_rows
 
-ROWS, STREAMS, MOST_KILLS = 1500, 20, 3
+ROWS, STREAMS, MAX_KILLS = 1500, 20, 3
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Tally:
     wanted: dict[Any, float] = field(default_factory=dict)
 
     def compare(self, found: list[tuple[Any, float]]) -> None:
-        """All that was ever visible, against one fleet that nobody disturbed."""
+        """All that was ever visible, against one fleet without kills."""
         self.outputs += len(found)
         self.two_noises += sum(self.wanted[place] != value for place, value in found)
         self.lost += len(set(self.wanted) - {place for place, _ in found})
@@ -72,7 +72,7 @@ def bytewax(kills: int, chance: random.Random) -> Tally:
             job, rows = make_job(folder), make_rows(ROWS, STREAMS)
             (folder / "recovery").mkdir()
             init_db_dir(folder / "recovery", 1)
-            for _ in range(MOST_KILLS):
+            for _ in range(MAX_KILLS):
                 work = partial(_bytewax, folder, rows)
                 tally.kills += processes.run(work, after=chance.uniform(0.05, 1.2), log=folder / "log").killed
             end = processes.run(partial(_bytewax, folder, rows), log=folder / "log")
@@ -113,8 +113,8 @@ def quix(kills: int, chance: random.Random) -> Tally:
             rows = make_rows(600, STREAMS, seed=trial)
             processes.run(partial(_send, address, f"in{trial}", rows))
             ends = []
-            for begin in range(MOST_KILLS + 1):
-                delay = chance.uniform(0.0, 1.0) if begin < MOST_KILLS else None
+            for begin in range(MAX_KILLS + 1):
+                delay = chance.uniform(0.0, 1.0) if begin < MAX_KILLS else None
                 # Every second start on a machine without state: the changelog topic has it.
                 place = folder / f"state{begin // 2}"
                 work = partial(_quix, address, trial, folder, place, delay)

@@ -17,7 +17,7 @@ from fastdp.cli.point_files import is_batch
 from fastdp.ledger import Ledger
 
 #: Kills of one run at most, before it is left to end.
-MOST_KILLS = 3
+MAX_KILLS = 3
 #: Files that an ended run leaves: inputs, outputs, state; no parts.
 OUTPUTS = {"out", "out.csv", "out.npy", "out.parquet", "out.csv.json", "out.npy.json"}
 BUDGET = {"budget", "budget-wal", "budget-shm"}
@@ -105,7 +105,7 @@ def judge(subject: Subject, n: int, kills: int, seed: int) -> Score:
     with _trial(subject, n) as trial:
         score.events = int(trial.start(counting=True).answer)
     while score.at_random < kills // 2:
-        delays = [chance.uniform(0.0, 1.05 * span) for _ in range(MOST_KILLS)]
+        delays = [chance.uniform(0.0, 1.05 * span) for _ in range(MAX_KILLS)]
         with _trial(subject, n) as trial:
             ends = [trial.start(after=delay) for delay in delays]
             struck = sum(end.killed for end in ends)

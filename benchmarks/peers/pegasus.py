@@ -38,7 +38,7 @@ class PeGaSus:
         """What is published online (median of the group so far), and when each group is known whole."""
         for_counts, for_groups = self.share * self.epsilon, (1.0 - self.share) * self.epsilon
         noisy = counts + generator.laplace(0.0, 1.0 / for_counts, counts.size)
-        # Deviation has sensitivity 2; the threshold's noise is drawn anew for each group.
+        # Deviation has sensitivity 2; the threshold's noise is drawn again for each group.
         thresholds = self.spread / for_groups + generator.laplace(0.0, 4.0 / for_groups, counts.size + 1)
         deviations = generator.laplace(0.0, 8.0 / for_groups, counts.size)
         online, whole = np.empty(counts.size), np.empty(counts.size)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 MIN_EPSILON, MAX_EPSILON = 1e-6, 32.0
 #: Widths whose squares, times the largest variance, are ordinary floats.
-LEAST_WIDTH, MOST_WIDTH = 1e-140, 1e140
+MIN_WIDTH, MAX_WIDTH = 1e-140, 1e140
 #: Up to so many values plain Python is quick enough, and a client loads no compiler.
 SMALL_COUNT = 64
 
@@ -80,10 +80,10 @@ class Mechanism(ABC):
         """Check the parameters and compute the law."""
         epsilon = local_epsilon("epsilon", self.epsilon)
         low, high = validation.real("low", self.low), validation.real("high", self.high)
-        if not LEAST_WIDTH <= high - low <= MOST_WIDTH:
+        if not MIN_WIDTH <= high - low <= MAX_WIDTH:
             raise ParameterError(
                 f"high = {self.high!r}: expected a number above low = {self.low!r}, "
-                f"by at least {LEAST_WIDTH:g} and at most {MOST_WIDTH:g}"
+                f"by at least {MIN_WIDTH:g} and at most {MAX_WIDTH:g}"
             )
         for name, value in (("epsilon", epsilon), ("low", low), ("high", high), ("law", self._make_law(epsilon))):
             object.__setattr__(self, name, value)

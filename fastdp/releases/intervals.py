@@ -18,14 +18,14 @@ from fastdp_kernels import laplace_sums
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
-#: The errors of the law's numerical inversion, proved in the kernel, stay far below 1 - MOST_CONFIDENCE.
-MOST_CONFIDENCE = 1.0 - 1e-9
+#: The errors of the law's numerical inversion, proved in the kernel, stay far below 1 - MAX_CONFIDENCE.
+MAX_CONFIDENCE = 1.0 - 1e-9
 
 
 def checked_confidence(confidence: object) -> float:
     """A confidence in (0, 1 - 10^-9], or ParameterError."""
     level = validation.real("confidence", confidence)
-    if not 0.0 < level <= MOST_CONFIDENCE:
+    if not 0.0 < level <= MAX_CONFIDENCE:
         raise ParameterError(f"confidence = {confidence!r}: expected above 0 and at most 1 - 1e-9, such as 0.95")
     return level
 
@@ -82,7 +82,7 @@ def _scale(scale: Fraction | float) -> float:
 
 @lru_cache(maxsize=4096)
 def _quantiles(scale: float, counts: tuple[int, ...], confidence: float) -> Floats:
-    out, memory = np.empty(len(counts)), np.empty(laplace_sums.MOST_TERMS + 1)
+    out, memory = np.empty(len(counts)), np.empty(laplace_sums.MAX_TERMS + 1)
     laplace_sums.laplace_sum_quantiles(scale, np.array(counts, np.int64), confidence, memory, out)
     out.flags.writeable = False
     return out

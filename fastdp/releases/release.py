@@ -28,7 +28,7 @@ from fastdp_kernels import ranges
 
 PREFIX_BLOCK = 256
 #: Points of a picture.
-MOST_DRAWN = 1_000
+MAX_DRAWN = 1_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,7 +232,7 @@ class Release:
         """
         if not self.values.size:
             raise ParameterError("this release has no values: expected at least one to draw")
-        edges = np.linspace(0, self.values.size, min(self.values.size, MOST_DRAWN) + 1).astype(np.int64)
+        edges = np.linspace(0, self.values.size, min(self.values.size, MAX_DRAWN) + 1).astype(np.int64)
         ranges_drawn, lengths = (edges[:-1], edges[1:]), np.diff(edges)
         middles = self.offset + (edges[:-1] + edges[1:]) / 2.0
         own = revised and (self.revision is not None or self.block > 1)

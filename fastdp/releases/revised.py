@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 #: Revised sums of aligned groups of 8, 16, ... blocks stay within so many standard deviations of the noise of those
 #: released: what smoothing moves by more is a bias that adds up (``docs/adaptive.md``, "Looking back").
 KEPT_BLOCKS = 8
-MOST_MOVED = 3.0
+MAX_MOVED = 3.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +130,7 @@ def _keep_sums(means: Floats, totals: Floats, lengths: NDArray[np.int64], noise:
     while size <= totals.size:
         whole = totals.size // size * size
         moved = (totals - means * lengths)[:whole].reshape(-1, size).sum(1)
-        most = MOST_MOVED * math.sqrt(noise * size)
+        most = MAX_MOVED * math.sqrt(noise * size)
         beyond = moved - np.clip(moved, -most, most)
         means[:whole] += np.repeat(beyond / lengths[:whole].reshape(-1, size).sum(1), size)
         size *= 2

@@ -20,7 +20,7 @@ FIRST_PERIOD = 8
 #: Largest change of the period from one count to the next.
 LARGEST_FACTOR = 1.5
 #: The noise to come counts as that of so many steps, this part of those so far, this many at least.
-HORIZON_PART, LEAST_HORIZON = 0.25, 50
+HORIZON_PART, MIN_HORIZON = 0.25, 50
 #: What earlier counts keep of their say in the forecasts' weight, and in the period.
 WEIGHT_MEMORY, PERIOD_MEMORY = 0.9, 0.5
 #: Cells are planted again where more than this part of what came is in cells that it would have cut.
@@ -140,7 +140,7 @@ def following_pace(
     relative = 1.0 / np.maximum(growth.estimate, max(FLOOR * total, 1.0))
     relative /= relative.sum()
     grid = periods(most)
-    ahead = HORIZON_PART * max(n_steps, LEAST_HORIZON) * noise
+    ahead = HORIZON_PART * max(n_steps, MIN_HORIZON) * noise
     costs = np.array([_dot(relative, np.sqrt(ahead / p + surprise * (p * p / 3.0))) for p in grid.tolist()])
     if pace.costs is not None:
         costs = PERIOD_MEMORY * pace.costs + (1.0 - PERIOD_MEMORY) * costs

@@ -21,7 +21,7 @@ from fastdp.arrays.column import NOT_FINITE, Nonfinite, as_floats, entry_at
 from fastdp.arrays.shaped import as_shaped
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.integer_grid import LEAST_BOUND, MAX_SCALE, MIN_SCALE, MOST_BOUND
+from fastdp.integer_grid import MAX_BOUND, MAX_SCALE, MIN_BOUND, MIN_SCALE
 from fastdp.ledger import Ledger, entry
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
@@ -61,10 +61,8 @@ class VectorNoise:
 
     def __post_init__(self) -> None:
         """Check everything that is public."""
-        if not LEAST_BOUND <= self.sensitivity <= MOST_BOUND:
-            raise ParameterError(
-                f"sensitivity = {self.sensitivity!r}: expected between {LEAST_BOUND} and {MOST_BOUND}"
-            )
+        if not MIN_BOUND <= self.sensitivity <= MAX_BOUND:
+            raise ParameterError(f"sensitivity = {self.sensitivity!r}: expected between {MIN_BOUND} and {MAX_BOUND}")
         validation.integer("size", self.size, 0, MAX_WORDS)
         if self.wanted is not None and self.integers:
             raise ParameterError(f"resolution = {self.wanted!r}: expected None for integers, their grid has step 1")

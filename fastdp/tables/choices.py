@@ -25,7 +25,7 @@ from fastdp.thresholds.scale_free import MIN_COUNT, ScaleFree
 
 Integers = NDArray[np.int64]
 #: Counts of the choice stay below this, so that its scores fit; more rows count as so many.
-MOST_ROWS = 2**39
+MAX_ROWS = 2**39
 #: Digits of a threshold's tail, and by how much it is rounded up.
 _TAIL = Context(prec=60)
 _SLACK = Decimal(1) + Decimal(10) ** -40
@@ -78,13 +78,13 @@ def _task(plan: TablePlan, rows: int) -> ThresholdTask:
 
 def clip_counter(plan: TablePlan) -> ClipCounter:
     """An empty histogram of values over the candidates, which do not depend on the rows."""
-    return ScaleFree().chooser(_task(plan, MOST_ROWS))
+    return ScaleFree().chooser(_task(plan, MAX_ROWS))
 
 
 def count_rows(plan: TablePlan, counts: Integers, key: Key) -> int:
     """How many rows count, released: their number is not public."""
     noisy = noisy_counts([int(counts.sum())], plan.contributions, plan.clip_epsilons[0], key, "rows")
-    return min(max(int(noisy[0]), 2), MOST_ROWS)
+    return min(max(int(noisy[0]), 2), MAX_ROWS)
 
 
 def choose_clip(plan: TablePlan, counts: Integers, key: Key) -> float:
@@ -94,7 +94,7 @@ def choose_clip(plan: TablePlan, counts: Integers, key: Key) -> float:
     """
     task = _task(plan, plan.rows or 2)
     chooser = ScaleFree().chooser(task)
-    packed = np.ascontiguousarray(np.minimum(counts, MOST_ROWS // counts.size))
+    packed = np.ascontiguousarray(np.minimum(counts, MAX_ROWS // counts.size))
     chooser.counts[:] = packed
     if chooser.resolved < MIN_COUNT:
         warn(

@@ -16,9 +16,9 @@ from fastdp.tables.revised import DAY, Integers
 from fastdp.tables.sums import WindowSums
 
 #: Up to so many keys are drawn one below the other; more are added up.
-MOST_PANELS = 6
+MAX_PANELS = 6
 #: Points of a line; more windows are drawn as means of neighbours.
-MOST_POINTS = 2000
+MAX_POINTS = 2000
 
 
 def draw(sums: WindowSums, answers: Answers, path: Any, ax: Any) -> Any:
@@ -26,7 +26,7 @@ def draw(sums: WindowSums, answers: Answers, path: Any, ax: Any) -> Any:
     windows, keys = next(iter(sums.columns.values())).steps.shape
     if not windows or not keys:
         raise ParameterError(f"plot: the table holds {windows} windows of {keys} keys; expected at least one of each")
-    pooled = keys > (MOST_PANELS if ax is None else 1)
+    pooled = keys > (MAX_PANELS if ax is None else 1)
     panels = 1 if pooled else keys
     axes = np.atleast_1d(new_axes(panels, height=max(4.2, 0.8 + 1.9 * panels)) if ax is None else ax)
     group = _group(sums.edges)
@@ -61,7 +61,7 @@ def draw(sums: WindowSums, answers: Answers, path: Any, ax: Any) -> Any:
 
 def _group(edges: Integers) -> int:
     """Windows to a point: one, else whole days or weeks where windows fit into them, whose patterns then even out."""
-    needed = -(-(edges.size - 1) // MOST_POINTS)
+    needed = -(-(edges.size - 1) // MAX_POINTS)
     usual = int(np.median(np.diff(edges)))
     for period in (DAY, 7 * DAY):
         if 1 < needed <= period // usual and period % usual == 0:

@@ -30,7 +30,7 @@ from fastdp.thresholds.smooth_noise import SmoothNoise, calibrate
 from fastdp.thresholds.sorted_holdout import QuantileChooser, rank_of
 
 #: Outside, the Cauchy-type inverse CDF leaves the range of doubles: far out below, near 0 above (|Z|^gamma).
-LEAST_GAMMA, MOST_GAMMA = 1.125, 16.0
+MIN_GAMMA, MAX_GAMMA = 1.125, 16.0
 #: Theta is released in whole cells, bound / CELLS each or one grid step, which hides the spacing of floats.
 CELLS = 2**24
 #: The stretch of the noise needs ln(1/delta) >= 1 (``smooth_noise``).
@@ -73,8 +73,8 @@ class SmoothQuantile:
         object.__setattr__(self, "p", _fraction("p", self.p))
         validation.choice("noise", self.noise, ("laplace", "gaussian", "cauchy"))
         object.__setattr__(self, "gamma", validation.real("gamma", self.gamma))
-        if not LEAST_GAMMA <= self.gamma <= MOST_GAMMA:
-            raise ParameterError(f"gamma = {self.gamma!r}: expected a number from {LEAST_GAMMA} to {MOST_GAMMA}")
+        if not MIN_GAMMA <= self.gamma <= MAX_GAMMA:
+            raise ParameterError(f"gamma = {self.gamma!r}: expected a number from {MIN_GAMMA} to {MAX_GAMMA}")
         if self.noise == "cauchy":
             if self.delta is not None and validation.real("delta", self.delta) != 0.0:
                 raise ParameterError(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fastdp import local, validation
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.local.base import LEAST_WIDTH, local_epsilon
+from fastdp.local.base import MIN_WIDTH, local_epsilon
 from fastdp.randomness.key import Key
 from fastdp.thresholds import log_estimate
 from fastdp.thresholds.base import ThresholdTask
@@ -120,8 +120,8 @@ class SquareWave:
     def client(self, task: ThresholdTask) -> local.SquareWave:
         """The users' side, on [0, bound]; refuses now what theta could not be chosen with later."""
         local_epsilon("publish_epsilon", self._noise_epsilon(task))
-        if task.bound < 2.0 * LEAST_WIDTH * local.SquareWave.STEPS:
-            raise ParameterError(f"bound = {task.bound!r}: expected at least {2 * LEAST_WIDTH * 2**20:.2g}")
+        if task.bound < 2.0 * MIN_WIDTH * local.SquareWave.STEPS:
+            raise ParameterError(f"bound = {task.bound!r}: expected at least {2 * MIN_WIDTH * 2**20:.2g}")
         if self.logarithmic:
             low = task.bound / 2.0**log_estimate.OCTAVES
             return local.LogSquareWave(self._report_epsilon(task), low=low, high=task.bound)

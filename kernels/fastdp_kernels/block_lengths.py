@@ -74,7 +74,7 @@ FORGET = 0.98
 PRIOR_COUNT = 2.0
 #: Independent values of [0, 1] with a light tail have about this variance: more of it at the finest scale seen
 #: comes from structure within, whose energy falls by FALL from scale to scale.
-MOST_WHITE = 0.02
+MAX_WHITE = 0.02
 FALL = 4.0
 #: Differences seen before a scale counts as seen.
 SEEN = 0.5
@@ -127,7 +127,7 @@ def choose_exponent(white: float, drift: float, seen: int, shape: np.ndarray) ->
     least, most = int(shape[LEAST]), int(shape[MOST])
     errors = np.zeros(CLASSES)
     at_seen = BY_WHITE[seen] * white + BY_DRIFT[seen] * drift
-    independent = min(white, MOST_WHITE)
+    independent = min(white, MAX_WHITE)
     structure = at_seen - BY_WHITE[seen] * independent
     best, best_product = least, np.inf
     for k in range(most + 1):

@@ -19,10 +19,10 @@ from fastdp_kernels._jit import kernel
 from fastdp_kernels.block_lengths import DRIFT, EXPONENT, LENGTHS, NOISE, VARIANCE, WHITE, close_block
 
 #: Share of mu (1 - mu) that a rate has at least.
-LEAST_SHARE = 0.5
-#: Energies unseen, in noise variances of a block, a value, over the root of the number of pairs seen (or MOST_PAIRS).
+MIN_SHARE = 0.5
+#: Energies unseen, in noise variances of a block, a value, over the root of the number of pairs seen (or MAX_PAIRS).
 UNSEEN = 6.0
-MOST_PAIRS = 50.0
+MAX_PAIRS = 50.0
 
 
 @kernel
@@ -41,8 +41,8 @@ def cautious_rate(energy_rate: float, level: float, noise: float, length: float,
         Values of the block, and how many pairs of blocks the energies are from.
     """
     mean = min(max(level, 0.0), 1.0)
-    unseen = UNSEEN * noise / length / math.sqrt(min(pairs, MOST_PAIRS))
-    return float(max(energy_rate, LEAST_SHARE * mean * (1.0 - mean)) + unseen)
+    unseen = UNSEEN * noise / length / math.sqrt(min(pairs, MAX_PAIRS))
+    return float(max(energy_rate, MIN_SHARE * mean * (1.0 - mean)) + unseen)
 
 
 @kernel

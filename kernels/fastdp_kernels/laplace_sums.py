@@ -23,7 +23,7 @@ TINY = 27.7
 #: More than all errors together; added to the confidence that a quantile must reach.
 SLACK = 1e-11
 #: Terms of a sum at the most; only m = 2 comes near.
-MOST_TERMS = 40_000
+MAX_TERMS = 40_000
 
 
 @inline
@@ -58,7 +58,7 @@ def laplace_sum_quantiles(
         m of each, from 0 on.
     confidence : float
         Above 0, at most 1 - 10^-9.
-    weights : float64[MOST_TERMS + 1]
+    weights : float64[MAX_TERMS + 1]
         Memory.
     out : float64[q]
         Receives whole numbers.  Never too small; too large by one part in 2^40 at the most.
@@ -83,7 +83,7 @@ def laplace_sum_quantiles(
         y = math.expm1(TINY / m)
         while (1.0 - m) * math.log1p(y) - math.log(2.0 * (m - 1.0) * y) > -TINY:
             y *= 1.1
-        terms = int(min(np.ceil(math.sqrt(y) * period * sinh / 2.0), (period - 1.0) / 2.0, np.float64(MOST_TERMS)))
+        terms = int(min(np.ceil(math.sqrt(y) * period * sinh / 2.0), (period - 1.0) / 2.0, np.float64(MAX_TERMS)))
         for j in range(1, terms + 1):
             sine = math.sin(math.pi * j / period)
             weights[j] = 2.0 / period * math.exp(-m * math.log1p((sine / sinh) ** 2)) / sine

@@ -30,11 +30,11 @@ from fastdp_kernels.band_matrix import Band, apply_band
 from fastdp_kernels.guarded_log import natural_log
 
 #: An extrapolated share is at least this part of the plain step's: it stays positive.
-LEAST_PART = 0.1
+MIN_PART = 0.1
 #: An extrapolation this short gains little over the plain step.
 SHORTEST = 1.5
 #: Shares below this become 0: they change nothing, and subnormal numbers are slow.
-LEAST_SHARE = 2.0**-900
+MIN_SHARE = 2.0**-900
 
 
 class Reports(NamedTuple):
@@ -111,7 +111,7 @@ def _update(theta: np.ndarray, reports: Reports, scratch: Scratch, out: np.ndarr
     scale = 1.0 / _sum(out)
     for i in range(out.size):
         share = out[i] * scale
-        out[i] = share if share > LEAST_SHARE else 0.0
+        out[i] = share if share > MIN_SHARE else 0.0
 
 
 @inline
@@ -148,7 +148,7 @@ def _extrapolate(theta: np.ndarray, once: np.ndarray, twice: np.ndarray, s: floa
     for i in range(theta.size):
         r = once[i] - theta[i]
         v = (twice[i] - once[i]) - r
-        out[i] = max(theta[i] + 2.0 * s * r + s * s * v, LEAST_PART * twice[i])
+        out[i] = max(theta[i] + 2.0 * s * r + s * s * v, MIN_PART * twice[i])
         whole += out[i]
     for i in range(theta.size):
         out[i] /= whole

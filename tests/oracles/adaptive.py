@@ -3,7 +3,7 @@
 Nothing is updated that could be computed anew: all differences of neighbours are kept, and every mean is taken over
 all of them; levels given all sums come from one system of linear equations; the revised stream is integrated value by
 value.  Sums are in thresholds, noise comes in from outside, and so do constants: ``constants`` is anything that has
-the names CADENCE, CATCH_UP, FORGET, PRIOR_COUNT, MOST_WHITE, FALL, SEEN, CLASSES; where values are counts of events,
+the names CADENCE, CATCH_UP, FORGET, PRIOR_COUNT, MAX_WHITE, FALL, SEEN, CLASSES; where values are counts of events,
 ``events`` has the names FALL, SEEN, CLASSES, MISFIT.
 """
 
@@ -87,7 +87,7 @@ def hidden(length, block):
 
 def choose_exponent(white, drift, seen, public):
     """The first k with the least product, over classes of queries, of hidden energy plus noise."""
-    independent = min(white, public.constants.MOST_WHITE)
+    independent = min(white, public.constants.MAX_WHITE)
 
     def energy(k):
         if k >= seen:

@@ -14,7 +14,7 @@ import numpy as np
 
 SPLIT, KEEP, MIN_DEVIATION = 4.0, 2.0, 0.5
 FIRST_PERIOD, FACTOR = 8, 1.5
-HORIZON_PART, LEAST_HORIZON = 0.25, 50
+HORIZON_PART, MIN_HORIZON = 0.25, 50
 WEIGHT_MEMORY, PERIOD_MEMORY = 0.9, 0.5
 FLOOR = 0.001
 MAX_COARSE = 0.3
@@ -186,7 +186,7 @@ class Follower:
         parts = 1 / np.maximum(before, max(FLOOR * total, 1.0))
         parts /= parts.sum()
         grid = sorted({round(x) for x in np.geomspace(1, self.max_period, 2 + int(6 * math.log(self.max_period)))})
-        ahead = HORIZON_PART * max(self.t + 1, LEAST_HORIZON) * self.noise
+        ahead = HORIZON_PART * max(self.t + 1, MIN_HORIZON) * self.noise
         costs = np.array([(parts * np.sqrt(ahead / p + surprise * p**2 / 3)).sum() for p in grid])
         if self.costs is not None:
             costs = PERIOD_MEMORY * self.costs + (1 - PERIOD_MEMORY) * costs

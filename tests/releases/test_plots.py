@@ -10,7 +10,7 @@ import pytest
 import fastdp
 from fastdp.errors import ParameterError
 from fastdp.releases import bands
-from fastdp.releases.release import MOST_DRAWN
+from fastdp.releases.release import MAX_DRAWN
 
 pytest.importorskip("matplotlib")
 VALUES = np.random.default_rng(5).integers(0, 20, 5000).astype(float)
@@ -28,7 +28,7 @@ def test_a_picture_shows_means_with_their_interval(tmp_path) -> None:
     drawn = lines(axes)
     assert set(drawn) == {"published", "revised"}
     x, y = drawn["published"]
-    assert x.size == MOST_DRAWN == 1000
+    assert x.size == MAX_DRAWN == 1000
     assert x[[0, -1]].tolist() == [1002.0, 4998.0]
     assert np.array_equal(y, release.range_sum(np.arange(0, 4000, 4), np.arange(4, 4001, 4)) / 4.0)
     np.testing.assert_allclose(drawn["revised"][1], release.revised.reshape(-1, 4).mean(axis=1), atol=1e-6)

@@ -169,9 +169,9 @@ class FixedBlocks:
         top = steps * self.grid.resolution
         first = min(progress.prediction, top) if progress.cycle else top / 2.0
         state = self.smoother.start(first, top) if self.smoother is not None else NO_FLOATS
-        anew = progress._replace(cycle=progress.cycle + 1, held=0, released=0)
+        renewed = progress._replace(cycle=progress.cycle + 1, held=0, released=0)
         chain = next_chain(self.perturber, self.key, steps, self.epsilon, progress.chain)
-        return anew._replace(theta_steps=steps, prediction=first, smoother=state, chain=chain)
+        return renewed._replace(theta_steps=steps, prediction=first, smoother=state, chain=chain)
 
     def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
         """All that these values, behind the hold-out, lead to; None if one of them is NaN or infinite."""

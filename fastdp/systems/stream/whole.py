@@ -26,7 +26,7 @@ from fastdp.thresholds import Chooser, Fixed, ScaleFree, Threshold, ThresholdTas
 from fastdp.thresholds.base import held_out
 
 #: The threshold costs at most this share of epsilon.
-MOST_SHARE = 0.1
+MAX_SHARE = 0.1
 #: So many noise scales separate the candidates of a threshold that is well chosen (``resolved`` of its chooser):
 #: with more, the share costs more than a better theta saves (``python -m benchmarks accuracy short --shares``).
 WELL_CHOSEN = 2.0
@@ -119,9 +119,9 @@ class WholeStream:
         if not self.threshold.uses_holdout:
             return 0.0
         if not isinstance(self.threshold, ScaleFree):
-            return MOST_SHARE
-        tenth = _published(whole, resolution, MOST_SHARE)
-        resolved = self.threshold.chooser(_task(tenth, whole.unit_epsilon * MOST_SHARE, self.size)).resolved
+            return MAX_SHARE
+        tenth = _published(whole, resolution, MAX_SHARE)
+        resolved = self.threshold.chooser(_task(tenth, whole.unit_epsilon * MAX_SHARE, self.size)).resolved
         if resolved < POORLY_CHOSEN:
             instead = "the threshold is chosen poorly"
             if resolved < NOT_CHOSEN:
@@ -135,7 +135,7 @@ class WholeStream:
                 AccuracyWarning,
             )
         # What is resolved grows with the share, in proportion.
-        return 0.0 if resolved < NOT_CHOSEN else MOST_SHARE * min(1.0, WELL_CHOSEN / resolved)
+        return 0.0 if resolved < NOT_CHOSEN else MAX_SHARE * min(1.0, WELL_CHOSEN / resolved)
 
     @cached_property
     def task(self) -> ThresholdTask:

@@ -17,7 +17,7 @@ import fastdp
 from fastdp.errors import AccuracyWarning, BudgetError, DataError, ParameterError, StateError
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId, WordStream
-from fastdp.systems.stream.whole import MOST_SHARE, WholeStream
+from fastdp.systems.stream.whole import MAX_SHARE, WholeStream
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, ScaleFree
 from tests.oracles import exact_noise
 from tests.oracles import scale_free as oracle
@@ -72,7 +72,7 @@ def test_theta_is_the_oracles_and_the_rest_an_adaptive_publishers(closing: Any, 
 def test_the_share_is_public_and_the_losses_are_epsilon(size: int, epsilon: float, longest: int) -> None:
     made = whole(size, epsilon, max_range=longest)
     chosen = Fraction(made.task.epsilon) if made.share else Fraction(0)
-    assert 0.0 <= made.share <= MOST_SHARE
+    assert 0.0 <= made.share <= MAX_SHARE
     assert chosen + Fraction(made.composition.epsilon) <= Fraction(epsilon)
     assert epsilon * (1.0 - 1e-12) <= made.guarantee.epsilon <= epsilon
     assert made.guarantee.delta == 0.0
@@ -87,7 +87,7 @@ def test_the_share_is_public_and_the_losses_are_epsilon(size: int, epsilon: floa
 def test_more_values_pay_less() -> None:
     shares = [whole(n, 1.0, max_range=min(n, 2**20)).share for n in (1000, 10**4, 10**5, 2**20, 10**7, 10**8)]
     assert shares == sorted(shares, reverse=True)
-    assert 0.09 < shares[0] <= MOST_SHARE
+    assert 0.09 < shares[0] <= MAX_SHARE
     assert shares[3] < 0.04
     assert shares[5] < 0.001
 
@@ -110,7 +110,7 @@ def test_the_release_function_withholds_nothing_by_default() -> None:
 
 def test_other_rules_take_a_tenth() -> None:
     values = stream(3000)
-    assert whole(3000, threshold=NoisyMax()).share == MOST_SHARE
+    assert whole(3000, threshold=NoisyMax()).share == MAX_SHARE
     release = fastdp.release(values, 1.0, 100.0, seed=1, threshold=PAKQuantile(delta=1e-6))
     assert release.guarantee.delta == 1e-6
     assert release.guarantee.epsilon == pytest.approx(1.0)
