@@ -33,6 +33,8 @@ from fastdp.engines import Job
 from tests.engines.scenes import expected, make_job, make_rows
 
 ROWS, STREAMS, MAX_KILLS = 1500, 20, 3
+#: Micro-batches of a streaming query, and kills before it may end: a session takes ten seconds to start.
+SPARK_FILES, SPARK_KILLS = 36, 9
 
 
 @dataclass
@@ -273,39 +275,54 @@ def _shards(kills: int, chance: random.Random, make: Callable[..., Any], strike:
 
 
 def spark(kills: int, chance: random.Random) -> Tally:
-    """A streaming query; every second time its Python workers alone, within a running session."""
+    """A streaming query, killed with Java and all workers, or a Python worker alone, and restarted."""
     from tests.engines import test_spark
 
     tally = Tally()
     while tally.kills < kills:
         with tempfile.TemporaryDirectory(prefix="fastdp-engines-") as name:
             folder = Path(name)
-            rows = make_rows(30 * 16)
-            for number in range(16):
-                test_spark.put(folder, rows[30 * number : 30 * number + 30], number)
-            for begin in range(3):
+            rows = make_rows(10 * SPARK_FILES, STREAMS, seed=chance.randrange(2**32))
+            for number in range(SPARK_FILES):
+                test_spark.put(folder, rows[10 * number : 10 * number + 10], number)
+            struck, ended = 0, False
+            while not ended:
                 child = subprocess.Popen(
                     [sys.executable, "-W", "ignore", "-c", test_spark.PROGRAM, folder],
                     start_new_session=True,
-                    stderr=subprocess.DEVNULL,
+                    stderr=(folder / "log").open("wb"),
                 )
-                while child.poll() is None and begin < 2 and tally.kills < kills:
-                    time.sleep(chance.uniform(0.2, 1.0))
-                    if not any((folder / "checkpoint" / "offsets").glob("*")):
-                        continue
-                    workers = [pid for pid in _members(child.pid) if b"pyspark.daemon" in _command(pid)]
-                    if begin == 0 and len(workers) > 1 and chance.random() < 0.7:
-                        with contextlib.suppress(ProcessLookupError):
-                            os.kill(max(workers), signal.SIGKILL)
-                            tally.kills += 1
-                    elif chance.random() < 0.3:
-                        os.killpg(child.pid, signal.SIGKILL)
-                        tally.kills += 1
-                        break
-                child.wait()
+                strikes = struck < SPARK_KILLS and tally.kills < kills
+                hit = strikes and _strike(child, folder / "checkpoint" / "offsets", chance)
+                code = child.wait()
+                if code and not hit:
+                    raise RuntimeError((folder / "log").read_text()[-1500:])
+                struck, tally.kills, ended = struck + hit, tally.kills + hit, not code
             tally.wanted = expected(make_job(folder), rows)
-            tally.compare(list(test_spark.read(folder).items()))
+            found, committed = test_spark.read(folder)
+            tally.compare(found)
+            tally.lost += committed != sorted(tally.wanted)
     return tally
+
+
+def _strike(child: subprocess.Popen[bytes], offsets: Path, chance: random.Random) -> bool:
+    """Kill a query, or one of its Python workers, some time after it has begun a further micro-batch."""
+    before = len(list(offsets.glob("[0-9]*")))
+    while len(list(offsets.glob("[0-9]*"))) <= before:
+        if child.poll() is not None:
+            return False
+        time.sleep(0.02)
+    time.sleep(chance.uniform(0.0, 3.0))
+    if child.poll() is not None:
+        return False
+    workers = [pid for pid in _members(child.pid) if b"pyspark.daemon" in _command(pid)]
+    if len(workers) > 1 and chance.random() < 0.3:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(max(workers), signal.SIGKILL)
+            return True
+        return False
+    os.killpg(child.pid, signal.SIGKILL)
+    return True
 
 
 def _members(session: int) -> list[int]:
