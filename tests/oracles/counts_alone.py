@@ -18,6 +18,7 @@ HORIZON_PART, MIN_HORIZON = 0.25, 50
 WEIGHT_MEMORY, PERIOD_MEMORY = 0.9, 0.5
 FLOOR = 0.001
 MAX_COARSE = 0.3
+PROMPT_STEPS = 32
 
 
 class Follower:
@@ -30,7 +31,7 @@ class Follower:
         self.b, self.t, self.since = first.fan_out, 0, 0
         self.waiting = [], []
         self.costs, self.products, self.squares, self.w = None, 0.0, 0.0, 0.0
-        self.anew, self.kinds = False, []
+        self.anew, self.kinds, self.prompt = False, [], 0
         #: What counts the whole (``whole_count.Whole``), and what it was found to lack.
         self.whole_counter, self.missing = None, 0.0
 
@@ -128,8 +129,10 @@ class Follower:
             max(x - y, 0) for p, x, y in zip(nodes, counts, least, strict=True) if len(p) < self.first.max_depth
         ]
         self.anew = sum(beyond) / max(np.maximum(counts, 0).sum(), 1) > MAX_COARSE
-        if self.anew and not self.fixed:
-            self.period = max(min(self.period, elapsed // 2), 1)
+        if self.anew:
+            self.prompt = self.t + 1 + PROMPT_STEPS
+        if self.t + 1 < self.prompt and not self.fixed:
+            self.anew, self.period = True, 1
         self.rate = {path: gained[path] / elapsed for path in self.own}
         self.estimate, self.variance = self.estimates(self.own)
         self.adjust()

@@ -26,7 +26,14 @@ from fastdp.spatial.cell_parameters import CellParameters, make_plan
 from fastdp.spatial.cells import Integers, StepTree
 from fastdp.spatial.count_only import CountedTree, CountParameters
 from fastdp.spatial.domain import Domain, Outside
-from fastdp.spatial.release_times import FIRST_PERIOD, MAX_COARSE, ReleaseSchedule, check_pace, following_pace, sooner
+from fastdp.spatial.release_times import (
+    FIRST_PERIOD,
+    MAX_COARSE,
+    ReleaseSchedule,
+    after_jump,
+    check_pace,
+    following_pace,
+)
 from fastdp.spatial.whole_count import WholeCount, WholeParameters, as_share, split
 from fastdp.state import codec
 from fastdp.systems.phdstream.spatial_publisher import PointMachine, SpatialPublisher, for_events
@@ -118,7 +125,7 @@ class AdaptiveMachine(PointMachine):
         del key
         period = min(FIRST_PERIOD, self.max_period) if self.period is None else self.period
         whole = None if self.whole is None else WholeCount()
-        return AdaptiveState(0, None, None, ReleaseSchedule(period), anew=False, whole=whole)
+        return AdaptiveState(0, None, None, ReleaseSchedule(period, prompt=0), anew=False, whole=whole)
 
     def follow(self, state: AdaptiveState, added: Integers, removed: Integers, key: Key, chain: str) -> AdaptiveState:
         """Count, or forecast until the next count is due."""
@@ -144,8 +151,8 @@ class AdaptiveMachine(PointMachine):
         most = self.max_period if self.period is None else None
         pace = following_pace(state.pace, growth, total, now, plan.noise, most)
         anew = None if state.anew is None else growth.coarse > MAX_COARSE
-        if anew and most is not None:
-            pace = sooner(pace, elapsed)
+        if anew is not None and most is not None:
+            pace, anew = after_jump(pace, anew, now, elapsed)
         return AdaptiveState(now, grown.visit, grown, pace, now, anew=anew, chain=chain, whole=whole)
 
     def _count_whole(
@@ -209,11 +216,12 @@ class AdaptivePHDStream(SpatialPublisher):
     PrivTree chooses the first cells.  After that cells are cut and merged by released counts alone, so that all of
     epsilon goes to the counts; a cell is counted every few steps, by a period that follows from released counts too,
     and forecast in between; estimates are shrunken where noise drowns the difference between a cell's parts.  If much
-    of what a count finds is in cells that past ones did not cut, PrivTree chooses the next count's cells.
+    of what a count finds is in cells that past ones did not cut, it does what :class:`fastdp.PHDStream` does,
+    PrivTree and a count in every step, for 32 steps (unless ``period`` is given: then PrivTree chooses the next
+    count's cells).
 
-    For streams whose shape changes slowly, and releases that may lag a few steps behind.  Where points are soon
-    elsewhere, and where each batch must show at once, :class:`fastdp.PHDStream` is better (measured in
-    ``docs/phdstream.md``, "Which one").
+    For many batches, and releases that may lag a few steps behind.  Where each batch must show at once, and where
+    batches are few, :class:`fastdp.PHDStream` is better (measured in ``docs/phdstream.md``, "The better of the two").
 
     Parameters
     ----------
