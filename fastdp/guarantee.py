@@ -210,7 +210,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 
 
 def zcdp_loss(epsilon: float, delta: float) -> float:
-    """The pure loss x for which x^2 / 2 is :func:`zcdp_rho`, rounded down: a budget of parts (epsilon, delta) together."""
+    """The pure loss x for which x^2 / 2 is :func:`zcdp_rho`, rounded down: what parts share in concentrated DP."""
     rho = zcdp_rho(epsilon, delta)
     loss = math.sqrt(2.0 * rho)
     while Fraction(loss) ** 2 > 2 * Fraction(rho):

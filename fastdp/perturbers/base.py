@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from fastdp.guarantee import Guarantee
 from fastdp.randomness.key import Binding, Key
+from fastdp.randomness.noise import AnyLaw
 from fastdp.randomness.row_words import RowWords
-from fastdp.perturbers.noise import AnyLaw
 from fastdp.randomness.words import StreamId
 
 

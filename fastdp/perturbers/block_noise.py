@@ -16,7 +16,7 @@ from fastdp import validation
 from fastdp.guarantee import Guarantee
 from fastdp.perturbers.base import HierarchyShape
 from fastdp.perturbers.flat import Flat
-from fastdp.perturbers.noise import concentrated
+from fastdp.randomness.noise import concentrated
 from fastdp_kernels import block_lengths as b
 
 Closing = Literal["spread", "spike", "none"]
@@ -61,11 +61,12 @@ class Blocks(Flat):
         make up for it, a quarter as many as the longer of two blocks has; the block's last value does, as in ToPS,
         and carries all its noise; or nothing does, and sums of published values are sums of predictions.
     noise : "laplace" or "gaussian"
-        As for :class:`Flat`.  w values of one unit may lie in one block, so that Gaussian noise gains nothing by them.
+        As for :class:`Flat`.  w values of one unit may lie in one block: Gaussian noise gains nothing by them.
 
     Notes
     -----
-    Privacy: pure epsilon, or (epsilon, delta) with Gaussian noise.  Where a block ends depends on sums released before it began and on nothing else; whatever
+    Privacy: pure epsilon, or (epsilon, delta) with Gaussian noise.
+    Where a block ends depends on sums released before it began and on nothing else; whatever
     they are, a value lies in one block, whose sum it moves by at most theta (``docs/adaptive.md``).
     """
 

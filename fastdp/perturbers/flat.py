@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from fastdp.guarantee import Guarantee
 from fastdp.perturbers.base import HierarchyShape
-from fastdp.perturbers.noise import AnyLaw, NoiseName, checked_noise, concentrated, noise_law
 from fastdp.perturbers.range_variance import independent_constant
 from fastdp.randomness import gaussian, sampler
 from fastdp.randomness.gaussian import GaussianLaw
 from fastdp.randomness.key import Key
+from fastdp.randomness.noise import AnyLaw, NoiseName, checked_noise, concentrated, noise_law
 from fastdp.randomness.words import Purpose, StreamId
 
 #: Noise is drawn for so many values at a time.
@@ -33,8 +33,8 @@ class Flat:
 
     Notes
     -----
-    Privacy: pure epsilon, or (epsilon, delta); each value is published once.  The error of a range grows with the root
-    of its length.  w values of one unit cost Laplace noise w times, Gaussian noise sqrt(w) times its scale.
+    Privacy: pure epsilon, or (epsilon, delta); each value is published once.  The error of a range grows with the
+    root of its length.  w values of one unit cost Laplace noise w times, Gaussian noise sqrt(w) times its scale.
     """
 
     noise: NoiseName = field(default="laplace", kw_only=True)
@@ -79,7 +79,7 @@ class Flat:
         return independent_constant(max_range) * (1.0 if self.noise == "laplace" else 0.5)
 
     def group_square(self, plan: HierarchyShape, size: int) -> int:
-        """Squared L2 sensitivity of ``size`` consecutive values, in squared sensitivities of one: each has its sum."""
+        """Squared L2 sensitivity of ``size`` consecutive values, in squares of that of one: each has its sum."""
         del plan
         return size
 

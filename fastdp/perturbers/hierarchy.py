@@ -20,9 +20,9 @@ from fastdp.guarantee import Guarantee
 from fastdp.perturbers import range_variance
 from fastdp.perturbers.base import HierarchyShape, TreeRows, noise_row_by_row
 from fastdp.perturbers.flat import fill
-from fastdp.perturbers.noise import NoiseName, checked_noise, concentrated, noise_law
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
+from fastdp.randomness.noise import NoiseName, checked_noise, concentrated, noise_law
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp_kernels import consistency
 
@@ -33,8 +33,8 @@ MAX_LEAVES = 2**28
 def optimal_prune(epsilon: float, max_range: int, fan_out: int, height: int, noise: NoiseName = "laplace") -> int:
     """The integer s in [0, h) with the least predicted error (ToPS Eq. 7, theta^2 divided out).
 
-    (b - 1) (log_b r - s)^3 2 / epsilon^2 is the noise, b^(2s) / 36 the squared smoothing bias.  The variance of a node's
-    Gaussian noise, levels / epsilon^2, grows with one power less.
+    (b - 1) (log_b r - s)^3 2 / epsilon^2 is the noise, b^(2s) / 36 the squared smoothing bias.  The variance of a
+    node's Gaussian noise, levels / epsilon^2, grows with one power less.
     """
     depth = math.log(max_range) / math.log(fan_out)
     # Any epsilon beyond these has the same minimiser; the square stays a float.
@@ -146,7 +146,7 @@ class Hierarchy:
                 epsilon,
                 f"each of {plan.levels} released levels adds a value to one integer sum and gives it discrete "
                 f"Gaussian noise of sigma theta * sqrt({plan.levels}) / {epsilon:g}",
-                f"{plan.levels} levels of {epsilon:g}^2 / {2 * plan.levels} each: rho = {epsilon:g}^2 / 2 (sequential)",
+                f"{plan.levels} levels of the same rho each: rho = {epsilon:g}^2 / 2 (sequential)",
                 "trees hold disjoint values: the same rho for the endless stream (parallel)",
                 "consistency, smoothing and range answers are functions of the noisy sums (post-processing)",
             )

@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 from fastdp.randomness import gaussian, sampler
 from fastdp.randomness.gaussian import GaussianLaw
 from fastdp.randomness.key import KEY_BYTES, Binding, Key
+from fastdp.randomness.noise import AnyLaw
 from fastdp.randomness.row_words import RowWords
-from fastdp.randomness.sampler import Law
 from fastdp.randomness.words import Purpose, StreamId, WordStream
 from fastdp_kernels import chacha
 
 Chain = NDArray[np.uint64]
 Integers = NDArray[np.int64]
-AnyLaw = Law | GaussianLaw
 #: Sums whose words are made at a time.
 CHUNK = 2**12
 #: Words of a chain key.
@@ -93,7 +92,8 @@ def _draw_gaussian(sums: Integers, law: GaussianLaw, chain: Chain, first: int, n
     def further(k: int, where: Integers) -> Chain:
         # The block behind a sum has its words, and the next chain key.
         if k < CHAIN_WORDS:
-            return outputs[where + 1, CHAIN_WORDS + k]
+            drawn: Chain = outputs[where + 1, CHAIN_WORDS + k]
+            return drawn
         each = [word_of(outputs[i, :CHAIN_WORDS], first + i, int(sums[i]), k) for i in where.tolist()]
         return np.array(each, np.uint64)
 

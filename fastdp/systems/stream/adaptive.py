@@ -46,7 +46,8 @@ class Adaptive(StreamPublisher):
 
     Notes
     -----
-    Privacy: pure epsilon, or (epsilon, delta) with ``delta``; event level, exact on this machine.  The length of a block is a function of sums released
+    Privacy: pure epsilon, or (epsilon, delta) with ``delta``; event level, exact on this machine.
+    The length of a block is a function of sums released
     before it began; whatever it is, a value enters one sum.  ``guarantee`` names the unit: one value, one event, or
     several.
 

@@ -24,8 +24,8 @@ from fastdp.guarantee import (
 )
 from fastdp.integer_grid import Grid, make_event_grid, make_grid
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape, Perturber
-from fastdp.perturbers.noise import draw_scale, group_share, noise_law
 from fastdp.randomness.key import Binding, Key
+from fastdp.randomness.noise import draw_scale, group_share, noise_law
 from fastdp.releases.error_bars import SumNoise
 from fastdp.smoothers import Smoother
 from fastdp.state import codec
@@ -194,7 +194,7 @@ class StreamParameters:
 
     @cached_property
     def loss(self) -> float:
-        """The budget of all parts: epsilon, or with Gaussian noise the x whose x^2 / 2 is the rho of (epsilon, delta)."""
+        """The budget of all parts: epsilon, or with Gaussian noise the x with rho = x^2 / 2 of (epsilon, delta)."""
         return zcdp_loss(self.epsilon, self.delta) if self.gaussian else self.epsilon
 
     @cached_property
@@ -230,7 +230,7 @@ class StreamParameters:
     def _group_square(self) -> int | Fraction:
         """Squared L2 sensitivity of all that are protected together, in squared sensitivities of one.
 
-        For two j + l = w, those of l are at most l / w of those of w, and (j / w)^2 + l / w is at most 1: j values may
+        For j + l = w, that of l is at most l / w of that of w, and (j / w)^2 + l / w is at most 1: j values may
         choose a threshold for 1 / w of the loss each, and the others enter sums.
         """
         w = self.contributions
@@ -253,12 +253,10 @@ class StreamParameters:
         if self.renewal is not None or type(self.perturber) not in (Blocks, Flat, Hierarchy):
             return None
         plan = self.plan
-        per_threshold = draw_scale(self.perturber.noise, plan.levels, self.publish_epsilon)
+        per_threshold = draw_scale("gaussian" if self.gaussian else "laplace", plan.levels, self.publish_epsilon)
         if not isinstance(self.perturber, Hierarchy):
             bounded = self.sensitivity is None
-            return SumNoise(
-                "blocks", per_threshold, self.grid.resolution, bounded=bounded, gaussian=self.gaussian
-            )
+            return SumNoise("blocks", per_threshold, self.grid.resolution, bounded=bounded, gaussian=self.gaussian)
         return SumNoise(
             "tree" if self.perturber.consistent else "nodes",
             *(per_threshold, self.grid.resolution),
@@ -382,9 +380,7 @@ class StreamParameters:
             f"{w} values move the sums by sqrt({square:g}) times what one does, in the L2 norm, and j of them that "
             f"choose a threshold lose j/{w} of sqrt(2 rho): rho = {rho:g} together"
         )
-        return replace(
-            member, rho=rho, unit=unit, adjacency=adjacency, derivation=(*member.derivation, step)
-        )
+        return replace(member, rho=rho, unit=unit, adjacency=adjacency, derivation=(*member.derivation, step))
 
     def _approximate(self, stated: Guarantee) -> Guarantee:
         """Epsilon and delta of a guarantee in rho; ParameterError for thresholds without pure epsilon."""

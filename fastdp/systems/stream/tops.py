@@ -58,7 +58,8 @@ class ToPS(StreamPublisher):
 
     Notes
     -----
-    Source: ToPS sections 3.3 to 3.6.  Privacy: pure epsilon, or (epsilon, delta) with ``delta``; event level, exact on this machine.
+    Source: ToPS sections 3.3 to 3.6.  Privacy: pure epsilon, or (epsilon, delta) with ``delta``; event level,
+    exact on this machine.
 
     Examples
     --------
