@@ -92,8 +92,18 @@ class Guarantee:
         delta = validation.probability("delta", delta)
         return replace(self, epsilon=zcdp_epsilon(self.rho, delta), delta=delta)
 
-    def approximate(self, epsilon: float, delta: float) -> Guarantee:
-        """The guarantee as (epsilon, delta), which follow from its rho; ValueError if they do not."""
+    def approximate(self, epsilon: float, delta: float, distance: float | None = None) -> Guarantee:
+        """The guarantee as (epsilon, delta), which follow from its rho; ValueError if they do not.
+
+        ``distance``: the whole loss is that of Gaussian noise, up to this distance in total variation from normal
+        noise that is rounded; the profile of the normal law is then the tighter conversion.
+        """
+        if distance is not None and gaussian_delta(math.sqrt(2.0 * self.rho), epsilon, distance) <= delta:
+            step = (
+                f"all noise is Gaussian, within {distance:.1e} of rounded normal noise: sqrt(2 rho)-GDP, which gives "
+                f"epsilon = {epsilon:g} at delta = {delta:g} (Dong, Roth and Su 2022)"
+            )
+            return replace(self, epsilon=epsilon, delta=delta, derivation=(*self.derivation, step))
         if not zcdp_delta(self.rho, epsilon) <= delta:
             raise ValueError(f"rho = {self.rho!r} does not give epsilon = {epsilon!r} at delta = {delta!r}")
         step = f"rho = {self.rho:g} gives epsilon = {epsilon:g} at delta = {delta:g} (conversion of zCDP)"
@@ -216,6 +226,30 @@ def zcdp_loss(epsilon: float, delta: float) -> float:
     while Fraction(loss) ** 2 > 2 * Fraction(rho):
         loss = math.nextafter(loss, 0.0)
     return loss
+
+
+def gaussian_delta(mu: float, epsilon: float, distance: float = 0.0) -> float:
+    """A delta of normal noise with sensitivity over deviation ``mu``, or of noise at this distance from it.
+
+    Source: Balle and Wang 2018, Theorem 8; composed adaptively, squares of mu add up (Dong, Roth and Su 2022).
+    """
+    root = math.sqrt(2.0)
+    least = 0.5 * math.erfc((epsilon / mu - mu / 2.0) / root)
+    most = 0.5 * math.erfc((epsilon / mu + mu / 2.0) / root)
+    grown = math.exp(min(epsilon, 700.0))
+    # P~1 <= P1 + d <= e^eps P2 + delta + d <= e^eps P~2 + delta + (1 + e^eps) d.
+    return max(least - grown * most, 0.0) + 1e-9 * least + (1.0 + grown) * distance
+
+
+def gaussian_loss(epsilon: float, delta: float, distance: float = 0.0) -> float:
+    """The largest mu found for which :func:`gaussian_delta` is at most delta; 0 if there is none."""
+    low, high = 0.0, epsilon
+    while gaussian_delta(high, epsilon, distance) <= delta:
+        low, high = high, 2.0 * high
+    for _ in range(100):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if gaussian_delta(middle, epsilon, distance) <= delta else (low, middle)
+    return low
 
 
 def square_remainder(whole: float, *parts: float) -> float:

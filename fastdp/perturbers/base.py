@@ -112,6 +112,24 @@ class BoundPerturber(Protocol):
         """The law of each sum's noise; None if noise is not to be bound after all."""
 
 
+@runtime_checkable
+class CorrelatedPerturber(BoundPerturber, Protocol):
+    """A perturber whose noise follows that of the values before."""
+
+    @property
+    def memory(self) -> int:
+        """How many numbers live between two values; all 0 at first."""
+
+    def correlate(self, noise: NDArray[np.int64], memory: NDArray[np.float64], position: int) -> NDArray[np.float64]:
+        """Turn independent draws into the noise of the values from ``position`` on, in place; the memory behind."""
+
+
+def correlation(perturber: Perturber) -> CorrelatedPerturber | None:
+    """The perturber, if its noise follows that of the values before."""
+    # By name: isinstance with a protocol costs more than a short chunk.
+    return cast("CorrelatedPerturber", perturber) if hasattr(perturber, "correlate") else None
+
+
 def bound_law(perturber: Perturber, key: Key, theta_steps: int, epsilon: float) -> AnyLaw | None:
     """The law of noise that is bound to the prefix; None for noise of trees, and for the first noise format."""
     # By name: isinstance with a protocol costs more than a short chunk.

@@ -83,6 +83,10 @@ class Flat:
         del plan
         return size
 
+    def moved_draws(self, plan: HierarchyShape, size: int) -> int:
+        """Draws of the sums that ``size`` values enter."""
+        return plan.levels * size
+
     def leaf_law(self, theta_steps: int, epsilon: float) -> AnyLaw | None:
         """Of each released sum: noise is drawn when the sum is known, and bound to all sums so far.
 

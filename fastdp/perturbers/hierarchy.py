@@ -180,6 +180,10 @@ class Hierarchy:
         widths = [plan.block * plan.fan_out**level for level in range(plan.levels)]
         return Fraction(sum(size * min(size, width) for width in widths), plan.levels)
 
+    def moved_draws(self, plan: HierarchyShape, size: int) -> int:
+        """Draws of the sums that ``size`` values enter."""
+        return plan.levels * size
+
     def leaf_noise(
         self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int
     ) -> NDArray[np.int64]:

@@ -15,6 +15,7 @@ from fastdp.errors import ParameterError
 from fastdp.guarantee import (
     Guarantee,
     fraction_of,
+    gaussian_loss,
     of_group,
     parallel,
     remainder,
@@ -23,7 +24,7 @@ from fastdp.guarantee import (
     zcdp_loss,
 )
 from fastdp.integer_grid import Grid, make_event_grid, make_grid
-from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape, Perturber
+from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape, Perturber, Toeplitz
 from fastdp.randomness.key import Binding, Key
 from fastdp.randomness.noise import draw_scale, group_share, noise_law
 from fastdp.releases.error_bars import SumNoise
@@ -105,6 +106,10 @@ class StreamParameters:
                 f"smoother = {self.smoother!r}: expected None, because blocks that follow the stream "
                 "predict it themselves"
             )
+        if self.smoother is not None and isinstance(self.perturber, Toeplitz):
+            raise ParameterError(
+                f"smoother = {self.smoother!r}: expected None, because Toeplitz releases every value"
+            )
         if self.smoother is not None and self.perturber.released_nodes:
             raise ParameterError(
                 f"smoother = {self.smoother!r}: expected None, because an inconsistent hierarchy answers ranges from "
@@ -117,7 +122,10 @@ class StreamParameters:
             # Of the smallest and the largest threshold: what cannot be drawn is refused before there are values.
             largest = self.threshold.theta if isinstance(self.threshold, Fixed) else 0.0
             for steps in {1, self.grid.bound_steps, self.grid.snap(largest)}:
-                noise_law("gaussian", steps, self.plan.levels, self.publish_epsilon)
+                if hasattr(self.perturber, "leaf_law"):
+                    self.perturber.leaf_law(steps, self.publish_epsilon)
+                else:
+                    noise_law("gaussian", steps, self.plan.levels, self.publish_epsilon)
             self.guarantee(simulated=False)
 
     @property
@@ -195,7 +203,28 @@ class StreamParameters:
     @cached_property
     def loss(self) -> float:
         """The budget of all parts: epsilon, or with Gaussian noise the x with rho = x^2 / 2 of (epsilon, delta)."""
-        return zcdp_loss(self.epsilon, self.delta) if self.gaussian else self.epsilon
+        if not self.gaussian:
+            return self.epsilon
+        return max(self._zcdp_loss, gaussian_loss(self.epsilon, self.delta, self.distance))
+
+    @cached_property
+    def _zcdp_loss(self) -> float:
+        """What thresholds and Gaussian noise may share."""
+        return zcdp_loss(self.epsilon, self.delta)
+
+    @cached_property
+    def distance(self) -> float:
+        """Of all noise that a unit moves from rounded normal noise, in total variation; 1 where that is not used.
+
+        A discrete Gaussian of sigma from 16 on is within 1 / (20 sigma^2) (``docs/gaussian.md``).
+        """
+        draws = getattr(self.perturber, "moved_draws", None)
+        # Blocks share their budget with a threshold that sees the same values (WholeStream).
+        if not isinstance(self.threshold, Fixed) or draws is None or isinstance(self.perturber, Blocks):
+            return 1.0
+        # No budget gives less noise than this one.
+        sigma = self.grid.snap(self.threshold.theta) / gaussian_loss(self.epsilon, self.delta)
+        return 1.0 if sigma < 16.0 else min(1.0, draws(self.plan, self.contributions) / (20.0 * sigma**2) + 2.0**-90)
 
     @cached_property
     def unit_epsilon(self) -> float:
@@ -224,7 +253,9 @@ class StreamParameters:
     def plan(self) -> HierarchyShape:
         """Public shape of the hierarchy."""
         # With Gaussian noise the perturber's budget follows from the shape.
-        return self.perturber.plan(self.unit_epsilon if self.gaussian else self.publish_epsilon, self.max_range)
+        if self.gaussian:
+            return self.perturber.plan(fraction_of(self._zcdp_loss, self.contributions), self.max_range)
+        return self.perturber.plan(self.publish_epsilon, self.max_range)
 
     @property
     def _group_square(self) -> int | Fraction:
@@ -240,12 +271,12 @@ class StreamParameters:
     @cached_property
     def grid(self) -> Grid:
         """The integers that values are rounded to."""
+        # With Gaussian noise the budget follows from the grid: it is at least this.
+        epsilon = group_share(self._zcdp_loss, self._group_square) if self.gaussian else self.publish_epsilon
         if self.sensitivity is not None:
-            return make_event_grid(self.sensitivity, self.resolution, self.publish_epsilon, self.max_range)
+            return make_event_grid(self.sensitivity, self.resolution, epsilon, self.max_range)
         assert self.bound is not None  # noqa: S101 - checked on construction
-        return make_grid(
-            self.bound, self.resolution, self.publish_epsilon, self.max_range, self.plan.levels, self.plan.fan_out
-        )
+        return make_grid(self.bound, self.resolution, epsilon, self.max_range, self.plan.levels, self.plan.fan_out)
 
     @cached_property
     def noise(self) -> SumNoise | None:
@@ -385,7 +416,7 @@ class StreamParameters:
     def _approximate(self, stated: Guarantee) -> Guarantee:
         """Epsilon and delta of a guarantee in rho; ParameterError for thresholds without pure epsilon."""
         try:
-            return stated.approximate(self.epsilon, self.delta)
+            return stated.approximate(self.epsilon, self.delta, self.distance)
         except ValueError:
             raise ParameterError(
                 f"threshold = {self.threshold!r}: expected one with pure epsilon, such as NoisyMax, ScaleFree or "
