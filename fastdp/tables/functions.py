@@ -6,13 +6,13 @@ from typing import Any, cast
 
 from fastdp import validation
 from fastdp.arrays.column import Nonfinite
+from fastdp.arrays.source import arrow_type, check_types, open_source
 from fastdp.errors import ParameterError
 from fastdp.ledger import Ledger, entry
 from fastdp.randomness.key import Key
 from fastdp.tables.columns import KeyTable
 from fastdp.tables.parameters import make_plan, names_of
 from fastdp.tables.release import Missing, TableRelease
-from fastdp.tables.source import arrow_type, check_types, open_source
 from fastdp.tables.sums import Kind
 from fastdp.tables.table import Table
 

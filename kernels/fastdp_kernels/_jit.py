@@ -22,6 +22,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+import fastdp_kernels
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -47,14 +49,25 @@ def kernel(function: F) -> F:
     except RuntimeError as error:
         # Neither NUMBA_CACHE_DIR, nor __pycache__ beside the sources, nor the user's cache can be written.
         _warn_of_cache(str(error))
-        return cast("F", dispatcher)
     cache = dispatcher._cache
     cache_file = getattr(cache, "_cache_file", None)
     if cache_file is not None and hasattr(cache_file, "_source_stamp"):
         cache_file._source_stamp = _SOURCES
-    cache.load_overload = _forgiving(cache.load_overload)
+    cache.load_overload = _telling(_forgiving(cache.load_overload), function.__name__, cache.cache_path or "")
     cache.save_overload = _forgiving(cache.save_overload)
     return cast("F", dispatcher)
+
+
+def _telling(load: Callable[..., Any], name: str, folder: str) -> Callable[..., Any]:
+    """What is not in the cache is compiled next."""
+
+    def attempt(*arguments: Any) -> Any:
+        found = load(*arguments)
+        if found is None and fastdp_kernels.on_compile is not None:
+            fastdp_kernels.on_compile(name, folder)
+        return found
+
+    return attempt
 
 
 def _forgiving(access: Callable[..., Any]) -> Callable[..., Any]:
