@@ -1,7 +1,7 @@
 """Kills workers and programs of each engine: no output may have two noises, and none may be lost.
 
 Needs the extra ``engines``.  Bytewax and Quix Streams run in forked children that are killed at random moments; Ray
-loses actors, Dask worker processes, and Spark Python workers or everything at once (Java too).
+loses actors, Dask worker processes, and Spark a streaming query with all its processes, Java too.
 """
 
 from __future__ import annotations
@@ -275,7 +275,7 @@ def _shards(kills: int, chance: random.Random, make: Callable[..., Any], strike:
 
 
 def spark(kills: int, chance: random.Random) -> Tally:
-    """A streaming query, killed with Java and all workers, or a Python worker alone, and restarted."""
+    """A streaming query, killed with Java and its Python workers, and restarted from its checkpoint."""
     from tests.engines import test_spark
 
     tally = Tally()
@@ -306,7 +306,7 @@ def spark(kills: int, chance: random.Random) -> Tally:
 
 
 def _strike(child: subprocess.Popen[bytes], offsets: Path, chance: random.Random) -> bool:
-    """Kill a query, or one of its Python workers, some time after it has begun a further micro-batch."""
+    """Kill a query with all its processes, some time after it has begun a further micro-batch."""
     before = len(list(offsets.glob("[0-9]*")))
     while len(list(offsets.glob("[0-9]*"))) <= before:
         if child.poll() is not None:
@@ -315,30 +315,8 @@ def _strike(child: subprocess.Popen[bytes], offsets: Path, chance: random.Random
     time.sleep(chance.uniform(0.0, 3.0))
     if child.poll() is not None:
         return False
-    workers = [pid for pid in _members(child.pid) if b"pyspark.daemon" in _command(pid)]
-    if len(workers) > 1 and chance.random() < 0.3:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(max(workers), signal.SIGKILL)
-            return True
-        return False
     os.killpg(child.pid, signal.SIGKILL)
     return True
-
-
-def _members(session: int) -> list[int]:
-    """Processes of a session that this program started."""
-    found = []
-    for each in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if os.getsid(int(each.name)) == session:
-                found.append(int(each.name))
-    return found
-
-
-def _command(pid: int) -> bytes:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    return b""
 
 
 #: Each engine's share of the kills, by what one costs.

@@ -46,8 +46,8 @@ def adding_engine(options: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
         with nullcontext() if address is None else engine("dask", "distributed").Client(address):
             yield dask_tables, options["source"]
     else:
+        from fastdp.arrays.source import open_dataset
         from fastdp.engines import spark_tables
-        from fastdp.tables.source import open_dataset
 
         schema = open_dataset(Path(options["source"])).schema
         # Of the column of times, as on one machine.

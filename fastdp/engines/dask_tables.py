@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
+from fastdp.arrays.source import Source, open_dataset, open_source
 from fastdp.engines.job import engine
 from fastdp.errors import ParameterError
 from fastdp.tables import functions
@@ -22,7 +23,6 @@ from fastdp.tables.columns import KeyTable
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.quantity import Quantity
 from fastdp.tables.rows import Reader
-from fastdp.tables.source import Source, open_dataset, open_source
 
 Integers = NDArray[np.int64]
 #: Partial sums that one task adds up.

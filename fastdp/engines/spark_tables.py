@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.arrays.source import Source, check_names, import_tables
 from fastdp.engines.job import engine
 from fastdp.errors import DataError, ParameterError
 from fastdp.tables import functions
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.quantity import Quantity
 from fastdp.tables.rows import NOT_FINITE, Reader
-from fastdp.tables.source import Source, check_names, import_tables
 
 Integers = NDArray[np.int64]
 #: Columns that a table may not have.

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.arrays.source import Source
 from fastdp.errors import AccuracyWarning, DataError, ParameterError, warn
 from fastdp.randomness.key import Key
 from fastdp.tables import persons
@@ -15,7 +16,6 @@ from fastdp.tables.choices import choose_clip, choose_keys, clip_counter, count_
 from fastdp.tables.columns import KeyRow, KeyTable, count_keys, sorted_keys
 from fastdp.tables.plan import TablePlan, key_digest
 from fastdp.tables.rows import NOT_FINITE, Reader, Rows, mask_of
-from fastdp.tables.source import Source
 from fastdp.tables.sums import NoisySums, WindowSums
 
 Integers = NDArray[np.int64]

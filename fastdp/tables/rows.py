@@ -8,12 +8,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.arrays.source import Source
 from fastdp.errors import DataError
 from fastdp.tables import persons
 from fastdp.tables.columns import KeyTable, digests_of, floats_of, times_of
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.quantity import Quantity
-from fastdp.tables.source import Source
 
 Integers = NDArray[np.int64]
 #: What rows without a time or person do.
