@@ -244,7 +244,7 @@ def test_what_it_does_not_go_with() -> None:
         publisher(Toeplitz(), smoother=Recent())
     with pytest.raises(ParameterError, match=r"delta = 0\.0: expected above 0"):
         publisher(Toeplitz(), delta=0.0)
-    with pytest.raises(ParameterError, match="expected a Hierarchy or Flat .or one publisher"):
+    with pytest.raises(ParameterError, match=r"expected a Hierarchy or Flat \(or one publisher"):
         publisher(Toeplitz()).repeat(np.zeros(9), 2)
     with pytest.raises(ParameterError, match=r"delta = 1e-06: expected 0, or a perturber with noise='gaussian'"):
         publisher(Flat())
