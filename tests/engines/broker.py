@@ -1,7 +1,7 @@
 """A Kafka broker in memory with transactions, for workers that are killed: what no package on PyPI brings.
 
-The mock broker of librdkafka forgets the offsets of transactions and shows aborted messages; Tansu 0.6 in memory keeps
-the offsets and shows aborted messages too.
+The mock broker of librdkafka forgets the offsets of transactions and shows aborted messages; Tansu 0.6 in memory
+keeps the offsets and shows aborted messages too.
 This one takes the requests of librdkafka in one version each, and one consumer of a group at a time: a new one takes
 over at once.  Source: the protocol guide of Apache Kafka (messages, record batch v2, KIP-98).
 """
