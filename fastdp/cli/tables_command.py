@@ -141,8 +141,8 @@ def _check_outputs(options: dict[str, Any]) -> None:
 
 def _frame(source: str) -> Any:
     """What the functions take: a path, or a stream of Arrow batches where only Arrow's CSV reader can read it."""
+    from fastdp.arrays.source import import_tables
     from fastdp.cli.paths import STANDARD
-    from fastdp.tables.source import import_tables
 
     if source != STANDARD and not source.lower().endswith(".csv.gz"):
         return source
@@ -188,8 +188,8 @@ def _keys(frame: Any, options: dict[str, Any]) -> Any:
         rows = [[text] for text in listed] if len(by) == 1 else list(csv.reader(listed))
     else:
         return None
+    from fastdp.arrays.source import open_source
     from fastdp.errors import ParameterError
-    from fastdp.tables.source import open_source
 
     schema = open_source(frame, by).schema
     for row in rows:
@@ -200,7 +200,7 @@ def _keys(frame: Any, options: dict[str, Any]) -> Any:
 
 
 def _rows_of(path: Path, by: tuple[str, ...]) -> list[list[Any]]:
-    from fastdp.tables.source import open_source
+    from fastdp.arrays.source import open_source
 
     return [list(row.values()) for batch in open_source(str(path), by).batches() for row in batch.to_pylist()]
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.arrays.source import Source
 from fastdp.errors import AccuracyWarning, DataError, warn
 from fastdp.randomness.key import Key
 from fastdp.tables import persons
@@ -23,7 +24,6 @@ from fastdp.tables.columns import (
     times_of,
 )
 from fastdp.tables.plan import TablePlan, key_digest
-from fastdp.tables.source import Source
 from fastdp.tables.sums import NoisySums, WindowSums
 
 Integers = NDArray[np.int64]

@@ -28,9 +28,10 @@ def import_tables() -> tuple[Any, Any]:
     try:
         import narwhals.stable.v2 as narwhals
         import pyarrow
-    except ImportError as error:
+    except ImportError:
         raise ParameterError(
-            f"tables need {error.name}, which is not installed: expected pip install 'fastdp[tables]'"
+            "data frames and tables are read with narwhals and pyarrow, which are not both installed: expected "
+            "pip install 'fastdp[tables]'"
         ) from None
     return narwhals, pyarrow
 
@@ -75,6 +76,14 @@ class Source:
                 f"frame: a {type(error).__name__} while its columns were read; expected columns of one type each, "
                 "and a file that is whole"
             ) from None
+
+    def table(self) -> Any:
+        """All columns, as an Arrow table."""
+        narwhals, arrow = import_tables()
+        batches = list(self.batches())
+        if batches:
+            return arrow.Table.from_batches(batches)
+        return narwhals.Schema({name: self.schema[name] for name in self.columns}).to_arrow().empty_table()
 
     def twice(self) -> Source:
         """A source that can be read again, in memory if it must be."""
