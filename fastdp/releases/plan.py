@@ -38,6 +38,13 @@ class Plan:
         Rows expected in one.
     mean : float or None
         Value expected of a row, in units of the input.
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> found = fastdp.plan(epsilon=1.0, bound=10.0, every="1h")
+    >>> round(found.half_width, 2), round(found.epsilon_for(15.0), 2)
+    (29.96, 2.0)
     """
 
     epsilon: float
