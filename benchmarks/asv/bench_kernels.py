@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from numba.core.caching import FunctionCache
 
 import fastdp
 import fastdp_kernels
@@ -38,7 +39,7 @@ def _dispatchers() -> dict[str, Any]:
     for module in pkgutil.iter_modules(fastdp_kernels.__path__):
         home = importlib.import_module(f"fastdp_kernels.{module.name}")
         for name, member in vars(home).items():
-            entry = type(getattr(member, "_cache", None)).__name__ == "FunctionCache"
+            entry = isinstance(getattr(member, "_cache", None), FunctionCache)
             if entry and member.py_func.__module__ == home.__name__:
                 found[f"{module.name}.{name}"] = member
     return found

@@ -23,7 +23,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 def as_ids(ids: Any, rows: int | None = None) -> Indices | list[str]:
     """Whole numbers from 0 to 2^32 - 2, or texts; DataError for anything else, by index, or for another number."""
     listed = isinstance(ids, Sequence) and not isinstance(ids, str)
-    if listed and all(type(each) is str for each in ids):
+    if listed and set(map(type, ids)) <= {str}:
         found: Indices | list[str] = list(ids)
     else:
         # NumPy would make texts of the numbers beside a text, and drop a text's last zero characters.
@@ -101,13 +101,17 @@ class Places:
                 raise ValueError("an id more than once")
             return
         numbers = np.asarray(ids, np.int64)
-        joined = np.concatenate([self._sorted, numbers])
-        order = np.argsort(joined, kind="stable")
-        joined = joined[order]
-        if (joined[1:] == joined[:-1]).any():
+        order = np.argsort(numbers)
+        self.merge(numbers[order], first + order)
+
+    def merge(self, numbers: Indices, rows: Indices) -> None:
+        """Add ids that are numbers, ascending, with the rows that follow; ValueError for one that has a row."""
+        if self._sorted.size:
+            at = np.searchsorted(self._sorted, numbers)
+            numbers, rows = np.insert(self._sorted, at, numbers), np.insert(self._rows, at, rows)
+        if (numbers[1:] == numbers[:-1]).any():
             raise ValueError("an id more than once")
-        self._sorted = joined
-        self._rows = np.concatenate([self._rows, np.arange(first, first + numbers.size)])[order]
+        self._sorted, self._rows = numbers, rows
 
     def ids(self) -> Indices | list[str]:
         """All of them, by row."""

@@ -128,8 +128,11 @@ def release(
         Of :class:`fastdp.ToPS` alone.
     threshold_epsilon, publish_epsilon
         Of :class:`fastdp.ToPL` alone.
-    delta, length, share, tail_factor, lag_sums, clip, average
-        Of :class:`fastdp.PAK` alone; by default ``length`` is n, the number of values, and ``delta`` 1 / n^2.
+    delta : float, optional
+        Of "adaptive" and "tops": above 0 noise is Gaussian and the release (epsilon, delta)-DP, which pays where a
+        unit has many values (``docs/gaussian.md``).  Of "pak": its delta, by default 1 / n^2.
+    length, share, tail_factor, lag_sums, clip, average
+        Of :class:`fastdp.PAK` alone; by default ``length`` is n, the number of values.
 
     Returns
     -------

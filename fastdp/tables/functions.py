@@ -10,6 +10,7 @@ from fastdp.arrays.source import arrow_type, check_types, open_source
 from fastdp.errors import ParameterError
 from fastdp.ledger import Ledger, entry
 from fastdp.randomness.key import Key
+from fastdp.randomness.noise import NoiseName
 from fastdp.tables.columns import KeyTable
 from fastdp.tables.parameters import make_plan, names_of
 from fastdp.tables.release import Missing, TableRelease
@@ -37,6 +38,7 @@ def totals(
     per_window: int | None = None,
     who: str | None = None,
     delta: float = 0.0,
+    noise: NoiseName | None = None,
     resolution: float | None = None,
     nonfinite: Nonfinite = "raise",
     missing: Missing = "raise",
@@ -92,8 +94,15 @@ def totals(
         The column of persons, who are then the unit.  Without ``period`` a noisy share of the persons without dropped
         rows is released with a hundredth of epsilon.
     delta : float
-        Above 0: keys are private.  Those of the table are released whose noisy count of rows, with a tenth of
-        epsilon, passes a threshold that a unit's own keys pass with probability at most ``delta``.
+        Above 0, with ``by`` and without ``keys``: keys are private.  Those of the table are released whose noisy
+        count of rows, with a tenth of epsilon, passes a threshold that a unit's own keys pass with probability at
+        most ``delta``.  Above 0 in any other release: noise may be Gaussian, and the release
+        is then (epsilon, delta)-DP.
+    noise : "laplace" or "gaussian", optional
+        Of the sums.  Gaussian noise has sigma clip * sqrt(k * j) / x for k rows of a unit, at most j of them in one
+        window (``per_window``), x^2 / 2 being the rho that gives (epsilon, delta).  By default Laplace; with a
+        ``delta`` that no keys need, the one of less variance, which public parameters tell: Gaussian from 11
+        windows of a person on at epsilon = 1, delta = 1e-6 (:func:`fastdp.plan`).
     resolution : float, optional
         Step of the integer grid that values are rounded to; by default the bound's 2^32th part, or coarser where the
         noise is.  A cell holds 2^63 steps: 10^9 rows and more by default.
@@ -162,6 +171,7 @@ def counts(
     per_window: int | None = None,
     who: str | None = None,
     delta: float = 0.0,
+    noise: NoiseName | None = None,
     missing: Missing = "raise",
     confidence: float = 0.95,
     seed: int | str | None = None,
@@ -210,6 +220,7 @@ def means(
     per_window: int | None = None,
     who: str | None = None,
     delta: float = 0.0,
+    noise: NoiseName | None = None,
     resolution: float | None = None,
     nonfinite: Nonfinite = "raise",
     missing: Missing = "raise",

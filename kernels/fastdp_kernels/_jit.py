@@ -20,6 +20,7 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core import caching
 from numba.extending import intrinsic
 
 import fastdp_kernels
@@ -37,6 +38,26 @@ def _fingerprint_of_sources() -> str:
 _SOURCES = _fingerprint_of_sources()
 
 
+class _ReadOnlyLocator(caching.UserProvidedCacheLocator):
+    """``NUMBA_CACHE_DIR`` that was filled before, as in an image whose files cannot be written any more."""
+
+    def ensure_cache_path(self) -> None:
+        if not any(Path(self.get_cache_path()).glob("*.nbi")):  # type: ignore[no-untyped-call]
+            raise OSError
+
+
+class _KernelCacheImpl(caching.CompileResultCacheImpl):
+    _locator_classes = [  # noqa: RUF012 - Numba's own
+        caching.UserProvidedCacheLocator,
+        _ReadOnlyLocator,
+        *caching.CompileResultCacheImpl._locator_classes[1:],
+    ]
+
+
+class _KernelCache(caching.FunctionCache):
+    _impl_class = _KernelCacheImpl
+
+
 def kernel(function: F) -> F:
     """Compile an entry point of the core; type checkers keep seeing the plain signature.
 
@@ -45,7 +66,7 @@ def kernel(function: F) -> F:
     """
     dispatcher: Any = numba.njit(nogil=True, error_model="numpy")(function)
     try:
-        dispatcher.enable_caching()
+        dispatcher._cache = _KernelCache(function)  # type: ignore[no-untyped-call]
     except RuntimeError as error:
         # Neither NUMBA_CACHE_DIR, nor __pycache__ beside the sources, nor the user's cache can be written.
         _warn_of_cache(str(error))

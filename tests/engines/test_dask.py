@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.engines.scenes import expected, make_job, make_rows, needs
+from tests.engines.scenes import counting_job, expected, make_job, make_rows, needs, replay_altered
 
 pytestmark = [needs("distributed"), pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
@@ -33,6 +33,19 @@ def test_the_same_bytes_with_a_worker_killed(tmp_path: Path, workers: int) -> No
             assert shards.publish(number, ids, values)[1].tolist() == fleet.publish(ids, values)[1].tolist()
             if number == 2:
                 os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+
+
+def test_an_altered_replay_meets_independent_noise(tmp_path: Path) -> None:
+    from distributed import Client, LocalCluster
+
+    from fastdp.engines.dask import DaskShards
+
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+        DaskShards(counting_job(tmp_path), tmp_path / "state", 2, client=client) as shards,
+    ):
+        replay_altered(shards, lambda: os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL))
 
 
 def test_streams_of_a_data_frame(tmp_path: Path) -> None:

@@ -79,6 +79,9 @@ class StreamPublisher(Publisher[StreamState]):
     contributions : int
         w: epsilon is for any w consecutive values together, each of which then has noise of scale w theta / epsilon
         (w-event privacy).  By default for one.
+    delta : float
+        Only with a perturber of Gaussian noise, such as ``Hierarchy(noise="gaussian")``: epsilon holds but for this
+        probability.
     sensitivity : float, optional
         Values are counts of events, of which each moves one value by at most so much: see :class:`fastdp.Adaptive`.
     seed : int or str, optional
@@ -124,6 +127,7 @@ class StreamPublisher(Publisher[StreamState]):
         renewal: Renewal | None = None,
         contributions: int = 1,
         sensitivity: float | None = None,
+        delta: float = 0.0,
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
@@ -132,7 +136,7 @@ class StreamPublisher(Publisher[StreamState]):
         composition = pace.composed(
             lambda held: StreamParameters(
                 *(rule, perturber, smoother, epsilon, bound, held, longest, resolution, nonfinite, renewal),
-                *(contributions, sensitivity),
+                *(contributions, sensitivity, delta),
             ),
             holdout,
         )
@@ -153,6 +157,11 @@ class StreamPublisher(Publisher[StreamState]):
     def epsilon(self) -> float:
         """The privacy budget."""
         return self._machine.composition.epsilon
+
+    @property
+    def delta(self) -> float:
+        """Probability that epsilon may fail; 0 but with Gaussian noise."""
+        return self._machine.composition.delta
 
     @property
     def bound(self) -> float | None:
