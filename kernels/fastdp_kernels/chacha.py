@@ -167,7 +167,7 @@ def draw_words(words: np.ndarray, law: np.ndarray, position: np.ndarray, drawn: 
         law[3],
         np.uint64(1),
         position,
-        1,
+        position.size,
         drawn,
     )
     return np.int64(drawn[0])
