@@ -48,6 +48,15 @@ class Guarantee:
     rho : float
         Concentrated DP: the mechanism is rho-zCDP, of which epsilon at this delta is one consequence and
         :meth:`at_delta` gives others; ``inf`` where nothing of the kind is claimed.
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> guarantee = fastdp.Adaptive(epsilon=0.5, bound=100.0, threshold=20.0).guarantee
+    >>> print(guarantee)
+    epsilon = 0.5 for one value of the stream (replace one value), central model, exact on this machine
+    >>> fastdp.Guarantee.from_dict(guarantee.to_dict()) == guarantee
+    True
     """
 
     epsilon: float

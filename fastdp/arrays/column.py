@@ -248,7 +248,7 @@ def _from_arrow(values: Any, name: str) -> NDArray[Any]:
     except ImportError:
         raise DataError(
             f"{name} is a {type(values).__name__}, read through Arrow: expected pyarrow to be installed "
-            "(pip install 'fastdp[parquet]'), or a NumPy array"
+            "(pip install 'fastdp-streams[parquet]'), or a NumPy array"
         ) from None
     try:
         if hasattr(values, "__arrow_c_stream__"):

@@ -31,7 +31,7 @@ def import_tables() -> tuple[Any, Any]:
     except ImportError:
         raise ParameterError(
             "data frames and tables are read with narwhals and pyarrow, which are not both installed: expected "
-            "pip install 'fastdp[tables]'"
+            "pip install 'fastdp-streams[tables]'"
         ) from None
     return narwhals, pyarrow
 

@@ -240,7 +240,7 @@ def engine(extra: str, module: str) -> Any:
         return import_module(module)
     except ModuleNotFoundError:
         raise ParameterError(
-            f"fastdp.engines.{extra} needs {module.partition('.')[0]}: expected pip install 'fastdp[{extra}]'"
+            f"fastdp.engines.{extra} needs {module.partition('.')[0]}: expected pip install 'fastdp-streams[{extra}]'"
         ) from None
 
 

@@ -112,7 +112,9 @@ def dask_executor(address: str) -> Iterator[Cluster]:
     try:
         distributed: Any = importlib.import_module("distributed")
     except ImportError:
-        raise StateError("--scheduler needs Dask, which is not installed: pip install 'fastdp[sweep]'") from None
+        raise StateError(
+            "--scheduler needs Dask, which is not installed: pip install 'fastdp-streams[sweep]'"
+        ) from None
     try:
         client = distributed.Client(address, timeout=TIMEOUT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:

@@ -79,7 +79,7 @@ def register(
         import pyarrow as pa
     except ImportError:
         raise ParameterError(
-            "pyarrow is not installed: expected it beside DuckDB (pip install 'fastdp[parquet]')"
+            "pyarrow is not installed: expected it beside DuckDB (pip install 'fastdp-streams[parquet]')"
         ) from None
     validation.choice("kind", kind, get_args(Kind))
     if not hasattr(connection, "create_function"):

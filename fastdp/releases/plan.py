@@ -48,6 +48,13 @@ class Plan:
         What is allowed beside epsilon; 0 for pure epsilon.
     per_window : int or None
         Rows of one unit that count in one window.
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> found = fastdp.plan(epsilon=1.0, bound=10.0, every="1h")
+    >>> round(found.half_width, 2), round(found.epsilon_for(15.0), 2)
+    (29.96, 2.0)
     """
 
     epsilon: float

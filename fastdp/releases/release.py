@@ -84,6 +84,16 @@ class Release:
         The stream seen again from all released sums, where blocks follow the stream (:class:`fastdp.Adaptive`).
     noise : SumNoise or None
         Which noise the sums carry, for intervals; None where it is not one law, as after a renewed threshold.
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> released = fastdp.release(np.full(4000, 20.0), epsilon=1.0, bound=100, threshold=40.0, seed=1)
+    >>> len(released)
+    4000
+    >>> low, high = released.interval([0], [1000], revised=True)
+    >>> bool(low[0] < released.range_sum([0], [1000], revised=True)[0] < high[0])
+    True
     """
 
     values: NDArray[np.float64]

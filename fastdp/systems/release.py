@@ -153,6 +153,15 @@ def release(
     Notes
     -----
     An option that is None has the default of the method's class.
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> released = fastdp.release(np.full(4000, 20.0), epsilon=1.0, bound=100, seed=1)
+    >>> print(released.guarantee)  # doctest: +ELLIPSIS
+    epsilon = 1 for one value of the stream (replace one value), central model, exact on this machine, SIMULATED...
+    >>> released.range_sum([0, 100], [4000, 300], revised=True).shape
+    (2,)
     """
     # First of all, while nothing else has a name here.
     given = {name: value for name, value in locals().items() if value is not None}

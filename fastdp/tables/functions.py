@@ -195,6 +195,14 @@ def counts(
     -------
     Table
         A window without rows is released as any other.
+
+    Examples
+    --------
+    >>> import pandas as pd, fastdp
+    >>> frame = pd.DataFrame({"at": pd.date_range("2024-05-01", periods=96, freq="30min")})
+    >>> table = fastdp.counts(frame, "at", "1h", epsilon=1.0, seed=1)
+    >>> len(table)
+    48
     """
     return _release("counts", {**locals()})
 
@@ -239,6 +247,14 @@ def means(
     -------
     Table
         A window without rows is released as any other.
+
+    Examples
+    --------
+    >>> import pandas as pd, fastdp
+    >>> frame = pd.DataFrame({"at": pd.date_range("2024-05-01", periods=2000, freq="1min"), "kwh": 0.4})
+    >>> table = fastdp.means(frame, "kwh", "at", "1d", epsilon=1.0, clip=2.0, seed=1)
+    >>> abs(float(table.estimate(0, 1)[0]) - 0.4) < 0.1
+    True
     """
     return _release("means", {**locals()})
 

@@ -309,7 +309,7 @@ def test_parquet_without_pyarrow(write_input, run, complaint, values, monkeypatc
     plain = write_input(".npy", values)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     for arguments in ([source, "-o", tmp_path / "out.csv"], [plain, "-o", tmp_path / "out.parquet"]):
-        assert "pip install 'fastdp[parquet]'" in complaint(run(*arguments))
+        assert "pip install 'fastdp-streams[parquet]'" in complaint(run(*arguments))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.npy", "in.parquet"]
 
 

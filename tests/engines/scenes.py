@@ -20,7 +20,9 @@ Row = tuple[str, float, int]
 def needs(*modules: str) -> pytest.MarkDecorator:
     """Skips where a package of the extra ``engines`` is not installed."""
     missing = [name for name in modules if find_spec(name) is None]
-    return pytest.mark.skipif(bool(missing), reason=f"needs {', '.join(missing)} (pip install 'fastdp[engines]')")
+    return pytest.mark.skipif(
+        bool(missing), reason=f"needs {', '.join(missing)} (pip install 'fastdp-streams[engines]')"
+    )
 
 
 def write_secret(folder: Path) -> str:

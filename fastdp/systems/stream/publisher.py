@@ -94,6 +94,16 @@ class StreamPublisher(Publisher[StreamState]):
     Privacy: what ``guarantee`` says, for one value of the stream (replace one value): pure epsilon and exact on this
     machine with ``NoisyMax`` or ``Fixed``; the quantile thresholds add a delta or rest on real arithmetic.
     Output does not depend on how the stream is cut into chunks.
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> publisher = fastdp.StreamPublisher(
+    ...     epsilon=1.0, bound=100.0, threshold=fastdp.thresholds.Fixed(40.0),
+    ...     perturber=fastdp.perturbers.Hierarchy(), smoother=fastdp.smoothers.Recent(), max_range=4096, seed=1,
+    ... )
+    >>> publisher.publish(np.full(1500, 20.0)).size
+    1500
     """
 
     _MACHINE: ClassVar[Any] = Schedule
