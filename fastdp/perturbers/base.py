@@ -185,6 +185,11 @@ def noise_of_rows(perturber: Perturber, rows: TreeRows) -> NDArray[np.int64]:
     # By name: isinstance with a protocol costs more than a short row.
     if hasattr(perturber, "noise_rows"):
         return cast("RowPerturber", perturber).noise_rows(rows)
+    return stack_rows(perturber, rows)
+
+
+def stack_rows(perturber: Perturber, rows: TreeRows) -> NDArray[np.int64]:
+    """The same, stream by stream."""
     draw = perturber.node_noise if rows.nodes else perturber.leaf_noise
     each = zip(rows.theta_steps.tolist(), rows.streams.tolist(), rows.trees.tolist(), strict=True)
     keys = {steps: theta_key(rows.key, steps) for steps in np.unique(rows.theta_steps).tolist()}
