@@ -5,5 +5,6 @@ from fastdp.perturbers.base import Perturber
 from fastdp.perturbers.block_noise import Blocks
 from fastdp.perturbers.flat import Flat
 from fastdp.perturbers.hierarchy import Hierarchy
+from fastdp.perturbers.toeplitz import Toeplitz
 
-__all__ = ["Blocks", "Flat", "Hierarchy", "Perturber"]
+__all__ = ["Blocks", "Flat", "Hierarchy", "Perturber", "Toeplitz"]

@@ -7,7 +7,7 @@ Where such a block closes: ``systems/stream/adaptive_blocks.py``; how long the n
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from fastdp import validation
 from fastdp.guarantee import Guarantee
 from fastdp.perturbers.base import HierarchyShape
 from fastdp.perturbers.flat import Flat
+from fastdp.randomness.noise import concentrated
 from fastdp_kernels import block_lengths as b
 
 Closing = Literal["spread", "spike", "none"]
@@ -51,7 +52,7 @@ class BlocksShape(HierarchyShape):
 
 @dataclass(frozen=True)
 class Blocks(Flat):
-    """Exact discrete Laplace noise of scale theta / epsilon on the sum of each block; sums choose the next length.
+    """Exact noise on the sum of each block, of the scale that :class:`Flat` has; sums choose the next length.
 
     Parameters
     ----------
@@ -59,10 +60,13 @@ class Blocks(Flat):
         What becomes of the difference between a block's released sum and what was published in it: the next values
         make up for it, a quarter as many as the longer of two blocks has; the block's last value does, as in ToPS,
         and carries all its noise; or nothing does, and sums of published values are sums of predictions.
+    noise : "laplace" or "gaussian"
+        As for :class:`Flat`.  w values of one unit may lie in one block: Gaussian noise gains nothing by them.
 
     Notes
     -----
-    Privacy: pure epsilon.  Where a block ends depends on sums released before it began and on nothing else; whatever
+    Privacy: pure epsilon, or (epsilon, delta) with Gaussian noise.
+    Where a block ends depends on sums released before it began and on nothing else; whatever
     they are, a value lies in one block, whose sum it moves by at most theta (``docs/adaptive.md``).
     """
 
@@ -70,7 +74,17 @@ class Blocks(Flat):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
+        super().__post_init__()
         validation.choice("closing", self.closing, get_args(Closing))
+
+    def describe(self) -> dict[str, Any]:
+        """Its parameters."""
+        return {"closing": self.closing, **super().describe()}
+
+    def group_square(self, plan: HierarchyShape, size: int) -> int:
+        """All the values may lie in one block."""
+        del plan
+        return size * size
 
     def plan(self, epsilon: float, max_range: int) -> BlocksShape:
         """One level; the length of a block is not public in advance, only where it begins."""
@@ -81,20 +95,25 @@ class Blocks(Flat):
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
         """K of a range of r / 3 over blocks of the first length, times THETA_WEIGHT."""
         assert isinstance(plan, BlocksShape)  # noqa: S101 - made by plan()
-        return 2.0 * THETA_WEIGHT * (max(1.0, max_range / 3.0) / 2.0**plan.first - 1.0 / 3.0)
+        return self._variance * THETA_WEIGHT * (max(1.0, max_range / 3.0) / 2.0**plan.first - 1.0 / 3.0)
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
-        """Pure epsilon: blocks are disjoint, their ends functions of earlier outputs."""
+        """Pure epsilon, or rho: blocks are disjoint, their ends functions of earlier outputs."""
         del plan
-        return Guarantee(
-            epsilon=epsilon,
-            arithmetic="exact",
-            derivation=(
-                "each block's integer sum gets discrete Laplace noise of scale theta / epsilon once: epsilon",
-                "blocks are disjoint, and each ends where sums released before it began say (adaptive parallel)",
-                "predictions and revisions are functions of the noisy sums (post-processing)",
-            ),
+        rest = (
+            "blocks are disjoint, and each ends where sums released before it began say (adaptive parallel)",
+            "predictions and revisions are functions of the noisy sums (post-processing)",
         )
+        if self.noise == "gaussian":
+            drawn = f"each block's integer sum gets discrete Gaussian noise of sigma theta / {epsilon:g} once"
+            return concentrated(epsilon, f"{drawn}: rho = {epsilon:g}^2 / 2", *rest)
+        drawn = "each block's integer sum gets discrete Laplace noise of scale theta / epsilon once: epsilon"
+        return Guarantee(epsilon=epsilon, arithmetic="exact", derivation=(drawn, *rest))
+
+    @property
+    def _variance(self) -> float:
+        """Of a draw, in squared thresholds over squared epsilons."""
+        return 2.0 if self.noise == "laplace" else 1.0
 
     def warm_up(self, holdout: int) -> int:
         """How many of a hold-out's last values are released as noisy sums and do not choose theta.
@@ -106,9 +125,9 @@ class Blocks(Flat):
     def shape(self, epsilon: float, max_range: int, warm_up: int, *, events: bool = False) -> NDArray[np.float64]:
         """Public parameters of the kernels: float64[SHAPE]; ``events``: values are counts of events, unbounded."""
         shape = np.zeros(b.SHAPE)
-        # Of the real Laplace law; a discrete one on a fine grid differs by a sixth of a squared grid step.
+        # Of the real law; a discrete one on a fine grid differs by a sixth of a squared grid step.
         # Divided twice: the square of an epsilon that the grid will refuse may be 0 or too large.
-        shape[b.NOISE] = 2.0 / epsilon / epsilon
+        shape[b.NOISE] = self._variance / epsilon / epsilon
         shape[b.MAX_RANGE] = max_range
         shape[b.PRIOR_WHITE] = PRIOR_WHITE
         shape[b.PRIOR_DRIFT] = PRIOR_DRIFT / max_range

@@ -6,7 +6,7 @@ Source: ToPS section 3.4, section 3.5 (Eq. 7), Appendix C; readings in ``docs/to
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Literal, get_args
@@ -18,10 +18,12 @@ from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.perturbers import hat_noise, range_variance
-from fastdp.perturbers.base import HierarchyShape, TreeRows, stack_rows
+from fastdp.perturbers.base import HierarchyShape, TreeRows, noise_row_by_row
+from fastdp.perturbers.flat import fill
 from fastdp.perturbers.hat_noise import HatsShape
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
+from fastdp.randomness.noise import NoiseName, checked_noise, concentrated, noise_law
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp_kernels import consistency
 
@@ -30,18 +32,20 @@ Basis = Literal["boxes", "hats"]
 
 
 @lru_cache(maxsize=256)
-def optimal_prune(epsilon: float, max_range: int, fan_out: int, height: int) -> int:
+def optimal_prune(epsilon: float, max_range: int, fan_out: int, height: int, noise: NoiseName = "laplace") -> int:
     """The integer s in [0, h) with the least predicted error (ToPS Eq. 7, theta^2 divided out).
 
-    (b - 1) (log_b r - s)^3 2 / epsilon^2 is the noise, b^(2s) / 36 the squared smoothing bias.
+    (b - 1) (log_b r - s)^3 2 / epsilon^2 is the noise, b^(2s) / 36 the squared smoothing bias.  The variance of a
+    node's Gaussian noise, levels / epsilon^2, grows with one power less.
     """
     depth = math.log(max_range) / math.log(fan_out)
     # Any epsilon beyond these has the same minimiser; the square stays a float.
     epsilon = min(max(epsilon, 1e-100), 1e100)
 
     def error(s: int) -> float:
-        noise = (fan_out - 1) * max(depth - s, 0.0) ** 3 * 2.0 / epsilon**2
-        return noise + float(fan_out) ** (2 * s) / 36.0
+        levels = max(depth - s, 0.0)
+        node = 2.0 * levels**2 if noise == "laplace" else levels
+        return (fan_out - 1) * levels * node / epsilon**2 + float(fan_out) ** (2 * s) / 36.0
 
     return min(range(height), key=error)
 
@@ -65,7 +69,11 @@ class Hierarchy:
         s, the number of lowest levels without noise of their own; by default the minimiser of ToPS Eq. 7.
     basis : "boxes" or "hats"
         What a level sums its values with: boxes, as in the paper, or hat functions (linear B-splines), whose noise in
-        ranges is a fifth less at the same epsilon; only with ``consistent`` (``docs/hats.md``).
+        ranges is a fifth less at the same epsilon; only with ``consistent`` and Laplace noise
+        (``docs/hats.md``).
+    noise : "laplace" or "gaussian"
+        Gaussian noise has sigma theta sqrt(levels) / epsilon, where rho = epsilon^2 / 2 is the concentrated loss that
+        the publisher's epsilon and ``delta`` buy.
 
     Notes
     -----
@@ -79,9 +87,11 @@ class Hierarchy:
     consistent: bool = True
     prune: int | Literal["optimal"] = "optimal"
     basis: Basis = "boxes"
+    noise: NoiseName = field(default="laplace", kw_only=True)
 
     def __post_init__(self) -> None:
         """Check the parameters."""
+        checked_noise(self.noise)
         # Plain ints: NumPy's small integers would wrap in b**height and in the grid's proof.
         object.__setattr__(self, "fan_out", validation.integer("fan_out", self.fan_out, 2, 1024))
         if not (isinstance(self.prune, str) and self.prune == "optimal"):
@@ -90,15 +100,18 @@ class Hierarchy:
         validation.choice("basis", self.basis, get_args(Basis))
         if self.basis == "hats" and not self.consistent:
             raise ParameterError("basis = 'hats': expected consistent = True, because hats do not tile a range")
+        if self.basis == "hats" and self.noise != "laplace":
+            raise ParameterError(f"noise = {self.noise!r}: expected 'laplace' with basis = 'hats'")
         if not self.consistent and self.prune != 0:
             raise ParameterError(
                 f"prune = {self.prune!r}: expected 0, because without consistency no sum of nodes closes a block"
             )
 
     def describe(self) -> dict[str, Any]:
-        """The parameters, for noise keys and state files; a basis counts where it is not the first one."""
+        """Its parameters, for noise keys and state files; basis and noise are younger than the first of both."""
         fields = {"fan_out": self.fan_out, "consistent": self.consistent, "prune": self.prune}
-        return fields if self.basis == "boxes" else {**fields, "basis": self.basis}
+        younger = {"basis": (self.basis, "boxes"), "noise": (self.noise, "laplace")}
+        return {**fields, **{name: given for name, (given, first) in younger.items() if given != first}}
 
     @property
     def released_nodes(self) -> bool:
@@ -112,7 +125,7 @@ class Hierarchy:
         while b**height < max_range:
             height += 1
         if self.prune == "optimal":
-            pruned = optimal_prune(epsilon, max_range, b, height)
+            pruned = optimal_prune(epsilon, max_range, b, height, self.noise)
         else:
             pruned = int(self.prune)
             if pruned >= height:
@@ -141,7 +154,16 @@ class Hierarchy:
         )
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
-        """Pure epsilon from levels (sequential) and trees (parallel)."""
+        """Pure epsilon, or rho, from levels (sequential) and trees (parallel)."""
+        if self.noise == "gaussian":
+            return concentrated(
+                epsilon,
+                f"each of {plan.levels} released levels adds a value to one integer sum and gives it discrete "
+                f"Gaussian noise of sigma theta * sqrt({plan.levels}) / {epsilon:g}",
+                f"{plan.levels} levels of the same rho each: rho = {epsilon:g}^2 / 2 (sequential)",
+                "trees hold disjoint values: the same rho for the endless stream (parallel)",
+                "consistency, smoothing and range answers are functions of the noisy sums (post-processing)",
+            )
         if self.basis == "hats":
             sums = (
                 f"each of {plan.levels} released levels adds a value to two integer sums at most, with whole weights "
@@ -172,7 +194,20 @@ class Hierarchy:
         if self.basis == "hats":
             return hat_noise.constant(plan, max_range)
         constant = range_variance.consistent_constant if self.consistent else range_variance.tiling_constant
-        return constant(plan, max_range)
+        # Of nodes of variance 2 levels^2 / epsilon^2.
+        return constant(plan, max_range) / (1.0 if self.noise == "laplace" else 2.0 * plan.levels)
+
+    def group_square(self, plan: HierarchyShape, size: int) -> Fraction:
+        """At least the squared L2 sensitivity of ``size`` consecutive values, in squared sensitivities of one.
+
+        On a level whose nodes hold W values they add at most min(size, W) thetas to each node, size in all.
+        """
+        widths = [plan.block * plan.fan_out**level for level in range(plan.levels)]
+        return Fraction(sum(size * min(size, width) for width in widths), plan.levels)
+
+    def moved_draws(self, plan: HierarchyShape, size: int) -> int:
+        """Draws of the sums that ``size`` values enter."""
+        return plan.levels * size
 
     def leaf_noise(
         self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int
@@ -201,15 +236,15 @@ class Hierarchy:
         start = 0
         for level, width in enumerate(widths):
             weight = plan.fan_out**level if self.basis == "hats" else 1
-            law = _law(plan, weight * theta_steps, epsilon)
-            sampler.fill(nodes[start : start + width], law, key, StreamId(Purpose.TREE, level + 1, tree))
+            law = noise_law(self.noise, weight * theta_steps, plan.levels, epsilon)
+            fill(nodes[start : start + width], law, key, StreamId(Purpose.TREE, level + 1, tree))
             start += width
         return nodes
 
     def noise_rows(self, rows: TreeRows) -> NDArray[np.int64]:
         """Noise of one tree of each of many streams; whole trees where leaves depend on all nodes."""
-        if self.basis == "hats":
-            return stack_rows(self, rows)
+        if self.noise == "gaussian" or self.basis == "hats":
+            return noise_row_by_row(self, rows)
         plan, whole = rows.plan, self.consistent or rows.nodes
         widths = plan.widths if whole else [rows.needed]
         words = rows.words([(StreamId(Purpose.TREE, level + 1), width) for level, width in enumerate(widths)])

@@ -178,6 +178,8 @@ def test_its_guarantee_and_what_is_refused() -> None:
         Hierarchy(consistent=False, prune=0, basis="hats")
     with pytest.raises(StateError):
         publisher().release(np.ones(100)).std_error(0, 10)
+    with pytest.raises(ParameterError, match=r"^noise = 'gaussian': expected 'laplace'"):
+        Hierarchy(basis="hats", noise="gaussian")
     # A basis joins the noise key where it is not the first one.
     assert Hierarchy().describe() == {"fan_out": 16, "consistent": True, "prune": "optimal"}
     assert Hierarchy(basis="hats").describe()["basis"] == "hats"

@@ -259,6 +259,16 @@ class AdaptivePHDStream(SpatialPublisher):
     Unlike :class:`fastdp.PHDStream` it keeps the events that wait to be counted, those of at most one period, in
     memory.  The first batch should hold all points so far; if it is empty, the first cells come from the
     second count.  After an interrupt compare ``n_steps``: a batch that was consumed must not be sent again.
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> stream = fastdp.AdaptivePHDStream(fastdp.spatial.Box((0, 0), (1, 1)), epsilon=1.0, seed=1)
+    >>> points = np.random.default_rng(1).random((1000, 2))
+    >>> stream.step(points, np.empty((0, 2))).shape[1]  # synthetic points
+    2
+    >>> abs(stream.total - 1000) < 200
+    True
     """
 
     _MACHINE: ClassVar[Any] = AdaptiveMachine

@@ -211,6 +211,15 @@ class PHDStream(SpatialPublisher):
     points: it cannot detect that a removed point was never added.  Such a removal still lowers its cell's count,
     and what is released never falls below 0.  After an interrupt compare ``n_steps``: a batch that was consumed must
     not be sent again.
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> stream = fastdp.PHDStream(fastdp.spatial.Box((0, 0), (1, 1)), epsilon=1.0, seed=1)
+    >>> points = np.random.default_rng(1).random((1000, 2)) / 2
+    >>> synthetic = stream.step(points, np.empty((0, 2)))  # additions, removals
+    >>> abs(stream.count((0, 0), (0.5, 0.5)) - 1000) < 100
+    True
     """
 
     _MACHINE: ClassVar[Any] = PHDMachine

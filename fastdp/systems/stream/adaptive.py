@@ -39,12 +39,15 @@ class Adaptive(StreamPublisher):
         noise at once.  ``resolution`` is then a power of two.
     contributions : int
         w: epsilon is for any w consecutive values together (w-event privacy), or for any w events.
+    delta : float
+        Above 0: block sums get Gaussian noise, and the release is (epsilon, delta)-DP (``docs/gaussian.md``).
     expected_length, rate, every, resolution, nonfinite, seed, key
         As for :class:`fastdp.StreamPublisher`.
 
     Notes
     -----
-    Privacy: pure epsilon, event level, exact on this machine.  The length of a block is a function of sums released
+    Privacy: pure epsilon, or (epsilon, delta) with ``delta``; event level, exact on this machine.
+    The length of a block is a function of sums released
     before it began; whatever it is, a value enters one sum.  ``guarantee`` names the unit: one value, one event, or
     several.
 
@@ -73,6 +76,7 @@ class Adaptive(StreamPublisher):
         threshold: Threshold | float | None = None,
         sensitivity: float | None = None,
         contributions: int = 1,
+        delta: float = 0.0,
         resolution: float | None = None,
         nonfinite: Nonfinite = "raise",
         seed: int | str | None = None,
@@ -83,7 +87,7 @@ class Adaptive(StreamPublisher):
             threshold = ScaleFree() if sensitivity is None else validation.positive("sensitivity", sensitivity)
         super().__init__(
             threshold=threshold,
-            perturber=Blocks(closing),
+            perturber=Blocks(closing, noise="gaussian" if delta else "laplace"),
             epsilon=epsilon,
             bound=bound,
             holdout=holdout,
@@ -94,6 +98,7 @@ class Adaptive(StreamPublisher):
             resolution=resolution,
             nonfinite=nonfinite,
             contributions=contributions,
+            delta=delta,
             sensitivity=sensitivity,
             seed=seed,
             key=key,

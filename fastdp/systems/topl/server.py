@@ -61,6 +61,14 @@ class ToPLServer(Publisher[ServerState]):
     -----
     Privacy: every user sends one report of one mechanism (local model, pure epsilon, exact integers); the groups are
     disjoint, so the larger epsilon counts (parallel composition).
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> server = fastdp.ToPLServer(epsilon=2.0, bound=10.0, threshold=10.0)
+    >>> message = fastdp.local.Client(epsilon=2.0).answer(server.announcement, 3.5)  # on the user's device
+    >>> server.receive(message).shape  # one unbiased estimate
+    (1,)
     """
 
     _MACHINE: ClassVar[Any] = ServerMachine
