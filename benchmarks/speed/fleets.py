@@ -115,7 +115,7 @@ def draw(sizes: list[int], rows: list[Row], path: Path) -> None:
     left.set(xlabel="streams", ylabel="processor seconds", title="Fleet of Adaptive, one core")
     for column, name in ((2, "state in memory, without ids"), (5, "sealed snapshot, with ids")):
         right.semilogx(sizes, [row[column] for row in rows], marker="o", markersize=4, label=name)
-    right.set(xlabel="streams", ylabel="bytes a stream", title="After the first values", ylim=(0, 256))
+    right.set(xlabel="streams", ylabel="bytes a stream", title="After the first values", ylim=(0, 400))
     for axes in (left, right):
         axes.grid(alpha=0.3)
         axes.legend()

@@ -168,9 +168,10 @@ class AdaptiveRows:
             index = int(self._counters[row, fleet_pass.BLOCKS])
             settled = np.array([prefix.settle(law, self._chains[row], index, total)])
 
-    def taken(self, rows: Indices) -> AdaptiveRows:
-        """These streams alone, apart from these arrays."""
+    def taken(self, rows: Indices, key: Key) -> AdaptiveRows:
+        """These streams alone, apart from these arrays; ``key`` is its key, with separate checks of draws."""
         other = copy.copy(self)
+        other._key = key
         other.keep(rows)
         return other
 

@@ -54,9 +54,7 @@ class Streams:
 
     def __init__(self, machine: Machine[Any], secret: Key) -> None:
         self.machine, self.key = machine, machine.bind(secret)
-        # Keys of texts are derived of the secret: what they draw is checked with all the rest.
-        simulated, binding = secret.simulated, secret.binding
-        self.secret = Key(secret.reveal(), simulated=simulated, binding=binding, drawn=self.key.drawn)
+        self.secret = _checked_with(secret, self.key)
         self.rows: Any = AdaptiveRows.of(machine, self.key) or MachineRows(machine, self.key)
         self.places = Places()
         self.lives: dict[Id, int] = {}
@@ -77,12 +75,11 @@ class Streams:
 
     def empty(self, part: tuple[int, int] | None = None) -> Streams:
         """No streams, of this mechanism and secret, whose constants are shared."""
-        if self.key.drawn is not None:
-            # Checks of draws belong to one object.
-            other = Streams(self.machine, self.secret.again())
-        else:
-            other = copy.copy(self)
-            other.places, other.rows, other.lives = Places(), self.rows.taken(np.empty(0, np.int64)), {}
+        other = copy.copy(self)
+        # What is drawn is checked for each object by itself.
+        other.key = self.key.again()
+        other.secret = _checked_with(self.secret, other.key)
+        other.places, other.rows, other.lives = Places(), self.rows.taken(np.empty(0, np.int64), other.key), {}
         other.part = part
         return other
 
@@ -162,7 +159,7 @@ class Streams:
         order = np.argsort(owners, kind="stable")
         borders = np.searchsorted(owners[order], np.arange(1, n))
         for part, rows in zip(parts, np.split(order, borders), strict=True):
-            part.places, part.rows = Places(_at(ids, rows)), self.rows.taken(rows)
+            part.places, part.rows = Places(_at(ids, rows)), self.rows.taken(rows, part.key)
         for each, lives in self.lives.items():
             parts[int(parts_of(as_ids([each]), n)[0])].lives[each] = lives
         return parts
@@ -276,6 +273,11 @@ class Streams:
         if at != len(data):
             raise ValueError("more numbers than streams")
         return self
+
+
+def _checked_with(secret: Key, key: Key) -> Key:
+    """Keys of texts are derived of the secret: what they draw is checked with all that the fleet draws."""
+    return Key(secret.reveal(), simulated=secret.simulated, binding=secret.binding, drawn=key.drawn)
 
 
 def _distinct(ids: Indices) -> tuple[Indices, Indices, Indices]:

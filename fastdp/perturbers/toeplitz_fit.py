@@ -46,7 +46,7 @@ def fitted(length: int | None, window: int | None) -> tuple[tuple[float, ...], t
     # The square root's coefficients are an integral over exponentials: equal steps of its logarithm.
     mu = np.geomspace(0.45, min(2.0 / span, 0.2), BUFFERS)
     theta = np.log(mu[0] / mu[1]) / np.pi * np.sqrt(mu) * 0.8
-    found = minimize(product, np.log(np.concatenate([mu, theta])), method="BFGS", options={"maxiter": 200}).x
+    found = minimize(product, np.log(np.concatenate([mu, theta])), method="BFGS", options={"maxiter": 60}).x
     mu, theta = np.exp(found[:BUFFERS]), np.exp(found[BUFFERS:])
     return tuple(mu.tolist()), tuple(theta.tolist())
 

@@ -13,7 +13,8 @@ from fastdp import validation
 from fastdp.arrays.column import Nonfinite, as_column
 from fastdp.arrays.whole import check_size
 from fastdp.errors import ParameterError
-from fastdp.ledger import Ledger, entry
+from fastdp.ledger import Ledger
+from fastdp.ledger.charge import charge, stream_key
 from fastdp.perturbers.block_noise import Closing
 from fastdp.randomness.key import Key
 from fastdp.releases.release import Release
@@ -186,9 +187,7 @@ def release(
         options.setdefault("delta", 1.0 / max(2, size) ** 2)
     elif isinstance(options["holdout"], int):
         options.setdefault("max_range", max(1, min(DEFAULT_RANGE, size - options["holdout"])))
-    secret = Key.choose(seed, key)
-    if stream is not None:
-        secret = secret.of_stream(entry.name("stream", stream))
+    secret = stream_key(Key.choose(seed, key), stream)
     publisher: WholeStream | Adaptive | ToPS | ToPL | PAK
     if rule is not None and getattr(rule, "uses_holdout", False):
         del options["holdout"]
@@ -197,17 +196,10 @@ def release(
         publisher = WholeStream(size, epsilon, cast("float", bound), key=secret, **options)
     else:
         publisher = system(epsilon=epsilon, bound=cast("float", bound), key=secret, **options)
-    if ledger is None:
-        if part is not None:
-            raise ParameterError(f"part = {part!r}: expected None without a ledger")
-        return publisher.release(column)
-    validation.part("ledger", ledger, Ledger, "fastdp.ledger")
-    if stream is None:
-        raise ParameterError("stream = None: expected the stream's name, because there is a ledger")
     check_size(size, publisher.holdout)
     if isinstance(publisher, PAK):
         publisher.check_plain(size)
-    with ledger.reserve(publisher, stream=stream, part=part):
+    with charge(publisher, ledger, stream, part=part):
         return publisher.release(column)
 
 

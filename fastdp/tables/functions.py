@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from functools import wraps
+from inspect import signature
+from typing import Any, ParamSpec, cast
 
 from fastdp import validation
 from fastdp.arrays.column import Nonfinite
-from fastdp.arrays.source import arrow_type, check_types, open_source
+from fastdp.arrays.source import Source, arrow_type, check_types, open_source
 from fastdp.errors import ParameterError
-from fastdp.ledger import Ledger, entry
+from fastdp.ledger import Ledger
+from fastdp.ledger.charge import charge, stream_key
 from fastdp.randomness.key import Key
 from fastdp.randomness.noise import NoiseName
 from fastdp.tables.columns import KeyTable
 from fastdp.tables.parameters import make_plan, names_of
-from fastdp.tables.release import Missing, TableRelease
+from fastdp.tables.release import TableRelease
+from fastdp.tables.rows import Missing, Reader
 from fastdp.tables.sums import Kind
 from fastdp.tables.table import Table
+
+P = ParamSpec("P")
 
 
 def totals(
@@ -252,7 +259,25 @@ def means(
     return _release("means", {**locals()})
 
 
-def _release(kind: Kind, given: dict[str, Any]) -> Table:
+#: Opens a table: the frame, names of its columns in use, and which of them name keys and persons.
+Opens = Callable[[Any, Sequence[str], Sequence[str]], Source]
+
+
+def on_engine(function: Callable[P, Table], opens: Opens, documentation: str) -> Callable[P, Table]:
+    """A function of this module with another way to open a table, and documentation with its name as {kind}."""
+    kind, parameters = cast("Kind", function.__name__), signature(function)
+
+    @wraps(function)
+    def release(*args: P.args, **kwargs: P.kwargs) -> Table:
+        given = parameters.bind(*args, **kwargs)
+        given.apply_defaults()
+        return _release(kind, given.arguments, opens)
+
+    release.__module__, release.__doc__ = opens.__module__, documentation.format(kind=kind)
+    return release
+
+
+def _release(kind: Kind, given: dict[str, Any], opens: Opens = open_source) -> Table:
     """Check everything public, reserve, read, release."""
     frame, time, value = given.pop("frame"), given.pop("time"), given.pop("value", None)
     confidence, missing = validation.real("confidence", given.pop("confidence")), given.pop("missing")
@@ -260,13 +285,11 @@ def _release(kind: Kind, given: dict[str, Any]) -> Table:
         raise ParameterError(f"confidence = {confidence!r}: expected a number between 0 and 1")
     validation.choice("missing", missing, ("raise", "drop"))
     ledger, stream = given.pop("ledger"), given.pop("stream")
-    secret = Key.choose(given.pop("seed"), given.pop("key"))
-    if stream is not None:
-        secret = secret.of_stream(entry.name("stream", stream))
+    secret = stream_key(Key.choose(given.pop("seed"), given.pop("key")), stream)
     by, who = names_of("by", given["by"]), given["who"]
     columns = [time, *by, *(each for each in (value, who) if each is not None)]
     named = [*by, *([] if who is None else [who])]
-    source = open_source(frame, columns, named)
+    source = opens(frame, columns, named)
     zone = check_types(source, time, value, named)
     plan = make_plan(kind, **{**given, "time_zone": given["time_zone"] or zone})
     if plan.key_rule == "given":
@@ -274,15 +297,8 @@ def _release(kind: Kind, given: dict[str, Any]) -> Table:
         for name in by:
             if (type_of := arrow_type(source, name)) is not None:
                 table.check_type(name, type_of)
-    release = TableRelease(
-        plan, source, time, value, cast("Missing", missing), secret.bind("Windows", plan.composition())
-    )
-    if ledger is None:
-        return Table(release.run(), confidence)
-    validation.part("ledger", ledger, Ledger, "fastdp.ledger")
-    if stream is None:
-        raise ParameterError("stream = None: expected the table's name, because there is a ledger")
-    release.check_rows()
+    release = TableRelease(plan, source, Reader(time, value, missing), secret.bind("Windows", plan.composition()))
+    release.check()
     mechanism = {"class": kind, "parameters": plan.describe()}
-    with ledger.reserve(release, stream=stream, mechanism=mechanism):
+    with charge(release, ledger, stream, mechanism=mechanism):
         return Table(release.run(), confidence)

@@ -12,7 +12,7 @@ import pytest
 import fastdp
 from fastdp.counters import BinaryTree, RunningCounts
 from fastdp.engines import Job
-from fastdp.errors import BudgetError, ParameterError, StateError
+from fastdp.errors import BudgetError, DataError, ParameterError, StateError
 from fastdp.perturbers import Hierarchy
 from tests.engines.scenes import (
     assert_altered_replay,
@@ -51,6 +51,26 @@ def test_a_state_that_comes_back_gives_the_same_again(tmp_path: Path) -> None:
     two = job.advance(state, *split(rows[30:]))
     assert one[2].tolist() == two[2].tolist()
     assert [*first, *one[2]] == list(expected(job, rows).values())
+
+
+def test_fleets_of_a_job_share_nothing(tmp_path: Path) -> None:
+    job, rows = make_job(tmp_path), make_rows(60)
+    ids, values = split(rows)
+    one, state = job.fleet(), job.advance(None, ids, values)[0]
+    wanted = one.publish(ids, values)[1].tolist()
+    # A second life has other noise, in this fleet alone.
+    one.forget(one.ids)
+    assert one.publish(ids, values)[1].tolist() != wanted
+    assert job.fleet().publish(ids, values)[1].tolist() == wanted
+    again = job.from_bytes(state)
+    again.forget(again.ids)
+    assert len(job.from_bytes(state)) == len(one)
+    assert job.fleet().publish(ids, values)[1].tolist() == wanted
+    parts = [job.fleet((k, 2)) for k in range(2)]
+    owner = int(one.part_of(ids[:1], 2)[0])
+    assert parts[owner].publish(ids[:1], values[:1])[1].tolist() == wanted[:1]
+    with pytest.raises(DataError, match="belongs to part"):
+        parts[1 - owner].publish(ids[:1], values[:1])
 
 
 def test_streams_are_those_of_publishers(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.files import process
 from fastdp.fleets.adaptive_rows import AdaptiveRows
 from fastdp.fleets.fleet import Fleet
+from fastdp.fleets.ids import Places
 from fastdp.fleets.machine_rows import MachineRows
 from fastdp.perturbers import Blocks, Flat
 from fastdp.randomness import prefix
@@ -403,3 +404,19 @@ def test_content_that_no_fleet_has_is_refused(wrong: dict[str, Any], monkeypatch
     monkeypatch.setattr(fleet._streams, "pack", lambda: (content | wrong, data))
     with pytest.raises(StateError):
         Fleet.from_bytes(fleet.to_bytes())
+
+
+def test_many_ids_of_a_call_are_found_in_any_order() -> None:
+    rng = np.random.default_rng(3)
+    places, given = Places(), rng.permutation(5000)[:4000].astype(np.int64)
+    for begin in range(0, 4000, 800):
+        # Runs between ids that are there already.
+        places.add(given[begin : begin + 800])
+    asked = rng.integers(0, 5000, 3000)
+    rows = {int(each): row for row, each in enumerate(given)}
+    wanted = [rows.get(int(each), -1) for each in asked]
+    assert places.find(asked).tolist() == wanted
+    assert places.find(asked[:9]).tolist() == wanted[:9]
+    assert places.ids().tolist() == given.tolist()  # type: ignore[union-attr]
+    with pytest.raises(ValueError, match="more than once"):
+        places.add(given[10:11])

@@ -112,7 +112,7 @@ def test_errors_about_the_form_charge_nothing(name: str, ledger: fastdp.Ledger) 
 
 
 def test_a_ledger_needs_a_name(ledger: fastdp.Ledger) -> None:
-    assert "stream = None: expected the table's name" in refused(ledger, GOOD, stream=None)
+    assert "stream = None: expected the name of the stream or table" in refused(ledger, GOOD, stream=None)
 
 
 @pytest.mark.parametrize("convert", [pd.DataFrame, pl.from_pandas, pa.Table.from_pandas])
