@@ -124,10 +124,10 @@ def register(folder: Path) -> None:
     GENERATORS["growing"] = Generator(growing, ("growth", "n"), lambda parameters: GROWTH_BOUND)
 
 
-def data_sets(folder: Path, quick: bool) -> list[dict[str, Any]]:
+def data_sets(folder: Path, quick: bool, *, real: bool = False) -> list[dict[str, Any]]:
     """Tables of a specification."""
     size = {"n": shared.HOLDOUT + shared.MAX_RANGE}
-    real: list[dict[str, Any]] = [
+    found: list[dict[str, Any]] = [
         {"name": name, "generator": "real", "stream": name, "holdout": holdout(each, folder)}
         | {"published": shared.MAX_RANGE}
         for name, each in REAL.items()
@@ -139,7 +139,7 @@ def data_sets(folder: Path, quick: bool) -> list[dict[str, Any]]:
         for order in ORDERS
     ]
     synthetic += [{"name": name, "generator": "growing", "growth": name} | size for name in GROWTHS]
-    return real[:2] + synthetic[:1] if quick else real + synthetic
+    return found[:2] + synthetic[:1] if quick else found + synthetic * (not real)
 
 
 def holdout(stream: Real, folder: Path) -> int:

@@ -168,12 +168,11 @@ def choose_exponent(white: float, drift: float, seen: int, shape: np.ndarray) ->
         else:
             by_white, by_drift = BY_WHITE[k] * white, BY_DRIFT[k] * drift
         if k >= least:
-            # A product of eight errors may leave the range of floats, its logarithm does not.
-            product, closing = 0.0, closing_error(by_white, by_drift, noise) / noise
+            product, closing = 1.0, closing_error(by_white, by_drift, noise) / noise
             for c in range(CLASSES):
                 ratio, hidden = shape[QUERIES + c] / LENGTHS[k], errors[c] / noise
                 late = closing * late_share(ratio) + CATCH_SHARE * noise_of_query(ratio / CATCH_SHARE)
-                product += np.log((hidden + noise_of_query(ratio)) * (hidden + late))
+                product *= (hidden + noise_of_query(ratio)) * (hidden + late)
             if product < best_product:
                 best, best_product = k, product
         for c in range(CLASSES):

@@ -107,7 +107,7 @@ class Adaptive(StreamPublisher):
             threshold = ScaleFree() if sensitivity is None else validation.positive("sensitivity", sensitivity)
         super().__init__(
             threshold=threshold,
-            perturber=Blocks(closing, _focus_of(workload, window, focus), rising),
+            perturber=Blocks(closing, focus_of(workload, window, focus), rising),
             epsilon=epsilon,
             bound=bound,
             holdout=holdout,
@@ -124,7 +124,7 @@ class Adaptive(StreamPublisher):
         )
 
 
-def _focus_of(workload: Workload, window: int | None, focus: Focus | None) -> Focus | None:
+def focus_of(workload: Workload, window: int | None, focus: Focus | None) -> Focus | None:
     """The focus that a workload stands for; ParameterError if it does not fit the other two."""
     validation.choice("workload", workload, get_args(Workload))
     if (window is None) == (workload == "windows"):
