@@ -68,7 +68,7 @@ class Blocks(Flat):
     ----------
     closing : "spread", "spike" or "none"
         What becomes of the difference between a block's released sum and what was published in it: the next values
-        make up for it, a quarter as many as the longer of two blocks has; the block's last value does, as in ToPS,
+        make up for it, half as many as the longer of two blocks has; the block's last value does, as in ToPS,
         and carries all its noise; or nothing does, and sums of published values are sums of predictions.
     focus : int, (int, int) or "longest", optional
         The length of the ranges that matter, the shortest and the longest of them, or r: public.  Lengths of blocks

@@ -96,7 +96,7 @@ MAX_RISE = 1.5
 RISE_BY = 1.25
 CERTAIN = 4.0
 MARGIN = 2.0
-MIN_REFERENCE = 0.01
+MIN_REFERENCE = 0.07
 
 
 #: 2^k; energies at scale k of independent values of variance 1 (two sums of 2^k values), and of a level that moves by
