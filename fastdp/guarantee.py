@@ -48,6 +48,15 @@ class Guarantee:
     rho : float
         Concentrated DP: the mechanism is rho-zCDP, of which epsilon at this delta is one consequence and
         :meth:`at_delta` gives others; ``inf`` where nothing of the kind is claimed.
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> guarantee = fastdp.Adaptive(epsilon=0.5, bound=100.0, threshold=20.0).guarantee
+    >>> print(guarantee)
+    epsilon = 0.5 for one value of the stream (replace one value), central model, exact on this machine
+    >>> fastdp.Guarantee.from_dict(guarantee.to_dict()) == guarantee
+    True
     """
 
     epsilon: float
@@ -63,15 +72,21 @@ class Guarantee:
 
     def __str__(self) -> str:
         """One line for reports and the command line."""
-        loss = f"epsilon = {self.epsilon:g}" + (f", delta = {self.delta:g}" if self.delta else "")
+        loss = self.cost
         exactness = "exact on this machine" if self.arithmetic == "exact" else "stated for real arithmetic"
         line = f"{loss} for {self.unit} ({self.adjacency}), {self.model} model, {exactness}"
         return line + (", SIMULATED (seeded noise, not private)" if self.simulated else "")
 
     def of(self, part: str) -> Guarantee:
         """The same guarantee with the part's name, and what it costs, put before its derivation."""
-        cost = f"epsilon = {self.epsilon:g}" + (f", delta = {self.delta:g}" if self.delta else "")
-        return replace(self, derivation=tuple(f"{part} ({cost}): {step}" for step in self.derivation))
+        return replace(self, derivation=tuple(f"{part} ({self.cost}): {step}" for step in self.derivation))
+
+    @property
+    def cost(self) -> str:
+        """Epsilon and delta in words; rho of a part for which no delta was chosen."""
+        if math.isinf(self.epsilon) and math.isfinite(self.rho):
+            return f"rho = {self.rho:g}"
+        return f"epsilon = {self.epsilon:g}" + (f", delta = {self.delta:g}" if self.delta else "")
 
     @property
     def zcdp(self) -> float:
@@ -85,6 +100,23 @@ class Guarantee:
             raise ParameterError(f"delta = {delta!r}: expected a guarantee with a rho, this one has none ({self})")
         delta = validation.probability("delta", delta)
         return replace(self, epsilon=zcdp_epsilon(self.rho, delta), delta=delta)
+
+    def approximate(self, epsilon: float, delta: float, distance: float | None = None) -> Guarantee:
+        """The guarantee as (epsilon, delta), which follow from its rho; ValueError if they do not.
+
+        ``distance``: the whole loss is that of Gaussian noise, up to this distance in total variation from normal
+        noise that is rounded; the profile of the normal law is then the tighter conversion.
+        """
+        if distance is not None and gaussian_delta(math.sqrt(2.0 * self.rho), epsilon, distance) <= delta:
+            step = (
+                f"all noise is Gaussian, within {distance:.1e} of rounded normal noise: sqrt(2 rho)-GDP, which gives "
+                f"epsilon = {epsilon:g} at delta = {delta:g} (Dong, Roth and Su 2022)"
+            )
+            return replace(self, epsilon=epsilon, delta=delta, derivation=(*self.derivation, step))
+        if not zcdp_delta(self.rho, epsilon) <= delta:
+            raise ValueError(f"rho = {self.rho!r} does not give epsilon = {epsilon!r} at delta = {delta!r}")
+        step = f"rho = {self.rho:g} gives epsilon = {epsilon:g} at delta = {delta:g} (conversion of zCDP)"
+        return replace(self, epsilon=epsilon, delta=delta, derivation=(*self.derivation, step))
 
     def identity(self) -> dict[str, Any]:
         """The fields, where a part that holds a guarantee joins a noise key; rho is younger than the first keys."""
@@ -194,6 +226,48 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
         middle = (low + high) / 2.0
         low, high = (middle, high) if zcdp_delta(middle, epsilon) <= delta else (low, middle)
     return low
+
+
+def zcdp_loss(epsilon: float, delta: float) -> float:
+    """The pure loss x for which x^2 / 2 is :func:`zcdp_rho`, rounded down: what parts share in concentrated DP."""
+    rho = zcdp_rho(epsilon, delta)
+    loss = math.sqrt(2.0 * rho)
+    while Fraction(loss) ** 2 > 2 * Fraction(rho):
+        loss = math.nextafter(loss, 0.0)
+    return loss
+
+
+def gaussian_delta(mu: float, epsilon: float, distance: float = 0.0) -> float:
+    """A delta of normal noise with sensitivity over deviation ``mu``, or of noise at this distance from it.
+
+    Source: Balle and Wang 2018, Theorem 8; composed adaptively, squares of mu add up (Dong, Roth and Su 2022).
+    """
+    root = math.sqrt(2.0)
+    least = 0.5 * math.erfc((epsilon / mu - mu / 2.0) / root)
+    most = 0.5 * math.erfc((epsilon / mu + mu / 2.0) / root)
+    grown = math.exp(min(epsilon, 700.0))
+    # P~1 <= P1 + d <= e^eps P2 + delta + d <= e^eps P~2 + delta + (1 + e^eps) d.
+    return max(least - grown * most, 0.0) + 1e-9 * least + (1.0 + grown) * distance
+
+
+def gaussian_loss(epsilon: float, delta: float, distance: float = 0.0) -> float:
+    """The largest mu found for which :func:`gaussian_delta` is at most delta; 0 if there is none."""
+    low, high = 0.0, epsilon
+    while gaussian_delta(high, epsilon, distance) <= delta:
+        low, high = high, 2.0 * high
+    for _ in range(100):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if gaussian_delta(middle, epsilon, distance) <= delta else (low, middle)
+    return low
+
+
+def square_remainder(whole: float, *parts: float) -> float:
+    """What concentrated parts leave of a budget: x with x^2 + the sum of their squares at most whole^2."""
+    left = Fraction(whole) ** 2 - sum(Fraction(part) ** 2 for part in parts)
+    rest = math.sqrt(max(left, Fraction(0)))
+    while Fraction(rest) ** 2 > left:
+        rest = math.nextafter(rest, 0.0)
+    return rest
 
 
 def parallel(*guarantees: Guarantee) -> Guarantee:

@@ -12,10 +12,23 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 import fastdp
 from fastdp.errors import ParameterError
-from fastdp.guarantee import Guarantee, of_group, parallel, sequential, zcdp_delta, zcdp_epsilon, zcdp_rho
+from fastdp.guarantee import (
+    Guarantee,
+    gaussian_delta,
+    gaussian_loss,
+    of_group,
+    parallel,
+    sequential,
+    square_remainder,
+    zcdp_delta,
+    zcdp_epsilon,
+    zcdp_loss,
+    zcdp_rho,
+)
 
 NUMBER = st.floats(0.0, math.inf, allow_nan=False)
 GUARANTEES = st.builds(
@@ -146,3 +159,49 @@ def test_rho_of_a_group_grows_with_the_square() -> None:
 def test_rhos_of_pure_guarantees_add_up_beside_their_epsilons() -> None:
     whole = sequential(Guarantee(1.0, rho=0.125), Guarantee(1.0))
     assert (whole.epsilon, whole.delta, whole.rho) == (2.0, 0.0, 0.625)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+@pytest.mark.parametrize("delta", [1e-12, 1e-6, 1e-2])
+def test_profile_of_normal_noise(epsilon: float, delta: float) -> None:
+    mu = gaussian_loss(epsilon, delta)
+    normal = stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
+    assert gaussian_delta(mu, epsilon) <= delta
+    assert normal == pytest.approx(delta, rel=1e-6)
+    # Tighter than by moments; noise that is only near it costs (1 + e^epsilon) times the distance.
+    assert mu > zcdp_loss(epsilon, delta)
+    assert gaussian_delta(mu, epsilon, 1e-9) == pytest.approx(delta + (1.0 + math.exp(epsilon)) * 1e-9)
+    assert gaussian_loss(epsilon, delta, 1.0) == 0.0
+
+
+def test_normal_profile_beside_integrals() -> None:
+    """The hockey-stick divergence of two normal laws, by quadrature."""
+    from scipy.integrate import quad
+
+    mu, epsilon = 0.7, 0.9
+    gap = quad(lambda x: max(stats.norm.pdf(x, mu) - math.exp(epsilon) * stats.norm.pdf(x), 0.0), -2, 12, limit=400)[
+        0
+    ]
+    assert gaussian_delta(mu, epsilon) == pytest.approx(gap, rel=1e-6)
+
+
+def test_a_guarantee_is_stated_at_a_delta_that_its_rho_gives() -> None:
+    loss = zcdp_loss(1.0, 1e-6)
+    stated = Guarantee(math.inf, rho=loss**2 / 2).approximate(1.0, 1e-6)
+    assert (stated.epsilon, stated.delta) == (1.0, 1e-6)
+    mu = gaussian_loss(1.0, 1e-6)
+    with pytest.raises(ValueError, match="does not give"):
+        Guarantee(math.inf, rho=mu**2 / 2).approximate(1.0, 1e-6)
+    assert Guarantee(math.inf, rho=mu**2 / 2).approximate(1.0, 1.01e-6, 1e-10).delta == 1.01e-6
+    assert square_remainder(1.0, 0.6, 0.0) == pytest.approx(0.8)
+    assert square_remainder(0.5, 0.5) == 0.0
+
+
+def test_a_discrete_gaussian_is_near_rounded_normal_noise() -> None:
+    """The distance that publishers allow for: 1 / (20 sigma^2)."""
+    for sigma in (16.0, 40.0, 300.0):
+        k = np.arange(-40 * int(sigma), 40 * int(sigma) + 1)
+        discrete = np.exp(-(k**2) / (2.0 * sigma**2))
+        rounded = np.diff(stats.norm.cdf(np.append(k - 0.5, k[-1] + 0.5) / sigma))
+        distance = 0.5 * np.abs(discrete / discrete.sum() - rounded).sum()
+        assert 0.3 / (20.0 * sigma**2) < distance < 1.0 / (20.0 * sigma**2)

@@ -1,7 +1,7 @@
 """Kills workers and programs of each engine: no output may have two noises, and none may be lost.
 
 Needs the extra ``engines``.  Bytewax and Quix Streams run in forked children that are killed at random moments; Ray
-loses actors, Dask worker processes, and Spark Python workers or everything at once (Java too).
+loses actors, Dask worker processes, and Spark a streaming query with all its processes, Java too.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from fastdp.engines import Job
 from tests.engines.scenes import expected, make_job, make_rows
 
 ROWS, STREAMS, MAX_KILLS = 1500, 20, 3
+#: Micro-batches of a streaming query, and kills before it may end: a session takes ten seconds to start.
+SPARK_FILES, SPARK_KILLS = 36, 9
 
 
 @dataclass
@@ -45,14 +47,16 @@ class Tally:
         That struck.
     outputs : int
         Compared, those that came again included.
-    two_noises, lost : int
-        Outputs that differ from an earlier one of the same row, and rows without an output at the end.
+    two_noises, lost, twice : int
+        Outputs that differ from an earlier one of the same row, rows without an output at the end, and outputs that
+        came again where the engine promises each once.
     """
 
     kills: int = 0
     outputs: int = 0
     two_noises: int = 0
     lost: int = 0
+    twice: int = 0
     wanted: dict[Any, float] = field(default_factory=dict)
 
     def compare(self, found: list[tuple[Any, float]]) -> None:
@@ -104,8 +108,20 @@ def _bytewax(folder: Path, rows: list[Any]) -> None:
 
 
 def quix(kills: int, chance: random.Random) -> Tally:
-    tally, trial = Tally(), 0
-    with tempfile.TemporaryDirectory(prefix="fastdp-engines-") as name, _broker(Path(name)) as address:
+    program = "from tests.engines.kafka import Broker; broker = Broker(); print(broker.address, flush=True)"
+    with _broker("-c", f"import sys; {program}; sys.stdin.read()") as address:
+        return _kafka(kills, chance, address, "at-least-once")
+
+
+def quix_once(kills: int, chance: random.Random) -> Tally:
+    """On a broker whose transactions end as those of Kafka do: readers of committed messages see each output once."""
+    with _broker("-m", "tests.engines.broker") as address:
+        return _kafka(kills, chance, address, "exactly-once")
+
+
+def _kafka(kills: int, chance: random.Random, address: str, guarantee: str) -> Tally:
+    tally, trial, once = Tally(), 0, guarantee == "exactly-once"
+    with tempfile.TemporaryDirectory(prefix="fastdp-engines-") as name:
         while tally.kills < kills:
             trial += 1
             folder = Path(name) / str(trial)
@@ -117,32 +133,28 @@ def quix(kills: int, chance: random.Random) -> Tally:
                 delay = chance.uniform(0.0, 1.0) if begin < MAX_KILLS else None
                 # Every second start on a machine without state: the changelog topic has it.
                 place = folder / f"state{begin // 2}"
-                work = partial(_quix, address, trial, folder, place, delay)
+                work = partial(_quix, address, trial, folder, place, delay, guarantee)
                 ends.append(processes.run(work, log=folder / "log"))
                 tally.kills += ends[-1].killed
             if ends[-1].code:
                 raise RuntimeError((folder / "log").read_text()[-1500:])
-            found = processes.run(partial(_read, address, f"out{trial}")).answer
+            found = processes.run(partial(_read, address, f"out{trial}", once)).answer
             wanted = expected(make_job(folder), rows)
             places: dict[str, list[int]] = {}
             for stream, _, number in rows:
                 places.setdefault(stream, []).append(number)
             # A message says which values of its stream it has, by its number.
             tally.wanted = wanted
-            tally.compare([(places[key][k], value) for key, k, value in found])
+            visible = [(places[key][k], value) for key, k, value in found]
+            tally.compare(visible)
+            tally.twice += once * (len(visible) - len(dict(visible)))
     return tally
 
 
 @contextlib.contextmanager
-def _broker(folder: Path) -> Iterator[str]:
+def _broker(*program: str) -> Iterator[str]:
     """In a process of its own: this one forks, and must not have its threads."""
-    program = (
-        "import sys; from tests.engines.kafka import Broker; broker = Broker(); "
-        "print(broker.address, flush=True); sys.stdin.read()"
-    )
-    child = subprocess.Popen(
-        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    child = subprocess.Popen([sys.executable, *program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     try:
         yield child.stdout.readline().strip()
@@ -161,13 +173,13 @@ def _send(address: str, topic: str, rows: list[Any]) -> None:
     producer.flush(30)
 
 
-def _read(address: str, topic: str) -> list[Any]:
+def _read(address: str, topic: str, committed: bool) -> list[Any]:
     from tests.engines.kafka import read
 
-    return [[key, *json.loads(value)] for key, value in read(address, topic)]
+    return [[key, *json.loads(value)] for key, value in read(address, topic, committed=committed)]
 
 
-def _quix(address: str, trial: int, folder: Path, state: Path, delay: float | None) -> None:
+def _quix(address: str, trial: int, folder: Path, state: Path, delay: float | None, guarantee: str) -> None:
     from fastdp.engines import quix as engine
     from tests.engines.kafka import application
 
@@ -176,9 +188,10 @@ def _quix(address: str, trial: int, folder: Path, state: Path, delay: float | No
         state,
         group=f"group{trial}",
         commit_interval=0.1,
-        # Not exactly once: the mock broker forgets offsets that are sent to a transaction.
-        processing_guarantee="at-least-once",
+        processing_guarantee=guarantee,
         consumer_extra_config={"session.timeout.ms": 6000, "heartbeat.interval.ms": 500},
+        # What a killed worker left open ends soon.
+        producer_extra_config={"transaction.timeout.ms": 3000} if guarantee == "exactly-once" else None,
     )
     taken = app.topic(f"in{trial}", value_deserializer="json", key_deserializer="str")
     given = app.topic(f"out{trial}", key_serializer="str", value_serializer="json")
@@ -273,59 +286,52 @@ def _shards(kills: int, chance: random.Random, make: Callable[..., Any], strike:
 
 
 def spark(kills: int, chance: random.Random) -> Tally:
-    """A streaming query; every second time its Python workers alone, within a running session."""
+    """A streaming query, killed with Java and its Python workers, and restarted from its checkpoint."""
     from tests.engines import test_spark
 
     tally = Tally()
     while tally.kills < kills:
         with tempfile.TemporaryDirectory(prefix="fastdp-engines-") as name:
             folder = Path(name)
-            rows = make_rows(30 * 16)
-            for number in range(16):
-                test_spark.put(folder, rows[30 * number : 30 * number + 30], number)
-            for begin in range(3):
+            rows = make_rows(10 * SPARK_FILES, STREAMS, seed=chance.randrange(2**32))
+            for number in range(SPARK_FILES):
+                test_spark.put(folder, rows[10 * number : 10 * number + 10], number)
+            struck, ended = 0, False
+            while not ended:
                 child = subprocess.Popen(
                     [sys.executable, "-W", "ignore", "-c", test_spark.PROGRAM, folder],
                     start_new_session=True,
-                    stderr=subprocess.DEVNULL,
+                    stderr=(folder / "log").open("wb"),
                 )
-                while child.poll() is None and begin < 2 and tally.kills < kills:
-                    time.sleep(chance.uniform(0.2, 1.0))
-                    if not any((folder / "checkpoint" / "offsets").glob("*")):
-                        continue
-                    workers = [pid for pid in _members(child.pid) if b"pyspark.daemon" in _command(pid)]
-                    if begin == 0 and len(workers) > 1 and chance.random() < 0.7:
-                        with contextlib.suppress(ProcessLookupError):
-                            os.kill(max(workers), signal.SIGKILL)
-                            tally.kills += 1
-                    elif chance.random() < 0.3:
-                        os.killpg(child.pid, signal.SIGKILL)
-                        tally.kills += 1
-                        break
-                child.wait()
+                strikes = struck < SPARK_KILLS and tally.kills < kills
+                hit = strikes and _strike(child, folder / "checkpoint" / "offsets", chance)
+                code = child.wait()
+                if code and not hit:
+                    raise RuntimeError((folder / "log").read_text()[-1500:])
+                struck, tally.kills, ended = struck + hit, tally.kills + hit, not code
             tally.wanted = expected(make_job(folder), rows)
-            tally.compare(list(test_spark.read(folder).items()))
+            found, committed = test_spark.read(folder)
+            tally.compare(found)
+            tally.lost += committed != sorted(tally.wanted)
     return tally
 
 
-def _members(session: int) -> list[int]:
-    """Processes of a session that this program started."""
-    found = []
-    for each in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if os.getsid(int(each.name)) == session:
-                found.append(int(each.name))
-    return found
-
-
-def _command(pid: int) -> bytes:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    return b""
+def _strike(child: subprocess.Popen[bytes], offsets: Path, chance: random.Random) -> bool:
+    """Kill a query with all its processes, some time after it has begun a further micro-batch."""
+    before = len(list(offsets.glob("[0-9]*")))
+    while len(list(offsets.glob("[0-9]*"))) <= before:
+        if child.poll() is not None:
+            return False
+        time.sleep(0.02)
+    time.sleep(chance.uniform(0.0, 3.0))
+    if child.poll() is not None:
+        return False
+    os.killpg(child.pid, signal.SIGKILL)
+    return True
 
 
 #: Each engine's share of the kills, by what one costs.
-SHARES = {bytewax: 0.57, quix: 0.13, ray: 0.14, dask: 0.08, spark: 0.08}
+SHARES = {bytewax: 0.5, quix: 0.1, quix_once: 0.1, ray: 0.14, dask: 0.08, spark: 0.08}
 
 
 def main(arguments: list[str]) -> int:
@@ -345,10 +351,12 @@ def main(arguments: list[str]) -> int:
             start = time.perf_counter()
             kills = options.kills if options.only else max(1, round(share * options.kills))
             tally = engine(kills, random.Random(options.seed))
-            good &= not tally.two_noises and not tally.lost
+            good &= not tally.two_noises and not tally.lost and not tally.twice
             seconds = f"{time.perf_counter() - start:.0f}"
-            numbers = [tally.kills, tally.outputs, tally.two_noises, tally.lost]
+            numbers = [tally.kills, tally.outputs, tally.two_noises, tally.lost, tally.twice]
             lines.append([engine.__name__, *(f"{each:,}" for each in numbers), seconds])
-    table("SIGKILL and restart", ["engine", "kills", "outputs compared", "with two noises", "lost", "s"], lines)
+    table(
+        "SIGKILL and restart", ["engine", "kills", "outputs compared", "with two noises", "lost", "twice", "s"], lines
+    )
     print("All survived." if good else "FAILED: see above.")
     return 0 if good else 1

@@ -75,7 +75,9 @@ def synthetic() -> list[Stream]:
     streams = []
     for k, (name, (unit, quantile, bound, n, _)) in enumerate(PAPER.items()):
         sample = np.random.default_rng(k).exponential(quantile / -math.log(P_MAX), min(n, 2**21))
-        streams.append(Stream(name.partition(", ")[2], unit, bound, np.minimum(np.rint(sample), bound)))
+        streams.append(
+            Stream(f"{name.partition(', ')[2]} (synthetic)", unit, bound, np.minimum(np.rint(sample), bound))
+        )
     return streams
 
 

@@ -55,7 +55,8 @@ def points(name: str, data: Path | None, output: Path) -> list[Path]:
     path = output / f"points_{name}.png"
     last = stream.n_steps
     times = tuple(int(part * last) for part in ((0.1, 0.5, 1.0) if name == "circles" else (0.25, 0.6, 1.0)))
-    _points(stream, times, WINDOWS.get(name), path)
+    truth = "true (synthetic)" if data is None or name == "circles" else "true"
+    _points(stream, truth, times, WINDOWS.get(name), path)
     return [path]
 
 
@@ -88,7 +89,11 @@ def _counters(horizon: int, path: Path) -> None:
 
 
 def _points(
-    stream: SpatialStream, times: tuple[int, ...], window: tuple[tuple[float, float], ...] | None, path: Path
+    stream: SpatialStream,
+    truth: str,
+    times: tuple[int, ...],
+    window: tuple[tuple[float, float], ...] | None,
+    path: Path,
 ) -> None:
     domain = Box(stream.lower, stream.upper)
     kinds = {"": PHDStream, ", adaptive": AdaptivePHDStream}
@@ -97,7 +102,7 @@ def _points(
         for epsilon in (0.5, 2.0)
         for name, kind in kinds.items()
     }
-    rows = {"true": [stream.present(t) for t in times]}
+    rows = {truth: [stream.present(t) for t in times]}
     clouds = {label: [] for label in systems}
     cells = {label: [] for label in systems}
     for t, (added, removed) in enumerate([(stream.initial, None), *stream.batches]):

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 
 import numpy as np
 
 import fastdp
 from benchmarks.shared import Floats, table
-from benchmarks.speed.measure import keep
+from benchmarks.speed.measure import keep, stay_on_one_core
 
 #: Of the dictionary: each takes milliseconds to make.
 PUBLISHERS = 1_000
 SEAL = bytes(range(32))
+#: Of ``--growth``: from 10^4 to 10^7 streams, 8 GB.
+FIRST, LAST = 4, 7
+#: Seconds of the first value of each stream and of further ones; bytes; seconds of snapshot and restart; its bytes.
+Row = tuple[float, float, float, float, float, float]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--most", type=int, default=10**6, help="streams of the largest fleet (default 10^6)")
+    parser.add_argument("--growth", action="store_true", help="from 10^4 to 10^7 streams (needs 8 GB)")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="a picture of seconds and bytes")
 
 
@@ -28,11 +33,19 @@ def adaptive(key: fastdp.Key | None = None) -> fastdp.Adaptive:
 
 def run(options: argparse.Namespace) -> None:
     sizes = [10**k for k in range(3, 9) if 10**k <= options.most]
-    adaptive_fleet(np.arange(10), np.ones(10))
+    if options.growth:
+        # The second number of a decade is its middle.
+        sizes = sorted({round(10.0 ** (k / 2)) for k in range(2 * FIRST, 2 * LAST + 1)})
+    print(f"Processor seconds; process {stay_on_one_core()}.")
+    # Kernels and the cipher, once.
+    fastdp.Fleet.from_bytes(adaptive_fleet(np.arange(10), np.ones(10)).to_bytes(SEAL), SEAL)
     rows = [measured(size) for size in sizes]
     table(
         "Fleet of Adaptive: seconds of one core",
-        ["streams", "first value of each", "a further value of each", "bytes a stream", "sealed snapshot", "restart"],
+        [
+            *("streams", "first value of each", "a further value of each", "bytes a stream"),
+            *("sealed snapshot", "restart", "bytes a stream there"),
+        ],
         [[f"{size:,}", *(f"{number:.3g}" for number in row)] for size, row in zip(sizes, rows, strict=True)],
     )
     loop, fleet = dictionary(), rows[-1][1] / sizes[-1]
@@ -47,50 +60,63 @@ def adaptive_fleet(ids: object, values: Floats) -> fastdp.Fleet:
     return fleet
 
 
-def measured(size: int) -> tuple[float, float, float, float, float]:
-    """Seconds of the first value of each stream and of further ones, bytes, seconds of a snapshot and a restart."""
+def measured(size: int) -> Row:
+    """What a fleet of so many streams takes."""
     rng = np.random.default_rng(1)
     ids, values = rng.permutation(size), rng.exponential(10.0, size)
-    begin = perf_counter()
+    begin = process_time()
     fleet = adaptive_fleet(ids, values)
-    first = perf_counter() - begin
+    first = process_time() - begin
     passes = []
     for _ in range(5):
-        begin = perf_counter()
+        begin = process_time()
         fleet.publish(ids, values)
-        passes.append(perf_counter() - begin)
-    begin = perf_counter()
+        passes.append(process_time() - begin)
+    begin = process_time()
     state = fleet.to_bytes(SEAL)
-    snapshot = perf_counter() - begin
-    begin = perf_counter()
+    snapshot = process_time() - begin
+    begin = process_time()
     fastdp.Fleet.from_bytes(state, SEAL)
-    restart = perf_counter() - begin
+    restart = process_time() - begin
     keep("fleets", f"a further value of each of {size:,} streams", passes, items=size)
     for name, seconds in (("first value of each", first), ("snapshot", snapshot), ("restart", restart)):
         keep("fleets", f"{name} of {size:,} streams", [seconds], items=size)
-    keep("fleets", f"bytes a stream of {size:,}", [fleet.nbytes / size], unit="bytes")
-    return first, float(np.median(passes)), fleet.nbytes / size, snapshot, restart
+    held, stored = fleet.nbytes / size, len(state) / size
+    keep("fleets", f"bytes a stream of {size:,}", [held], unit="bytes")
+    keep("fleets", f"sealed bytes a stream of {size:,}", [stored], unit="bytes")
+    return first, float(np.median(passes)), held, snapshot, restart, stored
 
 
 def dictionary() -> float:
     """Seconds a value of publishers that take turns."""
     secret = fastdp.Key.random()
     publishers = {number: adaptive(secret.of_stream(number)) for number in range(PUBLISHERS)}
+    adaptive().publish([1.0])  # kernels, once
     values = np.random.default_rng(1).exponential(10.0, PUBLISHERS)
-    begin = perf_counter()
+    begin = process_time()
     for number, value in zip(publishers, values, strict=True):
         publishers[number].publish([value])
-    return (perf_counter() - begin) / PUBLISHERS
+    return (process_time() - begin) / PUBLISHERS
 
 
-def draw(sizes: list[int], rows: list[tuple[float, float, float, float, float]], path: Path) -> None:
+def draw(sizes: list[int], rows: list[Row], path: Path) -> None:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    axes = figure.add_subplot()
-    for column, name in ((0, "first value of each"), (1, "a further value of each"), (3, "snapshot"), (4, "restart")):
-        axes.loglog(sizes, [row[column] for row in rows], marker="o", label=name)
-    axes.set(xlabel="streams", ylabel="seconds on one core", title="Fleet of Adaptive")
-    axes.grid(alpha=0.3)
-    axes.legend()
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for column, name in (
+        (0, "first value of each"),
+        (4, "restart"),
+        (3, "sealed snapshot"),
+        (1, "a further value of each"),
+    ):
+        left.loglog(sizes, [row[column] for row in rows], marker="o", markersize=4, label=name)
+    left.loglog(sizes, [size * 1e-6 for size in sizes], color="black", linestyle=":", label="1 us a stream")
+    left.set(xlabel="streams", ylabel="processor seconds", title="Fleet of Adaptive, one core")
+    for column, name in ((2, "state in memory, without ids"), (5, "sealed snapshot, with ids")):
+        right.semilogx(sizes, [row[column] for row in rows], marker="o", markersize=4, label=name)
+    right.set(xlabel="streams", ylabel="bytes a stream", title="After the first values", ylim=(0, 400))
+    for axes in (left, right):
+        axes.grid(alpha=0.3)
+        axes.legend()
     figure.savefig(path, dpi=120)

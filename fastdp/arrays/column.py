@@ -130,6 +130,8 @@ def _as_numpy(values: Any, name: str) -> NDArray[Any]:
         return _from_masked(values)
     if isinstance(values, np.ndarray):
         return _objects_to_floats(values)
+    if type(values) is list:
+        return _from_sequence(values, name)
     if isinstance(values, (str, bytes, bytearray, Mapping, set, frozenset)):
         raise DataError(f"{name} is a {type(values).__name__}: expected {ACCEPTED}")
     # Subclasses, wherever they are defined, count as what they derive from.
@@ -142,6 +144,10 @@ def _as_numpy(values: Any, name: str) -> NDArray[Any]:
         return _from_arrow(values, name)
     if hasattr(values, "__next__"):
         raise DataError(f"{name} is a {type(values).__name__}: expected {ACCEPTED} (call list() on it first)")
+    return _from_sequence(values, name)
+
+
+def _from_sequence(values: Any, name: str) -> NDArray[Any]:
     array = as_array(values)
     if array is None:
         raise DataError(f"{name} is a {type(values).__name__} that is no array (ragged?): expected {ACCEPTED}")
@@ -242,7 +248,7 @@ def _from_arrow(values: Any, name: str) -> NDArray[Any]:
     except ImportError:
         raise DataError(
             f"{name} is a {type(values).__name__}, read through Arrow: expected pyarrow to be installed "
-            "(pip install 'fastdp[parquet]'), or a NumPy array"
+            "(pip install 'fastdp-streams[parquet]'), or a NumPy array"
         ) from None
     try:
         if hasattr(values, "__arrow_c_stream__"):

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp import validation
 from fastdp.arrays.column import as_column, as_floats, kind_of
 from fastdp.arrays.rows import StreamRows, as_rows
+from fastdp.arrays.source import import_tables, open_source
 from fastdp.errors import DataError, ParameterError
 
 Indices = NDArray[np.int64]
@@ -61,7 +61,7 @@ class FrameSource:
         columns : mapping of str to array
             ``"values"`` takes the value column's name.
         """
-        pa = _arrow()
+        pa = import_tables()[1]
         which = np.repeat(np.arange(lengths.size), lengths)
         ends = np.cumsum(lengths)
         positions = np.arange(which.size) - np.repeat(ends - lengths, lengths) + offset
@@ -125,31 +125,8 @@ def _family(streams: Any) -> str | None:
     return None
 
 
-def _arrow() -> Any:
-    try:
-        import pyarrow
-    except ImportError:
-        raise DataError(
-            "streams is a frame, read through Arrow: expected pyarrow to be installed (pip install 'fastdp[parquet]')"
-        ) from None
-    return pyarrow
-
-
-def _names(frame: Any, family: str) -> list[Any]:
-    if family == "polars" and hasattr(frame, "collect_schema"):
-        return list(frame.collect_schema().names())
-    return list(frame.schema.names if family == "pyarrow" else frame.columns)
-
-
-def _table(frame: Any, family: str, columns: dict[str, Any]) -> Any:
+def _table(frame: Any, columns: dict[str, str]) -> Any:
     """An Arrow table of the columns that the arguments (by name) ask for."""
-    pa, known = _arrow(), _names(frame, family)
-    for argument, column in columns.items():
-        if not isinstance(column, str) or known.count(column) != 1:
-            raise ParameterError(
-                f"{argument} = {validation.shown(column)}: expected one of the frame's columns, "
-                f"{validation.shown(known, public=True)}"
-            )
     wanted = list(columns.values())
     # The release, as a frame, has columns of these names too.
     own = {"revised"} if "time" in columns else {"revised", "position"}
@@ -158,25 +135,17 @@ def _table(frame: Any, family: str, columns: dict[str, Any]) -> Any:
             f"{', '.join(columns)} = {', '.join(map(repr, wanted))}: expected different columns, none of them called "
             f"{' or '.join(map(repr, sorted(own)))}"
         )
-    try:
-        if family == "pandas":
-            return pa.Table.from_pandas(frame[wanted], preserve_index=False)
-        if hasattr(frame, "collect"):
-            frame = frame.select(wanted).collect()
-        return pa.table(frame).select(wanted)
-    except Exception:  # whatever a foreign exporter raises; it may quote a value
-        raise DataError(f"streams is a {type(frame).__name__} that Arrow cannot read: expected {ACCEPTED}") from None
+    return open_source(frame, wanted).table()
 
 
 def _wide(frame: Any, family: str, time: str | None) -> Streams:
     """Each column but the time is a stream, named as the column; rows in their order, or in that of the time."""
     if family == "duckdb" or hasattr(frame, "collect"):
-        frame = _arrow().table(frame if family == "duckdb" else frame.collect())
+        frame = import_tables()[1].table(frame if family == "duckdb" else frame.collect())
     columns = _columns(frame)
     times, order = None, None
     if time is not None:
-        kind = "pyarrow" if family == "duckdb" else FAMILIES[type(frame).__module__.partition(".")[0]]
-        times = _table(frame, kind, {"time": time}).column(0)
+        times = _table(frame, {"time": time}).column(0)
         clock = _clock(times, time)
         order = None if bool((clock[1:] >= clock[:-1]).all()) else np.argsort(clock, kind="stable")
         times = (times if order is None else times.take(order)).combine_chunks()
@@ -201,7 +170,7 @@ def _columns(frame: Any) -> list[tuple[Any, Any]]:
 def _long(frame: Any, family: str, value: str, by: str, time: str | None) -> Streams:
     """A stream's rows in their order, or in that of their times; streams in the order of their first rows."""
     asked = {"value": value, "by": by} | ({} if time is None else {"time": time})
-    table = _table(frame, family, asked)
+    table = _table(frame, asked)
     codes, ids = _codes(table.column(by), by)
     values = as_floats(as_column(table.column(value), value))
     times = None if time is None else table.column(time)
@@ -218,7 +187,7 @@ def _long(frame: Any, family: str, value: str, by: str, time: str | None) -> Str
 
 def _codes(column: Any, by: str) -> tuple[Indices, list[Any]]:
     """The number of each row's stream, and the streams' ids: texts or whole numbers."""
-    pa = _arrow()
+    pa = import_tables()[1]
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     texts = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     if not texts and not pa.types.is_integer(kind):
@@ -257,7 +226,7 @@ def _order(codes: Indices, times: Any, time: str | None) -> Indices | None:
 
 def _clock(times: Any, time: str) -> NDArray[Any]:
     """Times as numbers in their order."""
-    pa = _arrow()
+    pa = import_tables()[1]
     kind = times.type
     if times.null_count:
         raise DataError(f"{time}: {times.null_count} of {len(times)} rows have no time; expected one in every row")

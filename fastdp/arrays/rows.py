@@ -138,7 +138,7 @@ def _from_arrow(streams: Any) -> StreamRows:
     except ImportError:
         raise DataError(
             f"streams is a {type(streams).__name__}, read through Arrow: expected pyarrow to be installed "
-            "(pip install 'fastdp[parquet]'), or NumPy arrays"
+            "(pip install 'fastdp-streams[parquet]'), or NumPy arrays"
         ) from None
     try:
         if hasattr(streams, "__arrow_c_stream__"):

@@ -176,9 +176,9 @@ def smooth_noise_loss(
 ) -> ExactLoss:
     """Noise of a smooth upper bound of the sensitivity: the least epsilon at which delta is enough, by an integral.
 
-    Adjacent inputs give releases x + kappa S (Z + c) / a and y + kappa S' (Z + c) / a with |x - y| <= min(S, S') and
-    |ln S / S'| <= b, so in units of kappa S / a they are Z + c and shift + e^s (Z + c); the largest loss is at a
-    corner of the region of (shift, s).
+    Adjacent inputs give releases x + kappa S (Z + c) / a and y + kappa S' (Z + c) / a with ``|x - y| <= min(S, S')``
+    and ``|ln S / S'| <= b``, so in units of kappa S / a they are Z + c and shift + e^s (Z + c); the largest loss is
+    at a corner of the region of (shift, s).
 
     Parameters
     ----------

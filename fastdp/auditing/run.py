@@ -98,6 +98,15 @@ def audit(
     -----
     A bound above the claim refutes it, except with probability 1 - confidence.  A bound below proves nothing: another
     pair of inputs, another event or more trials may give a higher one.
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> def careless(values, generator):  # needs twice this noise
+    ...     return sum(values) + int(fastdp.discrete_laplace(0.5, 1, rng=generator)[0])
+    >>> found = fastdp.audit(careless, [1, 0], [1, 1], epsilon=1.0, trials=2000, seed=1, progress=False)
+    >>> found.epsilon_lower > 1.0
+    True
     """
     begin = time.perf_counter()
     check_mechanism(mechanism)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -157,5 +158,6 @@ def _is(entry: Entry, noted: dict[str, Any] | None) -> bool:
 
 
 def in_words(loss: Any) -> str:
-    """Epsilon with all its digits, and delta if there is one."""
-    return f"epsilon = {loss.epsilon!r}" + (f", delta = {loss.delta!r}" if loss.delta else "")
+    """Epsilon with all its digits, and delta and rho if there are any."""
+    said = f"epsilon = {loss.epsilon!r}" + (f", delta = {loss.delta!r}" if loss.delta else "")
+    return said + (f", rho = {loss.rho!r}" if getattr(loss, "rho", math.inf) < math.inf else "")

@@ -161,5 +161,5 @@ def _draw(truth: Any, private: Release, paper: Release, picture: Path, epsilon: 
             y_label=f"queries per interval\n(means of {BINS} stretches)",
         )
     except ImportError:
-        return "No picture: matplotlib is not installed (pip install 'fastdp[plot]')."
+        return "No picture: matplotlib is not installed (pip install 'fastdp-streams[plot]')."
     return f"Picture: {picture}"

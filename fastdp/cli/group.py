@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
+import fastdp_kernels
 from fastdp._version import __version__
 from fastdp.cli.audit_command import audit
+from fastdp.cli.compile_command import compile_kernels
 from fastdp.cli.datasets_command import datasets
 from fastdp.cli.demo_command import demo
 from fastdp.cli.ledger_command import ledger
@@ -46,7 +50,29 @@ def main() -> None:
     becomes private totals, counts or means of windows, with error bars. Points in a plane that come and go become
     synthetic points that follow them.
     """
+    if sys.stderr.isatty():
+        fastdp_kernels.on_compile = _say_once
 
 
-for command in (release, totals, counts, means, synthesize, demo, sweep, plot, datasets, audit, ledger):
+def _say_once(name: str, folder: str) -> None:
+    """A line on the terminal before the first kernel is compiled."""
+    fastdp_kernels.on_compile = None
+    kept = "once on this machine" if folder else "in every process, for want of a folder that can be written"
+    click.echo(f"fastdp compiles its kernels, {kept}; some seconds (fastdp compile does it beforehand).", err=True)
+
+
+for command in (
+    release,
+    totals,
+    counts,
+    means,
+    synthesize,
+    demo,
+    sweep,
+    plot,
+    datasets,
+    audit,
+    ledger,
+    compile_kernels,
+):
     main.add_command(command)

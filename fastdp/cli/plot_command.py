@@ -39,6 +39,8 @@ def plot(folder: Path, output: Path | None, metrics: tuple[str, ...], group: str
                 formats=formats,
             )
         except ImportError:
-            raise StateError("pictures need matplotlib, which is not installed: pip install 'fastdp[plot]'") from None
+            raise StateError(
+                "pictures need matplotlib, which is not installed: pip install 'fastdp-streams[plot]'"
+            ) from None
         for path in paths:
             click.echo(path)

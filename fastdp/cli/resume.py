@@ -26,7 +26,7 @@ from fastdp._version import __version__
 from fastdp.cli.key_file import read_key
 from fastdp.cli.paths import STANDARD
 from fastdp.errors import BudgetError, DataError, StateError
-from fastdp.ledger import entry
+from fastdp.ledger.charge import stream_key
 from fastdp.randomness.canonical import NOISE_FORMAT
 from fastdp.randomness.key import Key
 from fastdp.state.sealed_file import StateFile
@@ -67,7 +67,7 @@ def noise_of(ctx: click.Context, command: str, names: Iterable[str], **others: A
     key = None if key_file is None else read_key(key_file)
     stream = ctx.params["stream"]
     if state is None:
-        return None, _of_stream(Key.choose(seed, key), stream)
+        return None, stream_key(Key.choose(seed, key), stream)
     # Another version may draw other noise from the same key.
     settings = {"fastdp": __version__, "noise format": NOISE_FORMAT, **others}
     settings |= {name: _plain(ctx.params[name]) for name in names}
@@ -76,12 +76,7 @@ def noise_of(ctx: click.Context, command: str, names: Iterable[str], **others: A
     if ctx.params["ledger"] is not None:
         settings["ledger"] = os.path.realpath(ctx.params["ledger"])
     resume = Resume(command, state, settings, key if seed is None else Key.from_seed(seed))
-    return resume, _of_stream(resume.key, stream)
-
-
-def _of_stream(secret: Key, stream: str | None) -> Key:
-    """The key of the stream that ``--stream`` names, as :func:`fastdp.release` takes it."""
-    return secret if stream is None else secret.of_stream(entry.name("stream", stream))
+    return resume, stream_key(resume.key, stream)
 
 
 def _plain(option: Any) -> Any:

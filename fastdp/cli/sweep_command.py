@@ -38,7 +38,11 @@ if TYPE_CHECKING:
     show_default=True,
     help="Kind of workers: threads share the data sets' memory, processes never wait for each other.",
 )
-@click.option("--scheduler", metavar="ADDRESS", help="Run on a Dask cluster: the address of its scheduler.")
+@click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    help="Run on a cluster: the address of a Dask scheduler (tcp://HOST:8786), or of a Ray head (ray:HOST:6379).",
+)
 @click.option("--repetitions", type=click.IntRange(1), help="Overrides the specification's number.")
 @click.option("--dry-run", is_flag=True, help="Check, time a sample, and print cells, time and size.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
@@ -106,9 +110,9 @@ def _executor(scheduler: str | None) -> Iterator[tuple[Executor | None, int | Ca
     if scheduler is None:
         yield None, 1
         return
-    from fastdp.experiments.cluster import dask_executor
+    from fastdp.experiments.cluster import cluster_executor
 
-    with dask_executor(scheduler) as found:
+    with cluster_executor(scheduler) as found:
         yield found
 
 

@@ -20,6 +20,8 @@ Examples
   fastdp means trips.parquet --time start --every 1d --value minutes --epsilon 1 --clip 60 -o private.parquet
   fastdp counts orders.csv --time at --every 1d --by country --delta 1e-6 --who customer --contributions 20
       --period 1d --epsilon 1 -o private.csv --ledger budget --stream orders --limit 2
+  fastdp totals readings/ --time at --every 1h --value kwh --start 2026-01-01 --stop 2027-01-01 --clip 10 --epsilon 1
+      --engine spark --master spark://host:7077 -o private.parquet
 """
 
 _IN_OUT = (
@@ -121,6 +123,29 @@ _PRIVACY = (
     click.option("--per-window", type=int, metavar="J", help="A person's rows that count in a window (with --who)."),
     click.option("--who", metavar="COL", help="Column of persons, who are then the unit."),
 )
+_ENGINE = (
+    click.option(
+        "--engine",
+        type=click.Choice(["spark", "dask"]),
+        help="Add the rows on an engine, for tables beyond one machine: with --start, --stop, --clip, and with --by "
+        "listed keys.  The output is the same, byte for byte.",
+    ),
+    click.option(
+        "--master",
+        metavar="ADDRESS",
+        envvar="FASTDP_SPARK_MASTER",
+        show_envvar=True,
+        help="With --engine spark: of its cluster, such as spark://host:7077.  [default: local, or Spark's own "
+        "configuration]",
+    ),
+    click.option(
+        "--scheduler",
+        metavar="ADDRESS",
+        envvar="FASTDP_DASK_SCHEDULER",
+        show_envvar=True,
+        help="With --engine dask: of its cluster, such as tcp://host:8786.  [default: threads of this process]",
+    ),
+)
 _REST = (
     click.option(
         "--missing",
@@ -151,7 +176,9 @@ def table_command(values: bool) -> Callable[[Callable[..., None]], click.Command
     def decorate(function: Callable[..., None]) -> click.Command:
         function.__doc__ = f"{function.__doc__}\n{INTRODUCTION}"
         function = table_ledger_options(function)
-        for option in reversed((*_IN_OUT, *_WINDOWS, *_KEYS, *(_VALUES if values else ()), *_PRIVACY, *_REST)):
+        for option in reversed(
+            (*_IN_OUT, *_WINDOWS, *_KEYS, *(_VALUES if values else ()), *_PRIVACY, *_ENGINE, *_REST)
+        ):
             function = option(function)
         return click.command(epilog=EPILOG)(function)
 

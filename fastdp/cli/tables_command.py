@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastdp.cli.budget import LedgerOptions
+from fastdp.cli.engines import adding_engine, check_engine
 from fastdp.cli.errors import plain_errors, terminated_cleanly
 from fastdp.cli.options import check_secrets
 from fastdp.cli.table_options import table_command
@@ -66,12 +67,12 @@ def _run(kind: str, options: dict[str, Any]) -> None:
     ledger_names = ("ledger", "stream", "limit", "limit_delta", "ledger_key_file")
     budget = LedgerOptions(part=None, **{name: options[name] for name in ledger_names})
     _check_keys(options)
+    check_engine(options)
     with plain_errors(), terminated_cleanly():
-        import fastdp
         from fastdp.cli.key_file import read_key
         from fastdp.cli.paths import STANDARD, check_separate
 
-        check_separate({**options, "source": options["source"]})
+        check_separate(options)
         _check_outputs(options)
         frame = _frame(options["source"])
         given = {name: options[name] for name in PASSED}
@@ -80,9 +81,9 @@ def _run(kind: str, options: dict[str, Any]) -> None:
             given |= {name: _ends(name, options[name]) for name in ("bound", "clip")}
         given["key"] = None if options["key_file"] is None else read_key(options["key_file"])
         keys = _keys(frame, options)
-        with budget.opened() as ledger:
-            table: Table = getattr(fastdp, kind)(
-                frame,
+        with budget.opened() as ledger, adding_engine(options) as (module, opened):
+            table: Table = getattr(module, kind)(
+                opened or frame,
                 time=options["time"],
                 by=list(options["by"]) or None,
                 keys=keys,
@@ -141,8 +142,8 @@ def _check_outputs(options: dict[str, Any]) -> None:
 
 def _frame(source: str) -> Any:
     """What the functions take: a path, or a stream of Arrow batches where only Arrow's CSV reader can read it."""
+    from fastdp.arrays.source import import_tables
     from fastdp.cli.paths import STANDARD
-    from fastdp.tables.source import import_tables
 
     if source != STANDARD and not source.lower().endswith(".csv.gz"):
         return source
@@ -188,8 +189,8 @@ def _keys(frame: Any, options: dict[str, Any]) -> Any:
         rows = [[text] for text in listed] if len(by) == 1 else list(csv.reader(listed))
     else:
         return None
+    from fastdp.arrays.source import open_source
     from fastdp.errors import ParameterError
-    from fastdp.tables.source import open_source
 
     schema = open_source(frame, by).schema
     for row in rows:
@@ -200,7 +201,7 @@ def _keys(frame: Any, options: dict[str, Any]) -> Any:
 
 
 def _rows_of(path: Path, by: tuple[str, ...]) -> list[list[Any]]:
-    from fastdp.tables.source import open_source
+    from fastdp.arrays.source import open_source
 
     return [list(row.values()) for batch in open_source(str(path), by).batches() for row in batch.to_pylist()]
 

@@ -165,7 +165,7 @@ def _download(entry: Entry, path: Path) -> None:
     try:
         import pooch
     except ImportError:
-        raise StateError("downloads need pooch, which is not installed: pip install 'fastdp[data]'") from None
+        raise StateError("downloads need pooch, which is not installed: pip install 'fastdp-streams[data]'") from None
     try:
         pooch.retrieve(entry.url, known_hash=None, fname=path.name, path=path.parent)
     except (OSError, ValueError) as error:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.fleets.fleet import Fleet
-from fastdp.fleets.streams import MACHINES
+from fastdp.fleets.streams import MACHINES, Streams
 from fastdp.guarantee import Guarantee
 from fastdp.ledger import Ledger
 from fastdp.perturbers.base import bound_law
@@ -84,6 +84,8 @@ class Job:
 
     def _open(self) -> None:
         self._root: Key | None = None
+        self._none: Streams | None = None
+        self._sealing = b""
         self._fleets: OrderedDict[bytes, Fleet] = OrderedDict()
 
     def __repr__(self) -> str:
@@ -114,12 +116,18 @@ class Job:
         return self._secret().within("job", self.name)
 
     def _seal(self) -> bytes:
-        return self._secret().derive("state of a job", self.name).reveal()
+        if not self._sealing:
+            self._sealing = self._secret().derive("state of a job", self.name).reveal()
+        return self._sealing
+
+    def _empty(self) -> Streams:
+        if self._none is None:
+            self._none = Streams(self.machine, self.key)
+        return self._none
 
     def fleet(self, part: tuple[int, int] | None = None) -> Fleet:
         """A fleet without streams: the whole one, or part k of n, given as (k, n)."""
-        whole = Fleet(self.machine, key=self.key)
-        return whole if part is None else whole.split(part[1])[part[0]]
+        return Fleet._of(self._empty().empty(part), threads=1)
 
     def to_bytes(self, fleet: Fleet) -> bytes:
         """The state of a fleet, sealed."""
@@ -127,7 +135,7 @@ class Job:
 
     def from_bytes(self, state: bytes) -> Fleet:
         """The fleet whose state this is; StateError if it is damaged, or of another job or secret."""
-        return Fleet.from_bytes(state, self._seal(), machine=type(self.machine))
+        return Fleet._of(Streams.from_bytes(state, self._seal(), type(self.machine), self._empty()), threads=1)
 
     def advance(self, state: bytes | None, ids: Any, values: Any) -> tuple[bytes, NDArray[np.int64], Floats]:
         """Consume values of some streams: a function from state to state, for engines that store bytes.
@@ -148,19 +156,25 @@ class Job:
         out : float64[m]
             What they publish.
         """
-        if state is None:
-            fleet = self.fleet()
-        else:
-            state = bytes(state)
-            # Moved on by this call, so no longer the fleet of these bytes; an error leaves it out.
-            open_one = self._fleets.pop(state) if state in self._fleets else None
-            fleet = self.from_bytes(state) if open_one is None else open_one
+        fleet = self.resume(state)
         rows, out = publish(fleet, ids, values)
-        after = self.to_bytes(fleet)
-        self._fleets[after] = fleet
+        return self.suspend(fleet), rows, out
+
+    def resume(self, state: bytes | None) -> Fleet:
+        """The fleet of a state: one that :meth:`suspend` left open, or read; None: without streams."""
+        if state is None:
+            return self.fleet()
+        # It moves on, so it is no longer the fleet of these bytes; an error leaves it out.
+        left_open = self._fleets.pop(bytes(state), None)
+        return self.from_bytes(state) if left_open is None else left_open
+
+    def suspend(self, fleet: Fleet) -> bytes:
+        """The state of a fleet, which stays open for :meth:`resume`."""
+        state = self.to_bytes(fleet)
+        self._fleets[state] = fleet
         if len(self._fleets) > OPEN_FLEETS:
             self._fleets.popitem(last=False)
-        return after, rows, out
+        return state
 
     def register(self, ledger: Ledger, *, stream: str) -> None:
         """Record this job in a ledger, once, before its first start; not at a restart from its state.
@@ -226,7 +240,7 @@ def engine(extra: str, module: str) -> Any:
         return import_module(module)
     except ModuleNotFoundError:
         raise ParameterError(
-            f"fastdp.engines.{extra} needs {module.partition('.')[0]}: expected pip install 'fastdp[{extra}]'"
+            f"fastdp.engines.{extra} needs {module.partition('.')[0]}: expected pip install 'fastdp-streams[{extra}]'"
         ) from None
 
 

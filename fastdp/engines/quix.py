@@ -1,6 +1,6 @@
 """Quix Streams: Kafka messages whose key is a stream, with the state in Quix's store and its changelog topic.
 
-Source: Quix Streams 3.28, ``StreamingDataFrame.apply(stateful=True)`` and ``State.get_bytes``.
+Source: Quix Streams 3.28, ``StreamingDataFrame.apply(stateful=True)``, ``State.get_bytes`` and ``BaseSink.flush``.
 """
 
 from __future__ import annotations
@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fastdp.engines.job import Job, engine
-from fastdp.errors import ParameterError
+from fastdp.engines.job import OPEN_FLEETS, Job, engine
+from fastdp.errors import ParameterError, StateError
+from fastdp.fleets.fleet import Fleet
 
 #: Where the state of a key is in Quix's store.
 ENTRY = "fastdp"
+#: Begins what stands there between the first message of a key and the end of its checkpoint.
+MARK = b"fastdp: open since "
 
 
 def release(frame: Any, job: Job) -> Any:
@@ -21,7 +24,7 @@ def release(frame: Any, job: Job) -> Any:
     Parameters
     ----------
     frame : quixstreams.dataframe.StreamingDataFrame
-        Of messages whose value is a number, or a list of numbers of one stream in order (faster: one state for all).
+        Of messages whose value is a number, or a list of numbers of one stream in order (faster: one call for all).
         Keys are texts, UTF-8 bytes, or whole numbers.
     job : Job
         Mechanism, name and place of the secret.
@@ -34,26 +37,77 @@ def release(frame: Any, job: Job) -> Any:
 
     Notes
     -----
-    Quix commits state and offsets in one checkpoint.  With ``processing_guarantee="at-least-once"`` messages since
-    the last one come again after a crash, and give the same output if they are the same; with ``"exactly-once"``
-    readers of committed messages see each output once.
+    Quix commits state and offsets in one checkpoint; states are sealed once for each.  With
+    ``processing_guarantee="at-least-once"`` messages since the last one come again after a crash, and give the same
+    output if they are the same; with ``"exactly-once"`` readers of committed messages see each output once.
     """
     kind = engine("quix", "quixstreams.dataframe").StreamingDataFrame
     if not isinstance(frame, kind):
         raise ParameterError(f"frame is a {type(frame).__name__}: expected a quixstreams StreamingDataFrame")
+    checkpoint = _checkpoint(job)
+    # A sink of which only `flush` is used: Quix calls it at the end of a checkpoint, before it writes the states.
+    frame.processing_context.sink_manager.register(checkpoint)
 
-    def publish(value: Any, key: Any, timestamp: int, headers: Any, state: Any) -> Any:
+    def published(value: Any, key: Any, timestamp: int, headers: Any, state: Any) -> Any:
         del timestamp, headers
         many = isinstance(value, Sequence) and not isinstance(value, str)
         values = value if many else [value]
         each = key.decode() if isinstance(key, bytes) else key
-        after, _, out = job.advance(state.get_bytes(ENTRY), [each] * len(values), values)
-        state.set_bytes(ENTRY, after)
-        published = out.tolist()
-        return published if many or not published else published[0]
+        out = checkpoint.fleet(state).publish([each] * len(values), values)[1].tolist()
+        return out if many or not out else out[0]
 
-    return frame.apply(publish, stateful=True, metadata=True).filter(_has_values)
+    return frame.apply(published, stateful=True, metadata=True).filter(_has_values)
 
 
 def _has_values(published: Any) -> bool:
     return not isinstance(published, list) or bool(published)
+
+
+def _checkpoint(job: Job) -> Any:
+    sinks = engine("quix", "quixstreams.sinks")
+
+    class Checkpoint(sinks.BaseSink):  # type: ignore[misc, name-defined]
+        """The streams that had messages since the last checkpoint; their states are sealed once, at its end.
+
+        Until then a mark stands in the transaction of Quix's store.  A checkpoint that is given up takes its marks
+        with it, and the next message reads the state before it.
+        """
+
+        def __init__(self) -> None:
+            super().__init__()
+            self._marks = 0
+            self._open: dict[bytes, tuple[Any, Fleet]] = {}
+
+        def fleet(self, state: Any) -> Fleet:
+            """The stream of the key that Quix's state belongs to."""
+            stored = state.get_bytes(ENTRY)
+            if stored in self._open:
+                return self._open[stored][1]
+            if stored is not None and stored.startswith(MARK):
+                raise StateError(
+                    "the state of a key was not written at the end of its checkpoint: expected quixstreams 3, which "
+                    "flushes sinks before it commits"
+                )
+            if len(self._open) >= OPEN_FLEETS:
+                self.flush()
+            fleet = job.resume(stored)
+            self._marks += 1
+            mark = MARK + self._marks.to_bytes(8, "big")
+            state.set_bytes(ENTRY, mark)
+            self._open[mark] = state, fleet
+            return fleet
+
+        def flush(self) -> None:
+            """Write the states."""
+            ended, self._open = self._open, {}
+            for state, fleet in ended.values():
+                state.set_bytes(ENTRY, job.suspend(fleet))
+
+        def on_paused(self) -> None:
+            """Quix repeats this checkpoint, from the states before it."""
+            self._open = {}
+
+        def add(self, *_: Any, **__: Any) -> None:
+            """Quix's sinks have it; no message comes here."""
+
+    return Checkpoint()

@@ -35,8 +35,9 @@ def release(frame: Any, job: Job, *, id: str, order: str, value: str, into: str 
     """
     engine("spark", "pyspark")
     rows = frame.select(id, order, frame[value].cast("double").alias(value))
-    # Values break ties of the order, so that the output does not follow the shuffle.
-    streams = rows.repartition(id).sortWithinPartitions(id, order, value)
+    # All streams of a partition in turn: sorting by their ids too would cost more than the release.  Values break
+    # ties of the order, so that the output does not follow the shuffle.
+    streams = rows.repartition(id).sortWithinPartitions(order, value)
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
         fleet = job.fleet()

@@ -1,223 +1,176 @@
-"""Spark: totals and counts of tables of any size; Spark adds whole numbers, the driver draws the noise.
+"""Spark: totals, counts and means of tables of any size; Spark adds whole numbers, the driver draws the noise.
 
 Source: :mod:`fastdp.tables`, whose plan, grid and noise these are.
 """
 
 from __future__ import annotations
 
-from functools import reduce
+from collections.abc import Sequence
+from functools import partial, reduce
+from operator import and_
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.arrays.source import Source, check_names, import_tables
 from fastdp.engines.job import engine
 from fastdp.errors import DataError, ParameterError
-from fastdp.ledger import Ledger
-from fastdp.randomness.key import Key
-from fastdp.tables.parameters import make_plan
+from fastdp.tables import functions
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.quantity import Quantity
-from fastdp.tables.release import NOT_FINITE, start_key
-from fastdp.tables.sums import WindowSums
-from fastdp.tables.table import Table
+from fastdp.tables.rows import NOT_FINITE, Reader
 
 Integers = NDArray[np.int64]
+#: Columns that a table may not have.
+BIN, KEY, WRONG = "fastdp_bin", "fastdp_key", "fastdp_wrong"
+EPOCH = "1970-01-01 00:00:00"
 
 
-def totals(
-    frame: Any,
-    value: str,
-    time: str,
-    every: Any,
-    *,
-    start: Any,
-    stop: Any,
-    epsilon: float,
-    key: Key | bytes | None = None,
-    seed: int | str | None = None,
-    ledger: Ledger | None = None,
-    stream: str | None = None,
-    confidence: float = 0.95,
-    **parameters: Any,
-) -> Table:
-    """Private totals of a Spark data frame by window of time, and by key.
-
-    Parameters
-    ----------
-    frame : pyspark.sql.DataFrame
-        Of any size; Spark gives one whole number for each window and key to the driver.
-    value, time, every, epsilon, confidence, key, seed, ledger, stream
-        As for :func:`fastdp.totals`; ``time`` is a column of timestamps.
-    start, stop
-        The first window's beginning and the last one's end: public.
-    parameters
-        Of :func:`fastdp.totals`: ``by`` with ``keys``, ``bound``, ``clip``, ``origin``, ``time_zone`` (by default
-        that of the Spark session), ``contributions``, ``resolution``, ``nonfinite``.
-
-    Returns
-    -------
-    Table
-        Bit for bit that of :func:`fastdp.totals` with these parameters and the same key.
-
-    Notes
-    -----
-    The partial sums within the cluster, and the whole ones on the driver, have no noise yet: who runs the cluster
-    sees them and the rows.  A cell takes 2^31 rows with values at the clip.
-    """
-    return _release(
-        "totals", frame, value, time, every, start, stop, epsilon, (seed, key), ledger, stream, confidence, parameters
-    )
-
-
-def counts(
-    frame: Any,
-    time: str,
-    every: Any,
-    *,
-    start: Any,
-    stop: Any,
-    epsilon: float,
-    key: Key | bytes | None = None,
-    seed: int | str | None = None,
-    ledger: Ledger | None = None,
-    stream: str | None = None,
-    confidence: float = 0.95,
-    **parameters: Any,
-) -> Table:
-    """Private numbers of rows of a Spark data frame; see :func:`totals` and :func:`fastdp.counts`."""
-    return _release(
-        "counts", frame, None, time, every, start, stop, epsilon, (seed, key), ledger, stream, confidence, parameters
-    )
-
-
-def _release(
-    kind: Any,
-    frame: Any,
-    value: str | None,
-    time: str,
-    every: Any,
-    start: Any,
-    stop: Any,
-    epsilon: float,
-    secrets: tuple[Any, Any],
-    ledger: Ledger | None,
-    stream: str | None,
-    confidence: float,
-    parameters: dict[str, Any],
-) -> Table:
+def open_frame(frame: Any, columns: Sequence[str], dictionary: Sequence[str] = ()) -> Source:
+    """The columns of a Spark data frame, their names checked, for :func:`fastdp.tables.functions.on_engine`."""
     engine("spark", "pyspark")
-    for name in (time, *(() if value is None else (value,))):
-        if name not in frame.columns:
-            raise ParameterError(f"frame has no column {name!r}: expected one of {', '.join(frame.columns)}")
-    if dict(frame.dtypes)[time] != "timestamp":
-        raise ParameterError(
-            f"time = {time!r}: expected a column of timestamps (cast it: frame[{time!r}].cast('timestamp'))"
-        )
-    zone = parameters.pop("time_zone", None) or frame.sparkSession.conf.get("spark.sql.session.timeZone")
-    plan = make_plan(kind, every=every, epsilon=epsilon, start=start, stop=stop, time_zone=zone, **parameters)
-    first, last, rule = plan.start, plan.stop, plan.key_rule
-    if first is None or last is None or rule not in ("none", "given") or plan.who is not None or plan.chooses_clip:
-        raise ParameterError(
-            "expected start=, stop=, keys= where there is by=, clip= (or two bounds), and no who=: on Spark windows, "
-            "keys and the clip are public"
-        )
-    secret = Key.choose(*secrets)
-    secret = secret if stream is None else secret.of_stream(stream)
-    made = _Release(plan, secret.bind("Windows", plan.composition()))
-    if ledger is None:
-        return Table(made.run(frame, value, time, first, last), confidence)
-    if stream is None:
-        raise ParameterError("stream = None: expected the table's name, because there is a ledger")
-    with ledger.reserve(made, stream=stream, mechanism={"class": kind, "parameters": plan.describe()}):
-        return Table(made.run(frame, value, time, first, last), confidence)
+    narwhals, _ = import_tables()
+    if not hasattr(frame, "sparkSession"):
+        raise ParameterError(f"frame is a {type(frame).__name__}: expected a pyspark.sql.DataFrame")
+    check_names(columns, frame.columns, frame)
+    schema = narwhals.from_native(frame).collect_schema()
+    return Source("pandas", columns, schema, lambda: iter(()), add=partial(exact_sums, frame))
 
 
-class _Release:
-    """One release; a ledger reads guarantee and fingerprint from it."""
-
-    def __init__(self, plan: TablePlan, key: Key) -> None:
-        self.plan, self.key = plan, key
-        self.guarantee = plan.guarantee(simulated=key.simulated)
-        self.noise_fingerprint = None if key.simulated else key.fingerprint()
-
-    def run(self, frame: Any, value: str | None, time: str, first: int, last: int) -> WindowSums:
-        plan, keys = self.plan, list(self.plan.keys)
-        settled = plan.settled(first, last, max(1, len(keys)))
-        quantities = settled.quantities(None)
-        exact = exact_sums(frame, settled, quantities, value, time, first, last)
-        own = start_key(self.key, first, keys)
-        columns = {
-            quantity.name: quantity.release(sums, self.key, quantity.start_chain(own), 0)[0]
-            for quantity, sums in zip(quantities, exact, strict=True)
-        }
-        return WindowSums(
-            kind=plan.kind,
-            edges=plan.calendar.edges(first, last),
-            time_zone=plan.calendar.time_zone,
-            every=plan.calendar.every,
-            keys={name: [row[k] for row in keys] for k, name in enumerate(plan.by)},
-            columns=columns,
-            clip=settled.clip_of(quantities),
-            guarantee=self.guarantee,
-            family="pandas",
-        )
-
-
-def exact_sums(
-    frame: Any, plan: TablePlan, quantities: list[Quantity], value: str | None, time: str, first: int, last: int
-) -> list[Integers]:
+def exact_sums(frame: Any, plan: TablePlan, quantities: Sequence[Quantity], reader: Reader) -> list[Integers]:
     """The sums of every window and key, int64[W, K] for each quantity, without noise: Spark's part.
 
     Windows of unequal lengths are whole numbers of a common length; Spark groups by it, and the driver adds.
     """
     from pyspark.sql import functions as f
 
+    first, last, value = plan.start or 0, plan.stop or 0, reader.value
     edges = plan.calendar.edges(first, last)
-    unit = reduce(np.gcd, np.diff(edges))
+    unit = int(reduce(np.gcd, np.diff(edges)))
     begin, end = int(edges[0]), int(edges[-1])
-    moment = f.unix_micros(f.col(time))
-    rows = frame.where((moment >= begin) & (moment < end)).withColumn(
-        "fastdp_bin", f.expr(f"(unix_micros(`{time}`) - {begin}L) div {int(unit)}L")
-    )
-    groups = ["fastdp_bin"]
-    if plan.by:
-        table = frame.sparkSession.createDataFrame(
-            [(*row, code) for code, row in enumerate(plan.keys)], [*plan.by, "fastdp_key"]
-        )
-        rows, groups = rows.join(f.broadcast(table), list(plan.by)), [*groups, "fastdp_key"]
-    sums = [
-        f.count(f.lit(1)).alias("count") if each.name == "count" else _steps(f, each, value, plan)
-        for each in quantities
-    ]
-    wrong = (
-        [] if value is None or plan.nonfinite == "zero" else [f.sum(_is_wrong(f, value).cast("long")).alias("wrong")]
-    )
-    found = rows.groupBy(*groups).agg(*sums, *wrong).toArrow()
-    if wrong and any(found.column("wrong").to_pylist()):
+    moment = _micros(frame, reader.time, plan)
+    counts = (moment >= begin) & (moment < end)
+    rows = frame.where(counts | moment.isNull() if reader.missing == "raise" else counts)
+    number = None if value is None else _column(value).cast("double")
+    sums = [_sum(each, number, plan) for each in quantities]
+    if number is not None and plan.nonfinite == "raise":
+        # 0 times what is not finite is NaN.
+        sums.append(f.sum(f.coalesce(number, f.lit(float("nan"))) * 0.0).alias(WRONG))
+    bins = f.call_function("div", moment - begin, f.lit(unit)).alias(BIN)
+    grouped = rows.groupBy(bins, *map(_column, plan.by)).agg(*sums)
+    found = _collected(_coded(grouped, frame, plan))
+    places = found.column(BIN)
+    if places.null_count:
+        raise DataError("time: a row has none; expected one in every row (missing='drop' drops such rows)")
+    if WRONG in found.column_names and np.isnan(found.column(WRONG).to_numpy()).any():
         raise DataError(NOT_FINITE)
-    bins = found.column("fastdp_bin").to_numpy()
-    windows = np.searchsorted(edges, begin + bins * int(unit), side="right") - 1
-    keys = found.column("fastdp_key").to_numpy() if plan.by else np.zeros(bins.size, np.int64)
+    windows = np.searchsorted(edges, begin + places.to_numpy() * unit, side="right") - 1
+    keys = found.column(KEY).to_numpy() if plan.by else np.zeros(len(places), np.int64)
     out = []
     for quantity in quantities:
-        exact = np.zeros((last - first, max(1, len(plan.keys)) if plan.by else 1), np.int64)
+        exact = np.zeros((last - first, len(plan.keys) if plan.by else 1), np.int64)
         np.add.at(exact, (windows, keys), found.column(quantity.name).to_numpy())
         out.append(exact)
     return out
 
 
-def _steps(f: Any, quantity: Quantity, value: str | None, plan: TablePlan) -> Any:
-    """The sum of values in steps, clipped and rounded (half to even) as on one machine."""
-    number = f.col(value).cast("double")
+def _column(name: str) -> Any:
+    """A column whose name may have dots."""
+    from pyspark.sql import functions as f
+
+    return f.col("`{}`".format(name.replace("`", "``")))
+
+
+def _micros(frame: Any, time: str, plan: TablePlan) -> Any:
+    """Microseconds since 1970: instants, or what the clock shows where there is no zone, as on one machine."""
+    from pyspark.sql import functions as f
+
+    if dict(frame.dtypes)[time] == "timestamp":
+        return f.unix_micros(_column(time))
+    clock = _column(time).cast("timestamp_ntz")
+    if plan.calendar.time_zone is not None:
+        # The first of two times that the clock shows, and moved forward where it skips one.
+        clock = f.convert_timezone(f.lit(plan.calendar.time_zone), f.lit("UTC"), clock)
+    return f.call_function("div", clock - f.expr(f"timestamp_ntz'{EPOCH}'"), f.expr("interval '0.000001' second"))
+
+
+def _sum(quantity: Quantity, number: Any, plan: TablePlan) -> Any:
+    """Of ones, or of values in steps, clipped and rounded (half to even) as on one machine."""
+    from pyspark.sql import functions as f
+
+    if quantity.name == "count":
+        return f.count(f.lit(1)).alias(quantity.name)
     if plan.nonfinite == "zero":
-        number = f.when(_is_wrong(f, value), f.lit(0.0)).otherwise(number)
-    steps = f.least(
-        f.greatest(number * f.lit(1.0 / quantity.resolution), f.lit(float(quantity.low))), f.lit(float(quantity.high))
-    )
-    return f.sum(f.rint(steps).cast("long") - f.lit(quantity.centre)).alias(quantity.name)
+        number = f.when(number * 0.0 == 0.0, number).otherwise(0.0)
+    low, high = float(quantity.low), float(quantity.high)
+    exact = number * f.lit(1.0 / quantity.resolution)
+    # Not least and greatest, which cost more than the sum.
+    steps = f.when(exact >= high, f.lit(int(high))).when(exact <= low, f.lit(int(low))).otherwise(f.rint(exact))
+    steps = steps.cast("long")
+    return f.sum(steps - quantity.centre if quantity.centre else steps).alias(quantity.name)
 
 
-def _is_wrong(f: Any, value: Any) -> Any:
-    number = f.col(value).cast("double")
-    return number.isNull() | f.isnan(number) | (f.abs(number) == f.lit(float("inf")))
+def _coded(grouped: Any, frame: Any, plan: TablePlan) -> Any:
+    """The groups of listed keys, with the number of each; and those without a time.
+
+    Behind the sums, of which there are few: no row pays for it.
+    """
+    from pyspark.sql import functions as f
+
+    if not plan.by:
+        return grouped
+    _, arrow = import_tables()
+    names = [f"fastdp_key_{k}" for k in range(len(plan.by))]
+    columns = {name: [row[k] for row in plan.keys] for k, name in enumerate(names)}
+    keys = frame.sparkSession.createDataFrame(arrow.table({**columns, KEY: range(len(plan.keys))}))
+    same = reduce(and_, (_column(by).eqNullSafe(keys[name]) for by, name in zip(plan.by, names, strict=True)))
+    coded = grouped.join(f.broadcast(keys), same, "left").drop(*names, *map(_column, plan.by))
+    return coded.where(coded[KEY].isNotNull() | coded[BIN].isNull())
+
+
+def _collected(grouped: Any) -> Any:
+    """On the driver; what Spark says about a row may quote it."""
+    try:
+        return grouped.toArrow()
+    except Exception as error:
+        raise DataError(
+            f"frame: a {type(error).__name__} while Spark read and added its columns; expected a table that is "
+            "whole, and at most 2^63 steps in a sum (Spark's log says more)"
+        ) from None
+
+
+DOCUMENTATION = """Private {kind} of a Spark data frame by window of time, and by key.
+
+Parameters
+----------
+frame : pyspark.sql.DataFrame
+    Of any size.  Stored, so that a task that runs again reads the same rows.
+time : str
+    The column of times: timestamps, timestamps without a zone, or dates.
+start, stop, keys (with ``by``), clip (not for counts)
+    Required: on an engine windows, keys and the clip are public.  A ``bound`` of two ends is a clip.
+time_zone : str, optional
+    By default the session's, for timestamps; none for timestamps without a zone, and for dates.
+others
+    As for :func:`fastdp.{kind}`; without ``who``, ``per_window`` and ``delta``.
+
+Returns
+-------
+Table
+    Bit for bit that of :func:`fastdp.{kind}` with these parameters and the same key.
+
+Raises
+------
+ParameterError, DataError, BudgetError
+    As on one machine; of what Spark says about a row only the kind of error.
+
+Notes
+-----
+The partial sums within the cluster, and the whole ones on the driver, have no noise yet: whoever runs the cluster
+sees them and the rows.  A cell takes 2^31 rows with values at the clip.  Rows with keys that are not listed are
+dropped behind the sums: where most rows have such keys, filter the frame first.
+"""
+totals = functions.on_engine(functions.totals, open_frame, DOCUMENTATION)
+counts = functions.on_engine(functions.counts, open_frame, DOCUMENTATION)
+means = functions.on_engine(functions.means, open_frame, DOCUMENTATION)

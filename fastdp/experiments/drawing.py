@@ -44,6 +44,12 @@ class Table:
         entries = self._columns[column] if where is None else self._columns[column][where]
         return list(dict.fromkeys(entries.tolist()))
 
+    def title_of(self, data_set: str) -> str:
+        """Its name, which says so if its values are synthetic."""
+        kinds = {each["name"]: each["kind"] for each in self.manifest["specification"]["datasets"]}
+        made = kinds.get(data_set) == "generator" and "synthetic" not in data_set
+        return f"{data_set} (synthetic)" if made else data_set
+
     def averaged(self, rows: NDArray[np.bool_], numbers: Sequence[str]) -> Table:
         """These rows, with these columns averaged over the times of each cell and group."""
         columns = {name: column[rows] for name, column in self._columns.items()}
@@ -169,7 +175,7 @@ def errors_against_epsilon(table: Table, rows: NDArray[np.bool_], column: str, t
     handles: dict[str, Any] = {}
     for ax, data_set in zip(axes[0], data_sets, strict=True):
         handles |= curves(ax, table, rows & (table["dataset"] == data_set), "epsilon", table[column], styles)
-        ax.set_title(data_set, fontsize=11)
+        ax.set_title(table.title_of(data_set), fontsize=11)
         log_axes(ax)
         ax.set_xlabel(r"$\epsilon$")
     axes[0, 0].set_ylabel(NAMES.get(column, r"threshold $\theta$"))

@@ -1,4 +1,4 @@
-"""Pictures of a sweep, from its files only; needs matplotlib (``pip install 'fastdp[plot]'``), imported on use."""
+"""Pictures of a sweep, from its files only; needs matplotlib (extra ``plot``), imported on use."""
 
 from __future__ import annotations
 

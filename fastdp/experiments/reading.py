@@ -80,7 +80,7 @@ def convert(value: object, kind: Any, place: str) -> Any:
         import msgspec
     except ImportError:
         raise StateError(
-            "a specification needs msgspec, which is not installed: pip install 'fastdp[sweep]'"
+            "a specification needs msgspec, which is not installed: pip install 'fastdp-streams[sweep]'"
         ) from None
     try:
         return msgspec.convert(_builtin(value), kind)

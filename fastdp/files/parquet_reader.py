@@ -31,7 +31,9 @@ def import_pyarrow() -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise DataError("Parquet files need pyarrow, which is not installed: pip install 'fastdp[parquet]'") from None
+        raise DataError(
+            "Parquet files need pyarrow, which is not installed: pip install 'fastdp-streams[parquet]'"
+        ) from None
     return pyarrow
 
 

@@ -1,30 +1,29 @@
 """Columns of numbers, and one of times, from CSV or plain lines, in batches of lines.
 
-A batch goes through NumPy's C reader when it is as plain as it looks, or as a whole through the csv module
-when it has quotes; otherwise (missing cells, times, something wrong) row by row, which is slower and can name the
-line.
+A batch that is as plain as it looks goes through Arrow's reader, where that is installed, or NumPy's, and one with
+quotes as a whole through the csv module.  Otherwise (missing cells, times, something wrong) it is read row by row:
+slower, but errors name the line.
 """
 
 from __future__ import annotations
 
-import codecs
 import csv
 import gzip
 import io
-from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing
-from datetime import UTC, datetime
 from itertools import chain, islice
 from operator import itemgetter, methodcaller
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.errors import DataError
+from fastdp.files.cells import Times, number
 from fastdp.files.columns import is_index, is_name, pick_column
+from fastdp.files.lines import Lines
 from fastdp.files.readers import TIME, Choose, Source
 
 DELIMITERS = (",", "\t", ";")
@@ -86,61 +85,24 @@ def read_text(
 def _chunks(
     stream: BinaryIO | gzip.GzipFile, choose: Choose, chunk_size: int, where: str, ragged: bool, live: bool
 ) -> Generator[NDArray[np.float64], None, None]:
-    # Undecodable bytes in a column that is not requested do no harm; in a requested column they are text.
-    wrapped = io.TextIOWrapper(cast("BinaryIO", stream), encoding="utf-8-sig", errors="surrogateescape")
-    try:
-        table = _Table(_LiveLines(stream) if live else wrapped, choose, where, ragged)
-        yield np.empty((0, 1))
-        while (chunk := table.read(chunk_size)) is not None:
-            if chunk.size:
-                yield chunk
-    finally:
-        # The caller opened the stream and closes it.
-        wrapped.detach()
-
-
-class _LiveLines:
-    """The lines of a live text as they come; its length says how many are there already."""
-
-    def __init__(self, stream: BinaryIO | gzip.GzipFile) -> None:
-        self._stream = cast("io.BufferedReader", stream)
-        decoder = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
-        self._decoder = io.IncrementalNewlineDecoder(decoder, translate=True)
-        self._lines, self._rest, self._ended = deque[str](), "", False
-
-    def __len__(self) -> int:
-        return len(self._lines)
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        while not self._lines:
-            if self._ended:
-                raise StopIteration
-            # What is there, without waiting for more.
-            got = self._stream.read1(2**16)
-            self._ended = not got
-            *whole, self._rest = (self._rest + self._decoder.decode(got, self._ended)).split("\n")
-            self._lines.extend(f"{line}\n" for line in whole)
-            if self._ended and self._rest:
-                self._lines.append(self._rest)
-        return self._lines.popleft()
+    table = _Table(Lines(stream), choose, where, ragged, live)
+    yield np.empty((0, 1))
+    while (chunk := table.read(chunk_size)) is not None:
+        if chunk.size:
+            yield chunk
 
 
 class _Table:
     """The rows behind the header, if any."""
 
-    def __init__(self, text: Iterator[str] | _LiveLines, choose: Choose, where: str, ragged: bool) -> None:
-        self._where, self._ragged = where, ragged
-        self._live = text if isinstance(text, _LiveLines) else None
-        self._lines: Iterator[str] = text
+    def __init__(self, lines: Lines, choose: Choose, where: str, ragged: bool, live: bool) -> None:
+        self._lines, self._where, self._ragged, self._live = lines, where, ragged, live
         self._line = 0  # lines consumed so far
         self._blank = 0  # blank lines not yet known to lie between values
         self._delimiter, self._width = ",", 1
         self._columns, self._labels = list[int](), list[str]()
         self._cells: list[Callable[[str], float | None]] = []
-        self._times = _Times()
+        self._times = Times()
         self._begin(choose)
 
     def _begin(self, choose: Choose) -> None:
@@ -165,7 +127,7 @@ class _Table:
             self._line += len(taken) - 1
         else:
             self._line -= 1
-            self._lines = chain(taken, self._lines)
+            self._lines.put_back(taken)
 
     def _counted(self) -> Iterator[str]:
         for line in self._lines:
@@ -179,14 +141,14 @@ class _Table:
 
     def _choose(self, choose: Choose, row: list[str]) -> bool:
         """Settle the columns; whether the first row is a header."""
-        numeric = any(_number(cell) is not None for cell in row)
+        numeric = any(number(cell) is not None for cell in row)
         wanted = choose(() if numeric else row)
         named = any(column in row and not is_index(column) for column in wanted.values() if column is not None)
         names = row if named or not numeric else None
         headings = set()
         for kind, column in wanted.items():
             place = pick_column(column, names, self._width, self._where)
-            cell, convert = row[place], self._times if kind == TIME else _number
+            cell, convert = row[place], self._times if kind == TIME else number
             self._columns.append(place)
             self._cells.append(convert)
             self._labels.append(f"column {cell!r}" if names is not None and is_name(cell) else f"column {place}")
@@ -201,12 +163,14 @@ class _Table:
 
     def read(self, count: int) -> NDArray[np.float64] | None:
         """Values of the next lines, or None at the end."""
-        if self._live is None:
-            lines = list(islice(self._lines, count))
-        else:
-            # The first may have to be waited for, further ones not.
-            lines = list(islice(self._lines, 1))
-            lines += islice(self._lines, min(count - 1, len(self._live)))
+        if not self._live and (block := self._lines.block()):
+            values = self._read_block(block)
+            if values is not None:
+                return values
+            self._lines.decode(block)
+        # The first may have to be waited for, further ones not.
+        lines = list(islice(self._lines, 1))
+        lines += islice(self._lines, min(count - 1, len(self._lines)))
         if not lines:
             return None
         values = self._read_plain(lines)
@@ -214,6 +178,37 @@ class _Table:
             return self._read_rows(lines)
         self._line += len(lines)
         return values
+
+    def _read_block(self, block: bytes) -> NDArray[np.float64] | None:
+        """The quickest way, if Arrow is installed; None if anything about the block is not plain."""
+        if self._blank or b'"' in block or not self._times.may_be_numbers:
+            return None
+        try:
+            from pyarrow import csv as arrow
+        except ImportError:
+            return None
+        names = [str(place) for place in range(self._width)]
+        wanted = [names[place] for place in self._columns]
+        try:
+            table = arrow.read_csv(
+                io.BytesIO(block),
+                arrow.ReadOptions(use_threads=False, column_names=names, block_size=len(block) + 1),
+                arrow.ParseOptions(delimiter=self._delimiter, quote_char=False),
+                arrow.ConvertOptions(
+                    include_columns=list(dict.fromkeys(wanted)),
+                    column_types=dict.fromkeys(wanted, "float64"),
+                    null_values=[],
+                ),
+            )
+        except ValueError:  # surplus cells, or what is no number
+            return None
+        # Arrow skips blank lines; here they count.
+        lines = block.count(b"\n") + (not block.endswith(b"\n"))
+        if table.num_rows != lines:
+            return None
+        self._times.are_numbers()
+        self._line += lines
+        return np.column_stack([column.to_numpy() for column in table.select(wanted).columns])
 
     def _read_plain(self, lines: list[str]) -> NDArray[np.float64] | None:
         """The quick way, or None if the batch is not plain numbers, one a line and as many cells in each."""
@@ -246,7 +241,7 @@ class _Table:
                 return None
             cells = [map(itemgetter(column), rows) for column in self._columns]
             values = [
-                list(map(float if convert is _number else self._times.seconds, column))
+                list(map(float if convert is number else self._times.seconds, column))
                 for convert, column in zip(self._cells, cells, strict=True)
             ]
         except (csv.Error, ValueError):
@@ -289,63 +284,9 @@ class _Table:
         value = convert(cell)
         if value is None:
             # The text stays unsaid: messages end up in logs, which are not private.
-            what = "not a number" if convert is _number else f"not a time; {_Times.EXPECTED}"
+            what = "not a number" if convert is number else f"not a time; {Times.EXPECTED}"
             raise DataError(f"{self._where}, line {line}, {label}: {what}")
         return value
-
-
-class _Times:
-    """Seconds since 1970 from cells in one notation; moments without a zone count as UTC, so days are the clock's."""
-
-    EXPECTED = (
-        "expected seconds, or moments such as 2014-04-01T00:11:00 or 4/1/2014 0:11:00, in one notation in all rows"
-    )
-
-    def __init__(self) -> None:
-        self._notations: tuple[Callable[[str], float | None], ...] = (_number, _iso, _american)
-
-    @property
-    def may_be_numbers(self) -> bool:
-        """Whether no cell has been a moment."""
-        return self._notations[0] is _number
-
-    def are_numbers(self) -> None:
-        """Whether or not there was a cell: those that follow are numbers."""
-        self._notations = (_number,)
-
-    def seconds(self, cell: str) -> float:
-        """As a call; ValueError if the cell is no time."""
-        found = self(cell)
-        if found is None:
-            raise ValueError
-        return found
-
-    def __call__(self, cell: str) -> float | None:
-        """The first cell that is a time settles the notation."""
-        for notation in self._notations:
-            seconds = notation(cell)
-            if seconds is not None:
-                self._notations = (notation,)
-                return seconds
-        return None
-
-
-def _iso(cell: str) -> float | None:
-    try:
-        return _seconds(datetime.fromisoformat(cell))
-    except ValueError:
-        return None
-
-
-def _american(cell: str) -> float | None:
-    try:
-        return _seconds(datetime.strptime(cell, "%m/%d/%Y %H:%M:%S"))
-    except ValueError:
-        return None
-
-
-def _seconds(moment: datetime) -> float:
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _is_blank(row: list[str]) -> bool:
@@ -355,11 +296,3 @@ def _is_blank(row: list[str]) -> bool:
 
 def _columns(count: int) -> str:
     return f"{count} column" + ("" if count == 1 else "s")
-
-
-def _number(cell: str) -> float | None:
-    """The number in a cell, or None; underscores, which Python accepts, are no part of a number in a file."""
-    try:
-        return None if "_" in cell else float(cell)
-    except ValueError:
-        return None

@@ -27,6 +27,9 @@ Published = tuple[NDArray[np.bool_] | None, Floats]
 GROWTH = 4
 #: Values below which a thread costs more than it saves.
 MIN_PER_THREAD = 2**14
+#: Rows are counted in an array of all streams where these are at most so many times as many.
+DENSE = 16
+_ONE = np.ones(1, np.int64)
 NAMES = ("counters", "chains", "singles", "scales")
 
 
@@ -104,14 +107,15 @@ class AdaptiveRows:
 
     def _reach(self, rows: Indices) -> None:
         """Make room for the scales that these values' blocks may reach."""
-        distinct, times = np.unique(rows, return_counts=True)
-        singles = self._singles[distinct]
-        exponents = singles[:, block_lengths.EXPONENT - block_lengths.POSITION].astype(np.int64)
-        filled = self._counters[distinct, fleet_pass.FILLED] + times
-        closing = filled >= np.left_shift(1, exponents)
-        if not closing.any():
-            return
-        furthest = int((singles[closing, 0].astype(np.int64) + filled[closing]).max())
+        if rows.size == 1:
+            times = _ONE
+        elif rows.size * DENSE > self.size:
+            times = np.bincount(rows)
+            rows = np.flatnonzero(times)
+            times = times[rows]
+        else:
+            rows, times = np.unique(rows, return_counts=True)
+        furthest = int(fleet_pass.furthest(rows, times, self._counters, self._singles))
         missing = furthest.bit_length() - self._scales.shape[2]
         if missing > 0:
             self._scales = np.pad(self._scales, ((0, 0), (0, 0), (0, missing)))
@@ -164,9 +168,10 @@ class AdaptiveRows:
             index = int(self._counters[row, fleet_pass.BLOCKS])
             settled = np.array([prefix.settle(law, self._chains[row], index, total)])
 
-    def taken(self, rows: Indices) -> AdaptiveRows:
-        """These streams alone, apart from these arrays."""
+    def taken(self, rows: Indices, key: Key) -> AdaptiveRows:
+        """These streams alone, apart from these arrays; ``key`` is its key, with separate checks of draws."""
         other = copy.copy(self)
+        other._key = key
         other.keep(rows)
         return other
 

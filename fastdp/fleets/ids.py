@@ -16,6 +16,8 @@ from fastdp.randomness.key import MAX_STREAMS
 
 Indices = NDArray[np.int64]
 Id = int | str
+#: Ids of a call that are sorted before they are searched for.
+MANY = 2**10
 #: Odd, so that multiplying by it permutes 64-bit integers: 2^64 divided by the golden ratio.
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
@@ -23,7 +25,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 def as_ids(ids: Any, rows: int | None = None) -> Indices | list[str]:
     """Whole numbers from 0 to 2^32 - 2, or texts; DataError for anything else, by index, or for another number."""
     listed = isinstance(ids, Sequence) and not isinstance(ids, str)
-    if listed and all(type(each) is str for each in ids):
+    if listed and set(map(type, ids)) <= {str}:
         found: Indices | list[str] = list(ids)
     else:
         # NumPy would make texts of the numbers beside a text, and drop a text's last zero characters.
@@ -89,6 +91,15 @@ class Places:
             return np.fromiter((self._texts.get(each, -1) for each in ids), np.int64, len(ids))
         if not self._sorted.size:
             return np.full(ids.size, -1)
+        if ids.size < MANY:
+            return self._find(ids)
+        # In order, so that each search begins where memory was read just before.
+        order = np.argsort(ids)
+        found: Indices = np.empty(ids.size, np.int64)
+        found[order] = self._find(ids[order])
+        return found
+
+    def _find(self, ids: Indices) -> Indices:
         at = np.minimum(np.searchsorted(self._sorted, ids), self._sorted.size - 1)
         return np.where(self._sorted[at] == ids, self._rows[at], -1)
 
@@ -101,13 +112,17 @@ class Places:
                 raise ValueError("an id more than once")
             return
         numbers = np.asarray(ids, np.int64)
-        joined = np.concatenate([self._sorted, numbers])
-        order = np.argsort(joined, kind="stable")
-        joined = joined[order]
-        if (joined[1:] == joined[:-1]).any():
+        order = np.argsort(numbers)
+        self.merge(numbers[order], first + order)
+
+    def merge(self, numbers: Indices, rows: Indices) -> None:
+        """Add ids that are numbers, ascending, with the rows that follow; ValueError for one that has a row."""
+        if self._sorted.size:
+            at = np.searchsorted(self._sorted, numbers)
+            numbers, rows = np.insert(self._sorted, at, numbers), np.insert(self._rows, at, rows)
+        if (numbers[1:] == numbers[:-1]).any():
             raise ValueError("an id more than once")
-        self._sorted = joined
-        self._rows = np.concatenate([self._rows, np.arange(first, first + numbers.size)])[order]
+        self._sorted, self._rows = numbers, rows
 
     def ids(self) -> Indices | list[str]:
         """All of them, by row."""

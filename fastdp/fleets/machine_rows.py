@@ -85,9 +85,10 @@ class MachineRows:
             state = machine.settled(transitions[-1].state)
         return transitions
 
-    def taken(self, rows: Indices) -> MachineRows:
-        """These streams alone, for use instead of this object."""
+    def taken(self, rows: Indices, key: Key) -> MachineRows:
+        """These streams alone, for use instead of this object; ``key`` is its key, with separate checks of draws."""
         other = copy.copy(self)
+        other._key = key
         other.keep(rows)
         other._keys = [key.again() for key in other._keys]
         return other

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -52,13 +54,34 @@ class Streams:
 
     def __init__(self, machine: Machine[Any], secret: Key) -> None:
         self.machine, self.key = machine, machine.bind(secret)
-        # Keys of texts are derived of the secret: what they draw is checked with all the rest.
-        simulated, binding = secret.simulated, secret.binding
-        self.secret = Key(secret.reveal(), simulated=simulated, binding=binding, drawn=self.key.drawn)
+        self.secret = _checked_with(secret, self.key)
         self.rows: Any = AdaptiveRows.of(machine, self.key) or MachineRows(machine, self.key)
         self.places = Places()
         self.lives: dict[Id, int] = {}
         self.part: tuple[int, int] | None = None
+
+    @cached_property
+    def _described(self) -> dict[str, Any]:
+        """What the bytes of all fleets of this mechanism and secret say."""
+        return {
+            "fleet": VERSION,
+            "fastdp": __version__,
+            "class": type(self.machine).__name__,
+            "composition": self.machine.describe(),
+            "secret": self.secret.reveal().hex(),
+            "binding": int(self.secret.binding),
+            "simulated": self.secret.simulated,
+        }
+
+    def empty(self, part: tuple[int, int] | None = None) -> Streams:
+        """No streams, of this mechanism and secret, whose constants are shared."""
+        other = copy.copy(self)
+        # What is drawn is checked for each object by itself.
+        other.key = self.key.again()
+        other.secret = _checked_with(self.secret, other.key)
+        other.places, other.rows, other.lives = Places(), self.rows.taken(np.empty(0, np.int64), other.key), {}
+        other.part = part
+        return other
 
     @property
     def ids(self) -> Indices | list[str]:
@@ -68,8 +91,9 @@ class Streams:
     @property
     def of_texts(self) -> bool | None:
         """Whether ids are texts, those forgotten included; None while there are none."""
-        forgotten = next((isinstance(each, str) for each in self.lives), None)
-        return self.places.of_texts if len(self.places) else forgotten
+        if len(self.places):
+            return self.places.of_texts
+        return next((isinstance(each, str) for each in self.lives), None)
 
     def rows_of(self, found: Indices | list[str]) -> Indices:
         """The row of each id; new ones begin."""
@@ -83,18 +107,19 @@ class Streams:
             self.rows.begin(self._keys_of(fresh))
             self.places.add(fresh)
             return self.places.find(found)
-        distinct, first, inverse = np.unique(found[new], return_index=True, return_inverse=True)
-        again = np.isin(distinct, list(self.lives))
+        distinct, first, inverse = _distinct(found[new])
+        again = np.isin(distinct, list(self.lives)) if self.lives else np.zeros(distinct.size, np.bool_)
         # Those in their first life have keys in one call of the cipher; they get their rows first.
-        order = np.lexsort((first, again))
-        fresh, firsts = distinct[order], order.size - np.count_nonzero(again)
-        if firsts:
-            self.rows.begin(fresh[:firsts])
-        if firsts < fresh.size:
-            self.rows.begin(self._keys_of(fresh[firsts:]))
-        self.places.add(fresh)
-        place = np.empty(order.size, np.int64)
-        place[order] = np.arange(size, size + order.size)
+        place, begun = np.empty(distinct.size, np.int64), size
+        for group in (~again, again):
+            firsts = np.zeros(inverse.size, np.bool_)
+            firsts[first[group]] = True
+            place[group] = begun + (np.cumsum(firsts) - 1)[first[group]]
+            begun += int(np.count_nonzero(group))
+            fresh = found[new][firsts]
+            if fresh.size:
+                self.rows.begin(fresh if group is not again else self._keys_of(fresh))
+        self.places.merge(distinct, place)
         rows[new] = place[inverse]
         return rows
 
@@ -129,12 +154,12 @@ class Streams:
 
     def split(self, n: int) -> list[Streams]:
         """In n parts, by id."""
-        ids, parts = self.ids, [Streams(self.machine, self.secret.again()) for _ in range(n)]
+        ids, parts = self.ids, [self.empty((number, n)) for number in range(n)]
         owners = parts_of(ids, n)
         order = np.argsort(owners, kind="stable")
         borders = np.searchsorted(owners[order], np.arange(1, n))
-        for number, (part, rows) in enumerate(zip(parts, np.split(order, borders), strict=True)):
-            part.places, part.rows, part.part = Places(_at(ids, rows)), self.rows.taken(rows), (number, n)
+        for part, rows in zip(parts, np.split(order, borders), strict=True):
+            part.places, part.rows = Places(_at(ids, rows)), self.rows.taken(rows, part.key)
         for each, lives in self.lives.items():
             parts[int(parts_of(as_ids([each]), n)[0])].lives[each] = lives
         return parts
@@ -161,14 +186,7 @@ class Streams:
         """What JSON holds, and all arrays as bytes."""
         described, arrays = self.rows.pack()
         ids = self.ids
-        content = {
-            "fleet": VERSION,
-            "fastdp": __version__,
-            "class": type(self.machine).__name__,
-            "composition": self.machine.describe(),
-            "secret": self.secret.reveal().hex(),
-            "binding": int(self.secret.binding),
-            "simulated": self.secret.simulated,
+        content = self._described | {
             "part": self.part,
             "lives": list(self.lives.items()),
             "size": len(self.places),
@@ -192,8 +210,14 @@ class Streams:
         return b"".join(frames)
 
     @classmethod
-    def from_bytes(cls, state: bytes, key: bytes | str | None, machine: type[Machine[Any]] | None) -> Streams:
-        """What :meth:`to_bytes` gave; StateError names what is wrong with it."""
+    def from_bytes(
+        cls,
+        state: bytes,
+        key: bytes | str | None,
+        machine: type[Machine[Any]] | None,
+        like: Streams | None = None,
+    ) -> Streams:
+        """What :meth:`to_bytes` gave, faster where it is like another; StateError names what is wrong with it."""
         opened = Seal(key).open(bytes(state), "the state")
         if not opened.whole:
             raise StateError("the state was cut short: expected all that to_bytes() gave")
@@ -201,12 +225,14 @@ class Streams:
             content = json.loads(opened.frames[0])
             if not isinstance(content, dict) or "fleet" not in content:
                 raise StateError("the state holds no fleet: expected what Fleet.to_bytes() gave")
-            return cls.read((content, b"".join(opened.frames[1:])), machine)
+            return cls.read((content, b"".join(opened.frames[1:])), machine, like)
 
     @classmethod
-    def read(cls, packed: Packed, machine: type[Machine[Any]] | None = None) -> Streams:
+    def read(cls, packed: Packed, machine: type[Machine[Any]] | None = None, like: Streams | None = None) -> Streams:
         """What was packed; ValueError, LookupError or TypeError if it is none."""
         content, data = packed
+        if like is not None and all(content[name] == each for name, each in like._described.items()):
+            return like.empty()._filled(content, data)
         if content["fleet"] != VERSION:
             raise StateError(f"the state has fleet format {validation.shown(content['fleet'])}: expected {VERSION}")
         kind: Any = MACHINES.get(content["class"], machine)
@@ -218,7 +244,10 @@ class Streams:
         key = Key(secret, simulated=content["simulated"], binding=Binding(content["binding"]))
         if key.binding is Binding.FIRST_FORMAT:
             raise ValueError("a key that streams would share")
-        streams = cls(kind.from_description(content["composition"]), key)
+        return cls(kind.from_description(content["composition"]), key)._filled(content, data)
+
+    def _filled(self, content: dict[str, Any], data: bytes) -> Streams:
+        """The streams that were packed, in this object, which had none."""
         at = 0
 
         def take(dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
@@ -229,21 +258,38 @@ class Streams:
 
         size = int(content["size"])
         ids = as_ids(take(np.int64, (size,)) if content["ids"] is None else content["ids"], size)
-        streams.places.add(ids)
-        streams.lives = {each: int(count) for each, count in content["lives"]}
-        if any(count < 1 for count in streams.lives.values()):
+        self.places.add(ids)
+        self.lives = {each: int(count) for each, count in content["lives"]}
+        if any(count < 1 for count in self.lives.values()):
             raise ValueError("an id that was forgotten less than once")
         if content["part"] is not None:
-            mine, n = streams.part = int(content["part"][0]), int(content["part"][1])
+            mine, n = self.part = int(content["part"][0]), int(content["part"][1])
             if not 0 <= mine < n or (parts_of(ids, n) != mine).any():
                 raise ValueError("ids of another part")
-        if isinstance(streams.rows, AdaptiveRows):
-            streams.rows.unpack(size, content["rows"], take)
+        if isinstance(self.rows, AdaptiveRows):
+            self.rows.unpack(size, content["rows"], take)
         else:
-            streams.rows.unpack(streams._keys_of(ids), content["rows"], take)
+            self.rows.unpack(self._keys_of(ids), content["rows"], take)
         if at != len(data):
             raise ValueError("more numbers than streams")
-        return streams
+        return self
+
+
+def _checked_with(secret: Key, key: Key) -> Key:
+    """Keys of texts are derived of the secret: what they draw is checked with all that the fleet draws."""
+    return Key(secret.reveal(), simulated=secret.simulated, binding=secret.binding, drawn=key.drawn)
+
+
+def _distinct(ids: Indices) -> tuple[Indices, Indices, Indices]:
+    """As :func:`numpy.unique` with first places and inverse, of which the sort need not be stable."""
+    order = np.argsort(ids)
+    ordered = ids[order]
+    begins = np.empty(ids.size, np.bool_)
+    begins[:1], begins[1:] = True, ordered[1:] != ordered[:-1]
+    inverse = np.empty(ids.size, np.int64)
+    inverse[order] = np.cumsum(begins) - 1
+    starts = np.flatnonzero(begins)
+    return ordered[starts], np.minimum.reduceat(order, starts), inverse
 
 
 def _at(ids: Indices | list[str], rows: Indices) -> Indices | list[str]:

@@ -17,8 +17,9 @@ from fastdp.arrays.column import as_column
 from fastdp.errors import BudgetError, ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.ledger import Ledger
+from fastdp.ledger.charge import charge
 from fastdp.randomness.key import Key
-from fastdp.systems.add_noise import VectorNoise, charge
+from fastdp.systems.add_noise import VectorNoise
 
 Kind = Literal["BIGINT", "DOUBLE"]
 
@@ -78,7 +79,7 @@ def register(
         import pyarrow as pa
     except ImportError:
         raise ParameterError(
-            "pyarrow is not installed: expected it beside DuckDB (pip install 'fastdp[parquet]')"
+            "pyarrow is not installed: expected it beside DuckDB (pip install 'fastdp-streams[parquet]')"
         ) from None
     validation.choice("kind", kind, get_args(Kind))
     if not hasattr(connection, "create_function"):

@@ -125,6 +125,6 @@ def _opendp() -> Any:
         import opendp.prelude
     except ImportError:
         raise ParameterError(
-            "OpenDP is not installed: expected the package opendp (pip install 'fastdp[opendp]')"
+            "OpenDP is not installed: expected the package opendp (pip install 'fastdp-streams[opendp]')"
         ) from None
     return opendp.prelude

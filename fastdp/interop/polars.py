@@ -9,8 +9,9 @@ from fastdp import validation
 from fastdp.arrays.column import as_column
 from fastdp.errors import BudgetError, ParameterError
 from fastdp.ledger import Ledger
+from fastdp.ledger.charge import charge
 from fastdp.randomness.key import Key
-from fastdp.systems.add_noise import VectorNoise, charge
+from fastdp.systems.add_noise import VectorNoise
 
 Kind = Literal["Int64", "Float64"]
 

@@ -3,6 +3,11 @@
 Source: ToPS section 2.4 (sequential, parallel); Rogers et al. 2016, "Privacy odometers and filters" (basic
 composition is a valid filter for budgets that are chosen adaptively); proofs in ``docs/privacy.md``, section 11.
 
+Releases with Gaussian noise also have a rho of concentrated DP.  From a stream's first one on its rhos are summed
+too: a pure epsilon counts as epsilon^2 / 2 (all that came before as one pure loss), a release with a delta and
+without a rho as one that has none.  Epsilon is the lesser of the sum of epsilons and of what the sum of rhos gives
+for the sum of deltas.
+
 Costs are whole multiples of 2^-1100 (every float is one), so sums are exact.  A sum is stored as bytes that sort like
 the number: an index finds the largest of a million sums in one step.
 """
@@ -19,7 +24,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from fastdp.errors import ParameterError
-from fastdp.guarantee import Guarantee, round_up
+from fastdp.guarantee import Guarantee, round_up, zcdp_epsilon
 from fastdp.ledger.entry import ELEMENTS, VALUE, Entry, Kind
 
 UNIT = 2**1100
@@ -28,8 +33,10 @@ MAX_EXPONENT = 1000
 #: Limits and epsilons are written in decimals and stored as floats.  Decimals whose sum is at most the limit are
 #: never refused for their rounding, u = 2^-53 each: (1 + u) / (1 - u) < 1 + 2^-51.
 ROUNDING = 1 + Fraction(1, 2**51)
-#: Which cost a sum is of: epsilon, delta, or the delta of a release for one element beside replaced values.
-EPSILON, DELTA, DOUBLE_DELTA = range(3)
+#: Which cost a sum is of: epsilon, delta, the delta of a release for one element beside replaced values, or rho.
+EPSILON, DELTA, DOUBLE_DELTA, RHO = range(4)
+#: In place of a rho that there is not; releases that came before the first rho may be cancelled, each once.
+NO_RHO, NO_RHO_BEFORE = UNIT << 1000, UNIT << 1064
 #: Which elements a sum covers: all of the stream, positions of the stream, or (positions of) a labelled part.
 WHOLE, RANGES, PARTS = range(3)
 
@@ -61,10 +68,11 @@ class Budget(NamedTuple):
 
 @dataclass(frozen=True)
 class Loss:
-    """An exact amount; epsilon may be infinite."""
+    """An exact amount; epsilon and rho may be infinite."""
 
     epsilon: Fraction | float
     delta: Fraction
+    rho: Fraction | float = math.inf
 
     def within(self, limit: Budget) -> bool:
         """Whether a limit, as it was written, allows it."""
@@ -120,6 +128,15 @@ def _cost(epsilon: float, delta: float, distance: float) -> tuple[int, int, int]
     # Group privacy for two elements: P1 <= e^eps P2 + delta <= e^(2 eps) P3 + (e^eps + 1) delta.
     two = min(Fraction(1), _on_both_sides(one, epsilon))
     return math.ceil(Fraction(epsilon) * UNIT), math.ceil(one * UNIT), math.ceil(two * UNIT)
+
+
+def _rho(guarantee: Guarantee) -> int:
+    """What a release adds to a sum of rhos, in units of 1 / UNIT."""
+    if guarantee.numeric_distance or math.isinf(guarantee.zcdp):
+        return NO_RHO
+    # Of pure epsilon exactly, so that sums of it are.
+    exact = Fraction(guarantee.rho) if math.isfinite(guarantee.rho) else Fraction(guarantee.epsilon) ** 2 / 2
+    return math.ceil(exact * UNIT)
 
 
 def _on_both_sides(amount: Fraction, epsilon: float) -> Fraction:
@@ -191,9 +208,29 @@ class Odometer:
             # Not a cost that meets others somewhere: it may be cancelled, and their sum must then be what it was.
             return
         place, region = _where(entry)
+        self._add_rho((account, RHO, place, region.part or ""), region, said, times)
         for measure, amount in enumerate(cost(said)):
             if amount and (measure != DOUBLE_DELTA or entry.kind in ELEMENTS):
                 self._raise((account, measure, place, region.part or ""), region, times * amount)
+
+    def _add_rho(self, key: tuple[int, int, int, str], region: Region, said: Guarantee, times: int) -> None:
+        """Count a rho, from the first release that claims one on; before the epsilon of this release is counted."""
+        account = key[0]
+        if not self._db.execute("SELECT 1 FROM level WHERE account = ? AND measure = ?", (account, RHO)).fetchone():
+            if math.isinf(said.rho):
+                return
+            without = NO_RHO_BEFORE if self._most(account, DELTA, EVERYWHERE) else 0
+            before = self._db.execute(
+                "SELECT place, part, start, sum FROM level WHERE account = ? AND measure = ?", (account, EPSILON)
+            ).fetchall()
+            for place, part, start, total in before:
+                # Pure releases together are one.  Room for roundings of those that may yet be cancelled.
+                rho = -(-(_unpack(total) ** 2) // (2 * UNIT)) + 2**64 if total != ZERO else 0
+                self._db.execute(
+                    "INSERT INTO level VALUES (?, ?, ?, ?, ?, ?)",
+                    (account, RHO, place, part, start, _pack(rho + without)),
+                )
+        self._raise(key, region, times * _rho(said))
 
     def _raise(self, key: tuple[int, int, int, str], region: Region, amount: int) -> None:
         """Change the sums of the positions of a region; a sum holds from its row's start to the next one's."""
@@ -235,7 +272,10 @@ class Odometer:
                 epsilon += 2 * self._most(account, EPSILON, EVERYWHERE)
                 delta += self._most(account, DOUBLE_DELTA, EVERYWHERE)
         # No delta makes up for a release without an epsilon.
-        return Loss(math.inf if endless else Fraction(epsilon, UNIT), Fraction(delta, UNIT))
+        if endless:
+            return Loss(math.inf, Fraction(delta, UNIT))
+        rho = self._most(rows[0][0], RHO, region) if len(rows) == 1 else 0
+        return _concentrated(Loss(Fraction(epsilon, UNIT), Fraction(delta, UNIT)), rho)
 
     def _most(self, account: int, measure: int, region: Region) -> int:
         """The largest sum of one measure that meets in one element of a region."""
@@ -264,6 +304,16 @@ class Odometer:
     def _highest(self, among: str, values: tuple[object, ...], of: str = "sum") -> int:
         found = self._db.execute(f"SELECT max({of}) FROM level WHERE {among}", values).fetchone()[0]
         return 0 if found is None else _unpack(found)
+
+
+def _concentrated(loss: Loss, rho: int) -> Loss:
+    """The loss, with the lesser epsilon where all releases have a rho; 0 stands for none."""
+    if not 0 < rho < NO_RHO or not loss.delta:
+        return loss
+    exact = Fraction(rho, UNIT)
+    delta = math.nextafter(float(loss.delta), 0.0)
+    found = zcdp_epsilon(round_up(exact), delta) if delta < 1.0 else 0.0
+    return Loss(min(loss.epsilon, Fraction(found)), loss.delta, exact)
 
 
 def _where(entry: Entry) -> tuple[int, Region]:
@@ -304,13 +354,18 @@ def compose(entries: Sequence[Entry], stream: str = "") -> Guarantee:
     odometer = Odometer()
     for entry in counted:
         odometer.add(replace(entry, stream=stream))
-    loss = rounded(odometer.total(stream))
+    total = odometer.total(stream)
+    loss = rounded(total)
     each = [entry.guarantee for entry in counted]
     lines = [f"entry {entry.id}, {entry.extent}: {entry.guarantee}" for entry in counted]
     if any((g.unit, g.adjacency) != (unit, adjacency) for g in each):
         lines.append("a replaced value is one element less and one more: those for one element count 2 epsilon")
     if any(g.numeric_distance for g in each):
         lines.append("delta counts (1 + e^epsilon) times the distance of the sampled noise from its law")
+    if math.isfinite(total.rho):
+        lines.append(
+            "rhos add up, a pure epsilon counts as epsilon^2 / 2: epsilon is what they give, if that is less"
+        )
     if len(counted) > 1:
         lines.append("the most that meets in one element: disjoint parts in parallel, everything else in sequence")
     return Guarantee(
@@ -321,6 +376,7 @@ def compose(entries: Sequence[Entry], stream: str = "") -> Guarantee:
         model="local" if each and all(g.model == "local" for g in each) else "central",
         arithmetic="exact" if all(g.arithmetic == "exact" for g in each) else "real",
         derivation=tuple(lines),
+        rho=_up(total.rho),
     )
 
 

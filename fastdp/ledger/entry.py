@@ -152,6 +152,9 @@ def _plain_guarantee(guarantee: object) -> Guarantee:
     epsilon = math.inf if guarantee.epsilon == math.inf else _not_less("epsilon", guarantee.epsilon)
     delta = _not_less("delta", guarantee.delta)
     distance = _not_less("numeric_distance", guarantee.numeric_distance)
+    rho = math.inf if guarantee.rho == math.inf else _not_less("rho", guarantee.rho)
+    if rho < 0.0:
+        raise ParameterError(f"rho = {rho!r}: expected at least 0")
     if epsilon < 0.0:
         raise ParameterError(f"epsilon = {epsilon!r}: expected at least 0")
     if not 0.0 <= delta <= 1.0:
@@ -167,6 +170,7 @@ def _plain_guarantee(guarantee: object) -> Guarantee:
     return Guarantee(
         *(epsilon, delta, guarantee.unit, guarantee.adjacency, guarantee.model, guarantee.arithmetic),
         *(distance, simulated, tuple(steps)),
+        rho=rho,
     )
 
 

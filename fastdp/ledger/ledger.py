@@ -51,6 +51,15 @@ class Ledger(LedgerReader):
 
     A release is reserved before it happens and committed afterwards.  A reservation whose process died counts as
     spent, for ever: its output may have left.
+
+    Examples
+    --------
+    >>> import tempfile, fastdp
+    >>> ledger = fastdp.Ledger(tempfile.mkdtemp() + "/budget", limit_epsilon=1.0)
+    >>> entry = ledger.spend(fastdp.Guarantee(0.75), stream="meter 17")
+    >>> ledger.remaining("meter 17").epsilon
+    0.25
+    >>> ledger.close()
     """
 
     def spend(

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from fastdp.guarantee import Guarantee
 from fastdp.randomness.key import Binding, Key
+from fastdp.randomness.noise import AnyLaw
 from fastdp.randomness.row_words import RowWords
-from fastdp.randomness.sampler import Law
 from fastdp.randomness.words import StreamId
 
 
@@ -88,7 +88,7 @@ class Perturber(Protocol):
         theta_steps : int
             Sensitivity of every node, in grid steps.
         epsilon : float
-            Budget of the whole perturber.
+            Budget of the whole perturber; with Gaussian noise rho = epsilon^2 / 2.
         key : Key
             The secret, of this threshold alone (:func:`theta_key`).
         tree : int
@@ -108,11 +108,29 @@ class Perturber(Protocol):
 class BoundPerturber(Protocol):
     """A perturber of independent sums, each released once: their noise can be bound to the prefix of sums."""
 
-    def leaf_law(self, theta_steps: int, epsilon: float) -> Law | None:
+    def leaf_law(self, theta_steps: int, epsilon: float) -> AnyLaw | None:
         """The law of each sum's noise; None if noise is not to be bound after all."""
 
 
-def bound_law(perturber: Perturber, key: Key, theta_steps: int, epsilon: float) -> Law | None:
+@runtime_checkable
+class CorrelatedPerturber(BoundPerturber, Protocol):
+    """A perturber whose noise follows that of the values before."""
+
+    @property
+    def memory(self) -> int:
+        """How many numbers live between two values; all 0 at first."""
+
+    def correlate(self, noise: NDArray[np.int64], memory: NDArray[np.float64], position: int) -> NDArray[np.float64]:
+        """Turn independent draws into the noise of the values from ``position`` on, in place; the memory behind."""
+
+
+def correlation(perturber: Perturber) -> CorrelatedPerturber | None:
+    """The perturber, if its noise follows that of the values before."""
+    # By name: isinstance with a protocol costs more than a short chunk.
+    return cast("CorrelatedPerturber", perturber) if hasattr(perturber, "correlate") else None
+
+
+def bound_law(perturber: Perturber, key: Key, theta_steps: int, epsilon: float) -> AnyLaw | None:
     """The law of noise that is bound to the prefix; None for noise of trees, and for the first noise format."""
     # By name: isinstance with a protocol costs more than a short chunk.
     if key.binding is Binding.FIRST_FORMAT or not hasattr(perturber, "leaf_law"):
@@ -120,14 +138,14 @@ def bound_law(perturber: Perturber, key: Key, theta_steps: int, epsilon: float) 
     return cast("BoundPerturber", perturber).leaf_law(theta_steps, epsilon)
 
 
-class BoundLaws(dict[int, Law | None]):
+class BoundLaws(dict[int, AnyLaw | None]):
     """What :func:`bound_law` says of each theta in grid steps, asked once: short calls would notice."""
 
     def __init__(self, perturber: Perturber, key: Key, epsilon: float) -> None:
         super().__init__()
         self._asked = perturber, key, epsilon
 
-    def __missing__(self, theta_steps: int) -> Law | None:
+    def __missing__(self, theta_steps: int) -> AnyLaw | None:
         perturber, key, epsilon = self._asked
         law = self[theta_steps] = bound_law(perturber, key, theta_steps, epsilon)
         return law
@@ -185,6 +203,11 @@ def noise_of_rows(perturber: Perturber, rows: TreeRows) -> NDArray[np.int64]:
     # By name: isinstance with a protocol costs more than a short row.
     if hasattr(perturber, "noise_rows"):
         return cast("RowPerturber", perturber).noise_rows(rows)
+    return noise_row_by_row(perturber, rows)
+
+
+def noise_row_by_row(perturber: Perturber, rows: TreeRows) -> NDArray[np.int64]:
+    """The same, from the noise of one stream at a time."""
     draw = perturber.node_noise if rows.nodes else perturber.leaf_noise
     each = zip(rows.theta_steps.tolist(), rows.streams.tolist(), rows.trees.tolist(), strict=True)
     keys = {steps: theta_key(rows.key, steps) for steps in np.unique(rows.theta_steps).tolist()}

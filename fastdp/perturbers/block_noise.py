@@ -17,6 +17,7 @@ from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.perturbers.base import HierarchyShape
 from fastdp.perturbers.flat import Flat
+from fastdp.randomness.noise import concentrated
 from fastdp_kernels import block_lengths as b
 from fastdp_kernels import event_lengths
 
@@ -62,7 +63,7 @@ class BlocksShape(HierarchyShape):
 
 @dataclass(frozen=True)
 class Blocks(Flat):
-    """Exact discrete Laplace noise of scale theta / epsilon on the sum of each block; sums choose the next length.
+    """Exact noise on the sum of each block, of the scale that :class:`Flat` has; sums choose the next length.
 
     Parameters
     ----------
@@ -75,10 +76,13 @@ class Blocks(Flat):
         are chosen for them alone.  By default, ranges of all lengths up to r.
     rising : bool
         Whether theta follows the sums of a stream that outgrows its hold-out; it never does where theta is public.
+    noise : "laplace" or "gaussian"
+        As for :class:`Flat`.  w values of one unit may lie in one block: Gaussian noise gains nothing by them.
 
     Notes
     -----
-    Privacy: pure epsilon.  Where a block ends depends on sums released before it began and on nothing else; whatever
+    Privacy: pure epsilon, or (epsilon, delta) with Gaussian noise.
+    Where a block ends depends on sums released before it began and on nothing else; whatever
     they are, a value lies in one block, whose sum it moves by at most theta (``docs/adaptive.md``).
     """
 
@@ -88,14 +92,10 @@ class Blocks(Flat):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
+        super().__post_init__()
         validation.choice("closing", self.closing, get_args(Closing))
         validation.flag("rising", self.rising)
         object.__setattr__(self, "focus", _checked_focus(self.focus))
-
-    def identity(self) -> dict[str, Any]:
-        """The parameters in noise keys: younger ones only where they are not at their defaults."""
-        younger = {"focus": self.focus} if self.focus is not None else {}
-        return {"closing": self.closing, **younger, **({} if self.rising else {"rising": False})}
 
     def _focused(self, max_range: int) -> tuple[int, int]:
         """The shortest and the longest range that matters."""
@@ -116,6 +116,16 @@ class Blocks(Flat):
             lengths = np.maximum(1.0, max_range / MEAN_OF_LONGEST / np.array(DIVISORS))
         return lengths
 
+    def describe(self) -> dict[str, Any]:
+        """Its parameters, for noise keys and state files; younger ones only where they are not at their defaults."""
+        focus = {} if self.focus is None else {"focus": self.focus}
+        return {"closing": self.closing, **focus, **({} if self.rising else {"rising": False}), **super().describe()}
+
+    def group_square(self, plan: HierarchyShape, size: int) -> int:
+        """All the values may lie in one block."""
+        del plan
+        return size * size
+
     def plan(self, epsilon: float, max_range: int) -> BlocksShape:
         """One level; the length of a block is not public in advance, only where it begins."""
         first = int(self.shape(epsilon, max_range, 0)[b.FIRST])
@@ -130,20 +140,25 @@ class Blocks(Flat):
         A focus leaves it as it is: chosen for short ranges, theta cuts off what adds up in all of them.
         """
         assert isinstance(plan, BlocksShape)  # noqa: S101 - made by plan()
-        return 2.0 * THETA_WEIGHT * (max(1.0, max_range / 3.0) / 2.0**plan.usual - 1.0 / 3.0)
+        return self._variance * THETA_WEIGHT * (max(1.0, max_range / 3.0) / 2.0**plan.usual - 1.0 / 3.0)
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
-        """Pure epsilon: blocks are disjoint, their ends functions of earlier outputs."""
+        """Pure epsilon, or rho: blocks are disjoint, their ends functions of earlier outputs."""
         del plan
-        return Guarantee(
-            epsilon=epsilon,
-            arithmetic="exact",
-            derivation=(
-                "each block's integer sum gets discrete Laplace noise of scale theta / epsilon once: epsilon",
-                "blocks are disjoint, and each ends where sums released before it began say (adaptive parallel)",
-                "predictions and revisions are functions of the noisy sums (post-processing)",
-            ),
+        rest = (
+            "blocks are disjoint, and each ends where sums released before it began say (adaptive parallel)",
+            "predictions and revisions are functions of the noisy sums (post-processing)",
         )
+        if self.noise == "gaussian":
+            drawn = f"each block's integer sum gets discrete Gaussian noise of sigma theta / {epsilon:g} once"
+            return concentrated(epsilon, f"{drawn}: rho = {epsilon:g}^2 / 2", *rest)
+        drawn = "each block's integer sum gets discrete Laplace noise of scale theta / epsilon once: epsilon"
+        return Guarantee(epsilon=epsilon, arithmetic="exact", derivation=(drawn, *rest))
+
+    @property
+    def _variance(self) -> float:
+        """Of a draw, in squared thresholds over squared epsilons."""
+        return 2.0 if self.noise == "laplace" else 1.0
 
     def warm_up(self, holdout: int) -> int:
         """How many of a hold-out's last values are released as noisy sums and do not choose theta.
@@ -155,9 +170,9 @@ class Blocks(Flat):
     def shape(self, epsilon: float, max_range: int, warm_up: int, *, events: bool = False) -> NDArray[np.float64]:
         """Public parameters of the kernels: float64[SHAPE]; ``events``: values are counts of events, unbounded."""
         shape = np.zeros(b.SHAPE)
-        # Of the real Laplace law; a discrete one on a fine grid differs by a sixth of a squared grid step.
+        # Of the real law; a discrete one on a fine grid differs by a sixth of a squared grid step.
         # Divided twice: the square of an epsilon that the grid will refuse may be 0 or too large.
-        shape[b.NOISE] = 2.0 / epsilon / epsilon
+        shape[b.NOISE] = self._variance / epsilon / epsilon
         lengths = self.query_lengths(max_range, events=events)
         shape[b.QUERIES : b.QUERIES + lengths.size] = lengths
         shape[b.PRIOR_WHITE] = PRIOR_WHITE

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from fractions import Fraction
-from functools import lru_cache
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +11,10 @@ from numpy.typing import NDArray
 from fastdp.guarantee import Guarantee
 from fastdp.perturbers.base import HierarchyShape
 from fastdp.perturbers.range_variance import independent_constant
-from fastdp.randomness import sampler
+from fastdp.randomness import gaussian, sampler
+from fastdp.randomness.gaussian import GaussianLaw
 from fastdp.randomness.key import Key
+from fastdp.randomness.noise import AnyLaw, NoiseName, checked_noise, concentrated, noise_law
 from fastdp.randomness.words import Purpose, StreamId
 
 #: Noise is drawn for so many values at a time.
@@ -22,12 +23,29 @@ BATCH = 2**16
 
 @dataclass(frozen=True)
 class Flat:
-    """Exact discrete Laplace noise of scale theta / epsilon on each value.
+    """Exact noise on each value: discrete Laplace of scale theta / epsilon, or discrete Gaussian.
+
+    Parameters
+    ----------
+    noise : "laplace" or "gaussian"
+        Gaussian noise has sigma theta / epsilon, where rho = epsilon^2 / 2 is the concentrated loss that the
+        publisher's epsilon and ``delta`` buy.
 
     Notes
     -----
-    Privacy: pure epsilon, each value is published once.  The error of a range grows with the root of its length.
+    Privacy: pure epsilon, or (epsilon, delta); each value is published once.  The error of a range grows with the
+    root of its length.  w values of one unit cost Laplace noise w times, Gaussian noise sqrt(w) times its scale.
     """
+
+    noise: NoiseName = field(default="laplace", kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        checked_noise(self.noise)
+
+    def describe(self) -> dict[str, Any]:
+        """Its parameters, for noise keys and state files; the noise is younger than the first of both."""
+        return {} if self.noise == "laplace" else {"noise": self.noise}
 
     @property
     def released_nodes(self) -> bool:
@@ -42,8 +60,13 @@ class Flat:
         )
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
-        """Pure epsilon: values are disjoint."""
+        """Pure epsilon, or rho: values are disjoint."""
         del plan
+        if self.noise == "gaussian":
+            return concentrated(
+                epsilon,
+                f"each value gets discrete Gaussian noise of sigma theta / {epsilon:g} once: rho = {epsilon:g}^2 / 2",
+            )
         return Guarantee(
             epsilon=epsilon,
             arithmetic="exact",
@@ -51,18 +74,27 @@ class Flat:
         )
 
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
-        """K = 2 (r + 2) / 3: twice the mean length of a range."""
+        """K = 2 (r + 2) / 3: twice the mean length of a range; half of it with Gaussian noise."""
         del plan
-        return independent_constant(max_range)
+        return independent_constant(max_range) * (1.0 if self.noise == "laplace" else 0.5)
 
-    def leaf_law(self, theta_steps: int, epsilon: float) -> sampler.Law | None:
+    def group_square(self, plan: HierarchyShape, size: int) -> int:
+        """Squared L2 sensitivity of ``size`` consecutive values, in squares of that of one: each has its sum."""
+        del plan
+        return size
+
+    def moved_draws(self, plan: HierarchyShape, size: int) -> int:
+        """Draws of the sums that ``size`` values enter."""
+        return plan.levels * size
+
+    def leaf_law(self, theta_steps: int, epsilon: float) -> AnyLaw | None:
         """Of each released sum: noise is drawn when the sum is known, and bound to all sums so far.
 
         None for a subclass with noise of its own (``leaf_noise``, ``node_noise``), which is drawn as it says.
         """
         kind = type(self)
         own = kind.leaf_noise is not Flat.leaf_noise or kind.node_noise is not Flat.node_noise
-        return None if own else _law(theta_steps, epsilon)
+        return None if own else noise_law(self.noise, theta_steps, 1, epsilon)
 
     def leaf_noise(
         self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int
@@ -75,10 +107,13 @@ class Flat:
     ) -> NDArray[np.int64]:
         """The same: leaves are all the nodes there are."""
         noise: NDArray[np.int64] = np.empty(plan.leaves, np.int64)
-        sampler.fill(noise, _law(theta_steps, epsilon), key, StreamId(Purpose.TREE, 1, tree))
+        fill(noise, noise_law(self.noise, theta_steps, 1, epsilon), key, StreamId(Purpose.TREE, 1, tree))
         return noise
 
 
-@lru_cache(maxsize=256)
-def _law(theta_steps: int, epsilon: float) -> sampler.Law:
-    return sampler.discrete_laplace_law(Fraction(theta_steps) / Fraction(epsilon))
+def fill(out: NDArray[np.int64], law: AnyLaw, key: Key, stream: StreamId) -> None:
+    """Overwrite ``out`` with draws of either law."""
+    if isinstance(law, GaussianLaw):
+        gaussian.fill(out, law, key, stream)
+    else:
+        sampler.fill(out, law, key, stream)

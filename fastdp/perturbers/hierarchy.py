@@ -6,10 +6,10 @@ Source: ToPS section 3.4, section 3.5 (Eq. 7), Appendix C; readings in ``docs/to
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,11 @@ from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.perturbers import range_variance
-from fastdp.perturbers.base import HierarchyShape, TreeRows
+from fastdp.perturbers.base import HierarchyShape, TreeRows, noise_row_by_row
+from fastdp.perturbers.flat import fill
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
+from fastdp.randomness.noise import NoiseName, checked_noise, concentrated, noise_law
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp_kernels import consistency
 
@@ -28,18 +30,20 @@ MAX_LEAVES = 2**28
 
 
 @lru_cache(maxsize=256)
-def optimal_prune(epsilon: float, max_range: int, fan_out: int, height: int) -> int:
+def optimal_prune(epsilon: float, max_range: int, fan_out: int, height: int, noise: NoiseName = "laplace") -> int:
     """The integer s in [0, h) with the least predicted error (ToPS Eq. 7, theta^2 divided out).
 
-    (b - 1) (log_b r - s)^3 2 / epsilon^2 is the noise, b^(2s) / 36 the squared smoothing bias.
+    (b - 1) (log_b r - s)^3 2 / epsilon^2 is the noise, b^(2s) / 36 the squared smoothing bias.  The variance of a
+    node's Gaussian noise, levels / epsilon^2, grows with one power less.
     """
     depth = math.log(max_range) / math.log(fan_out)
     # Any epsilon beyond these has the same minimiser; the square stays a float.
     epsilon = min(max(epsilon, 1e-100), 1e100)
 
     def error(s: int) -> float:
-        noise = (fan_out - 1) * max(depth - s, 0.0) ** 3 * 2.0 / epsilon**2
-        return noise + float(fan_out) ** (2 * s) / 36.0
+        levels = max(depth - s, 0.0)
+        node = 2.0 * levels**2 if noise == "laplace" else levels
+        return (fan_out - 1) * levels * node / epsilon**2 + float(fan_out) ** (2 * s) / 36.0
 
     return min(range(height), key=error)
 
@@ -61,6 +65,9 @@ class Hierarchy:
         that needs prune = 0.
     prune : int or "optimal"
         s, the number of lowest levels without noise of their own; by default the minimiser of ToPS Eq. 7.
+    noise : "laplace" or "gaussian"
+        Gaussian noise has sigma theta sqrt(levels) / epsilon, where rho = epsilon^2 / 2 is the concentrated loss that
+        the publisher's epsilon and ``delta`` buy.
 
     Notes
     -----
@@ -73,9 +80,11 @@ class Hierarchy:
     fan_out: int = 16
     consistent: bool = True
     prune: int | Literal["optimal"] = "optimal"
+    noise: NoiseName = field(default="laplace", kw_only=True)
 
     def __post_init__(self) -> None:
         """Check the parameters."""
+        checked_noise(self.noise)
         # Plain ints: NumPy's small integers would wrap in b**height and in the grid's proof.
         object.__setattr__(self, "fan_out", validation.integer("fan_out", self.fan_out, 2, 1024))
         if not (isinstance(self.prune, str) and self.prune == "optimal"):
@@ -85,6 +94,11 @@ class Hierarchy:
             raise ParameterError(
                 f"prune = {self.prune!r}: expected 0, because without consistency no sum of nodes closes a block"
             )
+
+    def describe(self) -> dict[str, Any]:
+        """Its parameters, for noise keys and state files; the noise is younger than the first of both."""
+        older = {"fan_out": self.fan_out, "consistent": self.consistent, "prune": self.prune}
+        return older if self.noise == "laplace" else {**older, "noise": self.noise}
 
     @property
     def released_nodes(self) -> bool:
@@ -98,7 +112,7 @@ class Hierarchy:
         while b**height < max_range:
             height += 1
         if self.prune == "optimal":
-            pruned = optimal_prune(epsilon, max_range, b, height)
+            pruned = optimal_prune(epsilon, max_range, b, height, self.noise)
         else:
             pruned = int(self.prune)
             if pruned >= height:
@@ -126,7 +140,16 @@ class Hierarchy:
         )
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
-        """Pure epsilon from levels (sequential) and trees (parallel)."""
+        """Pure epsilon, or rho, from levels (sequential) and trees (parallel)."""
+        if self.noise == "gaussian":
+            return concentrated(
+                epsilon,
+                f"each of {plan.levels} released levels adds a value to one integer sum and gives it discrete "
+                f"Gaussian noise of sigma theta * sqrt({plan.levels}) / {epsilon:g}",
+                f"{plan.levels} levels of the same rho each: rho = {epsilon:g}^2 / 2 (sequential)",
+                "trees hold disjoint values: the same rho for the endless stream (parallel)",
+                "consistency, smoothing and range answers are functions of the noisy sums (post-processing)",
+            )
         return Guarantee(
             epsilon=epsilon,
             arithmetic="exact",
@@ -146,7 +169,20 @@ class Hierarchy:
         adds less than 0.5 % (``docs/noise.md``).
         """
         constant = range_variance.consistent_constant if self.consistent else range_variance.tiling_constant
-        return constant(plan, max_range)
+        # Of nodes of variance 2 levels^2 / epsilon^2.
+        return constant(plan, max_range) / (1.0 if self.noise == "laplace" else 2.0 * plan.levels)
+
+    def group_square(self, plan: HierarchyShape, size: int) -> Fraction:
+        """At least the squared L2 sensitivity of ``size`` consecutive values, in squared sensitivities of one.
+
+        On a level whose nodes hold W values they add at most min(size, W) thetas to each node, size in all.
+        """
+        widths = [plan.block * plan.fan_out**level for level in range(plan.levels)]
+        return Fraction(sum(size * min(size, width) for width in widths), plan.levels)
+
+    def moved_draws(self, plan: HierarchyShape, size: int) -> int:
+        """Draws of the sums that ``size`` values enter."""
+        return plan.levels * size
 
     def leaf_noise(
         self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int
@@ -168,17 +204,19 @@ class Hierarchy:
     def _draw(
         self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int, levels: int
     ) -> NDArray[np.int64]:
-        law = _law(plan, theta_steps, epsilon)
+        law = noise_law(self.noise, theta_steps, plan.levels, epsilon)
         widths = plan.widths[:levels]
         nodes: NDArray[np.int64] = np.empty(sum(widths), np.int64)
         start = 0
         for level, width in enumerate(widths):
-            sampler.fill(nodes[start : start + width], law, key, StreamId(Purpose.TREE, level + 1, tree))
+            fill(nodes[start : start + width], law, key, StreamId(Purpose.TREE, level + 1, tree))
             start += width
         return nodes
 
     def noise_rows(self, rows: TreeRows) -> NDArray[np.int64]:
         """Noise of one tree of each of many streams; whole trees where leaves depend on all nodes."""
+        if self.noise == "gaussian":
+            return noise_row_by_row(self, rows)
         plan, whole = rows.plan, self.consistent or rows.nodes
         widths = plan.widths if whole else [rows.needed]
         words = rows.words([(StreamId(Purpose.TREE, level + 1), width) for level, width in enumerate(widths)])

@@ -1,4 +1,4 @@
-"""Pictures of spatial streams; needs matplotlib (``pip install 'fastdp[plot]'``), imported on use.
+"""Pictures of spatial streams; needs matplotlib (``pip install 'fastdp-streams[plot]'``), imported on use.
 
 Each function returns a figure and, given a path, writes it.  They show the truth: for evaluation and synthetic data,
 never part of a release.

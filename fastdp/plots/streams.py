@@ -1,4 +1,4 @@
-"""Pictures of streams; needs matplotlib (``pip install 'fastdp[plot]'``), imported on use."""
+"""Pictures of streams; needs matplotlib (``pip install 'fastdp-streams[plot]'``), imported on use."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ ours.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
@@ -23,7 +24,7 @@ from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.randomness.key import Key
 from fastdp.randomness.sampler import as_rational, draw
-from fastdp.randomness.words import CHUNK, StreamId, WordStream, word_at, words_at
+from fastdp.randomness.words import CHUNK, StreamId, WordStream, words_at
 from fastdp_kernels import gaussian
 
 MIN_SIGMA, MAX_SIGMA = Fraction(1, 2**10), Fraction(2**44)
@@ -34,6 +35,8 @@ MAX_HEIGHT_BITS, CELL_BITS = 50, 58
 ATTEMPTS = 64
 FURTHER = 3
 WORD_BITS = 64
+Integers = NDArray[np.int64]
+_NO_CONSTANTS: NDArray[np.float64] = np.empty(0)
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,11 @@ class GaussianLaw:
     unfair: int
     heights: int
     edge: int
+
+    @property
+    def constants(self) -> NDArray[np.float64]:
+        """None: kernels that draw as they go leave every draw to :func:`settle`."""
+        return _NO_CONSTANTS
 
     def below(self, k: int, height: Fraction) -> bool:
         """Whether ``height`` is below f(k) H, exactly; they are never equal but at k = 0."""
@@ -149,39 +157,61 @@ def fill(out: NDArray[np.int64], law: GaussianLaw, key: Key, stream: StreamId, s
     start : int
         Position in the stream of the first draw.
     """
-    size = min(CHUNK, out.size)
-    words: NDArray[np.uint64] = np.empty(size, np.uint64)
-    where: NDArray[np.int64] = np.empty(size, np.int64)
-    doubtful: NDArray[np.int64] = np.empty(size, np.int64)
+    words: NDArray[np.uint64] = np.empty(min(CHUNK, out.size), np.uint64)
     source = WordStream(key, stream, start)
     for begin in range(0, out.size, CHUNK):
         part = out[begin : begin + CHUNK]
-        count = part.size
-        where[:count] = np.arange(count)
-        source.fill(words[:count])
-        drawn, attempt = words, 0
-        while count:
-            count, undecided = gaussian.draw_strips(
-                *(drawn, where, count, law.table, law.inverses, np.uint64(law.cells), np.int64(law.covered)),
-                *(np.uint64(law.unfair), float(law.sigma), float(law.heights), part, doubtful),
-            )
-            for position in doubtful[:undecided].tolist():
-                part[position] = settle(law, key, stream, start + begin + position, attempt)
-            attempt += 1
-            if count:
-                _check_attempt(attempt)
-                drawn = words_at(key, stream._replace(refinement=attempt), start + begin + where[:count])
+        source.fill(words[: part.size])
+
+        def further(k: int, where: Integers, first: int = start + begin) -> NDArray[np.uint64]:
+            return words_at(key, stream._replace(refinement=k), first + where)
+
+        fill_from(part, law, words, further)
 
 
-def settle(law: GaussianLaw, key: Key, stream: StreamId, position: int, attempt: int) -> int:
-    """One draw in exact arithmetic, from an attempt on."""
+def fill_from(
+    out: Integers, law: GaussianLaw, words: NDArray[np.uint64], further: Callable[[int, Integers], NDArray[np.uint64]]
+) -> None:
+    """Overwrite ``out`` with draws that begin with one word each.
+
+    Parameters
+    ----------
+    out : int64[n], C-contiguous
+        Receives the draws.
+    law : GaussianLaw
+        The law to draw from.
+    words : uint64[>= n]
+        The first word of each draw.
+    further : callable
+        ``further(k, where)`` gives the k-th further word of the draws at these ascending positions, k = 1, 2, ...
+    """
+    count = out.size
+    where: Integers = np.arange(count)
+    doubtful: Integers = np.empty(count, np.int64)
+    drawn, attempt = words, 0
+    while count:
+        count, undecided = gaussian.draw_strips(
+            *(drawn, where, count, law.table, law.inverses, np.uint64(law.cells), np.int64(law.covered)),
+            *(np.uint64(law.unfair), float(law.sigma), float(law.heights), out, doubtful),
+        )
+        for position in doubtful[:undecided].tolist():
+
+            def word(k: int, at: int = position) -> int:
+                return int(further(k, np.array([at]))[0] if k else words[at])
+
+            out[position] = settle(law, word, attempt)
+        attempt += 1
+        if count:
+            _check_attempt(attempt)
+            drawn = further(attempt, where[:count])
+
+
+def settle(law: GaussianLaw, word: Callable[[int], int], attempt: int = 0) -> int:
+    """One draw in exact arithmetic, from an attempt on; ``word(k)`` is its word k, from 0 on."""
     while True:
         _check_attempt(attempt)
-        # The first word was drawn with the others.
-        word = int(words_at(key, stream._replace(refinement=attempt), np.array([position]))[0])
         first = ATTEMPTS + attempt * FURTHER
-        further = [word_at(key, stream._replace(refinement=first + j), position) for j in range(FURTHER)]
-        drawn = _attempt(law, word, _Bits(further))
+        drawn = _attempt(law, word(attempt), _Bits([word(first + j) for j in range(FURTHER)]))
         if drawn is not None:
             return drawn
         attempt += 1

@@ -56,6 +56,14 @@ class Key:
         What the key belongs to.
     drawn : DrawnWords or None
         What a composition has drawn, where that is checked (:mod:`fastdp.randomness.drawn_once`).
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> secret = fastdp.Key.from_bytes(bytes(range(32)))  # 32 random bytes from your key store; not these
+    >>> publisher = fastdp.Adaptive(epsilon=0.5, bound=100.0, threshold=20.0, key=secret.of_stream("meter 17"))
+    >>> publisher.guarantee.simulated
+    False
     """
 
     # No properties: a step of noise asks a dozen times.

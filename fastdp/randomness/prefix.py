@@ -13,15 +13,18 @@ import struct
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.randomness import sampler
+from fastdp.randomness import gaussian, sampler
+from fastdp.randomness.gaussian import GaussianLaw
 from fastdp.randomness.key import KEY_BYTES, Binding, Key
+from fastdp.randomness.noise import AnyLaw
 from fastdp.randomness.row_words import RowWords
-from fastdp.randomness.sampler import Law
 from fastdp.randomness.words import Purpose, StreamId, WordStream
 from fastdp_kernels import chacha
 
 Chain = NDArray[np.uint64]
 Integers = NDArray[np.int64]
+#: Sums whose words are made at a time.
+CHUNK = 2**12
 #: Words of a chain key.
 CHAIN_WORDS = chacha.CHAIN
 _START = StreamId(Purpose.CHAIN)
@@ -51,14 +54,14 @@ def record(key: Key, chain: Chain, first: int, count: int) -> None:
         key.drawn.add((key.reveal(), key.member, Purpose.CHAIN, name), first, first + count)
 
 
-def draw(sums: Integers, law: Law, chain: Chain, first: int) -> Integers:
+def draw(sums: Integers, law: AnyLaw, chain: Chain, first: int) -> Integers:
     """Noise of sums that are known beforehand: int64[n].
 
     Parameters
     ----------
     sums : int64[n], C-contiguous
         Exact sums, in order.
-    law : Law
+    law : Law or GaussianLaw
         Two-sided.
     chain : uint64[4]
         The chain key; moved on in place.
@@ -66,6 +69,11 @@ def draw(sums: Integers, law: Law, chain: Chain, first: int) -> Integers:
         Index of the first sum in its stream.
     """
     noise: Integers = np.empty(sums.size, np.int64)
+    if isinstance(law, GaussianLaw):
+        for begin in range(0, sums.size, CHUNK):
+            part = slice(begin, begin + CHUNK)
+            _draw_gaussian(sums[part], law, chain, first + begin, noise[part])
+        return noise
     done = settled = 0
     while True:
         part = slice(done, None)
@@ -76,16 +84,38 @@ def draw(sums: Integers, law: Law, chain: Chain, first: int) -> Integers:
         settled = 1
 
 
-def settle(law: Law, chain: Chain, index: int, total: int) -> int:
+def _draw_gaussian(sums: Integers, law: GaussianLaw, chain: Chain, first: int, noise: Integers) -> None:
+    outputs: Chain = np.empty((sums.size + 1, 2 * CHAIN_WORDS), np.uint64)
+    outputs[0, :CHAIN_WORDS] = chain
+    chacha.bound_words(sums, first, outputs)
+
+    def further(k: int, where: Integers) -> Chain:
+        # The block behind a sum has its words, and the next chain key.
+        if k < CHAIN_WORDS:
+            drawn: Chain = outputs[where + 1, CHAIN_WORDS + k]
+            return drawn
+        each = [word_of(outputs[i, :CHAIN_WORDS], first + i, int(sums[i]), k) for i in where.tolist()]
+        return np.array(each, np.uint64)
+
+    gaussian.fill_from(noise, law, outputs[1:, CHAIN_WORDS].copy(), further)
+    chain[:] = outputs[-1, :CHAIN_WORDS]
+
+
+def word_of(chain: Chain, index: int, total: int, k: int) -> int:
+    """The k-th word of one sum's noise; the chain is not moved on."""
+    out: Chain = np.empty(2 * CHAIN_WORDS, np.uint64)
+    output, place = divmod(k, CHAIN_WORDS)
+    chacha.further_words(chain, index, np.int64(total), output, out)
+    return int(out[CHAIN_WORDS + place])
+
+
+def settle(law: AnyLaw, chain: Chain, index: int, total: int) -> int:
     """The draw for one sum in exact arithmetic; the chain is not moved on."""
-    out: Chain = np.empty(2 * chacha.CHAIN, np.uint64)
 
     def word(k: int) -> int:
-        output, place = divmod(k, chacha.CHAIN)
-        chacha.further_words(chain, index, np.int64(total), output, out)
-        return int(out[chacha.CHAIN + place])
+        return word_of(chain, index, total, k)
 
-    return sampler.settle(word(0), law, word)
+    return gaussian.settle(law, word) if isinstance(law, GaussianLaw) else sampler.settle(word(0), law, word)
 
 
 def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic]) -> tuple[Key, str]:

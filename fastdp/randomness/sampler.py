@@ -24,7 +24,7 @@ from fastdp.randomness import exact
 from fastdp.randomness.key import KEY_BYTES, Key
 from fastdp.randomness.row_words import RowWords
 from fastdp.randomness.words import CHUNK, MAX_WORDS, Purpose, StreamId, WordStream, word_at
-from fastdp_kernels import double_double, guarded_log
+from fastdp_kernels import double_double, guarded_log, wide_log
 
 MIN_SCALE = Fraction(1, 2**40)
 MAX_SCALE = Fraction(2**56)
@@ -122,12 +122,13 @@ def fill(out: NDArray[np.int64], law: Law, key: Key, stream: StreamId, start: in
             waiting = guarded_log.draw_double(
                 words[:count], law.scale_pair[0], law.offset_pair[0], sign_bit, part, positions
             )
-            if not waiting:
-                continue
         else:
             second.fill(further[:count])
-            positions[:count] = np.arange(count)
-            waiting = count
+            waiting = wide_log.draw_wide(
+                words[:count], further[:count], *law.scale_pair, *law.offset_pair, sign_bit, part, positions
+            )
+        if not waiting:
+            continue
         waiting = double_double.draw_double_double(
             words, further, *law.scale_pair, *law.offset_pair, sign_bit, positions, waiting, part
         )

@@ -1,4 +1,4 @@
-"""Drawing of estimates with their intervals; needs matplotlib (``pip install 'fastdp[plot]'``), imported on use."""
+"""Drawing of estimates with their intervals; needs matplotlib (extra ``plot``), imported on use."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def new_axes(rows: int = 1, width: float = 9.0, height: float = 4.2) -> Any:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
-        raise ImportError("plot needs matplotlib, which is not installed: pip install 'fastdp[plot]'") from None
+        raise ImportError(
+            "plot needs matplotlib, which is not installed: pip install 'fastdp-streams[plot]'"
+        ) from None
     figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     return figure.subplots(rows, 1, sharex=True)

@@ -54,6 +54,15 @@ class ReleasedMany:
         The data frame that the streams came in, which :attr:`frame` is like.
     noise : SumNoise or None
         Which noise the sums carry, as in :class:`Release`.
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> many = fastdp.release_many(np.full((3, 100), 2.0), 1.0, bound=5.0, threshold=4.0, ids=[7, 8, 9], seed=1)
+    >>> many.matrix.shape
+    (3, 100)
+    >>> many.range_sum([0, 2], [0, 50], [100, 100]).shape  # streams, starts, stops
+    (2,)
     """
 
     values: Floats

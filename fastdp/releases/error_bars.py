@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.releases.intervals import checked_confidence, laplace_sum_quantiles, laplace_variance
+from fastdp.releases.intervals import DrawnNoise, checked_confidence
 from fastdp_kernels import hidden
 
 Floats = NDArray[np.float64]
@@ -32,13 +32,15 @@ class SumNoise:
     kind : "blocks", "tree", "nodes" or "counter"
         One draw for each block; leaves of a hierarchy made consistent; its independent nodes; a binary counter.
     per_threshold : float
-        Scale of a draw over theta.
+        Scale, or sigma, of a draw over theta.
     resolution : float
         One grid step, in units of the input.
     bounded : bool
         Whether values are clipped to [0, theta].
     fan_out, levels, tree_blocks : int
         Shape of a consistent hierarchy: b, released levels, and blocks of one tree.
+    gaussian : bool
+        Whether draws are discrete Gaussian.
     """
 
     kind: Literal["blocks", "tree", "nodes", "counter"]
@@ -48,10 +50,11 @@ class SumNoise:
     fan_out: int = 2
     levels: int = 1
     tree_blocks: int = 1
+    gaussian: bool = False
 
-    def scale(self, threshold: float) -> float:
-        """Scale of a draw in grid steps, for a threshold in units of the input."""
-        return max(1, round(threshold / self.resolution)) * self.per_threshold
+    def draw(self, threshold: float) -> DrawnNoise:
+        """The law of a draw in grid steps, for a threshold in units of the input."""
+        return DrawnNoise(max(1, round(threshold / self.resolution)) * self.per_threshold, self.gaussian)
 
 
 @dataclass(frozen=True)
@@ -62,8 +65,10 @@ class ErrorBars:
     ----------
     centre : float64[q]
         What errors are counted from: noisy sums of whole blocks, and the shares of those that a range cuts.
-    scale, resolution : float
-        Scale of a draw in grid steps, and a step in units of the input.
+    noise : DrawnNoise
+        Of a draw, in grid steps.
+    resolution : float
+        A step in units of the input.
     draws : int64[q]
         How many independent draws enter.
     weight : float64[q]
@@ -75,7 +80,7 @@ class ErrorBars:
     """
 
     centre: Floats
-    scale: float
+    noise: DrawnNoise
     resolution: float
     draws: Indices
     weight: Floats
@@ -85,7 +90,7 @@ class ErrorBars:
     def half_widths(self, confidence: float) -> Floats:
         """Half of the width of an interval about the centre, in units of the input: float64[q]."""
         level = checked_confidence(confidence)
-        steps = laplace_sum_quantiles(self.scale, self.draws, level) * self.weight
+        steps = self.noise.quantiles(self.draws, level) * self.weight
         # A resolution that is no power of two rounds: a sum at the very edge must still count.
         if math.frexp(self.resolution)[0] != 0.5:
             steps = steps + 0.25 * (steps > 0.0)
@@ -95,7 +100,7 @@ class ErrorBars:
     @property
     def variances(self) -> Floats:
         """In squared units of the input: float64[q]."""
-        drawn = laplace_variance(self.scale) * self.resolution**2
+        drawn = self.noise.variance * self.resolution**2
         variances: Floats = self.draws * self.weight**2 * drawn + self.model
         return variances
 
@@ -206,7 +211,7 @@ def rate_of_blocks(totals: Floats, noise: SumNoise, threshold: float, block: int
     block : int
         g.
     """
-    drawn = laplace_variance(noise.scale(threshold)) * noise.resolution**2 / threshold**2
+    drawn = noise.draw(threshold).variance * noise.resolution**2 / threshold**2
     sums = totals / threshold
     # Two leaves under one node of a consistent tree differ by their own noises alone.
     differences = np.diff(sums)[np.arange(1, sums.size) % noise.fan_out != 0] if noise.levels > 1 else np.diff(sums)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import lru_cache
+from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +74,38 @@ def laplace_sum_quantiles(scale: Fraction | float, counts: NDArray[np.int64], co
     """:func:`laplace_sum_quantile` of each number in ``counts``, int64[q]: whole numbers as float64[q]."""
     distinct, place = np.unique(counts, return_inverse=True)
     return _quantiles(_scale(scale), tuple(distinct.tolist()), checked_confidence(confidence))[place]
+
+
+class DrawnNoise(NamedTuple):
+    """The law of the draws that an answer carries.
+
+    Attributes
+    ----------
+    scale : Fraction or float
+        Of discrete Laplace noise, in grid steps; sigma of discrete Gaussian noise.
+    gaussian : bool
+        Which of the two.
+    """
+
+    scale: Fraction | float
+    gaussian: bool = False
+
+    @property
+    def variance(self) -> float:
+        """Of one draw, in squared steps; of a Gaussian one the bound sigma^2 (Canonne et al. 2020, Corollary 9)."""
+        return float(self.scale) ** 2 if self.gaussian else laplace_variance(self.scale)
+
+    def quantiles(self, counts: NDArray[np.int64], confidence: float) -> Floats:
+        """Half widths of intervals for sums of so many draws, in whole steps: float64[q].
+
+        Of Gaussian draws the normal law's, a step wider: sums of two or more of them on integers are normal but for
+        terms of the size of exp(-pi^2 sigma^2).
+        """
+        if not self.gaussian:
+            return laplace_sum_quantiles(self.scale, counts, confidence)
+        level = NormalDist().inv_cdf(0.5 + checked_confidence(confidence) / 2.0)
+        ends: Floats = np.ceil(level * float(self.scale) * np.sqrt(counts)) + (counts > 0)
+        return ends
 
 
 def _scale(scale: Fraction | float) -> float:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
+from typing import get_args
+
+import numpy as np
 
 from fastdp import validation
 from fastdp.errors import ParameterError
-from fastdp.releases.intervals import checked_confidence, laplace_sum_quantile, laplace_variance
+from fastdp.guarantee import zcdp_loss
+from fastdp.randomness.noise import NoiseName, better_noise, l2_square, sigma_above
+from fastdp.releases.intervals import DrawnNoise, checked_confidence
 
 #: Grid steps of the bound, as a release chooses them by default.
 STEPS = 2**32
@@ -38,6 +44,17 @@ class Plan:
         Rows expected in one.
     mean : float or None
         Value expected of a row, in units of the input.
+    delta : float
+        What is allowed beside epsilon; 0 for pure epsilon.
+    per_window : int or None
+        Rows of one unit that count in one window.
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> found = fastdp.plan(epsilon=1.0, bound=10.0, every="1h")
+    >>> round(found.half_width, 2), round(found.epsilon_for(15.0), 2)
+    (29.96, 2.0)
     """
 
     epsilon: float
@@ -47,14 +64,30 @@ class Plan:
     every: str | None = None
     rows_per_window: float | None = None
     mean: float | None = None
+    delta: float = 0.0
+    per_window: int | None = None
 
     @property
-    def _scale(self) -> Fraction:
-        return Fraction(self.contributions * STEPS) / Fraction(self.epsilon)
+    def noise(self) -> NoiseName:
+        """Which noise has less variance at this guarantee: "gaussian" only where there is a delta."""
+        if not self.delta:
+            return "laplace"
+        return better_noise(self.epsilon, self.delta, self.contributions, self.per_window)
+
+    @cached_property
+    def _noise(self) -> DrawnNoise:
+        return self._draw(self.noise)
+
+    def _draw(self, noise: NoiseName) -> DrawnNoise:
+        if noise == "laplace":
+            return DrawnNoise(Fraction(self.contributions * STEPS) / Fraction(self.epsilon))
+        square = l2_square(self.contributions, self.per_window) * STEPS**2
+        return DrawnNoise(sigma_above(square, zcdp_loss(self.epsilon, self.delta)), gaussian=True)
 
     def half_width_of(self, windows: int) -> float:
         """Half-width of the interval of a sum over so many windows, in units of the input."""
-        return laplace_sum_quantile(self._scale, windows, self.confidence) / STEPS * self.bound
+        steps = self._noise.quantiles(np.array([windows]), self.confidence)[0]
+        return float(steps) / STEPS * self.bound
 
     @property
     def half_width(self) -> float:
@@ -64,7 +97,11 @@ class Plan:
     @property
     def std_error(self) -> float:
         """Standard deviation of a window's noise, in units of the input."""
-        return math.sqrt(laplace_variance(self._scale)) / STEPS * self.bound
+        return self.std_error_with(self.noise)
+
+    def std_error_with(self, noise: NoiseName) -> float:
+        """The same with this noise: "gaussian" needs a delta."""
+        return math.sqrt(self._draw(noise).variance) / STEPS * self.bound
 
     @property
     def relative_error(self) -> float | None:
@@ -76,7 +113,17 @@ class Plan:
     def epsilon_for(self, half_width: float) -> float:
         """The epsilon with which a window's interval has this half-width."""
         wanted = validation.positive("half_width", half_width)
+        if self.delta:
+            return self._epsilon_at_delta(wanted)
         return -math.log1p(-self.confidence) * self.contributions * self.bound / wanted
+
+    def _epsilon_at_delta(self, wanted: float) -> float:
+        """By bisection: widths fall as epsilon rises."""
+        low, high = 2.0**-20, 2.0**20
+        for _ in range(60):
+            middle = math.sqrt(low * high)
+            low, high = (middle, high) if replace(self, epsilon=middle).half_width > wanted else (low, middle)
+        return high
 
     def __str__(self) -> str:
         level = f"{100.0 * self.confidence:g} %"
@@ -95,7 +142,13 @@ class Plan:
         lines += [
             f"A {name} of {count} windows: total +- {self.half_width_of(count):.4g}" for name, count in self._longer()
         ]
-        lines.append(f"Half of that width needs epsilon = {2.0 * self.epsilon:.4g}")
+        if self.delta:
+            each = {noise: self.std_error_with(noise) for noise in get_args(NoiseName)}
+            lines.append(
+                f"{self.noise.capitalize()} noise is better: standard errors {each['laplace']:.4g} (Laplace, "
+                f"delta = 0) and {each['gaussian']:.4g} (Gaussian, delta = {self.delta:g})"
+            )
+        lines.append(f"Half of that width needs epsilon = {self.epsilon_for(self.half_width / 2.0):.4g}")
         return "\n".join(lines)
 
     def _longer(self) -> list[tuple[str, int]]:
@@ -118,6 +171,8 @@ def plan(
     half_width: float | None = None,
     confidence: float = 0.95,
     contributions: int = 1,
+    per_window: int | None = None,
+    delta: float = 0.0,
 ) -> Plan:
     """How accurate the totals of windows will be; looks at no data and costs no epsilon.
 
@@ -137,12 +192,17 @@ def plan(
         Of the intervals, above 0, at most 1 - 10^-9.
     contributions : int
         Rows of one unit.
+    per_window : int, optional
+        Rows of a person that count in one window, as for :func:`fastdp.totals`.
+    delta : float
+        Above 0: the plan is for the better of Laplace noise, which needs no delta, and Gaussian noise, whose scale
+        grows with the root of the windows that a unit is in; it says which, as a release with this ``delta`` chooses.
 
     Returns
     -------
     Plan
-        ``print`` it; attributes ``epsilon``, ``half_width``, ``std_error``, ``relative_error``, and the method
-        ``epsilon_for(half_width)``.
+        ``print`` it; attributes ``epsilon``, ``half_width``, ``std_error``, ``relative_error``, ``noise``, and the
+        methods ``epsilon_for(half_width)`` and ``std_error_with(noise)``.
 
     Raises
     ------
@@ -151,7 +211,8 @@ def plan(
 
     Notes
     -----
-    A window's total has one discrete Laplace draw of scale contributions * bound / epsilon.  What clipping at the
+    A window's total has one discrete Laplace draw of scale contributions * bound / epsilon, or one discrete Gaussian
+    draw.  What clipping at the
     bound removes is not included, nor what a share of epsilon for choosing a clip adds.
 
     Examples
@@ -180,6 +241,8 @@ def plan(
         every,
         None if rows_per_window is None else validation.positive("rows_per_window", rows_per_window),
         None if mean is None else validation.positive("mean", mean),
+        validation.probability("delta", delta) if delta else 0.0,
+        None if per_window is None else validation.integer("per_window", per_window, 1, 2**20),
     )
     if half_width is None:
         return made

@@ -22,7 +22,6 @@ from fastdp.releases.error_bars import (
     rate_of_blocks,
     tree_variances,
 )
-from fastdp.releases.intervals import laplace_variance
 from fastdp.releases.revised import RevisedStream
 from fastdp_kernels import ranges
 
@@ -85,6 +84,16 @@ class Release:
         The stream seen again from all released sums, where blocks follow the stream (:class:`fastdp.Adaptive`).
     noise : SumNoise or None
         Which noise the sums carry, for intervals; None where it is not one law, as after a renewed threshold.
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> released = fastdp.release(np.full(4000, 20.0), epsilon=1.0, bound=100, threshold=40.0, seed=1)
+    >>> len(released)
+    4000
+    >>> low, high = released.interval([0], [1000], revised=True)
+    >>> bool(low[0] < released.range_sum([0], [1000], revised=True)[0] < high[0])
+    True
     """
 
     values: NDArray[np.float64]
@@ -256,29 +265,29 @@ class Release:
                 "this release does not state its noise, because its threshold was renewed or its perturber is not "
                 "fastdp's: expected a release with one threshold, for intervals and standard errors"
             )
-        scale, ones, none = noise.scale(self.threshold), np.ones(first.size), np.zeros(first.size)
+        draw, ones, none = noise.draw(self.threshold), np.ones(first.size), np.zeros(first.size)
         if self.revision is not None:
             return self.revision.error_bars(noise, first, last)
         if self.nodes is not None:
             draws = self.nodes.draws(first, last)
-            return ErrorBars(self.nodes.range_sum(first, last), scale, noise.resolution, draws, ones, none)
+            return ErrorBars(self.nodes.range_sum(first, last), draw, noise.resolution, draws, ones, none)
         if noise.kind == "counter":
             draws = counter_draws(first, last)
-            return ErrorBars(self.range_sum(first, last), scale, noise.resolution, draws, ones, none)
+            return ErrorBars(self.range_sum(first, last), draw, noise.resolution, draws, ones, none)
         edges, rates, behind = self._hidden
         model, whole, shares = hidden_of_ends(first, last, edges, rates)
         centre = self._spread_before(last) - self._spread_before(first)
-        drawn = laplace_variance(scale) * noise.resolution**2
+        drawn = draw.variance * noise.resolution**2
         model += (last - np.maximum(first, edges[-1])).clip(0) ** 2.0 * behind
         if noise.kind == "blocks":
-            return ErrorBars(centre, scale, noise.resolution, whole, ones, model + shares * drawn)
+            return ErrorBars(centre, draw, noise.resolution, whole, ones, model + shares * drawn)
         closed = edges.size - 1
         leaves = (np.minimum(index / self.block, closed) for index in (first, last))
         variances = tree_variances(noise, *leaves)
         # A weighted sum of nodes, bounded by the law of fewer draws of one weight.
         draws = np.where(variances > 0.0, np.maximum(np.floor(variances + 1e-9), 1.0), 0.0)
         weight = np.sqrt(variances / np.maximum(draws, 1.0))
-        return ErrorBars(centre, scale, noise.resolution, draws.astype(np.int64), weight, model)
+        return ErrorBars(centre, draw, noise.resolution, draws.astype(np.int64), weight, model)
 
     @cached_property
     def _hidden(self) -> tuple[NDArray[np.int64], NDArray[np.float64], float]:
@@ -289,7 +298,7 @@ class Release:
         if self.block == 1:
             return edges, np.zeros(prefix.size), 0.0
         rate = rate_of_blocks(np.diff(prefix), self.noise, self.threshold, self.block)
-        drawn = laplace_variance(self.noise.scale(self.threshold)) * self.noise.resolution**2
+        drawn = self.noise.draw(self.threshold).variance * self.noise.resolution**2
         # The prediction is a released mean, or half of theta before there is one.
         behind = 2.0 * rate / self.block + drawn / self.block**2 if prefix.size > 1 else self.threshold**2 / 4.0
         return edges, np.full(prefix.size, rate), behind

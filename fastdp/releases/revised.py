@@ -90,8 +90,8 @@ class RevisedStream:
         unit = self._smoothed[3]
         model = (cut + shares * self.shape[block_lengths.NOISE] * unit**2) * self.threshold**2
         centre = self._released_before(stops) - self._released_before(starts)
-        scale, ones = noise.scale(self.threshold * unit), np.ones(whole.size)
-        return ErrorBars(centre, scale, noise.resolution, whole, ones, model)
+        draw, ones = noise.draw(self.threshold * unit), np.ones(whole.size)
+        return ErrorBars(centre, draw, noise.resolution, whole, ones, model)
 
     def _released_before(self, stops: NDArray[np.int64]) -> Floats:
         """Sums over [0, stop) of the stream whose blocks have their released sums, and the revised stream's form."""

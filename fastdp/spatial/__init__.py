@@ -1,6 +1,6 @@
 """Points in space: domains, private decompositions of them, query sets of boxes, counts in boxes, export.
 
-``Polygons``, ``Network`` and GeoParquet need shapely and geopandas (``pip install 'fastdp[geo]'``), imported on use.
+``Polygons``, ``Network`` and GeoParquet need shapely and geopandas (extra ``geo``), imported on use.
 """
 
 from __future__ import annotations

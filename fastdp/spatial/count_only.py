@@ -192,13 +192,27 @@ def _coarse(
     return float(beyond.sum()) / max(float(came.sum()), 1.0)
 
 
-def forecast(plan: CountParameters, grown: CountedTree, pace: ReleaseSchedule, elapsed: int) -> StepTree:
+def adjusted(plan: CountParameters, grown: CountedTree, missing: float) -> CountedTree:
+    """The tree with so many points more, shared out over its counts by their noise: least squares."""
+    counts = _with(missing, grown.visit.released.astype(np.float64), grown.weight)
+    visit, variance = _shrunken(plan, grown.visit, counts, grown.weight)
+    return replace(grown, visit=visit, variance=variance)
+
+
+def _with(missing: float, counts: Floats, weight: Integers) -> Floats:
+    return counts + weight * (missing / float(weight[0])) if missing else counts
+
+
+def forecast(
+    plan: CountParameters, grown: CountedTree, pace: ReleaseSchedule, elapsed: int, missing: float = 0.0
+) -> StepTree:
     """What to publish so many steps after a count: growth goes on, a part of it cell by cell."""
     visit = grown.visit
     total = float(visit.projected[0])
     even = visit.projected * (grown.rate[0] / total) if total > 0.0 else np.zeros(visit.first.size)
     rate = even + pace.weight * (grown.rate - even)
-    return _shrunken(plan, visit, visit.released + elapsed * rate, grown.weight)[0]
+    counts = _with(missing, visit.released + elapsed * rate, grown.weight)
+    return _shrunken(plan, visit, counts, grown.weight)[0]
 
 
 def _estimated(plan: CountParameters, visit: StepTree, weight: Integers, rate: Floats) -> CountedTree:

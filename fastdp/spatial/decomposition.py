@@ -94,6 +94,18 @@ def take_step(
     return _renew(plan, residents, visit, rows, step), visit, evidence
 
 
+def adjusted(plan: CellParameters, visit: StepTree, missing: float) -> StepTree:
+    """The released tree with so many points more, shared out over its leaves alike, and projected again.
+
+    Least squares for leaves with the same noise: which they have, but for those that were counted more rarely.
+    """
+    held, projected, counts = (np.empty(visit.first.size) for _ in range(3))
+    tree_maps.project_with(
+        missing, visit.leaves, plan.fan_out, counts, visit.first, visit.released, visit.measure, held, projected
+    )
+    return replace(visit, held=held, projected=projected)
+
+
 def walk_down(
     plan: CellParameters,
     starts: Integers,

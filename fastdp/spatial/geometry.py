@@ -27,7 +27,7 @@ def load(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise ImportError(f"{module} is not installed: pip install 'fastdp[geo]'") from error
+        raise ImportError(f"{module} is not installed: pip install 'fastdp-streams[geo]'") from error
 
 
 def as_geometries(geometry: Any, name: str, kinds: tuple[str, ...]) -> Any:

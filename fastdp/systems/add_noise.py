@@ -6,7 +6,6 @@ sensitivity is a whole number of steps (:attr:`VectorNoise.steps`).  What follow
 
 from __future__ import annotations
 
-import contextlib
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -22,7 +21,8 @@ from fastdp.arrays.shaped import as_shaped
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.integer_grid import MAX_BOUND, MAX_SCALE, MIN_BOUND, MIN_SCALE
-from fastdp.ledger import Ledger, entry
+from fastdp.ledger import Ledger
+from fastdp.ledger.charge import charge, stream_key
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import step_key
@@ -177,18 +177,6 @@ class VectorNoise:
         return steps
 
 
-def charge(
-    guarantee: Guarantee, ledger: Ledger | None, stream: str | None
-) -> contextlib.AbstractContextManager[object]:
-    """Reserve the loss in a ledger, if there is one; the block that follows makes the release."""
-    if ledger is None:
-        return contextlib.nullcontext()
-    validation.part("ledger", ledger, Ledger, "fastdp.ledger")
-    if stream is None:
-        raise ParameterError("stream = None: expected the stream's name, because there is a ledger")
-    return ledger.reserve(guarantee, stream=stream)
-
-
 @overload
 def add_noise(
     values: Any,
@@ -296,7 +284,7 @@ def add_noise(
     wants = validation.flag("return_guarantee", return_guarantee)
     column, back = as_shaped(values, "values")
     own = seed is not None or key is not None
-    secret = Key.choose(seed, key)
+    secret = stream_key(Key.choose(seed, key), stream)
     integers = column.dtype.kind in "biu"
     noise = VectorNoise(
         validation.positive("sensitivity", sensitivity),
@@ -306,9 +294,6 @@ def add_noise(
         None if resolution is None else validation.positive("resolution", resolution),
     )
     guarantee = noise.guarantee(simulated=secret.simulated)
-    reserved = charge(guarantee, ledger, stream)
-    if stream is not None:
-        secret = secret.of_stream(entry.name("stream", stream))
-    with reserved:
+    with charge(guarantee, ledger, stream):
         noisy = back(noise.noisy(column, secret, nonfinite, bound=own))
     return (noisy, guarantee) if wants else noisy

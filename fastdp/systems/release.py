@@ -13,7 +13,8 @@ from fastdp import validation
 from fastdp.arrays.column import Nonfinite, as_column
 from fastdp.arrays.whole import check_size
 from fastdp.errors import ParameterError
-from fastdp.ledger import Ledger, entry
+from fastdp.ledger import Ledger
+from fastdp.ledger.charge import charge, stream_key
 from fastdp.perturbers.block_noise import Closing, Focus
 from fastdp.randomness.key import Key
 from fastdp.releases.release import Release
@@ -132,8 +133,11 @@ def release(
         Of :class:`fastdp.ToPS` alone.
     threshold_epsilon, publish_epsilon
         Of :class:`fastdp.ToPL` alone.
-    delta, length, share, tail_factor, lag_sums, clip, average
-        Of :class:`fastdp.PAK` alone; by default ``length`` is n, the number of values, and ``delta`` 1 / n^2.
+    delta : float, optional
+        Of "adaptive" and "tops": above 0 noise is Gaussian and the release (epsilon, delta)-DP, which pays where a
+        unit has many values (``docs/gaussian.md``).  Of "pak": its delta, by default 1 / n^2.
+    length, share, tail_factor, lag_sums, clip, average
+        Of :class:`fastdp.PAK` alone; by default ``length`` is n, the number of values.
 
     Returns
     -------
@@ -153,6 +157,15 @@ def release(
     Notes
     -----
     An option that is None has the default of the method's class.
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> released = fastdp.release(np.full(4000, 20.0), epsilon=1.0, bound=100, seed=1)
+    >>> print(released.guarantee)  # doctest: +ELLIPSIS
+    epsilon = 1 for one value of the stream (replace one value), central model, exact on this machine, SIMULATED...
+    >>> released.range_sum([0, 100], [4000, 300], revised=True).shape
+    (2,)
     """
     # First of all, while nothing else has a name here.
     given = {name: value for name, value in locals().items() if value is not None}
@@ -178,9 +191,7 @@ def release(
         options.setdefault("delta", 1.0 / max(2, size) ** 2)
     elif isinstance(options["holdout"], int):
         options.setdefault("max_range", max(1, min(DEFAULT_RANGE, size - options["holdout"])))
-    secret = Key.choose(seed, key)
-    if stream is not None:
-        secret = secret.of_stream(entry.name("stream", stream))
+    secret = stream_key(Key.choose(seed, key), stream)
     publisher: WholeStream | Adaptive | ToPS | ToPL | PAK
     if rule is not None and getattr(rule, "uses_holdout", False):
         del options["holdout"]
@@ -189,17 +200,10 @@ def release(
         publisher = WholeStream(size, epsilon, cast("float", bound), key=secret, **options)
     else:
         publisher = system(epsilon=epsilon, bound=cast("float", bound), key=secret, **options)
-    if ledger is None:
-        if part is not None:
-            raise ParameterError(f"part = {part!r}: expected None without a ledger")
-        return publisher.release(column)
-    validation.part("ledger", ledger, Ledger, "fastdp.ledger")
-    if stream is None:
-        raise ParameterError("stream = None: expected the stream's name, because there is a ledger")
     check_size(size, publisher.holdout)
     if isinstance(publisher, PAK):
         publisher.check_plain(size)
-    with ledger.reserve(publisher, stream=stream, part=part):
+    with charge(publisher, ledger, stream, part=part):
         return publisher.release(column)
 
 

@@ -1,6 +1,6 @@
 """Estimates with error bars of sums, counts and means over consecutive windows.
 
-A sum over m windows carries m draws of discrete Laplace noise, whose law is known exactly.  A mean is a quotient of
+A sum over m windows carries m draws of noise, whose law is known.  A mean is a quotient of
 two independent noisy sums; Fieller's interval inverts |D - mu C| <= z sd(D - mu C), where z is the largest of the
 standardised quantiles of the parts and the normal one: the tails of a sum of both lie between them.
 
@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from fastdp.releases.intervals import laplace_sum_quantiles, laplace_variance
 from fastdp.tables.revised import Revised, local_patterns, revise
 from fastdp.tables.sums import NoisySums, WindowSums
 
@@ -94,8 +93,8 @@ class Answers:
             sums = prefix[stops] - prefix[starts]
         draws = (stops - starts) * (noisy.steps.shape[1] if pooled else 1)
         value: Floats = sums * np.float64(noisy.resolution)
-        variance = draws * laplace_variance(noisy.scale) * noisy.resolution**2
-        half = _column(laplace_sum_quantiles(noisy.scale, draws, self._confidence))
+        variance = draws * noisy.noise.variance * noisy.resolution**2
+        half = _column(noisy.noise.quantiles(draws, self._confidence))
         # In whole steps: the ends belong to the interval, and rounding must not move them inwards.
         low, high = ((sums.astype(np.float64) + side * half) * noisy.resolution for side in (-1, 1))
         return _Part(value, np.broadcast_to(_column(variance), value.shape), low, high)
@@ -121,7 +120,7 @@ class Answers:
     def _revisions(self) -> dict[str, Revised]:
         patterns = local_patterns(self._sums.edges, self._sums.time_zone)
         return {
-            name: revise(noisy.values, laplace_variance(noisy.scale) * noisy.resolution**2, patterns)
+            name: revise(noisy.values, noisy.noise.variance * noisy.resolution**2, patterns)
             for name, noisy in self._sums.columns.items()
         }
 

@@ -15,15 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
+from fastdp.durations import DAY, FIXED, split_duration
 from fastdp.errors import ParameterError
 
 Integers = NDArray[np.int64]
 MICROSECOND = timedelta(microseconds=1)
 EPOCH = datetime(1970, 1, 1)
 _AWARE_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-DAY = 86_400_000_000
-#: Fixed lengths in microseconds; calendar units as (months, days).
-FIXED = {"us": 1, "ms": 1_000, "s": 10**6, "min": 60 * 10**6, "h": 3600 * 10**6}
+#: Calendar units as (months, days).
 CALENDAR = {"d": (0, 1), "w": (0, 7), "mo": (1, 0), "y": (12, 0)}
 #: A Monday, so that windows of a week begin on one.
 MONDAY = date(1970, 1, 5)
@@ -136,17 +135,21 @@ def as_instant(name: str, value: Any, zone: tzinfo | None) -> int:
 def parse_length(name: str, length: Any) -> tuple[str, int, int, int]:
     """A length as text, and as (microseconds, months, days), of which one is not 0."""
     if isinstance(length, timedelta) and length > timedelta():
-        microseconds = length // MICROSECOND
-        unit = next(unit for unit in ("h", "min", "s", "ms", "us") if microseconds % FIXED[unit] == 0)
-        return f"{microseconds // FIXED[unit]}{unit}", microseconds, 0, 0
-    found = re.fullmatch(r"(\d{0,12})([a-z]+)", length) if isinstance(length, str) else None
-    count = int(found[1] or 1) if found else 0
-    if found and count and found[2] in FIXED and count * FIXED[found[2]] <= 10_000 * 365 * DAY:
-        return f"{count}{found[2]}", count * FIXED[found[2]], 0, 0
-    if found and count and found[2] in CALENDAR and count <= 10_000:
-        months, days = CALENDAR[found[2]]
-        return f"{count}{found[2]}", 0, count * months, count * days
+        return _fixed(length // MICROSECOND), length // MICROSECOND, 0, 0
+    count, unit = split_duration(length)
+    microseconds = count * FIXED.get(unit, 0)
+    if microseconds.denominator == 1 and 0 < microseconds <= 10_000 * 365 * DAY:
+        whole = int(microseconds)
+        return f"{count}{unit}" if count.denominator == 1 else _fixed(whole), whole, 0, 0
+    if unit in CALENDAR and count.denominator == 1 and 0 < count <= 10_000:
+        months, days = CALENDAR[unit]
+        return f"{count}{unit}", 0, int(count) * months, int(count) * days
     raise ParameterError(f"{name} = {validation.shown(length)}: expected {ACCEPTED}")
+
+
+def _fixed(microseconds: int) -> str:
+    unit = next(unit for unit in ("h", "min", "s", "ms", "us") if microseconds % FIXED[unit] == 0)
+    return f"{microseconds // FIXED[unit]}{unit}"
 
 
 class Calendar:

@@ -149,5 +149,5 @@ def choose_keys(plan: TablePlan, counts: Mapping[KeyRow, int], key: Key) -> list
         return []
     rows = sorted_keys(counts)
     noisy = noisy_counts([counts[row] for row in rows], plan.contributions, plan.key_epsilon, key, "keys")
-    least = key_threshold(plan.contributions, plan.key_epsilon, plan.delta)
+    least = key_threshold(plan.contributions, plan.key_epsilon, plan.key_delta)
     return [row for row, count in zip(rows, noisy.tolist(), strict=True) if count >= least]

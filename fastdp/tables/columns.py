@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.arrays.column import as_floats
+from fastdp.arrays.source import import_tables
+from fastdp.durations import DAY
 from fastdp.errors import DataError, ParameterError
-from fastdp.tables.calendar import DAY, FIRST, LAST, localised
-from fastdp.tables.source import import_tables
+from fastdp.tables.calendar import FIRST, LAST, localised
 
 Integers = NDArray[np.int64]
 #: A key: its entry in each key column.

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from functools import wraps
+from inspect import signature
+from typing import Any, ParamSpec, cast
 
 from fastdp import validation
 from fastdp.arrays.column import Nonfinite
+from fastdp.arrays.source import Source, arrow_type, check_types, open_source
 from fastdp.errors import ParameterError
-from fastdp.ledger import Ledger, entry
+from fastdp.ledger import Ledger
+from fastdp.ledger.charge import charge, stream_key
 from fastdp.randomness.key import Key
+from fastdp.randomness.noise import NoiseName
 from fastdp.tables.columns import KeyTable
 from fastdp.tables.parameters import make_plan, names_of
-from fastdp.tables.release import Missing, TableRelease
-from fastdp.tables.source import arrow_type, check_types, open_source
+from fastdp.tables.release import TableRelease
+from fastdp.tables.rows import Missing, Reader
 from fastdp.tables.sums import Kind
 from fastdp.tables.table import Table
+
+P = ParamSpec("P")
 
 
 def totals(
@@ -37,6 +45,7 @@ def totals(
     per_window: int | None = None,
     who: str | None = None,
     delta: float = 0.0,
+    noise: NoiseName | None = None,
     resolution: float | None = None,
     nonfinite: Nonfinite = "raise",
     missing: Missing = "raise",
@@ -92,8 +101,15 @@ def totals(
         The column of persons, who are then the unit.  Without ``period`` a noisy share of the persons without dropped
         rows is released with a hundredth of epsilon.
     delta : float
-        Above 0: keys are private.  Those of the table are released whose noisy count of rows, with a tenth of
-        epsilon, passes a threshold that a unit's own keys pass with probability at most ``delta``.
+        Above 0, with ``by`` and without ``keys``: keys are private.  Those of the table are released whose noisy
+        count of rows, with a tenth of epsilon, passes a threshold that a unit's own keys pass with probability at
+        most ``delta``.  Above 0 in any other release: noise may be Gaussian, and the release
+        is then (epsilon, delta)-DP.
+    noise : "laplace" or "gaussian", optional
+        Of the sums.  Gaussian noise has sigma clip * sqrt(k * j) / x for k rows of a unit, at most j of them in one
+        window (``per_window``), x^2 / 2 being the rho that gives (epsilon, delta).  By default Laplace; with a
+        ``delta`` that no keys need, the one of less variance, which public parameters tell: Gaussian from 11
+        windows of a person on at epsilon = 1, delta = 1e-6 (:func:`fastdp.plan`).
     resolution : float, optional
         Step of the integer grid that values are rounded to; by default the bound's 2^32th part, or coarser where the
         noise is.  A cell holds 2^63 steps: 10^9 rows and more by default.
@@ -162,6 +178,7 @@ def counts(
     per_window: int | None = None,
     who: str | None = None,
     delta: float = 0.0,
+    noise: NoiseName | None = None,
     missing: Missing = "raise",
     confidence: float = 0.95,
     seed: int | str | None = None,
@@ -178,6 +195,14 @@ def counts(
     -------
     Table
         A window without rows is released as any other.
+
+    Examples
+    --------
+    >>> import pandas as pd, fastdp
+    >>> frame = pd.DataFrame({"at": pd.date_range("2024-05-01", periods=96, freq="30min")})
+    >>> table = fastdp.counts(frame, "at", "1h", epsilon=1.0, seed=1)
+    >>> len(table)
+    48
     """
     return _release("counts", {**locals()})
 
@@ -202,6 +227,7 @@ def means(
     per_window: int | None = None,
     who: str | None = None,
     delta: float = 0.0,
+    noise: NoiseName | None = None,
     resolution: float | None = None,
     nonfinite: Nonfinite = "raise",
     missing: Missing = "raise",
@@ -221,11 +247,37 @@ def means(
     -------
     Table
         A window without rows is released as any other.
+
+    Examples
+    --------
+    >>> import pandas as pd, fastdp
+    >>> frame = pd.DataFrame({"at": pd.date_range("2024-05-01", periods=2000, freq="1min"), "kwh": 0.4})
+    >>> table = fastdp.means(frame, "kwh", "at", "1d", epsilon=1.0, clip=2.0, seed=1)
+    >>> abs(float(table.estimate(0, 1)[0]) - 0.4) < 0.1
+    True
     """
     return _release("means", {**locals()})
 
 
-def _release(kind: Kind, given: dict[str, Any]) -> Table:
+#: Opens a table: the frame, names of its columns in use, and which of them name keys and persons.
+Opens = Callable[[Any, Sequence[str], Sequence[str]], Source]
+
+
+def on_engine(function: Callable[P, Table], opens: Opens, documentation: str) -> Callable[P, Table]:
+    """A function of this module with another way to open a table, and documentation with its name as {kind}."""
+    kind, parameters = cast("Kind", function.__name__), signature(function)
+
+    @wraps(function)
+    def release(*args: P.args, **kwargs: P.kwargs) -> Table:
+        given = parameters.bind(*args, **kwargs)
+        given.apply_defaults()
+        return _release(kind, given.arguments, opens)
+
+    release.__module__, release.__doc__ = opens.__module__, documentation.format(kind=kind)
+    return release
+
+
+def _release(kind: Kind, given: dict[str, Any], opens: Opens = open_source) -> Table:
     """Check everything public, reserve, read, release."""
     frame, time, value = given.pop("frame"), given.pop("time"), given.pop("value", None)
     confidence, missing = validation.real("confidence", given.pop("confidence")), given.pop("missing")
@@ -233,13 +285,11 @@ def _release(kind: Kind, given: dict[str, Any]) -> Table:
         raise ParameterError(f"confidence = {confidence!r}: expected a number between 0 and 1")
     validation.choice("missing", missing, ("raise", "drop"))
     ledger, stream = given.pop("ledger"), given.pop("stream")
-    secret = Key.choose(given.pop("seed"), given.pop("key"))
-    if stream is not None:
-        secret = secret.of_stream(entry.name("stream", stream))
+    secret = stream_key(Key.choose(given.pop("seed"), given.pop("key")), stream)
     by, who = names_of("by", given["by"]), given["who"]
     columns = [time, *by, *(each for each in (value, who) if each is not None)]
     named = [*by, *([] if who is None else [who])]
-    source = open_source(frame, columns, named)
+    source = opens(frame, columns, named)
     zone = check_types(source, time, value, named)
     plan = make_plan(kind, **{**given, "time_zone": given["time_zone"] or zone})
     if plan.key_rule == "given":
@@ -247,15 +297,8 @@ def _release(kind: Kind, given: dict[str, Any]) -> Table:
         for name in by:
             if (type_of := arrow_type(source, name)) is not None:
                 table.check_type(name, type_of)
-    release = TableRelease(
-        plan, source, time, value, cast("Missing", missing), secret.bind("Windows", plan.composition())
-    )
-    if ledger is None:
-        return Table(release.run(), confidence)
-    validation.part("ledger", ledger, Ledger, "fastdp.ledger")
-    if stream is None:
-        raise ParameterError("stream = None: expected the table's name, because there is a ledger")
-    release.check_rows()
+    release = TableRelease(plan, source, Reader(time, value, missing), secret.bind("Windows", plan.composition()))
+    release.check()
     mechanism = {"class": kind, "parameters": plan.describe()}
-    with ledger.reserve(release, stream=stream, mechanism=mechanism):
+    with charge(release, ledger, stream, mechanism=mechanism):
         return Table(release.run(), confidence)

@@ -9,6 +9,7 @@ from typing import Any, cast
 from fastdp import validation
 from fastdp.arrays.column import Nonfinite
 from fastdp.errors import ParameterError
+from fastdp.randomness.noise import NoiseName, better_noise, checked_noise
 from fastdp.tables.calendar import Calendar
 from fastdp.tables.columns import KeyRow
 from fastdp.tables.plan import KeyRule, TablePlan
@@ -125,6 +126,7 @@ def make_plan(
     delta: Any = 0.0,
     resolution: Any = None,
     nonfinite: Any = "raise",
+    noise: Any = None,
 ) -> TablePlan:
     """The plan of a release, its parameters checked; the table is not looked at."""
     epsilon = validation.positive("epsilon", epsilon)
@@ -133,8 +135,6 @@ def make_plan(
         raise ParameterError(f"delta = {delta!r}: expected at least 0 and below 1")
     columns = names_of("by", by)
     rule, rows = keys_of(columns, keys, delta)
-    if delta and rule != "private":
-        raise ParameterError(f"delta = {delta!r}: expected 0 unless keys are chosen privately (by=, keys=None)")
     calendar = Calendar(every, time_zone, origin)
     first = None if start is None else calendar.border("start", start)
     last = None if stop is None else calendar.border("stop", stop)
@@ -155,10 +155,14 @@ def make_plan(
         raise ParameterError(
             f"period = {period!r}: expected contributions= above 1, or who=; one row lies in one period"
         )
+    drawn = _noise_of(noise, rule, epsilon, delta, most, per_window)
+    # Laplace noise of sums needs no delta; keys that are chosen do.
+    delta = delta if drawn == "gaussian" or rule == "private" else 0.0
     plan = TablePlan(
         *(kind, calendar, epsilon, ends, chooses, resolution, columns, rule, rows, most, periods, per_window),
         *(names_of("who", who)[0] if who is not None else None, delta, first, last),
         cast("Nonfinite", validation.choice("nonfinite", nonfinite, ("raise", "zero"))),
+        noise=drawn,
     )
     if first is not None and last is not None:
         plan.check_cells(last - first, max(1, len(rows)))
@@ -167,6 +171,24 @@ def make_plan(
     for quantity in plan.quantities():
         _ = quantity.law
     return plan
+
+
+def _noise_of(
+    noise: Any, rule: KeyRule, epsilon: float, delta: float, contributions: int, per_window: int | None
+) -> NoiseName:
+    """The noise of the sums: as given, or where there is a delta for it the one whose variance is less."""
+    if noise is not None:
+        drawn = checked_noise(noise)
+        if drawn == "gaussian" and not delta:
+            raise ParameterError("delta = 0: expected above 0, such as 1e-9, because noise = 'gaussian'")
+        if drawn == "laplace" and delta and rule != "private":
+            raise ParameterError(
+                f"delta = {delta!r}: expected 0, because Laplace noise needs none and no keys are chosen privately"
+            )
+        return drawn
+    if not delta or rule == "private":
+        return "laplace"
+    return better_noise(epsilon, delta, contributions, per_window)
 
 
 def _check_per_window(plan: TablePlan, windows: int) -> None:

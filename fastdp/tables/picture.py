@@ -1,4 +1,4 @@
-"""Pictures of released windows: estimate, interval and revised line; needs matplotlib (``fastdp[plot]``)."""
+"""Pictures of released windows: estimate, interval and revised line; needs matplotlib (``fastdp-streams[plot]``)."""
 
 from __future__ import annotations
 

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from fastdp.arrays.column import Nonfinite
 from fastdp.errors import ParameterError
-from fastdp.guarantee import Guarantee, parallel, remainder, sequential
+from fastdp.guarantee import Guarantee, parallel, remainder, sequential, square_remainder, zcdp_loss
 from fastdp.integer_grid import make_grid
+from fastdp.randomness.noise import NoiseName, concentrated, l2_square
 from fastdp.tables.calendar import Calendar
 from fastdp.tables.columns import KeyRow
 from fastdp.tables.quantity import Quantity
@@ -28,8 +29,10 @@ KINDS = ("totals", "counts", "means")
 MAX_CELLS = 2 * 10**8
 #: Means: the share of the sums of deviations.  The best one lies between .5 and .61 for means from 0 to .3 theta.
 DEVIATION_SHARE = 0.6
-#: Shares of epsilon: keys (with delta), how many rows there are, the clip (both together, at most), and how many
-#: persons had rows dropped.
+#: The same of rho, where noise is Gaussian.
+GAUSSIAN_DEVIATION_SHARE = 0.65
+#: Shares of epsilon, or of rho where noise is Gaussian: keys (with delta), how many rows there are, the clip (both
+#: together, at most), and how many persons had rows dropped.
 KEY_SHARE, ROW_SHARE, CLIP_SHARE, PERSON_SHARE = 0.1, 0.005, 0.1, 0.01
 #: So many noise scales of the clip's choice are its target number of rows, and a step of its slope, if CLIP_SHARE
 #: allows it.
@@ -79,6 +82,8 @@ class TablePlan:
         How many rows count, once that is released.
     taken : tuple of str
         Which ends of the time were taken from the table: "first", "last".
+    noise : "laplace" or "gaussian"
+        Of the sums.
     """
 
     kind: Kind
@@ -102,8 +107,41 @@ class TablePlan:
     cells: int | None = None
     rows: int | None = None
     taken: tuple[str, ...] = ()
+    noise: NoiseName = "laplace"
 
     # Budgets.
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether the sums' noise is Gaussian."""
+        return self.noise == "gaussian"
+
+    @property
+    def key_delta(self) -> float:
+        """Of the private choice of keys: all of delta, or half of it beside Gaussian noise."""
+        return 0.0 if self.key_rule != "private" else self.delta / 2.0 if self.gaussian else self.delta
+
+    @property
+    def noise_delta(self) -> float:
+        """Of Gaussian noise."""
+        return self.delta - self.key_delta if self.gaussian else 0.0
+
+    @cached_property
+    def loss(self) -> float:
+        """The budget of all parts: epsilon, or the x whose x^2 / 2 is the rho of Gaussian noise."""
+        return zcdp_loss(self.epsilon, self.noise_delta) if self.gaussian else self.epsilon
+
+    def _share(self, share: float) -> float:
+        """A part of the budget: of epsilon, or of rho."""
+        return self.loss * (math.sqrt(share) if self.gaussian else share)
+
+    def _rest(self, whole: float, *parts: float) -> float:
+        """What parts leave of a budget."""
+        if self.gaussian:
+            return square_remainder(whole, *parts)
+        for part in parts:
+            whole = remainder(whole, part)
+        return whole
 
     @property
     def reports_persons(self) -> bool:
@@ -113,12 +151,12 @@ class TablePlan:
     @cached_property
     def person_epsilon(self) -> float:
         """Of the report on persons."""
-        return self.epsilon * PERSON_SHARE if self.reports_persons else 0.0
+        return self._share(PERSON_SHARE) if self.reports_persons else 0.0
 
     @cached_property
     def key_epsilon(self) -> float:
         """Of the counts that decide which keys are released."""
-        return self.epsilon * KEY_SHARE if self.key_rule == "private" else 0.0
+        return self._share(KEY_SHARE) if self.key_rule == "private" else 0.0
 
     @cached_property
     def clip_epsilons(self) -> tuple[float, float]:
@@ -129,7 +167,7 @@ class TablePlan:
         """
         if not self.chooses_clip:
             return 0.0, 0.0
-        counting, most = self.epsilon * ROW_SHARE, self.epsilon * (CLIP_SHARE - ROW_SHARE)
+        counting, most = self._share(ROW_SHARE), self._share(CLIP_SHARE - ROW_SHARE)
         if self.rows is None:
             return counting, most
         # As ScaleFree has it: the target is at most half of the rows, and slopes fit below the rest.
@@ -145,7 +183,13 @@ class TablePlan:
         clips, least over theta where n p = sqrt(2) s / eps, if p E[(v - theta)+] / theta is about p^2, as
         :class:`fastdp.thresholds.ScaleFree` takes it.
         """
-        return max(1, self.cells or 1) * math.sqrt(2.0) * self.clips / (self.epsilon * (1.0 - CLIP_SHARE))
+        deviation = self.clips * (math.sqrt(self.square) / self.contributions if self.gaussian else math.sqrt(2.0))
+        return max(1, self.cells or 1) * deviation / (self.loss * (1.0 - CLIP_SHARE))
+
+    @property
+    def square(self) -> int:
+        """Squared L2 norm of what the rows of one unit change: k rows, at most j of them in one sum."""
+        return l2_square(self.contributions, self.per_window)
 
     @property
     def clips(self) -> float:
@@ -155,10 +199,7 @@ class TablePlan:
     @cached_property
     def sum_epsilon(self) -> float:
         """What is left for the sums."""
-        rest = self.epsilon
-        for part in (self.person_epsilon, self.key_epsilon, *self.clip_epsilons):
-            rest = remainder(rest, part)
-        return rest
+        return self._rest(self.loss, self.person_epsilon, self.key_epsilon, *self.clip_epsilons)
 
     def settled(self, first: int, last: int, keys: int) -> TablePlan:
         """The plan once the windows (up to before ``last``) and the number of keys are known."""
@@ -171,7 +212,9 @@ class TablePlan:
     @property
     def value_epsilon(self) -> float:
         """Of the sums of values."""
-        return self.sum_epsilon * DEVIATION_SHARE if self.kind == "means" else self.sum_epsilon
+        if self.kind != "means":
+            return self.sum_epsilon
+        return self.sum_epsilon * (math.sqrt(GAUSSIAN_DEVIATION_SHARE) if self.gaussian else DEVIATION_SHARE)
 
     @cached_property
     def step(self) -> float:
@@ -195,7 +238,7 @@ class TablePlan:
 
     def quantities(self, clip: float | None = None) -> list[Quantity]:
         """What is summed, with this upper end of the clip, or the bound's."""
-        k = self.contributions
+        k, drawn = self.contributions, (self.noise, self.square)
         found = []
         if self.bound is not None:
             low = self.steps(self.bound[0])
@@ -203,10 +246,11 @@ class TablePlan:
             means = self.kind == "means"
             centre = (low + high) // 2 if means else 0
             name = "deviation" if means else "total"
-            found.append(Quantity(name, low, high, centre, self.step, self.value_epsilon, k))
+            found.append(Quantity(name, low, high, centre, self.step, self.value_epsilon, k, *drawn))
         if self.kind != "totals":
-            rest = remainder(self.sum_epsilon, self.value_epsilon) if self.kind == "means" else self.sum_epsilon
-            found.append(Quantity("count", 0, 1, 0, 1.0, rest, k))
+            means = self.kind == "means"
+            rest = self._rest(self.sum_epsilon, self.value_epsilon) if means else self.sum_epsilon
+            found.append(Quantity("count", 0, 1, 0, 1.0, rest, k, *drawn))
         return found
 
     def clip_of(self, quantities: Sequence[Quantity]) -> tuple[float, float] | None:
@@ -234,17 +278,7 @@ class TablePlan:
     def guarantee(self, *, simulated: bool) -> Guarantee:
         """Of everything that is released."""
         k = self.contributions
-        parts = [
-            self._part(
-                q.epsilon,
-                f"{q.name}: disjoint windows and keys, k rows of a unit change the sums by k * {q.sensitivity} "
-                f"steps in all, discrete Laplace noise of scale k * {q.sensitivity} / epsilon (k = {k})"
-                if q.name == "count" or not self.chooses_clip
-                else f"{q.name}: disjoint windows and keys, k rows of a unit change the sums by k clips in all, "
-                f"discrete Laplace noise of scale k * clip / epsilon (k = {k})",
-            ).of("sums")
-            for q in self.quantities()
-        ]
+        parts = [self._sums_part(q).of("sums") for q in self.quantities()]
         rows, choice = self.clip_epsilons
         if self.chooses_clip:
             counted = f"how many rows count: sensitivity {k}, discrete Laplace noise"
@@ -252,17 +286,46 @@ class TablePlan:
             parts += [self._part(rows, counted).of("clip"), self._part(choice, chosen).of("clip")]
         if self.key_rule == "private":
             step = "a key is released if its noisy count of rows passes a threshold that delta gives"
-            parts.append(self._part(self.key_epsilon, step, delta=self.delta).of("keys"))
+            parts.append(self._part(self.key_epsilon, step, delta=0.0 if self.gaussian else self.delta).of("keys"))
         if self.reports_persons:
             step = "counts of persons with and without dropped rows, which are disjoint"
             parts.append(self._part(self.person_epsilon, step).of("persons"))
         whole = sequential(*parts) if len(parts) > 1 else parallel(*parts)
+        if self.gaussian:
+            return self._approximate(whole, simulated)
         # The parts are rounded so that they never exceed epsilon; they may fall short of it by a rounding.
         return Guarantee(
             *(self.epsilon, whole.delta, whole.unit, whole.adjacency, whole.model, whole.arithmetic),
             simulated=simulated,
             derivation=(*whole.derivation, *self._public_knowledge()),
         )
+
+    def _sums_part(self, q: Quantity) -> Guarantee:
+        """Of one sum of each window and key."""
+        k, sums = self.contributions, f"{q.name}: disjoint windows and keys, k rows of a unit change the sums by"
+        clip = f"{q.sensitivity}" if q.name == "count" or not self.chooses_clip else "clip"
+        if self.gaussian:
+            unit, adjacency = self.unit
+            step = (
+                f"{sums} sqrt({self.square}) * {clip} in the L2 norm (k = {k}), discrete Gaussian noise of sigma "
+                f"sqrt({self.square}) * {clip} / {q.epsilon:g}: rho = {q.epsilon:g}^2 / 2"
+            )
+            return replace(concentrated(q.epsilon, step), unit=unit, adjacency=adjacency)
+        if clip == "clip":
+            step = f"{sums} k clips in all, discrete Laplace noise of scale k * clip / epsilon (k = {k})"
+        else:
+            step = f"{sums} k * {clip} steps in all, discrete Laplace noise of scale k * {clip} / epsilon (k = {k})"
+        return self._part(q.epsilon, step)
+
+    def _approximate(self, whole: Guarantee, simulated: bool) -> Guarantee:
+        """Epsilon and delta of parts in rho; keys add a delta of their own."""
+        stated = whole.approximate(self.epsilon, self.noise_delta)
+        if self.key_delta:
+            # All but an event of this probability is concentrated (Bun and Steinke 2016, section 8).
+            step = f"keys: released beyond that with probability {self.key_delta:g}: delta = {self.delta:g} in all"
+            stated = replace(stated, delta=self.delta, rho=math.inf, derivation=(*stated.derivation, step))
+        derivation = (*stated.derivation, *self._public_knowledge())
+        return replace(stated, simulated=simulated, derivation=derivation)
 
     def _public_knowledge(self) -> list[str]:
         """What the guarantee takes the caller's word for."""
@@ -311,6 +374,8 @@ class TablePlan:
             "who": self.who is not None,
             "start": self.start,
             "nonfinite": self.nonfinite,
+            # Younger than the first noise keys.
+            **({"noise": self.noise} if self.gaussian else {}),
         }
 
     def describe(self) -> dict[str, Any]:

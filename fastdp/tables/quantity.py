@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -11,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.randomness import prefix
+from fastdp.randomness.gaussian import GaussianLaw
 from fastdp.randomness.key import Key
-from fastdp.randomness.sampler import Law, discrete_laplace_law
+from fastdp.randomness.noise import AnyLaw, NoiseName, noise_law
+from fastdp.releases.intervals import DrawnNoise
 from fastdp.tables.sums import NoisySums
 from fastdp_kernels import window_sums
 
@@ -32,9 +33,13 @@ class Quantity:
     resolution : float
         One step.
     epsilon : float
-        Its budget.
+        Its budget; with Gaussian noise rho = epsilon^2 / 2.
     contributions : int
         Rows of one unit.
+    noise : "laplace" or "gaussian"
+        Which noise.
+    square : int
+        Squared L2 norm of what the rows of one unit change, in squared sensitivities of one row.
     """
 
     name: str
@@ -44,6 +49,8 @@ class Quantity:
     resolution: float
     epsilon: float
     contributions: int
+    noise: NoiseName = "laplace"
+    square: int = 1
 
     @property
     def sensitivity(self) -> int:
@@ -51,9 +58,11 @@ class Quantity:
         return 1 if self.name == "count" else max(abs(self.low - self.centre), abs(self.high - self.centre))
 
     @cached_property
-    def law(self) -> Law:
+    def law(self) -> AnyLaw:
         """Of the noise of each sum."""
-        return discrete_laplace_law(Fraction(self.contributions * self.sensitivity) / Fraction(self.epsilon))
+        if self.noise == "laplace":
+            return noise_law("laplace", self.contributions * self.sensitivity, 1, self.epsilon)
+        return noise_law("gaussian", self.sensitivity, self.square, self.epsilon)
 
     def add(self, rows: tuple[Integers, NDArray[Any], NDArray[np.float64]], first: int, sums: Integers) -> int:
         """Add rows (windows, keys, values); the first that counts and is not finite, or -1."""
@@ -86,4 +95,6 @@ class Quantity:
         noise = prefix.draw(flat, self.law, moved, index)
         noise += flat
         noise.flags.writeable = False
-        return NoisySums(noise.reshape(sums.shape), self.resolution, self.law.scale), moved.view(np.int64)
+        law = self.law
+        drawn = DrawnNoise(law.sigma, True) if isinstance(law, GaussianLaw) else DrawnNoise(law.scale)
+        return NoisySums(noise.reshape(sums.shape), self.resolution, drawn), moved.view(np.int64)

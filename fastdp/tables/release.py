@@ -2,46 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.errors import AccuracyWarning, DataError, warn
+from fastdp.arrays.source import Source
+from fastdp.errors import AccuracyWarning, DataError, ParameterError, warn
 from fastdp.randomness.key import Key
 from fastdp.tables import persons
 from fastdp.tables.choices import choose_clip, choose_keys, clip_counter, count_rows, noisy_counts
-from fastdp.tables.columns import (
-    KeyRow,
-    KeyTable,
-    count_keys,
-    digests_of,
-    floats_of,
-    sorted_keys,
-    times_of,
-)
+from fastdp.tables.columns import KeyRow, KeyTable, count_keys, sorted_keys
 from fastdp.tables.plan import TablePlan, key_digest
-from fastdp.tables.source import Source
+from fastdp.tables.rows import NOT_FINITE, Reader, Rows, mask_of
 from fastdp.tables.sums import NoisySums, WindowSums
 
 Integers = NDArray[np.int64]
-#: What rows without a time or person do.
-Missing = Literal["raise", "drop"]
-NOT_FINITE = (
-    "value: a row that counts has none, or one that is not a finite number; expected finite values (nonfinite='zero' "
-    "makes them count as 0)"
-)
-
-
-class Rows(NamedTuple):
-    """The rows of a batch that count, so far as is known."""
-
-    windows: Integers
-    codes: NDArray[Any]
-    values: NDArray[np.float64]
-    keys: list[Any]
 
 
 def start_key(key: Key, first: int, keys: list[KeyRow]) -> Key:
@@ -59,19 +36,15 @@ class TableRelease:
         Public parameters.
     source : Source
         The table.
-    time, value : str, str or None
-        Columns.
-    missing : "raise" or "drop"
-        What rows without a time or person do.
+    reader : Reader
+        How its columns are read.
     key : Key
         Of this composition.
     """
 
     plan: TablePlan
     source: Source
-    time: str
-    value: str | None
-    missing: Missing
+    reader: Reader
     key: Key
 
     @property
@@ -87,18 +60,28 @@ class TableRelease:
     def run(self) -> WindowSums:
         """Read the table and release it."""
         plan = self.plan
-        known = plan.start is not None and plan.stop is not None and plan.key_rule in ("none", "given")
-        self.check_rows()
-        if known and not plan.chooses_clip:
+        self.check()
+        if self._is_settled():
             return self._release(plan.settled(plan.start or 0, plan.stop or 0, max(1, len(plan.keys))), self.source)
         source = self.source.twice()
         survey = _Survey(plan)
-        for rows in self._rows(source, plan, survey.see_times):
+        for rows in self.reader.rows(source, plan, survey.see_times):
             survey.add(rows)
         return self._release(survey.settle(self.key), source, survey)
 
-    def check_rows(self) -> None:
-        """An empty table has no first and last window; how many rows are there is known without reading them."""
+    def _is_settled(self) -> bool:
+        """Whether windows, keys and clip are public parameters, so that one reading is enough."""
+        plan = self.plan
+        ends = plan.start is not None and plan.stop is not None
+        return ends and plan.key_rule in ("none", "given") and not plan.chooses_clip
+
+    def check(self) -> None:
+        """What is known without reading a row: an engine adds, and nothing else; an empty table has no windows."""
+        if self.source.add is not None and not (self._is_settled() and self.plan.who is None):
+            raise ParameterError(
+                "expected start=, stop=, keys= where there is by=, clip= (or two bounds), and no who=: on an engine "
+                "windows, keys and the clip are public"
+            )
         if self.source.rows == 0 and (self.plan.start is None or self.plan.stop is None):
             raise DataError("frame has no rows: expected start= and stop=, because it has no first and last window")
 
@@ -110,14 +93,12 @@ class TableRelease:
             plan = replace(plan, rows=count_rows(plan, survey.histogram.counts, self.key))
             clip = choose_clip(plan, survey.histogram.counts, self.key)
         quantities = plan.quantities(clip)
-        width = len(keys) if plan.by else 1
-        sums = [np.zeros((last - first, width), np.int64) for _ in quantities]
         table = KeyTable(plan.by, keys)
         found = [persons.no_counts()]
-        for rows in self._rows(source, plan, table=table, counts=found):
-            for quantity, into in zip(quantities, sums, strict=True):
-                if quantity.add((rows.windows, rows.codes, rows.values), first, into) >= 0:
-                    raise DataError(NOT_FINITE)
+        if source.add is None:
+            sums = self.reader.sums(source, plan, quantities, table, found)
+        else:
+            sums = source.add(plan, quantities, self.reader)
         own = start_key(self.key, first, keys)
         columns: dict[str, NoisySums] = {}
         for quantity, exact in zip(quantities, sums, strict=True):
@@ -151,71 +132,6 @@ class TableRelease:
             )
         return kept / (kept + lost) if kept + lost else 1.0
 
-    # Reading.
-
-    def _rows(
-        self,
-        source: Source,
-        plan: TablePlan,
-        see_times: Callable[[Integers], None] | None = None,
-        table: KeyTable | None = None,
-        counts: list[Integers] | None = None,
-    ) -> Iterator[Rows]:
-        """Batch by batch the rows that count, in both readings the same ones.
-
-        Rows without a time or person are dropped or refused; those outside [start, stop) and with unknown keys are
-        dropped; of what is left, a person's rows beyond the bounds.
-        """
-        if table is None:
-            table = KeyTable(plan.by, plan.keys) if plan.key_rule == "given" else None
-        counts = [persons.no_counts()] if counts is None else counts
-        begin = 0
-        for batch in source.batches():
-            times, present = times_of(batch.column(self.time), plan.calendar.zone)
-            digests = None
-            if plan.who is not None:
-                digests, named = digests_of(batch.column(plan.who))
-                present = named if present is None else present if named is None else present & named
-            if present is not None:
-                if self.missing == "raise" and not present.all():
-                    raise DataError(
-                        f"row {begin + int(np.argmin(present))} has no time or no person "
-                        f"({np.count_nonzero(~present):,} of the {len(times):,} rows read with it); expected both in "
-                        "every row (missing='drop' drops such rows)"
-                    )
-                batch, times = batch.filter(_mask(present)), times[present]
-                digests = None if digests is None else digests[present]
-            begin += batch.num_rows
-            if see_times is not None:
-                see_times(times)
-            windows = plan.calendar.numbers(times)
-            by = [batch.column(name) for name in plan.by]
-            codes = table.codes(by) if table is not None and plan.by else np.zeros(len(times), np.int32)
-            if digests is not None:
-                counted = codes >= 0
-                if plan.start is not None:
-                    counted &= windows >= plan.start
-                if plan.stop is not None:
-                    counted &= windows < plan.stop
-                batch, times = batch.filter(_mask(counted)), times[counted]
-                windows, codes = windows[counted], codes[counted]
-                periods = np.zeros(len(times), np.int64) if plan.periods is None else plan.periods.numbers(times)
-                kept, counts[0] = persons.bound_rows(
-                    counts[0], digests[counted], periods, windows, plan.contributions, plan.per_window
-                )
-                batch, windows, codes = batch.filter(_mask(kept)), windows[kept], codes[kept]
-                by = [batch.column(name) for name in plan.by]
-            values = np.empty(0) if self.value is None else floats_of(batch.column(self.value))
-            if self.value is not None and plan.nonfinite == "zero":
-                values = np.where(np.isfinite(values), values, 0.0)
-            yield Rows(windows, codes, values, by)
-
-
-def _mask(flags: NDArray[np.bool_]) -> Any:
-    import pyarrow
-
-    return pyarrow.array(flags)
-
 
 class _Survey:
     """What the first reading collects: ends of the time, keys, a histogram of values."""
@@ -242,7 +158,7 @@ class _Survey:
         if plan.stop is not None:
             counted &= rows.windows < plan.stop
         if plan.key_rule in ("public", "private"):
-            columns = rows.keys if counted.all() else [column.filter(_mask(counted)) for column in rows.keys]
+            columns = rows.keys if counted.all() else [column.filter(mask_of(counted)) for column in rows.keys]
             for key, count in count_keys(columns).items():
                 self._counts[key] = self._counts.get(key, 0) + count
         if self.histogram is not None:

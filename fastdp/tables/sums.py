@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.guarantee import Guarantee
+from fastdp.releases.intervals import DrawnNoise
 
 #: What is released of each window and key.
 Kind = Literal["totals", "counts", "means"]
@@ -22,16 +22,16 @@ class NoisySums:
     Attributes
     ----------
     steps : int64[W, K]
-        Exact sums with discrete Laplace noise, in grid steps.
+        Exact sums with their noise, in grid steps.
     resolution : float
         One step, in units of the input; 1 for counts.
-    scale : Fraction
-        Of the noise, in steps: P[noise = i] is proportional to exp(-|i| / scale), independent in every cell.
+    noise : DrawnNoise
+        The law of the noise, in steps, independent in every cell.
     """
 
     steps: NDArray[np.int64]
     resolution: float
-    scale: Fraction
+    noise: DrawnNoise
 
     @property
     def values(self) -> NDArray[np.float64]:

@@ -24,7 +24,8 @@ from fastdp.tables.columns import KeyTable, as_arrow, digests_of, times_of
 from fastdp.tables.parameters import make_plan
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.quantity import Quantity
-from fastdp.tables.release import NOT_FINITE, start_key
+from fastdp.tables.release import start_key
+from fastdp.tables.rows import NOT_FINITE
 from fastdp.tables.sums import Kind, NoisySums, WindowSums
 
 Integers = NDArray[np.int64]

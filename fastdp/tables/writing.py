@@ -30,7 +30,10 @@ def metadata(sums: WindowSums, confidence: float) -> dict[str, Any]:
         "clip": None if sums.clip is None else list(sums.clip),
         "confidence": confidence,
         "noise": {
-            name: {"scale_steps": str(noisy.scale), "resolution": noisy.resolution}
+            name: {
+                "sigma_steps" if noisy.noise.gaussian else "scale_steps": str(noisy.noise.scale),
+                "resolution": noisy.resolution,
+            }
             for name, noisy in sums.columns.items()
         },
         "kept_persons": sums.kept_persons,

@@ -97,7 +97,7 @@ class ScaleFree:
     ... )
     >>> publisher.publish(np.random.default_rng(1).exponential(1000.0, 5000)).size
     0
-    >>> 4000.0 < publisher.threshold < 12000.0
+    >>> 2000.0 < publisher.threshold < 8000.0
     True
     """
 

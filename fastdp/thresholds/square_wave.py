@@ -16,7 +16,7 @@ from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.local.base import MIN_WIDTH, local_epsilon
 from fastdp.randomness.key import Key
-from fastdp.thresholds import log_estimate
+from fastdp.thresholds import log_concave, log_estimate
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.local_objective import OBJECTIVES, best_threshold, prune_tail
 from fastdp.thresholds.sorted_holdout import QuantileChooser
@@ -37,24 +37,25 @@ class SquareWave:
         Privacy loss of a report; by default the task's epsilon.
     objective : "corrected" or "paper"
         See :func:`fastdp.thresholds.local_objective.range_errors`.
-    method : "sw-w", "sw" or "percentile"
-        EM with its tail pruned; EMS as a black box; the quantile of EMS instead of the objective.
+    method : "sw-w", "sw", "percentile" or "concave"
+        EM with its tail pruned; EMS as a black box; the quantile of EMS instead of the objective; on the logarithmic
+        scale, an estimate whose logarithm is concave (:mod:`fastdp.thresholds.log_concave`).
     percentile : float
         For ``method="percentile"``: a fraction, above 0 and below 1.
     publish_epsilon : float, optional
         Budget of the hybrid reports that theta clips, in the objective; by default the task's.
     bins : int, optional
         Bins of the estimate on [0, bound]; by default 1,024, or 56 on the logarithmic scale.  Their upper edges are
-        the candidates for theta (on the logarithmic scale 8 a bin).
+        the candidates for theta (on the logarithmic scale 8 a bin).  From 4 to 512 with ``method="concave"``.
     accelerate : bool
         SQUAREM for EM: in a tenth of the time nearer to the maximum of the likelihood, where the estimate breaks up
         into peaks and SW-W finds the tail's end too early (``docs/topl.md``).  False stops where the published code
         does.  The logarithmic scale is always accelerated.
     scale : "linear" or "logarithmic"
         Linear as in the paper.  Logarithmic: users report through :class:`fastdp.local.LogSquareWave` on
-        [bound / 2^14, bound], and theta comes from the mean of resampled estimates, cut where the tail's share is
-        noise (:mod:`fastdp.thresholds.log_estimate`) instead of at a gap; only with ``method="sw-w"``.  Far nearer to
-        the best threshold wherever values lie far below the bound (``docs/topl.md``).
+        [bound / 2^14, bound]; with ``method="concave"``, which is ToPL's default, or with ``method="sw-w"``, where
+        theta comes from the mean of resampled free estimates, cut where the tail's share is noise
+        (:mod:`fastdp.thresholds.log_estimate`).  Measured in ``docs/topl.md``.
 
     Notes
     -----
@@ -64,7 +65,7 @@ class SquareWave:
 
     report_epsilon: float | None = None
     objective: Literal["corrected", "paper"] = "corrected"
-    method: Literal["sw-w", "sw", "percentile"] = "sw-w"
+    method: Literal["sw-w", "sw", "percentile", "concave"] = "sw-w"
     percentile: float = 0.995
     publish_epsilon: float | None = None
     bins: int | None = None
@@ -77,15 +78,20 @@ class SquareWave:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, local_epsilon(name, getattr(self, name)))
         validation.choice("objective", self.objective, OBJECTIVES)
-        validation.choice("method", self.method, ("sw-w", "sw", "percentile"))
+        validation.choice("method", self.method, ("sw-w", "sw", "percentile", "concave"))
         object.__setattr__(self, "percentile", validation.real("percentile", self.percentile))
         if not 0.0 < self.percentile < 1.0:
             raise ParameterError(f"percentile = {self.percentile!r}: expected a fraction above 0 and below 1")
         validation.choice("scale", self.scale, SCALES)
-        if self.logarithmic and self.method != "sw-w":
-            raise ParameterError(f"method = {self.method!r}: expected 'sw-w' with scale = 'logarithmic'")
+        accepted = ("sw-w", "concave") if self.logarithmic else ("sw-w", "sw", "percentile")
+        if self.method not in accepted:
+            raise ParameterError(
+                f"method = {self.method!r}: expected {' or '.join(map(repr, accepted))} with scale = {self.scale!r}"
+            )
         if self.bins is not None:
-            object.__setattr__(self, "bins", validation.integer("bins", self.bins, 1, MAX_BINS))
+            concave = self.method == "concave"
+            least, most = (log_concave.MIN_BINS, log_concave.MAX_BINS) if concave else (1, MAX_BINS)
+            object.__setattr__(self, "bins", validation.integer("bins", self.bins, least, most))
         object.__setattr__(self, "accelerate", validation.flag("accelerate", self.accelerate))
 
     @property
@@ -130,6 +136,8 @@ class SquareWave:
     def estimate(self, client: local.SquareWave, counts: NDArray[np.int64]) -> local.Distribution:
         """The server's side: the distribution behind the counts of reports (int64[outputs], or of cells)."""
         if isinstance(client, local.LogSquareWave):
+            if self.method == "concave":
+                return log_concave.concave_estimate(client, counts, self.n_bins)
             return log_estimate.cut_tail(log_estimate.mean_estimate(client, counts, self.n_bins), client.law)
         if self.method == "sw-w":
             return prune_tail(client.estimate_counts(counts, self.n_bins, "em", accelerate=self.accelerate))

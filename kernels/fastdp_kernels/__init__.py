@@ -6,3 +6,10 @@ words come in as uint64.  The facade, :mod:`fastdp`, does all of that.
 
 This package imports only numba, NumPy and the standard library (import-linter proves it).
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+#: Called with a kernel's name, and the folder of its cache ("" without one), just before it is compiled.
+on_compile: Callable[[str, str], None] | None = None

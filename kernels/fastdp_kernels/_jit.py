@@ -20,7 +20,10 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core import caching
 from numba.extending import intrinsic
+
+import fastdp_kernels
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,6 +38,26 @@ def _fingerprint_of_sources() -> str:
 _SOURCES = _fingerprint_of_sources()
 
 
+class _ReadOnlyLocator(caching.UserProvidedCacheLocator):
+    """``NUMBA_CACHE_DIR`` that was filled before, as in an image whose files cannot be written any more."""
+
+    def ensure_cache_path(self) -> None:
+        if not any(Path(self.get_cache_path()).glob("*.nbi")):  # type: ignore[no-untyped-call]
+            raise OSError
+
+
+class _KernelCacheImpl(caching.CompileResultCacheImpl):
+    _locator_classes = [  # noqa: RUF012 - Numba's own
+        caching.UserProvidedCacheLocator,
+        _ReadOnlyLocator,
+        *caching.CompileResultCacheImpl._locator_classes[1:],
+    ]
+
+
+class _KernelCache(caching.FunctionCache):
+    _impl_class = _KernelCacheImpl
+
+
 def kernel(function: F) -> F:
     """Compile an entry point of the core; type checkers keep seeing the plain signature.
 
@@ -43,18 +66,29 @@ def kernel(function: F) -> F:
     """
     dispatcher: Any = numba.njit(nogil=True, error_model="numpy")(function)
     try:
-        dispatcher.enable_caching()
+        dispatcher._cache = _KernelCache(function)  # type: ignore[no-untyped-call]
     except RuntimeError as error:
         # Neither NUMBA_CACHE_DIR, nor __pycache__ beside the sources, nor the user's cache can be written.
         _warn_of_cache(str(error))
-        return cast("F", dispatcher)
     cache = dispatcher._cache
     cache_file = getattr(cache, "_cache_file", None)
     if cache_file is not None and hasattr(cache_file, "_source_stamp"):
         cache_file._source_stamp = _SOURCES
-    cache.load_overload = _forgiving(cache.load_overload)
+    cache.load_overload = _telling(_forgiving(cache.load_overload), function.__name__, cache.cache_path or "")
     cache.save_overload = _forgiving(cache.save_overload)
     return cast("F", dispatcher)
+
+
+def _telling(load: Callable[..., Any], name: str, folder: str) -> Callable[..., Any]:
+    """What is not in the cache is compiled next."""
+
+    def attempt(*arguments: Any) -> Any:
+        found = load(*arguments)
+        if found is None and fastdp_kernels.on_compile is not None:
+            fastdp_kernels.on_compile(name, folder)
+        return found
+
+    return attempt
 
 
 def _forgiving(access: Callable[..., Any]) -> Callable[..., Any]:

@@ -128,12 +128,32 @@ def further_words(chain: np.ndarray, index: int, total: np.int64, output: int, o
     block_words(chain, index, total, output, out)
 
 
+@kernel
+def bound_words(sums: np.ndarray, first: int, outputs: np.ndarray) -> None:
+    """The chain keys and words of sums that are known beforehand.
+
+    Parameters
+    ----------
+    sums : int64[n]
+        Exact sums.
+    first : int
+        Index of the first sum.
+    outputs : uint64[n + 1, 8]
+        Its first row begins with the chain key; row i + 1 receives the chain key behind sum i, and the sum's words.
+    """
+    for i in range(sums.size):
+        block_words(outputs[i, :CHAIN], first + i, sums[i], 0, outputs[i + 1])
+
+
 @inline
 def draw_words(words: np.ndarray, law: np.ndarray, position: np.ndarray, drawn: np.ndarray) -> np.int64:
     """The draw that a block's words begin, from doubles, else from double-doubles and a second word; or ``DOUBTFUL``.
 
-    ``law`` is as :func:`draw_bound` takes it; ``position`` and ``drawn`` are memory for one integer each.
+    ``law`` is as :func:`draw_bound` takes it, or empty where the caller draws; ``position`` and ``drawn`` are memory
+    for one integer each.
     """
+    if not law.size:
+        return DOUBTFUL
     drawn[0] = draw_one(words[CHAIN], law[0], law[2])
     if drawn[0] != DOUBTFUL:
         return np.int64(drawn[0])
@@ -147,7 +167,7 @@ def draw_words(words: np.ndarray, law: np.ndarray, position: np.ndarray, drawn: 
         law[3],
         np.uint64(1),
         position,
-        1,
+        position.size,
         drawn,
     )
     return np.int64(drawn[0])

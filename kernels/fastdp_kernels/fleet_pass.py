@@ -46,6 +46,22 @@ def in_steps(value: np.ndarray, public: np.ndarray) -> np.int64:
 
 
 @kernel
+def furthest(slots: np.ndarray, times: np.ndarray, counters: np.ndarray, singles: np.ndarray) -> np.int64:
+    """Up to where the blocks that close reach, in values of their streams; 0 if none closes.
+
+    ``slots`` (int64[m]) are distinct streams and ``times`` (int64[m]) how many values each gets; the others as for
+    :func:`publish_rows`.
+    """
+    reached = np.int64(0)
+    for row in range(slots.size):
+        slot = slots[row]
+        filled = counters[slot, FILLED] + times[row]
+        if filled >= np.int64(LENGTHS[int(singles[slot, EXPONENT - POSITION])]):
+            reached = max(reached, np.int64(singles[slot, 0]) + filled)
+    return reached
+
+
+@kernel
 def publish_rows(
     slots: np.ndarray,
     values: np.ndarray,

@@ -28,7 +28,8 @@ def share_out(
     the child's part of the positive G among its siblings, or its share where there is none.  Shares go by measure;
     cells of measure 0 get no s+.  Every factor is at most 1, in floats too: s+ never rises from parent to child.
     """
-    below = np.int64(0)
+    # A sum of whole numbers stays one: its type is that of the counts.
+    below = released[child] - released[child]
     whole = 0.0
     for c in range(child, child + fan_out):
         below += released[c]
@@ -92,6 +93,40 @@ def project_counts(
     for i in range(first.size):
         if first[i] >= 0:
             share_out(i, first[i], fan_out, released, measure, held, projected)
+
+
+@kernel
+def project_with(
+    missing: float,
+    leaves: np.ndarray,
+    fan_out: int,
+    counts: np.ndarray,
+    first: np.ndarray,
+    released: np.ndarray,
+    measure: np.ndarray,
+    held: np.ndarray,
+    projected: np.ndarray,
+) -> None:
+    """G and s+ of every visited node after ``missing`` points were shared out over the leaves alike.
+
+    Arrays as in :func:`project_counts`; ``counts``, float64[v], is filled with ``released`` and a node's part of what
+    was missing.
+    """
+    counts[:] = 0.0
+    for j in range(leaves.size):
+        counts[leaves[j]] = 1.0
+    for i in range(first.size - 1, -1, -1):
+        if first[i] >= 0:
+            for c in range(first[i], first[i] + fan_out):
+                counts[i] += counts[c]
+    part = missing / counts[0]
+    for i in range(first.size):
+        counts[i] = np.float64(released[i]) + part * counts[i]
+    held[0] = counts[0]
+    projected[0] = max(held[0], 0.0)
+    for i in range(first.size):
+        if first[i] >= 0:
+            share_out(i, first[i], fan_out, counts, measure, held, projected)
 
 
 @kernel

@@ -79,7 +79,7 @@ def test_without_matplotlib(run_demo, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = run_demo("-o", tmp_path / "demo.png")
     assert result.exit_code == 0, result.output
-    assert "pip install 'fastdp[plot]'" in result.stdout
+    assert "pip install 'fastdp-streams[plot]'" in result.stdout
     assert not (tmp_path / "demo.png").exists()
 
 

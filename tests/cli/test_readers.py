@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fastdp.errors import DataError
+from fastdp.files import lines
 from fastdp.files.readers import open_source
 
 TINY = (1, 2, 3, 1000)
@@ -19,6 +20,12 @@ def read(path: object, column: str | None = None, chunk_size: int = 1000) -> np.
         chunks = list(source.chunks)
     assert all(chunk.dtype == np.float64 and chunk.ndim == 1 for chunk in chunks)
     return np.concatenate([*chunks, np.empty(0)])
+
+
+@pytest.fixture(params=[lines.BLOCK, 16], ids=["lines", "blocks"], autouse=True)
+def _block(request, monkeypatch):
+    """Short texts are read by lines; here also by the blocks of long ones."""
+    monkeypatch.setattr(lines, "BLOCK", request.param)
 
 
 @pytest.fixture
@@ -302,7 +309,7 @@ def test_parquet_without_pyarrow(write_input, run, complaint, values, monkeypatc
     plain = write_input(".npy", values)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     for arguments in ([source, "-o", tmp_path / "out.csv"], [plain, "-o", tmp_path / "out.parquet"]):
-        assert "pip install 'fastdp[parquet]'" in complaint(run(*arguments))
+        assert "pip install 'fastdp-streams[parquet]'" in complaint(run(*arguments))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.npy", "in.parquet"]
 
 
@@ -310,6 +317,7 @@ def test_totals_for_the_progress_bar(write_input, values):
     for suffix in (".npy", ".npz", ".parquet"):
         with open_source(str(write_input(suffix, values)), None, 1000) as source:
             assert (source.total, source.unit, source.position) == (values.size, "values", None)
+    values = np.tile(values, 20)
     for suffix in (".csv", ".csv.gz"):
         path = write_input(suffix, values)
         with open_source(str(path), None, 1000) as source:

@@ -83,13 +83,13 @@ def test_plot_without_matplotlib(specification, tmp_path, complaint, monkeypatch
     for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert "pip install 'fastdp[plot]'" in complaint(type_in("plot", tmp_path / "out"))
+    assert "pip install 'fastdp-streams[plot]'" in complaint(type_in("plot", tmp_path / "out"))
 
 
 def test_scheduler_without_dask(specification, tmp_path, complaint, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     said = complaint(type_in("sweep", specification, "-o", tmp_path / "out", "--scheduler", "tcp://x:1"))
-    assert "pip install 'fastdp[sweep]'" in said
+    assert "pip install 'fastdp-streams[sweep]'" in said
 
 
 def test_datasets_are_listed_with_terms_and_sources(tmp_path) -> None:

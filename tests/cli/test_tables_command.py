@@ -12,8 +12,8 @@ from fastdp.cli import main
 from fastdp.guarantee import Guarantee
 from fastdp.ledger import Ledger
 
-pytest.importorskip("narwhals", reason="needs fastdp[tables]")
-pa = pytest.importorskip("pyarrow", reason="needs fastdp[tables]")
+pytest.importorskip("narwhals", reason="needs fastdp-streams[tables]")
+pa = pytest.importorskip("pyarrow", reason="needs fastdp-streams[tables]")
 from pyarrow import csv, parquet  # noqa: E402 - behind the check that it is there
 
 ROWS = 4000
@@ -132,7 +132,7 @@ def test_standard_output_is_a_table_and_nothing_else(source, run, tmp_path):
 
 
 def test_a_picture(source, run, tmp_path):
-    pytest.importorskip("matplotlib", reason="needs fastdp[plot]")
+    pytest.importorskip("matplotlib", reason="needs fastdp-streams[plot]")
     result = run("totals", source, *TOTALS, "--clip", 4, "-o", "out.csv", "--plot", "out.png")
     assert result.exit_code == 0, result.output
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")

@@ -70,7 +70,7 @@ def test_check_ins_in_order_of_time(tmp_path) -> None:
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     """Kosarak's file on a server of this machine."""
-    pytest.importorskip("pooch", reason="pooch is not installed (pip install 'fastdp[data]')")
+    pytest.importorskip("pooch", reason="pooch is not installed (pip install 'fastdp-streams[data]')")
     content = gzip.compress(b"1 2\n3\n")
     served = []
 
@@ -107,7 +107,7 @@ def test_a_download_is_kept_and_compared_with_the_first(home, tmp_path) -> None:
 
 
 def test_without_network_the_manual_way(tmp_path, monkeypatch) -> None:
-    pytest.importorskip("pooch", reason="pooch is not installed (pip install 'fastdp[data]')")
+    pytest.importorskip("pooch", reason="pooch is not installed (pip install 'fastdp-streams[data]')")
     nowhere = replace(CATALOGUE["pos"], url="http://127.0.0.1:9/BMS-POS.csv")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setitem(CATALOGUE, "pos", nowhere)

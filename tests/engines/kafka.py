@@ -25,13 +25,20 @@ class Broker:
         self.address = f"{node.host}:{node.port}"
 
     def send(self, topic: str, rows: list[tuple[str, bytes]]) -> None:
-        for key, value in rows:
-            self.producer.produce(topic, key=key, value=value)
-            self.producer.poll(0)
-        self.producer.flush(30)
+        send(self.address, topic, rows)
 
     def read(self, topic: str, *, committed: bool = False) -> list[tuple[str, bytes]]:
         return read(self.address, topic, committed=committed)
+
+
+def send(address: str, topic: str, rows: list[tuple[str, bytes]]) -> None:
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": address})
+    for key, value in rows:
+        producer.produce(topic, key=key, value=value)
+        producer.poll(0)
+    assert producer.flush(30) == 0
 
 
 def read(address: str, topic: str, *, committed: bool = False) -> list[tuple[str, bytes]]:
@@ -42,6 +49,7 @@ def read(address: str, topic: str, *, committed: bool = False) -> list[tuple[str
         {
             "bootstrap.servers": address,
             "group.id": f"reader{os.getpid()}",
+            "enable.auto.commit": False,
             "isolation.level": "read_committed" if committed else "read_uncommitted",
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",

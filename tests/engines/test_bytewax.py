@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,15 @@ from typing import Any
 
 import pytest
 
-from tests.engines.scenes import Row, expected, make_job, make_rows, needs
+from tests.engines.scenes import (
+    Row,
+    assert_altered_replay,
+    counting_job,
+    expected,
+    make_job,
+    make_rows,
+    needs,
+)
 
 pytestmark = [needs("bytewax"), pytest.mark.filterwarnings("ignore")]
 
@@ -70,6 +79,28 @@ def test_aborted_and_recovered(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         run_main(flow([*rows, *rows], job, out, shards=5), recovery_config=RecoveryConfig(recovery))
     assert len(out) == before
+
+
+def test_an_altered_replay_meets_independent_noise(tmp_path: Path) -> None:
+    from bytewax.recovery import RecoveryConfig, init_db_dir
+    from bytewax.testing import run_main
+
+    job, saved = counting_job(tmp_path), tmp_path / "saved"
+    rows = [("a", 1.0, place) for place in range(400)]
+    saved.mkdir()
+    init_db_dir(saved, 1)
+
+    def run(given: list[Any], folder: Path) -> list[float]:
+        out: list[Row] = []
+        run_main(flow(given, job, out), recovery_config=RecoveryConfig(folder), epoch_interval=timedelta(0))
+        return [value for _, value, place in out if place >= 100]
+
+    run(rows[:100], saved)
+    found = []
+    for name, value in (("once", 1.0), ("again", 1.0), ("altered", 2.0)):
+        shutil.copytree(saved, tmp_path / name)
+        found.append(run([*rows[:200], ("a", value, 200), *rows[201:]], tmp_path / name))
+    assert_altered_replay(found[0], found[1], found[2], 100)
 
 
 PROGRAM = """

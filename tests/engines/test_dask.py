@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.engines.scenes import expected, make_job, make_rows, needs
+import fastdp
+from fastdp.errors import ParameterError
+from tests.engines.scenes import counting_job, expected, make_job, make_rows, needs, replay_altered
 
 pytestmark = [needs("distributed"), pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
@@ -35,6 +39,19 @@ def test_the_same_bytes_with_a_worker_killed(tmp_path: Path, workers: int) -> No
                 os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
 
 
+def test_an_altered_replay_meets_independent_noise(tmp_path: Path) -> None:
+    from distributed import Client, LocalCluster
+
+    from fastdp.engines.dask import DaskShards
+
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+        DaskShards(counting_job(tmp_path), tmp_path / "state", 2, client=client) as shards,
+    ):
+        replay_altered(shards, lambda: os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL))
+
+
 def test_streams_of_a_data_frame(tmp_path: Path) -> None:
     import dask
     import dask.dataframe as dd
@@ -51,3 +68,99 @@ def test_streams_of_a_data_frame(tmp_path: Path) -> None:
             ).compute()
         assert list(published.columns) == ["id", "place", "published"]
         assert dict(zip(published["place"], published["published"], strict=True)) == expected(job, rows)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as made,
+    ):
+        yield made
+
+
+@pytest.fixture(scope="module")
+def readings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a Parquet file of many row groups, and one of three files."""
+    import pandas as pd
+
+    rng = np.random.default_rng(1)
+    at = pd.Timestamp("2024-03-29", tz="UTC") + pd.to_timedelta(rng.integers(0, 4 * 86_400, 3000), unit="s")
+    meters = [f"m{k}" for k in rng.integers(0, 5, 3000)]
+    frame = pd.DataFrame({"at": at, "meter": meters, "kwh": rng.exponential(2.0, 3000)})
+    folder = tmp_path_factory.mktemp("readings")
+    (folder / "parts").mkdir()
+    frame.to_parquet(folder / "whole.parquet", row_group_size=200)
+    frame.to_csv(folder / "whole.csv", index=False)
+    for number in range(3):
+        frame[number::3].to_parquet(folder / "parts" / f"{number}.parquet")
+    return folder
+
+
+TABLE: dict[str, Any] = {
+    "epsilon": 1.0,
+    "start": "2024-03-29",
+    "stop": "2024-04-02",
+    "key": bytes(32),
+    "time_zone": "Europe/Paris",
+}
+TABLE |= {"by": "meter", "keys": ["m3", "m0", "nowhere"]}
+
+
+@pytest.mark.parametrize("name", ["whole.parquet", "whole.csv", "parts", "frame"])
+def test_sums_are_those_of_one_machine(readings: Path, name: str, client: Any) -> None:
+    import dask.dataframe as dd
+
+    from fastdp.engines import dask_tables
+
+    path = readings / ("whole.parquet" if name == "frame" else name)
+    given = dd.read_parquet(readings / "parts") if name == "frame" else path
+    pairs = [
+        (fastdp.totals(path, "kwh", "at", "1h", clip=4.0, **TABLE), dask_tables.totals, ("kwh", "at"), {"clip": 4.0}),
+        (fastdp.counts(path, "at", "1h", **TABLE), dask_tables.counts, ("at",), {}),
+    ]
+    for one, made, columns, more in pairs:
+        table = made(given, *columns, "1h", **TABLE, **more)
+        for quantity, sums in one.sums.columns.items():
+            assert table.sums.columns[quantity].steps.tolist() == sums.steps.tolist()
+        assert (table.sums.keys, table.guarantee) == (one.sums.keys, one.guarantee)
+
+
+def test_what_tables_refuse(readings: Path, tmp_path: Path) -> None:
+    from fastdp.engines import dask_tables
+
+    path, ledger = readings / "whole.parquet", fastdp.Ledger(tmp_path / "budget")
+    paid = {"ledger": ledger, "stream": "t"}
+    with pytest.raises(ParameterError, match="on an engine windows, keys and the clip are public"):
+        dask_tables.totals(path, "kwh", "at", "1h", bound=4.0, **TABLE, **paid)
+    with pytest.raises(ParameterError, match="column 'when'"):
+        dask_tables.counts(path, "when", "1h", **TABLE, **paid)
+    with pytest.raises(ParameterError, match="frame is a dict"):
+        dask_tables.counts({}, "at", "1h", **TABLE, **paid)
+    assert not ledger.entries()
+    dask_tables.counts(path, "at", "1h", **TABLE, **paid)
+    assert [each.state for each in ledger.entries()] == ["spent"]
+
+
+def test_workers_get_no_key(readings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is shipped holds the plan; neither the secret nor a key that follows from it."""
+    from cloudpickle import dumps
+
+    from fastdp.engines import dask_tables
+
+    shipped: list[bytes] = []
+    delayed = import_module("dask.delayed").Delayed
+    compute = delayed.compute
+
+    def spied(self: Any) -> Any:
+        shipped.append(dumps(self))
+        return compute(self)
+
+    monkeypatch.setattr(delayed, "compute", spied)
+    secret = bytes(range(100, 132))
+    dask_tables.counts(readings / "whole.parquet", "at", "1h", **TABLE | {"key": secret})
+    assert shipped
+    assert secret not in shipped[0]
+    assert b"fastdp.randomness.key" not in shipped[0]

@@ -10,11 +10,18 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp.counters import BinaryTree, RunningCounts, Simple
+from fastdp.counters import BinaryTree, RunningCounts
 from fastdp.engines import Job
-from fastdp.errors import BudgetError, ParameterError, StateError
+from fastdp.errors import BudgetError, DataError, ParameterError, StateError
 from fastdp.perturbers import Hierarchy
-from tests.engines.scenes import expected, make_job, make_rows, write_secret
+from tests.engines.scenes import (
+    assert_altered_replay,
+    counting_job,
+    expected,
+    make_job,
+    make_rows,
+    write_secret,
+)
 
 SECRET = bytes(range(32))
 
@@ -44,6 +51,26 @@ def test_a_state_that_comes_back_gives_the_same_again(tmp_path: Path) -> None:
     two = job.advance(state, *split(rows[30:]))
     assert one[2].tolist() == two[2].tolist()
     assert [*first, *one[2]] == list(expected(job, rows).values())
+
+
+def test_fleets_of_a_job_share_nothing(tmp_path: Path) -> None:
+    job, rows = make_job(tmp_path), make_rows(60)
+    ids, values = split(rows)
+    one, state = job.fleet(), job.advance(None, ids, values)[0]
+    wanted = one.publish(ids, values)[1].tolist()
+    # A second life has other noise, in this fleet alone.
+    one.forget(one.ids)
+    assert one.publish(ids, values)[1].tolist() != wanted
+    assert job.fleet().publish(ids, values)[1].tolist() == wanted
+    again = job.from_bytes(state)
+    again.forget(again.ids)
+    assert len(job.from_bytes(state)) == len(one)
+    assert job.fleet().publish(ids, values)[1].tolist() == wanted
+    parts = [job.fleet((k, 2)) for k in range(2)]
+    owner = int(one.part_of(ids[:1], 2)[0])
+    assert parts[owner].publish(ids[:1], values[:1])[1].tolist() == wanted[:1]
+    with pytest.raises(DataError, match="belongs to part"):
+        parts[1 - owner].publish(ids[:1], values[:1])
 
 
 def test_streams_are_those_of_publishers(tmp_path: Path) -> None:
@@ -85,21 +112,20 @@ def noise(job: Job, state: bytes | None, increments: list[int]) -> list[float]:
     return list(np.diff(out - np.cumsum(increments)))
 
 
-def test_altered_replays_have_independent_noise(tmp_path: Path) -> None:
-    job = Job(RunningCounts(Simple(), 0.01), name="visits", secret=write_secret(tmp_path))
-    state = job.advance(None, ["a"] * 10, [3] * 10)[0]
-    once, again = noise(job, state, [1] * 300), noise(job, state, [1] * 300)
-    assert once == again
-    altered = noise(job, state, [2] + [1] * 299)
-    # A discrete Laplace difference of scale 100 repeats with a probability of a few per mille.
-    assert sum(a == b for a, b in zip(once, altered, strict=True)) < 10
-    later = noise(job, state, [1] * 200 + [2] + [1] * 99)
-    assert later[:199] == once[:199]
-    assert sum(a == b for a, b in zip(once[200:], later[200:], strict=True)) < 8
+@pytest.mark.parametrize("place", [0, 199])
+def test_altered_replays_have_independent_noise(tmp_path: Path, place: int) -> None:
+    """What Spark's state and a program of one's own do: each time another worker reads the bytes."""
+    job = counting_job(tmp_path)
+    state, ids, found = job.advance(None, ["a"] * 10, [1] * 10)[0], ["a"] * 320, []
+    for value in (1, 1, 2):
+        worker = pickle.loads(pickle.dumps(job))  # noqa: S301
+        out = worker.advance(state, ids, [*[1] * place, value, *[1] * (319 - place)])[2]
+        found.append((out - 10.0).tolist())
+    assert_altered_replay(found[0], found[1], found[2], place)
 
 
 def test_two_jobs_have_independent_noise(tmp_path: Path) -> None:
-    job = Job(RunningCounts(Simple(), 0.01), name="visits", secret=write_secret(tmp_path))
+    job = counting_job(tmp_path)
     other = Job(job.machine, name="others", secret=job.secret)
     one, two = (noise(each, None, [1] * 300) for each in (job, other))
     assert sum(a == b for a, b in zip(one, two, strict=True)) < 10

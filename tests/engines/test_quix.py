@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.engines.scenes import Row, expected, make_job, make_rows, needs
+from fastdp.errors import StateError
+from tests.engines.scenes import (
+    Row,
+    assert_altered_replay,
+    counting_job,
+    expected,
+    make_job,
+    make_rows,
+    needs,
+)
 
 pytestmark = [needs("quixstreams"), pytest.mark.filterwarnings("ignore")]
 STREAMS = 7
@@ -28,7 +40,21 @@ def messages(rows: list[Row], size: int = 5) -> list[tuple[str, bytes]]:
     return found
 
 
-def run(address: str, folder: Path, *, kill_at: int = 0, name: str = "", **options: Any) -> None:
+@contextmanager
+def own_broker() -> Iterator[str]:
+    """A broker whose transactions end as those of Kafka do."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.engines.broker"], stdin=pipe, stdout=pipe, text=True
+    ) as child:
+        assert child.stdout is not None
+        yield child.stdout.readline().strip()
+        child.kill()
+
+
+def run(
+    address: str, folder: Path, *, kill_at: int = 0, name: str = "", counting: bool = False, **options: Any
+) -> None:
     """One worker, until nothing comes any more."""
     from fastdp.engines import quix
     from tests.engines.kafka import application
@@ -38,7 +64,8 @@ def run(address: str, folder: Path, *, kill_at: int = 0, name: str = "", **optio
         app.topic("in", value_deserializer="json", key_deserializer="str"),
         app.topic("out", key_serializer="str", value_serializer="json"),
     )
-    frame = quix.release(app.dataframe(taken), make_job(folder)).to_topic(given)
+    job = counting_job(folder) if counting else make_job(folder)
+    frame = quix.release(app.dataframe(taken), job).to_topic(given)
     count = 0
 
     def look(_: Any) -> None:
@@ -56,6 +83,58 @@ def worker(address: str, folder: Path, **options: Any) -> subprocess.Popen[bytes
     call = f"run({address!r}, Path({str(folder)!r}), {given})"
     program = f"from pathlib import Path; from tests.engines.test_quix import run; {call}"
     return subprocess.Popen([sys.executable, "-W", "ignore", "-c", program])
+
+
+class Store(dict[str, bytes]):
+    """The state of a key in one transaction of Quix's store."""
+
+    def get_bytes(self, entry: str) -> bytes | None:
+        return self.get(entry)
+
+    def set_bytes(self, entry: str, value: bytes) -> None:
+        self[entry] = value
+
+
+def test_states_are_written_once_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fastdp.engines import quix
+
+    monkeypatch.setattr(quix, "OPEN_FLEETS", 3)
+    job, rows = make_job(tmp_path), make_rows(400, STREAMS)
+    checkpoint, kept, stores = quix._checkpoint(job), dict[str, Store](), dict[str, Store]()
+    sealed = 0
+
+    def seal(fleet: Any) -> bytes:
+        nonlocal sealed
+        sealed += 1
+        return suspend(fleet)
+
+    suspend = job.suspend
+    monkeypatch.setattr(job, "suspend", seal)
+    found: dict[int, float] = {}
+
+    def consume(part: list[Row]) -> None:
+        for stream, value, place in part:
+            store = stores.setdefault(stream, Store(kept.get(stream, {})))
+            (found[place],) = checkpoint.fleet(store).publish([stream], [value])[1]
+
+    for begin in range(0, 400, 50):
+        # A checkpoint that Quix gives up: what it published comes again.
+        consume(rows[begin : begin + 30])
+        if begin % 100:
+            checkpoint.on_paused()
+        else:
+            checkpoint.flush()
+        stores.clear()
+        consume(rows[begin : begin + 50])
+        assert any(store["fastdp"].startswith(quix.MARK) for store in stores.values())
+        checkpoint.flush()
+        assert not any(store["fastdp"].startswith(quix.MARK) for store in stores.values())
+        kept |= {stream: Store(store) for stream, store in stores.items()}
+        stores.clear()
+    assert found == expected(job, rows)
+    assert sealed < 640
+    with pytest.raises(StateError, match="not written at the end of its checkpoint"):
+        checkpoint.fleet(Store({"fastdp": quix.MARK + b"1"}))
 
 
 @pytest.fixture
@@ -108,7 +187,7 @@ def assert_whole(found: dict[Any, list[Any]], given: dict[Any, list[Any]]) -> No
 
 @pytest.mark.slow
 def test_killed_and_restarted_elsewhere(tmp_path: Path, broker: Any) -> None:
-    # Not with exactly-once: the mock broker forgets offsets that are sent to a transaction.
+    # At least once: the mock broker forgets offsets that are sent to a transaction.
     rows = make_rows(300, STREAMS)
     sent = messages(rows)
     broker.send("in", sent)
@@ -119,3 +198,44 @@ def test_killed_and_restarted_elsewhere(tmp_path: Path, broker: Any) -> None:
     found, given = broker.read("out"), wanted(tmp_path, rows)
     assert len(found) >= len(sent)
     assert_whole(by_stream(found), given)
+
+
+@pytest.mark.slow
+def test_exactly_once_over_kills(tmp_path: Path) -> None:
+    from tests.engines.kafka import read, send
+
+    rows = make_rows(300, STREAMS)
+    # What a killed worker left open ends soon.
+    options = {"processing_guarantee": "exactly-once", "producer_extra_config": {"transaction.timeout.ms": 3000}}
+    with own_broker() as address:
+        send(address, "in", messages(rows))
+        for number, kill_at in enumerate((5, 25, 40)):
+            # Another machine each time: no state but that of the changelog topic.
+            ended = worker(address, tmp_path, name=str(number), kill_at=kill_at, **options).wait(120)
+            assert ended == -signal.SIGKILL
+        assert worker(address, tmp_path, name="last", **options).wait(120) == 0
+        assert by_stream(read(address, "out", committed=True)) == wanted(tmp_path, rows)
+        # The kills struck: transactions that no reader of committed messages sees.
+        assert len(read(address, "out")) > len(messages(rows))
+
+
+@pytest.mark.slow
+def test_an_altered_replay_meets_independent_noise(tmp_path: Path) -> None:
+    from tests.engines.kafka import Broker
+
+    # The store alone, without its changelog topic: it is copied to machines whose brokers have other messages.
+    options = {"counting": True, "use_changelog_topics": False}
+
+    def restored(name: str, increments: list[int]) -> list[float]:
+        broker = Broker()
+        # Several checkpoints: the last ones read what the first ones wrote.
+        broker.send("in", [("a", json.dumps(increments[k : k + 3]).encode()) for k in range(0, len(increments), 3)])
+        assert worker(broker.address, tmp_path, name=name, **options).wait(120) == 0
+        return by_stream(broker.read("out"))["a"]
+
+    restored("saved", [1] * 30)
+    found = []
+    for number, value in enumerate((1, 1, 2)):
+        shutil.copytree(tmp_path / "statesaved", tmp_path / f"state{number}")
+        found.append([out - 30.0 for out in restored(str(number), [*[1] * 100, value, *[1] * 199])])
+    assert_altered_replay(found[0], found[1], found[2], 100)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fastdp.errors import StateError
-from tests.engines.scenes import make_job, needs
+from tests.engines.scenes import counting_job, make_job, needs, replay_altered
 
 pytestmark = [needs("ray"), pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
@@ -37,3 +37,10 @@ def test_the_same_bytes_with_actors_killed(tmp_path: Path, node: Any, shards: in
             ids, values = rng.integers(0, 30, 300), rng.uniform(0.0, 10.0, 300)
             assert running.publish(number, ids, values)[1].tolist() == fleet.publish(ids, values)[1].tolist()
             node.kill(running.actors[0], no_restart=False)
+
+
+def test_an_altered_replay_meets_independent_noise(tmp_path: Path, node: Any) -> None:
+    from fastdp.engines.ray import RayShards
+
+    with RayShards(counting_job(tmp_path), tmp_path / "state", 2) as running:
+        replay_altered(running, lambda: node.kill(running.actors[0], no_restart=False))

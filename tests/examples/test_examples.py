@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("narwhals", reason="needs fastdp[tables]")
+pytest.importorskip("narwhals", reason="needs fastdp-streams[tables]")
 pytest.importorskip("pandas", reason="needs pandas")
-pytest.importorskip("matplotlib", reason="needs fastdp[plot]")
+pytest.importorskip("matplotlib", reason="needs fastdp-streams[plot]")
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared" / "data" / "tables"

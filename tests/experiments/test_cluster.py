@@ -16,7 +16,7 @@ import pytest
 from fastdp import experiments
 from fastdp.errors import StateError
 
-distributed = pytest.importorskip("distributed", reason="Dask is not installed (pip install 'fastdp[sweep]')")
+distributed = pytest.importorskip("distributed", reason="Dask is not installed (pip install 'fastdp-streams[sweep]')")
 
 # Tornado's and Dask's own business, at the end of processes that are killed on purpose.
 pytestmark = [pytest.mark.filterwarnings("ignore")]

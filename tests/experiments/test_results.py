@@ -136,6 +136,18 @@ def test_a_group_that_is_not_there_is_refused(small, tmp_path) -> None:
         draw_all(folder, tmp_path / "pictures", group="short")
 
 
+def test_a_panel_on_synthetic_data_says_so(small, tmp_path, monkeypatch) -> None:
+    figure = pytest.importorskip("matplotlib.figure", reason="matplotlib is not installed").Figure
+    small["mechanisms"] = small["mechanisms"][:1]
+    folder = experiments.run(experiments.from_table(small), tmp_path / "out")
+    titles = []
+    monkeypatch.setattr(figure, "savefig", lambda self, *_, **__: titles.extend(ax.get_title() for ax in self.axes))
+    draw_all(folder, tmp_path / "pictures", formats=["png"])
+    named = [title for title in titles if "POS" in title]
+    assert len(named) >= 8
+    assert all("(synthetic)" in title for title in named)
+
+
 def test_quartiles_leave_out_what_is_missing() -> None:
     x, spread = quartiles(np.array([1.0, 2.0, 1.0, 1.0]), np.array([3.0, np.nan, 1.0, 2.0]))
     assert x.tolist() == [1.0]

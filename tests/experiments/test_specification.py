@@ -141,7 +141,7 @@ def test_no_toml(tmp_path) -> None:
 
 def test_without_msgspec_the_extra_is_named(small, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "msgspec", None)
-    with pytest.raises(StateError, match=r"pip install 'fastdp\[sweep\]'"):
+    with pytest.raises(StateError, match=r"pip install 'fastdp-streams\[sweep\]'"):
         experiments.from_table(small)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.files import process
 from fastdp.fleets.adaptive_rows import AdaptiveRows
 from fastdp.fleets.fleet import Fleet
+from fastdp.fleets.ids import Places
 from fastdp.fleets.machine_rows import MachineRows
 from fastdp.perturbers import Blocks, Flat
 from fastdp.randomness import prefix
@@ -91,54 +93,72 @@ def test_every_stream_is_what_a_publisher_of_its_own_publishes(kind: str, texts:
     )
 
 
+STREAMS = st.lists(st.integers(0, 9), min_size=1, max_size=40)
 ACTIONS = st.lists(
     st.one_of(
-        st.tuples(st.just("publish"), st.lists(st.integers(0, 9), min_size=1, max_size=40)),
+        st.tuples(st.just("publish"), STREAMS),
         st.tuples(st.just("restart"), st.booleans()),
-        st.tuples(st.just("split"), st.integers(1, 4)),
-        st.tuples(st.just("forget"), st.integers(0, 9)),
+        st.tuples(st.just("apart"), st.tuples(st.integers(1, 4), STREAMS)),
+        st.tuples(st.just("forget"), st.sets(st.integers(0, 9), min_size=1)),
         st.tuples(st.just("threads"), st.integers(1, 3)),
     ),
     max_size=12,
 )
 
 
-@given(ACTIONS, st.booleans(), st.integers(0, 2**20))
-@settings(deadline=None, max_examples=40)
-def test_restarts_splits_and_merges_change_nothing(actions: Any, texts: bool, seed: int) -> None:
+@given(ACTIONS, st.sampled_from(["spread", "spike", "windows", "counts"]), st.booleans(), st.integers(0, 2**20))
+@settings(deadline=None, max_examples=60)
+def test_restarts_parts_and_threads_change_nothing(actions: Any, kind: str, texts: bool, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    fleet = Fleet(adaptive(), key=SECRET)
+    fleet = Fleet(template(kind), key=SECRET)
     name = (lambda k: f"s{k}") if texts else int
     lives: dict[Any, int] = {}
     publishers: dict[Any, Any] = {}
-    for action, what in actions:
-        if action == "publish":
-            values = rng.exponential(8.0, len(what))
-            _, out = fleet.publish([name(k) for k in what], values)
-            for k, value, published in zip(what, values, out, strict=True):
-                if name(k) not in publishers:
-                    publishers[name(k)] = one(name(k), lives.get(name(k), 0))
-                assert publishers[name(k)].publish([value])[0] == published
-        elif action == "restart":
-            seal = b"k" * 32 if what else None
-            fleet = Fleet.from_bytes(fleet.to_bytes(seal), seal)
-        elif action == "split":
-            parts = fleet.split(what)
-            parts = [Fleet.from_bytes(part.to_bytes()) for part in parts]
-            fleet = Fleet.merge(parts[::-1])
-        elif action == "forget" and name(what) in publishers:
-            fleet.forget([name(what)])
-            del publishers[name(what)]
-            lives[name(what)] = lives.get(name(what), 0) + 1
-        elif action == "threads":
-            fleet.threads = what
+
+    def publish(into: Fleet, ids: list[Any]) -> None:
+        values = np.floor(rng.exponential(8.0, len(ids)))
+        for each, value, published in zip(ids, values, into.publish(ids, values)[1], strict=True):
+            if each not in publishers:
+                publishers[each] = one(kind, each, lives.get(each, 0))
+            assert following(publishers[each], value) == published
+
+    # Threads where a call has two values.
+    with mock.patch("fastdp.fleets.adaptive_rows.MIN_PER_THREAD", 1):
+        for action, what in actions:
+            if action == "publish":
+                publish(fleet, [name(k) for k in what])
+            elif action == "restart":
+                seal = b"k" * 32 if what else None
+                fleet = Fleet.from_bytes(fleet.to_bytes(seal), seal, threads=fleet.threads)
+            elif action == "apart":
+                n, ids = what[0], [name(k) for k in what[1]]
+                # Each part goes on as bytes, on a machine of its own.
+                parts = [Fleet.from_bytes(part.to_bytes()) for part in fleet.split(n)]
+                for owner, part in enumerate(parts):
+                    publish(part, [each for each, k in zip(ids, Fleet.part_of(ids, n), strict=True) if k == owner])
+                fleet = Fleet.merge(parts[::-1])
+            elif action == "forget":
+                gone = [name(k) for k in what if name(k) in publishers]
+                fleet.forget(gone)
+                for each in gone:
+                    del publishers[each]
+                    lives[each] = lives.get(each, 0) + 1
+            elif action == "threads":
+                fleet.threads = what
     assert sorted(map(str, fleet.ids)) == sorted(map(str, publishers))
 
 
-def one(stream: Any, life: int) -> Any:
+def one(kind: str, stream: Any, life: int) -> Any:
     """The publisher of a stream in one of its lives."""
-    fresh = adaptive(key=SECRET.of_stream(stream))
+    fresh = template(kind, SECRET.of_stream(stream))
     return fresh._of(fresh._machine, fresh._key.within("life", life)) if life else fresh
+
+
+def following(publisher: Any, value: float) -> float:
+    """What it publishes for its next value."""
+    if isinstance(publisher, RunningCounts):
+        return float(publisher.step([int(value)])[0])
+    return float(publisher.publish([value])[0])
 
 
 def test_threads_give_the_same_output(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,7 +382,7 @@ def test_a_forgotten_id_among_new_ones_keeps_their_noise() -> None:
     assert list(fleet.ids) == [5, 4, 3]
     for stream, life in ((5, 0), (3, 1), (4, 0)):
         mine = ids == stream
-        np.testing.assert_array_equal(out[mine], one(stream, life).publish(values[mine]))
+        np.testing.assert_array_equal(out[mine], one("spread", stream, life).publish(values[mine]))
 
 
 @pytest.mark.parametrize("scales", [-1, b.SCALES + 1])
@@ -384,3 +404,19 @@ def test_content_that_no_fleet_has_is_refused(wrong: dict[str, Any], monkeypatch
     monkeypatch.setattr(fleet._streams, "pack", lambda: (content | wrong, data))
     with pytest.raises(StateError):
         Fleet.from_bytes(fleet.to_bytes())
+
+
+def test_many_ids_of_a_call_are_found_in_any_order() -> None:
+    rng = np.random.default_rng(3)
+    places, given = Places(), rng.permutation(5000)[:4000].astype(np.int64)
+    for begin in range(0, 4000, 800):
+        # Runs between ids that are there already.
+        places.add(given[begin : begin + 800])
+    asked = rng.integers(0, 5000, 3000)
+    rows = {int(each): row for row, each in enumerate(given)}
+    wanted = [rows.get(int(each), -1) for each in asked]
+    assert places.find(asked).tolist() == wanted
+    assert places.find(asked[:9]).tolist() == wanted[:9]
+    assert places.ids().tolist() == given.tolist()  # type: ignore[union-attr]
+    with pytest.raises(ValueError, match="more than once"):
+        places.add(given[10:11])

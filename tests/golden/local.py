@@ -11,7 +11,9 @@ from typing import Any
 from tests.golden.parts import CHUNKINGS, SECRETS, USUAL, Golden, public, published, released, replayed, values
 
 STREAM = values(260)
-TWO = {"linear": {"threshold": public("thresholds.SquareWave")(bins=64)}, "logarithmic": {"threshold": "logarithmic"}}
+_RULE = public("thresholds.SquareWave")
+#: "logarithmic" as it was when the table was written.
+TWO = {"linear": {"threshold": _RULE(bins=64)}, "logarithmic": {"threshold": _RULE(scale="logarithmic")}}
 NAMES = ("Piecewise", "StochasticRounding", "Hybrid", "SquareWave", "LogSquareWave")
 
 

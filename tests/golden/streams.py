@@ -195,8 +195,9 @@ def _releases() -> Iterator[tuple[str, Golden]]:
         # The default when the table was written; "adaptive" withholds nothing by default now.
         held = {"holdout": 90} if method == "adaptive" else {}
         yield f"release {method}, {secret}", Golden(partial(outputs, method=method, **held, **SECRETS[secret]))
+    linear = {"method": "topl", "threshold": "linear"}
     for secret in ("seed 1", "stream named"):
-        yield f"release topl, {secret}", Golden(partial(outputs, method="topl", **SECRETS[secret]), portable=False)
+        yield f"release topl, {secret}", Golden(partial(outputs, **linear, **SECRETS[secret]), portable=False)
     for method in ("adaptive", "tops", "pak"):
         named = partial(outputs, method=method, stream="meters", key=BYTES, holdout=40)
         yield f"release {method}, of a stream", Golden(named)

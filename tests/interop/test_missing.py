@@ -15,7 +15,7 @@ from fastdp.errors import DataError, ParameterError
     [
         ("opendp", r"pip install 'fastdp\[opendp\]'"),
         ("polars", "pip install polars"),
-        ("pyarrow", r"pip install 'fastdp\[parquet\]'"),
+        ("pyarrow", r"pip install 'fastdp\[(tables|parquet)\]'"),
     ],
 )
 def test_a_missing_tool_is_named(missing: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:

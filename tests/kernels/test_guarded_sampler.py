@@ -12,7 +12,7 @@ import pytest
 from fastdp.randomness import exact, sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId, word_at
-from fastdp_kernels import double_double, guarded_log
+from fastdp_kernels import double_double, guarded_log, wide_log
 from tests.grid import exhaustive
 from tests.oracles import exact_noise
 
@@ -106,6 +106,61 @@ def test_second_stage_is_certain_or_silent(scale: Fraction, has_further: bool, o
 
 
 @pytest.mark.parametrize("one_sided", [False, True])
+@pytest.mark.parametrize("scale", LARGE_SCALES)
+def test_the_stage_of_two_words_is_certain_or_silent(scale: Fraction, one_sided: bool) -> None:
+    law = sampler.geometric_law(scale) if one_sided else sampler.discrete_laplace_law(scale)
+    words, further = words_at_jumps(scale, 100, 12)
+    uniform, source = hard_words(scale, 200, 2), random.Random(3)
+    words = np.concatenate([uniform, words])
+    further = np.concatenate([np.array([source.getrandbits(64) for _ in uniform], np.uint64), further])
+    out, positions = np.empty(words.size, np.int64), np.empty(words.size, np.int64)
+    sign_bit = np.uint64(0 if one_sided else 1)
+    waiting = wide_log.draw_wide(words, further, *law.scale_pair, *law.offset_pair, sign_bit, out, positions)
+    settled = np.flatnonzero(out != guarded_log.DOUBTFUL)
+    assert np.array_equal(positions[:waiting], np.flatnonzero(out == guarded_log.DOUBTFUL))
+    # The first 200 words are uniform, and at scale 2^56 one in some thousand is left over.
+    assert np.count_nonzero(settled < 200) >= 198
+    for i in settled.tolist():
+        word = int(words[i])
+        least, most = exact_noise.magnitude((word >> 1) << 63 | int(further[i]) >> 1, 126, scale, one_sided)
+        assert least == most, "a draw that its words leave open passed as certain"
+        assert out[i] == (-least if not one_sided and word & 1 else least)
+
+
+def test_the_margins_of_the_stage_of_two_words_matter() -> None:
+    """Nothing nearer to a whole number than the error bound is settled, and not much that is farther is left."""
+    scale = Fraction(2**56)
+    words, further = words_at_jumps(scale, 150, 11)
+    law, out, positions = sampler.discrete_laplace_law(scale), *np.empty((2, words.size), np.int64)
+    wide_log.draw_wide(words, further, *law.scale_pair, *law.offset_pair, np.uint64(1), out, positions)
+    distances = {True: [1.0], False: [0.0]}
+    with mpmath.workdps(80):
+        for i in range(words.size):
+            y = exact_noise.real_value((int(words[i]) >> 1) << 64 | int(further[i]), 127, scale, False)
+            distance = min(y - mpmath.floor(y), mpmath.ceil(y) - y) / scale.numerator
+            distances[bool(out[i] != guarded_log.DOUBTFUL)].append(float(distance))
+    assert min(distances[True]) > wide_log.ERROR_LOG
+    assert max(distances[False]) < 1.1 * wide_log.ERROR_LOG
+
+
+def test_the_logarithm_of_the_stage_of_two_words_to_73_bits() -> None:
+    mantissas = np.linspace(0.7071, 1.41422, 10**5)
+    places = (mantissas * 128.0 + 0.5).astype(int) - double_double.TABLE_FIRST
+    assert np.abs(mantissas * wide_log.INVERSES[places] - 1.0).max() < 2.0**-7.05
+    source, worst = random.Random(9), 0.0
+    with mpmath.workdps(60):
+        for step, high, low in zip(wide_log.INVERSES, wide_log.LOG_HIGH, wide_log.LOG_LOW, strict=True):
+            assert abs(mpmath.log(mpmath.mpf(step)) - mpmath.mpf(high) - mpmath.mpf(low)) < mpmath.mpf(2) ** -106
+        assert abs(mpmath.log(2) - mpmath.mpf(wide_log.LN2_UPPER) - mpmath.mpf(wide_log.LN2_REST)) < 2.0**-93
+        for _ in range(3000):
+            f, low = source.uniform(-1, 1) * 2.0**-7.05, source.uniform(-1, 1) * 2.0**-51
+            square, tiny = wide_log.log_one_plus(f, low)
+            true = mpmath.log1p(mpmath.mpf(f) + mpmath.mpf(low))
+            worst = max(worst, float(abs(mpmath.mpf(f) + mpmath.mpf(square) + mpmath.mpf(tiny) - true)))
+    assert 2.0**-76 < worst < 2.0**-73
+
+
+@pytest.mark.parametrize("one_sided", [False, True])
 @pytest.mark.parametrize("scale", SCALES + LARGE_SCALES)
 def test_last_stage_equals_the_formula(scale: Fraction, one_sided: bool) -> None:
     for number, word in enumerate(hard_words(scale, 40, 4).tolist()):
@@ -138,6 +193,12 @@ def test_a_draw_does_not_depend_on_how_many_are_drawn() -> None:
             assert np.array_equal(short, long[:size])
 
 
+def left_over(words: np.ndarray, *arguments: np.ndarray) -> int:
+    """In place of a first stage: nothing is certain."""
+    arguments[-1][: words.size] = np.arange(words.size)
+    return words.size
+
+
 def test_the_last_stage_reads_on_where_its_draw_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """In every chunk, behind every start: further words are those of the draw's own position in the stream."""
     law, key, stream = sampler.discrete_laplace_law(2**56), Key.from_seed(7), StreamId(Purpose.TREE, 2, 3)
@@ -152,6 +213,7 @@ def test_the_last_stage_reads_on_where_its_draw_is(monkeypatch: pytest.MonkeyPat
     # Chunks of 64 draws, all of them left to the last stage.
     monkeypatch.setattr(sampler, "CHUNK", 64)
     monkeypatch.setattr(sampler, "word_at", watched)
+    monkeypatch.setattr(wide_log, "draw_wide", left_over)
     monkeypatch.setattr(double_double, "draw_double_double", lambda *arguments: arguments[8])
     sampler.fill(part, law, key, stream, 300)
     assert np.array_equal(part, whole[300:])

@@ -371,7 +371,7 @@ def test_release_spends_before_it_releases(ledger, monkeypatch: pytest.MonkeyPat
     assert [entry.state for entry in account.entries()] == ["spent", "reserved"]
     for wrong, words in (
         ({"part": "a"}, "expected None without a ledger"),
-        ({"ledger": account}, "expected the stream's name"),
+        ({"ledger": account}, "expected the name of the stream"),
         ({"ledger": "budget", "stream": "meter"}, "expected an object from fastdp.ledger"),
     ):
         with pytest.raises(ParameterError, match=words):

@@ -17,7 +17,7 @@ from fastdp.local import Announcement, Client, HistogramCollector, LogSquareWave
 from fastdp.local.distribution import Distribution
 from fastdp.randomness.key import Key
 from fastdp.thresholds import SquareWave as Rule
-from fastdp.thresholds import ThresholdTask, log_estimate
+from fastdp.thresholds import ThresholdTask, log_concave, log_estimate
 from fastdp.thresholds.local_objective import range_errors
 from tests.noise import unbound_key
 
@@ -165,6 +165,75 @@ def test_the_tail_is_cut_at_standard_errors_of_its_share() -> None:
     assert few.frequencies.sum() == pytest.approx(1.0)
 
 
+# The log-concave estimate.
+
+
+def density(logs: np.ndarray, matrix: np.ndarray, counts: np.ndarray) -> float:
+    """What the estimate maximises, term by term."""
+    shares = np.exp(logs) / np.exp(logs).sum()
+    total = 0.0
+    for cell, count in enumerate(counts):
+        total += count * math.log(sum(matrix[cell, i] * shares[i] for i in range(shares.size)))
+    for i in range(1, shares.size - 2):
+        bend = 2 * logs[i + 1] - logs[i] - logs[i + 2]
+        total += 0.03 * math.log(bend) if bend > 0 else -math.inf
+    return total - 0.5 * 3e-4 * float(np.square(logs).sum())
+
+
+def test_the_concave_estimate_is_the_maximum() -> None:
+    """No nearby log-concave shares are more likely; the first bin is free, the others bend downwards."""
+    generator = np.random.default_rng(2)
+    matrix = np.abs(np.subtract.outer(np.arange(10), np.arange(10)) < 3) * 0.1 + 0.02
+    matrix /= matrix.sum(axis=0)
+    counts = generator.multinomial(5000, matrix @ np.array([0.3, 0.01, 0.04, 0.1, 0.2, 0.2, 0.1, 0.04, 0.008, 0.002]))
+    shares, likelihood, steps, converged = log_concave.fit(matrix, counts.astype(float))
+    assert converged
+    assert steps < 60
+    assert likelihood == pytest.approx(float(counts @ np.log(matrix @ shares)))
+    logs = np.log(shares)
+    assert (-np.diff(logs, 2)[1:] > 0).all()
+    assert shares[0] > 2 * shares[1]
+    # The level of the logarithms is the one that the prior likes best.
+    logs -= logs.mean()
+    best = density(logs, matrix, counts)
+    worse = [
+        density(logs + step * way, matrix, counts) for way in generator.normal(size=(40, 10)) for step in (0.1, 1e-2)
+    ]
+    assert max(worse) < best + 1e-4
+    assert density(logs + 0.1, matrix, counts) < best
+
+
+def test_the_concave_estimate_knows_the_matrix_of_the_reports() -> None:
+    """Cell by cell from the reports' law, and from reports."""
+    wave = LogSquareWave(1.0, 1.0 / 2**4, 2.0**10)
+    matrix = log_concave._matrix(wave.law, 56, 56)
+    assert matrix.sum(axis=0) == pytest.approx(np.ones(56))
+    edges = Distribution(np.eye(56)[0], wave.low, wave.high, "", 0, True, 0.0, 1, "logarithmic").edges
+    for place in (0, 20, 55):
+        values = np.linspace(edges[place], edges[place + 1], 100_000)
+        cells = wave.perturb(values, seed=place).astype(np.int64) * 56 // wave.n_outputs
+        shares = np.bincount(cells, minlength=56) / values.size
+        assert np.abs(shares - matrix[:, place]).max() < 0.004
+
+
+def test_the_concave_estimate_has_one_peak_and_a_tail() -> None:
+    wave = LogSquareWave(1.0, 1657.0 / 2**14, 1657.0)
+    counts = np.bincount(wave.perturb(drawn(), seed=2), minlength=wave.n_outputs)
+    found = log_concave.concave_estimate(wave, counts, 56)
+    cells = np.bincount(np.arange(wave.n_outputs) * 56 // wave.n_outputs, weights=counts).astype(np.int64)
+    assert (found.frequencies == log_concave.concave_estimate(wave, cells, 56).frequencies).all()
+    assert found.frequencies.sum() == pytest.approx(1.0)
+    assert found.n_reports == counts.sum()
+    assert found.converged
+    peak = int(found.frequencies[1:].argmax()) + 1
+    assert (np.diff(found.frequencies[peak:]) < 0).all()
+    assert (np.diff(found.frequencies[1:peak]) > 0).all()
+    assert found.quantile(0.99) == pytest.approx(float(np.quantile(drawn(), 0.99)), rel=0.25)
+    # One report is enough to go on.
+    single = log_concave.concave_estimate(wave, np.eye(1, wave.n_outputs, 7, dtype=np.int64)[0], 56)
+    assert np.isfinite(single.frequencies).all()
+
+
 # The rule, and ToPL with it.
 
 
@@ -184,16 +253,18 @@ def test_theta_is_near_the_best_where_the_linear_scale_is_far_off(epsilon: float
         return r / 3 * variance * theta**2 + r**2 / 6 * float(np.maximum(values - theta, 0.0).mean()) ** 2
 
     best = min(error(theta) for theta in np.geomspace(10.0, 200.0, 300))
-    ours, linear = (
-        float(np.median([error(theta_of(Rule(scale=scale), values, facts, seed)) for seed in range(7)])) / best
-        for scale in ("logarithmic", "linear")
+    rules = Rule(scale="logarithmic", method="concave"), Rule(scale="logarithmic"), Rule()
+    ours, free, linear = (
+        float(np.median([error(theta_of(rule, values, facts, seed)) for seed in range(7)])) / best for rule in rules
     )
-    assert ours < 3.0
-    assert linear > ours
+    assert ours < 2.0
+    assert free < 3.0
+    assert linear > max(ours, free)
 
 
-def test_theta_scales_with_values_and_bound() -> None:
-    values, rule = drawn(20_000), Rule(scale="logarithmic")
+@pytest.mark.parametrize("rule", [Rule(scale="logarithmic"), Rule(scale="logarithmic", method="concave")], ids=str)
+def test_theta_scales_with_values_and_bound(rule: Rule) -> None:
+    values = drawn(20_000)
     plain = theta_of(rule, values, ThresholdTask(1.0, 1657.0, 20_000, 2**20, 2.0**-20), unbound_key(5))
     for factor in (2.0**-30, 2.0**40):
         facts = ThresholdTask(1.0, 1657.0 * factor, 20_000, 2**20, 2.0**-20 * factor)
@@ -203,16 +274,16 @@ def test_theta_scales_with_values_and_bound() -> None:
 def test_topl_takes_the_scale_by_name() -> None:
     values = drawn(9000)
     arguments: dict[str, Any] = {"epsilon": 1.0, "bound": 1657.0, "holdout": 8000, "max_range": 4096, "seed": 3}
-    named = fastdp.ToPL(**arguments, threshold="logarithmic")
+    named = fastdp.ToPL(**arguments)
     text = named.server.announcement.to_text()
     assert "LogSquareWave" in text
     release = named.release(values)
-    assert (
-        release.values == fastdp.ToPL(**arguments, threshold=Rule(scale="logarithmic")).release(values).values
-    ).all()
+    assert (release.values == fastdp.ToPL(**arguments, threshold="logarithmic").release(values).values).all()
+    rule = Rule(scale="logarithmic", method="concave")
+    assert (release.values == fastdp.ToPL(**arguments, threshold=rule).release(values).values).all()
     assert release.threshold == named.threshold < 400.0
     linear = fastdp.ToPL(**arguments, threshold="linear")
-    assert (linear.release(values).values == fastdp.ToPL(**arguments).release(values).values).all()
+    assert (linear.release(values).values == fastdp.ToPL(**arguments, threshold=Rule()).release(values).values).all()
     # Users and server apart, by messages, give the same.
     server = fastdp.ToPLServer(1.0, 1657.0, 8000, 4096, threshold="logarithmic")
     wave = server.announcement.mechanism
@@ -228,8 +299,13 @@ def test_parameters() -> None:
     with pytest.raises(ParameterError, match=r"^scale = 'log': expected"):
         Rule(scale="log")  # type: ignore[arg-type]
     for method in ("sw", "percentile"):
-        with pytest.raises(ParameterError, match=rf"^method = '{method}': expected 'sw-w'"):
+        with pytest.raises(ParameterError, match=rf"^method = '{method}': expected 'sw-w' or 'concave'"):
             Rule(scale="logarithmic", method=method)
+    with pytest.raises(ParameterError, match=r"^method = 'concave': expected 'sw-w' or 'sw' or 'percentile'"):
+        Rule(method="concave")
+    for bins in (3, 513):
+        with pytest.raises(ParameterError, match=f"^bins = {bins}: expected"):
+            Rule(scale="logarithmic", method="concave", bins=bins)
     with pytest.raises(ParameterError, match=r"^threshold = 'log'"):
         fastdp.ToPLServer(1.0, 100.0, threshold="log")
     assert (Rule().n_bins, Rule(scale="logarithmic").n_bins, Rule(bins=99).n_bins) == (1024, 56, 99)

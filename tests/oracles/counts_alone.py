@@ -18,6 +18,7 @@ HORIZON_PART, MIN_HORIZON = 0.25, 50
 WEIGHT_MEMORY, PERIOD_MEMORY = 0.9, 0.5
 FLOOR = 0.001
 MAX_COARSE = 0.3
+PROMPT_STEPS = 32
 
 
 class Follower:
@@ -30,7 +31,23 @@ class Follower:
         self.b, self.t, self.since = first.fan_out, 0, 0
         self.waiting = [], []
         self.costs, self.products, self.squares, self.w = None, 0.0, 0.0, 0.0
-        self.anew, self.kinds = False, []
+        self.anew, self.kinds, self.prompt = False, [], 0
+        #: What counts the whole (``whole_count.Whole``), and what it was found to lack.
+        self.whole_counter, self.missing = None, 0.0
+
+    def adjust(self):
+        """Count the whole too, and take its estimates."""
+        if self.whole_counter is None:
+            return
+        self.whole_counter.count(self.t, len(self.waiting[0]) - len(self.waiting[1]))
+        variance = self.noise * self.whole(self.own_weight, ())
+        self.missing = self.whole_counter.missing(self.whole(self.own, ()), variance)
+        self.estimate, self.variance = self.estimates(self.adjusted(self.own))
+
+    def adjusted(self, own):
+        """Least squares: every noisy number takes its part of what is missing, by its variance."""
+        weight = self.whole(self.own_weight, ())
+        return {path: x + self.missing * self.own_weight[path] / weight for path, x in own.items()}
 
     def begin(self, added, removed, split_noise, cell_noise):
         self.split_noise, self.first_noise = split_noise, cell_noise
@@ -41,6 +58,9 @@ class Follower:
         self.own_weight = {path: self.first_weight * (path in leaves) for path in self.own}
         self.rate = dict.fromkeys(self.own, 0.0)
         self.estimate, self.variance = self.estimates(self.own)
+        self.waiting = added, removed
+        self.adjust()
+        self.waiting = [], []
         least = SPLIT * math.sqrt(max(self.noise, MIN_DEVIATION**2) * self.variance[()])
         self.anew = self.first.max_depth > 0 and self.estimate[()] <= least
         return {path: self.estimate[path] for path in leaves}
@@ -81,7 +101,7 @@ class Follower:
         elapsed = self.t - self.since
         if elapsed < self.period:
             own = {path: x + elapsed * self.own_growth(path) for path, x in self.own.items()}
-            estimate = self.estimates(own)[0]
+            estimate = self.estimates(self.adjusted(own))[0]
         else:
             self.count(elapsed, cell_noise)
             estimate = self.estimate
@@ -109,10 +129,13 @@ class Follower:
             max(x - y, 0) for p, x, y in zip(nodes, counts, least, strict=True) if len(p) < self.first.max_depth
         ]
         self.anew = sum(beyond) / max(np.maximum(counts, 0).sum(), 1) > MAX_COARSE
-        if self.anew and not self.fixed:
-            self.period = max(min(self.period, elapsed // 2), 1)
+        if self.anew:
+            self.prompt = self.t + 1 + PROMPT_STEPS
+        if self.t + 1 < self.prompt and not self.fixed:
+            self.anew, self.period = True, 1
         self.rate = {path: gained[path] / elapsed for path in self.own}
         self.estimate, self.variance = self.estimates(self.own)
+        self.adjust()
         self.since, self.waiting = self.t, ([], [])
 
     def count_alone(self, cell_noise):

@@ -105,6 +105,25 @@ cache.write_text("in the way")
     assert "'<string>')]" in done.stdout, "the line of the caller"
 
 
+def test_a_filled_cache_that_is_read_only_is_read(tmp_path: Path, installation: Path) -> None:
+    chosen = {**places(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "chosen")}
+    assert run(USE_A_KERNEL, home=installation, **chosen).stdout == "[]\n"
+    # Files of the superuser can always be written: the test by which Numba tells must fail of itself.
+    program = f"""
+import tempfile
+def refuse(**options):
+    raise PermissionError
+tempfile.TemporaryFile = refuse
+import fastdp_kernels
+compiled = []
+fastdp_kernels.on_compile = lambda name, folder: compiled.append(name)
+{USE_A_KERNEL}
+print(compiled)"""
+    done = run(program, home=installation, **chosen)
+    assert (done.stdout, done.stderr) == ("[]\n[]\n", "")
+    assert not (tmp_path / "cache").exists()
+
+
 FIRST_CALLS = """
 import sys, threading
 import numpy as np

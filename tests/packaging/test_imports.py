@@ -29,6 +29,23 @@ def test_importing_fastdp_loads_nothing_heavy() -> None:
     assert run(f"import fastdp.cli; {program}").strip() in ("[]", "['click']")
 
 
+def test_streams_import_no_package_of_an_extra() -> None:
+    """Arrays, publishers, bytes of states and the command line on arrays do without what only extras install."""
+    program = """
+import sys, numpy as np, fastdp
+fastdp.release(np.ones(2000), epsilon=1, bound=10).range_sum([0], [10])
+publisher = fastdp.Adaptive(epsilon=1.0, bound=10.0, threshold=5.0)
+publisher.publish(np.ones(10))
+fastdp.Adaptive.from_bytes(publisher.to_bytes(b"k" * 32), b"k" * 32)
+fastdp.Fleet(fastdp.Adaptive(epsilon=1.0, bound=10.0, threshold=5.0)).publish([1, 2], [1.0, 2.0])
+fastdp.release_many(np.ones((3, 50)), 1.0, bound=10.0, threshold=5.0)
+fastdp.plan(epsilon=1.0, bound=10.0)
+extras = "matplotlib pandas polars pyarrow narwhals dask pooch shapely geopandas msgspec duckdb opendp"
+print([name for name in extras.split() if name in sys.modules])
+"""
+    assert run(program).strip() == "[]"
+
+
 def test_every_public_name_loads() -> None:
     for name in fastdp.__all__:
         assert getattr(fastdp, name) is not None

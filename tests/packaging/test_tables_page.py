@@ -16,7 +16,7 @@ PAGE = (ROOT / "docs" / "tables.md").read_text()
 
 def test_the_examples_run(tmp_path, monkeypatch, capsys):
     for needed in ("narwhals", "pandas", "pyarrow"):
-        pytest.importorskip(needed, reason="needs fastdp[tables] and pandas")
+        pytest.importorskip(needed, reason="needs fastdp-streams[tables] and pandas")
     monkeypatch.chdir(tmp_path)
     blocks = [part.split("```")[0] for part in PAGE.split("```python\n")[1:]]
     assert len(blocks) == 4

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numba.core.caching import FunctionCache
 
 import fastdp
 import fastdp_kernels
@@ -127,7 +128,7 @@ def signatures() -> dict[str, list[str]]:
         home = importlib.import_module(f"fastdp_kernels.{module.name}")
         for name, member in vars(home).items():
             # Entry points are cached; the pieces inlined into them are not.
-            entry = type(getattr(member, "_cache", None)).__name__ == "FunctionCache"
+            entry = isinstance(getattr(member, "_cache", None), FunctionCache)
             if entry and member.py_func.__module__ == home.__name__:
                 found[f"{module.name}.{name}"] = [str(each) for each in member.signatures]
     return found

@@ -169,7 +169,7 @@ def test_a_consistent_tree_is_as_wide_as_its_variance(releases) -> None:
     starts, stops = pairs(release)
     noise = release.noise
     variances = tree_variances(noise, starts.astype(float), stops.astype(float))
-    deviation = np.sqrt(variances * laplace_variance(noise.scale(THETA))) * noise.resolution
+    deviation = np.sqrt(variances * noise.draw(THETA).variance) * noise.resolution
     np.testing.assert_allclose(release.std_error(starts, stops), deviation, rtol=1e-9, atol=1e-9)
     low, high = release.interval(starts, stops)
     some = stops > starts

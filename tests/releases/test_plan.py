@@ -9,6 +9,7 @@ import pytest
 
 import fastdp
 from fastdp.errors import ParameterError
+from fastdp.tables.parameters import make_plan
 
 
 def test_a_window_has_one_draw() -> None:
@@ -78,3 +79,47 @@ def test_noise_is_as_wide_as_the_plan_says() -> None:
 def test_what_cannot_be_planned_is_refused(arguments: dict[str, object], name: str) -> None:
     with pytest.raises(ParameterError, match=name):
         fastdp.plan(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("contributions", "delta", "noise"),
+    [
+        (1, 1e-6, "laplace"),
+        (10, 1e-6, "laplace"),
+        (20, 1e-6, "gaussian"),
+        (20, 1e-9, "gaussian"),
+        (16, 1e-9, "laplace"),
+        (48, 1e-9, "gaussian"),
+        (100, 1e-6, "gaussian"),
+    ],
+)
+def test_a_plan_with_a_delta_says_which_noise_is_better(contributions: int, delta: float, noise: str) -> None:
+    plan = fastdp.plan(epsilon=1.0, bound=2.0, contributions=contributions, per_window=1, delta=delta)
+    assert plan.noise == noise
+    assert plan.std_error == min(plan.std_error_with("laplace"), plan.std_error_with("gaussian"))
+    assert f"{noise.capitalize()} noise is better" in str(plan)
+    assert fastdp.plan(epsilon=plan.epsilon_for(9.0), **{**vars_of(plan), "bound": 2.0}).half_width == pytest.approx(
+        9.0
+    )
+
+
+def vars_of(plan: fastdp.Plan) -> dict:
+    return {name: getattr(plan, name) for name in ("bound", "contributions", "per_window", "delta")}
+
+
+def test_a_plan_is_what_a_release_does() -> None:
+    """The noise that is planned is the law that a table draws from."""
+    plan = fastdp.plan(epsilon=1.0, bound=1.0, contributions=48, per_window=1, delta=1e-6)
+    made = make_plan(
+        "totals",
+        every="1h",
+        who="home",
+        period="1d",
+        clip=1.0,
+        epsilon=1.0,
+        contributions=48,
+        per_window=1,
+        delta=1e-6,
+    )
+    sigma = float(made.quantities()[0].law.sigma) * made.step
+    assert sigma == pytest.approx(plan.std_error, rel=1e-9)

@@ -35,6 +35,7 @@ from fastdp.spatial import Box
 from fastdp.systems import FixedTree, OfflineOnBatch, OfflineOnStream, WEvent
 from fastdp.systems.stream.adaptive import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile
+from fastdp.thresholds import SquareWave as SquareWaveThreshold
 from fastdp.thresholds.renewals import RenewFromHoldout
 from tests.noise import unbound_key
 
@@ -276,17 +277,18 @@ CASES: dict[str, Case] = {
         _chunks(30, 60, 210, 100),
     ),
     "topl": Case(
-        lambda: fastdp.ToPL(epsilon=1.0, bound=64, holdout=100, max_range=256, seed=1), _chunks(40, 59, 2, 0, 30, 50)
+        lambda: fastdp.ToPL(epsilon=1.0, bound=64, holdout=100, max_range=256, threshold="linear", seed=1),
+        _chunks(40, 59, 2, 0, 30, 50),
     ),
     "topl_server": Case(
-        lambda: fastdp.ToPLServer(epsilon=1.0, bound=64, holdout=100, max_range=256, publish_epsilon=2.0),
+        lambda: fastdp.ToPLServer(1.0, 64, 100, 256, threshold="linear", publish_epsilon=2.0),
         _chunks(40, 50, 20, 30, 50),
         _receive,
         lambda values: values[::-1],
         plain=True,
     ),
     "topl_logarithmic": Case(
-        lambda: fastdp.ToPL(epsilon=1.0, bound=64, holdout=60, max_range=256, threshold="logarithmic", seed=1),
+        lambda: fastdp.ToPL(1.0, 64, 60, 256, threshold=SquareWaveThreshold(scale="logarithmic"), seed=1),
         _chunks(40, 30, 2, 0, 30),
     ),
     "log_histogram": _collected(lambda: HistogramCollector(LogSquareWave(1.0, 1.0, 64.0), 64)),

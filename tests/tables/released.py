@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from fastdp.guarantee import Guarantee
+from fastdp.releases.intervals import DrawnNoise
 from fastdp.tables.sums import NoisySums, WindowSums
 from fastdp.tables.table import Table
 
@@ -24,7 +25,7 @@ def noise(rng, scale, shape):
 
 def noisy(rng, true, scale, resolution):
     steps = np.rint(np.asarray(true) / resolution).astype(np.int64)
-    return NoisySums(steps + noise(rng, scale, steps.shape), resolution, Fraction(scale))
+    return NoisySums(steps + noise(rng, scale, steps.shape), resolution, DrawnNoise(Fraction(scale)))
 
 
 def table(kind, true, *, scale=10.0, rng=None, keys=None, confidence=0.95, **others):

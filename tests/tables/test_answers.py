@@ -135,7 +135,7 @@ def test_means_with_a_count_that_is_not_clearly_positive_say_nothing():
 def test_the_ends_of_an_interval_of_counts_belong_to_it(epsilon, confidence):
     """Both are whole numbers: an end moved inwards by a rounding loses all its probability."""
     t = table("counts", np.full((30, 1), 7.0), scale=1.0 / epsilon)
-    scale = t.sums.columns["count"].scale
+    scale = t.sums.columns["count"].noise.scale
     for m in (1, 2, 5, 24):
         half = laplace_sum_quantile(scale, m, confidence)
         for pooled in (False, True):

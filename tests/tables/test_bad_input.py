@@ -75,10 +75,10 @@ FORM: dict[str, tuple[Any, dict[str, Any], str]] = {
     "keys without columns": (GOOD, {"keys": ["x"]}, "expected None without by="),
     "a key twice": (GOOD, {"by": "meter", "keys": ["x", "x"]}, "expected distinct keys"),
     "keys of one column for two": (GOOD, {"by": ["meter", "who"], "keys": ["x"]}, "expected tuples of 2 entries"),
-    "delta for public keys": (
+    "delta for Laplace noise": (
         GOOD,
-        {"by": "meter", "keys": ["x"], "delta": 1e-6},
-        "delta = 1e-06: expected 0 unless",
+        {"by": "meter", "keys": ["x"], "delta": 1e-6, "noise": "laplace"},
+        "delta = 1e-06: expected 0, because",
     ),
     "delta above one": (GOOD, {"delta": 2.0}, "delta = 2.0"),
     "no bound": (GOOD, {"clip": None}, "bound = None: expected a public upper bound"),
@@ -112,7 +112,7 @@ def test_errors_about_the_form_charge_nothing(name: str, ledger: fastdp.Ledger) 
 
 
 def test_a_ledger_needs_a_name(ledger: fastdp.Ledger) -> None:
-    assert "stream = None: expected the table's name" in refused(ledger, GOOD, stream=None)
+    assert "stream = None: expected the name of the stream or table" in refused(ledger, GOOD, stream=None)
 
 
 @pytest.mark.parametrize("convert", [pd.DataFrame, pl.from_pandas, pa.Table.from_pandas])

@@ -78,7 +78,7 @@ def noise_of(coupled: Coupled, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 
 def public(sums: Any) -> Any:
-    columns = {name: (c.steps.tolist(), c.resolution, c.scale) for name, c in sums.columns.items()}
+    columns = {name: (c.steps.tolist(), c.resolution, c.noise.scale) for name, c in sums.columns.items()}
     plain = sums.edges.tolist(), sums.keys, sums.clip, sums.centre, sums.kept_persons, sums.every, sums.time_zone
     return columns, plain, sums.guarantee
 
@@ -239,7 +239,7 @@ def test_the_chosen_clip_is_near_the_best() -> None:
         assert sums.clip is not None
         assert error(sums.clip[1]) < 1.33 * best
         # As small a share as a good choice needs.
-        assert float(sums.columns["total"].scale) * sums.columns["total"].resolution < 1.03 * sums.clip[1]
+        assert float(sums.columns["total"].noise.scale) * sums.columns["total"].resolution < 1.03 * sums.clip[1]
 
 
 def test_a_replaced_value_costs_epsilon_of_totals_only(monkeypatch: pytest.MonkeyPatch) -> None:

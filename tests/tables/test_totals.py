@@ -76,7 +76,7 @@ def test_every_family_gives_the_oracles_integers(family: str, tmp_path: Path) ->
     # The day on which the clock skips an hour.
     assert last - first == 47
     assert found.columns["total"].steps.tolist() == wanted["total"]
-    assert found.columns["total"].scale == TOTAL[2]
+    assert found.columns["total"].noise.scale == TOTAL[2]
     assert (found.keys, found.every, found.time_zone) == ({"meter": ["a", "c"]}, "1h", "Europe/Paris")
     assert found.edges[[0, -1]].tolist() == [instant_of(begin), instant_of(end)]
     names = {"lazy": "polars", "pandas": "pandas", "polars": "polars", "duckdb": "duckdb"}

@@ -79,7 +79,7 @@ def test_the_same_as_a_table(kind: str, lateness: str | None) -> None:
     assert table.columns
     for name, column in table.columns.items():
         assert np.array_equal(steps(found, name), column.steps)
-        assert found[-1].sums.columns[name].scale == column.scale
+        assert found[-1].sums.columns[name].noise.scale == column.noise.scale
     assert found[-1].sums.edges[-1] == table.edges[-1]
     assert (windows.late, found[-1].sums.clip, found[-1].sums.centre) == (0, table.clip, table.centre)
 

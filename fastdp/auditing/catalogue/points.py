@@ -74,10 +74,10 @@ def trees(fresh: Callable[[], Any], data: Batches) -> Floats:
     return np.array(seen, np.float64)
 
 
-def phdstream(epsilon: float, *, max_depth: int = 0, **options: Any) -> OneRun:
+def phdstream(epsilon: float, *, max_depth: int = 0, factor: float = 0.5, **options: Any) -> OneRun:
     """A publisher on [0, 1]; of depth 0 it only counts, with half of epsilon."""
     make = partial(PHDStream, Box(0, 1), epsilon, max_depth=max_depth, **options)
-    return one_run(lambda key: make(key=key), trees, factor=1.0 if max_depth else 0.5)
+    return one_run(lambda key: make(key=key), trees, 1.0 if max_depth else factor)
 
 
 def adaptive(epsilon: float, *, max_depth: int = 0, period: int = 1, factor: float = 1.0, **options: Any) -> OneRun:
@@ -97,10 +97,13 @@ def points(epsilon: float) -> list[Case]:
     # Next to nothing at first, so that PrivTree plants the second count; its half needs twice epsilon to be detected.
     planted = adaptive(2.0 * epsilon, max_depth=2, shrink=False)
     two = adaptive(epsilon, sensitivity=2)
+    # A single cell: half for the whole, and three tenths for the cell, because nothing is decided.
+    whole = phdstream(epsilon, factor=0.8, total_share=0.5)
     return [
         Case("selective-counting", one_run(partial(make_selective, epsilon=epsilon), chosen_counts), *EVENT, SLOW),
         Case("phdstream", phdstream(epsilon, max_depth=4), *more, SLOW),
         Case("phdstream-counts", phdstream(epsilon), *late_events(2), SLOW),
+        Case("phdstream-whole", whole, *late_events(2), SLOW),
         Case("phdstream-removal", phdstream(epsilon), *removed, SLOW),
         Case("phdstream-two-events", phdstream(epsilon, sensitivity=2), *late_events(3, 2), SLOW),
         Case("phdstream-settling", settling, *few, SLOW),

@@ -15,7 +15,7 @@ from fastdp.counters import BinaryTree, Block, Counter, RunningCounts, Simple
 from fastdp.guarantee import Guarantee
 from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding
 from fastdp.local.base import Mechanism
-from fastdp.perturbers import Flat, Hierarchy, Perturber
+from fastdp.perturbers import Flat, Hierarchy, Perturber, Toeplitz
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
@@ -32,6 +32,22 @@ RULES: dict[str, NoisyMax | ScaleFree] = {
     "scale-free-laplace": ScaleFree("laplace"),
     "scale-free-exponential": ScaleFree("exponential"),
 }
+
+
+#: Of Gaussian noise: large enough to be seen in an audit's runs.
+DELTA = 1e-3
+#: Noise of four values a run, and a stream whose first value differs.
+FOUR = Toeplitz(length=4)
+FIRST_OF_FOUR = [0.0] * 4, [1.0, 0.0, 0.0, 0.0]
+
+
+def filtered(runs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The sums that tell the first of four values best: C y, weighed as C says."""
+    keeps, shares = 1.0 - np.array(FOUR.rates), np.array(FOUR.shares)
+    factor = np.array([1.0, *(shares @ keeps**j for j in range(3))])
+    undone = np.stack([runs[:, : t + 1] @ factor[: t + 1][::-1] for t in range(4)], axis=1)
+    sums: NDArray[np.float64] = undone @ factor
+    return sums
 
 
 def small_task(epsilon: float) -> ThresholdTask:
@@ -58,10 +74,10 @@ def noisy_max(rule: NoisyMax | ScaleFree, task: ThresholdTask) -> ManyRuns:
     return ManyRuns(rule.guarantee(task), lambda data, trials, key: observed(rule, task, data).choices(key, trials))
 
 
-def published(perturber: Perturber, epsilon: float) -> ManyRuns:
+def published(perturber: Perturber, epsilon: float, delta: float = 0.0) -> ManyRuns:
     """One long stream through one publisher, one piece of it a run; values above theta are clipped.
 
-    Noise trees must begin where pieces begin, and there is no smoother, so pieces are independent.
+    Noise trees and epochs must begin where pieces begin, and there is no smoother, so pieces are independent.
     """
 
     def make(key: Key) -> StreamPublisher:
@@ -72,6 +88,7 @@ def published(perturber: Perturber, epsilon: float) -> ManyRuns:
             bound=4.0,
             max_range=1024,
             resolution=2.0**-10,
+            delta=delta,
             key=key,
         )
 
@@ -103,6 +120,8 @@ def sums(epsilon: float) -> list[Case]:
     """All of them, at a budget of one's choice."""
     rules = {name: noisy_max(rule, small_task(epsilon)) for name, rule in RULES.items()}
     hierarchy = published(Hierarchy(32, prune=0), epsilon)
+    gaussian = published(Hierarchy(32, prune=0, noise="gaussian"), epsilon, DELTA)
+    toeplitz = published(FOUR, epsilon, DELTA)
     return [
         Case("count", count(epsilon), 0, 1, FAST),
         *(Case(name, rule, *HOLDOUTS[name], FAST) for name, rule in rules.items()),
@@ -113,6 +132,9 @@ def sums(epsilon: float) -> list[Case]:
         Case("counter-binary", counter(BinaryTree(4), epsilon), *EVENT, MEDIUM),
         Case("stream-flat", published(Flat(), epsilon), [-3.0], [9.0], FAST),
         Case("stream-hierarchy", hierarchy, [0.0] * 32, [1.0] + [0.0] * 31, MEDIUM),
+        Case("stream-flat-gaussian", published(Flat(noise="gaussian"), epsilon, DELTA), [-3.0], [9.0], FAST),
+        Case("stream-hierarchy-gaussian", gaussian, [0.0] * 32, [1.0] + [0.0] * 31, MEDIUM),
+        Case("stream-toeplitz", toeplitz, *FIRST_OF_FOUR, FAST, (filtered,)),
         *(
             Case(f"local-{law.__name__.lower()}", reports(law(epsilon)), -1.0, 1.0, FAST)
             for law in (SquareWave, StochasticRounding, Piecewise, Hybrid)

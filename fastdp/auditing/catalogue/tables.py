@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.auditing.catalogue.case import SLOW, Case, OneRun, one_run
+from fastdp.auditing.catalogue.case import FAST, SLOW, Case, ManyRuns, OneRun, one_run
+from fastdp.auditing.catalogue.sums import DELTA
 from fastdp.randomness.key import Key
+from fastdp.tables.parameters import make_plan
 from fastdp.tables.windows import Windows
 
 #: Day of the row, its value and its person.
@@ -36,6 +38,37 @@ def released(fresh: Callable[[], Windows], rows: Sequence[Row]) -> NDArray[np.fl
     return np.concatenate([noisy.steps.ravel() for noisy in sums.columns.values()]).astype(np.float64)
 
 
+def both_days(runs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What tells a person of two days best."""
+    sums: NDArray[np.float64] = runs.sum(axis=1)
+    return sums
+
+
+def gaussian(epsilon: float) -> ManyRuns:
+    """Totals of a person's two days, with a delta: one long row of windows, two of them a run."""
+    plan = make_plan(
+        "totals",
+        every="1d",
+        clip=4.0,
+        resolution=1.0,
+        who="who",
+        contributions=2,
+        per_window=1,
+        period="1w",
+        epsilon=epsilon,
+        delta=DELTA,
+        noise="gaussian",
+    )
+    quantity = plan.quantities()[0]
+
+    def draw(data: Sequence[int], trials: int, key: Key) -> NDArray[np.float64]:
+        sums = np.tile(np.asarray(data, np.int64), trials).reshape(-1, 1)
+        released, _ = quantity.release(sums, key, quantity.start_chain(key), 0)
+        return released.steps.reshape(trials, -1).astype(np.float64)
+
+    return ManyRuns(plan.guarantee(simulated=False), draw)
+
+
 def tables(epsilon: float) -> list[Case]:
     """Of :class:`fastdp.Windows`, whose noise is that of ``fastdp.totals``; none where its packages are missing."""
     if find_spec("pyarrow") is None or find_spec("narwhals") is None:
@@ -52,5 +85,6 @@ def tables(epsilon: float) -> list[Case]:
         Case("totals", run(bound=4.0), [*others, (0, 4.0, "a")], others, SLOW),
         Case("totals-persons", run(bound=4.0, contributions=2, who=True), [*further, *others], others, SLOW),
         Case("counts", run(counts=True), [*others, (0, 0.0, "a")], others, SLOW),
+        Case("totals-gaussian", gaussian(epsilon), [4, 4], [0, 0], FAST, (both_days,)),
         Case("means", run(bound=4.0, means=True), [*others, (0, 4.0, "a")], others, SLOW),
     ]

@@ -73,7 +73,7 @@ def of_points(
     def shifts(table: Table) -> Shifts:
         fresh = make()
         if isinstance(fresh, AdaptivePHDStream):
-            return counted_shifts(fresh, x, event, code)
+            return counted_shifts(make, table, x, there, event, code)
         return followed_shifts(make, table, x, there, event, code)
 
     saved = int(generator.integers(count)) if saves else -1
@@ -100,7 +100,7 @@ def shape_of(generator: Generator) -> dict[str, Any]:
 def phdstream(generator: Generator) -> Instance:
     """Each counter; cells that are forgotten."""
     options = {**shape_of(generator), "counter": counter_of(generator), "retention": int(pick(generator, 0, 1, 16))}
-    return of_points(generator, lambda: PHDStream(**options, key=KEY), int(generator.integers(1, 10)))
+    return with_whole(generator, options, PHDStream, int(generator.integers(1, 10)))
 
 
 def adaptive_phdstream(generator: Generator) -> Instance:
@@ -113,7 +113,16 @@ def adaptive_phdstream(generator: Generator) -> Instance:
     }
     if options["period"] is not None:
         del options["max_period"]
-    return of_points(generator, lambda: AdaptivePHDStream(**options, key=KEY), int(generator.integers(1, 14)))
+    return with_whole(generator, options, AdaptivePHDStream, int(generator.integers(1, 14)))
+
+
+def with_whole(
+    generator: Generator, options: dict[str, Any], kind: Callable[..., SpatialPublisher], count: int
+) -> Instance:
+    """With a count of the whole in every other instance, of which a block may end."""
+    share = float(pick(generator, 0.0, 0.0, 0.05, 0.5))
+    more = {**options, "total_share": share}
+    return of_points(generator, lambda: kind(**more, key=KEY), int(pick(generator, count, 18)) if share else count)
 
 
 def baselines(generator: Generator) -> Instance:

@@ -22,6 +22,7 @@ from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import count_only, decomposition
 from fastdp.spatial.cell_parameters import CellParameters
 from fastdp.spatial.cells import SplitScores, StepTree
+from fastdp.spatial.whole_count import LEVEL
 from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
 from fastdp.systems.phdstream.baselines import FixedTree, OfflineOnBatch
 from fastdp.systems.phdstream.publisher import PHDStream
@@ -198,8 +199,16 @@ def see_points(make: Callable[[], SpatialPublisher], saved: int, batches: list[B
     return seen
 
 
-def counted_shifts(stream: AdaptivePHDStream, x: list[Batch], event: Event, code: int) -> Shifts:
+def counted_shifts(
+    make: Callable[[], SpatialPublisher],
+    table: Table,
+    x: list[Batch],
+    there: list[Batch],
+    event: Event,
+    code: int,
+) -> Shifts:
     """Of cells that follow counts: the one count that has the event, and PrivTree's decisions where it chose."""
+    stream = make()
     found, plan = Shifts(), stream._plan
     with noted_steps() as steps:
         for number, (added, removed, _) in enumerate(x):
@@ -211,8 +220,39 @@ def counted_shifts(stream: AdaptivePHDStream, x: list[Batch], event: Event, code
                     decide(found, plan, number, steps[number], code, event.effect)
                 place = leaf_of(plan, visit, code)
                 found.add(KEY, StreamId(Purpose.CELL, number=number), place, -event.effect)
+                whole_shifts(found, make, table, x, there, number, event.effect)
                 break
     return found
+
+
+def whole_shifts(
+    found: Shifts,
+    make: Callable[[], SpatialPublisher],
+    table: Table,
+    x: list[Batch],
+    there: list[Batch],
+    step: int,
+    effect: int,
+) -> None:
+    """Of the count of the whole, where there is one: the sums that hold an event counted in this step."""
+    if getattr(make().machine, "whole", None) is None:
+        return
+    where = StreamId(Purpose.CELL, level=LEVEL, number=step), 0, effect
+    errors: list[Integers] = []
+    _follow_whole(make(), table, x, errors)
+    with Table(table.seed, found) as again:
+        _follow_whole(make(), again, there, errors, found, where)
+
+
+def _follow_whole(
+    stream: SpatialPublisher, table: Table, batches: list[Batch], errors: list[Integers], *others: Any
+) -> None:
+    machine: Any = stream.machine
+    machine.__dict__["whole"] = replace(
+        machine.whole, counter=Follower(machine.whole.counter, table, errors, *others)
+    )
+    for added, removed, _ in batches:
+        stream.advance(added, removed)
 
 
 def followed_shifts(
@@ -243,6 +283,7 @@ def followed_shifts(
         _follow(second, again, errors, found, where)
         for added, removed, _ in there:
             second.advance(added, removed)
+    whole_shifts(found, make, table, x, there, event.batch, event.effect)
     return found
 
 

@@ -69,7 +69,7 @@ def _over_time(table: Table, rows: Rows, values: Any, said: str, *, logarithmic:
     for ax, (data_set, epsilon) in zip(axes.flat, panels, strict=False):
         panel = rows & (table["dataset"] == data_set) & (table["epsilon"] == epsilon)
         handles |= curves(ax, table, panel, "time", values, styles)
-        ax.set_title(rf"{data_set}, $\epsilon$ = {epsilon:g}", fontsize=9)
+        ax.set_title(rf"{table.title_of(data_set)}, $\epsilon$ = {epsilon:g}", fontsize=9)
         if logarithmic and any(np.any(np.asarray(line.get_ydata()) > 0.0) for line in ax.lines):
             ax.set_yscale("log")
             _label_logarithmic(ax)
@@ -119,7 +119,7 @@ def _map(table: Table, rows: Rows, data_set: str, workload: dict[str, Any]) -> A
     pairs = sorted(pairs, key=lambda pair: pair[1])[:MAX_MAPS]
     low, high = workload["box"] or table.manifest["data"][data_set]["box"]
     shape = float(np.clip((high[1] - low[1]) / (high[0] - low[0]), 0.4, 1.6))
-    title = f"{table.manifest['name']}: {data_set}"
+    title = f"{table.manifest['name']}: {table.title_of(data_set)}"
     figure, axes = grid(
         len(pairs) + 1, len(times), title, width=1.3 * _MAP_WIDTH, height=_MAP_WIDTH * shape, sharex="col"
     )

@@ -70,7 +70,7 @@ def _parts(table: Table, rows: NDArray[np.bool_]) -> Any:
             log_axes(ax)
         line[0].set_ylabel(f"{name}\nroot mean square", fontsize=9)
     for top, bottom, data_set in zip(axes[0], axes[-1], data_sets, strict=True):
-        top.set_title(data_set, fontsize=11)
+        top.set_title(table.title_of(data_set), fontsize=11)
         bottom.set_xlabel(r"$\epsilon$")
     legend(figure, handles)
     return figure
@@ -100,7 +100,7 @@ def _streams(table: Table, rows: NDArray[np.bool_]) -> Any:
             for column_name, label, colour, wide in _LINES:
                 means = table[column_name][which] / lengths
                 (handles[label],) = ax.plot(middles / 1e3, means, color=colour, linewidth=wide, alpha=0.8)
-            ax.set_title(rf"{data_set}: {name}, $\epsilon$ = {epsilon:g}", fontsize=9)
+            ax.set_title(rf"{table.title_of(data_set)}: {name}, $\epsilon$ = {epsilon:g}", fontsize=9)
     for ax in axes[-1]:
         ax.set_xlabel("position in the stream, thousands", fontsize=9)
     for ax in axes[:, 0]:

@@ -78,6 +78,15 @@ class PAK(Publisher[PAKState]):
     ``lag_sums`` and a window across the hold-out's end, the nodes of both trees).
 
     Memory: the hold-out until tau is known, then levels + 1 integers and the last w running sums.
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> publisher = fastdp.PAK(epsilon=1.0, delta=1e-9, bound=100, length=2000, holdout=500, seed=1)
+    >>> publisher.publish(np.full(2000, 20.0)).size  # the sum of the first 500 values, and 1,500 running sums
+    1501
+    >>> publisher.guarantee.arithmetic
+    'real'
     """
 
     _MACHINE: ClassVar[Any] = PAKMachine

@@ -16,7 +16,7 @@ from fastdp.counters.base import Counter, counter_guarantee, event_guarantee
 from fastdp.counters.binary_tree import BinaryTree
 from fastdp.counters.block import Block
 from fastdp.counters.simple import Simple
-from fastdp.guarantee import Guarantee, round_up, sequential
+from fastdp.guarantee import Guarantee, remainder, round_up, sequential
 from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import step_key
 from fastdp.releases.intervals import laplace_variance
@@ -24,10 +24,22 @@ from fastdp.spatial import decomposition, saved
 from fastdp.spatial.cell_parameters import CellParameters, make_plan
 from fastdp.spatial.cells import Integers, KeptTree, SplitScores, StepTree
 from fastdp.spatial.domain import Domain, Outside
+from fastdp.spatial.whole_count import MAX_COUNT, WholeCount, WholeParameters, as_share, split
 from fastdp.state import codec
 from fastdp.systems.phdstream.spatial_publisher import MAX_STEPS, PointMachine, SpatialPublisher, for_events
 
 NAMED_COUNTERS: dict[str, Counter] = {"simple": Simple(), "block": Block(), "binary": BinaryTree(settles=True)}
+
+
+#: Part of epsilon for the cells' decisions where the whole is counted; where it is not, half, as in the paper.
+CELLS = 0.4
+
+
+def _parts(epsilon: float, total_share: float) -> tuple[float, float]:
+    """Epsilon of the cells' decisions and of their counts."""
+    rest = split(epsilon, total_share)[1]
+    cells = CELLS * rest if total_share else rest / 2
+    return cells, remainder(rest, cells)
 
 
 @dataclass(frozen=True)
@@ -40,11 +52,17 @@ class PHDState:
         As :class:`fastdp.systems.phdstream.spatial_publisher.PointState` says.
     residents : KeptTree
         The tree that the next step begins with.
+    whole : WholeCount or None
+        The count of the whole, where there is one.
+    drawn : int
+        Counts of cells so far, each with noise of its own; 0 where the whole is not counted.
     """
 
     n_steps: int
     residents: KeptTree
     visit: StepTree | None = None
+    whole: WholeCount | None = None
+    drawn: int = 0
     chain: str = field(default="", repr=False)
 
 
@@ -54,7 +72,7 @@ class PHDMachine(PointMachine):
 
     Attributes
     ----------
-    counter, sensitivity, threshold, score, retention
+    counter, sensitivity, threshold, score, retention, total_share
         As of :class:`PHDStream`.
     """
 
@@ -63,27 +81,34 @@ class PHDMachine(PointMachine):
     threshold: float
     score: str
     retention: int
+    total_share: float = 0.0
 
     @cached_property
     def plan(self) -> CellParameters:
         """What is fixed."""
-        half = Fraction(self.epsilon) / (2 * self.sensitivity)
+        cells, counts = (Fraction(part) / self.sensitivity for part in _parts(self.epsilon, self.total_share))
         return make_plan(
             self.domain,
             self.fan_out,
             self.max_depth,
-            half,
-            half,
+            cells,
+            counts,
             self.counter,
             threshold=self.threshold,
             repaired=self.score == "repaired",
             retention=self.retention,
         )
 
+    @cached_property
+    def whole(self) -> WholeParameters | None:
+        """What is fixed of the count of the whole."""
+        return WholeParameters.of_share(self.epsilon, self.sensitivity, self.total_share)
+
     def start(self, key: Key) -> PHDState:
         """Before the first batch."""
         del key
-        return PHDState(0, decomposition.root_only(self.plan))
+        whole = None if self.whole is None else WholeCount()
+        return PHDState(0, decomposition.root_only(self.plan), whole=whole)
 
     def follow(self, state: PHDState, added: Integers, removed: Integers, key: Key, chain: str) -> PHDState:
         """Algorithm 7 for one batch."""
@@ -97,7 +122,14 @@ class PHDMachine(PointMachine):
         residents, visit, scores = decomposition.take_step(
             self.plan, state.residents, added, removed, state.n_steps, key, expected
         )
-        return PHDState(state.n_steps + 1, residents, visit, chain), scores
+        whole, drawn = state.whole, state.drawn
+        if self.whole is not None and whole is not None:
+            whole = self.whole.step(whole, added.size - removed.size, state.n_steps, key)
+            drawn += visit.leaves.size
+            variance = drawn * laplace_variance(self.plan.cell_law.scale)
+            missing = self.whole.missing(whole, int(visit.released[0]), variance)
+            visit = decomposition.adjusted(self.plan, visit, missing)
+        return PHDState(state.n_steps + 1, residents, visit, whole, drawn, chain), scores
 
     def scored(self, state: PHDState, batch: Any, key: Key) -> tuple[PHDState, SplitScores]:
         """What :meth:`step` leads to, and what its decisions were made from."""
@@ -109,7 +141,10 @@ class PHDMachine(PointMachine):
         """The state as JSON."""
         visit = saved.describe_visit(state.visit)
         residents = codec.describe(state.residents)
-        return {"n_steps": state.n_steps, "residents": residents, "visit": visit, "chain": state.chain}
+        packed = {"n_steps": state.n_steps, "residents": residents, "visit": visit, "chain": state.chain}
+        if state.whole is not None:
+            packed |= {"whole": codec.describe(state.whole), "drawn": state.drawn}
+        return packed
 
     def unpacked(self, described: Any) -> PHDState:
         """The state that was described."""
@@ -117,7 +152,14 @@ class PHDMachine(PointMachine):
         saved.check_residents(residents, self.plan)
         visit = saved.restore_visit(described["visit"], self.plan)
         # States of the first noise format have no chain.
-        return PHDState(codec.whole(described["n_steps"]), residents, visit, str(described.get("chain", "")))
+        n_steps, chain = codec.whole(described["n_steps"]), str(described.get("chain", ""))
+        if self.whole is None:
+            return PHDState(n_steps, residents, visit, chain=chain)
+        whole, drawn = codec.restore(WholeCount, described["whole"]), codec.whole(described["drawn"])
+        self.whole.check(whole)
+        if whole.steps != n_steps or not 0 <= drawn <= MAX_COUNT:
+            raise ValueError("a number of counts out of range")
+        return PHDState(n_steps, residents, visit, whole, drawn, chain)
 
 
 class PHDStream(SpatialPublisher):
@@ -146,6 +188,10 @@ class PHDStream(SpatialPublisher):
     retention : int
         Steps for which a cell that is not cut remembers how its count was spread over its parts.  Memory grows with
         it, slowly; 0 remembers the cells of the last release only.
+    total_share : float
+        Share of epsilon, 0 to 0.5, for a count of all points beside those of the cells, which least squares adjusts
+        to it.  With 0.05 the total's error falls to a fifth, and that of boxes by 4 to 8 % (``docs/phdstream.md``, "A
+        count of the whole").  0 is the paper's: the total's error grows with the number of cells and steps.
     outside : str
         ``"raise"`` refuses a batch with points outside the domain, ``"clip"`` moves them to its bounding box (and on
         a network to the nearest road).  A point in a cell without any of the domain is counted in a cell beside.
@@ -157,12 +203,23 @@ class PHDStream(SpatialPublisher):
     -----
     Privacy: streams are adjacent if they differ in one event, one addition or one removal in one batch.  A batch's
     additions enter the split decisions of that step (epsilon / 2), each event enters one cell's counter once
-    (epsilon / 2).  The number of batches and their times are public, their sizes are not released.
+    (epsilon / 2).  With ``total_share`` each event enters the counter of the whole too, with that share of epsilon;
+    of the rest two fifths are for decisions and three for counts.  The number of batches and their times are public,
+    their sizes are not released.
 
     The first batch may hold everything up to an initial time t0 (paper, section 5.2).  PHDStream keeps counts, no
     points: it cannot detect that a removed point was never added.  Such a removal still lowers its cell's count,
     and what is released never falls below 0.  After an interrupt compare ``n_steps``: a batch that was consumed must
     not be sent again.
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> stream = fastdp.PHDStream(fastdp.spatial.Box((0, 0), (1, 1)), epsilon=1.0, seed=1)
+    >>> points = np.random.default_rng(1).random((1000, 2)) / 2
+    >>> synthetic = stream.step(points, np.empty((0, 2)))  # additions, removals
+    >>> abs(stream.count((0, 0), (0.5, 0.5)) - 1000) < 100
+    True
     """
 
     _MACHINE: ClassVar[Any] = PHDMachine
@@ -173,6 +230,7 @@ class PHDStream(SpatialPublisher):
     threshold: float
     score: str
     retention: int
+    total_share: float
 
     def __init__(
         self,
@@ -186,6 +244,7 @@ class PHDStream(SpatialPublisher):
         threshold: float = 0.0,
         score: Literal["repaired", "paper"] = "repaired",
         retention: int = 16,
+        total_share: float = 0.0,
         outside: Outside = "raise",
         seed: int | str | None = None,
         key: Key | bytes | None = None,
@@ -203,6 +262,7 @@ class PHDStream(SpatialPublisher):
             threshold=validation.real("threshold", threshold),
             score=validation.choice("score", score, ("repaired", "paper")),
             retention=validation.integer("retention", retention, 0, MAX_STEPS),
+            total_share=as_share(total_share),
             outside=outside,
         )
         self._start(machine, seed, key)
@@ -215,18 +275,20 @@ class PHDStream(SpatialPublisher):
     @property
     def guarantee(self) -> Guarantee:
         """Epsilon for ``sensitivity`` events over all releases, composed of the decisions' and the counts' parts."""
-        half = self.epsilon / 2
+        part, counts = _parts(self.epsilon, self.total_share)
         if self.score == "repaired":
-            cells = event_guarantee(half, "repaired score: (2 beta - 1) / (beta - 1) / lambda, whatever the depth")
+            cells = event_guarantee(part, "repaired score: (2 beta - 1) / (beta - 1) / lambda, whatever the depth")
         else:
             # Every decision on an event's path may lose 1 / lambda, and nothing better is true.
-            decision = Fraction(self.fan_out - 1, 2 * self.fan_out - 1) * Fraction(self.epsilon) / 2
+            decision = Fraction(self.fan_out - 1, 2 * self.fan_out - 1) * Fraction(part)
             cells = event_guarantee(
                 round_up(self.max_depth * decision),
-                f"the paper's score: the claimed {half:g} is NOT proved (Theorem 3.2 fails where counts are noisy or "
+                f"the paper's score: the claimed {part:g} is NOT proved (Theorem 3.2 fails where counts are noisy or "
                 f"points are removed); what holds is max_depth / lambda, for {self.max_depth} decisions",
             )
-        whole = sequential(cells.of("cells"), counter_guarantee(self.counter, half).of("counts"))
+        whole = sequential(cells.of("cells"), counter_guarantee(self.counter, counts).of("counts"))
+        if self.total_share:
+            whole = sequential(whole, WholeParameters.guarantee(split(self.epsilon, self.total_share)[0]))
         return replace(for_events(whole, self.sensitivity), simulated=self._key.simulated)
 
     def _variances(self) -> float | None:

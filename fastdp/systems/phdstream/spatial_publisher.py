@@ -11,6 +11,7 @@ from fastdp import validation
 from fastdp.counters.running import COUNTERS
 from fastdp.errors import StateError
 from fastdp.guarantee import Guarantee
+from fastdp.randomness.canonical import part_name
 from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import check_chain, step_key
 from fastdp.spatial import saved
@@ -91,6 +92,19 @@ class PointMachine(Machine[Any]):
     def unpacked(self, described: Any) -> Any:
         """The state that was described, checked."""
 
+    def composition(self) -> dict[str, Any]:
+        """The parameters, for noise keys and state files; an option younger than these counts where it is used."""
+        given = parameters_of(self)
+        return {name: given[name] for name in given if name != "total_share" or given[name]}
+
+    def bind(self, key: Key) -> Key:
+        """The key of this mechanism with these parameters."""
+        return key.bind(part_name(self), self.composition())
+
+    def describe(self) -> dict[str, Any]:
+        """The parameters as JSON."""
+        return {name: codec.describe_part(value, self.PARTS) for name, value in self.composition().items()}
+
     def read(self, *batch: Any) -> tuple[Integers, Integers]:
         """A batch as ascending codes of cells of the greatest depth."""
         added, removed = batch
@@ -147,7 +161,7 @@ class SpatialPublisher(Publisher[Any]):
 
     def _start(self, machine: PointMachine, seed: int | str | None, key: Key | bytes | None) -> None:
         """Begin with a key of this mechanism and these parameters."""
-        self._begin(machine, Key.choose(seed, key).bind(type(self).__name__, parameters_of(machine)))
+        self._begin(machine, Key.choose(seed, key).bind(type(self).__name__, machine.composition()))
 
     def _begin(self, machine: PointMachine, key: Key) -> None:
         super()._begin(machine, key)

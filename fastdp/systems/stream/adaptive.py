@@ -54,6 +54,8 @@ class Adaptive(StreamPublisher):
     rising : bool
         Whether theta rises, as released sums say, where the stream outgrows its hold-out.  It costs no budget, and
         only a threshold that was chosen from a hold-out of at least 16 values rises.
+    delta : float
+        Above 0: block sums get Gaussian noise, and the release is (epsilon, delta)-DP (``docs/gaussian.md``).
     expected_length, rate, every, resolution, nonfinite, seed, key
         As for :class:`fastdp.StreamPublisher`.
 
@@ -64,7 +66,8 @@ class Adaptive(StreamPublisher):
 
     Notes
     -----
-    Privacy: pure epsilon, event level, exact on this machine.  The length of a block is a function of sums released
+    Privacy: pure epsilon, or (epsilon, delta) with ``delta``; event level, exact on this machine.
+    The length of a block is a function of sums released
     before it began; whatever it is, a value enters one sum.  ``guarantee`` names the unit: one value, one event, or
     several.
 
@@ -97,6 +100,7 @@ class Adaptive(StreamPublisher):
         workload: Workload = "ranges",
         window: int | None = None,
         rising: bool = True,
+        delta: float = 0.0,
         resolution: float | None = None,
         nonfinite: Nonfinite = "raise",
         seed: int | str | None = None,
@@ -107,7 +111,12 @@ class Adaptive(StreamPublisher):
             threshold = ScaleFree() if sensitivity is None else validation.positive("sensitivity", sensitivity)
         super().__init__(
             threshold=threshold,
-            perturber=Blocks(closing, focus_of(workload, window, focus), rising),
+            perturber=Blocks(
+                closing,
+                focus=focus_of(workload, window, focus),
+                rising=rising,
+                noise="gaussian" if delta else "laplace",
+            ),
             epsilon=epsilon,
             bound=bound,
             holdout=holdout,
@@ -118,6 +127,7 @@ class Adaptive(StreamPublisher):
             resolution=resolution,
             nonfinite=nonfinite,
             contributions=contributions,
+            delta=delta,
             sensitivity=sensitivity,
             seed=seed,
             key=key,

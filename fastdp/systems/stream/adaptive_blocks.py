@@ -22,8 +22,8 @@ from fastdp.perturbers.base import BoundLaws
 from fastdp.randomness import prefix
 from fastdp.randomness.drawn_once import ENABLED
 from fastdp.randomness.key import Key
+from fastdp.randomness.noise import AnyLaw
 from fastdp.randomness.prefix import Chain
-from fastdp.randomness.sampler import Law
 from fastdp.releases.revised import RevisedStream
 from fastdp.systems.stream.fixed_blocks import Progress, TreeNoise, next_chain
 from fastdp_kernels import adaptive_pass, block_lengths
@@ -183,7 +183,7 @@ class AdaptiveBlocks:
         self,
         values: Floats,
         public: tuple[float, float, float, Floats],
-        law: Law | None,
+        law: AnyLaw | None,
         chain: Chain,
         first: int,
         counters: NDArray[np.int64],

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fastdp.arrays.exact_sum import exact_sum
 from fastdp.integer_grid import Grid
 from fastdp.perturbers import HierarchyShape, Perturber
-from fastdp.perturbers.base import BoundLaws, bound_law, theta_key
+from fastdp.perturbers.base import BoundLaws, bound_law, correlation, theta_key
 from fastdp.randomness import prefix
 from fastdp.randomness.drawn_once import ENABLED, repeating
 from fastdp.randomness.key import Key
@@ -62,7 +62,7 @@ class Progress(NamedTuple):
     prediction : float
         What each value of the open block is published as.
     smoother : float64[any]
-        The smoother's own memory.
+        The smoother's own memory, or that of noise that follows the noise before.  Secret then.
     chain : uint64[4 or 0]
         The chain key of noise that is bound to the prefix of sums (:mod:`fastdp.randomness.prefix`); empty where
         noise belongs to trees.  Secret.
@@ -168,7 +168,10 @@ class FixedBlocks:
         steps = self.grid.snap(theta)
         top = steps * self.grid.resolution
         first = min(progress.prediction, top) if progress.cycle else top / 2.0
-        state = self.smoother.start(first, top) if self.smoother is not None else NO_FLOATS
+        follows = correlation(self.perturber)
+        state = NO_FLOATS if follows is None else np.zeros(follows.memory)
+        if self.smoother is not None:
+            state = self.smoother.start(first, top)
         renewed = progress._replace(cycle=progress.cycle + 1, held=0, released=0)
         chain = next_chain(self.perturber, self.key, steps, self.epsilon, progress.chain)
         return renewed._replace(theta_steps=steps, prediction=first, smoother=state, chain=chain)
@@ -181,9 +184,9 @@ class FixedBlocks:
             steps: NDArray[np.int64] = np.empty(size, np.int64)
             if online_pass.round_values(values, per_unit, top, steps):
                 return None
-            noise, released, chain = self._add_noise(progress, noise, steps)
+            noise, released, chain, memory = self._add_noise(progress, noise, steps)
             following = progress._replace(
-                n_seen=n_seen, blocks=progress.blocks + size, released=released, chain=chain
+                n_seen=n_seen, blocks=progress.blocks + size, released=released, smoother=memory, chain=chain
             )
             return Step(following, noise, steps.view(np.float64), None, 1, 0, size)
         block = self.plan.block
@@ -199,7 +202,7 @@ class FixedBlocks:
         predictions[0] = prediction = progress.prediction
         totals, released, state, chain = NO_FLOATS, progress.released, progress.smoother, progress.chain
         if closing:
-            noise, released, chain = self._add_noise(progress, noise, sums[:closing])
+            noise, released, chain, _ = self._add_noise(progress, noise, sums[:closing])
             # Means take the memory of the predictions: long chunks of short blocks stay lean.
             totals = sums[:closing].view(np.float64)
             means = np.divide(totals, block, out=predictions[1:])
@@ -230,7 +233,10 @@ class FixedBlocks:
     def fits(self, progress: Progress) -> bool:
         """Whether the memory has its form, and what kernels follow as an index is in range."""
         memory = progress.smoother
-        size = 0 if self.smoother is None else self.smoother.start(0.5, 1.0).size
+        follows = correlation(self.perturber)
+        size = 0 if follows is None else follows.memory
+        if self.smoother is not None:
+            size = self.smoother.start(0.5, 1.0).size
         fits = progress.filled < self.plan.block and memory.size == size and np.isfinite(memory).all()
         smoother: object = self.smoother
         # Smoothers of one's own need not say.
@@ -271,23 +277,26 @@ class FixedBlocks:
 
     def _add_noise(
         self, progress: Progress, noise: TreeNoise | None, sums: NDArray[np.int64]
-    ) -> tuple[TreeNoise | None, int, Chain]:
+    ) -> tuple[TreeNoise | None, int, Chain, SmootherState]:
         """Turn each closed block's sum into its released total, tree by tree, in the same memory.
 
         The last tree's noise stays for the next chunk.  Also the sum of what the present threshold released, and the
-        chain key behind these sums.
+        chain key and the memory behind these sums.
         """
-        begin, released, chain = 0, progress.released, progress.chain
+        begin, released, chain, memory = 0, progress.released, progress.chain, progress.smoother
         law = self.laws[progress.theta_steps]
         if law is not None:
             if ENABLED:
                 prefix.record(self.key, chain, progress.blocks, sums.size)
             chain = chain.copy()
             drawn = prefix.draw(sums, law, chain, progress.blocks)
+            follows = correlation(self.perturber)
+            if follows is not None:
+                memory = follows.correlate(drawn, memory, progress.blocks)
             if self.sums_releases:
                 released += exact_sum(sums + drawn)
             online_pass.add_noise(sums, drawn, self.grid.resolution, sums.view(np.float64))
-            return None, released, chain
+            return None, released, chain, memory
         while begin < sums.size:
             tree, leaf = divmod(progress.blocks + begin, self.plan.tree_blocks)
             if noise is None or noise[0] != tree:
@@ -301,7 +310,7 @@ class FixedBlocks:
                 released += exact_sum(part + drawn)
             online_pass.add_noise(part, drawn, self.grid.resolution, part.view(np.float64))
             begin += count
-        return noise, released, chain
+        return noise, released, chain, memory
 
 
 def next_chain(perturber: Perturber, key: Key, theta_steps: int, epsilon: float, before: Chain) -> Chain:

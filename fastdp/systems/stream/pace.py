@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from fastdp import validation
+from fastdp.durations import DAY, FIXED, split_duration
 from fastdp.errors import AccuracyWarning, ParameterError, warn
 from fastdp.perturbers import Blocks
 from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT, StreamParameters
@@ -23,7 +23,8 @@ PLANNED = 365.0 * 86_400.0
 #: A hold-out that lasts longer than a day is warned of; one that would last longer than a week is made shorter.
 LONG = 86_400.0
 WEEK = 7.0 * LONG
-UNITS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+#: Seconds of the units, of which a day has always 24 hours here.
+UNITS = {name: size / 1e6 for name, size in {**FIXED, "d": DAY, "w": 7 * DAY}.items()}
 
 
 @dataclass(frozen=True)
@@ -114,13 +115,13 @@ def _seconds(every: object) -> float:
     if isinstance(every, timedelta):
         every = every.total_seconds()
     if isinstance(every, str):
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)? ?(ms|s|min|h|d|w)", every, re.ASCII)
-        if found is None or float(found[1] or 1.0) == 0.0:
+        count, unit = split_duration(every)
+        if not count or unit not in UNITS:
             raise ParameterError(
                 f"every = {validation.shown(every)}: expected a time such as '30min' (units: {', '.join(UNITS)}), "
                 "a timedelta, or a number of seconds"
             )
-        return float(found[1] or 1.0) * UNITS[found[2]]
+        return float(count) * UNITS[unit]
     return validation.positive("every", every)
 
 

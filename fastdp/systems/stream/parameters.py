@@ -7,17 +7,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from fastdp import perturbers, smoothers, thresholds, validation
 from fastdp.arrays.column import Nonfinite
 from fastdp.errors import ParameterError
-from fastdp.guarantee import Guarantee, fraction_of, of_group, parallel, remainder, sequential
+from fastdp.guarantee import (
+    Guarantee,
+    fraction_of,
+    gaussian_loss,
+    of_group,
+    parallel,
+    remainder,
+    round_up,
+    sequential,
+    zcdp_loss,
+)
 from fastdp.integer_grid import Grid, make_event_grid, make_grid
-from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape, Perturber
+from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape, Perturber, Toeplitz
 from fastdp.randomness.key import Binding, Key
+from fastdp.randomness.noise import draw_scale, group_share, noise_law
 from fastdp.releases.error_bars import SumNoise
 from fastdp.smoothers import Smoother
 from fastdp.state import codec
@@ -27,7 +38,7 @@ from fastdp.thresholds.renewals import Renewal
 DEFAULT_HOLDOUT = 65_536
 _ROLES = ("threshold", "perturber", "smoother", "renewal")
 #: Parameters that are younger than noise keys and state files, and the value that stands in neither.
-_YOUNGER: dict[str, Any] = {"contributions": 1, "sensitivity": None}
+_YOUNGER: dict[str, Any] = {"contributions": 1, "sensitivity": None, "delta": 0.0}
 #: Most units that may be protected together.
 MAX_CONTRIBUTIONS = 2**30
 
@@ -71,6 +82,7 @@ class StreamParameters:
     renewal: Renewal | None = None
     contributions: int = 1
     sensitivity: float | None = None
+    delta: float = 0.0
 
     def __post_init__(self) -> None:
         """Check everything, so that nothing can fail once data flow."""
@@ -83,6 +95,7 @@ class StreamParameters:
         }
         validation.part("threshold", self.threshold, Threshold, "fastdp.thresholds")
         validation.part("perturber", self.perturber, Perturber, "fastdp.perturbers")
+        checked["delta"] = self._checked_delta()
         if self.smoother is not None:
             validation.part("smoother", self.smoother, Smoother, "fastdp.smoothers")
         least, usual = (1, DEFAULT_HOLDOUT) if self.threshold.uses_holdout else (0, 0)
@@ -103,6 +116,10 @@ class StreamParameters:
         focus = self.perturber.focus if isinstance(self.perturber, Blocks) else None
         if isinstance(focus, (int, tuple)) and np.max(focus) > self.max_range:
             raise ParameterError(f"focus = {focus}: expected at most max_range = {self.max_range}")
+        if self.smoother is not None and isinstance(self.perturber, Toeplitz):
+            raise ParameterError(
+                f"smoother = {self.smoother!r}: expected None, because Toeplitz releases every value"
+            )
         if self.smoother is not None and self.perturber.released_nodes:
             raise ParameterError(
                 f"smoother = {self.smoother!r}: expected None, because an inconsistent hierarchy answers ranges from "
@@ -111,6 +128,37 @@ class StreamParameters:
         if self.renewal is not None:
             self._check_renewal(self.renewal)
         object.__setattr__(self, "resolution", self.grid.resolution)
+        if self.gaussian:
+            # Of the smallest and the largest threshold: what cannot be drawn is refused before there are values.
+            largest = self.threshold.theta if isinstance(self.threshold, Fixed) else 0.0
+            for steps in {1, self.grid.bound_steps, self.grid.snap(largest)}:
+                if hasattr(self.perturber, "leaf_law"):
+                    self.perturber.leaf_law(steps, self.publish_epsilon)
+                else:
+                    noise_law("gaussian", steps, self.plan.levels, self.publish_epsilon)
+            self.guarantee(simulated=False)
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether the perturber draws Gaussian noise."""
+        return getattr(self.perturber, "noise", "laplace") == "gaussian"
+
+    def _checked_delta(self) -> float:
+        if not self.gaussian:
+            if self.delta:
+                raise ParameterError(
+                    f"delta = {validation.shown(self.delta)}: expected 0, or a perturber with noise='gaussian', "
+                    "because Laplace noise needs none"
+                )
+            return 0.0
+        if not self.delta:
+            raise ParameterError(
+                f"delta = {validation.shown(self.delta)}: expected above 0, such as 1e-9, because Gaussian noise is "
+                "(epsilon, delta)-DP"
+            )
+        if self.renewal is not None:
+            raise ParameterError(f"renewal = {self.renewal!r}: expected None with Gaussian noise")
+        return validation.probability("delta", self.delta)
 
     def _checked_size(self) -> dict[str, Any]:
         """What a value is limited by: its bound, or the sensitivity to an event."""
@@ -163,9 +211,35 @@ class StreamParameters:
         self.threshold.guarantee(self.renewal_task)
 
     @cached_property
+    def loss(self) -> float:
+        """The budget of all parts: epsilon, or with Gaussian noise the x with rho = x^2 / 2 of (epsilon, delta)."""
+        if not self.gaussian:
+            return self.epsilon
+        return max(self._zcdp_loss, gaussian_loss(self.epsilon, self.delta, self.distance))
+
+    @cached_property
+    def _zcdp_loss(self) -> float:
+        """What thresholds and Gaussian noise may share."""
+        return zcdp_loss(self.epsilon, self.delta)
+
+    @cached_property
+    def distance(self) -> float:
+        """Of all noise that a unit moves from rounded normal noise, in total variation; 1 where that is not used.
+
+        A discrete Gaussian of sigma from 16 on is within 1 / (20 sigma^2) (``docs/gaussian.md``).
+        """
+        draws = getattr(self.perturber, "moved_draws", None)
+        # Blocks share their budget with a threshold that sees the same values (WholeStream).
+        if not isinstance(self.threshold, Fixed) or draws is None or isinstance(self.perturber, Blocks):
+            return 1.0
+        # No budget gives less noise than this one.
+        sigma = self.grid.snap(self.threshold.theta) / gaussian_loss(self.epsilon, self.delta)
+        return 1.0 if sigma < 16.0 else min(1.0, draws(self.plan, self.contributions) / (20.0 * sigma**2) + 2.0**-90)
+
+    @cached_property
     def unit_epsilon(self) -> float:
         """What one value, or one event, may lose: epsilon for all that are protected together."""
-        share = fraction_of(self.epsilon, self.contributions)
+        share = fraction_of(self.loss, self.contributions)
         if share <= 0.0:
             raise ParameterError(
                 f"contributions = {self.contributions}: expected a share of epsilon above 0 for each"
@@ -175,6 +249,8 @@ class StreamParameters:
     @cached_property
     def publish_epsilon(self) -> float:
         """The perturber's budget: what a renewal from the same values leaves of epsilon."""
+        if self.gaussian:
+            return group_share(self.loss, self._group_square)
         epsilon = self.unit_epsilon
         if self.renewal is None or not self.renewal.share:
             return epsilon
@@ -186,17 +262,31 @@ class StreamParameters:
     @cached_property
     def plan(self) -> HierarchyShape:
         """Public shape of the hierarchy."""
+        # With Gaussian noise the perturber's budget follows from the shape.
+        if self.gaussian:
+            return self.perturber.plan(fraction_of(self._zcdp_loss, self.contributions), self.max_range)
         return self.perturber.plan(self.publish_epsilon, self.max_range)
+
+    @property
+    def _group_square(self) -> int | Fraction:
+        """Squared L2 sensitivity of all that are protected together, in squared sensitivities of one.
+
+        For j + l = w, that of l is at most l / w of that of w, and (j / w)^2 + l / w is at most 1: j values may
+        choose a threshold for 1 / w of the loss each, and the others enter sums.
+        """
+        w = self.contributions
+        square = getattr(self.perturber, "group_square", None)
+        return w * w if square is None else cast("int | Fraction", square(self.plan, w))
 
     @cached_property
     def grid(self) -> Grid:
         """The integers that values are rounded to."""
+        # With Gaussian noise the budget follows from the grid: it is at least this.
+        epsilon = group_share(self._zcdp_loss, self._group_square) if self.gaussian else self.publish_epsilon
         if self.sensitivity is not None:
-            return make_event_grid(self.sensitivity, self.resolution, self.publish_epsilon, self.max_range)
+            return make_event_grid(self.sensitivity, self.resolution, epsilon, self.max_range)
         assert self.bound is not None  # noqa: S101 - checked on construction
-        return make_grid(
-            self.bound, self.resolution, self.publish_epsilon, self.max_range, self.plan.levels, self.plan.fan_out
-        )
+        return make_grid(self.bound, self.resolution, epsilon, self.max_range, self.plan.levels, self.plan.fan_out)
 
     @cached_property
     def noise(self) -> SumNoise | None:
@@ -204,16 +294,17 @@ class StreamParameters:
         if self.renewal is not None or type(self.perturber) not in (Blocks, Flat, Hierarchy):
             return None
         plan = self.plan
-        per_threshold = float(Fraction(plan.levels) / Fraction(self.publish_epsilon))
+        per_threshold = draw_scale("gaussian" if self.gaussian else "laplace", plan.levels, self.publish_epsilon)
         if not isinstance(self.perturber, Hierarchy):
             bounded = self.sensitivity is None
-            return SumNoise("blocks", per_threshold, self.grid.resolution, bounded=bounded)
+            return SumNoise("blocks", per_threshold, self.grid.resolution, bounded=bounded, gaussian=self.gaussian)
         return SumNoise(
             "tree" if self.perturber.consistent else "nodes",
             *(per_threshold, self.grid.resolution),
             fan_out=plan.fan_out,
             levels=plan.levels,
             tree_blocks=plan.tree_blocks,
+            gaussian=self.gaussian,
         )
 
     @cached_property
@@ -291,6 +382,8 @@ class StreamParameters:
         if chosen is not None:
             whole = parallel(chosen.of("threshold"), whole)
         stated = self.in_units(whole)
+        if self.gaussian:
+            stated = self._approximate(stated)
         derivation = stated.derivation
         if self.noise is not None:
             derivation = (*derivation, INTERVALS if self.sensitivity is None else EVENT_INTERVALS)
@@ -309,6 +402,8 @@ class StreamParameters:
             member = replace(member, unit=unit, adjacency=adjacency, derivation=(*member.derivation, step))
         if w == 1:
             return member
+        if self.gaussian:
+            return self._gaussian_group(member, unit, adjacency)
         together = "losses add up, each is a fraction of epsilon"
         if self.sensitivity is not None:
             unit, adjacency = f"any {w} events", f"add or remove them (each {moves})"
@@ -321,6 +416,30 @@ class StreamParameters:
             )
             step = f"{meets}: {together} (group)" if meets else step
         return of_group(member, w, self.epsilon, unit, adjacency, step)
+
+    def _gaussian_group(self, member: Guarantee, unit: str, adjacency: str) -> Guarantee:
+        """Several together, by the L2 sensitivity of all of them: the whole loss once."""
+        w, square = self.contributions, float(self._group_square)
+        if self.sensitivity is None:
+            unit, adjacency = f"any {w} consecutive values", "replace them"
+        else:
+            unit, adjacency = f"any {w} events", f"add or remove them (each by at most {self.sensitivity:g})"
+        rho = round_up(Fraction(self.loss) ** 2 / 2)
+        step = (
+            f"{w} values move the sums by sqrt({square:g}) times what one does, in the L2 norm, and j of them that "
+            f"choose a threshold lose j/{w} of sqrt(2 rho): rho = {rho:g} together"
+        )
+        return replace(member, rho=rho, unit=unit, adjacency=adjacency, derivation=(*member.derivation, step))
+
+    def _approximate(self, stated: Guarantee) -> Guarantee:
+        """Epsilon and delta of a guarantee in rho; ParameterError for thresholds without pure epsilon."""
+        try:
+            return stated.approximate(self.epsilon, self.delta, self.distance)
+        except ValueError:
+            raise ParameterError(
+                f"threshold = {self.threshold!r}: expected one with pure epsilon, such as NoisyMax, ScaleFree or "
+                "Fixed, beside Gaussian noise"
+            ) from None
 
     def describe(self) -> dict[str, Any]:
         """Parts by name, and parameters, for a state file."""

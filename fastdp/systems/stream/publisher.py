@@ -84,6 +84,9 @@ class StreamPublisher(Publisher[StreamState]):
     contributions : int
         w: epsilon is for any w consecutive values together, each of which then has noise of scale w theta / epsilon
         (w-event privacy).  By default for one.
+    delta : float
+        Only with a perturber of Gaussian noise, such as ``Hierarchy(noise="gaussian")``: epsilon holds but for this
+        probability.
     sensitivity : float, optional
         Values are counts of events, of which each moves one value by at most so much: see :class:`fastdp.Adaptive`.
     seed : int or str, optional
@@ -96,6 +99,16 @@ class StreamPublisher(Publisher[StreamState]):
     Privacy: what ``guarantee`` says, for one value of the stream (replace one value): pure epsilon and exact on this
     machine with ``NoisyMax`` or ``Fixed``; the quantile thresholds add a delta or rest on real arithmetic.
     Output does not depend on how the stream is cut into chunks.
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> publisher = fastdp.StreamPublisher(
+    ...     epsilon=1.0, bound=100.0, threshold=fastdp.thresholds.Fixed(40.0),
+    ...     perturber=fastdp.perturbers.Hierarchy(), smoother=fastdp.smoothers.Recent(), max_range=4096, seed=1,
+    ... )
+    >>> publisher.publish(np.full(1500, 20.0)).size
+    1500
     """
 
     _MACHINE: ClassVar[Any] = Schedule
@@ -119,6 +132,7 @@ class StreamPublisher(Publisher[StreamState]):
         renewal: Renewal | None = None,
         contributions: int = 1,
         sensitivity: float | None = None,
+        delta: float = 0.0,
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
@@ -127,7 +141,7 @@ class StreamPublisher(Publisher[StreamState]):
         composition = pace.composed(
             lambda held: StreamParameters(
                 *(rule, perturber, smoother, epsilon, bound, held, longest, resolution, nonfinite, renewal),
-                *(contributions, sensitivity),
+                *(contributions, sensitivity, delta),
             ),
             holdout,
         )
@@ -148,6 +162,11 @@ class StreamPublisher(Publisher[StreamState]):
     def epsilon(self) -> float:
         """The privacy budget."""
         return self._machine.composition.epsilon
+
+    @property
+    def delta(self) -> float:
+        """Probability that epsilon may fail; 0 but with Gaussian noise."""
+        return self._machine.composition.delta
 
     @property
     def bound(self) -> float | None:

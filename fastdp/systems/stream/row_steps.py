@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fastdp.errors import ParameterError
 from fastdp.perturbers import Blocks
-from fastdp.perturbers.base import TreeRows, bound_law, noise_of_rows, theta_key
+from fastdp.perturbers.base import TreeRows, bound_law, correlation, noise_of_rows, theta_key
 from fastdp.randomness import prefix
 from fastdp.randomness.drawn_once import repeating
 from fastdp.randomness.key import Key
@@ -76,6 +76,11 @@ class RowPipeline:
             raise ParameterError(
                 f"perturber = {self.composition.perturber!r}: expected a Hierarchy or Flat (or one publisher for "
                 "each release), because these blocks follow what each release says"
+            )
+        if correlation(self.composition.perturber) is not None:
+            raise ParameterError(
+                f"perturber = {self.composition.perturber!r}: expected a Hierarchy or Flat (or one publisher for "
+                "each release), because each value's noise follows that of the values before"
             )
 
     @cached_property

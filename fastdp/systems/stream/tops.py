@@ -51,12 +51,15 @@ class ToPS(StreamPublisher):
         Constant of Eq. 6, in units of a value; the paper's 60 fits item counts.
     noise : "laplace" or "exponential"
         Noise of the threshold's noisy max.
+    delta : float
+        Above 0: block sums get Gaussian noise, and the release is (epsilon, delta)-DP (``docs/gaussian.md``).
     expected_length, rate, every, resolution, nonfinite, renewal, contributions, seed, key
         As for :class:`StreamPublisher`.
 
     Notes
     -----
-    Source: ToPS sections 3.3 to 3.6.  Privacy: pure epsilon, event level, exact on this machine.
+    Source: ToPS sections 3.3 to 3.6.  Privacy: pure epsilon, or (epsilon, delta) with ``delta``; event level,
+    exact on this machine.
 
     Examples
     --------
@@ -85,6 +88,7 @@ class ToPS(StreamPublisher):
         nonfinite: Nonfinite = "raise",
         renewal: Renewal | None = None,
         contributions: int = 1,
+        delta: float = 0.0,
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
@@ -92,7 +96,7 @@ class ToPS(StreamPublisher):
             smoother = SMOOTHERS[validation.choice("smoother", smoother, tuple(SMOOTHERS))]()
         super().__init__(
             threshold=NoisyMax(c=c, noise=noise, fan_out=fan_out),
-            perturber=Hierarchy(fan_out=fan_out, prune=prune),
+            perturber=Hierarchy(fan_out=fan_out, prune=prune, noise="gaussian" if delta else "laplace"),
             smoother=smoother,
             epsilon=epsilon,
             bound=bound,
@@ -105,6 +109,7 @@ class ToPS(StreamPublisher):
             nonfinite=nonfinite,
             renewal=renewal,
             contributions=contributions,
+            delta=delta,
             seed=seed,
             key=key,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
@@ -14,7 +15,7 @@ from fastdp import validation
 from fastdp.arrays.column import Nonfinite, as_floats
 from fastdp.arrays.whole import as_whole
 from fastdp.errors import AccuracyWarning, StateError, warn
-from fastdp.guarantee import Guarantee, remainder, sequential
+from fastdp.guarantee import Guarantee, remainder, sequential, square_remainder, zcdp_epsilon
 from fastdp.perturbers.block_noise import Blocks, Closing, Focus
 from fastdp.randomness.key import Key
 from fastdp.releases.release import Release
@@ -26,7 +27,7 @@ from fastdp.systems.stream.stages import Schedule
 from fastdp.thresholds import Chooser, Fixed, ScaleFree, Threshold, ThresholdTask
 from fastdp.thresholds.base import held_out
 
-#: The threshold costs at most this share of epsilon.
+#: The threshold costs at most this share of epsilon, or of rho.
 MAX_SHARE = 0.1
 #: So many noise scales separate the candidates of a threshold that is well chosen (``resolved`` of its chooser):
 #: with more, the share costs more than a better theta saves (``python -m benchmarks accuracy short --shares``).
@@ -47,7 +48,7 @@ class WholeStream:
         n, the number of values: public, because streams of different lengths are not adjacent.
     threshold : Threshold
         Chooses theta from all values; :class:`fastdp.thresholds.Fixed` from none.
-    epsilon, bound, max_range, closing, contributions, focus, workload, window, resolution, nonfinite, key
+    epsilon, bound, max_range, closing, contributions, focus, workload, window, delta, resolution, nonfinite, key
         As for :class:`fastdp.Adaptive`.
     rising : bool
         Nothing: a threshold that was chosen from all values stays as it is.
@@ -55,7 +56,8 @@ class WholeStream:
     Attributes
     ----------
     share : float
-        Part of epsilon that the threshold takes, a function of public numbers; 0 if theta is public.
+        Part of epsilon that the threshold takes, a function of public numbers; 0 if theta is public.  With Gaussian
+        noise, of the loss x with rho = x^2 / 2.
 
     Warns
     -----
@@ -87,6 +89,7 @@ class WholeStream:
         workload: Workload = "ranges",
         window: int | None = None,
         rising: bool = True,
+        delta: float = 0.0,
         resolution: float | None = None,
         nonfinite: Nonfinite = "raise",
         key: Key,
@@ -94,15 +97,16 @@ class WholeStream:
         self.size = validation.integer("size", size, 1, 2**50)
         self.threshold: Threshold = threshold
         self.closing, self.nonfinite = closing, nonfinite
-        blocks = Blocks(closing, focus_of(workload, window, focus), rising)
+        focus = focus_of(workload, window, focus)
+        blocks = Blocks(closing, focus=focus, rising=rising, noise="gaussian" if delta else "laplace")
         # Parameters are checked as the publisher's own are, with the whole epsilon and no hold-out.
         whole = StreamParameters(
             *(Fixed(validation.positive("bound", bound)), blocks, None, epsilon, bound, 0, max_range),
-            *(resolution, nonfinite, None, contributions),
+            *(resolution, nonfinite, None, contributions, None, delta),
         )
         validation.part("threshold", threshold, Threshold, "fastdp.thresholds")
         self.epsilon, self.bound, self.max_range = whole.epsilon, bound, whole.max_range
-        self.contributions, self._whole = whole.contributions, whole
+        self.contributions, self.delta, self._whole = whole.contributions, whole.delta, whole
         self.share = self._share(whole, resolution)
         #: What publishes, but for theta.
         self.composition = _published(whole, resolution, self.share)
@@ -119,6 +123,7 @@ class WholeStream:
                 },
                 # Younger than the first keys.
                 **({"contributions": self.contributions} if self.contributions > 1 else {}),
+                **({"delta": self.delta} if self.delta else {}),
             },
         )
 
@@ -126,10 +131,12 @@ class WholeStream:
         """Part of epsilon that the rule needs to choose well, at most a tenth; 0 if theta is public."""
         if not self.threshold.uses_holdout:
             return 0.0
+        # A tenth of rho costs noise half of what a tenth of epsilon does.
+        most = math.sqrt(MAX_SHARE) if whole.gaussian else MAX_SHARE
         if not isinstance(self.threshold, ScaleFree):
-            return MAX_SHARE
-        tenth = _published(whole, resolution, MAX_SHARE)
-        resolved = self.threshold.chooser(_task(tenth, whole.unit_epsilon * MAX_SHARE, self.size)).resolved
+            return most
+        tenth = _published(whole, resolution, most)
+        resolved = self.threshold.chooser(_task(tenth, whole.unit_epsilon * most, self.size)).resolved
         if resolved < POORLY_CHOSEN:
             instead = "the threshold is chosen poorly"
             if resolved < NOT_CHOSEN:
@@ -143,7 +150,7 @@ class WholeStream:
                 AccuracyWarning,
             )
         # What is resolved grows with the share, in proportion.
-        return 0.0 if resolved < NOT_CHOSEN else MAX_SHARE * min(1.0, WELL_CHOSEN / resolved)
+        return 0.0 if resolved < NOT_CHOSEN else most * min(1.0, WELL_CHOSEN / resolved)
 
     @cached_property
     def task(self) -> ThresholdTask:
@@ -157,6 +164,8 @@ class WholeStream:
         chosen = self.threshold.guarantee(self.task) if self.share else None
         if chosen is not None:
             published = sequential(chosen.of("threshold, from all values"), published)
+        if self.delta:
+            return self._whole.in_units(published).approximate(self.epsilon, self.delta)
         return self._whole.in_units(published, "each value loses its fraction of epsilon in the choice and its block")
 
     @property
@@ -211,10 +220,16 @@ class WholeStream:
 def _published(whole: StreamParameters, resolution: float | None, share: float) -> StreamParameters:
     """The composition with what the threshold's share leaves of epsilon."""
     # For one value, of which several may be protected together.
-    rest = remainder(whole.unit_epsilon, whole.unit_epsilon * share)
+    unit = whole.unit_epsilon
+    if whole.gaussian:
+        # A little less, because the budget of an epsilon is found by bisection.
+        rest = square_remainder(unit, unit * share) * (1.0 - 2.0**-40)
+        rest = zcdp_epsilon(rest * rest / 2.0, whole.delta)
+    else:
+        rest = remainder(unit, unit * share)
     return replace(whole, epsilon=rest, contributions=1, resolution=resolution)
 
 
 def _task(published: StreamParameters, epsilon: float, size: int) -> ThresholdTask:
     """The threshold's task for noise of the published values' own budget."""
-    return replace(published.task, epsilon=epsilon, holdout=size, publish_epsilon=published.epsilon)
+    return replace(published.task, epsilon=epsilon, holdout=size, publish_epsilon=published.publish_epsilon)

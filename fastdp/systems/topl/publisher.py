@@ -22,6 +22,7 @@ from fastdp.guarantee import Guarantee
 from fastdp.local.random_words import MAX_START
 from fastdp.randomness.key import Key
 from fastdp.releases.error_bars import ErrorBars
+from fastdp.releases.intervals import DrawnNoise
 from fastdp.releases.release import Release
 from fastdp.state import codec
 from fastdp.state.journal import Packed
@@ -74,7 +75,8 @@ class LocalRelease(Release):
         """Independent reports: the largest variance, with the wider quantile of the normal and the Laplace law."""
         none = np.zeros(first.size, np.int64)
         variances: Floats = np.multiply(last - first, self.value_variance)
-        return ErrorBars(self.range_sum(first, last), 1.0, 1.0, none, np.ones(first.size), variances, width=1.0)
+        sums, ones = self.range_sum(first, last), np.ones(first.size)
+        return ErrorBars(sums, DrawnNoise(1.0), 1.0, none, ones, variances, width=1.0)
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,10 @@ from fastdp.thresholds.square_wave import SCALES, Scale
 Floats = NDArray[np.float64]
 
 
+#: What ToPL takes unless it is told otherwise.
+LOGARITHMIC = SquareWaveRule(scale="logarithmic", method="concave")
+
+
 class ToPLServer(Publisher[ServerState]):
     """Collects reports for the threshold, announces it, and publishes one estimate for each later report.
 
@@ -47,9 +51,9 @@ class ToPLServer(Publisher[ServerState]):
     max_range : int
         r: the longest range that the threshold is chosen for.
     threshold : SquareWave, Fixed, float, "linear" or "logarithmic", optional
-        The threshold optimiser, from :mod:`fastdp.thresholds`; by default ``SquareWave()``, the paper's SW-W with
-        the corrected objective.  A name stands for ``SquareWave(scale=name)``: "logarithmic" where values lie far
-        below the bound.  ``Fixed(theta)`` or the number theta is public and needs no hold-out.
+        The threshold optimiser, from :mod:`fastdp.thresholds`.  "logarithmic", the default, stands for
+        ``SquareWave(scale="logarithmic", method="concave")``; "linear" for ``SquareWave()``, the paper's SW-W with
+        the corrected objective.  ``Fixed(theta)`` or the number theta is public and needs no hold-out.
     threshold_epsilon, publish_epsilon : float, optional
         Budgets of the users before and after the threshold, where they differ from ``epsilon``.
 
@@ -57,6 +61,14 @@ class ToPLServer(Publisher[ServerState]):
     -----
     Privacy: every user sends one report of one mechanism (local model, pure epsilon, exact integers); the groups are
     disjoint, so the larger epsilon counts (parallel composition).
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> server = fastdp.ToPLServer(epsilon=2.0, bound=10.0, threshold=10.0)
+    >>> message = fastdp.local.Client(epsilon=2.0).answer(server.announcement, 3.5)  # on the user's device
+    >>> server.receive(message).shape  # one unbiased estimate
+    (1,)
     """
 
     _MACHINE: ClassVar[Any] = ServerMachine
@@ -80,10 +92,10 @@ class ToPLServer(Publisher[ServerState]):
         threshold_epsilon: float | None = None,
         publish_epsilon: float | None = None,
     ) -> None:
-        rule = SquareWaveRule() if threshold is None else as_rule(threshold)
+        rule = as_rule("logarithmic" if threshold is None else threshold)
         if isinstance(rule, str):
             validation.choice("threshold", rule, SCALES)
-            rule = SquareWaveRule(scale="logarithmic" if rule == "logarithmic" else "linear")
+            rule = LOGARITHMIC if rule == "logarithmic" else SquareWaveRule()
         if not isinstance(rule, (SquareWaveRule, Fixed)):
             raise ParameterError(
                 f"threshold = {validation.shown(rule)}: expected 'linear', 'logarithmic', "

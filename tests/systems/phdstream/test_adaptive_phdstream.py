@@ -16,7 +16,15 @@ from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.randomness import sampler
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import Box, PointIndex, count_only, random_boxes, relative_error
-from fastdp.spatial.release_times import Growth, ReleaseSchedule, following_pace, periods
+from fastdp.spatial.release_times import (
+    PROMPT_STEPS,
+    Growth,
+    ReleaseSchedule,
+    after_jump,
+    check_pace,
+    following_pace,
+    periods,
+)
 from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
 from fastdp.systems.phdstream.publisher import PHDStream
 from fastdp_kernels import adaptive_tree
@@ -477,6 +485,45 @@ def test_cells_are_planted_anew_where_the_shape_moves() -> None:
     assert errors[0] < 0.4 * errors[1]
     assert errors[0] < 1.3 * errors[2]
     assert planted.guarantee.epsilon == 1.0
+
+
+def test_after_a_jump_every_batch_is_counted_for_a_while() -> None:
+    """A stream that jumps every twenty batches: no worse than PHDStream; one that never does waits as before."""
+    generator = np.random.default_rng(4)
+    places = generator.random((6, 1, 2)).repeat(20, axis=0)
+    made = np.clip(generator.normal(places, 0.02, (120, 400, 2)), 0, 1)
+    queries = random_boxes([0, 0], [1, 1], 500, 0.0001, 0.001, seed=0)
+    systems = AdaptivePHDStream(SQUARE, 1.0, seed=3), PHDStream(SQUARE, 1.0, seed=3)
+    older, calm = AdaptivePHDStream(SQUARE, 1.0, seed=3), make(seed=3)
+    older._state = replace(older._state, pace=replace(older._state.pace, prompt=None))
+    errors = np.zeros(3)
+    for t in range(120):
+        present = np.concatenate(made[max(t - 9, 0) : t + 1])
+        truth = PointIndex(present).count(queries.lower, queries.upper).astype(float)
+        for k, stream in enumerate((systems[0], systems[1], older)):
+            stream.advance(made[t], made[t - 10] if t >= 10 else None)
+            errors[k] += relative_error(truth, stream.count(queries.lower, queries.upper), len(present))
+        calm.advance(made[t % 20], made[(t - 1) % 20] if t else None)
+    assert errors[0] < 1.2 * errors[1]
+    assert errors[0] < 0.5 * errors[2]
+    pace = systems[0]._state.pace
+    assert (pace.period, systems[0]._state.anew) == (1, True)
+    assert 120 < pace.prompt <= 120 + PROMPT_STEPS
+    assert (calm._state.pace.prompt, calm._state.anew) == (0, False)
+    assert calm._state.pace.period > 1
+
+
+def test_the_pace_after_a_jump() -> None:
+    pace = ReleaseSchedule(9, prompt=0)
+    jumped, anew = after_jump(pace, True, 50, 9)
+    assert (jumped.period, jumped.prompt, anew) == (1, 50 + PROMPT_STEPS, True)
+    assert after_jump(replace(jumped, period=3), False, 49 + PROMPT_STEPS, 1) == (jumped, True)
+    assert after_jump(replace(jumped, period=3), False, 50 + PROMPT_STEPS, 1) == (replace(jumped, period=3), False)
+    older = ReleaseSchedule(9)
+    assert after_jump(older, True, 50, 8) == (replace(older, period=4), True)
+    assert after_jump(older, False, 50, 8) == (older, False)
+    with pytest.raises(ValueError, match="out of range"):
+        check_pace(replace(pace, prompt=-1), None, 64)
 
 
 def test_how_cells_are_chosen_does_not_follow_from_what_waits() -> None:

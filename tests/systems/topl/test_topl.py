@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import fastdp
 from fastdp.errors import DataError, ParameterError, StateError
-from fastdp.local import Client, Hybrid, SquareWave, encode
+from fastdp.local import Client, Hybrid, LogSquareWave, SquareWave, encode
 from fastdp.randomness.key import Key
 from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds import SquareWave as Rule
@@ -109,7 +109,8 @@ def test_separate_budgets_and_the_guarantee() -> None:
     assert any("users before the threshold" in line for line in both.guarantee.derivation)
     both.publish(stream(2000))
     assert both.server.announcement.mechanism == Hybrid(2.0, 0.0, both.threshold)
-    assert make().server.announcement.mechanism == SquareWave(1.0, 0.0, 200.0)
+    assert make(threshold="linear").server.announcement.mechanism == SquareWave(1.0, 0.0, 200.0)
+    assert make().server.announcement.mechanism == LogSquareWave(1.0, 200.0 / 2**14, 200.0)
     assert not make(seed=None).guarantee.simulated
     assert make(threshold=Fixed(9.0)).threshold == 9.0
 

@@ -28,9 +28,10 @@ def import_tables() -> tuple[Any, Any]:
     try:
         import narwhals.stable.v2 as narwhals
         import pyarrow
-    except ImportError as error:
+    except ImportError:
         raise ParameterError(
-            f"tables need {error.name}, which is not installed: expected pip install 'fastdp[tables]'"
+            "data frames and tables are read with narwhals and pyarrow, which are not both installed: expected "
+            "pip install 'fastdp-streams[tables]'"
         ) from None
     return narwhals, pyarrow
 
@@ -53,6 +54,9 @@ class Source:
         Whether it can be read more than once.
     rows : int or None
         How many there are, where that is known without reading.
+    add : callable or None
+        Of a table on an engine: (plan, quantities, :class:`fastdp.tables.rows.Reader`) to the exact sums of every
+        window and key, int64[W, K] each; its rows are never read here.
     """
 
     family: str
@@ -61,6 +65,7 @@ class Source:
     read: Callable[[], Iterator[Any]]
     again: bool = True
     rows: int | None = None
+    add: Callable[[Any, Any, Any], list[Any]] | None = None
 
     def batches(self) -> Iterator[Any]:
         """Record batches of at most BATCH rows, in the table's order."""
@@ -75,6 +80,14 @@ class Source:
                 f"frame: a {type(error).__name__} while its columns were read; expected columns of one type each, "
                 "and a file that is whole"
             ) from None
+
+    def table(self) -> Any:
+        """All columns, as an Arrow table."""
+        narwhals, arrow = import_tables()
+        batches = list(self.batches())
+        if batches:
+            return arrow.Table.from_batches(batches)
+        return narwhals.Schema({name: self.schema[name] for name in self.columns}).to_arrow().empty_table()
 
     def twice(self) -> Source:
         """A source that can be read again, in memory if it must be."""
@@ -99,9 +112,9 @@ def open_source(frame: Any, columns: Sequence[str], dictionary: Sequence[str] = 
     narwhals, arrow = import_tables()
     chosen = list(dict.fromkeys(columns))
     if isinstance(frame, (str, os.PathLike)):
-        frame = _dataset(Path(validation.path("frame", frame)), dictionary)
+        frame = open_dataset(Path(validation.path("frame", frame)), dictionary)
     if hasattr(frame, "scanner") and hasattr(frame, "schema"):
-        _check_names(chosen, frame.schema.names, frame)
+        check_names(chosen, frame.schema.names, frame)
         schema = narwhals.from_native(frame.schema.empty_table()).collect_schema()
         return Source("pyarrow", chosen, schema, lambda: _scan(frame, chosen))
     try:
@@ -113,7 +126,7 @@ def open_source(frame: Any, columns: Sequence[str], dictionary: Sequence[str] = 
         raise DataError(
             f"frame: a {type(frame).__name__} whose columns cannot be named; expected distinct names"
         ) from None
-    _check_names(chosen, list(schema), frame)
+    check_names(chosen, list(schema), frame)
     family = wrapped.implementation.value
     family = family if family in FAMILIES else "pyarrow"
     if any(kind == narwhals.Unknown for kind in schema.values()) and isinstance(wrapped, narwhals.DataFrame):
@@ -130,7 +143,8 @@ def _scan(frame: Any, chosen: list[str]) -> Iterator[Any]:
     return iter(frame.scanner(chosen, batch_size=BATCH, batch_readahead=2, fragment_readahead=1).to_batches())
 
 
-def _dataset(path: Path, dictionary: Sequence[str]) -> Any:
+def open_dataset(path: Path, dictionary: Sequence[str] = ()) -> Any:
+    """The data set of a file or folder; ParameterError if it cannot be read."""
     import pyarrow.dataset as dataset
 
     kind: Any = FORMATS.get(path.suffix.lower(), "parquet" if path.is_dir() else None)
@@ -153,7 +167,7 @@ def _stream(frame: Any, chosen: list[str], narwhals: Any, arrow: Any) -> Source:
         reader = frame if hasattr(frame, "read_next_batch") else arrow.RecordBatchReader.from_stream(frame)
     except Exception:
         raise ParameterError(f"frame is a {type(frame).__name__}: expected {ACCEPTED}") from None
-    _check_names(chosen, reader.schema.names, frame)
+    check_names(chosen, reader.schema.names, frame)
     schema = narwhals.from_native(reader.schema.empty_table()).collect_schema()
     return Source("pyarrow", chosen, schema, lambda: (batch.select(chosen) for batch in reader), again=False)
 
@@ -174,7 +188,8 @@ def _lazy(frame: Any, family: str, arrow: Any) -> Iterator[Any]:
         yield from frame.collect(backend="pyarrow").to_native().to_batches()
 
 
-def _check_names(chosen: Sequence[str], names: Sequence[str], frame: Any) -> None:
+def check_names(chosen: Sequence[str], names: Sequence[str], frame: Any) -> None:
+    """ParameterError unless a table has each chosen column once."""
     for name in chosen:
         if not isinstance(name, str):
             raise ParameterError(f"column {validation.shown(name)}: expected the name of a column, a text")

@@ -1,0 +1,173 @@
+"""Spark, two cores: totals of generated rows beside its own group-by, and streams beside its own shuffle and sort."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import fastdp
+from benchmarks.shared import table
+from benchmarks.speed.measure import keep
+from fastdp.engines import Job, spark, spark_tables
+from fastdp.tables.parameters import make_plan
+from fastdp.tables.rows import Reader
+
+Integers = NDArray[np.int64]
+#: Of the generated rows: 1,000 hours, 1,000 keys; streams of the second table.
+HOURS, KEYS, STREAMS = 1000, 1000, 5000
+HOUR, BEGIN = 3_600_000_000, 1_704_067_200_000_000
+PUBLIC: dict[str, Any] = {"start": "2024-01-01", "stop": "2024-02-11T16:00", "epsilon": 1.0, "clip": 10.0}
+#: Rows at a time on one machine.
+CHUNK = 2**22
+OWN, OURS = "Spark's group-by: sum and count", "spark_tables.totals"
+SORTED, STREAM = "Spark's shuffle and sort", "spark.release"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rows", type=float, default=1e8, help="of the totals (default 1e8)")
+    parser.add_argument("--stream-rows", type=float, default=2e6, help="of the streams (default 2e6)")
+    parser.add_argument("--rounds", type=int, default=3, help="in which the tasks take turns (default 3)")
+    parser.add_argument("--cores", type=int, default=2, help="of Spark (default 2)")
+    parser.add_argument("--texts", action="store_true", help="keys are texts, not numbers")
+
+
+def run(options: argparse.Namespace) -> None:
+    session = make_session(options.cores)
+    try:
+        if options.rows:
+            totals(session, int(options.rows), options.rounds, texts=options.texts)
+        if options.stream_rows:
+            streams(session, int(options.stream_rows), options.rounds)
+    finally:
+        session.stop()
+
+
+def make_session(cores: int) -> Any:
+    from tests.engines import test_spark
+
+    return test_spark.make_session(cores)
+
+
+def generated(session: Any, rows: int, texts: bool) -> Any:
+    """Expression columns, so that Spark reads no file: the rows of :func:`generated_here`."""
+    from pyspark.sql import functions as f
+
+    mixed = f.col("id") * 2654435761 % 2**31
+    key = f.col("id") * 48271 % KEYS
+    return session.range(rows).select(
+        f.timestamp_micros(f.lit(BEGIN) + mixed * 1_676_381 % (HOURS * HOUR)).alias("at"),
+        (f.concat(f.lit("meter-"), key.cast("string")) if texts else key).alias("key"),
+        (mixed % 1_000_003 / 50_000.0).alias("value"),
+    )
+
+
+def generated_here(first: int, rows: int) -> tuple[Integers, Integers, NDArray[np.float64]]:
+    """Window, key and value of some of the rows."""
+    number = np.arange(first, first + rows)
+    mixed = number * 2654435761 % 2**31
+    return mixed * 1_676_381 % (HOURS * HOUR) // HOUR, number * 48271 % KEYS, mixed % 1_000_003 / 50_000.0
+
+
+def totals(session: Any, rows: int, rounds: int, *, texts: bool) -> None:
+    from pyspark.sql import functions as f
+
+    frame = generated(session, rows, texts)
+    public = {**PUBLIC, "by": "key", "keys": [f"meter-{key}" if texts else key for key in range(KEYS)]}
+
+    def own() -> Any:
+        window = f.expr(f"unix_micros(at) div {HOUR}L").alias("window")
+        return frame.groupBy(window, "key").agg(f.sum("value"), f.count(f.lit(1))).toArrow()
+
+    def ours() -> Any:
+        return spark_tables.totals(frame, "value", "at", "1h", **public, key=bytes(32))
+
+    plan = make_plan("totals", every="1h", time_zone="UTC", **public)
+    settled = plan.settled(plan.start or 0, plan.stop or 0, KEYS)
+    quantities = settled.quantities()
+    exact = spark_tables.exact_sums(frame, settled, quantities, Reader("at", "value", "raise"))[0]
+    same = np.array_equal(exact, sums_here(rows, quantities[0]))
+    print(f"Exact sums of {rows:,} rows equal those of one machine: {same}.")
+    if not same:
+        raise SystemExit("The sums differ.")
+    _turns("totals", {OWN: own, OURS: ours}, rows, rounds)
+
+
+def sums_here(rows: int, quantity: Any) -> Integers:
+    """With NumPy, in chunks."""
+    sums = np.zeros((HOURS, KEYS), np.int64)
+    for first in range(0, rows, CHUNK):
+        windows, keys, values = generated_here(first, min(CHUNK, rows - first))
+        steps = np.rint(np.clip(values * (1.0 / quantity.resolution), quantity.low, quantity.high))
+        np.add.at(sums, (windows, keys), steps.astype(np.int64))
+    return sums
+
+
+def streams(session: Any, rows: int, rounds: int) -> None:
+    from pyspark.sql import functions as f
+
+    with tempfile.TemporaryDirectory() as name:
+        secret, stored = Path(name) / "secret", f"{name}/rows"
+        secret.write_bytes(bytes(32))
+        mixed = f.col("id") * 2654435761 % 2**31
+        made = session.range(rows).select(
+            f.concat(f.lit("meter-"), (mixed % STREAMS).cast("string")).alias("id"),
+            (f.col("id") * 7919 % rows).alias("at"),
+            (mixed % 1_000_003 / 100_000.0).alias("value"),
+        )
+        made.write.parquet(stored)
+        frame = session.read.parquet(stored)
+        mechanism = fastdp.Adaptive(epsilon=1.0, bound=10.0, threshold=5.0, max_range=4096)
+        job = Job(mechanism, name="streams", secret=f"file:{secret}")
+
+        def run_through(given: Any) -> None:
+            given.write.format("noop").mode("overwrite").save()
+
+        tasks: dict[str, Callable[[], Any]] = {
+            SORTED: lambda: run_through(frame.repartition("id").sortWithinPartitions("id", "at", "value")),
+            STREAM: lambda: run_through(spark.release(frame, job, id="id", order="at", value="value")),
+        }
+        _turns("streams", tasks, rows, rounds)
+
+
+def _turns(title: str, tasks: dict[str, Callable[[], Any]], rows: int, rounds: int) -> None:
+    """Wall and processor seconds of each task, in turn; the first round has Java's compiler."""
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in tasks}
+    for _ in range(rounds):
+        for name, task in tasks.items():
+            begin, used = perf_counter(), _processor_seconds()
+            task()
+            found[name].append((perf_counter() - begin, _processor_seconds() - used))
+    lines = []
+    first = min(each[0] for each in found[next(iter(tasks))]), min(each[1] for each in found[next(iter(tasks))])
+    for name, times in found.items():
+        wall, used = (min(column) for column in zip(*times, strict=True))
+        keep(f"spark {title} of {rows:.0e} rows", name, [each[0] for each in times], items=rows)
+        keep(f"spark {title} of {rows:.0e} rows", f"{name}, processor", [each[1] for each in times], items=rows)
+        both = [f"{rows / wall:.3g}", f"{2 * rows / used:.3g}" if used else "-"]
+        ratios = [f"{wall / first[0]:.2f}", f"{used / first[1]:.2f}" if first[1] else "-"]
+        lines.append([name, f"{wall:.3g}", f"{used:.3g}", *both, *ratios])
+    columns = ["task", "s", "processor s", "rows a second", "on two free cores", "over Spark's own", "processor"]
+    table(f"Spark {title}, {rows:,} rows, least of {rounds}", columns, lines)
+
+
+def _processor_seconds() -> float:
+    """Of this process and all that it started: Java and the Python workers; 0 where /proc is not there."""
+    mine, parents, times = {os.getpid()}, dict[int, int](), dict[int, int]()
+    for each in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = each.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents[int(each.parent.name)] = int(fields[1])
+        times[int(each.parent.name)] = sum(map(int, fields[11:15]))
+    for _ in range(8):
+        mine |= {child for child, parent in parents.items() if parent in mine}
+    return sum(times.get(each, 0) for each in mine) / os.sysconf("SC_CLK_TCK")

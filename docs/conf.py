@@ -1,0 +1,105 @@
+"""The documentation site: ``python -m sphinx -W -b html docs docs/_build/html`` from the repository's root."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parent
+ROOT = DOCS.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "kernels")]
+os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "kernels"), os.environ.get("PYTHONPATH", "")])
+
+from sphinx.application import Sphinx  # noqa: E402
+
+import fastdp  # noqa: E402
+
+_project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+_files = _project["urls"]["Source"] + "/blob/main/"
+
+project = "fastdp"
+author = _project["authors"][0]["name"]
+project_copyright = author
+version = release = fastdp.__version__
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx_copybutton",
+    "sphinx_gallery.gen_gallery",
+    "sphinxcontrib.bibtex",
+]
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+exclude_patterns = [
+    "_build",
+    "sg_execution_times.rst",
+    "**/sg_execution_times.rst",
+    "**/*.ipynb",
+    "gallery/*.py",
+    "**/*.codeobj.json",
+]
+templates_path = ["_templates"]
+myst_heading_anchors = 4
+bibtex_bibfiles = ["reference/references.bib"]
+bibtex_default_style = "plain"
+
+autosummary_generate = True
+# Pages whose names differ in case alone would be one file on some disks.
+autosummary_filename_map = {f"fastdp.{name}": f"fastdp.{name}-function" for name in ("release", "plan")}
+autodoc_typehints = "none"  # numpydoc's sections say the types in words
+autodoc_default_options = {"members": True, "inherited-members": True, "show-inheritance": True}
+autodoc_member_order = "groupwise"
+numpydoc_show_class_members = False
+numpydoc_class_members_toctree = False
+
+html_context = {"default_mode": "auto"}
+html_theme = "pydata_sphinx_theme"
+html_title = f"fastdp {version}"
+html_static_path = ["_static"]
+html_css_files = ["fastdp.css"]
+html_show_sourcelink = False
+html_theme_options = {
+    "icon_links": [{"name": "Source", "url": _project["urls"]["Source"], "icon": "fa-solid fa-code"}],
+    "navbar_align": "left",
+    "show_toc_level": 2,
+    "header_links_before_dropdown": 7,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "secondary_sidebar_items": ["page-toc"],
+}
+html_sidebars = {"index": []}
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples/gallery",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"/plot_",
+    "within_subsection_order": "FileNameSortKey",
+    "download_all_examples": False,
+    "show_signature": False,
+    "capture_repr": (),
+    "abort_on_example_error": True,
+    "default_thumb_file": str(DOCS / "hourly.png"),
+}
+
+
+def link_to_repository(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Links that leave docs/ lead to the repository's page: these files are not part of the site."""
+    folder = (DOCS / docname).parent
+
+    def absolute(link: re.Match[str]) -> str:
+        target = (folder / link[1]).resolve()
+        if link[1].startswith("..") and not target.is_relative_to(DOCS) and target.exists():
+            return f"]({_files}{target.relative_to(ROOT)}{link[2]})"
+        return link[0]
+
+    source[0] = re.sub(r"\]\((\.\./[^)#\s]+)([^)\s]*)\)", absolute, source[0])
+
+
+def setup(app: Sphinx) -> None:
+    """Called by Sphinx."""
+    app.connect("source-read", link_to_repository)

@@ -1,0 +1,234 @@
+"""Correlated Gaussian noise: sums of published values err little, however long they are.
+
+The publisher draws whole numbers z and adds y = C^-1 z to the values (:mod:`fastdp_kernels.correlated_noise`).
+``docs/gaussian.md`` proves that what is released is private as it stands, rounding included: before each value all
+that the released ones leave open is its own z, so the stream is a sequence of discrete Gaussian mechanisms, whose
+sensitivities are the coefficients of C, and a public bound on what rounding adds to them.
+
+Source: Dvijotham, McMahan, Pillutla, Steinke and Thakurta 2024 (the matrices); Denisov et al. 2022, Theorem 2.1
+(noise that follows earlier outputs); the proof for integers is ours.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp import validation
+from fastdp.errors import ParameterError
+from fastdp.guarantee import Guarantee
+from fastdp.perturbers import toeplitz_fit as fit
+from fastdp.perturbers.base import HierarchyShape
+from fastdp.randomness.gaussian import GaussianLaw, discrete_gaussian_law
+from fastdp.randomness.key import Key
+from fastdp.randomness.noise import NoiseName, concentrated
+from fastdp_kernels import correlated_noise
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+#: Values of one epoch where no length is given: noise begins again behind it.
+EPOCH = 2**32
+#: A fit for more values would lose its digits; the one for any length is near it there.
+MAX_LENGTH = 2**28
+#: Buffers exceed so many sigmas with probability below e^-100 in an epoch: their deviation is below 4 sigmas.
+HEADROOM = 64.0
+#: Values whose sensitivity together is summed term by term.
+MAX_GROUP = 2**20
+
+
+@dataclass(frozen=True)
+class Toeplitz:
+    """Exact discrete Gaussian noise on each value, correlated so that sums of values err little.
+
+    Parameters
+    ----------
+    length : int, optional
+        T, up to 2^28: tuned for sums of the first t <= T values; behind T values noise begins again, as trees do.  By
+        default any length is served, at up to 1.47 times the squared error for 2^8 to 2^30 values.
+    window : int, optional
+        In place of a length: tuned for sums of so many consecutive values, wherever they lie.
+    rates, shares : sequence of 8 floats, optional
+        1 - lambda_i and theta_i of the factor C, which are computed by default; a state file has them.
+
+    Notes
+    -----
+    Privacy: (epsilon, delta), with the ``delta`` of the publisher; exact on this machine (``docs/gaussian.md``).
+    Error: prefix sums over T = 2^20 values have a mean squared error of 495 theta^2 at (1, 1e-6).
+    Memory: 10 numbers, whatever the length.  Source: Dvijotham et al. 2024.
+
+    Examples
+    --------
+    >>> import numpy as np, fastdp
+    >>> from fastdp.perturbers import Toeplitz
+    >>> publisher = fastdp.StreamPublisher(
+    ...     threshold=50.0, perturber=Toeplitz(), epsilon=1.0, delta=1e-6, bound=50.0, seed=1
+    ... )
+    >>> publisher.publish(np.full(1000, 20.0)).size
+    1000
+    """
+
+    length: int | None = None
+    window: int | None = None
+    rates: tuple[float, ...] | None = None
+    shares: tuple[float, ...] | None = None
+
+    noise: ClassVar[NoiseName] = "gaussian"
+
+    def __post_init__(self) -> None:
+        """Check the parameters, and fit the factor."""
+        put = object.__setattr__
+        for name in ("length", "window"):
+            if getattr(self, name) is not None:
+                put(self, name, validation.integer(name, getattr(self, name), 2, MAX_LENGTH))
+        if self.length is not None and self.window is not None:
+            raise ParameterError(f"window = {self.window}: expected None with a length")
+        if (self.rates is None) != (self.shares is None):
+            raise ParameterError("rates and shares: expected both or none")
+        if self.rates is None:
+            rates, shares = fit.fitted(self.length, self.window)
+            put(self, "rates", rates)
+            put(self, "shares", shares)
+        for name, high in (("rates", 1.0), ("shares", 4.0)):
+            given = getattr(self, name)
+            if not isinstance(given, (list, tuple)) or len(given) != correlated_noise.BUFFERS:
+                raise ParameterError(f"{name}: expected {correlated_noise.BUFFERS} numbers")
+            numbers = tuple(validation.positive(name, each) for each in given)
+            if max(numbers) >= high or min(numbers) < 2.0**-40:
+                raise ParameterError(f"{name}: expected numbers from 2^-40 to below {high:g}")
+            put(self, name, numbers)
+
+    @cached_property
+    def _coefficients(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """c_1 and c_2; w_i; 1 - mu_i; mu_i: as the kernel has them."""
+        theta, keeps = np.array(self.shares), 1.0 - np.array(self.rates)
+        near = np.array([theta.sum(), (theta * keeps).sum()])
+        return near, theta * keeps * keeps, keeps, 1.0 - keeps
+
+    @property
+    def epoch(self) -> int:
+        """Values whose noise hangs together."""
+        return self.length or EPOCH
+
+    @property
+    def released_nodes(self) -> bool:
+        """There is one level only."""
+        return False
+
+    def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
+        """One level, one value a block; noise begins again with each epoch."""
+        del epsilon, max_range
+        return HierarchyShape(
+            fan_out=2, height=1, pruned=0, levels=1, block=1, tops=1, leaves=1, tree_blocks=self.epoch
+        )
+
+    def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
+        """Rho of the coefficients of C, and of all that rounding may add."""
+        del plan
+        return concentrated(
+            epsilon,
+            f"each value gets y = z - rint(c_1 y' + c_2 y'' + ...), z discrete Gaussian of sigma |C| theta / "
+            f"{epsilon:g}, |C| with all that rounding may add",
+            "given earlier outputs z alone is unknown, and a value moves the z of j values later by at most c_j "
+            f"theta and a rounding: rho = {epsilon:g}^2 / 2 (adaptive sequential)",
+            f"noise begins again every {self.epoch:,} values, which are disjoint (parallel)",
+        )
+
+    def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
+        """K of a prefix: ranges between two err by up to twice as much."""
+        del plan
+        mu, theta = np.array(self.rates), np.array(self.shares)
+        return self._square * fit.prefix_error(mu, theta, min(max_range, self.epoch))
+
+    @cached_property
+    def _square(self) -> float:
+        """|C|^2 of the coefficients in use, or a little more: all terms are positive."""
+        near, weights, _, mu = self._coefficients
+        counts = None if self.length is None else max(float(self.length - 3), 0.0)
+        pairs = fit.both(mu)
+        tail = 1.0 / pairs if counts is None else fit.geometric(pairs, counts)
+        far = float(np.einsum("i,j,ij->", weights, weights, tail))
+        return (1.0 + float(near @ near) + far) * (1.0 + 1e-9)
+
+    def group_square(self, plan: HierarchyShape, size: int) -> Fraction:
+        """Squared L2 sensitivity of ``size`` consecutive values, in squares of that of one."""
+        del plan
+        if size == 1:
+            return Fraction(1)
+        if size > MAX_GROUP:
+            return Fraction(size) ** 2
+        near, weights, keeps, mu = self._coefficients
+        powers = keeps[None] ** np.arange(size)[:, None]
+        single = np.concatenate([[1.0], near, powers[: size - 1] @ weights])
+        sums = np.cumsum(single)
+        moved = sums - np.concatenate([np.zeros(size), sums[:-size]])
+        # From value size + 2 on all terms are exponentials.
+        far = weights * -np.expm1(size * np.log1p(-mu)) / mu
+        total = float(moved @ moved) + float(np.einsum("i,j,ij->", far, far, 1.0 / fit.both(mu)))
+        return max(Fraction(total * (1.0 + 1e-9) / self._square), Fraction(size))
+
+    def moved_draws(self, plan: HierarchyShape, size: int) -> int:
+        """Draws whose z depends on ``size`` values: those of the epochs that they lie in."""
+        del plan
+        return self.epoch * (2 if size > 1 else 1) + size
+
+    def leaf_law(self, theta_steps: int, epsilon: float) -> GaussianLaw:
+        """Of each z."""
+        return discrete_gaussian_law(Fraction(_sigma(self, theta_steps, epsilon)))
+
+    @property
+    def memory(self) -> int:
+        """How many numbers live between two values."""
+        return correlated_noise.MEMORY
+
+    def correlate(self, noise: Integers, memory: Floats, position: int) -> Floats:
+        """Turn the draws of values from ``position`` on into correlated noise, in place; the memory behind them."""
+        near, weights, keeps, _ = self._coefficients
+        memory, begin = memory.copy(), 0
+        while begin < noise.size:
+            left = self.epoch - (position + begin) % self.epoch
+            if left == self.epoch:
+                memory[:] = 0.0
+            correlated_noise.correlate(noise[begin : begin + left], near, weights, keeps, memory)
+            begin += left
+        return memory
+
+    def leaf_noise(
+        self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int
+    ) -> NDArray[np.int64]:
+        """Not before the values: ParameterError."""
+        del plan, theta_steps, epsilon, key, tree
+        raise ParameterError(
+            "perturber = Toeplitz: expected a Hierarchy or Flat here (or one publisher for each stream), because "
+            "each value's noise follows that of the values before"
+        )
+
+    node_noise = leaf_noise
+
+    def describe(self) -> dict[str, Any]:
+        """Its parameters, the factor included: a fit need not be the same to the last digit on another machine."""
+        return {"length": self.length, "window": self.window, "rates": self.rates, "shares": self.shares}
+
+
+@lru_cache(maxsize=256)
+def _sigma(part: Toeplitz, theta_steps: int, epsilon: float) -> float:
+    """Of z, in grid steps: the L2 sensitivity of a value, with all that rounding may add, over the budget.
+
+    The later z of two streams with one different value differ by c_j theta, by at most 1 for the rounding to whole
+    numbers, and by what doubles round in two sums: at most ``slack`` sigmas in all (``docs/gaussian.md``).
+    """
+    near, weights, _, mu = part._coefficients
+    doubles = 2.0**-51 * float((weights / mu).sum()) + 2.0**-47 * float(weights.sum() + near.sum())
+    root = math.sqrt(part.epoch)
+    room = epsilon - root * doubles * HEADROOM
+    if room <= epsilon / 2.0:
+        raise ParameterError(
+            f"epsilon = {epsilon!r}: expected a larger one, because doubles do not hold so much noise exactly enough"
+        )
+    exact = math.sqrt(part._square) * theta_steps + root
+    return exact / room * (1.0 + 2.0**-40)

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+import fastdp_kernels
+from fastdp.cli import group
+from fastdp.cli.compile_command import SYSTEMS
+
+
+@pytest.mark.slow
+def test_what_is_compiled_is_found_afterwards(tmp_path):
+    command = [
+        sys.executable,
+        "-c",
+        "from fastdp.cli import main; main()",
+        "compile",
+        "--cache-dir",
+        str(tmp_path),
+        "pak",
+    ]
+    first, second = (subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2))
+    assert f"Kept in {tmp_path}" in first
+    assert list(tmp_path.rglob("*.nbc"))
+    assert second.split()[:4] == ["pak", "0", "kernels", "compiled,"]
+
+
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_every_system_runs(system):
+    SYSTEMS[system]()
+
+
+def test_compiling_is_said_once(monkeypatch, capsys):
+    monkeypatch.setattr(fastdp_kernels, "on_compile", group._say_once)
+    fastdp_kernels.on_compile("online_pass", "/cache")
+    assert "once on this machine" in capsys.readouterr().err
+    assert fastdp_kernels.on_compile is None
+
+
+def test_only_a_terminal_is_told(monkeypatch):
+    monkeypatch.setattr(fastdp_kernels, "on_compile", None)
+    code = (
+        "import sys; from fastdp.cli import main; import fastdp_kernels\n"
+        "main(['ledger', '--help'], standalone_mode=False); print(fastdp_kernels.on_compile is not None)"
+    )
+    piped = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert piped.stdout.split()[-1] == "False"
+    leader, follower = pty.openpty()
+    try:
+        on_terminal = subprocess.run(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=follower, check=True
+        )
+    finally:
+        os.close(follower)
+        os.close(leader)
+    assert on_terminal.stdout.split()[-1] == b"True"

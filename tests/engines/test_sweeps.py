@@ -1,0 +1,139 @@
+"""Sweeps on Dask and Ray clusters that are started by command line, as on several machines, on the loopback."""
+
+from __future__ import annotations
+
+import copy
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastdp import experiments
+from fastdp.errors import DataError, StateError
+from tests.engines.scenes import needs
+from tests.experiments.conftest import SMALL
+
+TABLES = copy.deepcopy(SMALL) | {"repetitions": 6, "part_cells": 4}
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+
+#: Of every process: both packages, and a secret of this cluster alone, which Ray's machines and programs share.
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+    "RAY_AUTH_MODE": "token",
+    "RAY_AUTH_TOKEN": secrets.token_hex(32),
+}
+PYTHON = [sys.executable, "-W", "ignore"]
+
+
+@contextmanager
+def program(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of the cluster; it ends those that it started."""
+    none = subprocess.DEVNULL
+    command = [*PYTHON, "-m", *arguments]
+    process = subprocess.Popen(command, env=ENVIRONMENT, start_new_session=True, stdout=none, stderr=none)
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    for _ in range(600):
+        assert process.poll() is None
+        with socket.socket() as tried:
+            if tried.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise TimeoutError
+
+
+def start_dask(stack: ExitStack, machines: int, folder: Path) -> str:
+    port = free_port()
+    quiet = ["--host", "127.0.0.1", "--no-dashboard"]
+    scheduler = stack.enter_context(program("distributed.cli.dask_scheduler", *quiet, "--port", str(port)))
+    wait_for(port, scheduler)
+    address = f"tcp://127.0.0.1:{port}"
+    for number in range(machines):
+        place = ["--nthreads", "1", "--local-directory", str(folder / str(number))]
+        stack.enter_context(program("distributed.cli.dask_worker", address, *quiet, *place))
+    return address
+
+
+def start_ray(stack: ExitStack, machines: int, folder: Path) -> str:
+    del folder
+    # Paths of sockets are short.
+    place = tempfile.mkdtemp(prefix="fdp-ray-")
+    stack.callback(shutil.rmtree, place, ignore_errors=True)
+    port = free_port()
+    own = ["--node-ip-address", "127.0.0.1", "--num-cpus", "1", "--block", "--disable-usage-stats"]
+    own += ["--object-store-memory", "100000000"]
+    head = ["--head", "--port", str(port), "--temp-dir", place, "--include-dashboard", "false"]
+    wait_for(port, stack.enter_context(program("ray.scripts.scripts", "start", *head, *own)))
+    for _ in range(machines - 1):
+        stack.enter_context(program("ray.scripts.scripts", "start", "--address", f"127.0.0.1:{port}", *own))
+    return f"ray:127.0.0.1:{port}"
+
+
+def drive(address: str, machines: int, out: str) -> None:
+    """A sweep on the cluster, of which it waits for all machines."""
+    from fastdp.experiments.cluster import cluster_executor
+
+    with cluster_executor(address) as (executor, cores):
+        for _ in range(600):
+            if cores() == machines:
+                break
+            time.sleep(0.1)
+        assert cores() == machines
+        error = executor.submit(fail).exception(60)
+        assert isinstance(error, DataError)
+        assert str(error) == "where it went wrong"
+        experiments.run(experiments.from_table(TABLES), out, executor=executor, workers=cores)
+
+
+def fail() -> None:
+    """A task whose error arrives as it is."""
+    raise DataError("where it went wrong")
+
+
+STARTS = [pytest.param(start_dask, marks=needs("distributed")), pytest.param(start_ray, marks=needs("ray"))]
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("machines", [1, 2])
+def test_the_same_bytes_on_any_number_of_machines(tmp_path: Path, start: Any, machines: int) -> None:
+    alone = experiments.run(experiments.from_table(TABLES), tmp_path / "alone")
+    out = tmp_path / "out"
+    with ExitStack() as stack:
+        address = start(stack, machines, tmp_path)
+        call = f"from tests.engines.test_sweeps import drive; drive({address!r}, {machines}, {str(out)!r})"
+        subprocess.run([*PYTHON, "-c", call], env=ENVIRONMENT, check=True, timeout=240)
+    assert (out / "results.parquet").read_bytes() == (alone / "results.parquet").read_bytes()
+
+
+@needs("ray")
+def test_no_ray_cluster() -> None:
+    from fastdp.experiments.cluster import cluster_executor
+
+    nothing = cluster_executor("ray:nowhere")
+    with pytest.raises(StateError, match="scheduler ray:nowhere: no answer"), nothing:
+        pass

@@ -1,0 +1,198 @@
+"""Flat, Hierarchy and Blocks with Gaussian noise: laws, budgets, groups, and the noise of each sum."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import fastdp
+from fastdp.errors import ParameterError
+from fastdp.guarantee import zcdp_delta
+from fastdp.perturbers import Blocks, Flat, Hierarchy
+from fastdp.randomness import gaussian, prefix
+from fastdp.randomness.gaussian import discrete_gaussian_law
+from fastdp.randomness.key import Key
+from fastdp.randomness.noise import better_noise, group_share, l2_square, noise_law, sigma_above
+from fastdp.randomness.words import Purpose, StreamId
+from fastdp.smoothers import Recent
+from fastdp.thresholds import NoisyMax, ScaleFree, SmoothQuantile
+from tests import stat
+from tests.oracles import prefix as oracle
+
+PARTS = {
+    "flat": Flat(noise="gaussian"),
+    "hierarchy": Hierarchy(2, prune=0, noise="gaussian"),
+    "pruned": Hierarchy(2, prune=1, noise="gaussian"),
+    "nodes": Hierarchy(2, prune=0, consistent=False, noise="gaussian"),
+    "blocks": Blocks(noise="gaussian"),
+}
+
+
+def publisher(part, **options) -> fastdp.StreamPublisher:
+    smoother = Recent() if isinstance(part, Hierarchy) and part.prune == 1 else None
+    settings = {"threshold": 8.0, "epsilon": 1.0, "delta": 1e-6, "bound": 8.0, "max_range": 16, "seed": 3, **options}
+    return fastdp.StreamPublisher(perturber=part, smoother=smoother, **settings)
+
+
+@pytest.mark.parametrize(("square", "epsilon"), [(1, 0.3), (7, 1.0), (3 * 2**60, 0.017), (2**64 - 1, 11.0)])
+def test_sigma_is_never_too_small(square: int, epsilon: float) -> None:
+    sigma = sigma_above(square, epsilon)
+    assert sigma**2 >= Fraction(square) / Fraction(epsilon) ** 2
+    assert float(sigma) == pytest.approx(math.sqrt(square) / epsilon, rel=1e-15)
+    share = group_share(epsilon, square)
+    assert square * Fraction(share) ** 2 <= Fraction(epsilon) ** 2
+
+
+@pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
+@pytest.mark.parametrize("group", [1, 2, 5, 13])
+def test_consecutive_values_move_at_most_what_is_claimed(part, group: int) -> None:
+    """Counts in nodes, for every alignment; blocks of one's own choice may hold all of them."""
+    plan = part.plan(0.1, 16)
+    widths = [plan.block * plan.fan_out**level for level in range(plan.levels)]
+    claimed = part.group_square(plan, group) * plan.levels
+    most = group**2
+    if not isinstance(part, Blocks):
+        most = max(
+            sum((np.bincount(np.arange(at, at + group) // width) ** 2).sum() for width in widths) for at in range(16)
+        )
+    assert most <= claimed <= 2 * most
+    if group == 1:
+        assert claimed == plan.levels
+
+
+@pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
+@pytest.mark.parametrize("group", [1, 7])
+def test_the_guarantee_is_what_the_laws_give(part, group: int) -> None:
+    made = publisher(part, contributions=group)
+    c = made.composition
+    promised = made.guarantee
+    assert (promised.epsilon, promised.delta, promised.arithmetic) == (1.0, 1e-6, "exact")
+    steps, levels = c.grid.snap(8.0), c.plan.levels
+    sigma = noise_law("gaussian", steps, levels, c.publish_epsilon).sigma
+    rho = float(part.group_square(c.plan, group) * levels * steps**2 / (2 * Fraction(sigma) ** 2))
+    assert rho <= promised.rho * (1.0 + 1e-12)
+    assert rho == pytest.approx(promised.rho, rel=1e-6)
+    if isinstance(part, Blocks):
+        assert zcdp_delta(promised.rho, 1.0) <= 1e-6
+    else:
+        # Normal noise of the same loss has this profile (Balle and Wang 2018), and so much is left for discreteness.
+        mu = math.sqrt(2.0 * promised.rho)
+        normal = stats.norm.cdf(mu / 2 - 1 / mu) - math.e * stats.norm.cdf(-mu / 2 - 1 / mu)
+        assert normal <= 1e-6
+        assert normal == pytest.approx(1e-6, rel=1e-3)
+
+
+@pytest.mark.parametrize("rule", [NoisyMax(), ScaleFree()])
+def test_thresholds_and_noise_share_one_rho(rule) -> None:
+    made = publisher(Hierarchy(2, prune=0, noise="gaussian"), threshold=rule, holdout=4000, contributions=3)
+    promised = made.guarantee
+    assert zcdp_delta(promised.rho, 1.0) <= 1e-6
+    c = made.composition
+    # j of 3 values choose the threshold, the others enter the sums.
+    for j in range(4):
+        square = c.perturber.group_square(c.plan, 3 - j) if j < 3 else 0
+        rho = (j * c.task.epsilon) ** 2 / 2 + float(square) * c.publish_epsilon**2 / 2
+        assert rho <= promised.rho * (1.0 + 1e-12)
+
+
+def test_gaussian_pays_from_some_contributions_on() -> None:
+    assert next(k for k in range(1, 30) if better_noise(1.0, 1e-6, k, 1) == "gaussian") == 11
+    assert next(k for k in range(1, 30) if better_noise(1.0, 1e-9, k, 1) == "gaussian") == 17
+    assert better_noise(1.0, 1e-6, 50, None) == "laplace"
+    for k, j in itertools.product((1, 5, 12), (1, 2, 5)):
+        each = [counts for counts in itertools.product(range(j + 1), repeat=5) if sum(counts) <= k]
+        best = max(sum(count * count for count in counts) for counts in each)
+        assert l2_square(k, j) == best if k <= 5 * j else l2_square(k, j) >= best
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"delta": 0.0}, r"delta = 0\.0: expected above 0"),
+        ({"delta": 1.5}, r"delta = 1\.5: expected above 0 and below 1"),
+        ({"threshold": SmoothQuantile(p=0.5, delta=1e-3), "holdout": 100}, "threshold = .*: expected one with pure"),
+        ({"resolution": 2.0**-45, "epsilon": 0.01}, "sigma = |noise of scale"),
+    ],
+)
+def test_parameters(options: dict, message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        publisher(Flat(noise="gaussian"), **options)
+    with pytest.raises(ParameterError, match="noise = 'normal': expected"):
+        Flat(noise="normal")
+
+
+@pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
+def test_chunks_states_and_fleets_give_the_same(part) -> None:
+    values = np.random.default_rng(5).random(300) * 9.0
+    key = Key.from_seed("fleet")
+    options = {"max_range": 64, "seed": None}
+    whole = publisher(part, **options, key=key.of_stream(7)).publish(values)
+    one = publisher(part, **options, key=key.of_stream(7))
+    parts = [one.publish(values[:130])]
+    parts += [one.publish(values[130:131]), one.publish(values[131:])]
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
+    state = publisher(part, max_range=64)
+    begun = state.publish(values[:77])
+    again = fastdp.StreamPublisher.from_bytes(state.to_bytes())
+    np.testing.assert_array_equal(again.publish(values[77:]), state.publish(values[77:]))
+    assert begun.size == 77
+    _, fleet = fastdp.Fleet(publisher(part, max_range=64), key=key).publish(np.full(300, 7), values)
+    np.testing.assert_array_equal(fleet, whole)
+
+
+@pytest.mark.parametrize("scale", [3, 2**30])
+def test_bound_draws_equal_those_of_the_oracle(scale: int) -> None:
+    """The chain by hand, and each draw in exact arithmetic."""
+    law = discrete_gaussian_law(Fraction(scale))
+    sums = np.random.default_rng(1).integers(-(2**40), 2**40, 400)
+    chain = np.arange(4, dtype=np.uint64) + np.uint64(77)
+    key = chain.tobytes()
+    drawn = np.concatenate([prefix.draw(sums[:150], law, chain, 9), prefix.draw(sums[150:], law, chain, 159)])
+    for i, total in enumerate(sums.tolist()):
+
+        def word(k: int, key: bytes = key, i: int = i, total: int = total) -> int:
+            return oracle.outputs(key, 9 + i, total, k // 4)[1][k % 4]
+
+        assert drawn[i] == gaussian.settle(law, word)
+        key = oracle.outputs(key, 9 + i, total, 0)[0]
+    assert chain.tobytes() == key
+
+
+def test_further_words_of_bound_draws() -> None:
+    """A law that rejects often, so that draws reach into further outputs of the block function."""
+    law = discrete_gaussian_law(Fraction(1, 3))
+    sums = np.zeros(3000, np.int64)
+    chain = np.zeros(4, np.uint64)
+    drawn = prefix.draw(sums, law, chain, 0)
+    alone = np.zeros(4, np.uint64)
+    one_by_one = [int(prefix.draw(sums[i : i + 1], law, alone, i)[0]) for i in range(3000)]
+    assert drawn.tolist() == one_by_one
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("name", ["flat", "nodes"])
+def test_each_sum_has_its_sigma(name: str) -> None:
+    part = PARTS[name]
+    made = publisher(part, seed=stat.seed(17))
+    c = made.composition
+    noise = (made.publish(np.full(20_000, 4.0)) - 4.0) / c.grid.resolution
+    sigma = float(noise_law("gaussian", c.grid.snap(8.0), c.plan.levels, c.publish_epsilon).sigma)
+    stat.accept(stats.kstest(noise / sigma, "norm").pvalue)
+    stat.reject(stats.kstest(noise / sigma * 1.1, "norm").pvalue)
+
+
+def test_trees_draw_from_the_words_of_their_levels() -> None:
+    part = Hierarchy(2, prune=0, consistent=False, noise="gaussian")
+    plan, key = part.plan(0.2, 16), Key.from_seed(4)
+    nodes = part.node_noise(plan, 100, 0.2, key, 3)
+    law, start = noise_law("gaussian", 100, plan.levels, 0.2), 0
+    for level, width in enumerate(plan.widths):
+        expected = np.empty(width, np.int64)
+        gaussian.fill(expected, law, key.again(), StreamId(Purpose.TREE, level + 1, 3))
+        np.testing.assert_array_equal(nodes[start : start + width], expected)
+        start += width

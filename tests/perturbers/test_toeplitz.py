@@ -1,0 +1,255 @@
+"""Toeplitz: the noise is what exact arithmetic gives, errs as its closed forms say, and costs what is claimed."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import fastdp
+from fastdp.errors import ParameterError
+from fastdp.perturbers import Flat, Toeplitz, toeplitz_fit
+from fastdp.perturbers.toeplitz import EPOCH, HEADROOM, _sigma
+from fastdp.randomness import prefix
+from fastdp.smoothers import Recent
+from fastdp_kernels import correlated_noise
+from tests import stat
+from tests.oracles import toeplitz as oracle
+
+THETA = 50.0
+PARTS = {"endless": Toeplitz(), "length": Toeplitz(length=300), "window": Toeplitz(window=64)}
+
+
+def publisher(part: Toeplitz, **options) -> fastdp.StreamPublisher:
+    settings = {"threshold": THETA, "epsilon": 1.0, "delta": 1e-6, "bound": THETA, "seed": 3, **options}
+    return fastdp.StreamPublisher(perturber=part, **settings)
+
+
+def numbers(part: Toeplitz) -> tuple[np.ndarray, np.ndarray]:
+    assert part.rates is not None
+    assert part.shares is not None
+    return np.array(part.rates), np.array(part.shares)
+
+
+@pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
+def test_noise_solves_the_system_but_for_one_rounding(part: Toeplitz) -> None:
+    z = np.rint(np.random.default_rng(4).normal(size=280) * 2.0**36).astype(np.int64)
+    y = z.copy()
+    part.correlate(y, np.zeros(part.memory), 0)
+    factor = oracle.coefficients(list(part.rates or ()), list(part.shares or ()), z.size)
+    errors = np.abs(oracle.draws(y.tolist(), factor) - z)
+    assert errors.max() <= 0.5 + 1e-3
+    # The roundings are there, once each.
+    assert errors.max() > 0.4
+
+
+def test_noise_begins_again_with_each_epoch() -> None:
+    part = Toeplitz(length=50)
+    z = np.arange(120, dtype=np.int64) * 1000
+    whole, again = z.copy(), z[50:100].copy()
+    part.correlate(whole, np.zeros(part.memory), 0)
+    part.correlate(again, np.zeros(part.memory), 0)
+    np.testing.assert_array_equal(whole[50:100], again)
+
+
+@pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
+def test_errors_and_norms_in_closed_form(part: Toeplitz) -> None:
+    mu, theta = numbers(part)
+    factor = oracle.coefficients(mu.tolist(), theta.tolist(), 300).astype(float)
+    variances = oracle.sum_variances(factor)
+    for length in (2, 17, 300):
+        assert toeplitz_fit.prefix_error(mu, theta, length) == pytest.approx(variances[:length].mean(), rel=1e-7)
+        norm = toeplitz_fit.sensitivity_square(mu, theta, length)
+        assert norm == pytest.approx((factor[:length] ** 2).sum(), rel=1e-9)
+
+
+def test_error_of_windows_in_closed_form() -> None:
+    mu, theta = numbers(Toeplitz(window=8))
+    factor = oracle.coefficients(mu.tolist(), theta.tolist(), 800).astype(float)
+    for window in (1, 8, 30):
+        exact = oracle.window_variance(factor, window)
+        assert toeplitz_fit.window_error(mu, theta, window) == pytest.approx(exact, rel=2e-3)
+
+
+@pytest.mark.parametrize("length", [2, 5, 64, 1024, 2**16])
+def test_no_worse_than_the_square_root(length: int) -> None:
+    part = Toeplitz(length=length)
+    mu, theta = numbers(part)
+    error = part._square * toeplitz_fit.prefix_error(mu, theta, length)
+    assert error <= 1.003 * oracle.root_error(length)
+
+
+@pytest.mark.parametrize("length", [2**k for k in range(8, 21, 2)])
+def test_any_length_errs_at_most_half_more(length: int) -> None:
+    mu, theta = numbers(Toeplitz())
+    error = Toeplitz()._square * toeplitz_fit.prefix_error(mu, theta, length)
+    assert error <= 1.47 * oracle.root_error(length)
+
+
+def test_the_stated_error_at_a_million_values() -> None:
+    """505 theta^2 is the square root's with normal noise; here with all that discreteness and rounding cost."""
+    composition = publisher(Toeplitz(length=2**20)).composition
+    sigma = float(composition.perturber.leaf_law(composition.grid.snap(THETA), composition.publish_epsilon).sigma)
+    mu, theta = numbers(composition.perturber)
+    in_thetas = (sigma / composition.grid.snap(THETA)) ** 2
+    assert in_thetas * toeplitz_fit.prefix_error(mu, theta, 2**20) < 1.02 * 505.0
+
+
+@pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
+def test_groups_move_at_most_what_is_claimed(part: Toeplitz) -> None:
+    mu, theta = numbers(part)
+    count = 300 if part.length else 4000
+    factor = oracle.coefficients(mu.tolist(), theta.tolist(), count).astype(float)
+    square = part._square
+    for size in (1, 2, 9, 48):
+        moved = np.convolve(factor, np.ones(size))[:count]
+        claimed = float(part.group_square(part.plan(1.0, 8), size)) * square
+        assert (moved**2).sum() <= claimed * (1.0 + 1e-12)
+        # Not far above: on short streams the rest of an endless one is in the claim.
+        assert claimed <= 1.7 * (moved**2).sum()
+
+
+def test_buffers_stay_within_their_headroom() -> None:
+    """Their deviation in closed form: HEADROOM is 16 of them."""
+    for part in (Toeplitz(), Toeplitz(length=2**12), Toeplitz(window=256)):
+        mu, theta = numbers(part)
+        found = toeplitz_fit.sum_terms(mu, theta)
+        assert found is not None
+        nu, terms = found
+        # Coefficients of y: differences of those of its sums.
+        weights = -terms[1:] * nu[1:]
+        for own in mu:
+            # A buffer is y over 1 - (1 - own) x: exponentials with own's among them, in partial fractions.
+            keeps, q = 1.0 - nu[1:], 1.0 - own
+            rest = weights / (keeps - q)
+            exponents, factors = np.concatenate([[own], nu[1:]]), np.concatenate([[1.0 - rest.sum()], rest])
+            # From index 1 on: h_n = sum of factors (1 - exponent)^n.
+            variance = 1.0 + factors @ ((1.0 - both(exponents)) / both(exponents)) @ factors
+            assert variance < (HEADROOM / 16.0) ** 2
+
+
+def both(mu: np.ndarray) -> np.ndarray:
+    return mu[:, None] + mu[None] - mu[:, None] * mu[None]
+
+
+@pytest.mark.parametrize("part", [Toeplitz(length=40), Toeplitz()], ids=["length", "endless"])
+@pytest.mark.parametrize("group", [1, 3])
+def test_the_coupling_of_the_proof(part: Toeplitz, group: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other values, and the draws that give the same outputs: they differ by what sigma is made for."""
+    options = {"resolution": 2.0**-10, "contributions": group, "epsilon": 20.0}
+    composition = publisher(part, **options).composition
+    steps = composition.grid.snap(THETA)
+    rng = np.random.default_rng(8)
+    x = np.rint(rng.random(40) * THETA)
+    there = x.copy()
+    at = 5
+    there[at : at + group] = np.where(x[at : at + group] > THETA / 2.0, 0.0, THETA)
+    drawn = np.rint(rng.normal(size=40) * 2.0**30).astype(np.int64)
+    table: list[np.ndarray] = [drawn.copy()]
+    monkeypatch.setattr(prefix, "draw", lambda sums, law, chain, first: table[0][first : first + sums.size].copy())
+    here = publisher(part, **options).publish(x)
+    y = drawn.copy()
+    part.correlate(y, np.zeros(part.memory), 0)
+    # The same outputs ask for this noise, and for these draws.
+    other = y + np.rint((x - there) / composition.grid.resolution).astype(np.int64)
+    moved = draws_of(part, other)
+    table[0] = moved.copy()
+    np.testing.assert_array_equal(publisher(part, **options).publish(there), here)
+    difference = (moved - drawn).astype(np.float64)
+    assert difference[at] != 0.0
+    assert not difference[:at].any()
+    sigma = _sigma(part, steps, composition.publish_epsilon)
+    assert (difference**2).sum() <= (sigma * composition.loss) ** 2
+    # Value by value: a coefficient of C for each, and the rounding.
+    factor = oracle.coefficients(*map(list, numbers(part)), 40).astype(float)
+    bound = np.convolve(factor, np.ones(group))[: 40 - at] * steps + 1.01
+    assert (np.abs(difference[at:]) <= bound).all()
+
+
+def draws_of(part: Toeplitz, noise: np.ndarray) -> np.ndarray:
+    """The draws that give this noise: one value after the other, with the kernel's own roundings."""
+    memory, found = np.zeros(part.memory), np.empty_like(noise)
+    for t, wanted in enumerate(noise.tolist()):
+        probe = np.zeros(1, np.int64)
+        part.correlate(probe, memory, t)
+        found[t] = wanted - int(probe[0])
+        made = found[t : t + 1].copy()
+        memory = part.correlate(made, memory, t)
+        assert made[0] == wanted
+    return found
+
+
+def test_sigma_covers_the_coefficients_and_the_roundings() -> None:
+    for part in PARTS.values():
+        for steps in (1, 2**10, 2**32):
+            sigma = _sigma(part, steps, 0.25)
+            rounding = math.sqrt(part.epoch)
+            assert sigma * 0.25 >= math.sqrt(part._square) * steps + rounding
+            if steps == 2**32:
+                assert sigma * 0.25 <= 1.01 * math.sqrt(part._square) * steps
+
+
+def test_output_does_not_depend_on_chunks_nor_on_a_restart() -> None:
+    values = np.random.default_rng(2).random(3000) * 60.0
+    whole = publisher(Toeplitz(length=1000)).publish(values)
+    one = publisher(Toeplitz(length=1000))
+    parts = [one.publish(values[:1]), one.publish(values[1:999])]
+    state = one.to_bytes()
+    assert len(state) < 1024
+    loaded = fastdp.StreamPublisher.from_bytes(state)
+    assert loaded.composition == one.composition
+    parts += [loaded.publish(values[999:1001]), loaded.publish(values[1001:])]
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
+    assert not np.array_equal(publisher(Toeplitz(length=999)).publish(values), whole)
+
+
+@pytest.mark.statistical
+def test_prefix_sums_err_as_they_should() -> None:
+    part = Toeplitz(length=64)
+    published = publisher(part, seed=stat.seed(71)).publish(np.full(64 * 4000, 20.0)).reshape(4000, 64)
+    last = np.cumsum(published - 20.0, axis=1)[:, -1] / THETA
+    composition = publisher(part).composition
+    mu, theta = numbers(part)
+    factor = oracle.coefficients(mu.tolist(), theta.tolist(), 64).astype(float)
+    variance = oracle.sum_variances(factor)[-1] * part._square / composition.loss**2
+    p_value = lambda scale: 2.0 * min(f(np.sum(last**2) / (scale * variance), 4000) for f in LAWS)  # noqa: E731
+    stat.accept(p_value(1.0))
+    stat.reject(p_value(1.3))
+    stat.reject(p_value(0.77))
+
+
+LAWS = (stats.chi2.cdf, stats.chi2.sf)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"length": 1}, "length = 1: expected a whole number of at least 2"),
+        ({"length": 2**29}, "at most 268435456"),
+        ({"length": 8, "window": 8}, "window = 8: expected None with a length"),
+        ({"rates": (0.5,) * 8}, "rates and shares: expected both or none"),
+        ({"rates": (0.5,) * 7, "shares": (0.5,) * 7}, "rates: expected 8 numbers"),
+        ({"rates": (1.5,) * 8, "shares": (0.5,) * 8}, "rates: expected numbers from"),
+    ],
+)
+def test_parameters(arguments: dict, message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        Toeplitz(**arguments)
+
+
+def test_what_it_does_not_go_with() -> None:
+    with pytest.raises(ParameterError, match=r"smoother = .*: expected None, because Toeplitz"):
+        publisher(Toeplitz(), smoother=Recent())
+    with pytest.raises(ParameterError, match=r"delta = 0\.0: expected above 0"):
+        publisher(Toeplitz(), delta=0.0)
+    with pytest.raises(ParameterError, match=r"expected a Hierarchy or Flat \(or one publisher"):
+        publisher(Toeplitz()).repeat(np.zeros(9), 2)
+    with pytest.raises(ParameterError, match=r"delta = 1e-06: expected 0, or a perturber with noise='gaussian'"):
+        publisher(Flat())
+
+
+def test_the_kernel_has_as_many_buffers_as_the_fit() -> None:
+    assert correlated_noise.BUFFERS == toeplitz_fit.BUFFERS
+    assert Toeplitz().epoch == EPOCH

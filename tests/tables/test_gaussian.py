@@ -1,0 +1,122 @@
+"""Tables with Gaussian noise: which noise, what it costs, and that it is bound to the sums."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fastdp
+from fastdp.errors import AccuracyWarning, ParameterError
+from fastdp.guarantee import zcdp_delta
+from fastdp.tables.parameters import make_plan
+from fastdp.tables.plan import TablePlan
+
+DAY = {"every": "30min", "start": "2024-05-01", "stop": "2024-05-02"}
+PERSON = {"who": "home", "contributions": 48, "per_window": 1, "period": "1d"}
+
+
+def homes(count: int = 40) -> pd.DataFrame:
+    at = pd.date_range("2024-05-01", periods=48, freq="30min")
+    rng = np.random.default_rng(3)
+    frames = [pd.DataFrame({"at": at, "home": f"h{i}", "kwh": rng.random(48)}) for i in range(count)]
+    return pd.concat(frames, ignore_index=True)
+
+
+def plan_of(kind="totals", **options) -> TablePlan:
+    bound = {} if kind == "counts" else {"clip": 1.0}
+    return make_plan(kind, **{**DAY, **PERSON, **bound, "epsilon": 1.0, "delta": 1e-6, **options})
+
+
+@pytest.mark.parametrize("kind", ["totals", "counts", "means"])
+@pytest.mark.parametrize("options", [{}, {"period": None}, {"by": "k", "noise": "gaussian"}], ids=["", "all", "keys"])
+def test_rhos_of_all_parts_fit_the_budget(kind, options) -> None:
+    if kind != "counts":
+        options = {**options, "clip": None, "bound": 1.0}
+    plan = plan_of(kind, **options)
+    assert plan.gaussian
+    # From the laws that are drawn.
+    rho = Fraction(0)
+    for q in plan.quantities():
+        square = plan.square * q.sensitivity**2
+        rho += Fraction(square) / (2 * q.law.sigma**2)
+    for part in (plan.person_epsilon, plan.key_epsilon, *plan.clip_epsilons):
+        rho += Fraction(part) ** 2 / 2
+    assert zcdp_delta(float(rho), 1.0) <= plan.noise_delta * (1.0 + 1e-9)
+    assert float(rho) == pytest.approx(plan.loss**2 / 2, rel=1e-6)
+    promised = plan.guarantee(simulated=False)
+    assert (promised.epsilon, promised.delta) == (1.0, 1e-6)
+    assert math.isinf(promised.rho) == (plan.key_rule == "private")
+
+
+def test_a_person_moves_the_sums_by_the_root() -> None:
+    assert plan_of().square == 48
+    assert plan_of(contributions=50, per_window=4).square == 12 * 16 + 4
+    plan = plan_of()
+    sigma, loss = float(plan.quantities()[0].law.sigma), plan.loss
+    assert sigma == pytest.approx(math.sqrt(48) * plan.quantities()[0].high / loss)
+
+
+def test_a_delta_brings_the_better_noise() -> None:
+    assert plan_of().noise == "gaussian"
+    few = plan_of(contributions=4)
+    assert (few.noise, few.delta, few.guarantee(simulated=False).delta) == ("laplace", 0.0, 0.0)
+    # All rows of a person may lie in one window.
+    assert plan_of(per_window=None).noise == "laplace"
+    # Private keys need the delta themselves.
+    assert plan_of(by="k").noise == "laplace"
+    assert plan_of(by="k").key_delta == 1e-6
+    assert plan_of(by="k", noise="gaussian").key_delta == 5e-7
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"noise": "gaussian", "delta": 0.0}, "delta = 0: expected above 0"),
+        ({"noise": "laplace"}, "delta = 1e-06: expected 0, because Laplace"),
+        ({"noise": "normal"}, "noise = 'normal': expected"),
+    ],
+)
+def test_parameters(options, message) -> None:
+    with pytest.raises(ParameterError, match=message):
+        plan_of(**options)
+
+
+def test_noise_is_bound_to_the_sums_and_smaller() -> None:
+    frame = homes()
+    given = {**DAY, **PERSON, "clip": 1.0, "epsilon": 1.0, "seed": 4}
+    gaussian = fastdp.totals(frame, "kwh", "at", delta=1e-6, **given)
+    laplace = fastdp.totals(frame, "kwh", "at", **given)
+    again = fastdp.totals(frame.sample(frac=1.0, random_state=1), "kwh", "at", delta=1e-6, **given)
+    one, two, other = (t.sums.columns["total"].steps for t in (gaussian, again, laplace))
+    np.testing.assert_array_equal(one, two)
+    assert not np.array_equal(one, other)
+    noises = {t: t.sums.columns["total"].noise for t in (gaussian, laplace)}
+    assert noises[gaussian].variance < 0.25 * noises[laplace].variance
+    # An altered row meets other noise from its window on.
+    frame.loc[frame["at"] == frame["at"].iloc[20], "kwh"] += 0.25
+    altered = fastdp.totals(frame, "kwh", "at", delta=1e-6, **given).sums.columns["total"].steps
+    np.testing.assert_array_equal(altered[:20], one[:20])
+    assert (np.abs(altered[21:] - one[21:]) > 2**20).all()
+    assert gaussian.sums.guarantee.delta == 1e-6
+
+
+def test_intervals_cover() -> None:
+    """Normal quantiles of sums of draws: 95 % of 1,440 windows."""
+    frame, inside = homes(10), 0
+    exact = frame.groupby("at")["kwh"].sum().to_numpy()
+    for seed in range(30):
+        table = fastdp.totals(frame, "kwh", "at", clip=1.0, epsilon=1.0, delta=1e-6, seed=seed, **DAY, **PERSON)
+        found = table.frame
+        inside += int(((found["low"] <= exact) & (exact <= found["high"])).sum())
+    assert 0.92 < inside / 1440 < 0.98
+
+
+def test_a_clip_that_is_chosen_costs_its_share_of_rho() -> None:
+    with pytest.warns(AccuracyWarning):
+        table = fastdp.totals(homes(), "kwh", "at", bound=8.0, epsilon=1.0, delta=1e-6, seed=1, **DAY, **PERSON)
+    assert any(line.startswith("clip") for line in table.sums.guarantee.derivation)
+    assert table.sums.guarantee.rho < 0.0244
