@@ -9,6 +9,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, cast
 
+import numpy as np
+
 from fastdp import perturbers, smoothers, thresholds, validation
 from fastdp.arrays.column import Nonfinite
 from fastdp.errors import ParameterError
@@ -40,6 +42,11 @@ _YOUNGER: dict[str, Any] = {"contributions": 1, "sensitivity": None, "delta": 0.
 #: Most units that may be protected together.
 MAX_CONTRIBUTIONS = 2**30
 
+#: What a guarantee says of a threshold that rises.
+RISES = (
+    "perturber: theta rises as sums released before a block began say, and the block's noise with it: epsilon for "
+    "the one block that a value is in (adaptive parallel)"
+)
 #: What a guarantee says of intervals.
 INTERVALS = "intervals are functions of outputs (post-processing), for values clipped to [0, theta]"
 EVENT_INTERVALS = "intervals are functions of outputs (post-processing)"
@@ -106,6 +113,9 @@ class StreamParameters:
                 f"smoother = {self.smoother!r}: expected None, because blocks that follow the stream "
                 "predict it themselves"
             )
+        focus = self.perturber.focus if isinstance(self.perturber, Blocks) else None
+        if isinstance(focus, (int, tuple)) and np.max(focus) > self.max_range:
+            raise ParameterError(f"focus = {focus}: expected at most max_range = {self.max_range}")
         if self.smoother is not None and isinstance(self.perturber, Toeplitz):
             raise ParameterError(
                 f"smoother = {self.smoother!r}: expected None, because Toeplitz releases every value"
@@ -320,6 +330,12 @@ class StreamParameters:
         return self.perturber.warm_up(self.holdout) if isinstance(self.perturber, Blocks) else 0
 
     @cached_property
+    def rises(self) -> bool:
+        """Whether theta may follow a stream that outgrows its hold-out."""
+        follows = isinstance(self.perturber, Blocks) and self.perturber.rising
+        return follows and self.threshold.uses_holdout and self.warm_up > 0
+
+    @cached_property
     def period(self) -> int | None:
         """Values published under one threshold; None for ever."""
         return None if self.renewal is None else self.renewal.trees * self.plan.tree_blocks * self.plan.block
@@ -358,6 +374,8 @@ class StreamParameters:
         """
         chosen = self.threshold.guarantee(self.task)
         whole = self.perturber.guarantee(self.plan, self.publish_epsilon).of("perturber")
+        if self.rises:
+            whole = replace(whole, derivation=(*whole.derivation, RISES))
         if self.renewal is not None:
             renewed = self.threshold.guarantee(self.renewal_task)
             assert renewed is not None  # noqa: S101 - a threshold that looks at values costs something
