@@ -123,28 +123,28 @@ def of_opendp(length: int, delta: float) -> Iterator[Row]:
     measurement = dp.m.make_gaussian(*space, scale=scale)
     count = min(length, SLOW)
     zeros = [0] * count
-    yield Row(
-        "OpenDP make_gaussian", f"(1, {delta:g})", (length + 1) / 2.0 / gaussian_loss(1.0, delta) ** 2,
-        rate(lambda: measurement(zeros), count, 1), "none",
-    )  # fmt: skip
+    error = (length + 1) / 2.0 / gaussian_loss(1.0, delta) ** 2
+    yield Row("OpenDP make_gaussian", f"(1, {delta:g})", error, rate(lambda: measurement(zeros), count, 1), "none")
 
 
 def of_jax_privacy(length: int, delta: float) -> Iterator[Row]:
-    """Its buffered Toeplitz noise, optimised by itself for the mean error, drawn in a loop that is compiled."""
+    """Its buffered Toeplitz noise, optimised by itself for either error, drawn in a loop that is compiled."""
     import jax
 
     jax.config.update("jax_enable_x64", True)
     buffered = importlib.import_module("jax_privacy.matrix_factorization.buffered_toeplitz")
-    for buffers in (4, 8):
-        factor = buffered.optimize(n=length, num_buffers=buffers, error="mean")
+    for error in ("max", "mean"):
+        factor = buffered.optimize(n=length, error=error)
         decay, scale = np.array(factor.buf_decay, float), np.array(factor.output_scale, float)
-        product = toeplitz_fit.prefix_error(1.0 - decay, scale, length) * toeplitz_fit.sensitivity_square(
-            1.0 - decay, scale, length
-        )
+        mean = toeplitz_fit.prefix_error(1.0 - decay, scale, length)
+        squared = mean * toeplitz_fit.sensitivity_square(1.0 - decay, scale, length)
         yield Row(
-            f"jax_privacy BufferedToeplitz, {buffers} buffers", f"(1, {delta:g})",
-            product / gaussian_loss(1.0, delta) ** 2, _jax_rate(jax, decay, scale, length), f"{buffers} numbers",
-        )  # fmt: skip
+            f"jax_privacy BufferedToeplitz ({error})",
+            f"(1, {delta:g})",
+            squared / gaussian_loss(1.0, delta) ** 2,
+            _jax_rate(jax, decay, scale, length),
+            f"{decay.size} numbers",
+        )
 
 
 def _jax_rate(jax: Any, decay: Floats, scale: Floats, length: int) -> float:
