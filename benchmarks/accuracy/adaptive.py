@@ -1,7 +1,9 @@
 """Every stream, budget, plan and class of query lengths: one sweep, one table, one picture.
 
-Real streams are used where their files are; synthetic ones (the quantiles and means of ToPS Table 1 in four orders)
-always.  A short stream is extended by its reverse.  The sweep can be interrupted; the same command resumes it.
+Real streams are used where their files are; synthetic ones (the quantiles and means of ToPS Table 1 in four orders,
+and streams that outgrow their hold-out) always.  A short stream is extended by its reverse.  Every cell has seeds of
+its own.  The sweep can be interrupted; the same command resumes it.  A mechanism of one's own takes part by an entry
+point of the group "fastdp.benchmarks": a class with the methods of :class:`fastdp.experiments.System`.
 """
 
 from __future__ import annotations
@@ -13,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import shared
-from benchmarks.accuracy import plans, report
-from benchmarks.accuracy.streams import data_sets
+from benchmarks.accuracy import plans, report, streams
 from benchmarks.shared import add_data_option
 from fastdp import experiments
 from fastdp.errors import AccuracyWarning
@@ -26,11 +27,11 @@ FLAT = (256, 1024, 4096, 16_384, 65_536)
 QUERIES = 400
 
 
-def mechanisms() -> list[dict[str, Any]]:
-    """Tables of a specification: ToPS first, Adaptive, then the plans in its way."""
+def mechanisms(*, peers: bool = True) -> list[dict[str, Any]]:
+    """Tables of a specification: ToPS first, Adaptive, then the plans in its way; and mechanisms from elsewhere."""
     scale_free = {"part": "ScaleFree"}
     tops = {"system": "publisher", "perturber": {"part": "Hierarchy"}, "smoother": {"part": "Recent"}}
-    return [
+    plain: list[dict[str, Any]] = [
         {"name": report.TOPS, "threshold": scale_free, **tops},
         {"name": report.PAPER, "system": "tops"},
         {"name": report.ADAPTIVE, "system": "adaptive"},
@@ -39,19 +40,26 @@ def mechanisms() -> list[dict[str, Any]]:
         {"name": "shrunken ToPS", "system": "shrunken_tree"},
         {"name": "hold-out mean", "system": "holdout_mean"},
     ]
+    elsewhere: list[dict[str, Any]] = [
+        {"name": "PeGaSus, groups", "system": "pegasus"},
+        *({"name": f"w-event, {scheme}", "system": scheme, "contributions": 1} for scheme in plans.W_EVENT),
+        *({"name": f"dpcrpy {name}", "system": "dpcrpy", "mechanism": name} for name in plans.dpcrpy_mechanisms()),
+        *({"name": name, "system": name} for name in plans.entry_points()),
+    ]
+    return plain + elsewhere if peers else plain
 
 
-def specification(folder: Path, repetitions: int, quick: bool) -> experiments.Specification:
+def specification(options: argparse.Namespace) -> experiments.Specification:
     """The sweep."""
     return experiments.from_table(
         {
             "name": "accuracy",
             "seed": 1,
-            "repetitions": 3 if quick else repetitions,
-            "epsilons": list(EPSILONS[1:3] if quick else EPSILONS),
+            "repetitions": 3 if options.quick else options.repetitions,
+            "epsilons": list(EPSILONS[1:3] if options.quick else EPSILONS),
             "metrics": ["mse", "parts"],
-            "datasets": data_sets(folder, quick),
-            "mechanisms": mechanisms(),
+            "datasets": streams.data_sets(options.data, options.quick, real=options.real),
+            "mechanisms": mechanisms(peers=options.peers),
             "workloads": [
                 {"name": name, "kind": "random_ranges", "count": QUERIES, "max_range": longest}
                 for name, longest in CLASSES.items()
@@ -62,9 +70,13 @@ def specification(folder: Path, repetitions: int, quick: bool) -> experiments.Sp
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", type=Path, help="folder of results; by default a temporary one")
-    parser.add_argument("--repetitions", type=int, default=20)
+    parser.add_argument("--repetitions", type=int, default=12, help="seeds of each cell (default 12)")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="three streams, two budgets, three repetitions")
+    parser.add_argument("--real", action="store_true", help="real streams alone")
+    parser.add_argument(
+        "--peers", action="store_true", help="also PeGaSus, the w-event baselines, dpcrpy and entry points"
+    )
     add_data_option(parser)
 
 
@@ -73,7 +85,8 @@ def run(options: argparse.Namespace) -> None:
     # Some hold-outs are short on purpose.
     warnings.simplefilter("ignore", AccuracyWarning)
     plans.register()
-    wanted = specification(options.data, options.repetitions, options.quick)
+    streams.register(options.data)
+    wanted = specification(options)
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.output or Path(scratch)
         experiments.run(wanted, folder, data=options.data, workers=options.workers, progress=True)

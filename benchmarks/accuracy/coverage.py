@@ -19,7 +19,7 @@ import numpy as np
 
 import fastdp
 from benchmarks import ROOT, shared
-from benchmarks.accuracy.streams import ORDERS, REAL, SYNTHETIC
+from benchmarks.accuracy.streams import ORDERS, REAL, SYNTHETIC, holdout
 from benchmarks.shared import Floats, add_data_option, table
 from fastdp.datasets import TABLE1, hold_out_and_extend
 from fastdp.datasets.table1 import table1
@@ -99,10 +99,10 @@ def covered(release: Release, truth: Floats, starts: Any, stops: Any, revised: b
 
 def streams(folder: Path) -> Iterator[tuple[str, float, int, Floats]]:
     """Name, bound, hold-out and values of every stream; real ones where their files are."""
-    for name, (file, bound, held) in REAL.items():
-        if (folder / file).exists():
-            with np.load(folder / file) as data:
-                yield name, bound, held, hold_out_and_extend(data["values"].astype(float), held, shared.PUBLISHED)
+    for name, each in REAL.items():
+        if (folder / each.file).exists():
+            values, held = each.read(folder / each.file).clip(0.0), holdout(each, folder)
+            yield name, each.bound, held, hold_out_and_extend(values, held, shared.PUBLISHED)
     for stream in SYNTHETIC:
         for order in ORDERS:
             values = table1(stream, shared.HOLDOUT + shared.PUBLISHED, order).astype(float)

@@ -10,7 +10,7 @@ import numpy as np
 
 import fastdp
 from benchmarks import shared
-from benchmarks.accuracy.streams import REAL, data_sets
+from benchmarks.accuracy.streams import REAL, data_sets, register
 from benchmarks.shared import add_data_option
 from fastdp.experiments import DataSet, from_table
 from fastdp.experiments.data_source import load_truth
@@ -69,6 +69,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
+    register(options.data)
     tables = [found for found in data_sets(options.data, quick=False) if found["name"] == options.stream]
     if not tables:
         raise SystemExit(f"--stream {options.stream}: no such stream, or its file is not in {options.data}")

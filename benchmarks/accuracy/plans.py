@@ -6,6 +6,9 @@ that they draw themselves is floating-point Laplace, which is NOT safe to releas
 
 from __future__ import annotations
 
+import importlib
+import importlib.metadata
+import importlib.util
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.peers.pegasus import PeGaSus
 from fastdp import validation
 from fastdp.experiments import SYSTEMS, RunResult
 from fastdp.experiments.parts import Parameters
@@ -28,6 +32,10 @@ from fastdp.thresholds import Fixed, ScaleFree
 #: Exact prefix sums of the clipped stream, by position.
 Before = Callable[[Indices], Floats]
 
+
+#: Values of a bucket, for mechanisms that were made for counts.
+BUCKET = 1024
+W_EVENT = ("uniform", "sample", "budget-distribution", "budget-absorption")
 
 #: Noisy prefix sums, and the same from exact ones.
 Released = tuple[Before, Callable[[Before, Indices], Floats]]
@@ -123,6 +131,49 @@ class FlatBlocks(_Plan):
         return _spread(edges, noisy, body.size), exact
 
 
+class Buckets(_Plan):
+    """A mechanism for counts, on sums of buckets of BUCKET values: its published or revised sums, spread evenly."""
+
+    def sums(self, given: Given, buckets: Floats) -> Floats:
+        """Private sums of the buckets, which are in units of theta."""
+        raise NotImplementedError
+
+    def release(self, given: Given) -> Released:
+        """Sums of buckets."""
+        body = given.body
+        edges = np.arange(0, body.size + 1, BUCKET)
+        noisy = given.theta * self.sums(given, np.add.reduceat(body[: edges[-1]], edges[:-1]) / given.theta)
+
+        def exact(before: Before, stops: Indices) -> Floats:
+            return _spread(edges, np.diff(before(edges)), body.size)(stops)
+
+        return _spread(edges, noisy, body.size), exact
+
+
+class PeGaSusBuckets(Buckets):
+    """PeGaSus with whole groups."""
+
+    def sums(self, given: Given, buckets: Floats) -> Floats:
+        """Medians of groups."""
+        return PeGaSus(given.setting.epsilon).release(buckets, given.generator)[1]
+
+
+class Dpcrpy(Buckets):
+    """A mechanism of dpcrpy for running sums, one block of it for the whole stream."""
+
+    accepted = ("mechanism",)
+
+    def sums(self, given: Given, buckets: Floats) -> Floats:
+        """Differences of its running sums."""
+        library = importlib.import_module("dpcrpy")
+        np.random.seed(int(given.generator.integers(2**32)))  # noqa: NPY002 - what dpcrpy draws from
+        noise = library.noiMech.LapNoiMech(given.setting.epsilon)
+        order = max(1, (buckets.size - 1).bit_length())
+        mechanism = getattr(library, given.parameters["mechanism"])(order, noiMech=noise)
+        running = np.array([float(mechanism.dpRelease(bucket)[0]) for bucket in buckets])
+        return np.diff(running, prepend=0.0)
+
+
 class HoldoutMean(_Plan):
     """The mean of the hold-out, with a quarter of its budget, times the length."""
 
@@ -190,5 +241,18 @@ def register() -> None:
         "flat_blocks": FlatBlocks(),
         "holdout_mean": HoldoutMean(),
         "shrunken_tree": ShrunkenTree(),
+        "pegasus": PeGaSusBuckets(),
+        "dpcrpy": Dpcrpy(),
     }
     SYSTEMS.update(plans)
+    SYSTEMS.update({name: point.load()() for name, point in entry_points().items()})
+
+
+def entry_points() -> dict[str, importlib.metadata.EntryPoint]:
+    """Mechanisms of one's own, by name."""
+    return {point.name: point for point in importlib.metadata.entry_points(group="fastdp.benchmarks")}
+
+
+def dpcrpy_mechanisms() -> tuple[str, ...]:
+    """Those that take part: binary tree and Honaker's, if the library is there."""
+    return ("BinMech", "Honaker") if importlib.util.find_spec("dpcrpy") else ()

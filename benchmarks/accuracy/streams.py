@@ -1,36 +1,147 @@
-"""The streams of the accuracy benchmark: real ones where their files are, synthetic ones always."""
+"""The streams of the accuracy benchmark: real ones where their files are, synthetic ones always.
+
+A rule that looks at nothing but a stream's name puts it into one of two halves: constants are tuned on the first, and
+the second is reported.  (The first six real streams served to tune earlier constants, whatever half they are in.)
+Licences and sources: ``benchmarks/README.md``, "Streams".
+"""
 
 from __future__ import annotations
 
+import csv
+import gzip
+import hashlib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from benchmarks import shared
+from benchmarks.shared import Floats
+from fastdp.experiments.values.data_set import GENERATORS, Generator
 
+TUNING, REPORTING = "tuning", "reporting"
+
+
+class Real(NamedTuple):
+    """Where the values of a stream come from, and their public bound."""
+
+    file: str
+    bound: float
+    read: Callable[[Path], Floats]
+
+
+def _array(path: Path) -> Floats:
+    """The values of a .npz file."""
+    with np.load(path) as archive:
+        return np.asarray(archive["values"], np.float64)
+
+
+def _column(name: str, path: Path) -> Floats:
+    """A column of a Parquet file, in the order of time."""
+    import pyarrow.parquet as parquet
+
+    frame = parquet.read_table(path, columns=["time", name])
+    return np.asarray(frame[name].to_numpy()[np.argsort(frame["time"].to_numpy(), kind="stable")], np.float64)
+
+
+def _seconds(path: Path) -> Floats:
+    """The times of a file's rows, sorted, in seconds."""
+    if path.suffix == ".parquet":
+        import pyarrow.parquet as parquet
+
+        times = parquet.read_table(path, columns=["time"])["time"].to_numpy().astype("datetime64[s]").astype(np.int64)
+    else:
+        with gzip.open(path, "rt") as lines:
+            times = np.array([row["t"] for row in csv.DictReader(lines)], np.float64).astype(np.int64)
+    return np.sort(times).astype(np.float64)
+
+
+def _per(seconds: int, path: Path) -> Floats:
+    """Rows in every interval of so many seconds."""
+    numbers = _seconds(path).astype(np.int64) // seconds
+    return np.bincount(numbers - numbers.min()).astype(np.float64)
+
+
+def _gaps(path: Path) -> Floats:
+    """Seconds between neighbouring rows."""
+    return np.diff(_seconds(path))
+
+
+_BIKES, _RETAIL = "tables/bike_trips.parquet", "tables/retail_lines.parquet"
 REAL = {
-    "POS": ("pos_length.npz", 1657, shared.HOLDOUT),
-    "taxi distance": ("green_taxi_streethail_distance_centimiles.npz", 30_000, shared.HOLDOUT),
-    "MSNBC": ("msnbc_length.npz", 41_270, shared.HOLDOUT),
-    "DNS": ("dns_google_1k.npz", 500, shared.HOLDOUT),
-    "smart meter": ("smartmeter10_wh.npz", 10_000, shared.HOLDOUT),
-    "web clicks": ("bmswebview1_length.npz", 497, 14_900),
+    "POS": Real("pos_length.npz", 1657, _array),
+    "taxi distance": Real("green_taxi_streethail_distance_centimiles.npz", 30_000, _array),
+    "MSNBC": Real("msnbc_length.npz", 41_270, _array),
+    "DNS": Real("dns_google_1k.npz", 500, _array),
+    "smart meter": Real("smartmeter10_wh.npz", 10_000, _array),
+    "web clicks": Real("bmswebview1_length.npz", 497, _array),
+    "trip seconds": Real(_BIKES, 86_400, partial(_column, "duration_s")),
+    "trips a minute": Real(_BIKES, 1000, partial(_per, 60)),
+    "order pence": Real(_RETAIL, 1e7, partial(_column, "amount_pence")),
+    "order items": Real(_RETAIL, 1e5, partial(_column, "quantity")),
+    "order lines a minute": Real(_RETAIL, 10_000, partial(_per, 60)),
+    "people an hour": Real("tables/pedestrians.parquet", 20_000, partial(_column, "count")),
+    "pickups a minute": Real("uber_nyc_b02512.csv.gz", 1000, partial(_per, 60)),
+    "check-ins an hour": Real("gowalla_sample.csv.gz", 10_000, partial(_per, 3600)),
+    "check-in gaps": Real("gowalla_sample.csv.gz", 86_400, _gaps),
 }
 SYNTHETIC = ("dns", "fare", "kosarak", "pos")
 ORDERS = ("iid", "diurnal", "bursty", "drifting")
+#: Streams that outgrow their hold-out: by how much, and how.
+GROWTHS = {f"{form} of {factor}": (form, factor) for form in ("ramp", "step", "curve") for factor in (10, 100)}
 
 
-def data_sets(folder: Path, quick: bool) -> list[dict[str, Any]]:
+def growing(growth: str, n: int) -> Floats:
+    """Gamma values of mean 10 whose scale grows behind the hold-out: straight on, by rates, or after a quarter."""
+    form, factor = GROWTHS[growth]
+    generator = np.random.default_rng(int.from_bytes(hashlib.sha256(growth.encode()).digest()[:8], "little"))
+    place = (np.arange(n) - shared.HOLDOUT).clip(0) / (n - shared.HOLDOUT)
+    if form == "curve":
+        scale = factor**place
+    else:
+        scale = 1.0 + (factor - 1.0) * (place if form == "ramp" else place >= 0.25)
+    return np.rint(np.minimum(generator.gamma(2.0, 5.0, n) * scale, GROWTH_BOUND))
+
+
+GROWTH_BOUND = 100_000.0
+
+
+def half(name: str) -> str:
+    """The half that a stream belongs to: the parity of the first byte of its name's SHA-256."""
+    return (TUNING, REPORTING)[hashlib.sha256(name.encode()).digest()[0] % 2]
+
+
+def register(folder: Path) -> None:
+    """Make real streams that are no arrays in files, and growing ones, known to sweeps."""
+
+    def real(stream: str) -> Floats:
+        each = REAL[stream]
+        return each.read(folder / each.file).clip(0.0)
+
+    GENERATORS["real"] = Generator(real, ("stream",), lambda parameters: REAL[parameters["stream"]].bound)
+    GENERATORS["growing"] = Generator(growing, ("growth", "n"), lambda parameters: GROWTH_BOUND)
+
+
+def data_sets(folder: Path, quick: bool, *, real: bool = False) -> list[dict[str, Any]]:
     """Tables of a specification."""
-    length = {"published": shared.MAX_RANGE}
-    real: list[dict[str, Any]] = [
-        {"name": name, "file": file, "column": "values", "bound": bound, "holdout": held, **length}
-        for name, (file, bound, held) in REAL.items()
-        if (folder / file).exists()
+    size = {"n": shared.HOLDOUT + shared.MAX_RANGE}
+    found: list[dict[str, Any]] = [
+        {"name": name, "generator": "real", "stream": name, "holdout": holdout(each, folder)}
+        | {"published": shared.MAX_RANGE}
+        for name, each in REAL.items()
+        if (folder / each.file).exists()
     ]
     synthetic: list[dict[str, Any]] = [
-        {"name": f"{stream} {order}", "generator": "table1", "stream": stream, "order": order}
-        | {"n": shared.HOLDOUT + shared.MAX_RANGE}
+        {"name": f"{stream} {order}", "generator": "table1", "stream": stream, "order": order} | size
         for stream in SYNTHETIC
         for order in ORDERS
     ]
-    return real[:2] + synthetic[:1] if quick else real + synthetic
+    synthetic += [{"name": name, "generator": "growing", "growth": name} | size for name in GROWTHS]
+    return found[:2] + synthetic[:1] if quick else found + synthetic * (not real)
+
+
+def holdout(stream: Real, folder: Path) -> int:
+    """65,536 values, or a quarter of a stream that has fewer than four times as many."""
+    return min(shared.HOLDOUT, stream.read(folder / stream.file).size // 4)

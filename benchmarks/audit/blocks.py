@@ -43,7 +43,7 @@ class BlocksTrials:
         perturber = Blocks("none")
         plan = perturber.plan(self.epsilon, VALUES)
         grid = make_grid(float(self.theta_steps), 1.0, self.epsilon, VALUES, plan.levels, plan.fan_out)
-        return AdaptiveBlocks(plan, grid, perturber, self.epsilon, Key.from_seed(0), VALUES, WARM_UP)
+        return AdaptiveBlocks(plan, grid, perturber, self.epsilon, Key.from_seed(0), VALUES, WARM_UP, False)
 
     @property
     def guarantee(self) -> Guarantee:

@@ -56,7 +56,7 @@ def release_blocks(
         Exponent and released sum, in steps, of each block; -1 and 0 where none was closed.
     """
     theta = np.float64(theta_steps)
-    counters = np.zeros(3, np.int64)
+    counters = np.zeros(4, np.int64)
     memory = np.empty(start.size)
     blocks = np.empty((noise.shape[1] + 1, COLUMNS))
     for i in range(noise.shape[0]):

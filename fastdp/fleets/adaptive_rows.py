@@ -92,7 +92,7 @@ class AdaptiveRows:
         new = slice(self.size, self.size + count)
         self._counters[new] = 0
         self._chains[new] = chains.reshape(count, prefix.CHAIN_WORDS)
-        self._singles[new] = self._start.smoother[block_lengths.POSITION :]
+        self._singles[new] = self._start.smoother[block_lengths.POSITION : block_lengths.UNIT]
         self._scales[new] = 0.0
         self.size += count
 

@@ -6,20 +6,24 @@ Where such a block closes: ``systems/stream/adaptive_blocks.py``; how long the n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
+from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.perturbers.base import HierarchyShape
 from fastdp.perturbers.flat import Flat
 from fastdp.randomness.noise import concentrated
 from fastdp_kernels import block_lengths as b
+from fastdp_kernels import event_lengths
 
 Closing = Literal["spread", "spike", "none"]
+#: Lengths of the ranges that matter: one, from and to, or r.
+Focus = int | tuple[int, int] | Literal["longest"]
 #: Noise is drawn for so many blocks at a time.
 BATCH = 2**10
 #: The prior signal, in squared thresholds: variance of a value about its level, and how far the level moves over
@@ -33,6 +37,10 @@ MAX_EVER = 2
 THETA_WEIGHT = 1.5
 #: At most the last eighth of the hold-out, a power of two of values, is released as blocks and does not choose theta.
 WARM_UP = 8
+#: Without a focus, ranges up to r, r / 7, r / 70 and r / 700 count alike, by their mean lengths; of events, those of
+#: 1, 10, ... values.
+DIVISORS = (1.0, 7.0, 70.0, 700.0)
+MEAN_OF_LONGEST = 3.0
 #: The prior signal of events, in squared sensitivities: one event a value, and a level that stands still.
 PRIOR_EVENTS = 1.0
 
@@ -45,9 +53,12 @@ class BlocksShape(HierarchyShape):
     ----------
     first : int
         Blocks have 2^first values until released sums say otherwise.
+    usual : int
+        The same without a focus.
     """
 
     first: int
+    usual: int
 
 
 @dataclass(frozen=True)
@@ -58,8 +69,13 @@ class Blocks(Flat):
     ----------
     closing : "spread", "spike" or "none"
         What becomes of the difference between a block's released sum and what was published in it: the next values
-        make up for it, a quarter as many as the longer of two blocks has; the block's last value does, as in ToPS,
+        make up for it, half as many as the longer of two blocks has; the block's last value does, as in ToPS,
         and carries all its noise; or nothing does, and sums of published values are sums of predictions.
+    focus : int, (int, int) or "longest", optional
+        The length of the ranges that matter, the shortest and the longest of them, or r: public.  Lengths of blocks
+        are chosen for them alone.  By default, ranges of all lengths up to r.
+    rising : bool
+        Whether theta follows the sums of a stream that outgrows its hold-out; it never does where theta is public.
     noise : "laplace" or "gaussian"
         As for :class:`Flat`.  w values of one unit may lie in one block: Gaussian noise gains nothing by them.
 
@@ -71,15 +87,39 @@ class Blocks(Flat):
     """
 
     closing: Closing = "spread"
+    focus: Focus | None = None
+    rising: bool = True
 
     def __post_init__(self) -> None:
         """Check the parameters."""
         super().__post_init__()
         validation.choice("closing", self.closing, get_args(Closing))
+        validation.flag("rising", self.rising)
+        object.__setattr__(self, "focus", _checked_focus(self.focus))
+
+    def _focused(self, max_range: int) -> tuple[int, int]:
+        """The shortest and the longest range that matters."""
+        if isinstance(self.focus, tuple):
+            return self.focus
+        length = self.focus if isinstance(self.focus, int) else max_range
+        return length, length
+
+    def query_lengths(self, max_range: int, *, events: bool = False) -> NDArray[np.float64]:
+        """Lengths of the queries that block lengths are chosen for: float64[4], or float64[5] of events."""
+        count = event_lengths.CLASSES if events else b.CLASSES
+        lengths: NDArray[np.float64]
+        if self.focus is not None:
+            lengths = np.geomspace(*self._focused(max_range), count)
+        elif events:
+            lengths = np.minimum(10.0 ** np.arange(count), max_range)
+        else:
+            lengths = np.maximum(1.0, max_range / MEAN_OF_LONGEST / np.array(DIVISORS))
+        return lengths
 
     def describe(self) -> dict[str, Any]:
-        """Its parameters."""
-        return {"closing": self.closing, **super().describe()}
+        """Its parameters, for noise keys and state files; younger ones only where they are not at their defaults."""
+        focus = {} if self.focus is None else {"focus": self.focus}
+        return {"closing": self.closing, **focus, **({} if self.rising else {"rising": False}), **super().describe()}
 
     def group_square(self, plan: HierarchyShape, size: int) -> int:
         """All the values may lie in one block."""
@@ -89,13 +129,18 @@ class Blocks(Flat):
     def plan(self, epsilon: float, max_range: int) -> BlocksShape:
         """One level; the length of a block is not public in advance, only where it begins."""
         first = int(self.shape(epsilon, max_range, 0)[b.FIRST])
+        usual = first if self.focus is None else replace(self, focus=None).plan(epsilon, max_range).first
         flat = super().plan(epsilon, max_range)
-        return BlocksShape(**{**vars(flat), "leaves": BATCH, "tops": BATCH, "tree_blocks": BATCH}, first=first)
+        sizes = {**vars(flat), "leaves": BATCH, "tops": BATCH, "tree_blocks": BATCH}
+        return BlocksShape(**sizes, first=first, usual=usual)
 
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
-        """K of a range of r / 3 over blocks of the first length, times THETA_WEIGHT."""
+        """K of a range of r / 3 over blocks of the first length, times THETA_WEIGHT.
+
+        A focus leaves it as it is: chosen for short ranges, theta cuts off what adds up in all of them.
+        """
         assert isinstance(plan, BlocksShape)  # noqa: S101 - made by plan()
-        return self._variance * THETA_WEIGHT * (max(1.0, max_range / 3.0) / 2.0**plan.first - 1.0 / 3.0)
+        return self._variance * THETA_WEIGHT * (max(1.0, max_range / 3.0) / 2.0**plan.usual - 1.0 / 3.0)
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
         """Pure epsilon, or rho: blocks are disjoint, their ends functions of earlier outputs."""
@@ -128,7 +173,8 @@ class Blocks(Flat):
         # Of the real law; a discrete one on a fine grid differs by a sixth of a squared grid step.
         # Divided twice: the square of an epsilon that the grid will refuse may be 0 or too large.
         shape[b.NOISE] = self._variance / epsilon / epsilon
-        shape[b.MAX_RANGE] = max_range
+        lengths = self.query_lengths(max_range, events=events)
+        shape[b.QUERIES : b.QUERIES + lengths.size] = lengths
         shape[b.PRIOR_WHITE] = PRIOR_WHITE
         shape[b.PRIOR_DRIFT] = PRIOR_DRIFT / max_range
         top = max_range.bit_length() - 1
@@ -142,3 +188,19 @@ class Blocks(Flat):
             shape[b.EVENTS], shape[b.FIRST] = 1.0, 0.0
             shape[b.PRIOR_WHITE], shape[b.PRIOR_DRIFT] = PRIOR_EVENTS, 0.0
         return shape
+
+
+def _checked_focus(focus: Any) -> Focus | None:
+    """The focus with plain numbers, or the error that says what is wrong."""
+    if focus is None:
+        return None
+    if isinstance(focus, str) and focus == "longest":
+        return "longest"
+    if not isinstance(focus, (tuple, list)):
+        return validation.integer("focus", focus, 1, 2**40)
+    if len(focus) != 2:
+        raise ParameterError(f"focus has {len(focus)} entries: expected a length, or (shortest, longest)")
+    low, high = (validation.integer(f"focus[{i}]", length, 1, 2**40) for i, length in enumerate(focus))
+    if low > high:
+        raise ParameterError(f"focus = ({low}, {high}): expected the shortest length first")
+    return low, high

@@ -5,7 +5,6 @@ Source: ``docs/adaptive.md``.  Post-processing: no further privacy loss.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -31,7 +30,7 @@ class RevisedStream:
     exponents, totals : float64[J]
         Lengths 2^k of the blocks and their released sums, in thresholds.
     threshold : float
-        Theta, in units of the input.
+        The first theta, in units of the input.
     memory, shape : float64
         What the kernels knew before the first block, and their public parameters.
     """
@@ -52,17 +51,19 @@ class RevisedStream:
         return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
 
     @cached_property
-    def _smoothed(self) -> tuple[Floats, Floats, Floats]:
-        """Means, levels and running sums of the blocks, in units of the input."""
-        means, levels, memory = np.empty(self.totals.size), np.empty(self.totals.size), self.memory.copy()
-        revision.revise_blocks(memory, self.shape, self.exponents, self.totals, means, levels)
+    def _smoothed(self) -> tuple[Floats, Floats, Floats, float]:
+        """Means, levels and running sums of the blocks, in units of the input; and theta at the end, in the first."""
+        count, memory = self.totals.size, self.memory.copy()
+        means, levels, noises = np.empty(count), np.empty(count), np.empty(count)
+        revision.revise_blocks(memory, self.shape, self.exponents, self.totals, means, levels, noises)
         if not levels.size:
             # No block has closed: all there is, is the level it began with.
             levels = memory[block_lengths.LEVEL : block_lengths.LEVEL + 1].copy()
-        _keep_sums(means, self.totals, np.diff(self.edges), float(self.shape[block_lengths.NOISE]))
+        _keep_sums(means, self.totals, np.diff(self.edges), float(self.shape[block_lengths.NOISE]), noises)
         means *= self.threshold
         levels *= self.threshold
-        return means, levels, np.concatenate([np.zeros(1), np.cumsum(means * np.diff(self.edges))])
+        sums = np.concatenate([np.zeros(1), np.cumsum(means * np.diff(self.edges))])
+        return means, levels, sums, float(memory[block_lengths.UNIT])
 
     @cached_property
     def _hidden(self) -> tuple[Floats, float, float]:
@@ -85,9 +86,11 @@ class RevisedStream:
         cut, whole, shares = hidden_of_ends(starts, stops, self.edges, rates)
         behind = (stops - np.maximum(starts, self.edges[-1])).clip(0).astype(np.float64)
         cut += behind**2 * (variance + growth * behind / 3.0)
-        model = (cut + shares * self.shape[block_lengths.NOISE]) * self.threshold**2
+        # Where theta rose, noise counts as if the last one had been in use from the first block on.
+        unit = self._smoothed[3]
+        model = (cut + shares * self.shape[block_lengths.NOISE] * unit**2) * self.threshold**2
         centre = self._released_before(stops) - self._released_before(starts)
-        draw, ones = noise.draw(self.threshold), np.ones(whole.size)
+        draw, ones = noise.draw(self.threshold * unit), np.ones(whole.size)
         return ErrorBars(centre, draw, noise.resolution, whole, ones, model)
 
     def _released_before(self, stops: NDArray[np.int64]) -> Floats:
@@ -114,7 +117,7 @@ class RevisedStream:
 
     def sums_before(self, stops: NDArray[np.int64]) -> Floats:
         """Sums over [0, stop) in units of the input: float64[q], each in constant time."""
-        means, levels, sums = self._smoothed
+        means, levels, sums, _ = self._smoothed
         out = np.empty(stops.size)
         revision.sum_revised(self.edges, means, levels, sums, *self._index, stops, out)
         return out
@@ -124,13 +127,16 @@ class RevisedStream:
         return np.diff(self.sums_before(np.arange(count + 1)))
 
 
-def _keep_sums(means: Floats, totals: Floats, lengths: NDArray[np.int64], noise: float) -> None:
-    """Move means, in place, where the sums of aligned groups of blocks lie too far from those that were released."""
+def _keep_sums(means: Floats, totals: Floats, lengths: NDArray[np.int64], noise: float, noises: Floats) -> None:
+    """Move means, in place, where the sums of aligned groups of blocks lie too far from those that were released.
+
+    A block's sum has ``noises`` times the variance ``noise``.
+    """
     size = KEPT_BLOCKS
     while size <= totals.size:
         whole = totals.size // size * size
         moved = (totals - means * lengths)[:whole].reshape(-1, size).sum(1)
-        most = MAX_MOVED * math.sqrt(noise * size)
+        most = MAX_MOVED * np.sqrt(noise * noises[:whole].reshape(-1, size).sum(1))
         beyond = moved - np.clip(moved, -most, most)
         means[:whole] += np.repeat(beyond / lengths[:whole].reshape(-1, size).sum(1), size)
         size *= 2

@@ -15,12 +15,12 @@ from fastdp.arrays.whole import check_size
 from fastdp.errors import ParameterError
 from fastdp.ledger import Ledger
 from fastdp.ledger.charge import charge, stream_key
-from fastdp.perturbers.block_noise import Closing
+from fastdp.perturbers.block_noise import Closing, Focus
 from fastdp.randomness.key import Key
 from fastdp.releases.release import Release
 from fastdp.smoothers import Smoother
 from fastdp.systems.pak.publisher import PAK
-from fastdp.systems.stream.adaptive import Adaptive
+from fastdp.systems.stream.adaptive import Adaptive, Workload
 from fastdp.systems.stream.pace import DEFAULT_RANGE
 from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT
 from fastdp.systems.stream.tops import SmootherName, ToPS
@@ -65,6 +65,10 @@ def release(
     resolution: float | None = None,
     nonfinite: Nonfinite | None = None,
     closing: Closing | None = None,
+    focus: Focus | None = None,
+    workload: Workload | None = None,
+    window: int | None = None,
+    rising: bool | None = None,
     fan_out: int | None = None,
     prune: int | Literal["optimal"] | None = None,
     smoother: SmootherName | Smoother | None = None,
@@ -123,7 +127,7 @@ def release(
         A rule of :mod:`fastdp.thresholds`, or a publicly known threshold.  Not for "tops".
     resolution, nonfinite
         As for :class:`fastdp.StreamPublisher`; "topl" has no resolution, "pak" no ``nonfinite``.
-    closing
+    closing, focus, workload, window, rising
         Of :class:`fastdp.Adaptive` alone.
     fan_out, prune, smoother, c, noise, renewal
         Of :class:`fastdp.ToPS` alone.

@@ -8,11 +8,13 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels._jit import kernel, plus
-from fastdp_kernels.block_lengths import CATCH, EXPONENT, EXTRA, PREDICTION, close_block
+from fastdp_kernels.block_lengths import CATCH, EXPONENT, EXTRA, PREDICTION, UNIT, close_block
 from fastdp_kernels.chacha import CHAIN, block_words, draw_words
 from fastdp_kernels.guarded_log import DOUBTFUL
 from fastdp_kernels.online_pass import sum_part, sum_signed
 
+#: Why the pass stopped early: a doubtful draw, or a threshold that rose.
+UNSETTLED, ROSE = 1, 2
 #: Numbers that a block leaves behind, see ``sum_adaptive``.
 COLUMNS = 5
 
@@ -37,8 +39,8 @@ def sum_adaptive(
         As for :func:`sum_bound`.
     noise : int64[any]
         Noise of the blocks to come; when it is used up the pass stops.
-    counters : int64[3]
-        The first three of :func:`sum_bound`'s.
+    counters : int64[4]
+        As :func:`sum_bound`'s.
 
     Returns
     -------
@@ -89,7 +91,7 @@ def sum_bound(
         1 / resolution, and the largest step that a value counts as; if it is negative, values of any sign count, up
         to so many steps in size.
     theta_steps : float
-        The threshold in steps, in which sums are measured.
+        The first threshold in steps, in which sums are measured.
     shape : float64[SHAPE]
         Public parameters, see :mod:`fastdp_kernels.block_lengths`.
     noise : int64[any]
@@ -103,8 +105,8 @@ def sum_bound(
     settled : int
         So many of the first entries of ``noise`` are given: the caller has settled a doubtful draw.
     counters : int64[4]
-        Values in the open block, their sum in steps, blocks closed by this call, and 1 if the open block is full and
-        its draw doubtful; changed in place.
+        Values in the open block, their sum in steps, blocks closed by this call; and UNSETTLED if the open block is
+        full and its draw doubtful, ROSE if the last block let the threshold rise; changed in place.
     memory : float64[MEMORY]
         What released sums have taught; changed in place.
     blocks : float64[noise.size + 1, COLUMNS]
@@ -142,7 +144,7 @@ def sum_bound(
             if closed >= settled:
                 drawn = draw_words(words, law, position, one)
                 if drawn == DOUBTFUL:
-                    counters[3] = 1
+                    counters[3] = UNSETTLED
                     break
                 noise[closed] = drawn
             chain[:] = words[:CHAIN]
@@ -152,10 +154,15 @@ def sum_bound(
         blocks[closed, 4] = memory[CATCH]
         released = np.float64(plus(counters[1], noise[closed])) / theta_steps
         blocks[closed, 1] = released
+        unit = memory[UNIT]
         close_block(memory, released, shape)
         closed += 1
         counters[0] = 0
         counters[1] = 0
+        if memory[UNIT] != unit:
+            # Another threshold: another law.
+            counters[3] = ROSE
+            break
     counters[2] = closed
     blocks[closed, 0] = memory[EXPONENT]
     blocks[closed, 2] = memory[PREDICTION]

@@ -46,28 +46,36 @@ EXTRA = POSITION + 10
 BEFORE = POSITION + 11
 #: How many values at the open block's begin make up for what is open.
 CATCH = POSITION + 12
-MEMORY = POSITION + 13
+#: The threshold in use, in units of the first one; the mean of a value in the hold-out's blocks, or -1 where the
+#: threshold stays as it is; and values since the threshold was last asked about, their sum, and noises in it.
+UNIT = POSITION + 13
+REFERENCE = POSITION + 14
+SPAN = POSITION + 15
+SPAN_TOTAL = POSITION + 16
+SPAN_NOISES = POSITION + 17
+MEMORY = POSITION + 18
 
-#: Public parameters, float64[SHAPE]: variance of a block's noise, r, the prior signal, bounds of the exponent, the
+#: Public parameters, float64[SHAPE]: variance of a block's noise, the prior signal, bounds of the exponent, the
 #: scale of the prior, where blocks must end once (0: nowhere), 1 if a block makes up for the one before, or 0, and 1
 #: if values are counts of events without a bound (:mod:`fastdp_kernels.event_lengths`), or 0.
 NOISE = 0
-MAX_RANGE = 1
-PRIOR_WHITE = 2
-PRIOR_DRIFT = 3
-LEAST = 4
-MOST = 5
-FIRST = 6
-LIMIT = 7
-SPREADS = 8
-EVENTS = 9
-SHAPE = 10
+PRIOR_WHITE = 1
+PRIOR_DRIFT = 2
+LEAST = 3
+MOST = 4
+FIRST = 5
+LIMIT = 6
+SPREADS = 7
+EVENTS = 8
+#: Lengths of the queries that count: CLASSES of them, or one more where values are counts of events.
+QUERIES = 9
+SHAPE = 14
 
 #: Blocks shorter than this many values share a choice.
 CADENCE = 512.0
 #: What a block left open is spread over 2^-CATCH_UP times as many values as it or the next block has, whichever is
 #: longer, or by all of the next.
-CATCH_UP = 2.0
+CATCH_UP = 1.0
 #: How fast differences are forgotten, by block.
 FORGET = 0.98
 #: The prior signal counts as so many differences at its scale.
@@ -78,9 +86,17 @@ MAX_WHITE = 0.02
 FALL = 4.0
 #: Differences seen before a scale counts as seen.
 SEEN = 0.5
-#: Four classes of query length share the attention: up to r, and 7, 70 and 700 times less; a range is a third of its
-#: bound in the mean.
+#: Four classes of query length share the attention.
 CLASSES = 4
+#: Noise and the closing error of a block enter published values while the next one catches up: this part of a block.
+CATCH_SHARE = 2.0**-CATCH_UP
+#: The threshold rises by RISE_BY while the mean of a value, less CERTAIN standard deviations of its noise, is more
+#: than MAX_RISE times what it was in the hold-out; that is taken MARGIN deviations too large, and MIN_REFERENCE.
+MAX_RISE = 1.5
+RISE_BY = 1.25
+CERTAIN = 4.0
+MARGIN = 2.0
+MIN_REFERENCE = 0.07
 
 
 #: 2^k; energies at scale k of independent values of variance 1 (two sums of 2^k values), and of a level that moves by
@@ -88,13 +104,6 @@ CLASSES = 4
 LENGTHS = 2.0 ** np.arange(SCALES)
 BY_WHITE = 2.0 * LENGTHS
 BY_DRIFT = 2.0 / 3.0 * LENGTHS**3
-
-
-@inline
-def query_length(index: int, max_range: float) -> float:
-    """Mean length of the queries of a class, in values."""
-    divisor = 1.0 if index == 0 else 0.7 * 10.0**index
-    return max(1.0, max_range / 3.0 / divisor)
 
 
 @inline
@@ -110,9 +119,33 @@ def hidden_share(ratio: float) -> float:
     return 0.25 * square / (1.0 + 1.5 * square)
 
 
+@inline
+def closing_error(by_white: float, by_drift: float, noise: float) -> float:
+    """Variance of a block's sum about what was published in it: the filter's prediction from the blocks before it.
+
+    ``by_white`` and ``by_drift`` are the parts of the energy at the block's scale.  In sums, the level moves by
+    ``q`` from block to block and is seen with ``r``; the filter that has settled predicts with variance p.
+    """
+    q, r = 1.5 * by_drift, 0.5 * by_white + noise
+    p = 0.5 * (q + np.sqrt(q * (q + 4.0 * r)))
+    return float(p + 0.5 * by_white)
+
+
+@inline
+def late_share(ratio: float) -> float:
+    """Share of the closing error that enters a query of ``ratio`` blocks.
+
+    The running sum of published values strays over a block and comes back over the CATCH_SHARE of the next: short
+    queries meet one of two slopes, long ones two independent places.
+    """
+    square = ratio * ratio
+    slopes, far = 1.0 + 1.0 / CATCH_SHARE, 2.0 / 3.0 * (1.0 + CATCH_SHARE)
+    return float(slopes * square / (1.0 + slopes / far * square))
+
+
 @kernel
 def choose_exponent(white: float, drift: float, seen: int, shape: np.ndarray) -> int:
-    """The k for which blocks of 2^k values have the least product of errors over the classes of queries.
+    """The k for which blocks of 2^k values have the least product of errors: classes of queries, both answers.
 
     Parameters
     ----------
@@ -121,28 +154,29 @@ def choose_exponent(white: float, drift: float, seen: int, shape: np.ndarray) ->
     seen : int
         The finest scale at which it was seen.
     shape : float64[SHAPE]
-        Noise, range and bounds.
+        Noise, lengths of queries and bounds.
     """
-    noise, max_range = shape[NOISE], shape[MAX_RANGE]
-    least, most = int(shape[LEAST]), int(shape[MOST])
+    noise, least, most = shape[NOISE], int(shape[LEAST]), int(shape[MOST])
     errors = np.zeros(CLASSES)
     at_seen = BY_WHITE[seen] * white + BY_DRIFT[seen] * drift
     independent = min(white, MAX_WHITE)
     structure = at_seen - BY_WHITE[seen] * independent
     best, best_product = least, np.inf
     for k in range(most + 1):
+        if k < seen:
+            by_white, by_drift = BY_WHITE[k] * independent, structure * FALL ** (np.float64(k - seen))
+        else:
+            by_white, by_drift = BY_WHITE[k] * white, BY_DRIFT[k] * drift
         if k >= least:
-            product = 1.0
+            product, closing = 1.0, closing_error(by_white, by_drift, noise) / noise
             for c in range(CLASSES):
-                product *= errors[c] / noise + noise_of_query(query_length(c, max_range) / LENGTHS[k])
+                ratio, hidden = shape[QUERIES + c] / LENGTHS[k], errors[c] / noise
+                late = closing * late_share(ratio) + CATCH_SHARE * noise_of_query(ratio / CATCH_SHARE)
+                product *= (hidden + noise_of_query(ratio)) * (hidden + late)
             if product < best_product:
                 best, best_product = k, product
-        if k < seen:
-            energy = BY_WHITE[k] * independent + structure * FALL ** (np.float64(k - seen))
-        else:
-            energy = BY_WHITE[k] * white + BY_DRIFT[k] * drift
         for c in range(CLASSES):
-            errors[c] += energy * hidden_share(query_length(c, max_range) / LENGTHS[k])
+            errors[c] += (by_white + by_drift) * hidden_share(shape[QUERIES + c] / LENGTHS[k])
     return best
 
 
@@ -198,7 +232,7 @@ def fit_signal(memory: np.ndarray, shape: np.ndarray) -> tuple[float, float]:
 
 
 @kernel
-def record_difference(memory: np.ndarray, total: float, exponent: int, noise: float) -> None:
+def record_difference(memory: np.ndarray, total: float, exponent: int, noise: float, noises: float) -> None:
     """Compare a released sum with its neighbours, scale by scale.
 
     Parameters
@@ -209,13 +243,12 @@ def record_difference(memory: np.ndarray, total: float, exponent: int, noise: fl
         The released sum, in thresholds.
     exponent : int
         The block has 2^exponent values.
-    noise : float
-        Variance of a block's noise.
+    noise, noises : float
+        Variance of a block's noise under the first threshold, and how many such noises are in the sum.
     """
     for k in range(SCALES):
         memory[COUNTS + k] *= FORGET
     begin, end = memory[POSITION], memory[POSITION] + LENGTHS[exponent]
-    noises = 1.0
     for k in range(exponent, SCALES):
         if memory[PENDING_NOISES + k] == 0.0 or memory[PENDING_ENDS + k] != begin:
             memory[PENDING + k], memory[PENDING_NOISES + k], memory[PENDING_ENDS + k] = total, noises, end
@@ -245,8 +278,10 @@ def close_block(memory: np.ndarray, total: float, shape: np.ndarray) -> None:
         Public parameters.
     """
     exponent = int(memory[EXPONENT])
-    length, noise = LENGTHS[exponent], shape[NOISE]
-    record_difference(memory, total, exponent, noise)
+    # Sums are in units of the first threshold, so a noise under a higher one counts as several.
+    noises = memory[UNIT] * memory[UNIT]
+    length, noise = LENGTHS[exponent], shape[NOISE] * noises
+    record_difference(memory, total, exponent, shape[NOISE], noises)
     first_block = memory[POSITION] == 0.0
     memory[POSITION] += length
     # Blocks come in pairs of one length: a single one would show no difference, and nothing would be learned.
@@ -274,14 +309,14 @@ def close_block(memory: np.ndarray, total: float, shape: np.ndarray) -> None:
                 memory[NOISES : NOISES + SCALES],
                 memory[LEVEL],
                 noise,
-                shape[MAX_RANGE],
+                shape[QUERIES:],
                 int(shape[MOST]),
             )
         else:
             seen = 0
             while seen < exponent and memory[COUNTS + seen] < SEEN:
                 seen += 1
-            chosen = choose_exponent(memory[WHITE], memory[DRIFT], seen, shape)
+            chosen = choose_exponent(memory[WHITE] / noises, memory[DRIFT] / noises, seen, shape)
         memory[EXPONENT] = min(chosen, exponent + 1)
     fit_exponent(memory, shape)
     # A single count is published with its own noise, at once.
@@ -290,7 +325,27 @@ def close_block(memory: np.ndarray, total: float, shape: np.ndarray) -> None:
     # Up to the limit nothing is published, and there is nothing to make up for.
     open_account = memory[CARRY] + total - published if memory[POSITION] > shape[LIMIT] else 0.0
     memory[CARRY] = shape[SPREADS] * open_account
+    if memory[REFERENCE] >= 0.0:
+        follow_growth(memory, total, length, noises, shape)
     predict(memory, shape)
+
+
+@inline
+def follow_growth(memory: np.ndarray, total: float, length: float, noises: float, shape: np.ndarray) -> None:
+    """Let the threshold rise with the mean of a value, in spans of as many values as the hold-out released."""
+    memory[SPAN] += length
+    memory[SPAN_TOTAL] += total
+    memory[SPAN_NOISES] += noises
+    if memory[SPAN] < shape[LIMIT]:
+        return
+    mean = memory[SPAN_TOTAL] / memory[SPAN]
+    deviation = np.sqrt(shape[NOISE] * memory[SPAN_NOISES]) / memory[SPAN]
+    if memory[REFERENCE] == 0.0:
+        memory[REFERENCE] = max(mean + MARGIN * deviation, MIN_REFERENCE)
+    else:
+        while mean - CERTAIN * deviation > MAX_RISE * memory[REFERENCE] * memory[UNIT]:
+            memory[UNIT] *= RISE_BY
+    memory[SPAN] = memory[SPAN_TOTAL] = memory[SPAN_NOISES] = 0.0
 
 
 @inline
@@ -304,14 +359,16 @@ def fit_exponent(memory: np.ndarray, shape: np.ndarray) -> None:
 @inline
 def predict(memory: np.ndarray, shape: np.ndarray) -> None:
     """What values of the open block are published as: the level, and at first what the block before left open."""
-    memory[PREDICTION] = memory[LEVEL] if shape[EVENTS] != 0.0 else min(max(memory[LEVEL], 0.0), 1.0)
+    memory[PREDICTION] = memory[LEVEL] if shape[EVENTS] != 0.0 else min(max(memory[LEVEL], 0.0), memory[UNIT])
     longer = max(memory[EXPONENT], memory[LAST])
     memory[CATCH] = LENGTHS[int(min(memory[EXPONENT], max(longer - CATCH_UP, 0.0)))]
     memory[EXTRA] = shape[SPREADS] * memory[CARRY] / memory[CATCH]
 
 
 @kernel
-def start_memory(level: float, variance: float, exponent: int, shape: np.ndarray, memory: np.ndarray) -> None:
+def start_memory(
+    level: float, variance: float, exponent: int, rises: bool, shape: np.ndarray, memory: np.ndarray
+) -> None:
     """Before the first block.
 
     Parameters
@@ -320,6 +377,8 @@ def start_memory(level: float, variance: float, exponent: int, shape: np.ndarray
         The mean of a value and how little is known of it, in thresholds.
     exponent : int
         The first block has 2^exponent values, or fewer if it must end before.
+    rises : bool
+        Whether the threshold follows a stream that outgrows the hold-out's blocks.
     shape : float64[SHAPE]
         Public parameters.
     memory : float64[MEMORY]
@@ -329,5 +388,6 @@ def start_memory(level: float, variance: float, exponent: int, shape: np.ndarray
     memory[LEVEL], memory[VARIANCE] = level, variance
     memory[WHITE], memory[DRIFT] = shape[PRIOR_WHITE], shape[PRIOR_DRIFT]
     memory[EXPONENT] = exponent
+    memory[UNIT], memory[REFERENCE] = 1.0, 0.0 if rises else -1.0
     fit_exponent(memory, shape)
     predict(memory, shape)

@@ -2,7 +2,7 @@
 
 As :mod:`fastdp_kernels.block_lengths` in everything but what is known beforehand.  Values have no bound, so nothing
 limits the variance of independent ones but the level: independent events that move a value by one step each have the
-variance of a Poisson law, their mean.  What exceeds it is structure within blocks.  Queries span 1 to 10^4 values,
+variance of a Poisson law, their mean.  What exceeds it is structure within blocks.  Queries may span one value,
 and noise and hidden energy are those of whole positions, because a query of one value is no limit of long ones.  The
 errors of two answers are weighed: revised answers, and published values, which follow a block late.
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from fastdp_kernels._jit import inline, kernel
 
-#: Classes of query length: 1, 10, ... values.
+#: Classes of query length.
 CLASSES = 5
 #: Energy of structure falls by this from scale to scale below those seen.
 FALL = 4.0
@@ -53,7 +53,7 @@ def choose_event_exponent(
     noises: np.ndarray,
     level: float,
     noise: float,
-    max_range: float,
+    lengths: np.ndarray,
     most: int,
 ) -> int:
     """The k for which blocks of 2^k values have the least product of errors (classes of queries, both answers).
@@ -66,8 +66,10 @@ def choose_event_exponent(
         Differences seen at each scale, their mean square less noise, and the mean number of noises in them.
     level : float
         Mean of a value, for the variance of independent events.
-    noise, max_range : float
-        Variance of a block's noise, and the longest query.
+    noise : float
+        Variance of a block's noise.
+    lengths : float64[CLASSES]
+        Of the queries that count.
     most : int
         The largest k.
     """
@@ -89,7 +91,7 @@ def choose_event_exponent(
             energy = energy_at(k, white, drift, counts, energies, noises, noise)
         product = 1.0
         for c in range(CLASSES):
-            length = min(10.0**c, max_range)
+            length = lengths[c]
             own = noise_of_count(length, block)
             met = energy * hidden_share_of_count(length, block)
             # Single counts are published without a lag.

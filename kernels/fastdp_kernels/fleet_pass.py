@@ -17,15 +17,18 @@ from fastdp_kernels.block_lengths import (
     MEMORY,
     POSITION,
     PREDICTION,
+    REFERENCE,
     SCALES,
+    UNIT,
     close_block,
 )
 from fastdp_kernels.chacha import CHAIN, block_words, draw_words
 from fastdp_kernels.guarded_log import DOUBTFUL
 from fastdp_kernels.online_pass import sum_part, sum_signed
 
-#: Single numbers of a memory, and entries that there is one a scale of.
-SINGLES = MEMORY - POSITION
+#: Single numbers of a memory (but those of a threshold that rises: a fleet's is public), and entries that there is
+#: one a scale of.
+SINGLES = UNIT - POSITION
 BY_SCALE = POSITION // SCALES
 #: Values in the open block, their exact sum, and closed blocks.
 FILLED, OPEN_SUM, BLOCKS = 0, 1, 2
@@ -113,6 +116,7 @@ def publish_rows(
     words = np.empty(2 * CHAIN, np.uint64)
     position, one = np.empty(1, np.int64), np.empty(1, np.int64)
     memory = np.zeros(MEMORY)
+    memory[UNIT], memory[REFERENCE] = 1.0, -1.0
     kept = scales.shape[2]
     theta_steps, theta = public[2], public[3]
     for row in range(begin, slots.size):
@@ -142,12 +146,12 @@ def publish_rows(
         for field in range(BY_SCALE):
             for k in range(kept):
                 memory[field * SCALES + k] = scales[slot, field, k]
-        memory[POSITION:] = single
+        memory[POSITION:UNIT] = single
         close_block(memory, released, shape)
         for field in range(BY_SCALE):
             for k in range(kept):
                 scales[slot, field, k] = memory[field * SCALES + k]
-        single[:] = memory[POSITION:]
+        single[:] = memory[POSITION:UNIT]
         mine[FILLED], mine[OPEN_SUM], mine[BLOCKS] = 0, 0, mine[BLOCKS] + 1
         if spikes:
             published = released * theta - usual * (length - 1.0)

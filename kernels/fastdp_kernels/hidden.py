@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 from fastdp_kernels._jit import kernel
-from fastdp_kernels.block_lengths import DRIFT, EXPONENT, LENGTHS, NOISE, VARIANCE, WHITE, close_block
+from fastdp_kernels.block_lengths import DRIFT, EXPONENT, LENGTHS, NOISE, UNIT, VARIANCE, WHITE, close_block
 
 #: Share of mu (1 - mu) that a rate has at least.
 MIN_SHARE = 0.5
@@ -75,15 +75,21 @@ def hidden_rates(
         For the values behind the last block: the level's variance, and by which it grows with each value.
     """
     count = totals.size
+    units = np.ones(count + 1)
     for j in range(count):
+        units[j] = memory[UNIT]
         memory[EXPONENT] = exponents[j]
         close_block(memory, totals[j], shape)
         length = LENGTHS[int(exponents[j])]
         rates[j] = memory[WHITE] + memory[DRIFT] * length * length / 3.0
+    units[count] = memory[UNIT]
     for j in range(count + 1):
         exponent = exponents[j] if j < count else memory[EXPONENT]
         length = LENGTHS[int(exponent)]
         rate = memory[WHITE] + memory[DRIFT] * length * length / 3.0
         rate = max(rate, rates[j]) if j < count else rate
-        rates[j] = cautious_rate(rate, levels[min(j, levels.size - 1)], shape[NOISE], length, 0.5 * (j + 1) + 1.0)
+        # In units of the threshold that the block had.
+        unit = units[j]
+        level = levels[min(j, levels.size - 1)] / unit
+        rates[j] = unit * unit * cautious_rate(rate / unit / unit, level, shape[NOISE], length, 0.5 * (j + 1) + 1.0)
     return float(memory[VARIANCE]), float(memory[DRIFT])

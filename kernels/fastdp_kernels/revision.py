@@ -4,7 +4,7 @@ The level of a block, given all sums, by a Kalman smoother for a level that wand
 block's own mean between its released mean and its level, by their variances; and within a block straight lines
 between the levels of neighbouring blocks, shifted so that the block keeps its mean.
 
-Letters: J blocks; block j covers [edges[j], edges[j + 1]).  In thresholds.
+Letters: J blocks; block j covers [edges[j], edges[j + 1]).  In units of the first threshold.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels._jit import inline, kernel
-from fastdp_kernels.block_lengths import BEFORE, EXPONENT, LENGTHS, LEVEL, NOISE, VARIANCE, WHITE, close_block
+from fastdp_kernels.block_lengths import BEFORE, EXPONENT, LENGTHS, LEVEL, NOISE, UNIT, VARIANCE, WHITE, close_block
 
 
 @kernel
@@ -23,6 +23,7 @@ def revise_blocks(
     totals: np.ndarray,
     means: np.ndarray,
     levels: np.ndarray,
+    noises: np.ndarray,
 ) -> None:
     """Mean and level of every block, given all released sums.
 
@@ -36,17 +37,20 @@ def revise_blocks(
         Lengths 2^k and released sums.
     means, levels : float64[J]
         Receive a value's mean in the block, and the level there.
+    noises : float64[J]
+        Receives the variance of each block's noise, in that of a block under the first threshold.
     """
     count = totals.size
     after = np.empty(count)
     before = np.empty(count)
     for j in range(count):
         memory[EXPONENT] = exponents[j]
+        noises[j] = memory[UNIT] * memory[UNIT]
         close_block(memory, totals[j], shape)
         levels[j], after[j], before[j] = memory[LEVEL], memory[VARIANCE], memory[BEFORE]
         length = LENGTHS[int(exponents[j])]
         # The signal as it was known then: a stream may change.
-        means[j] = memory[WHITE] / (memory[WHITE] + shape[NOISE] / length) if memory[WHITE] > 0.0 else 0.0
+        means[j] = memory[WHITE] / (memory[WHITE] + shape[NOISE] * noises[j] / length) if memory[WHITE] > 0.0 else 0.0
     for j in range(count - 2, -1, -1):
         levels[j] += after[j] / before[j + 1] * (levels[j + 1] - levels[j])
     for j in range(count):

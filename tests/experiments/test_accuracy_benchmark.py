@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.accuracy import plans
+from benchmarks.accuracy import plans, streams
 from benchmarks.accuracy.adaptive import mechanisms
 from fastdp import experiments
 from fastdp.experiments import Setting
@@ -42,8 +42,22 @@ def test_without_noise_whole_blocks_are_exact(plan, parameters, grain) -> None:
     assert noiseless == pytest.approx(expected, rel=1e-3)
 
 
+def test_halves_follow_from_names_alone() -> None:
+    names = [*streams.REAL, *streams.GROWTHS, *(f"{s} {o}" for s in streams.SYNTHETIC for o in streams.ORDERS)]
+    halves = {name: streams.half(name) for name in names}
+    assert 0.3 < np.mean([each == streams.TUNING for each in halves.values()]) < 0.7
+    assert (halves["POS"], halves["MSNBC"]) == (streams.TUNING, streams.REPORTING), "the rule may not change"
+
+
+@pytest.mark.parametrize("growth", streams.GROWTHS)
+def test_growing_streams_outgrow_their_holdout(growth: str) -> None:
+    values = streams.growing(growth, 2**18)
+    ratio = values[-2000:].mean() / values[: 2**16].mean()
+    assert ratio == pytest.approx(streams.GROWTHS[growth][1], rel=0.15)
+
+
 def test_all_mechanisms_of_the_benchmark_run(tmp_path, monkeypatch) -> None:
-    for name in ("flat_blocks", "shrunken_tree", "holdout_mean"):
+    for name in ("flat_blocks", "shrunken_tree", "holdout_mean", "pegasus", "dpcrpy"):
         monkeypatch.setitem(experiments.SYSTEMS, name, None)  # taken out again afterwards
     plans.register()
     specification = experiments.from_table(

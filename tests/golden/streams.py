@@ -171,6 +171,11 @@ def _online() -> Iterator[tuple[str, Golden]]:
     yield "publish tops with NaN as 0", _publish(_system("ToPS", nonfinite="zero"), chunking="odd", stream=holes)
     outside = STREAM * 3.0 - 20.0
     yield "publish tops outside the bound", _publish(_system("ToPS"), stream=outside)
+    rising = far[:9000] * np.linspace(1.0, 40.0, 9000)
+    outgrown = _system("Adaptive", threshold=noisy(), max_range=4096, bound=6400, epsilon=8.0)
+    yield "publish adaptive rising", _publish(outgrown, stream=rising, chunking="odd")
+    focused = _system("Adaptive", threshold=noisy(), max_range=4096, focus=(8, 40))
+    yield "publish adaptive focus", _publish(focused, stream=far[:9000], chunking="odd")
     yield "publish adaptive long", _publish(_system("Adaptive", threshold=noisy(), max_range=4096), stream=far[:9000])
 
 

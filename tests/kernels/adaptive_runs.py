@@ -49,14 +49,16 @@ def public(
 
 def shape_of(p: adaptive.Public) -> np.ndarray:
     shape = np.zeros(b.SHAPE)
-    shape[[b.NOISE, b.MAX_RANGE, b.PRIOR_WHITE, b.PRIOR_DRIFT]] = p.noise, p.max_range, p.prior_white, p.prior_drift
+    shape[[b.NOISE, b.PRIOR_WHITE, b.PRIOR_DRIFT]] = p.noise, p.prior_white, p.prior_drift
+    lengths = adaptive.query_lengths(p)
+    shape[b.QUERIES : b.QUERIES + len(lengths)] = lengths
     shape[[b.LEAST, b.MOST, b.FIRST, b.LIMIT, b.SPREADS]] = p.least, p.most, p.first, p.limit, p.spreads
     return shape
 
 
 def start(p: adaptive.Public, exponent: int, level: float = 0.5, variance: float = 0.25) -> np.ndarray:
     memory = np.empty(b.MEMORY)
-    b.start_memory(level, variance, exponent, shape_of(p), memory)
+    b.start_memory(level, variance, exponent, p.rises, shape_of(p), memory)
     return memory
 
 
@@ -72,7 +74,7 @@ def run_kernel(
     memory: np.ndarray | None = None,
 ) -> Pass:
     memory = start(p, exponent, level, variance) if memory is None else memory.copy()
-    counters, blocks = np.zeros(3, np.int64), np.full((noise.size + 1, adaptive_pass.COLUMNS), np.nan)
+    counters, blocks = np.zeros(4, np.int64), np.full((noise.size + 1, adaptive_pass.COLUMNS), np.nan)
     consumed = adaptive_pass.sum_adaptive(
         *(steps.astype(np.float64), 1.0, float(THETA_STEPS), float(THETA_STEPS), shape_of(p)),
         *(noise, counters, memory, blocks),
@@ -100,9 +102,9 @@ def run_oracle(
 
 def revise(p: adaptive.Public, before: np.ndarray, blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Means and levels of the closed blocks."""
-    means, levels = np.empty(len(blocks) - 1), np.empty(len(blocks) - 1)
+    means, levels, noises = np.empty((3, len(blocks) - 1))
     exponents, totals = blocks[:-1, 0].copy(), blocks[:-1, 1].copy()
-    revision.revise_blocks(before.copy(), shape_of(p), exponents, totals, means, levels)
+    revision.revise_blocks(before.copy(), shape_of(p), exponents, totals, means, levels, noises)
     return means, levels
 
 

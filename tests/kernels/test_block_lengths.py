@@ -138,7 +138,7 @@ def test_any_cut_and_any_batch_of_noise_gives_the_same(cuts: list[int], noises: 
     p = public(epsilon=5.0)
     steps, noise = make_stream("jump", 9000, 1), laplace(9000, THETA_STEPS / 5.0, 1)
     whole = run_kernel(p, steps, noise, 2)
-    memory, counters = start(p, 2), np.zeros(3, np.int64)
+    memory, counters = start(p, 2), np.zeros(4, np.int64)
     published, closed = [], 0
     for part in np.split(steps.astype(np.float64), sorted(cuts)):
         at, filled, rows = 0, int(counters[0]), []
@@ -168,6 +168,6 @@ def test_values_that_are_not_finite_are_noticed_anywhere() -> None:
         values = np.full(1000, 5.0)
         values[place] = wrong
         consumed = adaptive_pass.sum_adaptive(
-            values, 1.0, 10.0, 10.0, shape_of(p), noise, np.zeros(3, np.int64), start(p, 3), blocks
+            values, 1.0, 10.0, 10.0, shape_of(p), noise, np.zeros(4, np.int64), start(p, 3), blocks
         )
         assert consumed == -1

@@ -3,7 +3,8 @@
 Nothing is updated that could be computed anew: all differences of neighbours are kept, and every mean is taken over
 all of them; levels given all sums come from one system of linear equations; the revised stream is integrated value by
 value.  Sums are in thresholds, noise comes in from outside, and so do constants: ``constants`` is anything that has
-the names CADENCE, CATCH_UP, FORGET, PRIOR_COUNT, MAX_WHITE, FALL, SEEN, CLASSES; where values are counts of events,
+the names CADENCE, CATCH_UP, FORGET, PRIOR_COUNT, MAX_WHITE, FALL, SEEN, CLASSES, MAX_RISE, RISE_BY, CERTAIN,
+MARGIN, MIN_REFERENCE; where values are counts of events,
 ``events`` has the names FALL, SEEN, CLASSES, MISFIT.
 """
 
@@ -30,6 +31,8 @@ class Public:
     spreads: bool
     constants: Any
     events: Any = None
+    focus: tuple[int, int] | None = None
+    rises: bool = False
 
 
 class Run(NamedTuple):
@@ -38,7 +41,7 @@ class Run(NamedTuple):
     begin: int
     end: int
     total: float
-    noises: int
+    noises: float
 
 
 class Difference(NamedTuple):
@@ -46,7 +49,7 @@ class Difference(NamedTuple):
 
     scale: int
     square: float
-    noises: int
+    noises: float
     seen: int
 
 
@@ -60,6 +63,7 @@ class Block(NamedTuple):
     white: float
     drift: float
     level: float
+    noises: float = 1.0
 
 
 def energy_of(white, drift, k):
@@ -68,9 +72,14 @@ def energy_of(white, drift, k):
 
 
 def query_lengths(public):
-    """A third of r in the mean, and 7, 70, 700, ... times less; never less than one value."""
-    divisors = [1.0] + [7.0 * 10.0**c for c in range(public.constants.CLASSES - 1)]
-    return [max(1.0, public.max_range / 3 / d) for d in divisors]
+    """A third of r in the mean, and 7, 70, 700 times less, never less than one value; of a focus, evenly on a log."""
+    if public.focus:
+        low, high = public.focus
+        count = public.constants.CLASSES if public.events is None else public.events.CLASSES
+        return [low * (high / low) ** (i / (count - 1)) for i in range(count)]
+    if public.events is not None:
+        return [min(10.0**i, public.max_range) for i in range(public.events.CLASSES)]
+    return [max(1.0, public.max_range / 3 / d) for d in (1.0, 7.0, 70.0, 700.0)]
 
 
 def noise_of_query(length, block):
@@ -86,22 +95,46 @@ def hidden(length, block):
 
 
 def choose_exponent(white, drift, seen, public):
-    """The first k with the least product, over classes of queries, of hidden energy plus noise."""
+    """The first k with the least product, over classes of queries, of the errors of revised and published answers."""
     independent = min(white, public.constants.MAX_WHITE)
 
-    def energy(k):
+    def parts(k):
+        """Of what is independent between values, and of what moves."""
         if k >= seen:
-            return energy_of(white, drift, k)
+            return energy_of(white, 0.0, k), energy_of(0.0, drift, k)
         within = energy_of(white, drift, seen) - energy_of(independent, 0.0, seen)
-        return energy_of(independent, 0.0, k) + within / public.constants.FALL ** (seen - k)
+        return energy_of(independent, 0.0, k), within / public.constants.FALL ** (seen - k)
 
+    share = 2.0**-public.constants.CATCH_UP
     products = {}
     for k in range(public.least, public.most + 1):
         products[k] = 1.0
         for length in query_lengths(public):
-            error = sum(energy(j) * hidden(length, 2.0**j) for j in range(k))
-            products[k] *= error / public.noise + noise_of_query(length, 2.0**k)
+            error = sum(sum(parts(j)) * hidden(length, 2.0**j) for j in range(k)) / public.noise
+            late = settled_error(*parts(k), public.noise) / public.noise * strayed(length / 2.0**k, share)
+            # The account of a block is settled within a share of the next one.
+            late += share * noise_of_query(length, share * 2.0**k)
+            products[k] *= (error + noise_of_query(length, 2.0**k)) * (error + late)
     return min(products, key=lambda k: (products[k], k))
+
+
+def settled_error(independent, moving, noise):
+    """Variance of a block's sum about the filter's prediction, by running the filter until it settles."""
+    moves, seen = 1.5 * moving, independent / 2 + noise
+    variance = moves
+    for _ in range(100_000):
+        following = variance * seen / (variance + seen) + moves if seen else moves
+        if abs(following - variance) <= 1e-15 * following:
+            break
+        variance = following
+    return variance + independent / 2
+
+
+def strayed(ratio, share):
+    """Of a closing error, what ranges of so many blocks meet: one of two slopes, or two ends far apart."""
+    short = (1 + 1 / share) * ratio**2
+    far = 2 * (1 + share) / 3
+    return short / (1 + short / far)
 
 
 def noise_of_count(length, block):
@@ -141,7 +174,7 @@ def choose_event_exponent(white, drift, table, level, public):
     products = {}
     for k in range(public.most + 1):
         products[k] = 1.0
-        for length in [min(10.0**i, public.max_range) for i in range(c.CLASSES)]:
+        for length in query_lengths(public):
             error = sum((within(j) if j < seen else measured(j)) * hidden_count(length, 2.0**j) for j in range(k))
             ratio = length / 2**k
             if ratio >= 1:
@@ -168,6 +201,9 @@ class Learner:
     position: int = 0
     decided: int = 0
     carry: float = 0.0
+    unit: float = 1.0
+    reference: float | None = None
+    span: list[tuple[int, float, float]] = field(default_factory=list)
 
     def __post_init__(self):
         self.white, self.drift = self.public.prior_white, self.public.prior_drift
@@ -180,7 +216,7 @@ class Learner:
         """How long the next block is, and what is published in it."""
         while self.position < self.public.limit < self.position + 2**self.exponent:
             self.exponent -= 1
-        self.prediction = self.level if self.public.events else min(max(self.level, 0.0), 1.0)
+        self.prediction = self.level if self.public.events else min(max(self.level, 0.0), self.unit)
         self.extra = self.carry / self.catch_up
 
     @property
@@ -253,9 +289,12 @@ class Learner:
         """A block's released sum, in thresholds."""
         p, k = self.public, self.exponent
         length, caught = 2**k, self.catch_up
+        # Under a theta that rose, a block has the noise of several under the first.
+        noises = self.unit**2
+        noise = p.noise * noises
         # Counted first, so that what is seen now has not faded.
         self.blocks.append(Block(k, total, self.prediction, self.extra, 0.0, 0.0, 0.0))
-        self._compare(k, Run(self.position, self.position + length, total, 1))
+        self._compare(k, Run(self.position, self.position + length, total, noises))
         self.position += length
         learns = k not in self.waiting and (
             p.events or length >= p.constants.CADENCE or self.position - self.decided >= p.constants.CADENCE
@@ -265,12 +304,14 @@ class Learner:
         # A level that wanders, seen with noise.
         before = self.blocks[-2].exponent if len(self.blocks) > 1 else None
         self.moves.append(0.0 if before is None else self.drift * (length + 2**before) / 2)
-        self.spreads.append(self.white / length + p.noise / length**2)
+        self.spreads.append(self.white / length + noise / length**2)
         predicted = self.variance + self.moves[-1]
         trust = predicted / (predicted + self.spreads[-1])
         self.level += trust * (total / length - self.level)
         self.variance = predicted * (1 - trust)
-        self.blocks[-1] = self.blocks[-1]._replace(white=self.white, drift=self.drift, level=self.level)
+        self.blocks[-1] = self.blocks[-1]._replace(
+            white=self.white, drift=self.drift, level=self.level, noises=noises
+        )
         usual = total if p.events and k == 0 else length * self.prediction
         published = usual + caught * self.extra
         self.carry = self.carry + total - published if p.spreads and self.position > p.limit else 0.0
@@ -281,22 +322,47 @@ class Learner:
                 chosen = choose_event_exponent(self.white, self.drift, table, self.level, p)
             else:
                 seen = next((s for s in range(k) if table.get(s, (0.0,))[0] >= p.constants.SEEN), k)
-                chosen = choose_exponent(self.white, self.drift, seen, p)
+                chosen = choose_exponent(self.white / noises, self.drift / noises, seen, p)
             self.exponent = min(chosen, k + 1)
+        if p.rises:
+            self._follow(length, total, noises)
         self._open()
 
+    def _follow(self, length, total, noises):
+        """Theta rises while the mean over as many values as the hold-out released is far above theirs."""
+        c = self.public.constants
+        self.span.append((length, total, noises))
+        lengths, totals, drawn = (sum(each) for each in zip(*self.span, strict=True))
+        if lengths < self.public.limit:
+            return
+        self.span = []
+        mean, deviation = totals / lengths, np.sqrt(self.public.noise * drawn) / lengths
+        if self.reference is None:
+            self.reference = max(mean + c.MARGIN * deviation, c.MIN_REFERENCE)
+            return
+        while mean - c.CERTAIN * deviation > c.MAX_RISE * self.reference * self.unit:
+            self.unit *= c.RISE_BY
 
-def release(steps, noise, theta_steps, learner):
+
+def release(steps, noise, theta_steps, learner, bound_steps=None):
     """Sums of blocks with their noise, as long as there are values; the learner knows the rest.
 
-    ``noise(total)`` is the noise of the next block, whose exact sum is ``total``.
+    ``noise(total)`` is the noise of the next block, whose exact sum is ``total``; where theta rises, up to
+    ``bound_steps``, ``noise(total, theta)`` for a theta in steps.
     """
     steps = [int(s) for s in steps]
     at = 0
     while at + 2**learner.exponent <= len(steps):
         length = 2**learner.exponent
-        total = sum(steps[at : at + length])
-        learner.close(float(total + noise(total)) / theta_steps)
+        part = steps[at : at + length]
+        if bound_steps is None:
+            total = sum(part)
+            drawn = noise(total)
+        else:
+            theta = int(min(learner.unit * theta_steps, bound_steps))
+            total = sum(min(step, theta) for step in part)
+            drawn = noise(total, theta)
+        learner.close(float(total + drawn) / theta_steps)
         at += length
     return learner
 
@@ -347,7 +413,7 @@ def block_means(learner, levels, skip=0):
     """Between the released mean and the level, by their variances."""
     means = []
     for block, level in zip(learner.blocks[skip:], levels, strict=True):
-        own, noise = block.white / 2**block.exponent, learner.public.noise / 4**block.exponent
+        own, noise = block.white / 2**block.exponent, block.noises * learner.public.noise / 4**block.exponent
         means.append(level + own / (own + noise) * (block.total / 2**block.exponent - level))
     return np.array(means)
 
@@ -361,7 +427,7 @@ def kept_means(learner, means, skip=0):
             group = range(first, first + size)
             lengths = {j: 2 ** blocks[j].exponent for j in group}
             missing = sum(blocks[j].total - means[j] * lengths[j] for j in group)
-            allowed = 3 * np.sqrt(learner.public.noise * size)
+            allowed = 3 * np.sqrt(learner.public.noise * sum(blocks[j].noises for j in group))
             for j in group:
                 means[j] += np.sign(missing) * max(abs(missing) - allowed, 0.0) / sum(lengths.values())
         size *= 2

@@ -9,6 +9,8 @@ from benchmarks.audit.blocks import LOOKED_AT, VALUES, BlocksTrials, turning_poi
 from benchmarks.audit.controls import peeking_blocks
 from fastdp.randomness.key import Key
 from fastdp.systems.stream.fixed_blocks import Progress
+from fastdp_kernels import adaptive_pass
+from fastdp_kernels import block_lengths as b
 from tests.noise import chain_draws, chain_noise
 
 THETA = 64
@@ -75,3 +77,43 @@ def test_rows_are_runs_of_the_publishers_pipeline() -> None:
     assert row[1 : 2 * len(closed) : 2] == pytest.approx(closed[:, 1] * THETA)
     assert (row[2 * len(closed) :: 2] == -1).all()
     assert (row[2 * len(closed) + 1 :: 2] == 0).all()
+
+
+def risen(steps: np.ndarray, noise: np.ndarray, shifts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Blocks under a theta that rises from THETA, and the theta of each; ``noise`` is in units of theta."""
+    shape, memory = RIGHT.pipeline.shape.copy(), np.empty(b.MEMORY)
+    shape[b.LIMIT] = 64
+    b.start_memory(0.5, 0.25, 3, True, shape, memory)
+    counters, rows, thetas, at = np.zeros(4, np.int64), [], [], 0
+    while at < steps.size:
+        theta = int(memory[b.UNIT] * THETA)
+        drawn = np.rint(noise[len(thetas) :] * theta).astype(np.int64) + shifts[len(thetas) :]
+        blocks = np.empty((drawn.size + 1, adaptive_pass.COLUMNS))
+        public = 1.0, float(theta), float(THETA), shape
+        at += adaptive_pass.sum_adaptive(steps[at:], *public, drawn, counters, memory, blocks)
+        rows.append(blocks[: counters[2]])
+        thetas += [theta] * int(counters[2])
+        counters[2:] = 0
+    return np.concatenate(rows), np.array(thetas)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_rising_theta_is_the_same_for_a_neighbour_whose_noise_is_shifted_by_at_most_theta(seed: int) -> None:
+    """So each block loses epsilon under the theta it had, whatever theta rose to before."""
+    generator = np.random.default_rng(seed)
+    values = np.rint(generator.gamma(2.0, 8.0, 3000) * np.linspace(1.0, 40.0, 3000))
+    noise, none = generator.laplace(0.0, 1.0, 3000), np.zeros(3000, np.int64)
+    outputs, thetas = risen(values, noise, none)
+    assert thetas[-1] > 4 * THETA, "it rises"
+    ends = np.cumsum(2 ** outputs[:, 0].astype(np.int64))
+    for index in generator.integers(0, ends[-1], 20):
+        neighbour = values.copy()
+        neighbour[index] = generator.choice([0.0, 1e6])
+        block = int(np.searchsorted(ends, index, side="right"))
+        moved = int(min(values[index], thetas[block]) - min(neighbour[index], thetas[block]))
+        assert abs(moved) <= thetas[block]
+        shifts = none.copy()
+        shifts[block] = moved
+        other, theirs = risen(neighbour, noise, shifts)
+        assert np.array_equal(other, outputs)
+        assert np.array_equal(theirs, thetas)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +161,7 @@ def _adaptive(**options: Any) -> Case:
     return Case(
         lambda: Adaptive(**{**ADAPTIVE, **options}),
         _chunks(30, 29, 150, 900, 0, 3000, 1),
+        formats=FORMATS[1:],
     )
 
 
@@ -258,7 +259,7 @@ CASES: dict[str, Case] = {
         _chunks(1, 29, 150, 0, 800, 3),
         formats=FORMATS[1:],
     ),
-    "windows": replace(_adaptive(contributions=3), formats=FORMATS[1:]),
+    "windows": _adaptive(contributions=3),
     "w_event_distribution": Case(
         lambda: WEvent("distribution", 9.0, 64, 5, seed=1), _chunks(1, 12, 60, 0, 40), formats=FORMATS[1:]
     ),

@@ -271,7 +271,8 @@ def _adaptive(
 
     def result(release: Any) -> RunResult:
         answer = partial(release.range_sum, retrospective=revised)
-        if release.revision is None or not revised:
+        if release.revision is None or not revised or release.revision.threshold != release.threshold:
+            # Without noise theta would rise elsewhere.
             return RunResult(answer, release.threshold, splits=False)
         return RunResult(answer, release.threshold, exact=partial(_noiseless, release.revision))
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Literal, get_args
 
 from fastdp import validation
 from fastdp.arrays.column import Nonfinite
-from fastdp.perturbers.block_noise import Blocks, Closing
+from fastdp.errors import ParameterError
+from fastdp.perturbers.block_noise import Blocks, Closing, Focus
 from fastdp.randomness.key import Key
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.thresholds import ScaleFree, Threshold
+
+Workload = Literal["ranges", "prefixes", "windows"]
 
 
 class Adaptive(StreamPublisher):
@@ -39,10 +43,26 @@ class Adaptive(StreamPublisher):
         noise at once.  ``resolution`` is then a power of two.
     contributions : int
         w: epsilon is for any w consecutive values together (w-event privacy), or for any w events.
+    focus : int or (int, int), optional
+        Length of the ranges that matter, or the shortest and the longest of them, in values: public.  Blocks and
+        theta are chosen for these alone, and other lengths have larger errors.  By default all lengths up to r count.
+    workload : "ranges", "prefixes" or "windows"
+        In place of a focus: "prefixes" are sums from the first value on (a focus on r), "windows" those of the last
+        ``window`` values.
+    window : int, optional
+        Values of a window, with ``workload="windows"``.
+    rising : bool
+        Whether theta rises, as released sums say, where the stream outgrows its hold-out.  It costs no budget, and
+        only a threshold that was chosen from a hold-out of at least 16 values rises.
     delta : float
         Above 0: block sums get Gaussian noise, and the release is (epsilon, delta)-DP (``docs/gaussian.md``).
     expected_length, rate, every, resolution, nonfinite, seed, key
         As for :class:`fastdp.StreamPublisher`.
+
+    Warns
+    -----
+    AccuracyWarning
+        In ``release``: theta is far below the values, as far as released sums say.
 
     Notes
     -----
@@ -76,6 +96,10 @@ class Adaptive(StreamPublisher):
         threshold: Threshold | float | None = None,
         sensitivity: float | None = None,
         contributions: int = 1,
+        focus: Focus | None = None,
+        workload: Workload = "ranges",
+        window: int | None = None,
+        rising: bool = True,
         delta: float = 0.0,
         resolution: float | None = None,
         nonfinite: Nonfinite = "raise",
@@ -87,7 +111,12 @@ class Adaptive(StreamPublisher):
             threshold = ScaleFree() if sensitivity is None else validation.positive("sensitivity", sensitivity)
         super().__init__(
             threshold=threshold,
-            perturber=Blocks(closing, noise="gaussian" if delta else "laplace"),
+            perturber=Blocks(
+                closing,
+                focus=focus_of(workload, window, focus),
+                rising=rising,
+                noise="gaussian" if delta else "laplace",
+            ),
             epsilon=epsilon,
             bound=bound,
             holdout=holdout,
@@ -103,3 +132,20 @@ class Adaptive(StreamPublisher):
             seed=seed,
             key=key,
         )
+
+
+def focus_of(workload: Workload, window: int | None, focus: Focus | None) -> Focus | None:
+    """The focus that a workload stands for; ParameterError if it does not fit the other two."""
+    validation.choice("workload", workload, get_args(Workload))
+    if (window is None) == (workload == "windows"):
+        raise ParameterError(
+            f"window = {validation.shown(window)}: expected the number of values of a window with "
+            "workload='windows', and None without"
+        )
+    if workload == "ranges":
+        return focus
+    if focus is not None:
+        raise ParameterError(
+            f"focus = {validation.shown(focus)}: expected None with workload={workload!r}, which says what counts"
+        )
+    return "longest" if window is None else validation.integer("window", window, 1, 2**40)

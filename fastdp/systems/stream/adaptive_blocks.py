@@ -29,6 +29,10 @@ from fastdp.systems.stream.fixed_blocks import Progress, TreeNoise, next_chain
 from fastdp_kernels import adaptive_pass, block_lengths
 
 Floats = NDArray[np.float64]
+#: No theta rises further.
+MAX_UNIT = 2.0**64
+#: A mean of clipped values above this part of theta says that most of them are clipped.
+FAR_BELOW = 0.75
 #: Before anything is released a value is taken to be about theta / 2, give or take as much.
 FIRST_LEVEL = 0.5
 FIRST_VARIANCE = 0.25
@@ -50,7 +54,7 @@ class AdaptiveStep(NamedTuple):
     blocks : float64[closed + 1, COLUMNS]
         Exponent, released sum, prediction, extra and its length of the blocks that close, and of the one left open.
     theta : float
-        The threshold, in units of the input.
+        The first threshold, in units of the input.
     spikes : bool
         Whether the last value of a block closes the account.
     singles : bool
@@ -84,6 +88,8 @@ class AdaptiveBlocks:
         As of :class:`fastdp.systems.stream.fixed_blocks.FixedBlocks`.
     max_range, warm_up : int
         r, and how many values are released as blocks before anything is published.
+    rises : bool
+        Whether theta follows a stream that outgrows those.
     """
 
     plan: HierarchyShape
@@ -93,6 +99,7 @@ class AdaptiveBlocks:
     key: Key
     max_range: int
     warm_up: int
+    rises: bool
 
     @cached_property
     def events(self) -> bool:
@@ -120,7 +127,9 @@ class AdaptiveBlocks:
         elif not self.warm_up:
             # A guess is published first: only until its error meets that of a noisy mean.
             first = min(first, math.frexp(math.sqrt(self.shape[block_lengths.NOISE] / FIRST_VARIANCE))[1])
-        block_lengths.start_memory(level, variance, max(first, 0), self.shape, memory)
+        # Noise that was drawn before the sums exist has the scale of one theta.
+        rises = self.rises and self.laws[steps] is not None
+        block_lengths.start_memory(level, variance, max(first, 0), rises, self.shape, memory)
         chain = next_chain(self.perturber, self.key, steps, self.epsilon, progress.chain)
         return progress._replace(cycle=progress.cycle + 1, theta_steps=steps, smoother=memory, chain=chain)
 
@@ -129,22 +138,24 @@ class AdaptiveBlocks:
         counters: NDArray[np.int64] = np.zeros(4, np.int64)
         counters[0], counters[1] = progress.filled, progress.open_sum
         memory, chain, closed, at = progress.smoother.copy(), progress.chain.copy(), progress.blocks, 0
-        law = self.laws[progress.theta_steps]
+        bound = self.laws[progress.theta_steps] is not None
         theta_steps, resolution = progress.theta_steps, self.grid.resolution
-        public = 1.0 / resolution, self.top(theta_steps), float(theta_steps), self.shape
         parts: list[Floats] = []
         done = False
         while not done:
-            if law is None:
+            # What theta has risen to, if it has.
+            steps = self.steps(theta_steps, memory)
+            public = 1.0 / resolution, self.top(steps), float(theta_steps), self.shape
+            if bound:
+                part = np.empty((min(values.size - at, self.plan.leaves) + 1, adaptive_pass.COLUMNS))
+                law = self.laws[steps]
+                consumed = self._close_bound(values[at:], public, law, chain, closed, counters, memory, part)
+            else:
                 batch, used = divmod(closed, self.plan.leaves)
                 if noise is None or noise[0] != batch:
-                    drawn = self.perturber.leaf_noise(self.plan, progress.theta_steps, self.epsilon, self.key, batch)
-                    noise = (batch, drawn)
+                    noise = batch, self.perturber.leaf_noise(self.plan, steps, self.epsilon, self.key, batch)
                 part = np.empty((self.plan.leaves - used + 1, adaptive_pass.COLUMNS))
                 consumed = adaptive_pass.sum_adaptive(values[at:], *public, noise[1][used:], counters, memory, part)
-            else:
-                part = np.empty((min(values.size - at, self.plan.leaves) + 1, adaptive_pass.COLUMNS))
-                consumed = self._close_bound(values[at:], public, law, chain, closed, counters, memory, part)
             if consumed < 0:
                 return None
             at += consumed
@@ -154,7 +165,7 @@ class AdaptiveBlocks:
             counters[2] = 0
             # What is left open at the end of a batch is the first block of the next.
             parts.append(part[: closing + done])
-        if ENABLED and law is not None:
+        if ENABLED and bound:
             prefix.record(self.key, progress.chain, progress.blocks, closed - progress.blocks)
         theta = theta_steps * resolution
         # By position: names cost more than the kernel of a short call.
@@ -172,7 +183,7 @@ class AdaptiveBlocks:
         self,
         values: Floats,
         public: tuple[float, float, float, Floats],
-        law: AnyLaw,
+        law: AnyLaw | None,
         chain: Chain,
         first: int,
         counters: NDArray[np.int64],
@@ -180,6 +191,7 @@ class AdaptiveBlocks:
         blocks: Floats,
     ) -> int:
         """One pass with noise bound to the prefix; settles the few draws that doubles leave doubtful."""
+        assert law is not None  # noqa: S101 - that of a higher theta is bound like the first
         noise: NDArray[np.int64] = np.empty(blocks.shape[0] - 1, np.int64)
         at = settled = 0
         while True:
@@ -189,7 +201,8 @@ class AdaptiveBlocks:
             if consumed < 0:
                 return consumed
             at += consumed
-            if not counters[3]:
+            if counters[3] != adaptive_pass.UNSETTLED:
+                counters[3] = 0
                 return at
             closed = int(counters[2])
             noise[closed] = prefix.settle(law, chain, first + closed, int(counters[1]))
@@ -210,6 +223,26 @@ class AdaptiveBlocks:
     def top(self, theta_steps: int) -> float:
         """The largest step that a value counts as; negative: in size."""
         return -float(self.grid.bound_steps) if self.events else float(min(theta_steps, self.grid.bound_steps))
+
+    def steps(self, theta_steps: int, memory: Floats) -> int:
+        """The threshold in use, in grid steps: the first one, or what it rose to."""
+        unit = float(memory[block_lengths.UNIT])
+        return theta_steps if unit == 1.0 else int(min(unit * theta_steps, float(self.grid.bound_steps)))
+
+    def clips(self, progress: Progress) -> bool:
+        """Whether theta is far below the values, as far as released sums say: most of a mean of clipped values."""
+        memory, steps = progress.smoother, progress.theta_steps
+        if self.events or not memory.size or self.steps(steps, memory) >= self.grid.bound_steps:
+            return False
+        unit, level = memory[block_lengths.UNIT], memory[block_lengths.LEVEL]
+        return bool(level - 4.0 * math.sqrt(memory[block_lengths.VARIANCE]) > FAR_BELOW * unit)
+
+    def widened(self, memory: Floats) -> Floats:
+        """The memory of a state file, which may be from before theta could rise."""
+        missing = block_lengths.MEMORY - block_lengths.UNIT
+        if memory.size != block_lengths.MEMORY - missing:
+            return memory
+        return np.concatenate([memory, [1.0, -1.0], np.zeros(missing - 2)])
 
     def block(self, progress: Progress) -> int:
         """Length of the open block, or of the first one."""
@@ -233,4 +266,5 @@ class AdaptiveBlocks:
             and 0 <= last <= self.shape[b.MOST]
             and progress.filled < 1 << exponent
             and 0 <= decided <= position
+            and 1.0 <= memory[b.UNIT] <= MAX_UNIT
         )

@@ -66,10 +66,10 @@ class EachStream:
                 made = machine.step(machine.start(key), Column(stream, name), key)
                 emission = cast("Emission", made.emit)
                 emission(values[borders[i] : borders[i + 1]])
-                steps[i] = made.state.progress.theta_steps
-                pipeline = machine.pipeline(key)
+                progress, pipeline = made.state.progress, machine.pipeline(key)
+                steps[i] = pipeline.steps(progress.theta_steps, progress.smoother)
                 if isinstance(pipeline, AdaptiveBlocks):
-                    revisions[i] = pipeline.revised(emission.parts, int(steps[i]))
+                    revisions[i] = pipeline.revised(emission.parts, progress.theta_steps)
                 elif nodes is not None and trees is not None:
                     nodes[trees[i] : trees[i + 1]] = self._nodes(machine, pipeline, stream, name, int(steps[i]))
 

@@ -221,6 +221,15 @@ class FixedBlocks:
         """Values behind the hold-out so far."""
         return progress.blocks * self.plan.block + progress.filled
 
+    def steps(self, theta_steps: int, memory: Floats) -> int:
+        """The threshold in use, in grid steps."""
+        del memory
+        return theta_steps
+
+    def widened(self, memory: Floats) -> Floats:
+        """The memory of a state file."""
+        return memory
+
     def fits(self, progress: Progress) -> bool:
         """Whether the memory has its form, and what kernels follow as an index is in range."""
         memory = progress.smoother

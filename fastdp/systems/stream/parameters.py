@@ -9,6 +9,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, cast
 
+import numpy as np
+
 from fastdp import perturbers, smoothers, thresholds, validation
 from fastdp.arrays.column import Nonfinite
 from fastdp.errors import ParameterError
@@ -40,6 +42,11 @@ _YOUNGER: dict[str, Any] = {"contributions": 1, "sensitivity": None, "delta": 0.
 #: Most units that may be protected together.
 MAX_CONTRIBUTIONS = 2**30
 
+#: What a guarantee says of a threshold that rises.
+RISES = (
+    "perturber: theta rises as sums released before a block began say, and the block's noise with it: epsilon for "
+    "the one block that a value is in (adaptive parallel)"
+)
 #: What a guarantee says of intervals.
 INTERVALS = "intervals are functions of outputs (post-processing), for values clipped to [0, theta]"
 EVENT_INTERVALS = "intervals are functions of outputs (post-processing)"
@@ -106,6 +113,9 @@ class StreamParameters:
                 f"smoother = {self.smoother!r}: expected None, because blocks that follow the stream "
                 "predict it themselves"
             )
+        focus = self.perturber.focus if isinstance(self.perturber, Blocks) else None
+        if isinstance(focus, (int, tuple)) and np.max(focus) > self.max_range:
+            raise ParameterError(f"focus = {focus}: expected at most max_range = {self.max_range}")
         if self.smoother is not None and isinstance(self.perturber, Toeplitz):
             raise ParameterError(
                 f"smoother = {self.smoother!r}: expected None, because Toeplitz releases every value"
@@ -281,8 +291,10 @@ class StreamParameters:
 
     @cached_property
     def noise(self) -> SumNoise | None:
-        """What an interval needs to know of the noise; None for one's own perturbers and renewed thresholds."""
+        """What an interval needs to know of the noise; None for one's own perturbers, hats and renewed thresholds."""
         if self.renewal is not None or type(self.perturber) not in (Blocks, Flat, Hierarchy):
+            return None
+        if isinstance(self.perturber, Hierarchy) and self.perturber.basis == "hats":
             return None
         plan = self.plan
         per_threshold = draw_scale("gaussian" if self.gaussian else "laplace", plan.levels, self.publish_epsilon)
@@ -317,6 +329,12 @@ class StreamParameters:
         """How many of the hold-out's last values are released as blocks, and not looked at by the threshold."""
         assert self.holdout is not None  # noqa: S101 - settled on construction
         return self.perturber.warm_up(self.holdout) if isinstance(self.perturber, Blocks) else 0
+
+    @cached_property
+    def rises(self) -> bool:
+        """Whether theta may follow a stream that outgrows its hold-out."""
+        follows = isinstance(self.perturber, Blocks) and self.perturber.rising
+        return follows and self.threshold.uses_holdout and self.warm_up > 0
 
     @cached_property
     def period(self) -> int | None:
@@ -357,6 +375,8 @@ class StreamParameters:
         """
         chosen = self.threshold.guarantee(self.task)
         whole = self.perturber.guarantee(self.plan, self.publish_epsilon).of("perturber")
+        if self.rises:
+            whole = replace(whole, derivation=(*whole.derivation, RISES))
         if self.renewal is not None:
             renewed = self.threshold.guarantee(self.renewal_task)
             assert renewed is not None  # noqa: S101 - a threshold that looks at values costs something

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fastdp.arrays.column import Nonfinite, as_column, as_floats
 from fastdp.arrays.whole import as_whole
-from fastdp.errors import ParameterError
+from fastdp.errors import AccuracyWarning, ParameterError, warn
 from fastdp.guarantee import Guarantee
 from fastdp.perturbers import HierarchyShape, Perturber
 from fastdp.randomness.key import Key
@@ -35,6 +35,11 @@ if TYPE_CHECKING:
     from fastdp.systems.stream.repeat import Repetitions
 
 Floats = NDArray[np.float64]
+FAR_BELOW = (
+    "threshold: {:.3g} is far below the values, as released sums show: their mean is more than three quarters of it "
+    "although they are clipped to it; expected a longer hold-out, or a larger threshold that is known publicly "
+    "(threshold=50.0), unless values hardly differ"
+)
 
 
 class StreamPublisher(Publisher[StreamState]):
@@ -208,7 +213,7 @@ class StreamPublisher(Publisher[StreamState]):
     def threshold(self) -> float | None:
         """The present theta in units of the input; None until the hold-out is complete."""
         steps = self._progress.theta_steps
-        return steps * self.resolution if steps else None
+        return self._pipeline.steps(steps, self._progress.smoother) * self.resolution if steps else None
 
     @property
     def n_seen(self) -> int:
@@ -291,6 +296,8 @@ class StreamPublisher(Publisher[StreamState]):
         revision = None
         if isinstance(pipeline, AdaptiveBlocks):
             revision = pipeline.revised(emission.parts, self._progress.theta_steps)
+            if pipeline.clips(self._progress):
+                warn(FAR_BELOW.format(self.threshold), AccuracyWarning)
         published.flags.writeable = False
         assert self.threshold is not None  # noqa: S101 - the hold-out is complete
         return Release(

@@ -157,7 +157,9 @@ class Schedule(Machine[StreamState]):
         """Made from the composition."""
         c = self.composition
         if isinstance(c.perturber, Blocks):
-            return AdaptiveBlocks(c.plan, c.grid, c.perturber, c.publish_epsilon, key, c.max_range, c.warm_up)
+            return AdaptiveBlocks(
+                *(c.plan, c.grid, c.perturber, c.publish_epsilon, key, c.max_range, c.warm_up, c.rises)
+            )
         withholds = c.renewal is not None and not c.renewal.share
         return FixedBlocks(c.plan, c.grid, c.perturber, c.smoother, c.publish_epsilon, key, withholds)
 
@@ -308,7 +310,7 @@ class Schedule(Machine[StreamState]):
         numbers: dict[str, Any] = {"n_seen": packed["n_seen"]} | {
             name: codec.restore(_FIELDS[name], value) for name, value in packed.items() if name in _FIELDS
         }
-        smoother = codec.unpack(packed["smoother"], "<f8").astype(np.float64)
+        smoother = self.pipeline(key).widened(codec.unpack(packed["smoother"], "<f8").astype(np.float64))
         # The chain key is younger than the first files.
         chain = codec.unpack(packed["chain"], "<u8").astype(np.uint64) if "chain" in packed else NO_CHAIN
         progress = Progress(smoother=smoother, chain=chain, **numbers)

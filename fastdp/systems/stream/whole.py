@@ -16,10 +16,11 @@ from fastdp.arrays.column import Nonfinite, as_floats
 from fastdp.arrays.whole import as_whole
 from fastdp.errors import AccuracyWarning, StateError, warn
 from fastdp.guarantee import Guarantee, remainder, sequential, square_remainder, zcdp_epsilon
-from fastdp.perturbers.block_noise import Blocks, Closing
+from fastdp.perturbers.block_noise import Blocks, Closing, Focus
 from fastdp.randomness.key import Key
 from fastdp.releases.release import Release
 from fastdp.state.publisher import LOG
+from fastdp.systems.stream.adaptive import Workload, focus_of
 from fastdp.systems.stream.parameters import StreamParameters
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.systems.stream.stages import Schedule
@@ -47,8 +48,10 @@ class WholeStream:
         n, the number of values: public, because streams of different lengths are not adjacent.
     threshold : Threshold
         Chooses theta from all values; :class:`fastdp.thresholds.Fixed` from none.
-    epsilon, bound, max_range, closing, contributions, delta, resolution, nonfinite, key
+    epsilon, bound, max_range, closing, contributions, focus, workload, window, delta, resolution, nonfinite, key
         As for :class:`fastdp.Adaptive`.
+    rising : bool
+        Nothing: a threshold that was chosen from all values stays as it is.
 
     Attributes
     ----------
@@ -82,6 +85,10 @@ class WholeStream:
         *,
         threshold: Threshold,
         contributions: int = 1,
+        focus: Focus | None = None,
+        workload: Workload = "ranges",
+        window: int | None = None,
+        rising: bool = True,
         delta: float = 0.0,
         resolution: float | None = None,
         nonfinite: Nonfinite = "raise",
@@ -90,7 +97,8 @@ class WholeStream:
         self.size = validation.integer("size", size, 1, 2**50)
         self.threshold: Threshold = threshold
         self.closing, self.nonfinite = closing, nonfinite
-        blocks = Blocks(closing, noise="gaussian" if delta else "laplace")
+        focus = focus_of(workload, window, focus)
+        blocks = Blocks(closing, focus=focus, rising=rising, noise="gaussian" if delta else "laplace")
         # Parameters are checked as the publisher's own are, with the whole epsilon and no hold-out.
         whole = StreamParameters(
             *(Fixed(validation.positive("bound", bound)), blocks, None, epsilon, bound, 0, max_range),

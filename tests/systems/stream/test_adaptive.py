@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -10,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastdp
-from fastdp.errors import DataError
+from fastdp.errors import AccuracyWarning, DataError, ParameterError
 from fastdp.systems.stream import adaptive_blocks
 from fastdp.systems.stream.adaptive import Adaptive
-from fastdp.thresholds import Fixed
+from fastdp.thresholds import Fixed, ScaleFree
 from fastdp_kernels import block_lengths as b
 from tests.grid import exhaustive
 from tests.noise import bound_key, chain_draws, chain_noise
@@ -36,6 +38,10 @@ def learner_of(publisher: Adaptive) -> adaptive.Learner:
         limit=pipeline.warm_up,
         spreads=publisher.composition.perturber.closing == "spread",
         constants=b,
+        focus=np.ravel([publisher.composition.perturber.focus] * 2)[[0, -1]].tolist()
+        if publisher.composition.perturber.focus
+        else None,
+        rises=publisher.composition.rises,
     )
     first = public.first
     if not pipeline.warm_up:
@@ -168,6 +174,125 @@ def test_units_change_nothing(closing: str, power: int) -> None:
     assert np.array_equal(answers[1], answers[0] * unit)
 
 
+def growing(n: int = 8000, factor: float = 30.0) -> np.ndarray:
+    """Values whose scale grows behind the first 600, the hold-out."""
+    place = (np.arange(n) - 600).clip(0) / n
+    return np.random.default_rng(3).gamma(4.0, 1.0, n) * (1.0 + factor * place)
+
+
+@pytest.mark.parametrize("closing", CLOSINGS)
+@pytest.mark.parametrize("epsilon", [3.0, 8.0])
+def test_a_theta_that_rises_equals_the_oracle(closing: str, epsilon: float) -> None:
+    values = growing()
+    publisher = make(epsilon=epsilon, closing=closing, bound=1000.0, threshold=ScaleFree())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AccuracyWarning)
+        release = publisher.release(values)
+    first, grid = publisher._progress.theta_steps, publisher.composition.grid
+    theta = first * publisher.resolution
+    learner = learner_of(publisher)
+    bound = chain_noise(publisher._key, first, epsilon)
+
+    def noise(total: int, steps: int) -> int:
+        bound.scale = Fraction(steps) / Fraction(epsilon)
+        return bound(total)
+
+    warm_up = publisher.composition.warm_up
+    steps = np.rint(values[600 - warm_up :] / publisher.resolution)
+    adaptive.release(steps, noise, first, learner, grid.bound_steps)
+    assert learner.unit > 3.0, "or the test shows nothing"
+    assert release.threshold == int(learner.unit * first) * publisher.resolution == publisher.threshold
+    skip = next(j for j in range(99) if sum(2**q.exponent for q in learner.blocks[:j]) >= warm_up)
+    expected = adaptive.published(learner, values.size - 600, spikes=closing == "spike", skip=skip)
+    np.testing.assert_allclose(release.values, expected * theta, rtol=1e-9, atol=1e-9 * theta)
+    levels = adaptive.levels_given_all(learner, skip)
+    means = adaptive.kept_means(learner, adaptive.block_means(learner, levels, skip), skip)
+    np.testing.assert_allclose(release.revision.means, means * theta, rtol=1e-9, atol=1e-9 * theta)
+    # Any chunking, and a copy from bytes in between.
+    online = make(epsilon=epsilon, closing=closing, bound=1000.0, threshold=ScaleFree())
+    parts = []
+    for chunk in np.split(values, [3, 700, 701, 2900, 5100]):
+        parts.append(online.publish(chunk))
+        online = Adaptive.from_bytes(online.to_bytes(bytes(32)), bytes(32))
+    assert np.array_equal(np.concatenate(parts), release.values)
+
+
+def test_theta_stays_where_it_may_not_rise() -> None:
+    values = growing()
+    for options in ({"threshold": Fixed(20.0)}, {"threshold": Fixed(20.0), "holdout": 0}, {"rising": False}):
+        publisher = make(epsilon=8.0, bound=1000.0, **options)
+        publisher.publish(values)
+        assert publisher.threshold == publisher._progress.theta_steps * publisher.resolution
+        assert not any("theta rises" in step for step in publisher.guarantee.derivation)
+    rising = make(epsilon=8.0, bound=1000.0).guarantee
+    assert any("theta rises" in step for step in rising.derivation)
+    assert rising.epsilon == 8.0
+
+
+def test_intervals_hold_where_theta_rose() -> None:
+    values = growing()
+    release = make(epsilon=8.0, bound=1000.0).release(values)
+    assert release.threshold > release.revision.threshold
+    body = np.minimum(values[600:], release.threshold)
+    prefix = np.concatenate([[0.0], np.cumsum(body)])
+    generator = np.random.default_rng(1)
+    starts = generator.integers(0, 3000, 300)
+    stops = starts + generator.integers(500, 4000, 300)
+    low, high = release.interval(starts, stops, revised=True)
+    truth = prefix[stops] - prefix[starts]
+    assert np.mean((low <= truth) & (truth <= high)) > 0.9
+
+
+def test_a_theta_far_below_the_values_is_warned_of() -> None:
+    values = np.full(3000, 50.0)
+    with pytest.warns(AccuracyWarning, match="threshold: 20 is far below the values"):
+        fixed(20.0, epsilon=30.0).release(values)
+    # At the bound nothing is clipped that a larger theta would keep.
+    make(epsilon=30.0, bound=50.0, threshold=Fixed(50.0), holdout=0).release(values)
+
+
+@pytest.mark.parametrize("focus", [1, 40, (16, 700), 1024])
+def test_lengths_for_a_focus_are_the_oracles(focus: int | tuple[int, int]) -> None:
+    values = stream()
+    publisher = make(threshold=Fixed(20.0), focus=focus)
+    release = publisher.release(values)
+    learner, steps = learner_of(publisher), np.rint(np.minimum(values, 20.0) / publisher.resolution)
+    noise = chain_noise(publisher._key, publisher._progress.theta_steps, 2.0)
+    warm_up = publisher.composition.warm_up
+    adaptive.release(steps[600 - warm_up :], noise, publisher._progress.theta_steps, learner)
+    lengths = [block.exponent for block in learner.blocks]
+    assert lengths[-release.revision.exponents.size :] == release.revision.exponents.tolist()
+
+
+def test_a_focus_sets_the_pace() -> None:
+    values = stream(20_000)
+    short, long = (make(threshold=Fixed(20.0), focus=focus, epsilon=0.5).release(values) for focus in (2, 1024))
+    assert short.revision.exponents.mean() < long.revision.exponents.mean() - 0.2
+    prefixes = make(threshold=Fixed(20.0), workload="prefixes").composition.perturber
+    windows = make(threshold=Fixed(20.0), workload="windows", window=64).composition.perturber
+    assert prefixes.query_lengths(1024) == pytest.approx([1024.0] * 4)
+    assert windows == make(threshold=Fixed(20.0), focus=64).composition.perturber
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"focus": 0}, "focus = 0"),
+        ({"focus": 2000}, r"focus = 2000: expected at most max_range = 1024"),
+        ({"focus": (5, 2)}, "the shortest length first"),
+        ({"focus": (5, 2, 1)}, "focus has 3 entries"),
+        ({"focus": "short"}, "focus"),
+        ({"workload": "windows"}, "window = None"),
+        ({"window": 5}, "window = 5"),
+        ({"workload": "prefixes", "focus": 5}, "focus = 5: expected None with workload='prefixes'"),
+        ({"workload": "trees"}, "workload"),
+    ],
+)
+def test_what_a_focus_may_be(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        make(**options)
+
+
 @pytest.mark.parametrize("holdout", [0, 600])
 @pytest.mark.parametrize("epsilon", [0.05, 2.0])
 def test_accounts(holdout: int, epsilon: float) -> None:
@@ -229,7 +354,8 @@ def test_the_warm_up_is_not_looked_at_by_the_threshold_and_begins_the_level() ->
     second[536:600] = 0.0
     one, two = make(epsilon=50.0), make(epsilon=50.0)
     outputs = [p.publish(values) for p, values in ((one, first), (two, second))]
-    assert one.threshold == two.threshold
+    # The first one: it may rise from there.
+    assert one._progress.theta_steps == two._progress.theta_steps
     assert outputs[0][0] > 5.0 * max(outputs[1][0], 0.1)
     # Nor does the warm-up leave an account open.
     online = make(epsilon=50.0)

@@ -111,6 +111,7 @@ def test_a_fixed_threshold_with_and_without_a_hold_out(holdout: int) -> None:
     assert publisher.guarantee.epsilon == 1.0
 
 
+@pytest.mark.filterwarnings("ignore:threshold:fastdp.errors.AccuracyWarning")
 def test_short_and_long_ranges() -> None:
     for max_range, closing in itertools.product((1, 2, 3, 4, 5, 127, 128, 2**40), ("spread", "spike", "none")):
         publisher = Adaptive(1.0, 10.0, 64, max_range, closing, seed=1, threshold=NoisyMax())
@@ -132,6 +133,7 @@ def test_little_and_much_budget() -> None:
             assert out[1:].sum() == pytest.approx(values[:-1].sum(), abs=16.0)
 
 
+@pytest.mark.filterwarnings("ignore:threshold:fastdp.errors.AccuracyWarning")
 def test_small_and_large_bounds() -> None:
     for bound in (1e-250, 1e-30, 1.0, 1e30, 1e250):
         values = np.linspace(0.0, 1.0, 3000) * bound

@@ -126,7 +126,7 @@ def steps_of(grid: Any, values: np.ndarray) -> int:
 
     shape, memory = np.zeros(b.SHAPE), np.zeros(b.MEMORY)
     memory[b.EXPONENT] = 10.0
-    counters = np.zeros(3, np.int64)
+    counters = np.zeros(4, np.int64)
     blocks = np.empty((1, adaptive_pass.COLUMNS))
     public = 1.0 / grid.resolution, -float(grid.bound_steps), 1.0, shape
     assert adaptive_pass.sum_adaptive(values, *public, np.empty(0, np.int64), counters, memory, blocks) == values.size
