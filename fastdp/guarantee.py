@@ -165,8 +165,8 @@ class Guarantee:
         return cls(**{**read, "derivation": tuple(steps)})
 
 
-#: Losses stay so far below what (epsilon, delta) allows that parts, each rounded up, fit it together, and that rounding
-#: in the conversion does not show.
+#: Losses stay so far below what (epsilon, delta) allows that parts, each rounded up, fit it together, and that
+#: rounding in the conversion does not show.
 _MARGIN = 2.0**-30
 #: Fields that are floats.
 _NUMBERS = ("epsilon", "delta", "numeric_distance", "rho")
