@@ -66,7 +66,7 @@ from fastdp.thresholds import PAKQuantile, SmoothQuantile
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 
 #: Their inputs show too little of the claim: half the noise is not distinguishable from all of it.
-TOO_MILD = ("pak-holdout", "phdstream", "phdstream-settling", "w-event-distribution")
+TOO_MILD = ("pak-holdout", "phdstream", "phdstream-whole", "phdstream-settling", "w-event-distribution")
 NODES = Hierarchy(2, prune=0, consistent=False)
 
 

@@ -116,8 +116,8 @@ ParameterError, DataError, BudgetError
 
 Notes
 -----
-The partial sums on workers, and the whole ones in this process, have no noise yet: whoever runs the cluster sees them
-and the rows.
+The partial sums on workers, and the whole ones in this process, have no noise yet: the operator of the cluster sees
+them and the rows.
 """
 totals = functions.on_engine(functions.totals, open_frame, DOCUMENTATION)
 counts = functions.on_engine(functions.counts, open_frame, DOCUMENTATION)

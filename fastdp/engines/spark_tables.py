@@ -167,7 +167,7 @@ ParameterError, DataError, BudgetError
 
 Notes
 -----
-The partial sums within the cluster, and the whole ones on the driver, have no noise yet: whoever runs the cluster
+The partial sums within the cluster, and the whole ones on the driver, have no noise yet: the operator of the cluster
 sees them and the rows.  A cell takes 2^31 rows with values at the clip.  Rows with keys that are not listed are
 dropped behind the sums: where most rows have such keys, filter the frame first.
 """

@@ -18,7 +18,11 @@ import fastdp
 from fastdp.errors import DataError, ParameterError
 from tests.engines.scenes import Row, expected, make_job, make_rows, needs
 
-pytestmark = [needs("pyspark", "pandas", "pyarrow"), pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
+pytestmark = [
+    needs("pyspark", "pandas", "pyarrow", "narwhals"),
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.slow,
+]
 COLUMNS = ["id", "kwh", "place"]
 
 

@@ -143,9 +143,11 @@ def test_the_coupling_of_the_proof(part: Toeplitz, group: int, monkeypatch: pyte
     steps = composition.grid.snap(THETA)
     rng = np.random.default_rng(8)
     x = np.rint(rng.random(40) * THETA)
-    there = x.copy()
     at = 5
-    there[at : at + group] = np.where(x[at : at + group] > THETA / 2.0, 0.0, THETA)
+    # As far as values can be apart, all in one direction.
+    x[at : at + group] = 0.0
+    there = x.copy()
+    there[at : at + group] = THETA
     drawn = np.rint(rng.normal(size=40) * 2.0**30).astype(np.int64)
     table: list[np.ndarray] = [drawn.copy()]
     monkeypatch.setattr(prefix, "draw", lambda sums, law, chain, first: table[0][first : first + sums.size].copy())

@@ -225,7 +225,7 @@ def test_many_keys_fit_an_entry(ledger: fastdp.Ledger) -> None:
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "narwhals.stable.v2", None)
-    with pytest.raises(ParameterError, match=r"pip install 'fastdp\[tables\]'"):
+    with pytest.raises(ParameterError, match=r"pip install 'fastdp-streams\[tables\]'"):
         fastdp.counts(GOOD, "at", "1h", epsilon=1.0)
 
 

@@ -158,7 +158,10 @@ def repeated(epsilon: float) -> list[Case]:
     tops = runs(lambda key: ToPS(epsilon, 4.0, 4, 16, prune=0, resolution=1.0, key=key))
     composed = runs(partial(make_composed, epsilon=epsilon))
     together = runs(partial(make_composed, epsilon=epsilon, contributions=2))
-    levels = runs(partial(make_fixed, perturber=Hierarchy(2, prune=0), epsilon=epsilon, max_range=8))
+    levels, tents = (
+        runs(partial(make_fixed, perturber=Hierarchy(2, prune=0, basis=basis), epsilon=epsilon, max_range=8))
+        for basis in ("boxes", "hats")
+    )
     return [
         Case("tops", tops, *TREES, REPEATED),
         Case("tops-holdout", composed, *CHOICE, REPEATED),
@@ -166,6 +169,7 @@ def repeated(epsilon: float) -> list[Case]:
         # Two values of one unit, one of which chooses theta.
         Case("windows", together, *WINDOW, REPEATED),
         Case("tops-levels", levels, [4] + [0] * 7, [0] * 8, REPEATED),
+        Case("tops-hats", tents, [4] + [0] * 7, [0] * 8, REPEATED),
     ]
 
 

@@ -71,7 +71,8 @@ def pruned(generator: Generator, fan_out: int, *levels: int) -> dict[str, Any]:
     """A hierarchy that leaves out one of these numbers of levels, and a smoother where there are any."""
     prune = int(pick(generator, *levels))
     smoother = pick(generator, *SMOOTHERS.values())() if prune else None
-    return {"perturber": Hierarchy(fan_out, prune=prune), "smoother": smoother}
+    basis = pick(generator, "boxes", "boxes", "hats")
+    return {"perturber": Hierarchy(fan_out, prune=prune, basis=basis), "smoother": smoother}
 
 
 def place_of(generator: Generator, size: int, holdout: int, borders: int) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.auditing.couplings.check import KEY, Seen, Shifts, Table
+from fastdp.perturbers.hat_noise import HatsShape
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.releases.release import Release
@@ -105,7 +106,14 @@ def stream_shifts(
         tree, leaf = divmod(progress.blocks, c.plan.tree_blocks)
         for level in range(c.plan.levels):
             stream = StreamId(Purpose.TREE, level + 1, tree)
-            shifts.add(key, stream, leaf // c.plan.fan_out**level, here - other)
+            knot, beside = divmod(leaf, c.plan.fan_out**level)
+            if isinstance(c.plan, HatsShape):
+                # A hat falls by one a leaf, from its height at the knot.
+                shifts.add(key, stream, knot, (c.plan.fan_out**level - beside) * (here - other))
+                if beside:
+                    shifts.add(key, stream, knot + 1, beside * (here - other))
+            else:
+                shifts.add(key, stream, knot, here - other)
     start, task = 0, c.task
     if stage == "withhold":
         start, task = place - progress.held, c.renewal_task

@@ -290,8 +290,10 @@ class StreamParameters:
 
     @cached_property
     def noise(self) -> SumNoise | None:
-        """What an interval needs to know of the noise; None for one's own perturbers and renewed thresholds."""
+        """What an interval needs to know of the noise; None for one's own perturbers, hats and renewed thresholds."""
         if self.renewal is not None or type(self.perturber) not in (Blocks, Flat, Hierarchy):
+            return None
+        if isinstance(self.perturber, Hierarchy) and self.perturber.basis == "hats":
             return None
         plan = self.plan
         per_threshold = draw_scale("gaussian" if self.gaussian else "laplace", plan.levels, self.publish_epsilon)

@@ -1,0 +1,93 @@
+"""What is published: wheel and sdist hold the packages and nothing stray, and the metadata are for users."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from email import message_from_string
+from email.message import Message
+from pathlib import Path
+
+import pytest
+
+import fastdp
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+#: What only developers need.
+TOOLS = {
+    "pytest",
+    "pytest-benchmark",
+    "hypothesis",
+    "ruff",
+    "mypy",
+    "import-linter",
+    "sphinx",
+    "asv",
+    "build",
+    "twine",
+}
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {re.split(r"[^A-Za-z0-9_.-]", each)[0] for each in requirements}
+
+
+def test_extras_are_for_users() -> None:
+    extras = PROJECT["project"]["optional-dependencies"]
+    assert not {name for each in extras.values() for name in names(each)} & TOOLS
+    assert not {"test", "lint", "docs", "dev"} & set(extras)
+    assert TOOLS - {"asv"} <= {
+        name for group in ("test", "lint", "docs", "package") for name in names(PROJECT["dependency-groups"][group])
+    }
+
+
+def test_the_citation_is_of_this_version() -> None:
+    text = (ROOT / "CITATION.cff").read_text()
+    assert f"\nversion: {fastdp.__version__}\n" in text
+    assert PROJECT["project"]["urls"]["Source"] in text
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Path:
+    for needed in ("build", "hatchling", "hatch_fancy_pypi_readme"):
+        pytest.importorskip(needed, reason="needs the dependency group package")
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run(
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT], check=True, capture_output=True
+    )
+    return folder
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_the_two_packages(built: Path) -> None:
+    (file,) = built.glob("fastdp_streams-*.whl")
+    with zipfile.ZipFile(file) as wheel:
+        inside = wheel.namelist()
+        (described,) = [name for name in inside if name.endswith("/METADATA")]
+        metadata: Message = message_from_string(wheel.read(described).decode())
+    assert {name.split("/")[0] for name in inside} == {"fastdp", "fastdp_kernels", described.split("/")[0]}
+    assert {Path(name).suffix for name in inside if not name.startswith("fastdp_streams")} == {".py", ".typed"}
+    packaged = {str(path.relative_to(ROOT)) for path in (ROOT / "fastdp").rglob("*.py")}
+    assert packaged <= set(inside)
+    assert file.stat().st_size < 2_000_000
+    assert (metadata["Name"], metadata["Version"]) == ("fastdp-streams", fastdp.__version__)
+    links = re.findall(r"\]\(([^)]*)\)", str(metadata.get_payload()))
+    assert len(links) > 30
+    assert all(link.startswith("https://") for link in links)
+
+
+@pytest.mark.slow
+def test_the_sdist_holds_what_is_in_the_repository(built: Path) -> None:
+    (file,) = built.glob("fastdp_streams-*.tar.gz")
+    with tarfile.open(file) as sdist:
+        inside = {name.partition("/")[2] for name in sdist.getnames()}
+    tops = {name.split("/")[0] for name in inside}
+    known = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True)  # noqa: S607
+    assert {name for name in inside if name not in known.stdout.split("\n")} <= {"PKG-INFO"}
+    assert {"fastdp", "kernels", "tests", "docs", "LICENSE", "README.md", "CHANGELOG.md"} <= tops
+    assert ".ci" not in tops
