@@ -161,7 +161,8 @@ def release(
     Examples
     --------
     >>> import numpy as np, fastdp
-    >>> released = fastdp.release(np.full(4000, 20.0), epsilon=1.0, bound=100, seed=1)
+    >>> values = np.random.default_rng(2).gamma(2.0, 9.0, 4000)
+    >>> released = fastdp.release(values, epsilon=1.0, bound=100, seed=1)
     >>> print(released.guarantee)  # doctest: +ELLIPSIS
     epsilon = 1 for one value of the stream (replace one value), central model, exact on this machine, SIMULATED...
     >>> released.range_sum([0, 100], [4000, 300], revised=True).shape

@@ -13,9 +13,9 @@ from fastdp.errors import DataError, ParameterError
 @pytest.mark.parametrize(
     ("missing", "told"),
     [
-        ("opendp", r"pip install 'fastdp\[opendp\]'"),
+        ("opendp", r"pip install 'fastdp-streams\[opendp\]'"),
         ("polars", "pip install polars"),
-        ("pyarrow", r"pip install 'fastdp\[(tables|parquet)\]'"),
+        ("pyarrow", r"pip install 'fastdp-streams\[(tables|parquet)\]'"),
     ],
 )
 def test_a_missing_tool_is_named(missing: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:

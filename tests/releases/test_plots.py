@@ -62,5 +62,5 @@ def test_what_cannot_be_drawn_is_refused(tmp_path, monkeypatch) -> None:
     with pytest.raises(ParameterError, match="has no values"):
         nothing.plot()
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ImportError, match=r"pip install 'fastdp\[plot\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'fastdp-streams\[plot\]'"):
         release.plot()
