@@ -165,6 +165,9 @@ class Guarantee:
         return cls(**{**read, "derivation": tuple(steps)})
 
 
+#: Losses stay so far below what (epsilon, delta) allows that parts, each rounded up, fit it together, and that
+#: rounding in the conversion does not show.
+_MARGIN = 2.0**-30
 #: Fields that are floats.
 _NUMBERS = ("epsilon", "delta", "numeric_distance", "rho")
 
@@ -230,11 +233,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 
 def zcdp_loss(epsilon: float, delta: float) -> float:
     """The pure loss x for which x^2 / 2 is :func:`zcdp_rho`, rounded down: what parts share in concentrated DP."""
-    rho = zcdp_rho(epsilon, delta)
-    loss = math.sqrt(2.0 * rho)
-    while Fraction(loss) ** 2 > 2 * Fraction(rho):
-        loss = math.nextafter(loss, 0.0)
-    return loss
+    return math.sqrt(2.0 * zcdp_rho(epsilon, delta)) * (1.0 - _MARGIN)
 
 
 def gaussian_delta(mu: float, epsilon: float, distance: float = 0.0) -> float:
@@ -258,7 +257,7 @@ def gaussian_loss(epsilon: float, delta: float, distance: float = 0.0) -> float:
     for _ in range(100):
         middle = (low + high) / 2.0
         low, high = (middle, high) if gaussian_delta(middle, epsilon, distance) <= delta else (low, middle)
-    return low
+    return low * (1.0 - _MARGIN)
 
 
 def square_remainder(whole: float, *parts: float) -> float:

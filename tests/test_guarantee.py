@@ -22,6 +22,7 @@ from fastdp.guarantee import (
     gaussian_loss,
     of_group,
     parallel,
+    round_up,
     sequential,
     square_remainder,
     zcdp_delta,
@@ -205,3 +206,15 @@ def test_a_discrete_gaussian_is_near_rounded_normal_noise() -> None:
         rounded = np.diff(stats.norm.cdf(np.append(k - 0.5, k[-1] + 0.5) / sigma))
         distance = 0.5 * np.abs(discrete / discrete.sum() - rounded).sum()
         assert 0.3 / (20.0 * sigma**2) < distance < 1.0 / (20.0 * sigma**2)
+
+
+def test_a_budget_always_gives_what_it_was_made_of() -> None:
+    """However parts are rounded up: a publisher would refuse its own parameters."""
+    generator = np.random.default_rng(12)
+    for epsilon, delta in zip(
+        np.exp(generator.uniform(-4, 3, 150)), 10 ** generator.uniform(-14, -2, 150), strict=True
+    ):
+        for loss, distance in ((zcdp_loss(epsilon, delta), None), (gaussian_loss(epsilon, delta), 0.0)):
+            rho = round_up(Fraction(math.nextafter(math.nextafter(loss, 99.0), 99.0)) ** 2 / 2)
+            stated = Guarantee(math.inf, rho=rho).approximate(float(epsilon), float(delta), distance)
+            assert stated.epsilon == epsilon

@@ -59,8 +59,8 @@ def tree_for_window(window: int) -> WindowTree:
     --------
     >>> import fastdp
     >>> tree = fastdp.perturbers.tree_for_window(256)
-    >>> tree.perturber, tree.max_range, round(tree.variance)
-    (Hierarchy(fan_out=8, consistent=True, prune=0), 512, 143)
+    >>> tree.perturber.fan_out, tree.max_range, round(tree.variance)
+    (8, 512, 143)
     """
     window = validation.integer("window", window, 1, 2**20)
     found = [_tree(window, fan_out, count * window) for fan_out in FAN_OUTS for count in WINDOWS]

@@ -19,7 +19,8 @@ PAGES = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("*.md")], key=str)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_to_files(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
-        if "://" not in target:
+        # The gallery's pages are made when the site is built, whose own test follows their links.
+        if "://" not in target and not target.startswith("gallery/"):
             assert (page.parent / target).exists(), target
 
 

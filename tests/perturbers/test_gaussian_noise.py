@@ -100,6 +100,15 @@ def test_thresholds_and_noise_share_one_rho(rule) -> None:
         assert rho <= promised.rho * (1.0 + 1e-12)
 
 
+def test_events_without_a_bound() -> None:
+    counts = np.random.default_rng(6).poisson(20.0, 2000).astype(float)
+    release = fastdp.release(counts, 1.0, sensitivity=1.0, delta=1e-6, seed=1, contributions=5)
+    assert (release.guarantee.unit, release.guarantee.delta) == ("any 5 events", 1e-6)
+    assert zcdp_delta(release.guarantee.rho, 1.0) <= 1e-6
+    low, high = release.interval([0], [2000], 0.9999)
+    assert low[0] < counts.sum() < high[0]
+
+
 def test_gaussian_pays_from_some_contributions_on() -> None:
     assert next(k for k in range(1, 30) if better_noise(1.0, 1e-6, k, 1) == "gaussian") == 11
     assert next(k for k in range(1, 30) if better_noise(1.0, 1e-9, k, 1) == "gaussian") == 17

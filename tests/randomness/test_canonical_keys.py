@@ -90,6 +90,7 @@ MECHANISMS: dict[str, Mechanism] = {
             **OTHERS,
             "threshold": [NoisyMax(c=59.0), ScaleFree(), SmoothQuantile(delta=0.1)],
             "perturber": [Hierarchy(2, prune=0), Hierarchy(4, prune=1), Hierarchy(3, prune=0)],
+            "delta": [],
             "smoother": [None, smoothers.Mean(), smoothers.Median(), smoothers.Exponential()],
             "renewal": RENEWALS,
         },
@@ -105,12 +106,22 @@ MECHANISMS: dict[str, Mechanism] = {
             "c": [59.0],
             "noise": ["exponential"],
             "renewal": RENEWALS,
+            "delta": [1e-6, 1e-9],
         },
     ),
     "Adaptive": Mechanism(
         Adaptive,
         {**COMPOSED, "threshold": NoisyMax()},
-        {**OTHERS, "closing": ["spike", "none"], "threshold": [Fixed(9.0), NoisyMax(noise="exponential")]},
+        {
+            **OTHERS,
+            "closing": ["spike", "none"],
+            "threshold": [Fixed(9.0), NoisyMax(noise="exponential")],
+            "delta": [1e-6, 1e-9],
+            "focus": [8, (8, 16)],
+            "workload": [],
+            "window": [],
+            "rising": [False],
+        },
     ),
     "PAK": Mechanism(
         fastdp.PAK,
@@ -234,8 +245,16 @@ def test_events_and_paces_are_in_the_key() -> None:
         Adaptive(1.0, 1.0, threshold=1.0, key=SECRET),
         Adaptive(1.0, 1.0, expected_length=10**5, key=SECRET),
         Adaptive(1.0, 1.0, expected_length=10**6, key=SECRET),
+        Adaptive(1.0, 1.0, threshold=1.0, workload="prefixes", key=SECRET),
+        Adaptive(1.0, 1.0, threshold=1.0, workload="windows", window=100, key=SECRET),
     ]
     assert len({publisher._key.reveal() for publisher in made}) == len(made)
+
+
+def test_deltas_are_in_the_key() -> None:
+    parts: dict[str, Any] = {"threshold": Fixed(3.0), "perturber": Flat(noise="gaussian"), "epsilon": 1.0, "bound": 8.0}
+    made = [fastdp.StreamPublisher(**parts, delta=delta, key=SECRET) for delta in (1e-6, 1e-9)]
+    assert made[0]._key.reveal() != made[1]._key.reveal()
 
 
 def test_mechanisms_streams_and_secrets_have_keys_of_their_own() -> None:
@@ -280,6 +299,7 @@ CHANGED = {
     "basis": "hats",
     "bins": 77,
     "holdout": 77,
+    "focus": (8, 16),
 }
 NOISES = {"laplace": "exponential", "exponential": "laplace"}
 
@@ -287,8 +307,8 @@ NOISES = {"laplace": "exponential", "exponential": "laplace"}
 def changed(part: Any, name: str) -> Any:
     value = getattr(part, name)
     if name == "noise":
-        kinds = ("cauchy",) if isinstance(part, SmoothQuantile) else ("gaussian",)
-        other: Any = kinds[0] if isinstance(part, (SmoothQuantile, PAKQuantile)) else NOISES[value]
+        of_sums = isinstance(part, (Flat, Hierarchy, PAKQuantile))
+        other: Any = "gaussian" if of_sums else "cauchy" if isinstance(part, SmoothQuantile) else NOISES[value]
     elif name in CHANGED:
         other = CHANGED[name]
     else:

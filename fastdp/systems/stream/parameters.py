@@ -131,7 +131,8 @@ class StreamParameters:
         if self.gaussian:
             # Of the smallest and the largest threshold: what cannot be drawn is refused before there are values.
             largest = self.threshold.theta if isinstance(self.threshold, Fixed) else 0.0
-            for steps in {1, self.grid.bound_steps, self.grid.snap(largest)}:
+            bounded = {1, self.grid.bound_steps} if self.sensitivity is None else set()
+            for steps in {*bounded, self.grid.snap(largest)}:
                 if hasattr(self.perturber, "leaf_law"):
                     self.perturber.leaf_law(steps, self.publish_epsilon)
                 else:
