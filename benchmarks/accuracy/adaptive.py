@@ -42,7 +42,6 @@ def mechanisms(*, peers: bool = True) -> list[dict[str, Any]]:
     ]
     elsewhere: list[dict[str, Any]] = [
         {"name": "PeGaSus, groups", "system": "pegasus"},
-        *({"name": f"w-event, {scheme}", "system": scheme, "contributions": 1} for scheme in plans.W_EVENT),
         *({"name": f"dpcrpy {name}", "system": "dpcrpy", "mechanism": name} for name in plans.dpcrpy_mechanisms()),
         *({"name": name, "system": name} for name in plans.entry_points()),
     ]
@@ -74,9 +73,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="three streams, two budgets, three repetitions")
     parser.add_argument("--real", action="store_true", help="real streams alone")
-    parser.add_argument(
-        "--peers", action="store_true", help="also PeGaSus, the w-event baselines, dpcrpy and entry points"
-    )
+    parser.add_argument("--peers", action="store_true", help="also PeGaSus, dpcrpy and entry points")
     add_data_option(parser)
 
 

@@ -35,7 +35,6 @@ Before = Callable[[Indices], Floats]
 
 #: Values of a bucket, for mechanisms that were made for counts.
 BUCKET = 1024
-W_EVENT = ("uniform", "sample", "budget-distribution", "budget-absorption")
 
 #: Noisy prefix sums, and the same from exact ones.
 Released = tuple[Before, Callable[[Before, Indices], Floats]]

@@ -44,8 +44,8 @@ class Adaptive(StreamPublisher):
     contributions : int
         w: epsilon is for any w consecutive values together (w-event privacy), or for any w events.
     focus : int or (int, int), optional
-        Length of the ranges that matter, or the shortest and the longest of them, in values: public.  Blocks and
-        theta are chosen for these alone, and other lengths have larger errors.  By default all lengths up to r count.
+        Length of the ranges that matter, or the shortest and the longest of them, in values: public.  Lengths
+        of blocks are chosen for these alone, and other ranges have larger errors.  By default all up to r count.
     workload : "ranges", "prefixes" or "windows"
         In place of a focus: "prefixes" are sums from the first value on (a focus on r), "windows" those of the last
         ``window`` values.
