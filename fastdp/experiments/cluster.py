@@ -52,7 +52,9 @@ def ray_executor(address: str) -> Iterator[Cluster]:
     try:
         ray: Any = importlib.import_module("ray")
     except ImportError:
-        raise StateError(f"--scheduler {RAY} needs Ray, which is not installed: pip install 'fastdp-streams[ray]'") from None
+        raise StateError(
+            f"--scheduler {RAY} needs Ray, which is not installed: pip install 'fastdp-streams[ray]'"
+        ) from None
     try:
         ray.init(address, log_to_driver=False, configure_logging=False, logging_level=logging.CRITICAL)
     except (OSError, RuntimeError, ValueError) as error:

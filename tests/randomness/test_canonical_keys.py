@@ -252,8 +252,8 @@ def test_events_and_paces_are_in_the_key() -> None:
 
 
 def test_deltas_are_in_the_key() -> None:
-    parts: dict[str, Any] = {"threshold": Fixed(3.0), "perturber": Flat(noise="gaussian"), "epsilon": 1.0, "bound": 8.0}
-    made = [fastdp.StreamPublisher(**parts, delta=delta, key=SECRET) for delta in (1e-6, 1e-9)]
+    parts: dict[str, Any] = {"threshold": Fixed(3.0), "perturber": Flat(noise="gaussian"), "epsilon": 1.0}
+    made = [fastdp.StreamPublisher(**parts, bound=8.0, delta=delta, key=SECRET) for delta in (1e-6, 1e-9)]
     assert made[0]._key.reveal() != made[1]._key.reveal()
 
 
