@@ -126,6 +126,14 @@ def test_parameters(options: dict, message: str) -> None:
         Flat(noise="normal")
 
 
+@pytest.mark.parametrize("group", [1, 2, 3])
+def test_a_threshold_with_a_delta_has_no_rho(group: int) -> None:
+    """For several values together, too: their sums' rho says nothing of the threshold."""
+    rule = SmoothQuantile(p=0.5, delta=0.2)
+    with pytest.raises(ParameterError, match=r"threshold = .*: expected one with pure epsilon"):
+        publisher(Flat(noise="gaussian"), threshold=rule, holdout=100, contributions=group)
+
+
 @pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
 def test_chunks_states_and_fleets_give_the_same(part) -> None:
     values = np.random.default_rng(5).random(300) * 9.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -401,6 +402,9 @@ class StreamParameters:
 
     def _gaussian_group(self, member: Guarantee, unit: str, adjacency: str) -> Guarantee:
         """Several together, by the L2 sensitivity of all of them: the whole loss once."""
+        if math.isinf(member.rho):
+            # A threshold with a delta of its own: there is no rho for any number of values.
+            return member
         w, square = self.contributions, float(self._group_square)
         if self.sensitivity is None:
             unit, adjacency = f"any {w} consecutive values", "replace them"
