@@ -107,13 +107,17 @@ class Guarantee:
         ``distance``: the whole loss is that of Gaussian noise, up to this distance in total variation from normal
         noise that is rounded; the profile of the normal law is then the tighter conversion.
         """
-        if distance is not None and gaussian_delta(math.sqrt(2.0 * self.rho), epsilon, distance) <= delta:
+        mu = math.sqrt(2.0 * self.rho)
+        if distance is not None and (
+            gaussian_delta(mu, epsilon, distance) - ROUNDING * _normal_tail(mu, epsilon) <= delta
+        ):
             step = (
                 f"all noise is Gaussian, within {distance:.1e} of rounded normal noise: sqrt(2 rho)-GDP, which gives "
                 f"epsilon = {epsilon:g} at delta = {delta:g} (Dong, Roth and Su 2022)"
             )
             return replace(self, epsilon=epsilon, delta=delta, derivation=(*self.derivation, step))
-        if not zcdp_delta(self.rho, epsilon) <= delta:
+        found = zcdp_delta(self.rho, epsilon)
+        if not (found < 1.0 and found * (1.0 - ROUNDING) <= delta):
             raise ValueError(f"rho = {self.rho!r} does not give epsilon = {epsilon!r} at delta = {delta!r}")
         step = f"rho = {self.rho:g} gives epsilon = {epsilon:g} at delta = {delta:g} (conversion of zCDP)"
         return replace(self, epsilon=epsilon, delta=delta, derivation=(*self.derivation, step))
@@ -165,6 +169,8 @@ class Guarantee:
         return cls(**{**read, "derivation": tuple(steps)})
 
 
+#: Conversions are a billionth above what they compute; sums of rhos, rounded up, may take half of that.
+ROUNDING = 2.0**-31
 #: Fields that are floats.
 _NUMBERS = ("epsilon", "delta", "numeric_distance", "rho")
 
@@ -242,12 +248,15 @@ def gaussian_delta(mu: float, epsilon: float, distance: float = 0.0) -> float:
 
     Source: Balle and Wang 2018, Theorem 8; composed adaptively, squares of mu add up (Dong, Roth and Su 2022).
     """
-    root = math.sqrt(2.0)
-    least = 0.5 * math.erfc((epsilon / mu - mu / 2.0) / root)
-    most = 0.5 * math.erfc((epsilon / mu + mu / 2.0) / root)
+    least, most = _normal_tail(mu, epsilon), _normal_tail(-mu, -epsilon)
     grown = math.exp(min(epsilon, 700.0))
     # P~1 <= P1 + d <= e^eps P2 + delta + d <= e^eps P~2 + delta + (1 + e^eps) d.
     return max(least - grown * most, 0.0) + 1e-9 * least + (1.0 + grown) * distance
+
+
+def _normal_tail(mu: float, epsilon: float) -> float:
+    """Of a normal law: the probability beyond epsilon / mu - mu / 2."""
+    return 0.5 * math.erfc((epsilon / mu - mu / 2.0) / math.sqrt(2.0))
 
 
 def gaussian_loss(epsilon: float, delta: float, distance: float = 0.0) -> float:

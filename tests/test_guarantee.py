@@ -22,6 +22,7 @@ from fastdp.guarantee import (
     gaussian_loss,
     of_group,
     parallel,
+    round_up,
     sequential,
     square_remainder,
     zcdp_delta,
@@ -195,6 +196,24 @@ def test_a_guarantee_is_stated_at_a_delta_that_its_rho_gives() -> None:
     assert Guarantee(math.inf, rho=mu**2 / 2).approximate(1.0, 1.01e-6, 1e-10).delta == 1.01e-6
     assert square_remainder(1.0, 0.6, 0.0) == pytest.approx(0.8)
     assert square_remainder(0.5, 0.5) == 0.0
+
+
+@pytest.mark.parametrize("delta", [2.4543077655109356e-14, 6.941333234758265e-07, 8e-28, 0.4])
+def test_budgets_that_were_found_are_kept(delta: float) -> None:
+    """Rhos of parts are rounded up; the sum still gives the epsilon that it was made for."""
+    rng = np.random.default_rng(6)
+    for epsilon in [6.147583243776551, 7.573353901954258, *(10.0 ** rng.uniform(-3.0, 1.5, 60)).tolist()]:
+        whole = zcdp_loss(epsilon, delta)
+        parts = [0.3 * whole, 0.1 * whole]
+        losses = [*parts, square_remainder(whole, *parts)]
+        rho = sum(round_up(Fraction(each) ** 2 / 2) for each in losses)
+        assert Guarantee(math.inf, rho=rho).approximate(epsilon, delta).epsilon == epsilon
+        mu = gaussian_loss(epsilon, delta, 1e-60)
+        rho = round_up(Fraction(mu) ** 2 / 2)
+        assert Guarantee(math.inf, rho=rho).approximate(epsilon, delta, 1e-60).epsilon == epsilon
+        for more in (rho * 1.001, math.inf):
+            with pytest.raises(ValueError, match="does not give"):
+                Guarantee(math.inf, rho=more).approximate(epsilon, delta, 1e-60)
 
 
 def test_a_discrete_gaussian_is_near_rounded_normal_noise() -> None:
