@@ -235,7 +235,12 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 
 
 def zcdp_loss(epsilon: float, delta: float) -> float:
-    """The pure loss x for which x^2 / 2 is :func:`zcdp_rho`, rounded down: what parts share in concentrated DP."""
+    """The pure loss x for which x^2 / 2 is :func:`zcdp_rho`, rounded down: what parts share in concentrated DP.
+
+    ParameterError for an epsilon whose rho floats do not hold.
+    """
+    if not 2.0**-60 <= epsilon <= 2.0**60:
+        raise ParameterError(f"epsilon = {epsilon!r}: expected from 2^-60 to 2^60 with a delta")
     rho = zcdp_rho(epsilon, delta)
     loss = math.sqrt(2.0 * rho)
     while Fraction(loss) ** 2 > 2 * Fraction(rho):
