@@ -106,6 +106,17 @@ def test_a_delta_alone_before_the_first_rho_has_no_rho() -> None:
     assert odometer.total("s").delta == Fraction(1e-6)
 
 
+def test_a_refusal_says_that_rhos_add_up(tmp_path) -> None:
+    ledger = Ledger(tmp_path / "l", create=True)
+    ledger.set_limit(3.0, 1e-4)
+    for _ in range(10):
+        ledger.spend(gaussian(0.001), stream="s")
+    # Below what is left, but a rho above 1.
+    assert ledger.remaining("s").epsilon > 2.0
+    with pytest.raises(BudgetError, match=r"in total 3\.3.*: not epsilons add up here but rhos"):
+        ledger.spend(Guarantee(1.5), stream="s")
+
+
 def test_the_file_keeps_rho_and_its_limit(tmp_path) -> None:
     ledger = Ledger(tmp_path / "l", create=True)
     ledger.set_limit(2.5, 1e-4)
