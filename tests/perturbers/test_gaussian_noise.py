@@ -204,3 +204,10 @@ def test_trees_draw_from_the_words_of_their_levels() -> None:
         gaussian.fill(expected, law, key.again(), StreamId(Purpose.TREE, level + 1, 3))
         np.testing.assert_array_equal(nodes[start : start + width], expected)
         start += width
+
+
+@pytest.mark.parametrize("group", [1, 2])
+def test_a_whole_stream_refuses_a_threshold_with_a_delta(group: int) -> None:
+    rule = SmoothQuantile(p=0.5, delta=0.01)
+    with pytest.raises(ParameterError, match=r"threshold = SmoothQuantile.*: expected one with pure epsilon"):
+        fastdp.release(np.ones(500), 1.0, 8.0, seed=1, delta=1e-6, threshold=rule, contributions=group)

@@ -366,7 +366,7 @@ class StreamParameters:
             whole = parallel(chosen.of("threshold"), whole)
         stated = self.in_units(whole)
         if self.gaussian:
-            stated = self._approximate(stated)
+            stated = approximated(stated, self.epsilon, self.delta, self.threshold, self.distance)
         derivation = stated.derivation
         if self.noise is not None:
             derivation = (*derivation, INTERVALS if self.sensitivity is None else EVENT_INTERVALS)
@@ -417,16 +417,6 @@ class StreamParameters:
         )
         return replace(member, rho=rho, unit=unit, adjacency=adjacency, derivation=(*member.derivation, step))
 
-    def _approximate(self, stated: Guarantee) -> Guarantee:
-        """Epsilon and delta of a guarantee in rho; ParameterError for thresholds without pure epsilon."""
-        try:
-            return stated.approximate(self.epsilon, self.delta, self.distance)
-        except ValueError:
-            raise ParameterError(
-                f"threshold = {self.threshold!r}: expected one with pure epsilon, such as NoisyMax, ScaleFree or "
-                "Fixed, beside Gaussian noise"
-            ) from None
-
     def describe(self) -> dict[str, Any]:
         """Parts by name, and parameters, for a state file."""
         fields = self._parameters()
@@ -446,3 +436,16 @@ class StreamParameters:
 def vars_of(record: Any) -> dict[str, Any]:
     """The fields of a dataclass, as they are."""
     return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+
+
+def approximated(
+    stated: Guarantee, epsilon: float, delta: float, threshold: Threshold, distance: float | None = None
+) -> Guarantee:
+    """Epsilon and delta of a guarantee in rho; ParameterError for thresholds without pure epsilon."""
+    try:
+        return stated.approximate(epsilon, delta, distance)
+    except ValueError:
+        raise ParameterError(
+            f"threshold = {threshold!r}: expected one with pure epsilon, such as NoisyMax, ScaleFree or "
+            "Fixed, beside Gaussian noise"
+        ) from None
