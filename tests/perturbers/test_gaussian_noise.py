@@ -135,6 +135,14 @@ def test_parameters(options: dict, message: str) -> None:
         Flat(noise="normal")
 
 
+@pytest.mark.parametrize("group", [1, 2, 3])
+def test_a_threshold_with_a_delta_has_no_rho(group: int) -> None:
+    """For several values together, too: their sums' rho says nothing of the threshold."""
+    rule = SmoothQuantile(p=0.5, delta=0.2)
+    with pytest.raises(ParameterError, match=r"threshold = .*: expected one with pure epsilon"):
+        publisher(Flat(noise="gaussian"), threshold=rule, holdout=100, contributions=group)
+
+
 @pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
 def test_chunks_states_and_fleets_give_the_same(part) -> None:
     values = np.random.default_rng(5).random(300) * 9.0
@@ -205,3 +213,10 @@ def test_trees_draw_from_the_words_of_their_levels() -> None:
         gaussian.fill(expected, law, key.again(), StreamId(Purpose.TREE, level + 1, 3))
         np.testing.assert_array_equal(nodes[start : start + width], expected)
         start += width
+
+
+@pytest.mark.parametrize("group", [1, 2])
+def test_a_whole_stream_refuses_a_threshold_with_a_delta(group: int) -> None:
+    rule = SmoothQuantile(p=0.5, delta=0.01)
+    with pytest.raises(ParameterError, match=r"threshold = SmoothQuantile.*: expected one with pure epsilon"):
+        fastdp.release(np.ones(500), 1.0, 8.0, seed=1, delta=1e-6, threshold=rule, contributions=group)

@@ -21,7 +21,7 @@ from fastdp.randomness.key import Key
 from fastdp.releases.release import Release
 from fastdp.state.publisher import LOG
 from fastdp.systems.stream.adaptive import Workload, focus_of
-from fastdp.systems.stream.parameters import StreamParameters
+from fastdp.systems.stream.parameters import StreamParameters, approximated
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.systems.stream.stages import Schedule
 from fastdp.thresholds import Chooser, Fixed, ScaleFree, Threshold, ThresholdTask
@@ -127,6 +127,10 @@ class WholeStream:
             },
         )
 
+        if self.delta:
+            # A threshold with a delta of its own is refused before there are values.
+            _ = self.guarantee
+
     def _share(self, whole: StreamParameters, resolution: float | None) -> float:
         """Part of epsilon that the rule needs to choose well, at most a tenth; 0 if theta is public."""
         if not self.threshold.uses_holdout:
@@ -165,7 +169,7 @@ class WholeStream:
         if chosen is not None:
             published = sequential(chosen.of("threshold, from all values"), published)
         if self.delta:
-            return self._whole.in_units(published).approximate(self.epsilon, self.delta)
+            return approximated(self._whole.in_units(published), self.epsilon, self.delta, self.threshold)
         return self._whole.in_units(published, "each value loses its fraction of epsilon in the choice and its block")
 
     @property
