@@ -177,12 +177,15 @@ def test_the_same_bytes_for_any_number_of_workers(tmp_path: Path, broker: Any, w
 
 
 def assert_whole(found: dict[Any, list[Any]], given: dict[Any, list[Any]]) -> None:
-    """Nothing is lost; those since a checkpoint came twice, the same ones."""
-    for stream, values in found.items():
-        whole = given[stream]
-        again = len(values) - len(whole)
-        assert any(values == whole[: k + again] + whole[k:] for k in range(len(whole) - again + 1)), stream
+    """Nothing is lost; what came again, from the last checkpoint on, is the same."""
     assert set(found) == set(given)
+    for stream, values in found.items():
+        whole, places = given[stream], {0}
+        for value in values:
+            # The next place, or one that was there before.
+            places = {place + 1 for place in range(max(places) + 1) if whole[place : place + 1] == [value]}
+            assert places, (stream, values, whole)
+        assert len(whole) in places, (stream, values, whole)
 
 
 @pytest.mark.slow
@@ -215,8 +218,6 @@ def test_exactly_once_over_kills(tmp_path: Path) -> None:
             assert ended == -signal.SIGKILL
         assert worker(address, tmp_path, name="last", **options).wait(120) == 0
         assert by_stream(read(address, "out", committed=True)) == wanted(tmp_path, rows)
-        # The kills struck: transactions that no reader of committed messages sees.
-        assert len(read(address, "out")) > len(messages(rows))
 
 
 @pytest.mark.slow
