@@ -49,6 +49,7 @@ RISES = (
 )
 #: What a guarantee says of intervals.
 INTERVALS = "intervals are functions of outputs (post-processing), for values clipped to [0, theta]"
+RISING_INTERVALS = f"{INTERVALS}, that of their block"
 EVENT_INTERVALS = "intervals are functions of outputs (post-processing)"
 
 #: Parts that a state file may name; loading a file never runs anything that the file brings along.
@@ -389,7 +390,8 @@ class StreamParameters:
             stated = self._approximate(stated)
         derivation = stated.derivation
         if self.noise is not None:
-            derivation = (*derivation, INTERVALS if self.sensitivity is None else EVENT_INTERVALS)
+            bounded = RISING_INTERVALS if self.rises else INTERVALS
+            derivation = (*derivation, bounded if self.sensitivity is None else EVENT_INTERVALS)
         return replace(stated, simulated=simulated or whole.simulated, derivation=derivation)
 
     def in_units(self, member: Guarantee, meets: str = "") -> Guarantee:
