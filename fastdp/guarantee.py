@@ -113,7 +113,8 @@ class Guarantee:
                 f"epsilon = {epsilon:g} at delta = {delta:g} (Dong, Roth and Su 2022)"
             )
             return replace(self, epsilon=epsilon, delta=delta, derivation=(*self.derivation, step))
-        if not zcdp_delta(self.rho, epsilon) <= delta:
+        found = zcdp_delta(self.rho, epsilon)
+        if not (found < 1.0 and found <= delta):
             raise ValueError(f"rho = {self.rho!r} does not give epsilon = {epsilon!r} at delta = {delta!r}")
         step = f"rho = {self.rho:g} gives epsilon = {epsilon:g} at delta = {delta:g} (conversion of zCDP)"
         return replace(self, epsilon=epsilon, delta=delta, derivation=(*self.derivation, step))
@@ -232,7 +233,12 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 
 
 def zcdp_loss(epsilon: float, delta: float) -> float:
-    """The pure loss x for which x^2 / 2 is :func:`zcdp_rho`, rounded down: what parts share in concentrated DP."""
+    """The pure loss x for which x^2 / 2 is :func:`zcdp_rho`, rounded down: what parts share in concentrated DP.
+
+    ParameterError for an epsilon whose rho floats do not hold.
+    """
+    if not 2.0**-60 <= epsilon <= 2.0**60:
+        raise ParameterError(f"epsilon = {epsilon!r}: expected from 2^-60 to 2^60 with a delta")
     return math.sqrt(2.0 * zcdp_rho(epsilon, delta)) * (1.0 - _MARGIN)
 
 
@@ -241,12 +247,15 @@ def gaussian_delta(mu: float, epsilon: float, distance: float = 0.0) -> float:
 
     Source: Balle and Wang 2018, Theorem 8; composed adaptively, squares of mu add up (Dong, Roth and Su 2022).
     """
-    root = math.sqrt(2.0)
-    least = 0.5 * math.erfc((epsilon / mu - mu / 2.0) / root)
-    most = 0.5 * math.erfc((epsilon / mu + mu / 2.0) / root)
+    least, most = _normal_tail(mu, epsilon), _normal_tail(-mu, -epsilon)
     grown = math.exp(min(epsilon, 700.0))
     # P~1 <= P1 + d <= e^eps P2 + delta + d <= e^eps P~2 + delta + (1 + e^eps) d.
     return max(least - grown * most, 0.0) + 1e-9 * least + (1.0 + grown) * distance
+
+
+def _normal_tail(mu: float, epsilon: float) -> float:
+    """Of a normal law: the probability beyond epsilon / mu - mu / 2."""
+    return 0.5 * math.erfc((epsilon / mu - mu / 2.0) / math.sqrt(2.0))
 
 
 def gaussian_loss(epsilon: float, delta: float, distance: float = 0.0) -> float:

@@ -198,6 +198,34 @@ def test_a_guarantee_is_stated_at_a_delta_that_its_rho_gives() -> None:
     assert square_remainder(0.5, 0.5) == 0.0
 
 
+@pytest.mark.parametrize("delta", [2.4543077655109356e-14, 6.941333234758265e-07, 8e-28, 0.4])
+def test_budgets_that_were_found_are_kept(delta: float) -> None:
+    """Rhos of parts are rounded up; the sum still gives the epsilon that it was made for."""
+    rng = np.random.default_rng(6)
+    for epsilon in [6.147583243776551, 7.573353901954258, *(10.0 ** rng.uniform(-3.0, 1.5, 60)).tolist()]:
+        whole = zcdp_loss(epsilon, delta)
+        parts = [0.3 * whole, 0.1 * whole]
+        losses = [*parts, square_remainder(whole, *parts)]
+        rho = sum(round_up(Fraction(each) ** 2 / 2) for each in losses)
+        assert Guarantee(math.inf, rho=rho).approximate(epsilon, delta).epsilon == epsilon
+        mu = gaussian_loss(epsilon, delta, 1e-60)
+        rho = round_up(Fraction(mu) ** 2 / 2)
+        assert Guarantee(math.inf, rho=rho).approximate(epsilon, delta, 1e-60).epsilon == epsilon
+        for more in (rho * 1.001, math.inf):
+            with pytest.raises(ValueError, match="does not give"):
+                Guarantee(math.inf, rho=more).approximate(epsilon, delta, 1e-60)
+
+
+@pytest.mark.parametrize("epsilon", [5e-324, 1e-300, 1e-20, 1e20, 1e300])
+def test_epsilons_beyond_floats_are_refused(epsilon: float) -> None:
+    for call in (
+        lambda: fastdp.plan(epsilon=epsilon, bound=1.0, contributions=48, per_window=1, delta=1e-9).half_width,
+        lambda: fastdp.Adaptive(epsilon=epsilon, delta=1e-9, bound=1.0),
+    ):
+        with pytest.raises(ParameterError, match=r"epsilon = .*: expected"):
+            call()
+
+
 def test_a_discrete_gaussian_is_near_rounded_normal_noise() -> None:
     """The distance that publishers allow for: 1 / (20 sigma^2)."""
     for sigma in (16.0, 40.0, 300.0):

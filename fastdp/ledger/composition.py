@@ -220,8 +220,13 @@ class Odometer:
             if math.isinf(said.rho):
                 return
             without = NO_RHO_BEFORE if self._most(account, DELTA, EVERYWHERE) else 0
+            # Of a release with a delta alone there is no epsilon to begin from.
             before = self._db.execute(
-                "SELECT place, part, start, sum FROM level WHERE account = ? AND measure = ?", (account, EPSILON)
+                "SELECT place, part, start, sum FROM level WHERE account = ?1 AND measure = ?2 UNION ALL "
+                "SELECT place, part, start, ?4 FROM level AS d WHERE account = ?1 AND measure = ?3 AND NOT EXISTS "
+                "(SELECT 1 FROM level AS e WHERE e.account = ?1 AND e.measure = ?2 AND e.place = d.place AND "
+                "e.part = d.part AND e.start = d.start)",
+                (account, EPSILON, DELTA, ZERO),
             ).fetchall()
             for place, part, start, total in before:
                 # Pure releases together are one.  Room for roundings of those that may yet be cancelled.

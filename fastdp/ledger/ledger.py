@@ -230,7 +230,9 @@ class Ledger(LedgerReader):
             said = f"has {rest[part]!r} of {limit[part]!r} {name} left{whose}, "
             said += f"this release needs {rounded(needs)[part]!r}"
             if after.epsilon > before.epsilon + needs.epsilon:
-                said += f" (in total {rounded(after)[part]!r}: an event counts twice beside a replaced value)"
+                twice, by_rho = "an event counts twice beside a replaced value", "not epsilons add up here but rhos"
+                why = twice if math.isinf(before.rho) else by_rho
+                said += f" (in total {rounded(after)[part]!r}: {why})"
         raise BudgetError(f"Refused: stream {wanted.stream!r} {said}. Nothing was recorded")
 
     def _end(self, reserved: Entry, kind: str, stop: int | None = None) -> Entry:

@@ -49,8 +49,10 @@ class LedgerReader:
     def remaining(
         self, stream: str, *, start: int | None = None, stop: int | None = None, part: str | None = None
     ) -> Budget:
-        """What one more release of a stream may cost, on these positions or this part of it; never overstated.
+        """What one more release of a stream may cost, on these positions or this part of it.
 
+        Never overstated where epsilons add up.  Where rhos do (``spent`` has one), it is the limit less what was
+        spent, and a release is measured by its own rho: a pure one, whose rho is epsilon^2 / 2, may be refused below.
         It is stated in the unit that the stream has already: where a first release for one value (replace) would make
         the earlier ones for one element count twice, less is left.  Delta is what a release's delta and the distance
         of its sampled noise may cost together (:func:`fastdp.ledger.compose`).

@@ -38,6 +38,8 @@ EPOCH = 2**32
 MAX_LENGTH = 2**28
 #: Buffers exceed so many sigmas with probability below e^-100 in an epoch: their deviation is below 4 sigmas.
 HEADROOM = 64.0
+#: In sigmas.
+MAX_DEVIATION = 4.0
 #: Values whose sensitivity together is summed term by term.
 MAX_GROUP = 2**20
 
@@ -54,7 +56,8 @@ class Toeplitz:
     window : int, optional
         In place of a length: tuned for sums of so many consecutive values, wherever they lie.
     rates, shares : sequence of 8 floats, optional
-        1 - lambda_i and theta_i of the factor C, which are computed by default; a state file has them.
+        1 - lambda_i and theta_i of the factor C, which are computed by default; a state file has them.  Those whose
+        noise would grow are refused.
 
     Notes
     -----
@@ -102,6 +105,13 @@ class Toeplitz:
             if max(numbers) >= high or min(numbers) < 2.0**-40:
                 raise ParameterError(f"{name}: expected numbers from 2^-40 to below {high:g}")
             put(self, name, numbers)
+        assert self.rates is not None  # noqa: S101 - given or fitted
+        assert self.shares is not None  # noqa: S101
+        if not fit.deviation(self.rates, self.shares) <= MAX_DEVIATION:
+            raise ParameterError(
+                "rates and shares: expected a factor C whose inverse keeps noise small (buffers of a deviation of at "
+                f"most {MAX_DEVIATION:g} sigma), because noise that grows hides nothing"
+            )
 
     @cached_property
     def _coefficients(self) -> tuple[Floats, Floats, Floats, Floats]:

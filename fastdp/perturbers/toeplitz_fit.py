@@ -84,6 +84,25 @@ def sum_terms(mu: Floats, theta: Floats) -> tuple[Floats, Floats] | None:
     return np.concatenate([[0.0], nu]), terms
 
 
+@lru_cache(maxsize=256)
+def deviation(mu: tuple[float, ...], theta: tuple[float, ...]) -> float:
+    """Largest deviation of what the recursion of y remembers, in those of z; infinite where it grows for ever."""
+    keeps, size = 1.0 - np.array(mu), BUFFERS + 2
+    near = np.array(theta) @ np.stack([np.ones(BUFFERS), keeps], axis=1)
+    # The buffers, the last value and the one before it (:mod:`fastdp_kernels.correlated_noise`).
+    step = np.diag([*keeps, 0.0, 0.0])
+    step[:BUFFERS, -1] = 1.0
+    step[-2] = -np.concatenate([np.array(theta) * keeps * keeps, near])
+    step[-1, -2] = 1.0
+    if not np.abs(np.linalg.eigvals(step)).max() < 1.0:
+        return math.inf
+    # Their covariance P solves P = A P A^T + e e^T, where e is the last value's place.
+    drawn = np.zeros((size, size))
+    drawn[-2, -2] = 1.0
+    found = np.linalg.solve(np.eye(size * size) - np.kron(step, step), drawn.reshape(-1)).reshape(size, size)
+    return math.sqrt(max(0.0, float(found.diagonal().max())))
+
+
 def prefix_error(mu: Floats, theta: Floats, length: int) -> float:
     """Mean variance of the sums of the first 1, ..., length values of y, in squares of z's deviation."""
     found = sum_terms(mu, theta)

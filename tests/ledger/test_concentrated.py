@@ -95,6 +95,28 @@ def test_cancelled_releases_leave_nothing() -> None:
     assert unknown.total("s").epsilon == gaussian().epsilon
 
 
+def test_a_delta_alone_before_the_first_rho_has_no_rho() -> None:
+    """Without an epsilon there is no sum of epsilons that the sum of rhos begins with."""
+    alone = Guarantee(0.0, 0.5)
+    for order in ([alone, gaussian(), gaussian()], [gaussian(), alone, gaussian()]):
+        total = spent(*order).total("s")
+        assert (total.rho, total.epsilon) == (math.inf, 2 * Fraction(gaussian().epsilon))
+    odometer = spent(Guarantee(0.3), alone, gaussian(), where=[{}, {"start": 3, "stop": 9}, {}])
+    odometer.add(entry(alone, 1, start=3, stop=9), -1)
+    assert odometer.total("s").delta == Fraction(1e-6)
+
+
+def test_a_refusal_says_that_rhos_add_up(tmp_path) -> None:
+    ledger = Ledger(tmp_path / "l", create=True)
+    ledger.set_limit(3.0, 1e-4)
+    for _ in range(10):
+        ledger.spend(gaussian(0.001), stream="s")
+    # Below what is left, but a rho above 1.
+    assert ledger.remaining("s").epsilon > 2.0
+    with pytest.raises(BudgetError, match=r"in total 3\.3.*: not epsilons add up here but rhos"):
+        ledger.spend(Guarantee(1.5), stream="s")
+
+
 def test_the_file_keeps_rho_and_its_limit(tmp_path) -> None:
     ledger = Ledger(tmp_path / "l", create=True)
     ledger.set_limit(2.5, 1e-4)

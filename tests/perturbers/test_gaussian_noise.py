@@ -20,7 +20,8 @@ from fastdp.randomness.key import Key
 from fastdp.randomness.noise import better_noise, group_share, l2_square, noise_law, sigma_above
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.smoothers import Recent
-from fastdp.thresholds import NoisyMax, ScaleFree, SmoothQuantile
+from fastdp.systems.stream.whole import WholeStream
+from fastdp.thresholds import Fixed, NoisyMax, ScaleFree, SmoothQuantile
 from tests import stat
 from tests.oracles import prefix as oracle
 
@@ -135,6 +136,14 @@ def test_parameters(options: dict, message: str) -> None:
         Flat(noise="normal")
 
 
+@pytest.mark.parametrize("group", [1, 2, 3])
+def test_a_threshold_with_a_delta_has_no_rho(group: int) -> None:
+    """For several values together, too: their sums' rho says nothing of the threshold."""
+    rule = SmoothQuantile(p=0.5, delta=0.2)
+    with pytest.raises(ParameterError, match=r"threshold = .*: expected one with pure epsilon"):
+        publisher(Flat(noise="gaussian"), threshold=rule, holdout=100, contributions=group)
+
+
 @pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
 def test_chunks_states_and_fleets_give_the_same(part) -> None:
     values = np.random.default_rng(5).random(300) * 9.0
@@ -205,3 +214,23 @@ def test_trees_draw_from_the_words_of_their_levels() -> None:
         gaussian.fill(expected, law, key.again(), StreamId(Purpose.TREE, level + 1, 3))
         np.testing.assert_array_equal(nodes[start : start + width], expected)
         start += width
+
+
+@pytest.mark.parametrize("group", [1, 2])
+def test_a_whole_stream_refuses_a_threshold_with_a_delta(group: int) -> None:
+    rule = SmoothQuantile(p=0.5, delta=0.01)
+    with pytest.raises(ParameterError, match=r"threshold = SmoothQuantile.*: expected one with pure epsilon"):
+        fastdp.release(np.ones(500), 1.0, 8.0, seed=1, delta=1e-6, threshold=rule, contributions=group)
+
+
+@pytest.mark.parametrize("rule", [Fixed(2.0), NoisyMax()])
+@pytest.mark.parametrize("group", [1, 2, 9])
+@pytest.mark.parametrize(("epsilon", "delta"), [(3.3, 0.3), (0.0158, 0.4), (0.01, 0.01), (0.001, 1e-4), (1.0, 1e-6)])
+def test_a_whole_stream_spends_what_it_claims(rule, group: int, epsilon: float, delta: float) -> None:
+    """Also where delta alone would pay for a value's part of the loss."""
+    key = Key.choose(1, None)
+    made = WholeStream(5000, epsilon, 8.0, 64, threshold=rule, contributions=group, delta=delta, key=key)
+    chosen = made.task.epsilon if made.share else 0.0
+    rho = group**2 * (made.composition.loss**2 + chosen**2) / 2.0
+    assert 0.99 * made.guarantee.rho < rho <= made.guarantee.rho * (1.0 + 1e-12)
+    assert zcdp_delta(made.guarantee.rho, epsilon) <= delta * (1.0 + 1e-9)

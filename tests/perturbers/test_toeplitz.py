@@ -11,7 +11,7 @@ from scipy import stats
 import fastdp
 from fastdp.errors import ParameterError
 from fastdp.perturbers import Flat, Toeplitz, toeplitz_fit
-from fastdp.perturbers.toeplitz import EPOCH, HEADROOM, _sigma
+from fastdp.perturbers.toeplitz import EPOCH, HEADROOM, MAX_DEVIATION, _sigma
 from fastdp.randomness import prefix
 from fastdp.smoothers import Recent
 from fastdp_kernels import correlated_noise
@@ -128,6 +128,28 @@ def test_buffers_stay_within_their_headroom() -> None:
             # From index 1 on: h_n = sum of factors (1 - exponent)^n.
             variance = 1.0 + factors @ ((1.0 - both(exponents)) / both(exponents)) @ factors
             assert variance < (HEADROOM / 16.0) ** 2
+            # Of buffers and values, as the constructor has it.
+            assert variance <= toeplitz_fit.deviation(part.rates, part.shares) ** 2 * (1.0 + 1e-6)
+        assert MAX_DEVIATION * 16.0 == HEADROOM
+
+
+@pytest.mark.parametrize(("share", "accepted"), [(0.1, True), (0.19, True), (0.21, False), (0.25, False)])
+def test_factors_whose_noise_would_grow_are_refused(share: float, accepted: bool) -> None:
+    """Noise that leaves the range of whole numbers hides nothing from then on."""
+    rates, shares = (0.3,) * 8, (share,) * 8
+    factor = oracle.coefficients(list(rates), list(shares), 900).astype(float)
+    inverse = np.zeros(factor.size)
+    for n in range(factor.size):
+        inverse[n] = (n == 0) - factor[1 : n + 1] @ inverse[:n][::-1]
+    buffer = np.convolve(inverse, 0.7 ** np.arange(factor.size))[: factor.size]
+    deviation = math.sqrt(max(inverse @ inverse, buffer @ buffer))
+    found = toeplitz_fit.deviation(rates, shares)
+    assert found == math.inf if deviation > 1e3 else found == pytest.approx(deviation, rel=1e-6)
+    if accepted:
+        assert Toeplitz(length=1000, rates=rates, shares=shares).rates == rates
+        return
+    with pytest.raises(ParameterError, match="rates and shares: expected a factor C whose inverse keeps noise small"):
+        Toeplitz(length=1000, rates=rates, shares=shares)
 
 
 def both(mu: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -387,7 +388,7 @@ class StreamParameters:
             whole = parallel(chosen.of("threshold"), whole)
         stated = self.in_units(whole)
         if self.gaussian:
-            stated = self._approximate(stated)
+            stated = approximated(stated, self.epsilon, self.delta, self.threshold, self.distance)
         derivation = stated.derivation
         if self.noise is not None:
             bounded = RISING_INTERVALS if self.rises else INTERVALS
@@ -424,6 +425,9 @@ class StreamParameters:
 
     def _gaussian_group(self, member: Guarantee, unit: str, adjacency: str) -> Guarantee:
         """Several together, by the L2 sensitivity of all of them: the whole loss once."""
+        if math.isinf(member.rho):
+            # A threshold with a delta of its own: there is no rho for any number of values.
+            return member
         w, square = self.contributions, float(self._group_square)
         if self.sensitivity is None:
             unit, adjacency = f"any {w} consecutive values", "replace them"
@@ -435,16 +439,6 @@ class StreamParameters:
             f"choose a threshold lose j/{w} of sqrt(2 rho): rho = {rho:g} together"
         )
         return replace(member, rho=rho, unit=unit, adjacency=adjacency, derivation=(*member.derivation, step))
-
-    def _approximate(self, stated: Guarantee) -> Guarantee:
-        """Epsilon and delta of a guarantee in rho; ParameterError for thresholds without pure epsilon."""
-        try:
-            return stated.approximate(self.epsilon, self.delta, self.distance)
-        except ValueError:
-            raise ParameterError(
-                f"threshold = {self.threshold!r}: expected one with pure epsilon, such as NoisyMax, ScaleFree or "
-                "Fixed, beside Gaussian noise"
-            ) from None
 
     def describe(self) -> dict[str, Any]:
         """Parts by name, and parameters, for a state file."""
@@ -465,3 +459,16 @@ class StreamParameters:
 def vars_of(record: Any) -> dict[str, Any]:
     """The fields of a dataclass, as they are."""
     return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+
+
+def approximated(
+    stated: Guarantee, epsilon: float, delta: float, threshold: Threshold, distance: float | None = None
+) -> Guarantee:
+    """Epsilon and delta of a guarantee in rho; ParameterError for thresholds without pure epsilon."""
+    try:
+        return stated.approximate(epsilon, delta, distance)
+    except ValueError:
+        raise ParameterError(
+            f"threshold = {threshold!r}: expected one with pure epsilon, such as NoisyMax, ScaleFree or "
+            "Fixed, beside Gaussian noise"
+        ) from None

@@ -15,18 +15,20 @@ from fastdp import validation
 from fastdp.arrays.column import Nonfinite, as_floats
 from fastdp.arrays.whole import as_whole
 from fastdp.errors import AccuracyWarning, StateError, warn
-from fastdp.guarantee import Guarantee, remainder, sequential, square_remainder, zcdp_epsilon
+from fastdp.guarantee import Guarantee, remainder, sequential, square_remainder, zcdp_epsilon, zcdp_loss
 from fastdp.perturbers.block_noise import Blocks, Closing, Focus
 from fastdp.randomness.key import Key
 from fastdp.releases.release import Release
 from fastdp.state.publisher import LOG
 from fastdp.systems.stream.adaptive import Workload, focus_of
-from fastdp.systems.stream.parameters import StreamParameters
+from fastdp.systems.stream.parameters import StreamParameters, approximated
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.systems.stream.stages import Schedule
 from fastdp.thresholds import Chooser, Fixed, ScaleFree, Threshold, ThresholdTask
 from fastdp.thresholds.base import held_out
 
+#: Below it an epsilon is the rounding of one.
+LEAST_EPSILON = 2.0**-50
 #: The threshold costs at most this share of epsilon, or of rho.
 MAX_SHARE = 0.1
 #: So many noise scales separate the candidates of a threshold that is well chosen (``resolved`` of its chooser):
@@ -127,6 +129,10 @@ class WholeStream:
             },
         )
 
+        if self.delta:
+            # A threshold with a delta of its own is refused before there are values.
+            _ = self.guarantee
+
     def _share(self, whole: StreamParameters, resolution: float | None) -> float:
         """Part of epsilon that the rule needs to choose well, at most a tenth; 0 if theta is public."""
         if not self.threshold.uses_holdout:
@@ -165,7 +171,7 @@ class WholeStream:
         if chosen is not None:
             published = sequential(chosen.of("threshold, from all values"), published)
         if self.delta:
-            return self._whole.in_units(published).approximate(self.epsilon, self.delta)
+            return approximated(self._whole.in_units(published), self.epsilon, self.delta, self.threshold)
         return self._whole.in_units(published, "each value loses its fraction of epsilon in the choice and its block")
 
     @property
@@ -220,14 +226,19 @@ class WholeStream:
 def _published(whole: StreamParameters, resolution: float | None, share: float) -> StreamParameters:
     """The composition with what the threshold's share leaves of epsilon."""
     # For one value, of which several may be protected together.
-    unit = whole.unit_epsilon
+    unit, delta = whole.unit_epsilon, whole.delta
     if whole.gaussian:
         # A little less, because the budget of an epsilon is found by bisection.
-        rest = square_remainder(unit, unit * share) * (1.0 - 2.0**-40)
-        rest = zcdp_epsilon(rest * rest / 2.0, whole.delta)
+        most = square_remainder(unit, unit * share)
+        loss = most * (1.0 - 2.0**-40)
+        rest = zcdp_epsilon(loss * loss / 2.0, delta)
+        # Where this delta alone pays for more than is left, a smaller one stands for it.
+        while rest < LEAST_EPSILON or zcdp_loss(rest, delta) > most:
+            delta /= 2.0
+            rest = zcdp_epsilon(loss * loss / 2.0, delta)
     else:
         rest = remainder(unit, unit * share)
-    return replace(whole, epsilon=rest, contributions=1, resolution=resolution)
+    return replace(whole, epsilon=rest, delta=delta, contributions=1, resolution=resolution)
 
 
 def _task(published: StreamParameters, epsilon: float, size: int) -> ThresholdTask:
