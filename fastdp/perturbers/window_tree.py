@@ -36,7 +36,6 @@ class WindowTree(NamedTuple):
     variance: float
 
 
-@lru_cache(maxsize=64)
 def tree_for_window(window: int) -> WindowTree:
     """The tree under which sums over ``window`` values have the least noise, at any place of an endless stream.
 
@@ -62,7 +61,11 @@ def tree_for_window(window: int) -> WindowTree:
     >>> tree.perturber.fan_out, tree.max_range, round(tree.variance)
     (8, 256, 143)
     """
-    window = validation.integer("window", window, 1, 2**20)
+    return _best(validation.integer("window", window, 1, 2**20))
+
+
+@lru_cache(maxsize=64)
+def _best(window: int) -> WindowTree:
     found = [_tree(window, fan_out, count * window) for fan_out in FAN_OUTS for count in WINDOWS]
     return min(found, key=lambda tree: (round(tree.variance, 9), tree.max_range))
 

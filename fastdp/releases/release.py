@@ -72,7 +72,8 @@ class Release:
     offset : int
         Index, in the input, of the first published value (the hold-out's length).
     threshold : float
-        Theta: values were clipped to [0, theta]; where it was renewed, the last one.
+        Theta: values were clipped to [0, theta]; where it was renewed or rose, the last one, and values before it
+        were clipped to the smaller one of their time.
     guarantee : Guarantee
         What the release promises.
     block : int
@@ -191,6 +192,7 @@ class Release:
         values of [0, theta] can be.
 
         The interval is for values clipped to [0, theta] and rounded to the grid: what clipping removed is not known.
+        Where theta rose (:class:`fastdp.Adaptive`) that is the theta of each value's block, not the last one.
         """
         first, last = self._ranges(starts, stops)
         bars, answers = self._error_bars(first, last), self.range_sum(first, last, revised)

@@ -93,7 +93,7 @@ class WholeParameters:
         if not share:
             return None
         made = cls(Fraction(split(epsilon, share)[0]) / sensitivity)
-        if noise_scale(made.counter, made.epsilon) > MAX_SCALE:
+        if not made.epsilon or noise_scale(made.counter, made.epsilon) > MAX_SCALE:
             raise ParameterError("epsilon is too small: expected a noise scale of at most 2^40 points for the whole")
         return made
 

@@ -33,6 +33,8 @@ PRECISION = 3e-4
 RESAMPLES = 8
 SEED = 1
 MAX_STEPS = 200
+#: A system that is singular in doubles gets so much more on its diagonal, in its largest entries.
+RIDGES = (0.0, 1e-15, 1e-12, 1e-9)
 #: The search ends when a step gains less than this in log density, and a step changes no logarithm by more than that.
 GAIN, STRIDE = 1e-6, 10.0
 
@@ -118,7 +120,9 @@ def fit(matrix: Floats, counts: Floats) -> tuple[Floats, float, int, bool]:
         curvature, moves = bend @ logs, matrix * shares - np.outer(chances, shares)
         slope = moves.T @ (counts / chances) - PRECISION * logs + bend.T @ (POWER / curvature)
         information = moves.T @ ((n / chances)[:, None] * moves) + (bend.T * (POWER / curvature**2)) @ bend
-        way = np.linalg.solve(information + PRECISION * np.eye(bins), slope)
+        way = _solution(information + PRECISION * np.eye(bins), slope)
+        if way is None:
+            return shares, likelihood, step, False
         falls = bend @ way
         ends = curvature[falls < 0.0] / -falls[falls < 0.0]
         length = min(1.0, STRIDE / max(float(np.abs(way).max()), 1e-300), 0.99 * float(ends.min(initial=np.inf)))
@@ -134,3 +138,16 @@ def fit(matrix: Floats, counts: Floats) -> tuple[Floats, float, int, bool]:
         if gain < GAIN:
             return shares, likelihood, step + 1, True
     return shares, likelihood, MAX_STEPS, False
+
+
+def _solution(matrix: Floats, right: Floats) -> Floats | None:
+    """Of a linear system, or of one beside it where it is singular in doubles; None if that is no help."""
+    largest = float(np.abs(np.diag(matrix)).max())
+    for ridge in RIDGES if np.isfinite(matrix).all() and np.isfinite(right).all() else ():
+        try:
+            found: Floats = np.linalg.solve(matrix + ridge * largest * np.eye(right.size), right).astype(np.float64)
+        except np.linalg.LinAlgError:
+            continue
+        if np.isfinite(found).all():
+            return found
+    return None

@@ -69,7 +69,9 @@ SPREADS = 7
 EVENTS = 8
 #: Lengths of the queries that count: CLASSES of them, or one more where values are counts of events.
 QUERIES = 9
-SHAPE = 14
+#: The largest threshold, in units of the first one; 0: no limit.
+TOP_UNIT = 14
+SHAPE = 15
 
 #: Blocks shorter than this many values share a choice.
 CADENCE = 512.0
@@ -343,8 +345,10 @@ def follow_growth(memory: np.ndarray, total: float, length: float, noises: float
     if memory[REFERENCE] == 0.0:
         memory[REFERENCE] = max(mean + MARGIN * deviation, MIN_REFERENCE)
     else:
-        while mean - CERTAIN * deviation > MAX_RISE * memory[REFERENCE] * memory[UNIT]:
-            memory[UNIT] *= RISE_BY
+        # Above the bound it would count noise that sums do not have.
+        top = shape[TOP_UNIT] if shape[TOP_UNIT] > 0.0 else np.inf
+        while memory[UNIT] < top and mean - CERTAIN * deviation > MAX_RISE * memory[REFERENCE] * memory[UNIT]:
+            memory[UNIT] = min(memory[UNIT] * RISE_BY, top)
     memory[SPAN] = memory[SPAN_TOTAL] = memory[SPAN_NOISES] = 0.0
 
 

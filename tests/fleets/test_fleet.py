@@ -420,3 +420,21 @@ def test_many_ids_of_a_call_are_found_in_any_order() -> None:
     assert places.ids().tolist() == given.tolist()  # type: ignore[union-attr]
     with pytest.raises(ValueError, match="more than once"):
         places.add(given[10:11])
+
+
+def test_streams_with_holdouts_rise_each_by_its_own_sums() -> None:
+    generator = np.random.default_rng(4)
+    steady = generator.exponential(1.0, 3000)
+    growing = steady * np.repeat([1.0, 30.0], [1024, 1976])
+
+    def made(key: fastdp.Key | None = None) -> fastdp.Adaptive:
+        return fastdp.Adaptive(epsilon=4.0, bound=100.0, holdout=1024, max_range=4096, key=key)
+
+    fleet = Fleet(made(), key=SECRET)
+    values = np.column_stack([steady, growing])
+    ids, out = fleet.publish(np.tile([1, 2], 3000), values.ravel())
+    for stream, column in ((1, steady), (2, growing)):
+        one = made(SECRET.of_stream(stream))
+        assert np.array_equal(out[ids == stream], one.publish(column))
+        memory = one._progress.smoother
+        assert (memory[b.UNIT] > 2.0) == (stream == 2)

@@ -309,3 +309,19 @@ def test_parameters() -> None:
     with pytest.raises(ParameterError, match=r"^threshold = 'log'"):
         fastdp.ToPLServer(1.0, 100.0, threshold="log")
     assert (Rule().n_bins, Rule(scale="logarithmic").n_bins, Rule(bins=99).n_bins) == (1024, 56, 99)
+
+
+@pytest.mark.parametrize("bins", [4, 8, 56])
+@pytest.mark.parametrize("epsilon", [0.5, 12.0, 32.0])
+def test_no_counts_are_too_certain_for_the_concave_estimate(epsilon: float, bins: int) -> None:
+    """All values at the bound, or reports of a few outputs alone: systems that are singular in doubles."""
+    wave = LogSquareWave(epsilon, LOW, HIGH)
+    rule = Rule(scale="logarithmic", method="concave", bins=bins)
+    top = np.bincount(wave.perturb(np.full(10_000, HIGH), seed=1), minlength=wave.law.outputs)
+    ends = np.zeros_like(top)
+    ends[[0, -1]] = 5 * 10**8
+    for counts in (10 * top, 10**5 * top, ends):
+        found = rule.estimate(wave, counts).frequencies
+        assert np.isfinite(found).all()
+        assert found.sum() == pytest.approx(1.0)
+    assert rule.estimate(wave, 10 * top).frequencies[-bins // 4 :].sum() > (0.9 if epsilon > 1.0 else 0.5)

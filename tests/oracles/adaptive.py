@@ -33,6 +33,7 @@ class Public:
     events: Any = None
     focus: tuple[int, int] | None = None
     rises: bool = False
+    top: float = 1.0
 
 
 class Run(NamedTuple):
@@ -340,8 +341,8 @@ class Learner:
         if self.reference is None:
             self.reference = max(mean + c.MARGIN * deviation, c.MIN_REFERENCE)
             return
-        while mean - c.CERTAIN * deviation > c.MAX_RISE * self.reference * self.unit:
-            self.unit *= c.RISE_BY
+        while self.unit < self.public.top and mean - c.CERTAIN * deviation > c.MAX_RISE * self.reference * self.unit:
+            self.unit = min(self.unit * c.RISE_BY, self.public.top)
 
 
 def release(steps, noise, theta_steps, learner, bound_steps=None):

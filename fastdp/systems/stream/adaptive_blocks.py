@@ -111,6 +111,17 @@ class AdaptiveBlocks:
         """The kernels' public parameters."""
         return self.perturber.shape(self.epsilon, self.max_range, self.warm_up, events=self.events)
 
+    def shape_under(self, theta_steps: int) -> Floats:
+        """The same with the first threshold, which says how far it may rise."""
+        # One publisher has one first threshold: short calls would notice if they were made again.
+        made: tuple[int, Floats] | None = self.__dict__.get("_under")
+        if made is None or made[0] != theta_steps:
+            shape = self.shape.copy()
+            if self.rises:
+                shape[block_lengths.TOP_UNIT] = max(1.0, self.grid.bound_steps / theta_steps)
+            made = self.__dict__["_under"] = theta_steps, shape
+        return made[1]
+
     @cached_property
     def laws(self) -> BoundLaws:
         """Of noise that is bound to the prefix."""
@@ -140,12 +151,13 @@ class AdaptiveBlocks:
         memory, chain, closed, at = progress.smoother.copy(), progress.chain.copy(), progress.blocks, 0
         bound = self.laws[progress.theta_steps] is not None
         theta_steps, resolution = progress.theta_steps, self.grid.resolution
+        shape = self.shape_under(theta_steps)
         parts: list[Floats] = []
         done = False
         while not done:
             # What theta has risen to, if it has.
             steps = self.steps(theta_steps, memory)
-            public = 1.0 / resolution, self.top(steps), float(theta_steps), self.shape
+            public = 1.0 / resolution, self.top(steps), float(theta_steps), shape
             if bound:
                 part = np.empty((min(values.size - at, self.plan.leaves) + 1, adaptive_pass.COLUMNS))
                 law = self.laws[steps]
@@ -217,7 +229,7 @@ class AdaptiveBlocks:
             totals=closed[:, 1].copy(),
             threshold=theta_steps * self.grid.resolution,
             memory=journey[0].before,
-            shape=self.shape,
+            shape=self.shape_under(theta_steps),
         )
 
     def top(self, theta_steps: int) -> float:
@@ -227,7 +239,11 @@ class AdaptiveBlocks:
     def steps(self, theta_steps: int, memory: Floats) -> int:
         """The threshold in use, in grid steps: the first one, or what it rose to."""
         unit = float(memory[block_lengths.UNIT])
-        return theta_steps if unit == 1.0 else int(min(unit * theta_steps, float(self.grid.bound_steps)))
+        if unit == 1.0:
+            return theta_steps
+        # A quotient of the two, times one of them, need not be the other.
+        bound = self.grid.bound_steps
+        return bound if unit >= bound / theta_steps else int(unit * theta_steps)
 
     def clips(self, progress: Progress) -> bool:
         """Whether theta is far below the values, as far as released sums say: most of a mean of clipped values."""

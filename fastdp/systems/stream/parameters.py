@@ -50,6 +50,7 @@ RISES = (
 )
 #: What a guarantee says of intervals.
 INTERVALS = "intervals are functions of outputs (post-processing), for values clipped to [0, theta]"
+RISING_INTERVALS = f"{INTERVALS}, that of their block"
 EVENT_INTERVALS = "intervals are functions of outputs (post-processing)"
 
 #: Parts that a state file may name; loading a file never runs anything that the file brings along.
@@ -390,7 +391,8 @@ class StreamParameters:
             stated = approximated(stated, self.epsilon, self.delta, self.threshold, self.distance)
         derivation = stated.derivation
         if self.noise is not None:
-            derivation = (*derivation, INTERVALS if self.sensitivity is None else EVENT_INTERVALS)
+            bounded = RISING_INTERVALS if self.rises else INTERVALS
+            derivation = (*derivation, bounded if self.sensitivity is None else EVENT_INTERVALS)
         return replace(stated, simulated=simulated or whole.simulated, derivation=derivation)
 
     def in_units(self, member: Guarantee, meets: str = "") -> Guarantee:

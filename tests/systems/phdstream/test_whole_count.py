@@ -213,5 +213,7 @@ def test_a_share_out_of_range_is_refused() -> None:
             make(kind, total_share=share)
     with pytest.raises(ParameterError, match="epsilon is too small"):
         WholeParameters.of_share(1e-9, 1, 1e-9)
+    with pytest.raises(ParameterError, match="epsilon is too small"):
+        WholeParameters.of_share(0.1, 1, 5e-324)  # a share of nothing: 0
     with pytest.raises(StateError, match="expected a step first"):
         _ = make().tree

@@ -23,6 +23,11 @@ from tests.oracles import adaptive
 from tests.state.adaptive_publishers import CLOSINGS, fixed, make, stream
 
 
+def top_of(publisher: Adaptive) -> float:
+    """The bound in first thetas, once theta is chosen."""
+    return publisher.composition.grid.bound_steps / max(publisher._progress.theta_steps, 1)
+
+
 def learner_of(publisher: Adaptive) -> adaptive.Learner:
     """The oracle before the first value behind the hold-out's first part."""
     pipeline = publisher._pipeline
@@ -42,6 +47,7 @@ def learner_of(publisher: Adaptive) -> adaptive.Learner:
         if publisher.composition.perturber.focus
         else None,
         rises=publisher.composition.rises,
+        top=top_of(publisher),
     )
     first = public.first
     if not pipeline.warm_up:
@@ -217,6 +223,22 @@ def test_a_theta_that_rises_equals_the_oracle(closing: str, epsilon: float) -> N
     assert np.array_equal(np.concatenate(parts), release.values)
 
 
+def test_theta_rises_no_further_than_the_bound() -> None:
+    """In the kernels' memory too: noise counts as that of the bound, and no level is published above it."""
+    values = np.concatenate([np.random.default_rng(1).exponential(1.0, 4096), np.full(20_000, 1000.0)])
+    for bound in (100.0, 1000.0, 777.7):
+        publisher = make(epsilon=1.0, bound=bound, threshold=ScaleFree(), holdout=4096, max_range=65_536)
+        release = publisher.release(values)
+        first, steps = publisher._progress.theta_steps, publisher.composition.grid.bound_steps
+        assert first < steps, "or the test shows nothing"
+        assert publisher._progress.smoother[b.UNIT] == steps / first
+        assert release.threshold == publisher.threshold == steps * publisher.resolution
+        noise = np.sqrt(2.0) * release.threshold
+        assert 0.99 * noise < release.std_error(0, release.values.size, revised=True) / np.sqrt(
+            release.revision.totals.size
+        )
+
+
 def test_theta_stays_where_it_may_not_rise() -> None:
     values = growing()
     for options in ({"threshold": Fixed(20.0)}, {"threshold": Fixed(20.0), "holdout": 0}, {"rising": False}):
@@ -241,6 +263,28 @@ def test_intervals_hold_where_theta_rose() -> None:
     low, high = release.interval(starts, stops, revised=True)
     truth = prefix[stops] - prefix[starts]
     assert np.mean((low <= truth) & (truth <= high)) > 0.9
+
+
+def test_intervals_are_for_values_clipped_to_the_theta_of_their_blocks() -> None:
+    """After a jump the last theta is not what values before it were clipped to."""
+    generator = np.random.default_rng(2)
+    values = generator.gamma(4.0, 1.0, 8000) * np.repeat([1.0, 30.0], 4000)
+    release = make(epsilon=8.0, bound=1000.0).release(values)
+    online, thetas = make(epsilon=8.0, bound=1000.0), []
+    for value in values:
+        thetas.append(online.threshold or 0.0)
+        online.publish([value])
+    assert release.threshold > 4.0 * thetas[600]
+    starts = generator.integers(0, 3000, 300)
+    stops = starts + generator.integers(500, 4000, 300)
+    covered = []
+    for theta in (np.array(thetas), np.full(values.size, release.threshold)):
+        prefix = np.concatenate([[0.0], np.cumsum(np.minimum(values, theta)[600:])])
+        low, high = release.interval(starts, stops, revised=True)
+        truth = prefix[stops] - prefix[starts]
+        covered.append(np.mean((low <= truth) & (truth <= high)))
+    assert covered[0] > 0.9 > 0.5 > covered[1]
+    assert any("that of their block" in step for step in release.guarantee.derivation)
 
 
 def test_a_theta_far_below_the_values_is_warned_of() -> None:
