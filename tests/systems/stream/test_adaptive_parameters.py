@@ -78,7 +78,7 @@ def test_a_share_of_the_hold_out_is_a_warm_up(holdout: int, warm_up: int) -> Non
     assert publisher.composition.warm_up == warm_up
     assert publisher.composition.task.holdout == holdout - warm_up
     assert warm_up & (warm_up - 1) == 0
-    values = np.full(holdout + 100, 3.0)
+    values = np.resize([0.5, 3.0], holdout + 100)
     assert published_and_seen_again(publisher, values).size == 100
     online = Adaptive(1.0, 10.0, holdout, seed=1, threshold=NoisyMax())
     assert sum(online.publish(values[i : i + 1]).size for i in range(min(holdout, 40))) == 0
