@@ -197,10 +197,14 @@ def test_a_theta_that_rises_equals_the_oracle(closing: str, epsilon: float) -> N
     first, grid = publisher._progress.theta_steps, publisher.composition.grid
     theta = first * publisher.resolution
     learner = learner_of(publisher)
-    bound = chain_noise(publisher._key, first, epsilon)
+    bound, used = chain_noise(publisher._key, first, epsilon), [first]
 
     def noise(total: int, steps: int) -> int:
-        bound.scale = Fraction(steps) / Fraction(epsilon)
+        if steps != used[-1]:
+            # No word serves two scales.
+            used.append(steps)
+            behind = publisher._key.again().within("behind", bound.chain)
+            bound.chain, bound.scale = chain_noise(behind, steps, epsilon).chain, Fraction(steps) / Fraction(epsilon)
         return bound(total)
 
     warm_up = publisher.composition.warm_up
