@@ -102,10 +102,20 @@ class Guarantee:
         return replace(self, epsilon=zcdp_epsilon(self.rho, delta), delta=delta)
 
     def approximate(self, epsilon: float, delta: float, distance: float | None = None) -> Guarantee:
-        """The guarantee as (epsilon, delta), which follow from its rho; ValueError if they do not.
+        """The guarantee as (epsilon, delta), which follow from its rho.
 
-        ``distance``: the whole loss is that of Gaussian noise, up to this distance in total variation from normal
-        noise that is rounded; the profile of the normal law is then the tighter conversion.
+        Parameters
+        ----------
+        epsilon, delta : float
+            What is to be stated.
+        distance : float, optional
+            Where the whole loss is that of Gaussian noise: how far the noise is from rounded normal noise, in total
+            variation.  The profile of the normal law is then the tighter conversion.
+
+        Raises
+        ------
+        ValueError
+            If rho is too large for them.
         """
         if distance is not None and gaussian_delta(math.sqrt(2.0 * self.rho), epsilon, distance) <= delta:
             step = (
@@ -113,8 +123,7 @@ class Guarantee:
                 f"epsilon = {epsilon:g} at delta = {delta:g} (Dong, Roth and Su 2022)"
             )
             return replace(self, epsilon=epsilon, delta=delta, derivation=(*self.derivation, step))
-        found = zcdp_delta(self.rho, epsilon)
-        if not (found < 1.0 and found <= delta):
+        if not zcdp_delta(self.rho, epsilon) <= delta:
             raise ValueError(f"rho = {self.rho!r} does not give epsilon = {epsilon!r} at delta = {delta!r}")
         step = f"rho = {self.rho:g} gives epsilon = {epsilon:g} at delta = {delta:g} (conversion of zCDP)"
         return replace(self, epsilon=epsilon, delta=delta, derivation=(*self.derivation, step))

@@ -99,6 +99,17 @@ class _Plan(ABC):
         """What the plan answers from."""
 
 
+def _blocks(body: Floats, length: int, noisy: Callable[[Floats], Floats]) -> Released:
+    """Sums of blocks of this length, made private by the function and spread evenly."""
+    edges = np.arange(0, body.size + 1, length)
+    sums = np.add.reduceat(body[: edges[-1]], edges[:-1]) if edges.size > 1 else np.empty(0)
+
+    def exact(before: Before, stops: Indices) -> Floats:
+        return _spread(edges, np.diff(before(edges)), body.size)(stops)
+
+    return _spread(edges, noisy(sums), body.size), exact
+
+
 def _spread(edges: Indices, sums: Floats, size: int) -> Before:
     """Prefix sums of block sums spread evenly; behind the last block its mean goes on."""
     running = np.concatenate([[0.0], np.cumsum(sums)])
@@ -119,58 +130,40 @@ class FlatBlocks(_Plan):
 
     def release(self, given: Given) -> Released:
         """Sums of blocks."""
-        body, length = given.body, int(given.parameters["length"])
-        edges = np.arange(0, body.size + 1, length)
-        sums = np.add.reduceat(body[: edges[-1]], edges[:-1]) if edges.size > 1 else np.empty(0)
-        noisy = sums + given.generator.laplace(0.0, given.scale, sums.size)
-
-        def exact(before: Before, stops: Indices) -> Floats:
-            return _spread(edges, np.diff(before(edges)), body.size)(stops)
-
-        return _spread(edges, noisy, body.size), exact
+        return _blocks(
+            given.body,
+            int(given.parameters["length"]),
+            lambda sums: sums + given.generator.laplace(0.0, given.scale, sums.size),
+        )
 
 
-class Buckets(_Plan):
-    """A mechanism for counts, on sums of buckets of BUCKET values: its published or revised sums, spread evenly."""
-
-    def sums(self, given: Given, buckets: Floats) -> Floats:
-        """Private sums of the buckets, which are in units of theta."""
-        raise NotImplementedError
+class PeGaSusBuckets(_Plan):
+    """PeGaSus with whole groups, on sums of buckets."""
 
     def release(self, given: Given) -> Released:
-        """Sums of buckets."""
-        body = given.body
-        edges = np.arange(0, body.size + 1, BUCKET)
-        noisy = given.theta * self.sums(given, np.add.reduceat(body[: edges[-1]], edges[:-1]) / given.theta)
-
-        def exact(before: Before, stops: Indices) -> Floats:
-            return _spread(edges, np.diff(before(edges)), body.size)(stops)
-
-        return _spread(edges, noisy, body.size), exact
-
-
-class PeGaSusBuckets(Buckets):
-    """PeGaSus with whole groups."""
-
-    def sums(self, given: Given, buckets: Floats) -> Floats:
         """Medians of groups."""
-        return PeGaSus(given.setting.epsilon).release(buckets, given.generator)[1]
+        mechanism, theta = PeGaSus(given.setting.epsilon), given.theta
+        return _blocks(given.body, BUCKET, lambda sums: theta * mechanism.release(sums / theta, given.generator)[1])
 
 
-class Dpcrpy(Buckets):
-    """A mechanism of dpcrpy for running sums, one block of it for the whole stream."""
+class Dpcrpy(_Plan):
+    """A mechanism of dpcrpy for running sums, one block of it for the whole stream of buckets."""
 
     accepted = ("mechanism",)
 
-    def sums(self, given: Given, buckets: Floats) -> Floats:
+    def release(self, given: Given) -> Released:
         """Differences of its running sums."""
         library = importlib.import_module("dpcrpy")
         np.random.seed(int(given.generator.integers(2**32)))  # noqa: NPY002 - what dpcrpy draws from
         noise = library.noiMech.LapNoiMech(given.setting.epsilon)
-        order = max(1, (buckets.size - 1).bit_length())
-        mechanism = getattr(library, given.parameters["mechanism"])(order, noiMech=noise)
-        running = np.array([float(mechanism.dpRelease(bucket)[0]) for bucket in buckets])
-        return np.diff(running, prepend=0.0)
+
+        def noisy(sums: Floats) -> Floats:
+            order = max(1, (sums.size - 1).bit_length())
+            mechanism = getattr(library, given.parameters["mechanism"])(order, noiMech=noise)
+            running = np.array([float(mechanism.dpRelease(bucket)[0]) for bucket in sums / given.theta])
+            return given.theta * np.diff(running, prepend=0.0)
+
+        return _blocks(given.body, BUCKET, noisy)
 
 
 class HoldoutMean(_Plan):

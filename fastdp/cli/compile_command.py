@@ -99,7 +99,7 @@ SYSTEMS: dict[str, Callable[[], object]] = {
 def compile_kernels(systems: tuple[str, ...], cache_dir: Path | None) -> None:
     """Compile the kernels of SYSTEMs (all by default) now, so that no later call has to wait.
 
-    SYSTEM is adaptive, tops, pak, topl, phdstream, totals or fleet. Each runs once on made-up values.
+    SYSTEM is adaptive, tops, pak, topl, phdstream, totals or fleet. Each runs once on generated values.
     """
     if cache_dir is not None:
         # Numba reads it when it is imported, which nothing has done yet.

@@ -56,6 +56,16 @@ def natural_log(x: float) -> float:
     return np.float64(k) * LN2 + log_of_mantissa(double_of((shifted & MANTISSA) + LOWEST))
 
 
+@inline
+def list_doubtful(out: np.ndarray, begin: int, doubtful: np.ndarray, found: int) -> int:
+    """Add the doubtful places of a block that begins there to the ``found`` ones; how many there are now."""
+    for i in range(out.size):
+        if out[i] == DOUBTFUL:
+            doubtful[found] = begin + i
+            found += 1
+    return found
+
+
 @kernel
 def draw_double(
     words: np.ndarray,
@@ -115,10 +125,7 @@ def draw_double(
             block_out[i] = DOUBTFUL if unsure else (low ^ sign) - sign
             open_ones += unsure
         if open_ones:
-            for i in range(block_out.size):
-                if block_out[i] == DOUBTFUL:
-                    doubtful[found] = begin + i
-                    found += 1
+            found = list_doubtful(block_out, begin, doubtful, found)
     return found
 
 

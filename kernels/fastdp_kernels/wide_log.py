@@ -17,7 +17,7 @@ import numpy as np
 
 from fastdp_kernels._jit import bits_of, double_of, inline, kernel
 from fastdp_kernels.double_double import MARGIN, SMALLEST, TABLE_FIRST, TABLE_LAST, two_sum
-from fastdp_kernels.guarded_log import BLOCK, DOUBTFUL, LOWEST, MANTISSA, RECIPROCAL, SHIFT
+from fastdp_kernels.guarded_log import BLOCK, DOUBTFUL, LOWEST, MANTISSA, RECIPROCAL, SHIFT, list_doubtful
 
 #: Bounds of the logarithm's error, and of the product's relative one.
 ERROR_LOG = 2.0**-71
@@ -155,8 +155,5 @@ def draw_wide(
             block_out[i] = DOUBTFUL if unsure else (value ^ sign) - sign
             open_ones += unsure
         if open_ones:
-            for i in range(block_out.size):
-                if block_out[i] == DOUBTFUL:
-                    doubtful[found] = begin + i
-                    found += 1
+            found = list_doubtful(block_out, begin, doubtful, found)
     return found

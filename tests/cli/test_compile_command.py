@@ -10,6 +10,15 @@ import pytest
 import fastdp_kernels
 from fastdp.cli import group
 from fastdp.cli.compile_command import SYSTEMS
+from fastdp_kernels import (
+    adaptive_pass,
+    binary_counter,
+    cell_codes,
+    fleet_pass,
+    local_reports,
+    online_pass,
+    window_sums,
+)
 
 
 @pytest.mark.slow
@@ -29,10 +38,31 @@ def test_what_is_compiled_is_found_afterwards(tmp_path):
     assert second.split()[:4] == ["pak", "0", "kernels", "compiled,"]
 
 
+#: A kernel that each system cannot do without, and that no other kernel calls.
+NEEDED = {
+    "adaptive": (adaptive_pass, "sum_bound"),
+    "tops": (online_pass, "emit_blocks"),
+    "pak": (binary_counter, "count_on"),
+    "topl": (local_reports, "draw_window"),
+    "phdstream": (cell_codes, "encode_points"),
+    "totals": (window_sums, "add_values"),
+    "fleet": (fleet_pass, "publish_rows"),
+}
+
+
 @pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_every_system_runs(system):
+def test_every_system_calls_its_kernels(system, monkeypatch):
+    module, name = NEEDED[system]
+    kernel, calls = getattr(module, name), []
+
+    def called(*arguments):
+        calls.append(system)
+        return kernel(*arguments)
+
+    monkeypatch.setattr(module, name, called)
     SYSTEMS[system]()
+    assert calls
 
 
 def test_compiling_is_said_once(monkeypatch, capsys):

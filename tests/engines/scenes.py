@@ -54,8 +54,11 @@ def assert_altered_replay(once: list[float], again: list[float], altered: list[f
     assert np.count_nonzero(first[place:] == second[place:]) < 10
 
 
-def replay_altered(shards: Any, kill: Callable[[], Any]) -> None:
-    """A batch of one stream, given again and given altered, each time to a worker that reads the state."""
+def replay_altered(shards: Any, kill: Callable[[], Any]) -> list[list[float]]:
+    """Running sums of a batch of ones, given once, again, and with a two at place 100.
+
+    Each time a worker reads the state.
+    """
     ids, ones = ["a"] * 300, np.ones(300)
     altered = ones.copy()
     altered[100] = 2.0
@@ -64,7 +67,7 @@ def replay_altered(shards: Any, kill: Callable[[], Any]) -> None:
     for values in (ones, ones, altered):
         kill()
         found.append((shards.publish(2, ids, values)[1] - 300.0).tolist())
-    assert_altered_replay(found[0], found[1], found[2], 100)
+    return found
 
 
 def make_rows(count: int, streams: int = 7, seed: int = 1) -> list[Row]:

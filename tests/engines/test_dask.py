@@ -14,7 +14,15 @@ import pytest
 
 import fastdp
 from fastdp.errors import ParameterError
-from tests.engines.scenes import counting_job, expected, make_job, make_rows, needs, replay_altered
+from tests.engines.scenes import (
+    assert_altered_replay,
+    counting_job,
+    expected,
+    make_job,
+    make_rows,
+    needs,
+    replay_altered,
+)
 
 pytestmark = [needs("distributed"), pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
@@ -49,7 +57,11 @@ def test_an_altered_replay_meets_independent_noise(tmp_path: Path) -> None:
         Client(cluster) as client,
         DaskShards(counting_job(tmp_path), tmp_path / "state", 2, client=client) as shards,
     ):
-        replay_altered(shards, lambda: os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL))
+        once, again, altered = replay_altered(
+            shards, lambda: os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+        )
+    assert len(altered) == 300
+    assert_altered_replay(once, again, altered, 100)
 
 
 def test_streams_of_a_data_frame(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fastdp.errors import StateError
-from tests.engines.scenes import counting_job, make_job, needs, replay_altered
+from tests.engines.scenes import assert_altered_replay, counting_job, make_job, needs, replay_altered
 
 pytestmark = [needs("ray"), pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
@@ -43,4 +43,6 @@ def test_an_altered_replay_meets_independent_noise(tmp_path: Path, node: Any) ->
     from fastdp.engines.ray import RayShards
 
     with RayShards(counting_job(tmp_path), tmp_path / "state", 2) as running:
-        replay_altered(running, lambda: node.kill(running.actors[0], no_restart=False))
+        once, again, altered = replay_altered(running, lambda: node.kill(running.actors[0], no_restart=False))
+    assert len(altered) == 300
+    assert_altered_replay(once, again, altered, 100)

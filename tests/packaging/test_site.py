@@ -53,6 +53,8 @@ def test_a_guide_runs_from_top_to_bottom(page, quiet) -> None:
     names: dict[str, object] = {"__name__": page.stem}
     for block in blocks(page):
         exec(compile(block, str(page), "exec", dont_inherit=True), names)  # noqa: S102 - the page's own examples
+    used = {str(getattr(each, "__name__", "")) for each in names.values()}
+    assert any(name.partition(".")[0] == "fastdp" for name in used), "the page shows nothing of fastdp"
 
 
 @pytest.mark.slow

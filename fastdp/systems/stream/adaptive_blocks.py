@@ -177,7 +177,7 @@ class AdaptiveBlocks:
             counters[2] = 0
             risen = self.steps(theta_steps, memory)
             if bound and risen != steps:
-                # Another version may rise elsewhere: no word serves two scales, whoever draws it.
+                # No random word is used with two scales, also where another version lets theta rise elsewhere.
                 chain = next_chain(self.perturber, self.key, risen, self.epsilon, chain)
             # What is left open at the end of a batch is the first block of the next.
             parts.append(part[: closing + done])

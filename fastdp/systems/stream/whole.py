@@ -28,7 +28,7 @@ from fastdp.thresholds import Chooser, Fixed, ScaleFree, Threshold, ThresholdTas
 from fastdp.thresholds.base import held_out
 
 #: Below it an epsilon is the rounding of one.
-LEAST_EPSILON = 2.0**-50
+MIN_EPSILON = 2.0**-50
 #: The threshold costs at most this share of epsilon, or of rho.
 MAX_SHARE = 0.1
 #: So many noise scales separate the candidates of a threshold that is well chosen (``resolved`` of its chooser):
@@ -233,7 +233,7 @@ def _published(whole: StreamParameters, resolution: float | None, share: float) 
         loss = most * (1.0 - 2.0**-40)
         rest = zcdp_epsilon(loss * loss / 2.0, delta)
         # Where this delta alone pays for more than is left, a smaller one stands for it.
-        while rest < LEAST_EPSILON or zcdp_loss(rest, delta) > most:
+        while rest < MIN_EPSILON or zcdp_loss(rest, delta) > most:
             delta /= 2.0
             rest = zcdp_epsilon(loss * loss / 2.0, delta)
     else:

@@ -201,7 +201,7 @@ def test_a_theta_that_rises_equals_the_oracle(closing: str, epsilon: float) -> N
 
     def noise(total: int, steps: int) -> int:
         if steps != used[-1]:
-            # No word serves two scales.
+            # No random word is used with two scales.
             used.append(steps)
             behind = publisher._key.again().within("behind", bound.chain)
             bound.chain, bound.scale = chain_noise(behind, steps, epsilon).chain, Fraction(steps) / Fraction(epsilon)
