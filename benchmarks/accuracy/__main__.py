@@ -5,7 +5,7 @@ import sys
 from benchmarks.shared import run_part
 
 PARTS = {
-    "adaptive": "Adaptive beside ToPS, flat blocks, a shrunken tree and the hold-out's mean, on two halves of streams",
+    "adaptive": "Adaptive beside ToPS, flat blocks, a shrunken tree, two halves of streams",
     "short": "finished arrays with nothing withheld beside the hold-out, n = 10^3 to 2^20; hold-outs by rate",
     "day": "a stream over time as ToPS and Adaptive publish it, as a picture",
     "methods": "every method of ToPS section 5 on one stream beside the authors' code",
