@@ -127,8 +127,16 @@ def dask_executor(address: str) -> Iterator[Cluster]:
     with _without_tracebacks(), client:
         # Impure, so that Dask does not hash every argument to name its tasks.
         executor = client.get_executor(pure=False, retries=3)
-        # A cluster that scales has no cores when it starts.
-        yield executor, lambda: max(1, sum(client.nthreads().values()))
+
+        def cores() -> int:
+            try:
+                # A cluster that scales has no cores when it starts.
+                return max(1, int(sum(client.nthreads().values())))
+            except OSError as error:
+                # A question that finds no scheduler ends in a timeout, a task in this error.
+                raise distributed.comm.CommClosedError(str(error)) from None
+
+        yield executor, cores
 
 
 @contextmanager

@@ -65,6 +65,21 @@ def test_no_scheduler(monkeypatch) -> None:
         pass
 
 
+def test_a_scheduler_that_dies_before_it_is_asked_for_its_cores(monkeypatch) -> None:
+    """The client's timeout is a lost scheduler too, as a lost task is."""
+    from fastdp.experiments import cluster
+
+    monkeypatch.setattr(cluster, "TIMEOUT_SECONDS", 1)
+    with (
+        distributed.LocalCluster(n_workers=0, dashboard_address=None, silence_logs=50) as local,
+        cluster.dask_executor(local.scheduler_address) as (_, cores),
+    ):
+        assert cores() == 1
+        local.close()
+        with pytest.raises(cluster.lost_errors()):
+            cores()
+
+
 def test_a_scheduler_that_dies_is_one_line(toml, small, tmp_path) -> None:
     """Of the command, with everything that Dask logs."""
     (tmp_path / "spec.toml").write_text(toml(small))
