@@ -1,12 +1,9 @@
-"""``python -m benchmarks asv ...`` is ``asv ...`` in the project's root, but for ``record`` and ``alarms``."""
+"""``python -m benchmarks asv ...`` is ``asv ...`` in the project's root."""
 
+import subprocess
 import sys
 
 from benchmarks import ROOT
-from benchmarks.asv import alarms, record
-
-OWN = {"record": record, "alarms": alarms}
 
 if __name__ == "__main__":
-    name = sys.argv[1] if len(sys.argv) > 1 else ""
-    sys.exit(OWN[name].main(sys.argv[2:]) if name in OWN else record.asv(*sys.argv[1:], cwd=ROOT))
+    sys.exit(subprocess.call([sys.executable, "-m", "asv", *sys.argv[1:]], cwd=ROOT))

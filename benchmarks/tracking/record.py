@@ -1,4 +1,4 @@
-"""``python -m benchmarks asv record``: measure this commit in this environment, for the history of a named machine."""
+"""Measures this commit in this environment, for the history of a named machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 from asv.machine import Machine
 
@@ -15,12 +14,17 @@ from benchmarks import ROOT
 from benchmarks.shared import cpu_model
 
 #: One thread each, so that processor time is the time of one core.
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+    "POLARS_MAX_THREADS": "1",
+}
 
 
-def asv(*arguments: str, cwd: Path) -> int:
-    """Run asv."""
-    return subprocess.call([sys.executable, "-m", "asv", *arguments], cwd=cwd, env={**os.environ, **ONE_THREAD})
+def asv(*arguments: str) -> int:
+    """Run asv in the project's root."""
+    return subprocess.call([sys.executable, "-m", "asv", *arguments], cwd=ROOT, env={**os.environ, **ONE_THREAD})
 
 
 def git(*arguments: str) -> str:
@@ -37,19 +41,22 @@ def describe_machine(name: str) -> None:
     """Tell asv of the machine (``~/.asv-machine.json``)."""
     found = Machine.get_defaults()
     found.update(machine=name, cpu=cpu_model())
-    options = [part for each in ("machine", "os", "arch", "cpu", "num_cpu", "ram") for part in (f"--{each}", found[each])]
-    if asv("machine", "--yes", *options, cwd=ROOT):
+    options = [
+        part for each in ("machine", "os", "arch", "cpu", "num_cpu", "ram") for part in (f"--{each}", found[each])
+    ]
+    if asv("machine", "--yes", *options):
         raise SystemExit(f"asv machine failed for {name}")
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks asv record", description=__doc__)
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bench", default="Quick", help="regular expression of benchmarks (default Quick)")
     parser.add_argument("--machine", default=machine_name(), help="its name in the history (default %(default)s)")
-    options = parser.parse_args(arguments)
+
+
+def run(options: argparse.Namespace) -> int:
     changed = git("status", "--porcelain", "--untracked-files=no", "--", "fastdp", "kernels", "benchmarks/asv")
     if changed:
-        raise SystemExit(f"the checkout differs from its commit:\n{changed}\nexpected a clean one, whose numbers stay")
+        raise SystemExit(f"the checkout differs from its commit:\n{changed}\nexpected a clean one: commit first")
     describe_machine(options.machine)
     named = ("--set-commit-hash", git("rev-parse", "HEAD"), "--machine", options.machine)
-    return asv("run", "--python=same", *named, "--bench", options.bench, "--show-stderr", cwd=ROOT)
+    return asv("run", "--python=same", *named, "--bench", options.bench, "--show-stderr")

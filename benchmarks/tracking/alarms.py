@@ -1,4 +1,4 @@
-"""``python -m benchmarks asv alarms``: how often ``asv continuous`` reports a change between two equal commits."""
+"""How often ``asv continuous`` reports a change between two equal commits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from asv._stats import is_different
 from asv.results import iter_results_for_machine_and_hash
 
 from benchmarks import ROOT
-from benchmarks.asv.record import asv, describe_machine, git, machine_name
+from benchmarks.tracking.record import asv, describe_machine, git, machine_name
 from benchmarks.shared import table
 
 FACTORS = (1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5)
@@ -21,12 +21,13 @@ FACTORS = (1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5)
 Found = tuple[str, float, bool]
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks asv alarms", description=__doc__)
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pairs", type=int, default=5, help="comparisons of the two commits (default 5)")
     parser.add_argument("--bench", default="Quick", help="regular expression of benchmarks (default Quick)")
     parser.add_argument("--in-turn", action="store_true", help="one commit after the other, not their rounds in turn")
-    options = parser.parse_args(arguments)
+
+
+def run(options: argparse.Namespace) -> None:
     name = machine_name()
     describe_machine(name)
     found: list[Found] = []
@@ -35,13 +36,12 @@ def main(arguments: list[str]) -> int:
         order = "--no-interleave-rounds" if options.in_turn else "--interleave-rounds"
         for _ in range(options.pairs):
             common = ("--config", str(config), "--machine", name, "--bench", options.bench)
-            asv("continuous", *common, order, "--record-samples", "--factor", "1.1", *commits, cwd=ROOT)
+            asv("continuous", *common, order, "--record-samples", "--factor", "1.1", *commits)
             found += compared(Path(folder) / "results", name, commits)
             shutil.rmtree(Path(folder) / "results")
     if not found:
         raise SystemExit("asv measured nothing: expected benchmarks that match --bench, and see its messages above")
     show(found)
-    return 0
 
 
 def twin(folder: Path) -> tuple[Path, tuple[str, str]]:
@@ -88,9 +88,14 @@ def show(found: list[Found]) -> None:
         f"False alarms among {len(found)} comparisons of equal commits",
         ["factor", "further apart", "and told apart by asv's test (reported)"],
         [
-            [f"{factor:g}", *(f"{part.sum()} ({part.mean():.1%})" for part in (ratios > factor, (ratios > factor) & told))]
+            [
+                f"{factor:g}",
+                *(f"{part.sum()} ({part.mean():.1%})" for part in (ratios > factor, (ratios > factor) & told)),
+            ]
             for factor in FACTORS
         ],
     )
     worst = sorted(found, key=lambda each: -each[1])[:5]
-    print("furthest apart: " + "; ".join(f"{name} {ratio:.3f}{'' if t else ' (not told)'}" for name, ratio, t in worst))
+    print(
+        "furthest apart: " + "; ".join(f"{name} {ratio:.3f}{'' if t else ' (not told)'}" for name, ratio, t in worst)
+    )
