@@ -129,7 +129,7 @@ class Quick:
     param_names = ("task",)
     timer = staticmethod(process_time)
     # Rounds in processes of their own: what differs between processes (places in memory) is then part of the spread.
-    rounds, repeat, sample_time, warmup_time = 3, 10, 0.01, 0.05
+    rounds, repeat, sample_time, warmup_time = 2, 15, 0.01, 0.05
     timeout = 120
 
     def setup(self, task: str) -> None:

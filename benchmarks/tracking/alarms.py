@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 from asv._stats import is_different
 from asv.results import iter_results_for_machine_and_hash
+from numpy.typing import NDArray
 
 from benchmarks import ROOT
-from benchmarks.tracking.record import asv, describe_machine, git, machine_name
 from benchmarks.shared import table
+from benchmarks.tracking.record import asv, describe_machine, git, machine_name
 
 FACTORS = (1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5)
 #: Name of a benchmark and its parameters, larger median over smaller, and whether asv's test tells the samples apart.
@@ -82,6 +83,10 @@ def compared(results: Path, machine: str, commits: tuple[str, str]) -> list[Foun
     return found
 
 
+def share(chosen: NDArray[np.bool_]) -> str:
+    return f"{chosen.sum()} ({chosen.mean():.1%})"
+
+
 def show(found: list[Found]) -> None:
     ratios, told = np.array([each[1] for each in found]), np.array([each[2] for each in found])
     table(
@@ -96,6 +101,4 @@ def show(found: list[Found]) -> None:
         ],
     )
     worst = sorted(found, key=lambda each: -each[1])[:5]
-    print(
-        "furthest apart: " + "; ".join(f"{name} {ratio:.3f}{'' if t else ' (not told)'}" for name, ratio, t in worst)
-    )
+    print("furthest apart: " + "; ".join(f"{name} {ratio:.3f}" for name, ratio, _ in worst))
