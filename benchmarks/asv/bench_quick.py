@@ -1,6 +1,6 @@
 """The quick set, about a minute: one task of each kind, in processor time, on which other processes hardly act.
 
-``python -m benchmarks tracking alarms`` measures how often it reports a change where there is none.
+Task by task beside another commit: ``python -m benchmarks tracking compare``.
 """
 
 from __future__ import annotations

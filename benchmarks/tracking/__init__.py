@@ -1,1 +1,1 @@
-"""asv as a tracker: numbers of this commit for the machine's history, and asv's false alarms."""
+"""Over commits: the history of a named machine, and a comparison whose false alarms are counted."""

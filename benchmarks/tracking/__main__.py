@@ -5,8 +5,8 @@ import sys
 from benchmarks.shared import run_part
 
 PARTS = {
-    "record": "measure this commit in this environment, for the history of the machine",
-    "alarms": "how often `asv continuous` reports a change between two equal commits",
+    "record": "measure a commit for the history of this machine, benchmarks/results/asv",
+    "compare": "the checkout beside a commit on the quick set, and how far apart equal sides are",
 }
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Measures this commit in this environment, for the history of a named machine."""
+"""Measures a commit for the history of a named machine: its own wheel, in the environment of asv.conf.json."""
 
 from __future__ import annotations
 
@@ -49,14 +49,12 @@ def describe_machine(name: str) -> None:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("commit", nargs="?", default="main", help="what is measured (default main)")
     parser.add_argument("--bench", default="Quick", help="regular expression of benchmarks (default Quick)")
     parser.add_argument("--machine", default=machine_name(), help="its name in the history (default %(default)s)")
 
 
 def run(options: argparse.Namespace) -> int:
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", "fastdp", "kernels", "benchmarks/asv")
-    if changed:
-        raise SystemExit(f"the checkout differs from its commit:\n{changed}\nexpected a clean one: commit first")
     describe_machine(options.machine)
-    named = ("--set-commit-hash", git("rev-parse", "HEAD"), "--machine", options.machine)
-    return asv("run", "--python=same", *named, "--bench", options.bench, "--show-stderr")
+    named = ("--machine", options.machine, "--bench", options.bench)
+    return asv("run", f"{git('rev-parse', options.commit)}^!", *named, "--show-stderr")
