@@ -298,8 +298,10 @@ class StreamParameters:
     @cached_property
     def noise(self) -> SumNoise | None:
         """What an interval needs to know of the noise; None for one's own perturbers, hats and renewed thresholds."""
-        if self.renewal is not None or type(self.perturber) not in (Blocks, Flat, Hierarchy):
+        if self.renewal is not None or type(self.perturber) not in (Blocks, Flat, Hierarchy, Toeplitz):
             return None
+        if isinstance(self.perturber, Toeplitz):
+            return self.perturber.sum_noise(self.publish_epsilon, self.grid.resolution)
         if isinstance(self.perturber, Hierarchy) and self.perturber.basis == "hats":
             return None
         plan = self.plan
