@@ -290,8 +290,9 @@ class Odometer:
         if pure:
             own = _up(Fraction(self._most(account, OWN_RHO, region), UNIT))
             orders: Sequence[float] = ORDERS
-            if limit is not None and 2.0**-60 <= limit.epsilon <= 2.0**60 and 0.0 < limit.delta < 1.0:
-                orders = orders_of(*limit)
+            if limit is not None and 0.0 < limit.delta < 1.0:
+                # Any public orders do: beyond what floats hold, those of the nearest limit.
+                orders = orders_of(min(max(limit.epsilon, 2.0**-60), 2.0**60), limit.delta)
             found.append(min(epsilon_at(order, pure, own, delta) for order in orders))
         return replace(loss, epsilon=min(loss.epsilon, *map(Fraction, found)), rho=exact)
 

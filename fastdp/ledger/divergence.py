@@ -67,7 +67,8 @@ def epsilon_at(order: float, pure: Sequence[tuple[float, float]], rho: float, de
         In (0, 1).
     """
     spent = order * rho + sum(total * min(1.0, pure_divergence(top, order) / top) for top, total in pure)
-    rest = -math.log(delta) + order * math.log1p(-1.0 / order) - math.log(order - 1.0)
+    # ln(1 - 1 / order), in a form that keeps its digits near order 1, where a delta near 1 leads.
+    rest = -math.log(delta) - order * math.log1p(1.0 / (order - 1.0)) - math.log(order - 1.0)
     # A sum of terms of either sign: the margin is of their sizes.
     return max(0.0, spent + (rest + 2.0**-40 * (1.0 - math.log(delta) + abs(rest))) / (order - 1.0)) * _ABOVE
 

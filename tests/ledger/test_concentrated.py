@@ -13,7 +13,7 @@ from fastdp import Ledger
 from fastdp.errors import BudgetError
 from fastdp.guarantee import Guarantee, gaussian_delta, zcdp_epsilon, zcdp_rho
 from fastdp.ledger import divergence
-from fastdp.ledger.composition import Odometer
+from fastdp.ledger.composition import Budget, Odometer
 from fastdp.ledger.entry import Entry
 
 RHO = 0.02
@@ -199,6 +199,33 @@ def test_a_limit_names_its_orders(tmp_path) -> None:
     # Rhos alone fit by the first whenever they fit by their sum.
     rho = zcdp_rho(3.0, 1e-4)
     assert divergence.epsilon_at(orders[0], [], rho, 1e-4) == pytest.approx(3.0, rel=1e-9)
+
+
+@pytest.mark.parametrize("delta", [1e-6, 0.9, 1.0 - 1e-6, 1.0 - 1e-9])
+def test_orders_near_one_keep_their_digits(delta: float) -> None:
+    """A limit on delta near 1 leads to them; the conversion is a difference of two large logarithms there."""
+    for order in divergence.orders_of(1.0, delta):
+        found = divergence.epsilon_at(order, [(0.25, 0.25)], 20.0, delta)
+        with mpmath.workdps(60):
+            alpha = mpmath.mpf(order)
+            rest = mpmath.log(1.0 / mpmath.mpf(delta)) + alpha * mpmath.log(1 - 1 / alpha) - mpmath.log(alpha - 1)
+            exact = 20 * alpha + of_response(0.25, order) + rest / (alpha - 1)
+        # Two terms of either sign meet over order - 1.
+        assert exact <= found
+        assert found - exact < 1e-10 * (exact + 1.0 / (order - 1.0))
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 2.0**-70, 2.0**70, math.inf])
+def test_limits_of_any_size_name_their_orders(epsilon: float) -> None:
+    """Not all orders, or the best one could follow from outputs."""
+    noisy = gaussian(0.001)
+    odometer, limit = spent(*[noisy] * 10, Guarantee(1.5)), Budget(epsilon, 1e-4)
+    best, found = odometer.total("s"), odometer.total("s", limit=limit)
+    orders = divergence.orders_of(min(max(epsilon, 2.0**-60), 2.0**60), 1e-4)
+    least = min(divergence.epsilon_at(order, [(1.5, 1.5)], 0.01, 1e-5) for order in orders)
+    expected = min(1.5 + 10 * noisy.epsilon, least, zcdp_epsilon(float(best.rho), 1e-5))
+    assert float(found.epsilon) == pytest.approx(expected, rel=1e-9)
+    assert best.epsilon < found.epsilon
 
 
 def test_the_file_keeps_rho_and_its_limit(tmp_path) -> None:
