@@ -14,6 +14,9 @@ from fastdp.spatial.geometry import load, simple_parts
 from fastdp.spatial.network import Network
 from fastdp.spatial.polygons import Polygons
 
+#: The next step for files of another form.
+_CONVERT = "geopandas.read_file(...).to_crs(4326).to_file('domain.geojson') converts other formats"
+
 
 def read_domain(path: str | Path) -> tuple[Domain, str]:
     """A domain, and a digest of its file.
@@ -48,16 +51,21 @@ def read_domain(path: str | Path) -> tuple[Domain, str]:
     except (UnicodeDecodeError, shapely.errors.ShapelyError) as error:
         raise DataError(
             f"domain {path}: not readable as GeoJSON ({error}); expected polygons or lines in longitude and latitude "
-            "(geopandas.read_file(...).to_crs(4326).to_file('domain.geojson') converts other formats)"
+            f"({_CONVERT})"
         ) from None
     parts = simple_parts(geometry)
-    lines = any("Line" in part.geom_type for part in parts)
-    try:
-        domain: Domain = (
-            Network(parts, geographic=True) if lines else Polygons(_repaired(shapely, parts), geographic=True)
+    kinds = {str(part.geom_type) for part in parts if not part.is_empty}
+    if kinds == {"Polygon"}:
+        parts = _repaired(shapely, parts)
+    if kinds not in ({"Polygon"}, {"LineString"}) or not parts.size:
+        raise DataError(
+            f"domain {path}: holds {', '.join(sorted(kinds)) or 'nothing'}; expected polygons with an area and nothing "
+            "else, or lines and nothing else"
         )
+    try:
+        domain: Domain = Polygons(parts, geographic=True) if "Polygon" in kinds else Network(parts, geographic=True)
     except ParameterError as error:
-        raise DataError(f"domain {path}: {error}") from None
+        raise DataError(f"domain {path}: {error} ({_CONVERT})") from None
     return domain, hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -76,9 +76,26 @@ def test_a_box_or_a_domain(command, complaint) -> None:
     result = command(AREAS, "--box", 0, 0, 1, 1)
     assert result.exit_code == 2
     assert "exactly one of --box and --domain" in result.stderr
-    assert "domain.geojson: geometry has a Point: expected" in complaint(command([*AREAS, shapely.Point(1, 1)]))
     far = complaint(command([shapely.box(0, 0, 181, 5)]))
     assert "expected x in [-180, 180] (longitude)" in far
+    assert "to_crs(4326)" in far
+
+
+@pytest.mark.parametrize(
+    ("geometries", "found"),
+    [
+        ([*AREAS, shapely.Point(1, 1)], "Point, Polygon"),
+        ([*AREAS, *STREETS], "LineString, Polygon"),
+        ([shapely.Polygon([(0, 0), (1, 1), (0, 0)])], "Polygon"),
+        ([shapely.Polygon()], "nothing"),
+        ([], "nothing"),
+    ],
+)
+def test_files_of_another_kind(geometries, found, command, complaint) -> None:
+    """In words of the file, not of shapely's objects."""
+    said = complaint(command(geometries))
+    assert f"domain.geojson: holds {found}; expected polygons with an area" in said
+    assert "shapely" not in said
 
 
 def test_the_output_is_not_the_domain(command, complaint, tmp_path) -> None:
