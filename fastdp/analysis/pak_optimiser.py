@@ -96,6 +96,10 @@ class Optimum:
 
         Every one of them is public, so what they were found with must be: a law, or public or simulated data.
 
+        ``error`` and ``improvement`` are for the paper's constants a and b, PAK's are those that are proved: for
+        Laplace noise the same but at large epsilon and delta; for Gaussian noise the threshold is 2 to 4 times as far
+        above the quantile, in smooth sensitivities, and the error may exceed ``error``.  PAK takes delta up to 1/4.
+
         Returns
         -------
         dict

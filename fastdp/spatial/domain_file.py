@@ -59,8 +59,8 @@ def read_domain(path: str | Path) -> tuple[Domain, str]:
         parts = _repaired(shapely, parts)
     if kinds not in ({"Polygon"}, {"LineString"}) or not parts.size:
         raise DataError(
-            f"domain {path}: holds {', '.join(sorted(kinds)) or 'nothing'}; expected polygons with an area and nothing "
-            "else, or lines and nothing else"
+            f"domain {path}: holds {', '.join(sorted(kinds)) or 'nothing'}; expected polygons with an area and "
+            "nothing else, or lines and nothing else"
         )
     try:
         domain: Domain = Polygons(parts, geographic=True) if "Polygon" in kinds else Network(parts, geographic=True)
