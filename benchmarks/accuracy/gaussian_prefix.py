@@ -32,7 +32,7 @@ THETA = 50.0
 #: OpenDP takes 200 us a value.
 SLOW = 2**15
 #: Repetitions of errors that are measured.
-RUNS = 12
+RUNS = 100
 DPCRPY = {
     "binary tree": ("BinMech", 0),
     "Honaker": ("Honaker", 0),

@@ -12,8 +12,9 @@ import fastdp
 from benchmarks.peers import open_dp
 from benchmarks.speed.measure import Group
 from fastdp.perturbers import Flat, Toeplitz
-from fastdp.randomness import prefix
+from fastdp.randomness import bulk_prefix, prefix
 from fastdp.randomness.gaussian import discrete_gaussian
+from fastdp.randomness.key import Key
 from fastdp_kernels import chacha
 
 SIGMAS = {"1": 1.0, "10": 10.0, "10^3": 1e3, "2^22": 2.0**22, "2^36": 2.0**36}
@@ -54,7 +55,7 @@ def gaussian_sampler() -> Group:
 
 
 def gaussian_publishers() -> Group:
-    """Whole publishers, and their parts: the chain of ChaCha20 blocks, the draws, the recursion."""
+    """Whole publishers, and their parts: binding by either rule, the draws, the recursion."""
     values = np.full(PUBLISHED, 20.0)
 
     def made(part: Any, delta: float = 1e-6) -> fastdp.StreamPublisher:
@@ -68,6 +69,7 @@ def gaussian_publishers() -> Group:
     }
     c, part = publishers["Toeplitz()"].composition, Toeplitz()
     law = part.leaf_law(c.grid.snap(THETA), c.publish_epsilon)
+    key = Key.random()
     sums, chain, memory = np.full(PUBLISHED, 10**9), np.arange(4, dtype=np.uint64), np.zeros(part.memory)
     outputs = np.empty((prefix.CHUNK + 1, 8), np.uint64)
     noise = discrete_gaussian(float(law.sigma), PUBLISHED)
@@ -78,8 +80,9 @@ def gaussian_publishers() -> Group:
 
     tasks: dict[str, Callable[[], Any]] = {
         **{name: lambda each=each: each.publish(values) for name, each in publishers.items()},
-        "bound draws (chain and draws)": lambda: prefix.draw(sums, law, chain, 0),
+        "draws bound by the chain, as Flat's": lambda: prefix.draw(sums, law, chain, 0),
         "chain of ChaCha20 blocks alone": chained,
+        "draws bound by AES in bulk, as Toeplitz's": lambda: bulk_prefix.draw(sums, law, key, 1, chain, 0),
         "free draws": lambda: discrete_gaussian(float(law.sigma), out=noise),
         "recursion alone": lambda: part.correlate(noise, memory, 0),
     }
