@@ -25,6 +25,7 @@ from fastdp.cli.options import (
 if TYPE_CHECKING:
     from fastdp.cli.event_batches import Batch
     from fastdp.cli.point_files import PointFolder
+    from fastdp.spatial import Domain
     from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
     from fastdp.systems.phdstream.publisher import PHDStream
     from fastdp.systems.phdstream.spatial_publisher import SpatialPublisher
@@ -41,6 +42,7 @@ Examples
   fastdp synthesize pickups.csv.gz -o private --epsilon 1 --box -74.3 40.45 -73.65 40.95 --every 21600
   fastdp synthesize visits.parquet -o private --epsilon 0.5 --box 0 0 10 10 --batch 500 --initial 0.1
   fastdp synthesize check-ins.csv -o private --epsilon 1 --box -180 -90 180 90 --every 86400 --format geojson
+  fastdp synthesize check-ins.csv -o private --epsilon 1 --domain land.geojson --every 86400 --clip
   fastdp synthesize pickups.csv -o private --epsilon 1 --box 0 0 10 10 --every 3600 --state pickups.state
   fastdp synthesize pickups.csv -o private --epsilon 1 --box 0 0 10 10 --every 3600 --initial 0.1 --method adaptive
 """
@@ -63,9 +65,15 @@ Examples
     type=float,
     nargs=4,
     metavar="X0 Y0 X1 Y1",
-    required=True,
-    help="Public region of the points: lower left and upper right corner. "
+    help="Public region of the points: lower left and upper right corner (longitude first). "
     "Take it from what is known of the region, never from the data.",
+)
+@click.option(
+    "--domain",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="In place of --box: a public GeoJSON file in longitude and latitude. Polygons: synthetic points lie in "
+    "their area (land, a city). Lines: on them (streets). Needs shapely: pip install 'fastdp-streams[geo]'.",
 )
 @click.option(
     "--batch",
@@ -100,7 +108,10 @@ Examples
 )
 @click.option("--sort", is_flag=True, help="Bring rows into the order of time first; otherwise disorder is an error.")
 @click.option(
-    "--clip", is_flag=True, help="Move points outside the box to its border; otherwise such points are an error."
+    "--clip",
+    is_flag=True,
+    help="Move points outside the box to its border, outside polygons into a cell near by, beside streets to the "
+    "nearest street; otherwise such points are an error.",
 )
 @click.option(
     "--method",
@@ -168,7 +179,8 @@ def synthesize(
     source: str,
     output: Path,
     epsilon: float,
-    box: tuple[float, float, float, float],
+    box: tuple[float, float, float, float] | None,
+    domain: Path | None,
     batch: int | None,
     every: float | None,
     initial: float,
@@ -204,6 +216,8 @@ def synthesize(
     budget = LedgerOptions(**{name: value for name, value in others.items() if name not in USERS})
     if (batch is None) == (every is None):
         raise click.UsageError("Expected exactly one of --batch and --every.")
+    if (box is None) == (domain is None):
+        raise click.UsageError("Expected exactly one of --box and --domain.")
     with plain_errors(), terminated_cleanly():
         from fastdp.cli.event_batches import cut, in_order
         from fastdp.cli.paths import check_separate
@@ -222,9 +236,10 @@ def synthesize(
         # Whatever does not depend on the events is checked before a ledger is charged for reading them.
         check_cuts(batch, every, initial)
         names = heading_of(source, columns)
-        resume, key = noise_of(ctx, "fastdp synthesize", SETTINGS, columns=[*names])
+        region, extra = _region(box, domain)
+        resume, key = noise_of(ctx, "fastdp synthesize", SETTINGS, columns=[*names], **extra)
         options |= {"max_depth": max_depth, "sensitivity": sensitivity, "outside": "clip" if clip else "raise"}
-        publisher = _system(method, box, epsilon, key=key, **options)
+        publisher = _system(method, region, epsilon, key=key, **options)
         written = resume.count if resume is not None and resume.wrote(str(output)) else 0
         folder = PointFolder(output, kind, names, force=force, written=written)
         with ExitStack() as stack:
@@ -248,14 +263,21 @@ def synthesize(
             click.echo(_summary(publisher, files, points, time.perf_counter() - begin, spent), err=True)
 
 
-def _system(
-    method: str, box: tuple[float, float, float, float], epsilon: float, **options: Any
-) -> PHDStream | AdaptivePHDStream:
+def _region(box: tuple[float, float, float, float] | None, path: Path | None) -> tuple[Domain, dict[str, str]]:
+    """The domain, and what a state file remembers of its file."""
     from fastdp.spatial import Box
+    from fastdp.spatial.domain_file import read_domain
+
+    if box is not None:
+        return Box(box[:2], box[2:]), {}
+    domain, digest = read_domain(str(path))
+    return domain, {"domain": digest}
+
+
+def _system(method: str, domain: Domain, epsilon: float, **options: Any) -> PHDStream | AdaptivePHDStream:
     from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
     from fastdp.systems.phdstream.publisher import PHDStream
 
-    domain = Box(box[:2], box[2:])
     return (
         AdaptivePHDStream(domain, epsilon, **options)
         if method == "adaptive"
