@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from fastdp.experiments.specification import Specification
 
 HERE = Path(__file__).parent
-#: Repetitions, and runs of what is no sweep, with --quick.
+#: Repetitions with --quick.
 QUICK = 2
+#: Runs of which a density can be drawn.
+FEWEST = 20
 
 
 @dataclass(frozen=True)
@@ -25,9 +27,13 @@ class Options:
 
     output: Path
     data: Path | None
-    quick: bool
+    repetitions: int | None
     workers: int
     mode: str
+
+    def runs(self, usual: int) -> int:
+        """Repetitions: those asked for, or the figure's own."""
+        return usual if self.repetitions is None else self.repetitions
 
 
 Script = Callable[[Options], "list[Path] | None"]
@@ -55,7 +61,7 @@ def _tops_table_1(options: Options) -> None:
 def _tops_figure_1(options: Options) -> list[Path]:
     from benchmarks.paper import tops
 
-    return tops.figure_1(options.output, QUICK if options.quick else 20)
+    return tops.figure_1(options.output, options.data, options.runs(20))
 
 
 def _pak_tables(**how: Any) -> Script:
@@ -71,7 +77,16 @@ def _pak(number: int) -> Script:
     def script(options: Options) -> None:
         from benchmarks.paper import pak_figures
 
-        pak_figures.draw_all(options.output, options.data, 20 if options.quick else 300, [number])
+        pak_figures.draw_all(options.output, options.data, max(FEWEST, options.runs(300)), [number])
+
+    return script
+
+
+def _pak_laws(number: int) -> Script:
+    def script(options: Options) -> list[Path]:
+        from benchmarks.paper import pak_laws
+
+        return pak_laws.draw(number, options.output, options.data)
 
     return script
 
@@ -111,7 +126,6 @@ ITEMS: dict[str, Item] = {
     "tops_figure_1": Item("ToPS: Eq. 6, Eq. 4 and measured errors against theta", script=_tops_figure_1),
     "tops_figure_2": Item("ToPS: DNS over time, ToPS and PAK", "tops_figure_2"),
     "tops_figure_3": Item("ToPS: both phases private", "tops_figure_3"),
-    "tops_figure_3_real": Item("ToPS: the same on real streams", "tops_figure_3_real", needs_data=True),
     "tops_figure_4": Item("ToPS: smoothers", "tops_figure_4"),
     "tops_figure_5": Item("ToPS: hierarchies", "tops_figure_5"),
     "tops_figure_6": Item("ToPS: percentiles and NM-E by length of the hold-out", "tops_figure_6"),
@@ -123,12 +137,17 @@ ITEMS: dict[str, Item] = {
     "pak_table_2": Item("PAK: the same", script=_pak_tables()),
     "pak_table_gaussian": Item("PAK: the same, Gaussian noise on the quantile", script=_pak_tables(noise="gaussian")),
     "pak_table_as_printed": Item("PAK: the same, Eq. 16 as printed", script=_pak_tables(first_sum=False)),
+    "pak_figure_2": Item("PAK: distributions of values", script=_pak_laws(2)),
+    "pak_figure_5": Item("PAK: tails beside the exponential law", script=_pak_laws(5)),
+    "pak_figure_6": Item("PAK: the search for p_max", script=_pak_laws(6)),
     "pak_figure_7": Item("PAK: improvement against epsilon and m, measured, beside the bound", script=_pak(7)),
     "pak_figure_7_sweep": Item("PAK: errors of ranges against epsilon and m", "pak_figure_7"),
     "pak_figure_8": Item(_ERRORS, script=_pak(8)),
     "pak_figure_9": Item(_OUTLIERS, script=_pak(9)),
     "pak_figure_10": Item(_ERRORS, script=_pak(8)),
     "pak_figure_11": Item(_OUTLIERS, script=_pak(9)),
+    "pak_figure_12": Item("PAK: distributions by hour of the day", script=_pak_laws(12)),
+    "pak_figure_13": Item("PAK: distributions by day of the week", script=_pak_laws(13)),
     "phd_figure_1": Item(f"{_OVER_TIME} by initialisation time, four streams", "phd_figure_1"),
     "phd_figure_2": Item("PHDStream: counters", script=_phd_counters),
     "phd_figure_3": Item("PHDStream: the streams of circles", script=_phd_stream(3)),
@@ -163,8 +182,9 @@ def draw(item: Item, options: Options) -> list[Path]:
     from fastdp.experiments.figures import draw_all
 
     specification = sweep_of(item, options.data)
-    if options.quick:
-        specification = replace(specification, repetitions=min(QUICK, specification.repetitions))
+    # A figure of one run shows that run.
+    runs = options.runs(specification.repetitions) if specification.repetitions > 1 else 1
+    specification = replace(specification, repetitions=runs)
     run(
         specification,
         options.output,
@@ -184,12 +204,14 @@ def draw(item: Item, options: Options) -> list[Path]:
 def sweep_of(item: Item, data: Path | None) -> Specification:
     """The sweep of an item; on real streams wherever a folder has them."""
     from benchmarks.paper.phd_sweeps import with_real_points
+    from benchmarks.paper.real import with_real_streams
     from fastdp.experiments import from_table, read_specification
 
     path = HERE / f"{item.sweep}.toml"
     if data is None:
         return read_specification(path)
-    return from_table(with_real_points(tomllib.loads(path.read_text(encoding="utf-8")), data))
+    table = tomllib.loads(path.read_text(encoding="utf-8"))
+    return from_table(with_real_points(with_real_streams(table, data), data))
 
 
 def main(given: list[str] | None = None) -> int:
@@ -202,7 +224,10 @@ def main(given: list[str] | None = None) -> int:
     )
     parser.add_argument("-o", "--output", type=Path, default=Path("paper"), help="folder of results (default paper)")
     parser.add_argument("--data", type=Path, help="folder of real streams, where a figure can use them")
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK} repetitions, to see the shape")
+    parser.add_argument("--repetitions", type=int, help="of a sweep, or runs of a script (default: the figure's own)")
+    parser.add_argument(
+        "--quick", dest="repetitions", action="store_const", const=QUICK, help=f"--repetitions {QUICK}: the shape"
+    )
     parser.add_argument("--workers", type=int, default=2, help="of a sweep (default 2)")
     parser.add_argument("--mode", choices=("threads", "processes"), default="threads", help="what workers are")
     options = parser.parse_args(given)
@@ -220,7 +245,7 @@ def main(given: list[str] | None = None) -> int:
         begin = perf_counter()
         # Real and synthetic results have folders of their own: a sweep's folder belongs to one specification.
         folder = options.output / f"{item.sweep or name}{'_real' if data is not None and not item.needs_data else ''}"
-        for path in draw(item, Options(folder, data, options.quick, options.workers, options.mode)):
+        for path in draw(item, Options(folder, data, options.repetitions, options.workers, options.mode)):
             print(path)
         print(f"{name}: {perf_counter() - begin:.0f} s", flush=True)
     return 0
