@@ -82,6 +82,7 @@ sphinx_gallery_conf = {
     "within_subsection_order": "FileNameSortKey",
     "download_all_examples": False,
     "show_signature": False,
+    "first_notebook_cell": "# Needs fastdp-streams[tables,plot] and pandas: docs/install.md",
     "capture_repr": (),
     "abort_on_example_error": True,
     "default_thumb_file": str(DOCS / "hourly.png"),
