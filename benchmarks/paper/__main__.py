@@ -48,6 +48,8 @@ class Item:
     group: str = "all"
     script: Script | None = None
     needs_data: bool = False
+    #: A parameter of data sets or mechanisms, for a picture of errors against it.
+    against: str = ""
 
 
 def _tops_table_1(options: Options) -> None:
@@ -95,6 +97,16 @@ def _phd_counters(options: Options) -> list[Path]:
     return phd_pictures.counters(options.output)
 
 
+def _phd_stream(number: int) -> Script:
+    def script(options: Options) -> list[Path]:
+        from benchmarks.paper import phd_streams
+
+        draw = {3: phd_streams.figure_3, 4: phd_streams.figure_4, 5: phd_streams.figure_5}[number]
+        return draw(options.output, options.data)
+
+    return script
+
+
 def _phd_points(name: str) -> Script:
     def script(options: Options) -> list[Path]:
         from benchmarks.paper import phd_pictures
@@ -107,6 +119,7 @@ def _phd_points(name: str) -> Script:
 _ERRORS = "PAK: density of the error, PAK beside the binary tree"
 _OUTLIERS = "PAK: error by clipping over its bound"
 _OVER_TIME = "PHDStream: error over time"
+_POINTS = "PHDStream: points and cells"
 
 ITEMS: dict[str, Item] = {
     "tops_table_1": Item("ToPS: the streams, synthetic and real", script=_tops_table_1),
@@ -137,9 +150,13 @@ ITEMS: dict[str, Item] = {
     "pak_figure_13": Item("PAK: distributions by day of the week", script=_pak_laws(13)),
     "phd_figure_1": Item(f"{_OVER_TIME} by initialisation time, four streams", "phd_figure_1"),
     "phd_figure_2": Item("PHDStream: counters", script=_phd_counters),
-    "phd_figure_6": Item("PHDStream: points and cells, check-ins", script=_phd_points("check-ins")),
-    "phd_figure_7": Item("PHDStream: points and cells, pickups", script=_phd_points("pickups")),
-    "phd_figure_9": Item("PHDStream: points and cells, circles with deletion", script=_phd_points("circles")),
+    "phd_figure_3": Item("PHDStream: the streams of circles", script=_phd_stream(3)),
+    "phd_figure_4": Item("PHDStream: geometries (needs geopandas)", script=_phd_stream(4)),
+    "phd_figure_5": Item("PHDStream: points present over time", script=_phd_stream(5)),
+    "phd_figure_6": Item(f"{_POINTS}, check-ins on land (needs geopandas)", script=_phd_points("check-ins")),
+    "phd_figure_7": Item(f"{_POINTS}, pickups", script=_phd_points("pickups")),
+    "phd_figure_8": Item(f"{_POINTS}, pickups on streets (needs shapely)", script=_phd_points("streets")),
+    "phd_figure_9": Item(f"{_POINTS}, circles with deletion", script=_phd_points("circles")),
     "phd_figure_10": Item(f"{_OVER_TIME}, check-ins, small boxes", "phd_figure_10", "small"),
     "phd_figure_11": Item(f"{_OVER_TIME}, check-ins with deletion, small boxes", "phd_figure_11", "small"),
     "phd_figure_12": Item(f"{_OVER_TIME}, pickups, small boxes", "phd_figure_12", "small"),
@@ -150,6 +167,8 @@ ITEMS: dict[str, Item] = {
     "phd_figure_17": Item(f"{_OVER_TIME}, check-ins, large boxes", "phd_figure_10", "large"),
     "phd_figure_18": Item(f"{_OVER_TIME}, check-ins with deletion, medium boxes", "phd_figure_11", "medium"),
     "phd_figure_19": Item(f"{_OVER_TIME}, check-ins with deletion, large boxes", "phd_figure_11", "large"),
+    "phd_sensitivity": Item("PHDStream: error against sensitivity", "phd_sensitivity", against="sensitivity"),
+    "phd_batch_size": Item("PHDStream: error against batch size", "phd_batch_size", against="batch"),
     "phd_figures_real": Item(f"{_OVER_TIME} on real streams, all sizes", "phd_figures_real", needs_data=True),
 }  # fmt: skip
 
@@ -174,18 +193,25 @@ def draw(item: Item, options: Options) -> list[Path]:
         mode=options.mode,
         progress=sys.stderr.isatty(),
     )
-    return draw_all(options.output, options.output / "figures", group=item.group)
+    paths = draw_all(options.output, options.output / "figures", group=item.group)
+    if item.against:
+        from benchmarks.paper.phd_sweeps import draw_against
+
+        paths += draw_against(options.output, item.against)
+    return paths
 
 
 def sweep_of(item: Item, data: Path | None) -> Specification:
     """The sweep of an item; on real streams wherever a folder has them."""
+    from benchmarks.paper.phd_sweeps import with_real_points
     from benchmarks.paper.real import with_real_streams
     from fastdp.experiments import from_table, read_specification
 
     path = HERE / f"{item.sweep}.toml"
     if data is None:
         return read_specification(path)
-    return from_table(with_real_streams(tomllib.loads(path.read_text(encoding="utf-8")), data))
+    table = tomllib.loads(path.read_text(encoding="utf-8"))
+    return from_table(with_real_points(with_real_streams(table, data), data))
 
 
 def main(given: list[str] | None = None) -> int:

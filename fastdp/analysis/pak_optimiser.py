@@ -280,7 +280,10 @@ def optimise_pak(
     if not 0.0 < largest <= 0.5:
         raise ParameterError(f"p_max = {validation.shown(p_max)}: expected a number above 0 and at most 0.5")
     if m is None:
-        size = min(recommended_lag(quantile, limit, budget, failure, tail, largest, noise), length // 2)
+        size, offset = length // 2, noise_quantile(tail, noise)
+        # Without any kappa no lag helps, and the plain tree comes out.
+        if inverse_kappa(noise_scale(budget, failure, noise), smoothing(budget, failure), offset) > 0.0:
+            size = min(size, recommended_lag(quantile, limit, budget, failure, tail, largest, noise))
 
     def spacing(q: float, smooth: float) -> float:
         return spacing_smooth_sensitivity(quantile(q), q, size, smooth)

@@ -475,6 +475,7 @@ def test_a_sample_and_its_law_agree() -> None:
 def test_no_kappa_anywhere_is_the_plain_tree() -> None:
     law = analysis.exponential_quantile(28.0, 1440.0)
     assert optimise_pak(law, m=50_000, **TRAINS | {"delta": 0.9}).fallback
+    assert optimise_pak(law, m=None, **TRAINS | {"delta": 0.9}).fallback
 
 
 # -- from the optimum to a publisher ---------------------------------------------------------------------------
@@ -520,7 +521,7 @@ def test_below_the_third_criterion_smooth_sensitivity_grows_out_of_the_spacing()
 @pytest.mark.parametrize("noise", NOISES)
 def test_the_recommended_lag_meets_all_three_criteria(noise: Any) -> None:
     law = analysis.exponential_quantile(2.0, 1000.0)
-    for epsilon, beta in ((1.0, 0.02), (0.3, 1e-9), (5.0, 0.1)):
+    for epsilon, beta in ((1.0, 0.02), (0.3, 1e-3), (5.0, 0.1)):
         three = [
             analysis.quantile_criterion(beta, 0.004, 0.8),
             analysis.sensitivity_criterion(0.85 * epsilon, DELTA, beta, 0.004, noise),

@@ -43,7 +43,7 @@ WITHOUT_DATA = {
     "analysis.sensitivity_criterion analysis.spacing_smooth_sensitivity analysis.tau_max": "parameters",
     "analysis.tree_error analysis.underestimate_probability analysis.worst_case_error": "parameters",
     "analysis.optimise_pak analysis.recommended_lag": "parameters, and functions of the caller's",
-    "analysis.reach_criterion": "parameters",
+    "analysis.Optimum.arguments analysis.reach_criterion": "parameters",
     "auditing.AuditResult": "a result",
     "auditing.Case auditing.Publishing auditing.TrialMechanism auditing.audit_cases": "made for audit",
     "counters.BinaryTree counters.Block counters.Simple counters.Counter": "noise of sums, without the sums",
