@@ -25,7 +25,7 @@ from fastdp.guarantee import zcdp_epsilon
 
 RESULTS = ROOT / "benchmarks" / "results" / "gaussian.json"
 #: Seconds that one mechanism may take.
-LIMIT = 900
+LIMIT = 300
 #: Of the conversion: rhos and deltas.
 RHOS = (1e-6, 1e-4, 1e-3, 0.005, 0.02, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 DELTAS = (1e-3, 1e-5, 1e-6, 1e-7, 1e-9, 1e-12)

@@ -86,7 +86,7 @@ def _counters(horizon: int, path: Path) -> None:
         # As many independent running sums of the same bits as there are runs.
         running = RunningCounts(counter, EPSILON, BITS_RUNS, seed=1)
         said[name] = np.stack([running.step(np.full(BITS_RUNS, bit)).copy() for bit in bits], axis=1)
-    title = rf"Figure 2 in kind: a stream of random bits, $\epsilon$ = {EPSILON:g}, {BITS_RUNS} runs"
+    title = rf"Figure 2 in kind: a synthetic stream of random bits, $\epsilon$ = {EPSILON:g}, {BITS_RUNS} runs"
     counters_compared(np.cumsum(bits), said, path, title=title)
 
 

@@ -52,7 +52,7 @@ def _real(table: dict[str, Any], data: Path) -> dict[str, Any]:
 
 def draw_against(folder: Path, parameter: str) -> list[Path]:
     """Errors of every class of boxes, mean over time, against a parameter that names data sets or mechanisms."""
-    from matplotlib.ticker import NullLocator
+    from matplotlib.ticker import LogLocator, NullLocator
 
     whole = Table(folder)
     table = whole.averaged(np.ones(whole["cell"].size, np.bool_), [METRIC])
@@ -74,9 +74,10 @@ def draw_against(folder: Path, parameter: str) -> list[Path]:
         ax.set(xscale="log", yscale="log", title=f"{title}, {group} boxes")
         ax.set_xticks(x, [f"{each:g}" for each in x])
         ax.xaxis.set_minor_locator(NullLocator())
+        ax.yaxis.set_minor_locator(LogLocator(subs=(2, 3, 5)))
         for axis_format in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
             axis_format("{x:.2g}")
-        ax.tick_params(labelsize=8)
+        ax.tick_params(which="both", labelsize=8)
         ax.title.set_fontsize(9)
     for ax in axes[-1]:
         ax.set_xlabel(AXES[parameter], fontsize=9)

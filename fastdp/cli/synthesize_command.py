@@ -25,6 +25,7 @@ from fastdp.cli.options import (
 if TYPE_CHECKING:
     from fastdp.cli.event_batches import Batch
     from fastdp.cli.point_files import PointFolder
+    from fastdp.cli.point_picture import PointPicture
     from fastdp.spatial import Domain
     from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
     from fastdp.systems.phdstream.publisher import PHDStream
@@ -39,13 +40,30 @@ SETTINGS = ("method", "epsilon", "box", "batch", "every", "initial", "clip", "ma
 EPILOG = """
 \b
 Examples
-  fastdp synthesize pickups.csv.gz -o private --epsilon 1 --box -74.3 40.45 -73.65 40.95 --every 21600
+  fastdp synthesize pickups.csv.gz -o private --epsilon 1 --box -74.3 40.45 -73.65 40.95 --every 6h
   fastdp synthesize visits.parquet -o private --epsilon 0.5 --box 0 0 10 10 --batch 500 --initial 0.1
-  fastdp synthesize check-ins.csv -o private --epsilon 1 --box -180 -90 180 90 --every 86400 --format geojson
-  fastdp synthesize check-ins.csv -o private --epsilon 1 --domain land.geojson --every 86400 --clip
-  fastdp synthesize pickups.csv -o private --epsilon 1 --box 0 0 10 10 --every 3600 --state pickups.state
-  fastdp synthesize pickups.csv -o private --epsilon 1 --box 0 0 10 10 --every 3600 --initial 0.1 --method adaptive
+  fastdp synthesize check-ins.csv -o private --epsilon 1 --box -180 -90 180 90 --every 1d --format geojson
+  fastdp synthesize check-ins.csv -o private --epsilon 1 --domain land.geojson --every 1w --clip --plot private.png
+  fastdp synthesize pickups.csv -o private --epsilon 1 --box 0 0 10 10 --every 1h --state pickups.state
+  fastdp synthesize pickups.csv -o private --epsilon 1 --box 0 0 10 10 --every 1h --initial 0.1 --method adaptive
 """
+
+
+def _length(ctx: click.Context, param: click.Parameter, given: str | None) -> float | None:
+    """Seconds, or the number as it is."""
+    from fastdp.durations import DAY, FIXED, split_duration
+
+    del ctx, param
+    if given is None:
+        return None
+    try:
+        return float(given)
+    except ValueError:
+        number, unit = split_duration(given)
+    units = {**FIXED, "d": DAY, "w": 7 * DAY}
+    if not number or unit not in units:
+        raise click.BadParameter(f"{given!r}: expected a length of time such as 90s, 15min, 6h, 1d, 1w, or a number")
+    return float(number * units[unit] / units["s"])
 
 
 @click.command(epilog=EPILOG)
@@ -84,10 +102,11 @@ Examples
 )
 @click.option(
     "--every",
-    type=float,
-    metavar="SECONDS",
-    help="Length of time of a batch, in the unit of the times; batches begin at its whole multiples. The first and "
-    "the last batch that hold events count as public.",
+    callback=_length,
+    metavar="LENGTH",
+    help="Length of time of a batch: 90s, 15min, 6h, 1d, 1w, or a plain number in the unit of a numeric column of "
+    "times. Batches begin at its whole multiples, counted from 1970 in UTC. The first and the last batch that hold "
+    "events count as public.",
 )
 @click.option(
     "--initial",
@@ -162,6 +181,14 @@ Examples
     show_default=True,
     help="Kind of the files.",
 )
+@click.option(
+    "--plot",
+    "picture",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Draw the synthetic points and the cells after four of the batches, from the first to the last; the suffix "
+    "chooses the format, such as .png. Needs matplotlib: pip install 'fastdp-streams[plot]'.",
+)
 @seed_option
 @key_file_option
 @state_option
@@ -194,6 +221,7 @@ def synthesize(
     max_depth: int,
     sensitivity: int,
     kind: str,
+    picture: Path | None,
     seed: int | None,
     key_file: Path | None,
     state: Path | None,
@@ -222,6 +250,7 @@ def synthesize(
         from fastdp.cli.event_batches import cut, in_order
         from fastdp.cli.paths import check_separate
         from fastdp.cli.point_files import PointFolder, keep_outside
+        from fastdp.cli.point_picture import PointPicture
         from fastdp.cli.progress import watched
         from fastdp.cli.resume import fingerprint, noise_of
         from fastdp.datasets.spatial_stream import check_cuts
@@ -242,6 +271,7 @@ def synthesize(
         publisher = _system(method, region, epsilon, key=key, **options)
         written = resume.count if resume is not None and resume.wrote(str(output)) else 0
         folder = PointFolder(output, kind, names, force=force, written=written)
+        drawn = PointPicture(picture, overwrite=force or written > 0)
         with ExitStack() as stack:
             if resume is not None:
                 stack.enter_context(resume.unless_refused())
@@ -256,11 +286,11 @@ def synthesize(
             folder.clear()
             if resume is not None:
                 resume.record(str(output), reservation)
-            points = _publish(publisher, batches, folder, quiet=quiet)
+            points = _publish(publisher, batches, folder, drawn, quiet=quiet)
         files = f"{folder.file(0)} to {folder.file(len(batches) - 1).name}"
         if not quiet:
             spent = budget.summary(publisher)
-            click.echo(_summary(publisher, files, points, time.perf_counter() - begin, spent), err=True)
+            click.echo(_summary(publisher, files, picture, points, time.perf_counter() - begin, spent), err=True)
 
 
 def _region(box: tuple[float, float, float, float] | None, path: Path | None) -> tuple[Domain, dict[str, str]]:
@@ -285,7 +315,9 @@ def _system(method: str, domain: Domain, epsilon: float, **options: Any) -> PHDS
     )
 
 
-def _publish(publisher: SpatialPublisher, batches: list[Batch], folder: PointFolder, *, quiet: bool) -> int:
+def _publish(
+    publisher: SpatialPublisher, batches: list[Batch], folder: PointFolder, drawn: PointPicture, *, quiet: bool
+) -> int:
     """Write a file for each batch; how many points they hold.  Files of earlier batches stay if a later one fails."""
     from fastdp.cli.progress import counted
 
@@ -294,11 +326,20 @@ def _publish(publisher: SpatialPublisher, batches: list[Batch], folder: PointFol
         publisher.advance(*batches[number])
         synthetic = publisher.sample()
         folder.write(number, synthetic)
+        drawn.add(number, len(batches), synthetic, publisher)
         points += len(synthetic)
+    drawn.write(publisher.domain)
     return points
 
 
-def _summary(stream: SpatialPublisher, files: str, points: int, duration: float, spent: list[tuple[str, str]]) -> str:
+def _summary(
+    stream: SpatialPublisher,
+    files: str,
+    picture: Path | None,
+    points: int,
+    duration: float,
+    spent: list[tuple[str, str]],
+) -> str:
     from fastdp.cli.summary import as_table, seconds, thousands
 
     return as_table(
@@ -311,5 +352,6 @@ def _summary(stream: SpatialPublisher, files: str, points: int, duration: float,
             *spent,
             ("time", f"{seconds(duration)}, reading and writing included"),
             ("output", files),
+            *([] if picture is None else [("picture", str(picture))]),
         )
     )

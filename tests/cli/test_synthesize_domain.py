@@ -110,3 +110,42 @@ def test_a_state_file_remembers_the_domain(command, complaint, tmp_path) -> None
     assert "domain = " in complaint(command([shapely.box(0, 0, 10, 5)], *state))
     assert command(AREAS, *state).exit_code == 0
     assert before == {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
+
+
+@pytest.mark.parametrize(("given", "seconds"), [("2500", 2500), ("30min", 1800), ("1.5h", 5400), ("h", 3600)])
+def test_a_batch_lasts_a_length_of_time(given, seconds, synthesize, write_events, events, tmp_path) -> None:
+    result = synthesize(write_events(), "--every", given, batch=None)
+    assert result.exit_code == 0, result.output
+    periods = events[:, 0] // seconds
+    assert len(list((tmp_path / "out").iterdir())) == int(periods[-1] - periods[0]) + 1
+
+
+@pytest.mark.parametrize("given", ["1x", "1 mo", "0h", ""])
+def test_what_is_no_length_of_time(given, synthesize, write_events) -> None:
+    result = synthesize(write_events(), "--every", given, batch=None)
+    assert result.exit_code == 2
+    assert "expected a length of time such as 90s" in " ".join(result.stderr.split())
+
+
+def test_a_picture_of_what_was_released(synthesize, complaint, write_events, tmp_path, monkeypatch) -> None:
+    plots = pytest.importorskip("fastdp.plots")
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    seen: list[tuple] = []
+    draw = plots.points_and_cells
+    monkeypatch.setattr(
+        plots, "points_and_cells", lambda rows, *given, **how: seen.append((rows, how)) or draw(rows, *given, **how)
+    )
+    picture = tmp_path / "points.png"
+    assert "expected a suffix among" in complaint(synthesize(write_events(), "--plot", tmp_path / "points.xyz"))
+    assert not (tmp_path / "out").exists()
+    result = synthesize(write_events(), "--plot", picture, "--format", "npy")
+    assert result.exit_code == 0, result.output
+    assert str(picture) in result.stderr
+    assert picture.stat().st_size > 5000
+    ((rows, how),) = seen
+    (clouds,) = rows.values()
+    assert how["columns"] == ("batch 0", "batch 1", "batch 3", "batch 4")
+    for points, number in zip(clouds, (0, 1, 3, 4), strict=True):
+        np.testing.assert_array_equal(points, np.load(tmp_path / "out" / f"batch_00{number}.npy"))
+    assert "exists already" in complaint(synthesize(write_events(), "--plot", picture, folder="other"))
+    assert synthesize(write_events(), "--plot", picture, "--force").exit_code == 0
