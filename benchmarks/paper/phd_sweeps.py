@@ -85,5 +85,6 @@ def draw_against(folder: Path, parameter: str) -> list[Path]:
         ax.set_ylabel(NAMES[METRIC], fontsize=9)
     legend(figure, handles)
     path = folder / "figures" / f"{METRIC}_against_{parameter}.png"
+    path.parent.mkdir(exist_ok=True)
     figure.savefig(path)
     return [path]

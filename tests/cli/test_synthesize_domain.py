@@ -112,7 +112,9 @@ def test_a_state_file_remembers_the_domain(command, complaint, tmp_path) -> None
     assert before == {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
 
 
-@pytest.mark.parametrize(("given", "seconds"), [("2500", 2500), ("30min", 1800), ("1.5h", 5400), ("h", 3600)])
+@pytest.mark.parametrize(
+    ("given", "seconds"), [("2500", 2500), ("30min", 1800), ("1.5h", 5400), ("h", 3600), ("1d", 86_400)]
+)
 def test_a_batch_lasts_a_length_of_time(given, seconds, synthesize, write_events, events, tmp_path) -> None:
     result = synthesize(write_events(), "--every", given, batch=None)
     assert result.exit_code == 0, result.output

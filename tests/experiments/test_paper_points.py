@@ -13,7 +13,6 @@ from benchmarks.paper import __main__ as paper
 from benchmarks.paper import phd_pictures, phd_streams, phd_sweeps
 from fastdp.datasets import concentric_circles, made_up_check_ins, made_up_pickups
 from fastdp.experiments import from_table, run
-from fastdp.experiments.figures import draw_all
 from fastdp.spatial import Box
 
 shapely = pytest.importorskip("shapely", reason="the extra 'geo' (shapely) is not installed")
@@ -58,15 +57,14 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def titles(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """Titles of the panels of each figure that is written."""
+    """Titles of the panels of each figure that is saved; nothing is drawn to a file, which takes most of the time."""
     seen: list[list[str]] = []
-    write = figures.Figure.savefig
 
-    def savefig(self: Any, *arguments: object, **options: object) -> None:
-        seen.append([ax.get_title() for ax in self.axes if ax.get_title()])
-        write(self, *arguments, **options)
+    def save(figure: Any, path: Any, **_: Any) -> None:
+        seen.append([ax.get_title() for ax in figure.axes if ax.get_title()])
+        Path(path).touch()
 
-    monkeypatch.setattr(figures.Figure, "savefig", savefig)
+    monkeypatch.setattr(figures.Figure, "savefig", save)
     return seen
 
 
@@ -85,7 +83,7 @@ def test_synthetic_panels_say_so(name, small, titles, tmp_path, monkeypatch) -> 
     assert ["synthetic" in title for title in said] == (
         [False, False, True] if name == "phd_figure_4" else [True] * len(said)
     )
-    assert next((tmp_path / "out" / name).glob("*.png")).stat().st_size > 5000
+    assert len(list((tmp_path / "out" / name).glob("*.png"))) == 1
 
 
 @pytest.mark.parametrize(
@@ -143,10 +141,7 @@ def test_errors_against_a_parameter(parameter, titles, tmp_path) -> None:
     }  # fmt: skip
     table["mechanisms" if parameter == "sensitivity" else "datasets"][0][parameter] = [10, 40]
     folder = run(from_table(table), tmp_path / "out")
-    draw_all(folder, folder / "figures")
-    titles.clear()
-    (path,) = phd_sweeps.draw_against(folder, parameter)
-    assert path.stat().st_size > 5000
+    phd_sweeps.draw_against(folder, parameter)
     assert titles == [[f"circles (synthetic), {size} boxes" for size in ("small", "medium", "large")]]
 
 

@@ -204,6 +204,13 @@ def test_degrees() -> None:
             )
 
 
+def test_collections_in_collections() -> None:
+    """GeoJSON of features: each may be a multi-part geometry."""
+    squares = shapely.MultiPolygon([shapely.box(0, 0, 1, 1), shapely.box(5, 0, 6, 1)])
+    nested = shapely.GeometryCollection([shapely.GeometryCollection([squares]), shapely.box(8, 0, 9, 1)])
+    assert Polygons(nested).area == pytest.approx(3.0)
+
+
 def test_a_hair_beyond_the_earth_is_accepted() -> None:
     """Natural Earth's land ends at 180.00000000000006 degrees; a thousandth of a degree is a mistake."""
     land = Polygons(shapely.box(170, -90 - 1e-9, 180.00000000000006, 0), geographic=True)
