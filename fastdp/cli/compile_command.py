@@ -43,6 +43,27 @@ def _stream(system: Literal["adaptive", "tops", "pak", "topl"]) -> Callable[[], 
     return run
 
 
+def _tops() -> None:
+    import numpy as np
+
+    import fastdp
+    from fastdp.perturbers import Hierarchy
+    from fastdp.smoothers import Recent
+
+    _stream("tops")()
+    # Into the caller's memory it writes by other kernels.
+    publisher = fastdp.StreamPublisher(
+        threshold=20.0,
+        perturber=Hierarchy(prune=1),
+        smoother=Recent(),
+        epsilon=1.0,
+        bound=BOUND,
+        max_range=256,
+        seed=1,
+    )
+    publisher.publish(np.arange(LENGTH) % BOUND, out=np.empty(LENGTH))
+
+
 def _phdstream() -> None:
     import fastdp
     from fastdp.spatial import Box
@@ -78,7 +99,7 @@ def _fleet() -> None:
 
 SYSTEMS: dict[str, Callable[[], object]] = {
     "adaptive": _stream("adaptive"),
-    "tops": _stream("tops"),
+    "tops": _tops,
     "pak": _stream("pak"),
     "topl": _stream("topl"),
     "phdstream": _phdstream,
