@@ -258,9 +258,7 @@ def run(options: argparse.Namespace) -> int:
     for page in options.write or options.check or PAGES:
         text = page.read_text()
         if not MARKERS.search(text):
-            raise SystemExit(
-                f"{page}: expected <!-- speed: full --> (or short, second) and <!-- /speed -->, found none"
-            )
+            raise SystemExit(f"{page}: expected <!-- speed: full --> (short, second) and <!-- /speed -->, found none")
         renewed = filled(text, summary)
         if options.write is not None:
             page.write_text(renewed)

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
@@ -52,15 +52,8 @@ def _tops() -> None:
 
     _stream("tops")()
     # Into the caller's memory it writes by other kernels.
-    publisher = fastdp.StreamPublisher(
-        threshold=20.0,
-        perturber=Hierarchy(prune=1),
-        smoother=Recent(),
-        epsilon=1.0,
-        bound=BOUND,
-        max_range=256,
-        seed=1,
-    )
+    parts: dict[str, Any] = {"threshold": 20.0, "perturber": Hierarchy(prune=1), "smoother": Recent()}
+    publisher = fastdp.StreamPublisher(**parts, epsilon=1.0, bound=BOUND, max_range=256, seed=1)
     publisher.publish(np.arange(LENGTH) % BOUND, out=np.empty(LENGTH))
 
 
