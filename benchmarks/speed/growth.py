@@ -23,8 +23,10 @@ from fastdp.perturbers import Flat
 
 FIRST, LAST, LEDGER = 5, 9, (2, 6)
 #: A stream ends early where its next part would take longer.
-PATIENCE = 60.0
+PATIENCE = 15.0
 SPENDS = 30
+#: Entries, and milliseconds of a release and of opening the file.
+Book = tuple[list[int], list[float], list[float]]
 
 
 def flat(max_range: int) -> fastdp.StreamPublisher:
@@ -52,33 +54,35 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     print(f"Process {stay_on_one_core()}.")
-    streams = {name: costs(name, options.last) for name in STREAMS}
+    show({name: costs(name, options.last) for name in STREAMS}, ledger(), options.plot)
+
+
+def show(
+    streams: dict[str, pictures.Line], book: tuple[list[int], list[float], list[float]], plot: Path | None
+) -> None:
+    """Tables of both, and a picture."""
     lengths = max((line[0] for line in streams.values()), key=len)
     table(
         "Nanoseconds of processor time a value, between the length before and this one",
         ["values", *streams],
         [
-            [f"{n:,}", *(f"{c[k]:.3g}" if k < len(c) else "-" for _, c in streams.values())]
+            [f"{n:,}", *(f"{found[k]:.3g}" if k < len(found) else "-" for _, found in streams.values())]
             for k, n in enumerate(lengths)
         ],
     )
-    entries, spends, opens = ledger()
+    entries, spends, opens = book
     table(
         f"Ledger: milliseconds of a release, median of {SPENDS}, and of opening the file",
         ["entries", "spend", "open"],
         [[f"{n:,}", f"{a:.3g}", f"{b:.3g}"] for n, a, b in zip(entries, spends, opens, strict=True)],
     )
-    if options.plot is not None:
-        text = {
-            "xlabel": "values published",
-            "ylabel": "ns a value",
-            "title": "A value of an endless stream, one core",
-        }
-        book = {"xlabel": "entries", "ylabel": "milliseconds, disk included", "title": "Ledger", "ylim": (0, None)}
+    if plot is not None:
+        text = {"xlabel": "values published", "ylabel": "ns a value", "title": "Endless streams, one core"}
+        of_book = {"xlabel": "entries", "ylabel": "milliseconds, disk included", "title": "Ledger", "yscale": "log"}
         pictures.draw(
-            options.plot,
+            plot,
             lambda axes: pictures.panel(axes, streams, yscale="log", **text),
-            lambda axes: pictures.panel(axes, {"spend": (entries, spends), "open": (entries, opens)}, **book),
+            lambda axes: pictures.panel(axes, {"spend": (entries, spends), "open": (entries, opens)}, **of_book),
         )
 
 
@@ -108,8 +112,7 @@ def costs(name: str, last: int) -> pictures.Line:
     return lengths, found
 
 
-def ledger() -> tuple[list[int], list[float], list[float]]:
-    """Entries, and milliseconds of a release and of opening."""
+def ledger() -> Book:
     entries, spends, opens = list[int](), list[float](), list[float]()
     with tempfile.TemporaryDirectory() as folder:
         path, filled = Path(folder) / "budget", 0

@@ -184,7 +184,7 @@ class FixedBlocks:
     ) -> Step | None:
         """All that these values, behind the hold-out, lead to; None if one of them is NaN or infinite.
 
-        With new memory for the output, which nobody sees before the step is recorded, it may be written at once.
+        New memory for the output is invisible to callers until the step is recorded, so it may be written at once.
         """
         if new_memory and self._in_one_pass(progress, values.size):
             return self._publish(progress, noise, values)
