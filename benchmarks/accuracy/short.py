@@ -67,10 +67,11 @@ class Scene:
 
 def scenes(folder: Path, sizes: Sequence[int]) -> Iterator[tuple[str, float, Scene]]:
     """Every real stream at every size; a short one is extended by its reverse."""
-    for name, (file, bound, _) in REAL.items():
-        values = np.load(folder / file)["values"].astype(np.float64)
-        for size in sizes:
-            yield name, float(bound), Scene(extend_by_reflection(values, size))
+    for name, each in REAL.items():
+        if (folder / each.file).exists():
+            values = each.read(folder / each.file).clip(0.0)
+            for size in sizes:
+                yield name, each.bound, Scene(extend_by_reflection(values, size))
 
 
 def nothing_withheld(scene: Scene, epsilon: float, bound: float) -> tuple[Released, whole.WholeStream]:

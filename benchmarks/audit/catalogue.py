@@ -36,6 +36,7 @@ from fastdp.auditing.catalogue.inputs import (
     PAIR,
     PERIOD,
     REPLAY_AFTER,
+    RISEN,
     TREES,
     late_events,
     repeated_counts,
@@ -52,6 +53,7 @@ from fastdp.auditing.catalogue.streams import (
     published,
     repeated,
     replay,
+    risen,
 )
 from fastdp.auditing.catalogue.sums import RULES, small_task, sums
 from fastdp.auditing.catalogue.tables import tables
@@ -143,6 +145,7 @@ def negative_controls() -> list[Case]:
         Case("withheld-mean", one_run(withheld, controls.withheld_mean), *LATER_HOLDOUT, SLOW),
         Case("replay-first-format", one_run(in_place, replay, factor=2.0), *REPLAY_AFTER, SLOW),
         Case("blocks-peeking", controls.peeking_blocks(1.0), *turning_point(THETA, 1.0), MEDIUM),
+        Case("rising-first-noise", one_run(controls.rising_without_noise, risen), *RISEN, SLOW // 4),
         Case("log2-levels", controls.log2_levels(1.0, 4), *VALUE, FAST, (open_sums,)),
         Case("settling-free", settling, *LEFT, MEDIUM),
         Case("events-half", half, [EVENT[0]], [EVENT[1]], SLOW),

@@ -18,13 +18,15 @@ from benchmarks.audit.blocks import LOOKED_AT, BlocksTrials
 from benchmarks.audit.parts import THETA, binary_tree
 from fastdp.auditing.catalogue.case import ManyRuns, OneRun
 from fastdp.auditing.catalogue.points import make_selective
-from fastdp.auditing.catalogue.streams import SMALL, collected, pieces
+from fastdp.auditing.catalogue.streams import SMALL, collected, make_rising, pieces
 from fastdp.counters import Counter, SelectiveCounting
 from fastdp.guarantee import Guarantee
 from fastdp.perturbers import Hierarchy
-from fastdp.perturbers.base import HierarchyShape
+from fastdp.perturbers.base import BoundLaws, HierarchyShape
 from fastdp.randomness.key import Binding, Key
+from fastdp.randomness.noise import AnyLaw
 from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
+from fastdp.systems.stream.adaptive import Adaptive
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.thresholds import NoisyMax
 
@@ -128,6 +130,25 @@ def peeking_blocks(epsilon: float) -> ManyRuns:
         return rows
 
     return ManyRuns(right.guarantee, draw)
+
+
+class FirstLaw:
+    """The law of noise under the first threshold, whatever the threshold rises to."""
+
+    def __init__(self, laws: BoundLaws) -> None:
+        self._laws, self._first = laws, 0
+
+    def __getitem__(self, theta_steps: int) -> AnyLaw | None:
+        self._first = self._first or theta_steps
+        return self._laws[self._first]
+
+
+def rising_without_noise(key: Key) -> Adaptive:
+    """A theta that rises, and noise that does not rise with it."""
+    publisher = make_rising(key, epsilon=1.0)
+    pipeline = publisher._pipeline
+    vars(pipeline)["laws"] = FirstLaw(pipeline.laws)
+    return publisher
 
 
 def _generator(key: Key) -> np.random.Generator:

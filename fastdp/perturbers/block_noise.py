@@ -179,6 +179,7 @@ class Blocks(Flat):
         shape[b.PRIOR_DRIFT] = PRIOR_DRIFT / max_range
         top = max_range.bit_length() - 1
         shape[b.MOST] = max(top - MAX_EVER, 0)
+        b.fill_shares(shape)
         first = b.choose_exponent(shape[b.PRIOR_WHITE], shape[b.PRIOR_DRIFT], 0, shape)
         shape[b.FIRST] = min(first, max(top - MAX_FIRST, 0))
         shape[b.LIMIT] = warm_up

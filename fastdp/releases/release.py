@@ -17,6 +17,7 @@ from fastdp.releases import bands
 from fastdp.releases.error_bars import (
     ErrorBars,
     SumNoise,
+    correlated_variances,
     counter_draws,
     hidden_of_ends,
     rate_of_blocks,
@@ -276,6 +277,14 @@ class Release:
         if noise.kind == "counter":
             draws = counter_draws(first, last)
             return ErrorBars(self.range_sum(first, last), draw, noise.resolution, draws, ones, none)
+        if noise.kind == "correlated":
+            variances = correlated_variances(noise, first, last)
+            # Each value's noise is rounded by half a step: at most so much in a sum (Cauchy and Schwarz).
+            rounded = 1.0 + np.sqrt(np.minimum(last, noise.epoch)) / float(draw.scale)
+            draws = (last > first).astype(np.int64)
+            return ErrorBars(
+                *(self.range_sum(first, last), draw, noise.resolution, draws, np.sqrt(variances) * rounded, none)
+            )
         edges, rates, behind = self._hidden
         model, whole, shares = hidden_of_ends(first, last, edges, rates)
         centre = self._spread_before(last) - self._spread_before(first)

@@ -71,7 +71,11 @@ EVENTS = 8
 QUERIES = 9
 #: The largest threshold, in units of the first one; 0: no limit.
 TOP_UNIT = 14
-SHAPE = 15
+#: For each exponent and class, the factors that depend on lengths alone (:func:`fill_shares`), so that a choice
+#: divides little: of a block's noise in revised and in published values, of the closing error, of the energy.
+SHARES = 15
+OWN, PUBLISHED, LATE, HIDDEN = 0, 1, 2, 3
+FACTORS = 4
 
 #: Blocks shorter than this many values share a choice.
 CADENCE = 512.0
@@ -90,6 +94,7 @@ FALL = 4.0
 SEEN = 0.5
 #: Four classes of query length share the attention.
 CLASSES = 4
+SHAPE = SHARES + SCALES * CLASSES * FACTORS
 #: Noise and the closing error of a block enter published values while the next one catches up: this part of a block.
 CATCH_SHARE = 2.0**-CATCH_UP
 #: The threshold rises by RISE_BY while the mean of a value, less CERTAIN standard deviations of its noise, is more
@@ -104,8 +109,11 @@ MIN_REFERENCE = 0.07
 #: 2^k; energies at scale k of independent values of variance 1 (two sums of 2^k values), and of a level that moves by
 #: variance 1 a value (E[(S_1 - S_2)^2] = (2/3) g^3).
 LENGTHS = 2.0 ** np.arange(SCALES)
+INVERSES = 1.0 / LENGTHS
 BY_WHITE = 2.0 * LENGTHS
 BY_DRIFT = 2.0 / 3.0 * LENGTHS**3
+#: What is left of a scale's structure so many scales below it.
+FALLS = FALL ** -np.arange(SCALES)
 
 
 @inline
@@ -146,6 +154,18 @@ def late_share(ratio: float) -> float:
 
 
 @kernel
+def fill_shares(shape: np.ndarray) -> None:
+    """Fill in the factors of a choice, once the lengths of queries and the bounds of the exponent are there."""
+    for k in range(int(shape[MOST]) + 1):
+        for c in range(CLASSES):
+            ratio, at = shape[QUERIES + c] / LENGTHS[k], SHARES + (k * CLASSES + c) * FACTORS
+            shape[at + OWN] = noise_of_query(ratio)
+            shape[at + PUBLISHED] = CATCH_SHARE * noise_of_query(ratio / CATCH_SHARE)
+            shape[at + LATE] = late_share(ratio)
+            shape[at + HIDDEN] = hidden_share(ratio)
+
+
+@kernel
 def choose_exponent(white: float, drift: float, seen: int, shape: np.ndarray) -> int:
     """The k for which blocks of 2^k values have the least product of errors: classes of queries, both answers.
 
@@ -166,19 +186,23 @@ def choose_exponent(white: float, drift: float, seen: int, shape: np.ndarray) ->
     best, best_product = least, np.inf
     for k in range(most + 1):
         if k < seen:
-            by_white, by_drift = BY_WHITE[k] * independent, structure * FALL ** (np.float64(k - seen))
+            by_white, by_drift = BY_WHITE[k] * independent, structure * FALLS[seen - k]
         else:
             by_white, by_drift = BY_WHITE[k] * white, BY_DRIFT[k] * drift
         if k >= least:
-            product, closing = 1.0, closing_error(by_white, by_drift, noise) / noise
+            product, floor, closing = 1.0, 1.0, closing_error(by_white, by_drift, noise) / noise
             for c in range(CLASSES):
-                ratio, hidden = shape[QUERIES + c] / LENGTHS[k], errors[c] / noise
-                late = closing * late_share(ratio) + CATCH_SHARE * noise_of_query(ratio / CATCH_SHARE)
-                product *= (hidden + noise_of_query(ratio)) * (hidden + late)
+                at, hidden = SHARES + (k * CLASSES + c) * FACTORS, errors[c] / noise
+                late = closing * shape[at + LATE] + shape[at + PUBLISHED]
+                product *= (hidden + shape[at + OWN]) * (hidden + late)
+                floor *= hidden * hidden
             if product < best_product:
                 best, best_product = k, product
+            if floor >= best_product:
+                # Longer blocks hide no less.
+                break
         for c in range(CLASSES):
-            errors[c] += (by_white + by_drift) * hidden_share(shape[QUERIES + c] / LENGTHS[k])
+            errors[c] += (by_white + by_drift) * shape[SHARES + (k * CLASSES + c) * FACTORS + HIDDEN]
     return best
 
 
@@ -296,8 +320,9 @@ def close_block(memory: np.ndarray, total: float, shape: np.ndarray) -> None:
         # Between the middles of two blocks the level moves.
         memory[VARIANCE] += memory[DRIFT] * (length + LENGTHS[int(memory[LAST])]) / 2.0
     memory[BEFORE] = memory[VARIANCE]
-    gain = memory[VARIANCE] / (memory[VARIANCE] + memory[WHITE] / length + noise / (length * length))
-    memory[LEVEL] += gain * (total / length - memory[LEVEL])
+    inverse = INVERSES[exponent]
+    gain = memory[VARIANCE] / (memory[VARIANCE] + memory[WHITE] * inverse + noise * (inverse * inverse))
+    memory[LEVEL] += gain * (total * inverse - memory[LEVEL])
     memory[VARIANCE] *= 1.0 - gain
     memory[LAST] = memory[EXPONENT]
     if chooses:
@@ -365,8 +390,9 @@ def predict(memory: np.ndarray, shape: np.ndarray) -> None:
     """What values of the open block are published as: the level, and at first what the block before left open."""
     memory[PREDICTION] = memory[LEVEL] if shape[EVENTS] != 0.0 else min(max(memory[LEVEL], 0.0), memory[UNIT])
     longer = max(memory[EXPONENT], memory[LAST])
-    memory[CATCH] = LENGTHS[int(min(memory[EXPONENT], max(longer - CATCH_UP, 0.0)))]
-    memory[EXTRA] = shape[SPREADS] * memory[CARRY] / memory[CATCH]
+    catch = int(min(memory[EXPONENT], max(longer - CATCH_UP, 0.0)))
+    memory[CATCH] = LENGTHS[catch]
+    memory[EXTRA] = shape[SPREADS] * memory[CARRY] * INVERSES[catch]
 
 
 @kernel

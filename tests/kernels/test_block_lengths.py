@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastdp_kernels import adaptive_pass
@@ -60,6 +60,20 @@ def test_the_first_choice_is_the_oracles() -> None:
             for white, drift, seen in ((0.02, 0.02 / max_range, 0), (0.5, 0.0, 3), (0.0, 1e-6, 5), (0.0, 0.0, 2)):
                 expected = adaptive.choose_exponent(white, drift, seen, p)
                 assert b.choose_exponent(white, drift, seen, shape_of(p)) == expected, (epsilon, max_range, seen)
+
+
+@given(
+    white=st.floats(-8.0, 1.0),
+    drift=st.floats(-20.0, -2.0),
+    seen=st.integers(0, 12),
+    epsilon=st.sampled_from([0.01, 0.3, 20.0, 300.0]),
+)
+@settings(max_examples=60)
+def test_a_choice_that_stops_early_is_the_best_of_all(white: float, drift: float, seen: int, epsilon: float) -> None:
+    p = public(epsilon=epsilon, max_range=2**20)
+    products = adaptive.products_of_errors(10.0**white, 10.0**drift, seen, p)
+    chosen = b.choose_exponent(10.0**white, 10.0**drift, seen, shape_of(p))
+    assert products[chosen] <= min(products.values()) * (1.0 + 1e-9)
 
 
 @given(

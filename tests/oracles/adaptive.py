@@ -96,7 +96,13 @@ def hidden(length, block):
 
 
 def choose_exponent(white, drift, seen, public):
-    """The first k with the least product, over classes of queries, of the errors of revised and published answers."""
+    """The first k with the least product."""
+    products = products_of_errors(white, drift, seen, public)
+    return min(products, key=lambda k: (products[k], k))
+
+
+def products_of_errors(white, drift, seen, public):
+    """By k: the product, over classes of queries, of the errors of revised and published answers."""
     independent = min(white, public.constants.MAX_WHITE)
 
     def parts(k):
@@ -116,7 +122,7 @@ def choose_exponent(white, drift, seen, public):
             # The account of a block is settled within a share of the next one.
             late += share * noise_of_query(length, share * 2.0**k)
             products[k] *= (error + noise_of_query(length, 2.0**k)) * (error + late)
-    return min(products, key=lambda k: (products[k], k))
+    return products
 
 
 def settled_error(independent, moving, noise):

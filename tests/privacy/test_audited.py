@@ -46,10 +46,11 @@ CATCHING = {
     "trees-share": 300,
     "withheld-mean": 300,
     "recounted": 600,
+    "rising-first-noise": 600,
 }
 #: These need more runs than a test may take: only ``python -m benchmarks.audit`` audits them.
 LONG = {
-    *("refined-free", "one-event"),
+    *("refined-free", "one-event", "half-adaptive-rising"),
     *(f"half-tops-{name}" for name in ("withheld", "refined")),
     *(f"half-pak-{name}" for name in ("tree", "lag-sums")),
     *(f"half-phdstream-{name}" for name in ("two-events", "adaptive", "adaptive-two-events", "adaptive-planted")),

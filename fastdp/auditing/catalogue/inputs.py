@@ -39,6 +39,10 @@ WINDOW: tuple[list[float], list[float]] = [1, 1, 2, 2, 4], [1, 1, 2, 1, 0]
 PAIR: tuple[list[list[float]], list[list[float]]] = [[4, 4, 0, 0]], [[0, 0, 0, 0]]
 #: One value of a stream of blocks of four.
 REVISED: tuple[list[float], list[float]] = [4.0] + [0.0] * 15, [0.0] * 16
+#: A hold-out, and so much growth behind it that theta rises to the bound of 64; then the value that differs,
+#: and the rest of its block.
+GROWTH: list[float] = [0.0, 0.0, 0.0, 8.0] * 256 + [64.0] * 640
+RISEN: tuple[list[float], list[float]] = [*GROWTH, 64.0, *[0.0] * 31], [*GROWTH, 0.0, *[0.0] * 31]
 #: A stream and its altered copy: a value differs before their first difference, or after it.
 Replay = tuple[list[float], list[float]]
 REPLAY_PREFIX: tuple[Replay, Replay] = ([4, 0], [4, 4]), ([0, 0], [0, 4])

@@ -13,12 +13,14 @@ from fastdp.auditing.catalogue.case import MANY, REPEATED, SLOW, Case, ManyRuns,
 from fastdp.auditing.catalogue.inputs import (
     CHOICE,
     EVENT,
+    GROWTH,
     LATER_HOLDOUT,
     PAIR,
     PERIOD,
     REPLAY_AFTER,
     REPLAY_PREFIX,
     REVISED,
+    RISEN,
     TREES,
     WINDOW,
     open_lag_sums,
@@ -75,6 +77,15 @@ def published(fresh: Fresh, data: Sequence[Sequence[float]]) -> Floats:
     return np.concatenate([publisher.publish(piece) for piece in data])
 
 
+def risen(fresh: Fresh, data: Sequence[float]) -> Floats:
+    """What theta rose to, and the released sum of the block with the first value behind the growth."""
+    publisher = fresh()
+    release = publisher.release(data)
+    assert release.revision is not None  # noqa: S101 - Adaptive has one
+    block = np.searchsorted(release.revision.edges, len(GROWTH) - publisher.holdout, side="right") - 1
+    return np.array([release.threshold, release.revision.totals[block]])
+
+
 def replay(fresh: Fresh, data: tuple[Sequence[float], Sequence[float]]) -> Floats:
     """What a stream and its altered copy publish under one key."""
     return np.concatenate([fresh().publish(stream) for stream in data])
@@ -121,6 +132,11 @@ def make_single_blocks(key: Key, *, epsilon: float) -> StreamPublisher:
 def make_events(key: Key, *, epsilon: float, sensitivity: float = 1.0) -> Adaptive:
     """Counts without a bound; few steps a count, so that few outputs are possible."""
     return Adaptive(epsilon, sensitivity=sensitivity, max_range=64, resolution=min(1.0, sensitivity), key=key)
+
+
+def make_rising(key: Key, *, epsilon: float) -> Adaptive:
+    """Theta begins at about 8."""
+    return Adaptive(epsilon, 64.0, 1024, 1024, resolution=1.0, key=key)
 
 
 def make_baseline(key: Key, *, epsilon: float, scheme: Scheme) -> WEvent:
@@ -189,6 +205,7 @@ def one_by_one(epsilon: float) -> list[Case]:
         Case("adaptive", one_run(single, pieces), *two_rows, SLOW),
         Case("adaptive-revised", one_run(long_blocks, revised), *REVISED, SLOW),
         Case("adaptive-retrospective", one_run(long_blocks, retrospective), *REVISED, SLOW),
+        Case("adaptive-rising", one_run(partial(make_rising, epsilon=epsilon), risen), *RISEN, SLOW // 4),
         # A value before the first difference is published with one noise, a value after it with two.
         Case("replay-prefix", one_run(single, replay), *REPLAY_PREFIX, SLOW),
         Case("replay-after", one_run(single, replay, factor=2.0), *REPLAY_AFTER, SLOW),
