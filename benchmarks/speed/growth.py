@@ -77,8 +77,18 @@ def show(
         [[f"{n:,}", f"{a:.3g}", f"{b:.3g}"] for n, a, b in zip(entries, spends, opens, strict=True)],
     )
     if plot is not None:
-        text = {"xlabel": "values published", "ylabel": "ns a value", "title": "Endless streams, one core"}
-        of_book = {"xlabel": "entries", "ylabel": "milliseconds, disk included", "title": "Ledger", "yscale": "log"}
+        text: dict[str, Any] = {
+            "xlabel": "values published",
+            "ylabel": "ns a value",
+            "title": "Endless streams, one core",
+            "ylim": (0.3, 3e3),
+        }
+        of_book: dict[str, Any] = {
+            "xlabel": "entries",
+            "ylabel": "milliseconds, disk included",
+            "title": "Ledger",
+            "ylim": (0, None),
+        }
         pictures.draw(
             plot,
             lambda axes: pictures.panel(axes, streams, yscale="log", **text),

@@ -18,7 +18,7 @@ def panel(axes: Any, lines: Mapping[str, Line], *, dotted: Mapping[str, Line] | 
         axes.semilogx(sizes, measured, color="black", linestyle=":", label=name)
     axes.set(**labels)
     axes.grid(alpha=0.3)
-    axes.legend()
+    axes.legend(fontsize="small", ncols=1 + (len(lines) > 4))
 
 
 def draw(path: Path, *panels: Callable[[Any], None]) -> None:
