@@ -8,8 +8,6 @@ import re
 import subprocess
 import sys
 
-from asv.machine import Machine
-
 from benchmarks import ROOT
 from benchmarks.shared import cpu_model
 
@@ -39,6 +37,9 @@ def machine_name() -> str:
 
 def describe_machine(name: str) -> None:
     """Tell asv of the machine (``~/.asv-machine.json``)."""
+    # asv is needed by nothing else here.
+    from asv.machine import Machine
+
     found = Machine.get_defaults()
     found.update(machine=name, cpu=cpu_model())
     options = [
