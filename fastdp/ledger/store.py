@@ -34,7 +34,7 @@ FORMAT = 1
 START = bytes(32)
 #: "fdpL" marks the file as a ledger.
 APPLICATION, VERSION = 0x6664704C, 3
-#: Its lines are the same; sums are made anew, under other names, so that no program of before adds to them.
+#: It has the same lines. Sums are made again, under other names, so that no older program adds to them.
 OLDER = 2
 LOCK_SECONDS = 30.0
 #: How a line of the first format ends.
