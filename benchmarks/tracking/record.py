@@ -19,6 +19,9 @@ ONE_THREAD = {
     "POLARS_MAX_THREADS": "1",
 }
 
+#: Above this load numbers are not worth keeping.
+MAX_LOAD = 1.0
+
 
 def asv(*arguments: str) -> int:
     """Run asv in the project's root."""
@@ -52,10 +55,16 @@ def describe_machine(name: str) -> None:
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("commit", nargs="?", default="main", help="what is measured (default main)")
     parser.add_argument("--bench", default="Quick", help="regular expression of benchmarks (default Quick)")
+    parser.add_argument("--busy", action="store_true", help="measure although others are at work")
     parser.add_argument("--machine", default=machine_name(), help="its name in the history (default %(default)s)")
 
 
 def run(options: argparse.Namespace) -> int:
+    load = os.getloadavg()[0]
+    if load > MAX_LOAD and not options.busy:
+        raise SystemExit(
+            f"load {load:.2g}: expected at most {MAX_LOAD:g}, since a history keeps its outliers (or --busy)"
+        )
     describe_machine(options.machine)
     named = ("--machine", options.machine, "--bench", options.bench)
     return asv("run", f"{git('rev-parse', options.commit)}^!", *named, "--show-stderr")
