@@ -41,15 +41,9 @@ def machine_name() -> str:
 def describe_machine(name: str) -> None:
     """Tell asv of the machine (``~/.asv-machine.json``)."""
     # asv is needed by nothing else here.
-    from asv.machine import Machine
+    from asv.machine import Machine, MachineCollection
 
-    found = Machine.get_defaults()
-    found.update(machine=name, cpu=cpu_model())
-    options = [
-        part for each in ("machine", "os", "arch", "cpu", "num_cpu", "ram") for part in (f"--{each}", found[each])
-    ]
-    if asv("machine", "--yes", *options):
-        raise SystemExit(f"asv machine failed for {name}")
+    MachineCollection.save(name, {**Machine.get_defaults(), "machine": name, "cpu": cpu_model()})
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
