@@ -1,6 +1,6 @@
 """Every kernel by itself, on the arguments of the largest call that the packages' work makes: throughput.
 
-A quick set: ``asv run --bench Kernels`` takes about a minute.
+asv reads a larger number as worse: here it is better.  The quick set is ``bench_quick.Quick``.
 """
 
 from __future__ import annotations

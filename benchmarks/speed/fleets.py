@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 from time import process_time
+from typing import Any
 
 import numpy as np
 
 import fastdp
 from benchmarks.shared import Floats, table
+from benchmarks.speed import pictures
 from benchmarks.speed.measure import keep, stay_on_one_core
 
 #: Of the dictionary: each takes milliseconds to make.
@@ -100,23 +102,17 @@ def dictionary() -> float:
 
 
 def draw(sizes: list[int], rows: list[Row], path: Path) -> None:
-    from matplotlib.figure import Figure
+    def seconds(axes: Any) -> None:
+        names = {0: "first value of each", 4: "restart", 3: "sealed snapshot", 1: "a further value of each"}
+        lines = {name: (sizes, [row[column] for row in rows]) for column, name in names.items()}
+        limit = {"1 us a stream": (sizes, [size * 1e-6 for size in sizes])}
+        text = {"xlabel": "streams", "ylabel": "processor seconds", "title": "Fleet of Adaptive, one core"}
+        pictures.panel(axes, lines, dotted=limit, yscale="log", **text)
 
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    for column, name in (
-        (0, "first value of each"),
-        (4, "restart"),
-        (3, "sealed snapshot"),
-        (1, "a further value of each"),
-    ):
-        left.loglog(sizes, [row[column] for row in rows], marker="o", markersize=4, label=name)
-    left.loglog(sizes, [size * 1e-6 for size in sizes], color="black", linestyle=":", label="1 us a stream")
-    left.set(xlabel="streams", ylabel="processor seconds", title="Fleet of Adaptive, one core")
-    for column, name in ((2, "state in memory, without ids"), (5, "sealed snapshot, with ids")):
-        right.semilogx(sizes, [row[column] for row in rows], marker="o", markersize=4, label=name)
-    right.set(xlabel="streams", ylabel="bytes a stream", title="After the first values", ylim=(0, 400))
-    for axes in (left, right):
-        axes.grid(alpha=0.3)
-        axes.legend()
-    figure.savefig(path, dpi=120)
+    def memory(axes: Any) -> None:
+        names = {2: "state in memory, without ids", 5: "sealed snapshot, with ids"}
+        lines = {name: (sizes, [row[column] for row in rows]) for column, name in names.items()}
+        text = {"xlabel": "streams", "ylabel": "bytes a stream", "title": "After the first values"}
+        pictures.panel(axes, lines, ylim=(0, 400), **text)
+
+    pictures.draw(path, seconds, memory)

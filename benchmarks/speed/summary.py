@@ -1,7 +1,7 @@
 """The tables of speed in README.md and docs/speed.md, from the numbers and targets in ``results/``.
 
 ``python -m benchmarks speed summary`` prints the full table, ``--write`` fills the pages between their markers
-(``<!-- speed: full -->`` or ``<!-- speed: short -->`` to ``<!-- /speed -->``), ``--check`` fails where one is older.
+(``<!-- speed: full -->``, ``short`` or ``second`` to ``<!-- /speed -->``), ``--check`` fails where one is older.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TARGETS = NUMBERS.with_name("speed_targets.toml")
 PAGES = (ROOT / "README.md", ROOT / "docs" / "speed.md")
 ONE_CORE = "one core by nature"
 Measured = Mapping[str, Any]
-MARKERS = re.compile(r"(<!-- speed: (full|short) -->\n).*?(<!-- /speed -->)", re.DOTALL)
+MARKERS = re.compile(r"(<!-- speed: (full|short|second) -->\n).*?(<!-- /speed -->)", re.DOTALL)
 ABSENT = "not measured"
 
 
@@ -35,12 +35,19 @@ class Row:
     own: tuple[str, ...]
     target: float | None = None
     stretch: float | None = None
-    measure: Literal["time", "item", "rate", "share", "memory"] = "time"
+    measure: Literal["time", "item", "rate", "share", "times", "memory"] = "time"
     limit: str = ""
     peers: Mapping[str, str] = field(default_factory=dict)
     reference: Mapping[str, float] = field(default_factory=dict)
     parallel: str | None = None
     readme: bool = False
+    round: int = 1
+    why: str = ""
+
+    @property
+    def rises(self) -> bool:
+        """Whether more is better."""
+        return self.measure in ("rate", "share", "times")
 
 
 def read_rows() -> list[Row]:
@@ -69,7 +76,7 @@ class Summary:
     def value(self, row: Row, key: str) -> Value | None:
         """The number of one task, as the row measures."""
         task, limit = self.find(key), self.find(row.limit) if row.limit else None
-        if task is None or (row.measure == "share" and limit is None):
+        if task is None or (row.measure in ("share", "times") and limit is None):
             return None
         seconds = [task[name] for name in ("median", "q1", "q3")]
         if row.measure in ("time", "memory"):
@@ -87,7 +94,7 @@ class Summary:
         found = [(key, value) for key, value in values if value is not None]
         if len(found) < len(values):
             return None
-        worst = min if row.measure in ("rate", "share") else max
+        worst = min if row.rises else max
         return worst(found, key=lambda pair: pair[1].median)
 
     def cost(self, key: str) -> float | None:
@@ -102,6 +109,8 @@ def shown(value: float, row: Row) -> str:
         return f"{value / 1e6:.3g} M/s"
     if row.measure == "share":
         return f"{value:.0%}"
+    if row.measure == "times":
+        return f"{value:.3g} x"
     if row.measure == "memory":
         return f"{value:.2g} MiB"
     return duration(value)
@@ -115,7 +124,7 @@ def verdict(row: Row, value: Value | None) -> str:
         return "-"
 
     def reached(goal: float) -> bool:
-        return value.median >= goal if row.measure in ("rate", "share") else value.median <= goal
+        return value.median >= goal if row.rises else value.median <= goal
 
     if not reached(row.target):
         return "**below target**"
@@ -186,7 +195,18 @@ def _markdown(columns: list[str], rows: list[list[str]]) -> str:
 def full(summary: Summary) -> str:
     columns = ["work", "target", "stretch", "one core: median (quartiles)", "two cores", "verdict",
                "to the limit (cost)", "peers' cost over ours"]  # fmt: skip
-    return _markdown(columns, [cells(summary, row) for row in read_rows()]) + "\n" + origin(summary)
+    rows = [cells(summary, row) for row in read_rows() if row.round == 1]
+    return _markdown(columns, rows) + "\n" + origin(summary)
+
+
+def second(summary: Summary) -> str:
+    """The second round: one target a row, and why it is missed."""
+    rows = []
+    for row in read_rows():
+        if row.round == 2:
+            work, target, _, now, _, judged, *_ = cells(summary, row)
+            rows.append([work, target, now, judged, row.why or "-"])
+    return _markdown(["work", "target", "now: median (quartiles)", "verdict", "where it stands"], rows)
 
 
 def short(summary: Summary) -> str:
@@ -217,7 +237,7 @@ def origin(summary: Summary) -> str:
 
 def filled(text: str, summary: Summary) -> str:
     """A page with its tables renewed."""
-    tables = {"full": full, "short": short}
+    tables = {"full": full, "short": short, "second": second}
     return MARKERS.sub(lambda found: found[1] + "\n" + tables[found[2]](summary) + "\n" + found[3], text)
 
 
@@ -238,7 +258,7 @@ def run(options: argparse.Namespace) -> int:
     for page in options.write or options.check or PAGES:
         text = page.read_text()
         if not MARKERS.search(text):
-            raise SystemExit(f"{page}: expected <!-- speed: full --> (or short) and <!-- /speed -->, found none")
+            raise SystemExit(f"{page}: expected <!-- speed: full --> (short, second) and <!-- /speed -->, found none")
         renewed = filled(text, summary)
         if options.write is not None:
             page.write_text(renewed)

@@ -8,8 +8,6 @@ import re
 import subprocess
 import sys
 
-from asv.machine import Machine
-
 from benchmarks import ROOT
 from benchmarks.shared import cpu_model
 
@@ -20,6 +18,9 @@ ONE_THREAD = {
     "NUMBA_NUM_THREADS": "1",
     "POLARS_MAX_THREADS": "1",
 }
+
+#: Above this load numbers are not worth keeping.
+MAX_LOAD = 1.0
 
 
 def asv(*arguments: str) -> int:
@@ -39,22 +40,25 @@ def machine_name() -> str:
 
 def describe_machine(name: str) -> None:
     """Tell asv of the machine (``~/.asv-machine.json``)."""
-    found = Machine.get_defaults()
-    found.update(machine=name, cpu=cpu_model())
-    options = [
-        part for each in ("machine", "os", "arch", "cpu", "num_cpu", "ram") for part in (f"--{each}", found[each])
-    ]
-    if asv("machine", "--yes", *options):
-        raise SystemExit(f"asv machine failed for {name}")
+    # asv is needed by nothing else here.
+    from asv.machine import Machine, MachineCollection
+
+    MachineCollection.save(name, {**Machine.get_defaults(), "machine": name, "cpu": cpu_model()})
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("commit", nargs="?", default="main", help="what is measured (default main)")
     parser.add_argument("--bench", default="Quick", help="regular expression of benchmarks (default Quick)")
+    parser.add_argument("--busy", action="store_true", help="measure although others are at work")
     parser.add_argument("--machine", default=machine_name(), help="its name in the history (default %(default)s)")
 
 
 def run(options: argparse.Namespace) -> int:
+    load = os.getloadavg()[0]
+    if load > MAX_LOAD and not options.busy:
+        raise SystemExit(
+            f"load {load:.2g}: expected at most {MAX_LOAD:g}, since a history keeps its outliers (or --busy)"
+        )
     describe_machine(options.machine)
     named = ("--machine", options.machine, "--bench", options.bench)
     return asv("run", f"{git('rev-parse', options.commit)}^!", *named, "--show-stderr")

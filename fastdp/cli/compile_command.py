@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
@@ -41,6 +41,20 @@ def _stream(system: Literal["adaptive", "tops", "pak", "topl"]) -> Callable[[], 
         return release.range_sum(0, 5, retrospective=True)
 
     return run
+
+
+def _tops() -> None:
+    import numpy as np
+
+    import fastdp
+    from fastdp.perturbers import Hierarchy
+    from fastdp.smoothers import Recent
+
+    _stream("tops")()
+    # Into the caller's memory it writes by other kernels.
+    parts: dict[str, Any] = {"threshold": 20.0, "perturber": Hierarchy(prune=1), "smoother": Recent()}
+    publisher = fastdp.StreamPublisher(**parts, epsilon=1.0, bound=BOUND, max_range=256, seed=1)
+    publisher.publish(np.arange(LENGTH) % BOUND, out=np.empty(LENGTH))
 
 
 def _phdstream() -> None:
@@ -78,7 +92,7 @@ def _fleet() -> None:
 
 SYSTEMS: dict[str, Callable[[], object]] = {
     "adaptive": _stream("adaptive"),
-    "tops": _stream("tops"),
+    "tops": _tops,
     "pak": _stream("pak"),
     "topl": _stream("topl"),
     "phdstream": _phdstream,

@@ -23,7 +23,8 @@ from fastdp.errors import ParameterError
 from fastdp.randomness import exact
 from fastdp.randomness.key import KEY_BYTES, Key
 from fastdp.randomness.row_words import RowWords
-from fastdp.randomness.words import CHUNK, MAX_WORDS, Purpose, StreamId, WordStream, word_at
+from fastdp.randomness.words import CHUNK, MAX_WORDS, Part, Purpose, StreamId, WordStream, word_at
+from fastdp.randomness.words import fill_parts as fill_words
 from fastdp_kernels import double_double, guarded_log, wide_log
 
 MIN_SCALE = Fraction(1, 2**40)
@@ -33,6 +34,8 @@ ONE_WORD_SCALE = Fraction(2**40)
 WORD_BITS = 63
 #: Rows of more draws than this gain nothing from being drawn together.
 LONG_ROW = 4 * CHUNK
+#: More draws than this gain nothing from one cipher for all their streams.
+MAX_TOGETHER = CHUNK // 2
 _NO_WORDS: NDArray[np.uint64] = np.empty(0, np.uint64)
 
 
@@ -59,6 +62,11 @@ class Law:
     def constants(self) -> NDArray[np.float64]:
         """Scale and offset as double-doubles: float64[4]."""
         return np.array([*self.scale_pair, *self.offset_pair])
+
+    @cached_property
+    def two_words(self) -> bool:
+        """Whether a draw begins with two words."""
+        return self.scale > ONE_WORD_SCALE
 
 
 def _pair(value: Decimal, context: Context) -> tuple[float, float]:
@@ -111,9 +119,8 @@ def fill(out: NDArray[np.int64], law: Law, key: Key, stream: StreamId, start: in
     positions: NDArray[np.int64] = np.empty(size, np.int64)
     sign_bit = np.uint64(0 if law.one_sided else 1)
     source = WordStream(key, stream, start)
-    two_words = law.scale > ONE_WORD_SCALE
-    second = WordStream(key, stream._replace(refinement=1), start) if two_words else None
-    further: NDArray[np.uint64] = np.empty(size, np.uint64) if two_words else _NO_WORDS
+    second = WordStream(key, stream._replace(refinement=1), start) if law.two_words else None
+    further: NDArray[np.uint64] = np.empty(size, np.uint64) if law.two_words else _NO_WORDS
     for begin in range(0, out.size, CHUNK):
         part = out[begin : begin + CHUNK]
         count = part.size
@@ -134,6 +141,42 @@ def fill(out: NDArray[np.int64], law: Law, key: Key, stream: StreamId, start: in
         )
         for i in positions[:waiting].tolist():
             part[i] = _settle(int(words[i]), law, key, stream, start + begin + i)
+
+
+def fill_parts(out: NDArray[np.int64], law: Law, key: Key, parts: Sequence[Part]) -> None:
+    """Overwrite ``out`` with the draws of several streams, one behind the other, each those that :func:`fill` gives.
+
+    Parameters
+    ----------
+    out : int64[n], C-contiguous
+        Receives the draws.
+    law, key
+        As for :func:`fill`.
+    parts : sequence of (StreamId, int, int)
+        Which stream, the position of its first draw, and how many draws; n in all.
+    """
+    if out.size > MAX_TOGETHER or law.two_words:
+        begin = 0
+        for stream, start, size in parts:
+            fill(out[begin : begin + size], law, key, stream, start)
+            begin += size
+        return
+    words: NDArray[np.uint64] = np.empty(out.size, np.uint64)
+    positions: NDArray[np.int64] = np.empty(out.size, np.int64)
+    sign_bit = np.uint64(0 if law.one_sided else 1)
+    fill_words(key, parts, words)
+    waiting = guarded_log.draw_double(words, law.scale_pair[0], law.offset_pair[0], sign_bit, out, positions)
+    if waiting:
+        waiting = double_double.draw_double_double(
+            words, _NO_WORDS, *law.scale_pair, *law.offset_pair, sign_bit, positions, waiting, out
+        )
+    for i in positions[:waiting].tolist():
+        at = i
+        for stream, start, size in parts:
+            if at < size:
+                out[i] = _settle(int(words[i]), law, key, stream, start + at)
+                break
+            at -= size
 
 
 def fill_rows(

@@ -27,10 +27,11 @@ S = TypeVar("S")
 
 
 class Column(NamedTuple):
-    """A batch of values, and what errors call them."""
+    """A batch of values, what errors call them, and whether what they lead to gets new memory, not the caller's."""
 
     values: NDArray[Any]
     name: str = "chunk"
+    new_memory: bool = False
 
 
 def nothing(*_: object) -> None:

@@ -206,3 +206,56 @@ def emit_blocks(totals: np.ndarray, predictions: np.ndarray, block: int, filled:
             rows[j, i] = prediction
         rows[j, block - 1] = totals[1 + j] - prediction * others
     out[end:] = predictions[totals.size]
+
+
+@kernel
+def publish_blocks(
+    values: np.ndarray,
+    steps_per_unit: float,
+    top: float,
+    noise: np.ndarray,
+    resolution: float,
+    prediction: float,
+    out: np.ndarray,
+) -> float:
+    """All of the pass for whole blocks whose mean predicts the next block: reading and writing overlap.
+
+    Block by block what :func:`sum_blocks`, :func:`add_noise` and :func:`emit_blocks` do array by array, bit for bit.
+
+    Parameters
+    ----------
+    values : float64[k g]
+        In units of the input.
+    steps_per_unit, top
+        As for :func:`sum_blocks`.
+    noise : int64[k]
+        Of each block, in steps.
+    resolution : float
+        The grid step.
+    prediction : float
+        What each value of the first block is predicted to be.
+    out : float64[k g]
+        The published values; of no use if the result is NaN.
+
+    Returns
+    -------
+    float
+        The prediction of the block that follows; NaN if a value is NaN or infinite.
+    """
+    flags = np.int64(0)
+    block = values.size // noise.size
+    others, length = np.float64(block - 1), np.float64(block)
+    excess = np.int64(np.uint64(ROUNDER_BITS) * np.uint64(block))
+    rows, published = values.reshape(noise.size, block), out.reshape(noise.size, block)
+    for j in range(noise.size):
+        row, own = rows[j], published[j]
+        total = np.int64(0)
+        for i in range(block):
+            flags |= finite_flag(row[i])
+            total = plus(total, _step_bits(row[i], steps_per_unit, top))
+        released = np.float64(plus(minus(total, excess), noise[j])) * resolution
+        for i in range(block):
+            own[i] = prediction
+        own[block - 1] = released - prediction * others
+        prediction = released / length
+    return prediction if flags >= 0 else np.nan

@@ -38,7 +38,7 @@ def test_what_is_compiled_is_found_afterwards(tmp_path):
     assert second.split()[:4] == ["pak", "0", "kernels", "compiled,"]
 
 
-#: A kernel that each system cannot do without, and that no other kernel calls.
+#: Kernels that each system cannot do without, and that no other kernel calls.
 NEEDED = {
     "adaptive": (adaptive_pass, "sum_bound"),
     "tops": (online_pass, "emit_blocks"),

@@ -127,3 +127,28 @@ def test_range_sums() -> None:
         out = np.empty(starts.size)
         ranges.sum_ranges(values, prefix, block, starts, stops, out)
         assert out == pytest.approx([values[a:b].sum() for a, b in zip(starts, stops, strict=True)], abs=1e-9)
+
+
+@pytest.mark.parametrize("block", [2, 7, 16, 256])
+def test_one_pass_equals_sums_noise_and_output(block: int) -> None:
+    count, top, first = 40, 640.0, 3.25
+    values, noise = stream(count * block, block), np.random.default_rng(block).integers(-10_000, 10_000, count)
+    sums, predictions, expected = np.empty(count, np.int64), np.empty(count + 1), np.empty(values.size)
+    assert not online_pass.sum_blocks(values, 1 / RESOLUTION, top, block, 0, sums)
+    totals = np.empty(count)
+    online_pass.add_noise(sums, noise, RESOLUTION, totals)
+    predictions[0], predictions[1:] = first, totals / block
+    online_pass.emit_blocks(totals, predictions, block, 0, expected)
+    published = np.empty(values.size)
+    following = online_pass.publish_blocks(values, 1 / RESOLUTION, top, noise, RESOLUTION, first, published)
+    assert published.tobytes() == expected.tobytes()
+    assert following == predictions[-1]
+
+
+def test_one_pass_detects_non_finite_values_anywhere() -> None:
+    noise = np.zeros(4, np.int64)
+    for wrong, position in itertools.product((np.nan, np.inf, -np.inf), (0, 3, 15, 16, 40, 63)):
+        values, published = np.arange(64.0), np.empty(64)
+        assert online_pass.publish_blocks(values, 1.0, 100.0, noise, 1.0, 0.0, published) == sum(range(48, 64)) / 16
+        values[position] = wrong
+        assert np.isnan(online_pass.publish_blocks(values, 1.0, 100.0, noise, 1.0, 0.0, published))

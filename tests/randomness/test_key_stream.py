@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -148,3 +149,28 @@ def test_keys() -> None:
         pickle.dumps(Key.from_seed(1))
     with pytest.raises(StateError, match="pickled"):
         copy.copy(Key.from_seed(1))
+
+
+@pytest.mark.parametrize("scale", [0.5, 1e3, 2.0**39, 2.0**45])
+@pytest.mark.parametrize("one_sided", [False, True])
+def test_parts_of_streams_drawn_together_are_those_drawn_apart(scale: float, one_sided: bool) -> None:
+    """At even and odd positions, near a stream's end, of no word and of many; with a number among streams too."""
+    law = (sampler.geometric_law if one_sided else sampler.discrete_laplace_law)(Fraction(scale))
+    parts = [
+        (StreamId(Purpose.COUNTER, level, 3), start, size)
+        for level, (start, size) in enumerate([(0, 1), (1, 1), (7, 2), (8, 0), (5, 700), (2**33 - 9, 9), (10, 4000)])
+    ]
+    for key in (Key.from_seed(1), Key.from_seed(2).of_stream(2**32 - 2)):
+        together = np.empty(sum(size for *_, size in parts), np.int64)
+        sampler.fill_parts(together, law, key, parts)
+        apart = [np.empty(size, np.int64) for *_, size in parts]
+        for out, (stream, start, _) in zip(apart, parts, strict=True):
+            sampler.fill(out, law, key, stream, start)
+        assert np.array_equal(together, np.concatenate(apart))
+
+
+def test_parts_of_streams_end_with_their_streams() -> None:
+    law, out = sampler.discrete_laplace_law(Fraction(3)), np.empty(2, np.int64)
+    for start in (-1, 2**33 - 1):
+        with pytest.raises(OverflowError, match="8589934592 words"):
+            sampler.fill_parts(out, law, Key.from_seed(1), [(StreamId(Purpose.COUNTER), start, 2)])

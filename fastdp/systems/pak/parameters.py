@@ -145,7 +145,7 @@ class PAKParameters:
         farthest = kappa / law.a * (law.magnitude(MIN_TAIL) + offset)
         return self.tail_factor * self.bound * (1.0 + farthest) * ABOVE_ROUNDING
 
-    @property
+    @cached_property
     def bound_steps(self) -> int:
         """B in grid steps: values are cut off here whatever the threshold."""
         return Grid(self.bound, self.grid.resolution).bound_steps

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
-from fastdp.randomness.words import Purpose, StreamId
+from fastdp.randomness.words import Part, Purpose, StreamId
 from fastdp.state import codec
 from fastdp_kernels import binary_counter
 
@@ -70,14 +70,14 @@ class RunningSum:
         counts = [(after >> height) - first for height, first in enumerate(firsts)]
         noise: Steps = np.empty(sum(counts), np.int64)
         offsets: Steps = np.empty(self.levels, np.int64)
-        begin = 0
+        begin, parts = 0, list[Part]()
         for height, (first, size) in enumerate(zip(firsts, counts, strict=True)):
-            # A call with few values has no new node at most heights: no cipher for those.
+            # A call with few values has no new node at most heights.
             if size:
-                stream = StreamId(Purpose.COUNTER, height, self.number)
-                sampler.fill(noise[begin : begin + size], self.law, self.key, stream, first)
+                parts.append((StreamId(Purpose.COUNTER, height, self.number), first, size))
             offsets[height] = begin - first
             begin += size
+        sampler.fill_parts(noise, self.law, self.key, parts)
         above, out = self.above.copy(), np.empty(steps.size, np.int64)
         total = binary_counter.count_on(steps, self.seen, np.int64(self.total), above, noise, offsets, out)
         return replace(self, seen=after, total=int(total), above=above), out

@@ -7,6 +7,7 @@ Source: ToPS Algorithm 1, lines 11 to 28, in the reading of ``docs/tops.md``.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -24,13 +25,15 @@ from fastdp.randomness.gaussian import GaussianLaw
 from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import Chain
 from fastdp.releases.release import ReleasedNodes
-from fastdp.smoothers import Smoother, SmootherState
+from fastdp.smoothers import Recent, Smoother, SmootherState
 from fastdp.smoothers.base import CheckedSmoother
 from fastdp_kernels import online_pass, tree_nodes
 
 Floats = NDArray[np.float64]
 #: The number of a tree and the noise of its leaves; a cache, since the key determines it.
 TreeNoise = tuple[int, NDArray[np.int64]]
+#: Chunks of fewer blocks are not worth a pass of their own.
+MIN_BLOCKS = 4
 NO_FLOATS, NO_CHAIN = np.empty(0), np.empty(0, np.uint64)
 
 
@@ -97,7 +100,7 @@ class Step(NamedTuple):
         The tree in use.
     totals, predictions : float64
         Released totals of the blocks that close, and the prediction of each block and the one left open; without
-        smoother ``totals`` are the published values themselves.
+        predictions ``totals`` are the published values themselves.
     block : int
         g.
     filled, size : int
@@ -177,8 +180,15 @@ class FixedBlocks:
         chain = next_chain(self.perturber, self.key, steps, self.epsilon, progress.chain)
         return renewed._replace(theta_steps=steps, prediction=first, smoother=state, chain=chain)
 
-    def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
-        """All that these values, behind the hold-out, lead to; None if one of them is NaN or infinite."""
+    def prepare(
+        self, progress: Progress, noise: TreeNoise | None, values: Floats, *, new_memory: bool = False
+    ) -> Step | None:
+        """All that these values, behind the hold-out, lead to; None if one of them is NaN or infinite.
+
+        New memory for the output is invisible to callers until the step is recorded, so it may be written at once.
+        """
+        if new_memory and self._in_one_pass(progress, values.size):
+            return self._publish(progress, noise, values)
         per_unit, top = 1.0 / self.grid.resolution, float(min(progress.theta_steps, self.grid.bound_steps))
         n_seen, size = progress.n_seen + values.size, values.size
         if self.smoother is None or self.plan.block == 1:
@@ -217,6 +227,42 @@ class FixedBlocks:
             *(filled, open_sum, prediction, state, chain),
         )
         return Step(following, noise, totals, predictions, block, progress.filled, size)
+
+    def _in_one_pass(self, progress: Progress, size: int) -> bool:
+        """Whether sums, noise and output are made block by block: every block needs the one before only."""
+        block, recent = self.plan.block, type(self.smoother) is Recent
+        whole = progress.filled == 0 and size >= MIN_BLOCKS * block > MIN_BLOCKS
+        return whole and recent and not self.sums_releases and self.laws[progress.theta_steps] is None
+
+    def _publish(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
+        """:meth:`prepare` in one pass."""
+        grid, block = self.grid, self.plan.block
+        per_unit, top = 1.0 / grid.resolution, float(min(progress.theta_steps, grid.bound_steps))
+        closing, filled = divmod(values.size, block)
+        published, prediction, begin = np.empty(values.size), progress.prediction, 0
+        while begin < closing:
+            noise, leaf = self._tree(progress, noise, begin)
+            count = min(closing - begin, self.plan.tree_blocks - leaf)
+            part, drawn = slice(begin * block, (begin + count) * block), noise[1][leaf : leaf + count]
+            prediction = online_pass.publish_blocks(
+                values[part], per_unit, top, drawn, grid.resolution, prediction, published[part]
+            )
+            if math.isnan(prediction):
+                return None
+            begin += count
+        open_sum: NDArray[np.int64] = np.zeros(1, np.int64)
+        if filled:
+            if online_pass.sum_blocks(values[closing * block :], per_unit, top, block, 0, open_sum):
+                return None
+            published[closing * block :] = prediction
+        following = progress._replace(
+            n_seen=progress.n_seen + values.size,
+            blocks=progress.blocks + closing,
+            filled=filled,
+            open_sum=int(open_sum[0]),
+            prediction=prediction,
+        )
+        return Step(following, noise, published, None, 1, 0, values.size)
 
     def consumed(self, progress: Progress) -> int:
         """Values behind the hold-out so far."""
@@ -302,11 +348,7 @@ class FixedBlocks:
             online_pass.add_noise(sums, drawn, self.grid.resolution, sums.view(np.float64))
             return None, released, chain, memory
         while begin < sums.size:
-            tree, leaf = divmod(progress.blocks + begin, self.plan.tree_blocks)
-            if noise is None or noise[0] != tree:
-                key = self.noise_key(progress.theta_steps)
-                leaves = self.perturber.leaf_noise(self.plan, progress.theta_steps, self.epsilon, key, tree)
-                noise = (tree, leaves)
+            noise, leaf = self._tree(progress, noise, begin)
             count = min(sums.size - begin, self.plan.tree_blocks - leaf)
             part, drawn = sums[begin : begin + count], noise[1][leaf : leaf + count]
             if self.sums_releases:
@@ -315,6 +357,14 @@ class FixedBlocks:
             online_pass.add_noise(part, drawn, self.grid.resolution, part.view(np.float64))
             begin += count
         return noise, released, chain, memory
+
+    def _tree(self, progress: Progress, noise: TreeNoise | None, after: int) -> tuple[TreeNoise, int]:
+        """The tree of the block that comes so many behind those closed, made if it is not at hand, and its leaf."""
+        tree, leaf = divmod(progress.blocks + after, self.plan.tree_blocks)
+        if noise is None or noise[0] != tree:
+            key = self.noise_key(progress.theta_steps)
+            noise = (tree, self.perturber.leaf_noise(self.plan, progress.theta_steps, self.epsilon, key, tree))
+        return noise, leaf
 
 
 def next_chain(perturber: Perturber, key: Key, theta_steps: int, epsilon: float, before: Chain) -> Chain:

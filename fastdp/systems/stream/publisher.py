@@ -271,7 +271,7 @@ class StreamPublisher(Publisher[StreamState]):
         target: Floats | None = None
         if out is not None:
             target = self._target(out, column, column.size - min(column.size, max(0, self.holdout - self.n_seen)))
-        published: Floats = self._take(Column(column))(target)
+        published: Floats = self._take(Column(column, new_memory=out is None))(target)
         return published
 
     @single_caller
@@ -291,7 +291,7 @@ class StreamPublisher(Publisher[StreamState]):
         column = as_whole(values, self.n_seen, self.holdout)
         # Nodes are summed after the values were published: both must see the same memory, even if a thread writes.
         column = column.copy() if self._machine.composition.perturber.released_nodes else column
-        emission: Emission = self._take(Column(column, "values"))
+        emission: Emission = self._take(Column(column, "values", new_memory=True))
         published, nodes, pipeline = emission(), self._nodes(column), self._pipeline
         revision = None
         if isinstance(pipeline, AdaptiveBlocks):

@@ -221,7 +221,10 @@ class Schedule(Machine[StreamState]):
             part = values[at : at + room]
             if stage in ("publish", "warm-up"):
                 for begin, floats in pieces(part):
-                    made = pipeline.prepare(state.progress, state.noise, floats)
+                    # Pieces of other types meet in one output, which is not written twice; and where values may be
+                    # replaced, they are read before noise is drawn.
+                    new = batch.new_memory and floats.size == part.size and self.composition.nonfinite == "raise"
+                    made = pipeline.prepare(state.progress, state.noise, floats, new_memory=new)
                     if made is None:
                         floats = self._replace_nonfinite(floats, at + begin, batch.name)
                         made = pipeline.prepare(state.progress, state.noise, floats)

@@ -128,16 +128,16 @@ def test_it_beats_the_plain_binary_tree() -> None:
 
 
 def test_a_value_opens_streams_for_its_own_nodes_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Most heights have no new node: a cipher for each of them made one call 20 times as long."""
+    """Most heights have no new node; a cipher for each of them made one call 20 times as long."""
     publisher = fastdp.PAK(1.0, 1e-9, 100.0, 2**33, threshold=Fixed(100.0), seed=1)
     heights: list[int] = []
-    fill = sampler.fill
+    fill = sampler.fill_parts
 
-    def watched(out: np.ndarray, law: object, key: Key, stream: StreamId, start: int = 0) -> None:
-        heights.append(stream.level)
-        fill(out, law, key, stream, start)
+    def watched(out: np.ndarray, law: object, key: Key, parts: list[tuple[StreamId, int, int]]) -> None:
+        heights.extend(stream.level for stream, _, _ in parts)
+        fill(out, law, key, parts)
 
-    monkeypatch.setattr(sampler, "fill", watched)
+    monkeypatch.setattr(sampler, "fill_parts", watched)
     for position in range(8):
         heights.clear()
         publisher.publish([1.0])

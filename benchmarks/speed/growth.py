@@ -1,0 +1,148 @@
+"""What grows with the length: a value's cost in a stream of up to 10^9 values, a ledger's by its entries."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import Any
+
+import numpy as np
+
+import fastdp
+from benchmarks import shared
+from benchmarks.asv.bench_ledger import GUARANTEE, fill
+from benchmarks.asv.bench_streams import CHUNK, LONG_CHUNK, PUBLISHERS
+from benchmarks.shared import item_counts, table
+from benchmarks.speed import pictures
+from benchmarks.speed.measure import keep, stay_on_one_core
+from fastdp.ledger import Ledger
+from fastdp.perturbers import Flat
+
+FIRST, LAST, LEDGER = 5, 9, (2, 6)
+#: A stream ends early where its next part would take longer.
+PATIENCE = 15.0
+SPENDS = 30
+#: Entries, and milliseconds of a release and of opening the file.
+Book = tuple[list[int], list[float], list[float]]
+
+
+def flat(max_range: int) -> fastdp.StreamPublisher:
+    """Noise of its own on every value, bound to the values before."""
+    fixed = {"epsilon": shared.EPSILON, "bound": shared.BOUND, "threshold": 58.0}
+    return fastdp.StreamPublisher(**fixed, perturber=Flat(), max_range=max_range, seed=1)  # type: ignore[arg-type]
+
+
+#: Publishers, and values a call.
+STREAMS: dict[str, tuple[Callable[[int], Any], int]] = {
+    "ToPS, s = 0": (PUBLISHERS["ToPS, prune 0"], LONG_CHUNK),
+    "ToPS, s = 2": (PUBLISHERS["ToPS, prune 2"], LONG_CHUNK),
+    "ToPS, s = 2, 4,096 a call": (PUBLISHERS["ToPS, prune 2"], CHUNK),
+    "Adaptive": (PUBLISHERS["Adaptive, spread"], LONG_CHUNK),
+    "Adaptive, 4,096 a call": (PUBLISHERS["Adaptive, spread"], CHUNK),
+    "PAK": (PUBLISHERS["PAK"], LONG_CHUNK),
+    "Flat": (flat, LONG_CHUNK),
+}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--last", type=int, default=LAST, help="longest stream, a power of ten (default %(default)s)")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="a picture of both")
+
+
+def run(options: argparse.Namespace) -> None:
+    print(f"Process {stay_on_one_core()}.")
+    show({name: costs(name, options.last) for name in STREAMS}, ledger(), options.plot)
+
+
+def show(
+    streams: dict[str, pictures.Line], book: tuple[list[int], list[float], list[float]], plot: Path | None
+) -> None:
+    """Tables of both, and a picture."""
+    lengths = max((line[0] for line in streams.values()), key=len)
+    table(
+        "Nanoseconds of processor time a value, between the length before and this one",
+        ["values", *streams],
+        [
+            [f"{n:,}", *(f"{found[k]:.3g}" if k < len(found) else "-" for _, found in streams.values())]
+            for k, n in enumerate(lengths)
+        ],
+    )
+    entries, spends, opens = book
+    table(
+        f"Ledger: milliseconds of a release, median of {SPENDS}, and of opening the file",
+        ["entries", "spend", "open"],
+        [[f"{n:,}", f"{a:.3g}", f"{b:.3g}"] for n, a, b in zip(entries, spends, opens, strict=True)],
+    )
+    if plot is not None:
+        text: dict[str, Any] = {
+            "xlabel": "values published",
+            "ylabel": "ns a value",
+            "title": "Endless streams, one core",
+            "ylim": (0.3, 3e3),
+        }
+        of_book: dict[str, Any] = {
+            "xlabel": "entries",
+            "ylabel": "milliseconds, disk included",
+            "title": "Ledger",
+            "ylim": (0, None),
+        }
+        pictures.draw(
+            plot,
+            lambda axes: pictures.panel(axes, streams, yscale="log", **text),
+            lambda axes: pictures.panel(axes, {"spend": (entries, spends), "open": (entries, opens)}, **of_book),
+        )
+
+
+def costs(name: str, last: int) -> pictures.Line:
+    """Lengths, and nanoseconds a value of the part that ends there; the hold-out is not counted."""
+    make, size = STREAMS[name]
+    publisher, chunk = make(shared.MAX_RANGE), item_counts(size)
+    # Kernels are compiled by another one.
+    for one in (make(shared.MAX_RANGE), publisher):
+        one.publish(item_counts(shared.HOLDOUT))
+        if one is not publisher:
+            for stop in (CHUNK - 5, size, 5):
+                one.publish(chunk[:stop])
+    lengths, found, done = list[int](), list[float](), 0
+    for half in range(2 * FIRST, 2 * last + 1):
+        length = round(10.0 ** (half / 2))
+        if found and (length - done) * found[-1] > PATIENCE * 1e9:
+            break
+        begin, count = process_time(), length - done
+        while done < length:
+            publisher.publish(chunk[: length - done])
+            done += min(size, length - done)
+        seconds = process_time() - begin
+        keep("growth", f"{name}: values up to {length:,}", [seconds], items=count)
+        lengths.append(length)
+        found.append(seconds / count * 1e9)
+    return lengths, found
+
+
+def ledger() -> Book:
+    entries, spends, opens = list[int](), list[float](), list[float]()
+    with tempfile.TemporaryDirectory() as folder:
+        path, filled = Path(folder) / "budget", 0
+        for power in range(2 * LEDGER[0], 2 * LEDGER[1] + 1):
+            count = round(10.0 ** (power / 2))
+            book = Ledger(path)
+            fill(book, filled, count)
+            begin = perf_counter()
+            book = Ledger(path)
+            book.spend(GUARANTEE, stream="meter")
+            opened = perf_counter() - begin
+            times = []
+            for _ in range(SPENDS):
+                begin = perf_counter()
+                book.spend(GUARANTEE, stream="meter")
+                times.append(perf_counter() - begin)
+            book.close()
+            filled = count + SPENDS + 1
+            keep("growth", f"ledger: a release after {count:,} entries", times)
+            entries.append(count)
+            spends.append(1e3 * float(np.median(times)))
+            opens.append(1e3 * opened)
+    return entries, spends, opens
