@@ -240,7 +240,7 @@ class Store:
         return mac
 
     def _sum_again(self, db: sqlite3.Connection) -> None:
-        """Replace all tables but the lines by those that follow from them, checked."""
+        """Make all tables but the lines again, from the lines, which are checked."""
         db.execute("BEGIN IMMEDIATE")
         # Another process may have done it meanwhile.
         if db.execute("PRAGMA user_version").fetchone()[0] == OLDER:
