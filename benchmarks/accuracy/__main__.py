@@ -13,6 +13,7 @@ PARTS = {
     "coverage": "how often intervals hold the truth: whole blocks, ranges at any place on every stream",
     "scale_free": "the threshold without units beside the best theta and NM-E, on every stream",
     "counts_mode": "Adaptive on buckets of events beside Laplace, flat blocks and PeGaSus",
+    "patterns": "revised answers of streams that repeat, with and without a given period, beside flat blocks",
     "w_event": "w-event privacy: Adaptive beside Uniform, Sample, budget distribution and absorption",
     "pak": "PAK beside the plain binary tree and the authors' code",
     "local": "ToPL: theta and error on real streams, scales, exact ratios of report weights",

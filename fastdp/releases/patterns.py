@@ -119,7 +119,7 @@ def find_waves(
     end : int
         Where the block ends that is still open.
     season : float, optional
-        The period, in values, where it is public; sums are asked all the same whether they show it.
+        The period, in values, where it is public; sums must show it as well.
     """
     if totals.size < MIN_BLOCKS:
         return None

@@ -1,0 +1,99 @@
+"""Days and weeks in revised answers: streams that repeat, and some that do not, with and without a given period.
+
+Mean square errors of sums over all ranges of 10 to 10^5 values, beside flat blocks, the best length in hindsight.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.accuracy import streams
+from benchmarks.accuracy.counts_mode import prefix_sums
+from benchmarks.shared import Floats, add_data_option, table
+from fastdp import release
+from fastdp.errors import AccuracyWarning
+
+EPSILONS = (0.01, 0.1, 1.0)
+LENGTHS = (10, 100, 1000, 10_000, 100_000)
+FLAT = range(17)
+
+
+class Case(NamedTuple):
+    """A real stream, and how many of its values a day has (0: it has none); counts, or values under their bound."""
+
+    stream: str
+    day: int
+    counts: bool
+
+
+CASES = (
+    *(Case(name, 1440, counts) for name in ("pickups a minute", "trips a minute") for counts in (True, False)),
+    Case("order lines a minute", 1440, True),
+    Case("check-ins an hour", 24, True),
+    Case("DNS", 0, True),
+    Case("DNS", 0, False),
+    *(Case(name, 0, False) for name in ("smart meter", "trip seconds", "check-in gaps", "web clicks")),
+)
+
+
+def squares(answer: Floats, true: Floats) -> Floats:
+    """Of all ranges of each length; NaN where the stream is shorter than two of them."""
+    errors = answer - true
+    found = [np.mean((errors[n:] - errors[:-n]) ** 2) if 2 * n < errors.size else np.nan for n in LENGTHS]
+    return np.array(found)
+
+
+def flat(values: Floats, true: Floats, scale: float, generator: np.random.Generator) -> Floats:
+    """The least errors of flat blocks of 1 to 2^16 values, length by length."""
+    prefix, best = prefix_sums(values), np.full(len(LENGTHS), np.inf)
+    for k in FLAT:
+        edges = np.append(np.arange(0, values.size, 2**k), values.size)
+        sums = np.diff(prefix[edges]) + generator.laplace(0.0, scale, edges.size - 1)
+        best = np.fmin(best, squares(np.interp(np.arange(values.size + 1), edges, prefix_sums(sums)), true))
+    return best
+
+
+def measure(case: Case, values: Floats, epsilon: float, runs: int) -> tuple[Floats, Floats, Floats]:
+    """Mean square errors of revised answers, of those with the day, and of the best flat blocks."""
+    true, found = prefix_sums(values), []
+    options = {"sensitivity": 1} if case.counts else {"bound": streams.REAL[case.stream].bound}
+    for seed in range(runs):
+        made = release(values, epsilon, seed=seed, **options)
+        theta = 1.0 if case.counts else made.threshold
+        rest = values if case.counts else np.minimum(values, theta)
+        daily = made.with_season(case.day) if case.day else made
+        answers = [squares(prefix_sums(each.revised), true) for each in (made, daily)]
+        found.append([*answers, flat(rest, true, theta / epsilon, np.random.default_rng(seed))])
+    plain, daily_errors, best = np.mean(found, axis=0)
+    return plain, daily_errors, best
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_data_option(parser)
+    parser.add_argument("--runs", type=int, default=3, help="runs of each cell (default 3)")
+
+
+def run(options: argparse.Namespace) -> int:
+    warnings.simplefilter("ignore", AccuracyWarning)
+    rows = []
+    for case in CASES:
+        each = streams.REAL[case.stream]
+        values = each.read(options.data / each.file).clip(0.0)
+        for epsilon in EPSILONS:
+            plain, daily, best = measure(case, values, epsilon, options.runs)
+            name = f"{case.stream}{', counts' if case.counts else ''} ({streams.half(case.stream)})"
+            ratios = [
+                f"{a:.2f} / {b:.2f} / {c:.2f}"
+                for a, b, c in zip(daily / plain, plain / best, daily / best, strict=True)
+            ]
+            rows.append([name, f"{epsilon:g}", *ratios])
+    table(
+        "MSE of revised answers: given day / none given, none given / best flat blocks, given day / best flat blocks",
+        ["stream", "epsilon", *(f"{n:,}" for n in LENGTHS)],
+        rows,
+    )
+    return 0
