@@ -18,7 +18,8 @@ from sphinx.application import Sphinx  # noqa: E402
 import fastdp  # noqa: E402
 
 _project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-_files = _project["urls"]["Source"] + "/blob/main/"
+#: The public address, once there is one.
+_source = _project.get("urls", {}).get("Source")
 
 project = "fastdp"
 author = _project["authors"][0]["name"]
@@ -64,7 +65,7 @@ html_static_path = ["_static"]
 html_css_files = ["fastdp.css"]
 html_show_sourcelink = False
 html_theme_options = {
-    "icon_links": [{"name": "Source", "url": _project["urls"]["Source"], "icon": "fa-solid fa-code"}],
+    "icon_links": [{"name": "Source", "url": _source, "icon": "fa-solid fa-code"}] if _source else [],
     "navbar_align": "left",
     "show_toc_level": 2,
     "header_links_before_dropdown": 7,
@@ -81,6 +82,7 @@ sphinx_gallery_conf = {
     "within_subsection_order": "FileNameSortKey",
     "download_all_examples": False,
     "show_signature": False,
+    "first_notebook_cell": "# Needs fastdp-streams[tables,plot] and pandas: docs/install.md",
     "capture_repr": (),
     "abort_on_example_error": True,
     "default_thumb_file": str(DOCS / "hourly.png"),
@@ -88,16 +90,18 @@ sphinx_gallery_conf = {
 
 
 def link_to_repository(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Links that leave docs/ lead to the repository's page: these files are not part of the site."""
+    """Links that leave docs/ lead to the repository's page, or name the file: it is not part of the site."""
     folder = (DOCS / docname).parent
 
     def absolute(link: re.Match[str]) -> str:
-        target = (folder / link[1]).resolve()
-        if link[1].startswith("..") and not target.is_relative_to(DOCS) and target.exists():
-            return f"]({_files}{target.relative_to(ROOT)}{link[2]})"
-        return link[0]
+        text, path, fragment = link.groups()
+        target = (folder / path).resolve()
+        if target.is_relative_to(DOCS) or not target.exists():
+            return link[0]
+        name = target.relative_to(ROOT)
+        return f"[{text}]({_source}/blob/main/{name}{fragment})" if _source else f"{text} (`{name}`)"
 
-    source[0] = re.sub(r"\]\((\.\./[^)#\s]+)([^)\s]*)\)", absolute, source[0])
+    source[0] = re.sub(r"\[([^\]]*)\]\((\.\./[^)#\s]+)([^)\s]*)\)", absolute, source[0])
 
 
 def setup(app: Sphinx) -> None:

@@ -206,6 +206,13 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
     """
     if rho == 0.0:
         return 0.0
+    order = zcdp_order(rho, epsilon)
+    exponent = (order - 1.0) * (order * rho - epsilon) + order * math.log1p(-1.0 / order) - math.log(order - 1.0)
+    return min(1.0, math.exp(exponent) * (1.0 + 1e-9))
+
+
+def zcdp_order(rho: float, epsilon: float) -> float:
+    """The order alpha above 1 whose moment gives the least delta for (rho, epsilon)."""
     # Where the logarithm of delta has its least value its slope, which rises with alpha, is 0.
     low, high = 1.0 + 1e-9, 2.0 + (epsilon + 1.0) / rho
     for _ in range(200):
@@ -214,8 +221,7 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
             low = alpha
         else:
             high = alpha
-    exponent = (high - 1.0) * (high * rho - epsilon) + high * math.log1p(-1.0 / high) - math.log(high - 1.0)
-    return min(1.0, math.exp(exponent) * (1.0 + 1e-9))
+    return high
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:

@@ -120,14 +120,19 @@ def test_conversion_of_concentrated_privacy(rho: float, delta: float) -> None:
         assert zcdp_rho(epsilon, delta) == pytest.approx(rho, rel=1e-6)
 
 
-def test_conversion_beside_dp_accounting() -> None:
+@pytest.mark.parametrize("rho", [1e-6, 1e-4, 1e-3, 0.005, 0.02, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0])
+def test_conversion_beside_dp_accounting(rho: float) -> None:
+    """72 points: never above its accountant at 1,200 orders, nor at its own, and within .01 % of the first."""
     rdp = pytest.importorskip("dp_accounting.rdp")
     dp_accounting = pytest.importorskip("dp_accounting")
-    for rho in (1e-3, 0.05, 0.5, 3.0):
-        for delta in (1e-9, 1e-6, 1e-2):
-            accountant = rdp.RdpAccountant((1.0 + np.geomspace(1e-3, 1e6, 4000)).tolist())
-            accountant.compose(dp_accounting.GaussianDpEvent((0.5 / rho) ** 0.5))
-            assert accountant.get_epsilon(delta) == pytest.approx(zcdp_epsilon(rho, delta), rel=1e-3, abs=1e-6)
+    event = dp_accounting.GaussianDpEvent((0.5 / rho) ** 0.5)
+    dense = [1.0 + 1.02**i / 500.0 for i in range(1200)]
+    accountants = [rdp.RdpAccountant(orders).compose(event) for orders in (dense, None)]
+    for delta in (1e-3, 1e-5, 1e-6, 1e-7, 1e-9, 1e-12):
+        ours = zcdp_epsilon(rho, delta)
+        at_many, at_few = (accountant.get_epsilon(delta) for accountant in accountants)
+        assert ours <= min(at_many, at_few) * (1.0 + 1e-9) + 1e-12
+        assert at_many == pytest.approx(ours, rel=1e-4, abs=1e-12)
 
 
 def test_rhos_compose() -> None:

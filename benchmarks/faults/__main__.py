@@ -65,7 +65,7 @@ def main() -> int:
         [row(subject, score) for subject, score in zip(chosen, scores, strict=True)],
     )
     table(
-        "Broken twins, which must be caught",
+        "Negative controls, which must be detected",
         columns,
         [row(subject, score) for subject, score in zip(broken, twins, strict=True)],
     )

@@ -113,7 +113,7 @@ class Stepped(Online):
 
 @dataclass(frozen=True)
 class SavedLate(Online):
-    """A broken twin: state is saved behind the output, and nothing is cut off."""
+    """A negative control: state is saved behind the output, and nothing is cut off."""
 
     def run(self, folder: Path) -> None:
         stream = np.load(folder / "in.npy")

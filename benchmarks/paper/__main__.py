@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fastdp.experiments.specification import Specification
 
 HERE = Path(__file__).parent
-#: Repetitions, and runs of what is no sweep, with --quick.
+#: Repetitions with --quick.
 QUICK = 2
+#: Runs of which a density can be drawn.
+FEWEST = 20
 
 
 @dataclass(frozen=True)
@@ -21,9 +27,13 @@ class Options:
 
     output: Path
     data: Path | None
-    quick: bool
+    repetitions: int | None
     workers: int
     mode: str
+
+    def runs(self, usual: int) -> int:
+        """Repetitions: those asked for, or the figure's own."""
+        return usual if self.repetitions is None else self.repetitions
 
 
 Script = Callable[[Options], "list[Path] | None"]
@@ -38,6 +48,8 @@ class Item:
     group: str = "all"
     script: Script | None = None
     needs_data: bool = False
+    #: A parameter of data sets or mechanisms, for a picture of errors against it.
+    against: str = ""
 
 
 def _tops_table_1(options: Options) -> None:
@@ -49,7 +61,7 @@ def _tops_table_1(options: Options) -> None:
 def _tops_figure_1(options: Options) -> list[Path]:
     from benchmarks.paper import tops
 
-    return tops.figure_1(options.output, QUICK if options.quick else 20)
+    return tops.figure_1(options.output, options.data, options.runs(20))
 
 
 def _pak_tables(**how: Any) -> Script:
@@ -65,7 +77,16 @@ def _pak(number: int) -> Script:
     def script(options: Options) -> None:
         from benchmarks.paper import pak_figures
 
-        pak_figures.draw_all(options.output, options.data, 20 if options.quick else 300, [number])
+        pak_figures.draw_all(options.output, options.data, max(FEWEST, options.runs(300)), [number])
+
+    return script
+
+
+def _pak_laws(number: int) -> Script:
+    def script(options: Options) -> list[Path]:
+        from benchmarks.paper import pak_laws
+
+        return pak_laws.draw(number, options.output, options.data)
 
     return script
 
@@ -74,6 +95,16 @@ def _phd_counters(options: Options) -> list[Path]:
     from benchmarks.paper import phd_pictures
 
     return phd_pictures.counters(options.output)
+
+
+def _phd_stream(number: int) -> Script:
+    def script(options: Options) -> list[Path]:
+        from benchmarks.paper import phd_streams
+
+        draw = {3: phd_streams.figure_3, 4: phd_streams.figure_4, 5: phd_streams.figure_5}[number]
+        return draw(options.output, options.data)
+
+    return script
 
 
 def _phd_points(name: str) -> Script:
@@ -88,13 +119,13 @@ def _phd_points(name: str) -> Script:
 _ERRORS = "PAK: density of the error, PAK beside the binary tree"
 _OUTLIERS = "PAK: error by clipping over its bound"
 _OVER_TIME = "PHDStream: error over time"
+_POINTS = "PHDStream: points and cells"
 
 ITEMS: dict[str, Item] = {
     "tops_table_1": Item("ToPS: the streams, synthetic and real", script=_tops_table_1),
     "tops_figure_1": Item("ToPS: Eq. 6, Eq. 4 and measured errors against theta", script=_tops_figure_1),
     "tops_figure_2": Item("ToPS: DNS over time, ToPS and PAK", "tops_figure_2"),
     "tops_figure_3": Item("ToPS: both phases private", "tops_figure_3"),
-    "tops_figure_3_real": Item("ToPS: the same on real streams", "tops_figure_3_real", needs_data=True),
     "tops_figure_4": Item("ToPS: smoothers", "tops_figure_4"),
     "tops_figure_5": Item("ToPS: hierarchies", "tops_figure_5"),
     "tops_figure_6": Item("ToPS: percentiles and NM-E by length of the hold-out", "tops_figure_6"),
@@ -106,17 +137,26 @@ ITEMS: dict[str, Item] = {
     "pak_table_2": Item("PAK: the same", script=_pak_tables()),
     "pak_table_gaussian": Item("PAK: the same, Gaussian noise on the quantile", script=_pak_tables(noise="gaussian")),
     "pak_table_as_printed": Item("PAK: the same, Eq. 16 as printed", script=_pak_tables(first_sum=False)),
+    "pak_figure_2": Item("PAK: distributions of values", script=_pak_laws(2)),
+    "pak_figure_5": Item("PAK: tails beside the exponential law", script=_pak_laws(5)),
+    "pak_figure_6": Item("PAK: the search for p_max", script=_pak_laws(6)),
     "pak_figure_7": Item("PAK: improvement against epsilon and m, measured, beside the bound", script=_pak(7)),
     "pak_figure_7_sweep": Item("PAK: errors of ranges against epsilon and m", "pak_figure_7"),
     "pak_figure_8": Item(_ERRORS, script=_pak(8)),
     "pak_figure_9": Item(_OUTLIERS, script=_pak(9)),
     "pak_figure_10": Item(_ERRORS, script=_pak(8)),
     "pak_figure_11": Item(_OUTLIERS, script=_pak(9)),
+    "pak_figure_12": Item("PAK: distributions by hour of the day", script=_pak_laws(12)),
+    "pak_figure_13": Item("PAK: distributions by day of the week", script=_pak_laws(13)),
     "phd_figure_1": Item(f"{_OVER_TIME} by initialisation time, four streams", "phd_figure_1"),
     "phd_figure_2": Item("PHDStream: counters", script=_phd_counters),
-    "phd_figure_6": Item("PHDStream: points and cells, check-ins", script=_phd_points("check-ins")),
-    "phd_figure_7": Item("PHDStream: points and cells, pickups", script=_phd_points("pickups")),
-    "phd_figure_9": Item("PHDStream: points and cells, circles with deletion", script=_phd_points("circles")),
+    "phd_figure_3": Item("PHDStream: the streams of circles", script=_phd_stream(3)),
+    "phd_figure_4": Item("PHDStream: geometries (needs geopandas)", script=_phd_stream(4)),
+    "phd_figure_5": Item("PHDStream: points present over time", script=_phd_stream(5)),
+    "phd_figure_6": Item(f"{_POINTS}, check-ins on land (needs geopandas)", script=_phd_points("check-ins")),
+    "phd_figure_7": Item(f"{_POINTS}, pickups", script=_phd_points("pickups")),
+    "phd_figure_8": Item(f"{_POINTS}, pickups on streets (needs shapely)", script=_phd_points("streets")),
+    "phd_figure_9": Item(f"{_POINTS}, circles with deletion", script=_phd_points("circles")),
     "phd_figure_10": Item(f"{_OVER_TIME}, check-ins, small boxes", "phd_figure_10", "small"),
     "phd_figure_11": Item(f"{_OVER_TIME}, check-ins with deletion, small boxes", "phd_figure_11", "small"),
     "phd_figure_12": Item(f"{_OVER_TIME}, pickups, small boxes", "phd_figure_12", "small"),
@@ -127,6 +167,8 @@ ITEMS: dict[str, Item] = {
     "phd_figure_17": Item(f"{_OVER_TIME}, check-ins, large boxes", "phd_figure_10", "large"),
     "phd_figure_18": Item(f"{_OVER_TIME}, check-ins with deletion, medium boxes", "phd_figure_11", "medium"),
     "phd_figure_19": Item(f"{_OVER_TIME}, check-ins with deletion, large boxes", "phd_figure_11", "large"),
+    "phd_sensitivity": Item("PHDStream: error against sensitivity", "phd_sensitivity", against="sensitivity"),
+    "phd_batch_size": Item("PHDStream: error against batch size", "phd_batch_size", against="batch"),
     "phd_figures_real": Item(f"{_OVER_TIME} on real streams, all sizes", "phd_figures_real", needs_data=True),
 }  # fmt: skip
 
@@ -136,12 +178,13 @@ def draw(item: Item, options: Options) -> list[Path]:
     if item.script is not None:
         options.output.mkdir(parents=True, exist_ok=True)
         return item.script(options) or []
-    from fastdp.experiments import read_specification, run
+    from fastdp.experiments import run
     from fastdp.experiments.figures import draw_all
 
-    specification = read_specification(HERE / f"{item.sweep}.toml")
-    if options.quick:
-        specification = replace(specification, repetitions=min(QUICK, specification.repetitions))
+    specification = sweep_of(item, options.data)
+    # A figure of one run shows that run.
+    runs = options.runs(specification.repetitions) if specification.repetitions > 1 else 1
+    specification = replace(specification, repetitions=runs)
     run(
         specification,
         options.output,
@@ -150,7 +193,25 @@ def draw(item: Item, options: Options) -> list[Path]:
         mode=options.mode,
         progress=sys.stderr.isatty(),
     )
-    return draw_all(options.output, options.output / "figures", group=item.group)
+    paths = draw_all(options.output, options.output / "figures", group=item.group)
+    if item.against:
+        from benchmarks.paper.phd_sweeps import draw_against
+
+        paths += draw_against(options.output, item.against)
+    return paths
+
+
+def sweep_of(item: Item, data: Path | None) -> Specification:
+    """The sweep of an item; on real streams wherever a folder has them."""
+    from benchmarks.paper.phd_sweeps import with_real_points
+    from benchmarks.paper.real import with_real_streams
+    from fastdp.experiments import from_table, read_specification
+
+    path = HERE / f"{item.sweep}.toml"
+    if data is None:
+        return read_specification(path)
+    table = tomllib.loads(path.read_text(encoding="utf-8"))
+    return from_table(with_real_points(with_real_streams(table, data), data))
 
 
 def main(given: list[str] | None = None) -> int:
@@ -163,7 +224,10 @@ def main(given: list[str] | None = None) -> int:
     )
     parser.add_argument("-o", "--output", type=Path, default=Path("paper"), help="folder of results (default paper)")
     parser.add_argument("--data", type=Path, help="folder of real streams, where a figure can use them")
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK} repetitions, to see the shape")
+    parser.add_argument("--repetitions", type=int, help="of a sweep, or runs of a script (default: the figure's own)")
+    parser.add_argument(
+        "--quick", dest="repetitions", action="store_const", const=QUICK, help=f"--repetitions {QUICK}: the shape"
+    )
     parser.add_argument("--workers", type=int, default=2, help="of a sweep (default 2)")
     parser.add_argument("--mode", choices=("threads", "processes"), default="threads", help="what workers are")
     options = parser.parse_args(given)
@@ -179,8 +243,9 @@ def main(given: list[str] | None = None) -> int:
             print(f"{name}: skipped, it needs a folder of real streams (--data)")
             continue
         begin = perf_counter()
-        folder = options.output / (item.sweep or name)
-        for path in draw(item, Options(folder, data, options.quick, options.workers, options.mode)):
+        # Real and synthetic results have folders of their own: a sweep's folder belongs to one specification.
+        folder = options.output / f"{item.sweep or name}{'_real' if data is not None and not item.needs_data else ''}"
+        for path in draw(item, Options(folder, data, options.repetitions, options.workers, options.mode)):
             print(path)
         print(f"{name}: {perf_counter() - begin:.0f} s", flush=True)
     return 0

@@ -17,6 +17,7 @@ from scipy import stats
 from benchmarks.paper import pak_runs
 from benchmarks.paper.pak_runs import Runs, Stream
 from benchmarks.shared import Floats
+from fastdp.experiments.drawing import grid
 
 LAG = 100_000
 #: The paper's m (section VII).
@@ -24,7 +25,7 @@ SYNTHETIC_LAG = 50_000
 EPSILONS = (0.3, 0.5, 0.7, 1.0, 2.0, 5.0, 10.0)
 LAGS = (20_000, 40_000, 60_000, 80_000, 100_000, 150_000)
 PAK, PLAIN, BOUND = "#d1495b", "#222222", "#8a8a8a"
-SIZE = {"figsize": (10.0, 3.3), "layout": "constrained"}
+WIDTH, HEIGHT = 10.0, 2.8
 #: Runs of each point of the curves, as a part of those of a density.
 CURVE_PART = 3
 
@@ -37,7 +38,7 @@ def density(axes: Any, sample: Floats, points: Floats, colour: str, label: str) 
 
 
 def draw_errors(found: dict[str, Runs], streams: list[Stream], path: Path) -> None:
-    figure, panels = _panels(len(streams))
+    figure, panels = _panels(len(streams), "Figures 8 and 10 of PAK: density of the error")
     for axes, stream in zip(panels, streams, strict=True):
         runs = found[stream.name]
         far = float(np.quantile(np.abs(runs.plain), 0.98)) / stream.bound
@@ -53,9 +54,12 @@ def draw_errors(found: dict[str, Runs], streams: list[Stream], path: Path) -> No
 
 
 def draw_outliers(found: dict[str, Runs], streams: list[Stream], path: Path) -> None:
-    figure, panels = _panels(len(streams))
+    figure, panels = _panels(len(streams), "Figures 9 and 11 of PAK: error by clipping over its bound")
     for axes, stream in zip(panels, streams, strict=True):
         runs = found[stream.name]
+        if runs.optimum.fallback:
+            axes.set_title(f"{stream.name}: no threshold has\na better bound than the plain tree", fontsize=10)
+            continue
         ratio = -runs.clipped / pak_runs.outlier_bound(runs, stream.values.size)
         top = max(1.1, float(np.quantile(ratio, 0.99)) * 1.1)
         density(axes, ratio, np.linspace(0.0, top, 600), PAK, "runs")
@@ -69,7 +73,8 @@ def draw_outliers(found: dict[str, Runs], streams: list[Stream], path: Path) -> 
 
 
 def draw_improvement(streams: list[Stream], lag: int, runs: int, path: Path) -> None:
-    figure, panels = _panels(2)
+    figure, panels = _panels(2, "Figure 7 of PAK: improvement over the plain binary tree, measured and by its bound")
+    made = " (synthetic)" if all("synthetic" in stream.name for stream in streams) else ""
     colours = ("#d1495b", "#2e6f95", "#5b8c5a")
     curves: tuple[tuple[Any, str, tuple[float, ...], Callable[[float], tuple[int, float]]], ...] = (
         (panels[0], f"epsilon (m = {lag:,})", EPSILONS, lambda epsilon: (lag, epsilon)),
@@ -90,6 +95,7 @@ def draw_improvement(streams: list[Stream], lag: int, runs: int, path: Path) -> 
         axes.set_yscale("log")
         axes.axhline(1.0, color=BOUND, linewidth=0.8)
         axes.set_xlabel(label, fontsize=9)
+        axes.set_title(f"against {label.partition(' ')[0]}{made}", fontsize=10)
         axes.set_xticks(
             points, [f"{point / 1000:g}k" if point >= 1000 else f"{point:g}" for point in points], fontsize=8
         )
@@ -98,28 +104,21 @@ def draw_improvement(streams: list[Stream], lag: int, runs: int, path: Path) -> 
         axes.set_yticks([], minor=True)
     panels[0].set_ylabel("improvement factor")
     panels[1].sharey(panels[0])
-    highest = max(float(np.max(line.get_ydata())) for axes in panels for line in axes.lines)
-    panels[0].set_ylim(0.9, 1.1 * max(20.0, highest))
+    heights = np.concatenate([np.asarray(line.get_ydata(), float) for axes in panels for line in axes.lines])
+    panels[0].set_ylim(min(0.9, 0.9 * float(heights.min())), 1.1 * max(20.0, float(heights.max())))
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, fontsize=8, loc="outside right center")
     _write(figure, path)
 
 
-def _panels(count: int) -> tuple[Any, Any]:
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, panels = plt.subplots(1, count, **SIZE)
-    for axes in panels:
-        axes.spines[["top", "right"]].set_visible(False)
-    return figure, panels
+def _panels(count: int, title: str) -> tuple[Any, Any]:
+    figure, axes = grid(1, count, title, width=WIDTH / count, height=HEIGHT, sharex="none")
+    return figure, axes[0]
 
 
 def _write(figure: Any, path: Path) -> None:
     for one in (path, path.with_suffix(".svg")):
-        figure.savefig(one, dpi=130)
+        figure.savefig(one)
         print(f"wrote {one}", flush=True)
 
 

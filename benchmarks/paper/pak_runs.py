@@ -20,7 +20,7 @@ from benchmarks.shared import Floats
 from fastdp import analysis
 from fastdp.analysis.pak_optimiser import Optimum
 from fastdp.datasets import hold_out_and_extend
-from fastdp.thresholds import Fixed, PAKQuantile
+from fastdp.thresholds import Fixed
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,21 +102,13 @@ def plain_errors(stream: Stream, epsilon: float, runs: int) -> Floats:
 
 def measure(stream: Stream, m: int, epsilon: float, runs: int) -> Runs:
     """Both mechanisms with the best parameters; PAK is the plain tree where the optimiser falls back to it."""
-    optimum, n, truth = optimise(stream, m, epsilon), stream.values.size, float(stream.values.sum())
+    optimum, truth = optimise(stream, m, epsilon), float(stream.values.sum())
     plain = plain_errors(stream, epsilon, runs)
     if optimum.fallback:
         return Runs(optimum, plain, plain, np.full(runs, stream.bound), np.zeros(runs))
-    rule = PAKQuantile(p=1.0 - optimum.lambda_ * optimum.p, beta=optimum.beta_lt, delta=DELTA)
     errors, thresholds, clipped = np.empty(runs), np.empty(runs), np.empty(runs)
     for seed in range(runs):
-        publisher = fastdp.PAK(
-            *(epsilon, DELTA, stream.bound, n),
-            holdout=m,
-            share=optimum.share,
-            tail_factor=optimum.r,
-            threshold=rule,
-            seed=f"PAK {seed}",
-        )
+        publisher = fastdp.PAK(**optimum.arguments(), seed=f"PAK {seed}")
         errors[seed] = publisher.publish(stream.values)[-1] - truth
         thresholds[seed] = publisher.threshold
         clipped[seed] = np.minimum(stream.values, thresholds[seed]).sum() - truth

@@ -20,7 +20,7 @@ from fastdp.thresholds import Fixed
 
 LEVELS = (0.85, 0.95, 0.995, 1.0)
 EPSILON, C = 0.1, 60.0
-THETAS = np.unique(np.rint(np.geomspace(10, 600, 48)).astype(int))
+CANDIDATES = 48
 
 
 def characteristics(data: Path | None) -> None:
@@ -50,19 +50,23 @@ def noise_part(theta: Floats, epsilon: float) -> Floats:
     return theta / epsilon * math.sqrt(2.0 * (b - 1) * math.log(shared.MAX_RANGE, b) ** 3)
 
 
-def figure_1(output: Path, runs: int) -> list[Path]:
+def figure_1(output: Path, data: Path | None, runs: int) -> list[Path]:
     """Eq. 6 on the hold-out, Eq. 4 on the stream, and measured errors, all as roots, against theta."""
-    values = hold_out_and_extend(table1("dns", order="diurnal").astype(np.float64), shared.HOLDOUT, shared.PUBLISHED)
+    real = data is not None and (data / STREAMS["DNS"].file).exists()
+    whole = read_values(data, STREAMS["DNS"]) if real else table1("dns", order="diurnal").astype(np.float64)
+    name, bound = ("DNS (Google)", STREAMS["DNS"].bound) if real else ("DNS (synthetic)", TABLE1["dns"].bound)
+    values = hold_out_and_extend(whole, shared.HOLDOUT, shared.PUBLISHED)
     held, body = values[: shared.HOLDOUT], values[shared.HOLDOUT :]
-    theta = THETAS.astype(np.float64)
+    lowest = max(1.0, float(np.quantile(body, LEVELS[0])) / 6.0)
+    theta = np.unique(np.rint(np.geomspace(lowest, body.max(), CANDIDATES)))
     r, m = shared.MAX_RANGE, shared.HOLDOUT
     bias = C * r / (3.0 * m) * np.array([np.count_nonzero(held > x) for x in theta])
     exact = r / 3.0 * np.array([np.maximum(body - x, 0.0).mean() for x in theta])
     noise = noise_part(theta, EPSILON)
     approximated, squared = noise + bias, np.sqrt(noise**2 + exact**2)
-    measured = np.array([_measure(body, x, runs) for x in theta])
-    figure, axes = grid(1, 1, r"Figure 1 of ToPS: DNS (synthetic), $\epsilon$ = 0.1, $m = 2^{16}$, $r = 2^{20}$",
-                        width=7.5, height=4.2)  # fmt: skip
+    measured = np.array([_measure(body, x, bound, runs) for x in theta])
+    title = rf"Figure 1 of ToPS: {name}, $\epsilon$ = 0.1, $m = 2^{{16}}$, $r = 2^{{20}}$"
+    figure, axes = grid(1, 1, title, width=7.5, height=4.2)
     ax, handles = axes[0, 0], {}
     lines = (
         ("Eq. 6 (noisy max)", approximated, COLOURS[0], "-", 2.0),
@@ -78,7 +82,9 @@ def figure_1(output: Path, runs: int) -> list[Path]:
         ax.plot(theta[k], heights[k], marker="o", color=colour, markersize=7)
     ax.set(xscale="log", yscale="log", xlabel=r"$\theta$", ylabel="root mean square error")
     ax.set_ylim(bottom=0.2 * measured.min(), top=3.0 * max(squared.max(), approximated.max()))
-    ax.set_xticks([10, 20, 50, 100, 200, 500], ["10", "20", "50", "100", "200", "500"])
+    ticks = [x for x in (1, 2, 5, 10, 20, 50, 100, 200, 500) if theta[0] <= x <= theta[-1]]
+    ax.set_xticks(ticks, [str(x) for x in ticks])
+    ax.set_xticks([], minor=True)
     legend(figure, handles)
     best = [int(theta[int(np.argmin(heights))]) for heights in (approximated, squared, measured)]
     print(f"theta at the minimum: Eq. 6 {best[0]}, Eq. 4 {best[1]}, measured {best[2]}")
@@ -88,13 +94,13 @@ def figure_1(output: Path, runs: int) -> list[Path]:
     return paths
 
 
-def _measure(body: Floats, theta: float, runs: int) -> float:
+def _measure(body: Floats, theta: float, bound: float, runs: int) -> float:
     prefix = np.concatenate([[0.0], np.cumsum(body)])
     errors = []
     for seed in range(runs):
         publisher = fastdp.StreamPublisher(
             threshold=Fixed(theta), perturber=Hierarchy(shared.FAN_OUT, consistent=False, prune=0), epsilon=EPSILON,
-            bound=2000, max_range=shared.MAX_RANGE, seed=seed,
+            bound=bound, max_range=shared.MAX_RANGE, seed=seed,
         )  # fmt: skip
         starts, stops = random_ranges(body.size, shared.QUERIES, shared.MAX_RANGE, seed)
         errors.append(mse(prefix[stops] - prefix[starts], publisher.release(body).range_sum(starts, stops)))

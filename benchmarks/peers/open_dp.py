@@ -30,6 +30,14 @@ def discrete_laplace(scale: float) -> Callable[[NDArray[np.int64]], list[int]]:
     return measurement
 
 
+def discrete_gaussian(sigma: float) -> Callable[[list[int]], list[int]]:
+    """The same with exact discrete Gaussian noise."""
+    dp = _prelude()
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
+    measurement: Callable[[list[int]], list[int]] = dp.m.make_gaussian(*space, scale=sigma)
+    return measurement
+
+
 def fastdp_laplace(sensitivity: float, epsilon: float) -> Callable[[NDArray[np.int64]], list[int]]:
     """The same space with fastdp's noise, through OpenDP's callbacks."""
     from fastdp.interop.opendp import make_discrete_laplace

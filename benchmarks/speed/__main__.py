@@ -24,6 +24,7 @@ OTHERS = {
     "two_cores": "the same tasks twice at once, in two threads of one process",
     "start": "import, first release and memory in fresh processes",
     "fleets": "a fleet against the number of its streams, beside a dictionary of publishers",
+    "steps": "PHDStream: a step against points present and events in a batch",
     "engines": "Spark: totals of 10^8 rows beside its own group-by, streams beside its own shuffle and sort",
     "load": "1,000 publishers in one process: rates and memory",
     "summary": "the tables of README.md and docs/speed.md from results/speed.json and its targets",

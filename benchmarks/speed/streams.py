@@ -12,6 +12,7 @@ import fastdp
 from benchmarks import shared
 from benchmarks.peers import numpy_tops, open_dp
 from benchmarks.shared import item_counts
+from benchmarks.speed.gaussian import gaussian_publishers, gaussian_sampler
 from benchmarks.speed.inputs import HOLDOUTS, Tree
 from benchmarks.speed.measure import Group
 from fastdp.perturbers import Hierarchy
@@ -240,4 +241,6 @@ def groups(data: Path) -> Iterator[Callable[[], Group]]:
         online_pass,
         whole_release,
         other_releases,
+        gaussian_sampler,
+        gaussian_publishers,
     )

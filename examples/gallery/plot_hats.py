@@ -31,16 +31,16 @@ def hats(depth: int) -> np.ndarray:
     return out
 
 
-figure, panels = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-panels[0].plot(position, error, "k", linewidth=2, label="error of the running sum")
+figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")
+axes.plot(position, error, "k", linewidth=2, label="error of the running sum")
 total = np.zeros(size + 1)
 for depth in range(6):
     total += hats(depth)
     if depth < 3:
-        panels[0].plot(position, hats(depth), "--", label=f"hats of {size >> depth} values")
-panels[0].plot(position, total, "r:", linewidth=2, label="sum of the hats of all scales")
-panels[0].set(title="One block of 64 values", xlabel="position in the block", ylabel="error")
-panels[0].legend(fontsize=7)
+        axes.plot(position, hats(depth), "--", label=f"hats of {size >> depth} values")
+axes.plot(position, total, "r:", linewidth=2, label="sum of the hats of all scales")
+axes.set(title="One block of 64 values", xlabel="position in the block", ylabel="error")
+axes.legend(fontsize=7)
 
 # %%
 # The identity is exact.
@@ -54,14 +54,15 @@ print("largest difference:", np.abs(total - error).max())
 
 walk = np.cumsum(rng.normal(0.0, 0.02, 2**18))
 noise = rng.normal(0.0, 1.0, 2**18)
+figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")
 for name, stream in {"independent values": noise, "wandering level": walk, "both": noise + walk}.items():
     energies = []
     for k in range(12):
         sums = stream.reshape(-1, 2, 1 << k).sum(axis=2)
         energies.append(np.mean((sums[:, 0] - sums[:, 1]) ** 2))
-    panels[1].plot(1 << np.arange(12), energies, "o-", markersize=3, label=name)
-panels[1].axhline(2 * 2 * 30.0**2, color="gray", linestyle="--", label="noise of two blocks (scale 30)")
-panels[1].set_xscale("log", base=2)
-panels[1].set_yscale("log")
-panels[1].set(title="Energies", xlabel="values in each of two neighbouring sums", ylabel="mean squared difference")
-panels[1].legend(fontsize=7)
+    axes.plot(1 << np.arange(12), energies, "o-", markersize=3, label=name)
+axes.axhline(2 * 2 * 30.0**2, color="gray", linestyle="--", label="noise of two blocks (scale 30)")
+axes.set_xscale("log", base=2)
+axes.set_yscale("log")
+axes.set(title="Energies", xlabel="values in each of two neighbouring sums", ylabel="mean squared difference")
+axes.legend(fontsize=7)

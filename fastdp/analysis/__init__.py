@@ -16,7 +16,7 @@ from fastdp.analysis.pak_bounds import (
 from fastdp.analysis.pak_distributions import exponential_quantile, sample_quantile, spacing_smooth_sensitivity
 from fastdp.analysis.pak_noise import kappa, noise_quantile, noise_scale, smoothing
 from fastdp.analysis.pak_optimiser import Optimum, optimise_pak
-from fastdp.analysis.time_lag import quantile_criterion, sensitivity_criterion
+from fastdp.analysis.time_lag import quantile_criterion, reach_criterion, recommended_lag, sensitivity_criterion
 
 __all__ = [
     "LightTail",
@@ -31,6 +31,8 @@ __all__ = [
     "optimise_pak",
     "outlier_error",
     "quantile_criterion",
+    "reach_criterion",
+    "recommended_lag",
     "sample_quantile",
     "search_p_max",
     "sensitivity_criterion",

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,9 @@ from fastdp.analysis import _checks
 from fastdp.analysis.pak_bounds import MAX_LENGTH, binomial_cdf, outlier_error, tree_error
 from fastdp.analysis.pak_distributions import Quantile, spacing_smooth_sensitivity
 from fastdp.analysis.pak_noise import Noise, inverse_kappa, noise_quantile, noise_scale, smoothing
+from fastdp.analysis.time_lag import recommended_lag
 from fastdp.errors import ParameterError
+from fastdp.thresholds import PAKQuantile
 
 #: (q, b) -> b-smooth sensitivity of the q-quantile of the m values, in units of a value.
 SmoothSensitivity = Callable[[float, float], float]
@@ -60,6 +63,8 @@ class Optimum:
         x_(lambda p), its smooth sensitivity, Eq. 11 and Eq. 13 (before the factor r); NaN for a fallback.
     error, plain_error : float
         Eq. 16, and Eq. 3 with B; in units of a value.
+    n, m, bound, epsilon, delta, noise
+        What it was found for.
     """
 
     improvement: float
@@ -79,6 +84,39 @@ class Optimum:
     tau_max: float
     error: float
     plain_error: float
+    n: int
+    m: int
+    bound: float
+    epsilon: float
+    delta: float
+    noise: Noise
+
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of :class:`fastdp.PAK` for these parameters; the plain binary tree's for a fallback.
+
+        Every one of them is public, so what they were found with must be: a law, or public or simulated data.
+
+        Returns
+        -------
+        dict
+            For ``fastdp.PAK(**optimum.arguments(), key=...)``.
+
+        Examples
+        --------
+        >>> import fastdp
+        >>> trips = fastdp.analysis.exponential_quantile(28.0, 1440.0)
+        >>> best = fastdp.analysis.optimise_pak(
+        ...     trips, 25_000_000, None, bound=1440.0, epsilon=1.0, delta=2.0**-20, beta=0.02
+        ... )
+        >>> publisher = fastdp.PAK(**best.arguments(), seed=1)
+        >>> publisher.holdout == best.m, publisher.guarantee.epsilon
+        (True, 1.0)
+        """
+        whole = {"epsilon": self.epsilon, "delta": self.delta, "bound": self.bound, "length": self.n}
+        if self.fallback:
+            return {**whole, "threshold": self.bound}
+        rule = PAKQuantile(p=1.0 - self.lambda_ * self.p, beta=self.beta_lt, delta=self.delta, noise=self.noise)
+        return {**whole, "holdout": self.m, "share": self.share, "tail_factor": self.r, "threshold": rule}
 
 
 @dataclass(frozen=True)
@@ -89,12 +127,25 @@ class _Problem:
     sensitivity: SmoothSensitivity
     n: int
     m: int
+    bound: float
     epsilon: float
     delta: float
     beta: float
     noise: Noise
     first_sum: bool
     plain_error: float
+
+    def plain(self, p_max: float) -> Optimum:
+        """The plain binary tree, written as in the first rows of Tables I and II."""
+        unknown = dict.fromkeys(("quantile", "sensitivity", "kappa", "tau_max"), math.nan)
+        betas = dict.fromkeys(("beta_qt", "beta_lt", "beta_out", "beta_rt"), 0.0) | {"beta_lap": self.beta}
+        found: dict[str, Any] = {"p": p_max, "share": 0.0, **betas, **unknown, **self._given}
+        return Optimum(improvement=1.0, fallback=True, r=1.0, lambda_=1.0, error=self.plain_error, **found)
+
+    @property
+    def _given(self) -> dict[str, Any]:
+        names = ("plain_error", "n", "m", "bound", "epsilon", "delta", "noise")
+        return {name: getattr(self, name) for name in names}
 
     def lambda_count(self, p: float, beta_qt: float) -> float:
         """Lambda p m: the real count at which g is beta_qt; 0 where even no value at all is likelier."""
@@ -148,7 +199,7 @@ class _Problem:
             kappa=1.0 / inverse,
             tau_max=tau,
             error=error,
-            plain_error=self.plain_error,
+            **self._given,
         )
 
     def objective(self, unknowns: NDArray[np.float64]) -> float:
@@ -157,18 +208,10 @@ class _Problem:
         return -math.log(found.improvement) if isinstance(found, Optimum) else WALL + math.log1p(found)
 
 
-def _plain(beta: float, p_max: float, plain_error: float) -> Optimum:
-    """The plain binary tree, written as in the first rows of Tables I and II."""
-    nan = math.nan
-    return Optimum(
-        1.0, True, 1.0, 1.0, p_max, 0.0, 0.0, 0.0, beta, 0.0, 0.0, nan, nan, nan, nan, plain_error, plain_error
-    )
-
-
 def optimise_pak(
     quantile: Quantile,
     n: int,
-    m: int,
+    m: int | None,
     bound: float,
     epsilon: float,
     delta: float,
@@ -189,8 +232,10 @@ def optimise_pak(
     quantile : callable
         q -> x_q, the value with a share q of the stream above it, in units of a value;
         :func:`exponential_quantile`, :func:`sample_quantile` or any other continuous one.
-    n, m : int
-        Length of the stream and of its first part; n > m + 1.
+    n : int
+        Length of the stream, at least 3.
+    m : int or None
+        Length of its first part, less than n - 1; None takes :func:`recommended_lag`, but at most half the stream.
     bound : float
         B, in units of a value; above 0.
     epsilon, delta : float
@@ -213,6 +258,7 @@ def optimise_pak(
     -------
     Optimum
         The same for the same arguments; the plain tree where it is better or m is too small for any lambda.
+        ``fastdp.PAK(**optimum.arguments())`` is the publisher.
 
     Raises
     ------
@@ -226,13 +272,18 @@ def optimise_pak(
             f"smooth_sensitivity = {validation.shown(smooth_sensitivity)}: expected a function of q and b, or None"
         )
     length = validation.integer("n", n, 3, MAX_LENGTH)
-    size = validation.integer("m", m, 1, length - 2)
+    size = 1 if m is None else validation.integer("m", m, 1, length - 2)
     limit, budget = validation.positive("bound", bound), validation.positive("epsilon", epsilon)
     failure, tail = _checks.share("delta", delta), _checks.share("beta", beta, 0.5)
     validation.choice("noise", noise, ("laplace", "gaussian"))
     largest = validation.real("p_max", p_max)
     if not 0.0 < largest <= 0.5:
         raise ParameterError(f"p_max = {validation.shown(p_max)}: expected a number above 0 and at most 0.5")
+    if m is None:
+        size, offset = length // 2, noise_quantile(tail, noise)
+        # Without any kappa no lag helps, and the plain tree comes out.
+        if inverse_kappa(noise_scale(budget, failure, noise), smoothing(budget, failure), offset) > 0.0:
+            size = min(size, recommended_lag(quantile, limit, budget, failure, tail, largest, noise))
 
     def spacing(q: float, smooth: float) -> float:
         return spacing_smooth_sensitivity(quantile(q), q, size, smooth)
@@ -240,9 +291,9 @@ def optimise_pak(
     plain_error = tree_error(limit, length, budget, tail)
     sensitivity = smooth_sensitivity if smooth_sensitivity is not None else spacing
     problem = _Problem(
-        quantile, sensitivity, length, size, budget, failure, tail, noise, bool(first_sum), plain_error
+        quantile, sensitivity, length, size, limit, budget, failure, tail, noise, bool(first_sum), plain_error
     )
-    best = _plain(tail, largest, plain_error)
+    best = problem.plain(largest)
     smallest = -2.0 * math.log(tail * MIN_BETA) / size  # below, no lambda may satisfy Eq. 5
     if smallest >= largest:
         return best

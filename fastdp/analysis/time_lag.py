@@ -1,17 +1,24 @@
-"""How many values to hold out for the threshold: the two criteria for m.
+"""How many values to hold out for the threshold: the two criteria for m, and a third.
 
-Source: PAK section VI-B, Eq. 17 to 19 with the correction of :func:`spacing_smooth_sensitivity`.
+Source: PAK section VI-B, Eq. 17 to 19 with the correction of :func:`spacing_smooth_sensitivity`.  The third is ours:
+Eq. 19 knows nothing of the bound, which smooth sensitivity reaches if too few values lie above the quantile.
 """
 
 from __future__ import annotations
 
 import math
 
+from scipy import optimize
+
 from fastdp import validation
 from fastdp.analysis import _checks
 from fastdp.analysis.pak_bounds import MAX_LENGTH, underestimate_probability
+from fastdp.analysis.pak_distributions import Quantile
 from fastdp.analysis.pak_noise import Noise, inverse_kappa, noise_quantile, noise_scale, smoothing
 from fastdp.errors import ParameterError
+
+#: The threshold's part of the budget and lambda, near those of Tables I and II.
+SHARE, LAMBDA = 0.85, 0.8
 
 
 def quantile_criterion(beta: float, p_max: float = 0.005, lambda_: float = 0.5) -> int:
@@ -118,3 +125,86 @@ def sensitivity_criterion(
             "expected a number above 0"
         )
     return math.ceil(offset / (inverse * part * math.e * scale * smooth * -tail * math.log(tail)))
+
+
+def reach_criterion(epsilon: float, delta: float, spread: float, p_max: float = 0.005, lambda_: float = 0.8) -> int:
+    """A third criterion: the m from which smooth sensitivity does not reach up to the bound.
+
+    The bound lies m q steps above the q-quantile x, q = lambda p_max, and is discounted by e^(-b m q).  That is no
+    more than the x / (e b m q ln(1 / q)) of :func:`spacing_smooth_sensitivity` from u - ln u = 1 + ln(B / x) +
+    ln ln(1 / q) on, with u = b m q.  Below, sensitivity is a part of B, and PAK is soon no better than the plain
+    binary tree.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Budget of the threshold: above 0, and in (0, 1).
+    spread : float
+        B / x, at least 1.
+    p_max, lambda_ : float
+        In (0, 1); lambda as near to 1 as the optimum's.
+
+    Returns
+    -------
+    int
+        u / (b q), rounded up.
+
+    Raises
+    ------
+    ParameterError
+        For a parameter outside its range.
+    """
+    ratio, share = _checks.at_least("spread", spread, 1.0), _checks.share("p_max", p_max)
+    q, smooth = _checks.share("lambda_", lambda_) * share, smoothing(epsilon, delta)
+    target = max(1.0, 1.0 + math.log(ratio) + math.log(-math.log(q)))
+    reached: float = optimize.brentq(lambda u: u - math.log(u) - target, 1.0, 2.0 * target + 2.0)
+    return math.ceil(reached / (smooth * q))
+
+
+def recommended_lag(
+    quantile: Quantile,
+    bound: float,
+    epsilon: float,
+    delta: float,
+    beta: float,
+    p_max: float = 0.005,
+    noise: Noise = "laplace",
+) -> int:
+    """A hold-out of good utility: the largest of the three criteria for m (section VI-B takes that of two).
+
+    The threshold is taken to have 0.85 of the budget, as in :class:`fastdp.PAK`, and lambda to be 0.8.
+
+    Parameters
+    ----------
+    quantile : callable
+        q -> x_q, of the law or of public data; see :func:`exponential_quantile`.
+    bound : float
+        B, in units of a value; above 0.
+    epsilon, delta : float
+        Budget: above 0, and in (0, 1).
+    beta : float
+        Probability that the error bound fails, in (0, 1/2).
+    p_max : float
+        Share of values above the quantile, in (0, 1).
+    noise : {"laplace", "gaussian"}
+        The noise added to the quantile.
+
+    Returns
+    -------
+    int
+        m.  More values give a better threshold and a longer wait; fewer, mostly the plain binary tree.
+
+    Raises
+    ------
+    ParameterError
+        For a parameter outside its range, or a quantile that is not above 0.
+    """
+    limit, budget = validation.positive("bound", bound), SHARE * validation.positive("epsilon", epsilon)
+    centre = float(quantile(LAMBDA * _checks.share("p_max", p_max)))
+    if not centre > 0.0:
+        raise ParameterError(f"quantile returned no number above 0 at {LAMBDA * p_max:g}: expected one")
+    return max(
+        quantile_criterion(beta, p_max, LAMBDA),
+        sensitivity_criterion(budget, delta, beta, p_max, noise),
+        reach_criterion(budget, delta, max(1.0, limit / centre), p_max, LAMBDA),
+    )

@@ -94,7 +94,9 @@ def run_demo(picture: Path | None, epsilon: float, seed: int | None, n: int | No
             )
         )
     )
-    click.echo(f"\nError of the sums over {QUERIES} random ranges (root mean square):\n")
+    click.echo(
+        f"\nError (root mean square) of the sums over {QUERIES} random ranges, and of the {BINS} means drawn:\n"
+    )
     click.echo(as_table(_errors(truth, private, paper)))
     if picture is not None:
         click.echo("\n" + _draw(truth, private, paper, picture, epsilon, n))
@@ -118,24 +120,36 @@ def _release_and_time(
 
 
 def _errors(truth: NDArray[np.float64], private: Release, paper: Release) -> list[tuple[str, str]]:
-    """Root mean square errors, each beside that of zeros, whose error is the size of the sums."""
+    """Root mean square errors, each beside that of zeros, whose error is the size of the answers."""
     import numpy as np
 
     from fastdp.queries.metrics import mse
     from fastdp.queries.workloads import random_ranges
 
-    starts, stops = random_ranges(truth.size, QUERIES, MAX_LENGTH, QUERY_SEED)
     before = np.concatenate(([0.0], np.cumsum(truth)))
-    sums = before[stops] - before[starts]
-    answers = (
-        ("as published", private.range_sum(starts, stops), ""),
-        ("revised", private.range_sum(starts, stops, retrospective=True), " (from all that was released)"),
-        ("ToPS", paper.range_sum(starts, stops), " (the paper's method)"),
-        ("zeros", np.zeros(QUERIES), " (publishing nothing but zeros)"),
+
+    def errors(starts: NDArray[np.int64], stops: NDArray[np.int64]) -> list[float]:
+        answers = (
+            private.range_sum(starts, stops),
+            private.range_sum(starts, stops, retrospective=True),
+            paper.range_sum(starts, stops),
+            np.zeros(starts.size),
+        )
+        return [float(mse(before[stops] - before[starts], answer)) ** 0.5 for answer in answers]
+
+    ranges = errors(*random_ranges(truth.size, QUERIES, MAX_LENGTH, QUERY_SEED))
+    edges = np.linspace(0, truth.size, BINS + 1).astype(np.int64)
+    drawn = errors(edges[:-1], edges[1:])
+    names = (
+        ("as published", ""),
+        ("revised", " (from all that was released)"),
+        ("ToPS", " (the paper's method)"),
+        ("zeros", " (publishing nothing but zeros)"),
     )
-    zeros = mse(sums, answers[-1][1]) ** 0.5
-    errors = [(name, mse(sums, answer) ** 0.5, note) for name, answer, note in answers]
-    return [(name, f"{error:14,.0f}   {error / zeros:8.3%} of the true sums{note}") for name, error, note in errors]
+    return [
+        (name, f"{one:14,.0f}   {one / ranges[-1]:8.3%} of the true sums  {two / drawn[-1]:8.3%} of the means{note}")
+        for (name, note), one, two in zip(names, ranges, drawn, strict=True)
+    ]
 
 
 def _draw(truth: Any, private: Release, paper: Release, picture: Path, epsilon: float, n: int) -> str:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fastdp.datasets import cut_events
 from fastdp.errors import DataError
 from fastdp.files.event_reader import Events
-from fastdp.spatial import Domain
+from fastdp.spatial import Box, Domain
 
 Points = NDArray[np.float64]
 
@@ -35,7 +35,7 @@ def in_order(source: str, events: Events, *, sort: bool) -> Events:
 
 
 def cut(
-    source: str, events: Events, box: Domain, batch: int | None, every: float | None, initial: float, *, clip: bool
+    source: str, events: Events, domain: Domain, batch: int | None, every: float | None, initial: float, *, clip: bool
 ) -> list[Batch]:
     """Cut events by number or by time; the initial share is the first batch, if there is one.
 
@@ -45,7 +45,7 @@ def cut(
         The file, for messages.
     events : Events
         What it holds.
-    box : Box
+    domain : Domain
         Where points must be.
     batch : int or None
         Events in a batch.
@@ -54,7 +54,8 @@ def cut(
     initial : float
         Share of the events before the first batch.
     clip : bool
-        Whether points outside will be moved to the border; they are an error otherwise.
+        Whether points outside will be moved, as :func:`fastdp.spatial.points.inside` does; they are an error
+        otherwise.
 
     Raises
     ------
@@ -63,20 +64,23 @@ def cut(
     ParameterError
         If batch, period or share is not as said.
     """
-    outside = int(np.count_nonzero(~box.contains(events.points)))
-    if outside and not clip:
+    outside = 0 if clip else int(np.count_nonzero(~domain.contains(events.points)))
+    if outside:
         # Without their coordinates: messages end up in logs, which are not private.
+        what, move = (
+            ("box", "them to its border") if isinstance(domain, Box) else ("domain", "each to a place near by")
+        )
         raise DataError(
-            f"{source}: {outside:,} of {len(events.points):,} points are outside the box; expected points inside, or "
-            "--clip to move them to its border"
+            f"{source}: {outside:,} of {len(events.points):,} points are outside the {what}; expected points inside, "
+            f"or --clip to move {move}"
         )
     if not len(events.points):
         raise DataError(f"{source}: empty, holds no points")
     # Only the cuts are asked for, to which it does not matter what the events do.
-    inside = np.clip(events.points, box.lower, box.upper)
+    inside = np.clip(events.points, domain.lower, domain.upper)
     # Periods begin at whole multiples: counted from the first event, that one would move all borders.
     origin = None if every is None else 0.0
-    corners = box.lower, box.upper
+    corners = domain.lower, domain.upper
     stream = cut_events(
         source, *corners, inside, times=events.times, batch=batch, period=every, origin=origin, initial=initial
     )

@@ -12,6 +12,7 @@ from fastdp.errors import ParameterError
 #: Options and arguments that name a place, by what it is; the output last, so that it is the one complained about.
 PLACES = {
     "input": "source",
+    "domain's file": "domain",
     "state file": "state",
     "ledger": "ledger",
     "key file": "key_file",

@@ -25,6 +25,8 @@ from fastdp.cli.options import (
 if TYPE_CHECKING:
     from fastdp.cli.event_batches import Batch
     from fastdp.cli.point_files import PointFolder
+    from fastdp.cli.point_picture import PointPicture
+    from fastdp.spatial import Domain
     from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
     from fastdp.systems.phdstream.publisher import PHDStream
     from fastdp.systems.phdstream.spatial_publisher import SpatialPublisher
@@ -38,12 +40,30 @@ SETTINGS = ("method", "epsilon", "box", "batch", "every", "initial", "clip", "ma
 EPILOG = """
 \b
 Examples
-  fastdp synthesize pickups.csv.gz -o private --epsilon 1 --box -74.3 40.45 -73.65 40.95 --every 21600
+  fastdp synthesize pickups.csv.gz -o private --epsilon 1 --box -74.3 40.45 -73.65 40.95 --every 6h
   fastdp synthesize visits.parquet -o private --epsilon 0.5 --box 0 0 10 10 --batch 500 --initial 0.1
-  fastdp synthesize check-ins.csv -o private --epsilon 1 --box -180 -90 180 90 --every 86400 --format geojson
-  fastdp synthesize pickups.csv -o private --epsilon 1 --box 0 0 10 10 --every 3600 --state pickups.state
-  fastdp synthesize pickups.csv -o private --epsilon 1 --box 0 0 10 10 --every 3600 --initial 0.1 --method adaptive
+  fastdp synthesize check-ins.csv -o private --epsilon 1 --box -180 -90 180 90 --every 1d --format geojson
+  fastdp synthesize check-ins.csv -o private --epsilon 1 --domain land.geojson --every 1w --clip --plot private.png
+  fastdp synthesize pickups.csv -o private --epsilon 1 --box 0 0 10 10 --every 1h --state pickups.state
+  fastdp synthesize pickups.csv -o private --epsilon 1 --box 0 0 10 10 --every 1h --initial 0.1 --method adaptive
 """
+
+
+def _length(ctx: click.Context, param: click.Parameter, given: str | None) -> float | None:
+    """Seconds, or the number as it is."""
+    from fastdp.durations import DAY, FIXED, split_duration
+
+    del ctx, param
+    if given is None:
+        return None
+    try:
+        return float(given)
+    except ValueError:
+        number, unit = split_duration(given)
+    units = {**FIXED, "d": DAY, "w": 7 * DAY}
+    if not number or unit not in units:
+        raise click.BadParameter(f"{given!r}: expected a length of time such as 90s, 15min, 6h, 1d, 1w, or a number")
+    return float(number * units[unit] / units["s"])
 
 
 @click.command(epilog=EPILOG)
@@ -63,9 +83,15 @@ Examples
     type=float,
     nargs=4,
     metavar="X0 Y0 X1 Y1",
-    required=True,
-    help="Public region of the points: lower left and upper right corner. "
+    help="Public region of the points: lower left and upper right corner (longitude first). "
     "Take it from what is known of the region, never from the data.",
+)
+@click.option(
+    "--domain",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="In place of --box: a public GeoJSON file in longitude and latitude. Polygons: synthetic points lie in "
+    "their area (land, a city). Lines: on them (streets). Needs shapely: pip install 'fastdp-streams[geo]'.",
 )
 @click.option(
     "--batch",
@@ -76,10 +102,11 @@ Examples
 )
 @click.option(
     "--every",
-    type=float,
-    metavar="SECONDS",
-    help="Length of time of a batch, in the unit of the times; batches begin at its whole multiples. The first and "
-    "the last batch that hold events count as public.",
+    callback=_length,
+    metavar="LENGTH",
+    help="Length of time of a batch: 90s, 15min, 6h, 1d, 1w, or a plain number in the unit of a numeric column of "
+    "times. Batches begin at its whole multiples, counted from 1970 in UTC. The first and the last batch that hold "
+    "events count as public.",
 )
 @click.option(
     "--initial",
@@ -100,7 +127,10 @@ Examples
 )
 @click.option("--sort", is_flag=True, help="Bring rows into the order of time first; otherwise disorder is an error.")
 @click.option(
-    "--clip", is_flag=True, help="Move points outside the box to its border; otherwise such points are an error."
+    "--clip",
+    is_flag=True,
+    help="Move points outside the box to its border, outside polygons into a cell near by, beside streets to the "
+    "nearest street; otherwise such points are an error.",
 )
 @click.option(
     "--method",
@@ -151,6 +181,14 @@ Examples
     show_default=True,
     help="Kind of the files.",
 )
+@click.option(
+    "--plot",
+    "picture",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Draw the synthetic points and the cells after four of the batches, from the first to the last; the suffix "
+    "chooses the format, such as .png. Needs matplotlib: pip install 'fastdp-streams[plot]'.",
+)
 @seed_option
 @key_file_option
 @state_option
@@ -168,7 +206,8 @@ def synthesize(
     source: str,
     output: Path,
     epsilon: float,
-    box: tuple[float, float, float, float],
+    box: tuple[float, float, float, float] | None,
+    domain: Path | None,
     batch: int | None,
     every: float | None,
     initial: float,
@@ -182,6 +221,7 @@ def synthesize(
     max_depth: int,
     sensitivity: int,
     kind: str,
+    picture: Path | None,
     seed: int | None,
     key_file: Path | None,
     state: Path | None,
@@ -204,10 +244,13 @@ def synthesize(
     budget = LedgerOptions(**{name: value for name, value in others.items() if name not in USERS})
     if (batch is None) == (every is None):
         raise click.UsageError("Expected exactly one of --batch and --every.")
+    if (box is None) == (domain is None):
+        raise click.UsageError("Expected exactly one of --box and --domain.")
     with plain_errors(), terminated_cleanly():
         from fastdp.cli.event_batches import cut, in_order
         from fastdp.cli.paths import check_separate
         from fastdp.cli.point_files import PointFolder, keep_outside
+        from fastdp.cli.point_picture import PointPicture
         from fastdp.cli.progress import watched
         from fastdp.cli.resume import fingerprint, noise_of
         from fastdp.datasets.spatial_stream import check_cuts
@@ -222,11 +265,13 @@ def synthesize(
         # Whatever does not depend on the events is checked before a ledger is charged for reading them.
         check_cuts(batch, every, initial)
         names = heading_of(source, columns)
-        resume, key = noise_of(ctx, "fastdp synthesize", SETTINGS, columns=[*names])
+        region, extra = _region(box, domain)
+        resume, key = noise_of(ctx, "fastdp synthesize", SETTINGS, columns=[*names], **extra)
         options |= {"max_depth": max_depth, "sensitivity": sensitivity, "outside": "clip" if clip else "raise"}
-        publisher = _system(method, box, epsilon, key=key, **options)
+        publisher = _system(method, region, epsilon, key=key, **options)
         written = resume.count if resume is not None and resume.wrote(str(output)) else 0
         folder = PointFolder(output, kind, names, force=force, written=written)
+        drawn = PointPicture(picture, overwrite=force or written > 0)
         with ExitStack() as stack:
             if resume is not None:
                 stack.enter_context(resume.unless_refused())
@@ -241,21 +286,28 @@ def synthesize(
             folder.clear()
             if resume is not None:
                 resume.record(str(output), reservation)
-            points = _publish(publisher, batches, folder, quiet=quiet)
+            points = _publish(publisher, batches, folder, drawn, quiet=quiet)
         files = f"{folder.file(0)} to {folder.file(len(batches) - 1).name}"
         if not quiet:
             spent = budget.summary(publisher)
-            click.echo(_summary(publisher, files, points, time.perf_counter() - begin, spent), err=True)
+            click.echo(_summary(publisher, files, picture, points, time.perf_counter() - begin, spent), err=True)
 
 
-def _system(
-    method: str, box: tuple[float, float, float, float], epsilon: float, **options: Any
-) -> PHDStream | AdaptivePHDStream:
+def _region(box: tuple[float, float, float, float] | None, path: Path | None) -> tuple[Domain, dict[str, str]]:
+    """The domain, and what a state file remembers of its file."""
     from fastdp.spatial import Box
+    from fastdp.spatial.domain_file import read_domain
+
+    if box is not None:
+        return Box(box[:2], box[2:]), {}
+    domain, digest = read_domain(str(path))
+    return domain, {"domain": digest}
+
+
+def _system(method: str, domain: Domain, epsilon: float, **options: Any) -> PHDStream | AdaptivePHDStream:
     from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
     from fastdp.systems.phdstream.publisher import PHDStream
 
-    domain = Box(box[:2], box[2:])
     return (
         AdaptivePHDStream(domain, epsilon, **options)
         if method == "adaptive"
@@ -263,7 +315,9 @@ def _system(
     )
 
 
-def _publish(publisher: SpatialPublisher, batches: list[Batch], folder: PointFolder, *, quiet: bool) -> int:
+def _publish(
+    publisher: SpatialPublisher, batches: list[Batch], folder: PointFolder, drawn: PointPicture, *, quiet: bool
+) -> int:
     """Write a file for each batch; how many points they hold.  Files of earlier batches stay if a later one fails."""
     from fastdp.cli.progress import counted
 
@@ -272,11 +326,20 @@ def _publish(publisher: SpatialPublisher, batches: list[Batch], folder: PointFol
         publisher.advance(*batches[number])
         synthetic = publisher.sample()
         folder.write(number, synthetic)
+        drawn.add(number, len(batches), synthetic, publisher)
         points += len(synthetic)
+    drawn.write(publisher.domain)
     return points
 
 
-def _summary(stream: SpatialPublisher, files: str, points: int, duration: float, spent: list[tuple[str, str]]) -> str:
+def _summary(
+    stream: SpatialPublisher,
+    files: str,
+    picture: Path | None,
+    points: int,
+    duration: float,
+    spent: list[tuple[str, str]],
+) -> str:
     from fastdp.cli.summary import as_table, seconds, thousands
 
     return as_table(
@@ -289,5 +352,6 @@ def _summary(stream: SpatialPublisher, files: str, points: int, duration: float,
             *spent,
             ("time", f"{seconds(duration)}, reading and writing included"),
             ("output", files),
+            *([] if picture is None else [("picture", str(picture))]),
         )
     )

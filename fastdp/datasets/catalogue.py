@@ -28,7 +28,7 @@ class Entry:
     url, page : str
         The file, and the page that describes it.
     licence : str
-        The terms, as its publisher states them.
+        The terms as far as we found them stated; read the page before use.
     megabytes : float
         Size of the download, about.
     bound : float or None
@@ -59,7 +59,7 @@ CATALOGUE = {
         "clicks per user of a Hungarian news portal (ToPS: Kosarak)",
         "http://fimi.uantwerpen.be/data/kosarak.dat.gz",
         "http://fimi.uantwerpen.be/data/",
-        "given to FIMI by Ferenc Bodon for research; no formal licence",
+        "given to FIMI by Ferenc Bodon; we found no stated licence: see the page",
         11.0,
         41_270.0,
         "values",
@@ -69,7 +69,8 @@ CATALOGUE = {
         "items per transaction of an electronics retailer, BMS-POS (ToPS: POS)",
         "https://raw.githubusercontent.com/cpearce/HARM/master/datasets/BMS-POS.csv",
         "https://www.kdd.org/kdd-cup/view/kdd-cup-2000",
-        "KDD Cup 2000, Blue Martini Software: research, with acknowledgement; this copy is a mirror",
+        "KDD Cup 2000 agreement (ecn.purdue.edu/KDDCUP/NDA): proprietary to Blue Martini Software, not to be passed "
+        "on; acknowledge and cite; this copy is another party's",
         12.0,
         1657.0,
         "values",
@@ -79,7 +80,7 @@ CATALOGUE = {
         "New York yellow-taxi trips of January 2019, 0.01 mile or cents (ToPS: Fare)",
         "https://d37ci6vzurychx.cloudfront.net/trip-data/yellow_tripdata_2019-01.parquet",
         "https://www.nyc.gov/site/tlc/about/tlc-trip-record-data.page",
-        "NYC Open Data terms of use: free, no licence needed",
+        "New York's Local Law 11 of 2012: public data sets without licence requirement or usage restrictions",
         110.0,
         30_000.0,
         "distance",
@@ -89,7 +90,7 @@ CATALOGUE = {
         "check-ins of Gowalla users, worldwide, 2009 to 2010 (PHDStream)",
         "https://snap.stanford.edu/data/loc-gowalla_totalCheckins.txt.gz",
         "https://snap.stanford.edu/data/loc-Gowalla.html",
-        "SNAP: free for research, cite Cho, Myers and Leskovec (KDD 2011)",
+        "not stated on SNAP's page; cite Cho, Myers and Leskovec (KDD 2011)",
         105.0,
         None,
         "t",

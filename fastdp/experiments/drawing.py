@@ -17,6 +17,7 @@ Floats = NDArray[np.float64]
 #: Wong's palette for colour-blind readers, without black.
 COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f3fbf")
 MARKERS = "os^Dv<>P"
+DASHES = ("-", "--", ":", "-.")
 GREY, TRUTH = "#777777", "#222222"
 NAMES = {"mse": "MSE", "mae": "MAE", "mmse": "MMSE", "mmae": "MMAE", "relative_error": "relative error"}
 
@@ -49,6 +50,11 @@ class Table:
         kinds = {each["name"]: each["kind"] for each in self.manifest["specification"]["datasets"]}
         made = kinds.get(data_set) == "generator" and "synthetic" not in data_set
         return f"{data_set} (synthetic)" if made else data_set
+
+    def is_base(self, mechanism: str) -> bool:
+        """Whether it publishes zeros."""
+        each = self.manifest["specification"]["mechanisms"]
+        return any(one["system"] == "base" for one in each if one["name"] == mechanism)
 
     def averaged(self, rows: NDArray[np.bool_], numbers: Sequence[str]) -> Table:
         """These rows, with these columns averaged over the times of each cell and group."""
@@ -91,15 +97,22 @@ def grid(
 
 
 def looks(names: Sequence[str], base: Callable[[str], bool]) -> dict[str, dict[str, Any]]:
-    """A line style for each mechanism; one that publishes zeros is a grey dashed line."""
+    """A line style for each mechanism; one that publishes zeros is a grey dashed line.
+
+    Where colours do not suffice, variants ("NAME", "NAME, VARIANT") share NAME's, and the later ones are dashed.
+    """
     found: dict[str, dict[str, Any]] = {}
+    others = [name for name in names if not base(name)]
+    kinds = [name.partition(", ")[0] for name in others] if len(others) > len(COLOURS) else others
+    numbers = {kind: k for k, kind in enumerate(dict.fromkeys(kinds))}
     for name in names:
-        if base(name):
+        if name not in others:
             found[name] = {"color": GREY, "linestyle": "--", "linewidth": 1.3}
-        else:
-            k = sum("marker" in look for look in found.values())
-            found[name] = {"color": COLOURS[k % len(COLOURS)], "marker": MARKERS[k % len(MARKERS)]}
-            found[name] |= {"markersize": 4.5, "linewidth": 1.4}
+            continue
+        kind = kinds[others.index(name)]
+        k, variant = numbers[kind], kinds[: others.index(name)].count(kind)
+        found[name] = {"color": COLOURS[k % len(COLOURS)], "marker": MARKERS[k % len(MARKERS)]}
+        found[name] |= {"markersize": 4.5, "linewidth": 1.4, "linestyle": DASHES[variant % len(DASHES)]}
     return found
 
 
@@ -169,7 +182,7 @@ def errors_against_epsilon(table: Table, rows: NDArray[np.bool_], column: str, t
     """Median and middle half over repetitions, against epsilon: a panel for each data set, a curve a mechanism."""
     data_sets, mechanisms = table.names("dataset", rows), table.names("mechanism", rows)
     figure, axes = grid(1, len(data_sets), table.manifest["name"] + title)
-    styles = looks(mechanisms, lambda name: bool(np.all(table["threshold"][table["mechanism"] == name] == 0.0)))
+    styles = looks(mechanisms, table.is_base)
     if column == "threshold":
         styles = {name: style for name, style in styles.items() if "marker" in style}
     handles: dict[str, Any] = {}

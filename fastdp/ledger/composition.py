@@ -3,10 +3,10 @@
 Source: ToPS section 2.4 (sequential, parallel); Rogers et al. 2016, "Privacy odometers and filters" (basic
 composition is a valid filter for budgets that are chosen adaptively); proofs in ``docs/privacy.md``, section 11.
 
-Releases with Gaussian noise also have a rho of concentrated DP.  From a stream's first one on its rhos are summed
-too: a pure epsilon counts as epsilon^2 / 2 (all that came before as one pure loss), a release with a delta and
-without a rho as one that has none.  Epsilon is the lesser of the sum of epsilons and of what the sum of rhos gives
-for the sum of deltas.
+Releases with Gaussian noise also have a rho of concentrated DP.  Rhos are summed too: a pure epsilon counts as
+epsilon^2 / 2, a release with a delta and without a rho as one that has none.  Once a stream has a rho, epsilon is the
+least of the sum of epsilons, of what the sum of rhos gives for the sum of deltas, and of what sums of Renyi
+divergences give (:mod:`fastdp.ledger.divergence`).
 
 Costs are whole multiples of 2^-1100 (every float is one), so sums are exact.  A sum is stored as bytes that sort like
 the number: an index finds the largest of a million sums in one step.
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal
 from fractions import Fraction
@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, round_up, zcdp_epsilon
+from fastdp.ledger.divergence import ORDERS, epsilon_at, largest, orders_of, size_class
 from fastdp.ledger.entry import ELEMENTS, VALUE, Entry, Kind
 
 UNIT = 2**1100
@@ -33,15 +34,18 @@ MAX_EXPONENT = 1000
 #: Limits and epsilons are written in decimals and stored as floats.  Decimals whose sum is at most the limit are
 #: never refused for their rounding, u = 2^-53 each: (1 + u) / (1 - u) < 1 + 2^-51.
 ROUNDING = 1 + Fraction(1, 2**51)
-#: Which cost a sum is of: epsilon, delta, the delta of a release for one element beside replaced values, or rho.
-EPSILON, DELTA, DOUBLE_DELTA, RHO = range(4)
-#: In place of a rho that there is not; releases that came before the first rho may be cancelled, each once.
-NO_RHO, NO_RHO_BEFORE = UNIT << 1000, UNIT << 1064
+#: Which cost a sum is of: epsilon, delta, the delta of a release for one element beside replaced values, or rho, of
+#: all releases or of those that are not pure.
+EPSILON, DELTA, DOUBLE_DELTA, RHO, OWN_RHO = range(5)
+#: The sum of the pure epsilons of a class is measure PURE and the class, which lies above all others.
+PURE = 10**5
+#: In place of a rho that there is not.
+NO_RHO = UNIT << 1000
 #: Which elements a sum covers: all of the stream, positions of the stream, or (positions of) a labelled part.
 WHOLE, RANGES, PARTS = range(3)
 
 SCHEMA = """
-CREATE TABLE account (
+CREATE TABLE stream_account (
   id INTEGER PRIMARY KEY, stream TEXT NOT NULL, unit TEXT NOT NULL, adjacency TEXT NOT NULL,
   releases INTEGER NOT NULL, without_epsilon INTEGER NOT NULL, their_delta BLOB NOT NULL,
   UNIQUE (stream, unit, adjacency));
@@ -132,10 +136,11 @@ def _cost(epsilon: float, delta: float, distance: float) -> tuple[int, int, int]
 
 def _rho(guarantee: Guarantee) -> int:
     """What a release adds to a sum of rhos, in units of 1 / UNIT."""
-    if guarantee.numeric_distance or math.isinf(guarantee.zcdp):
+    claimed = math.isfinite(guarantee.rho)
+    if guarantee.numeric_distance or (not claimed and (guarantee.delta or guarantee.epsilon > MAX_EXPONENT)):
         return NO_RHO
     # Of pure epsilon exactly, so that sums of it are.
-    exact = Fraction(guarantee.rho) if math.isfinite(guarantee.rho) else Fraction(guarantee.epsilon) ** 2 / 2
+    exact = Fraction(guarantee.rho) if claimed else Fraction(guarantee.epsilon) ** 2 / 2
     return math.ceil(exact * UNIT)
 
 
@@ -188,54 +193,37 @@ class Odometer:
         """Count a release once more, or with ``times`` = -1 once less.  One that does not count adds nothing."""
         said, kind = entry.guarantee, (entry.stream, *entry.kind)
         self._db.execute(
-            "INSERT INTO account (stream, unit, adjacency, releases, without_epsilon, their_delta) "
+            "INSERT INTO stream_account (stream, unit, adjacency, releases, without_epsilon, their_delta) "
             "VALUES (?, ?, ?, 0, 0, ?) ON CONFLICT DO NOTHING",
             (*kind, ZERO),
         )
         if not entry.counts:
             return
         account, their_delta = self._db.execute(
-            "SELECT id, their_delta FROM account WHERE stream = ? AND unit = ? AND adjacency = ?", kind
+            "SELECT id, their_delta FROM stream_account WHERE stream = ? AND unit = ? AND adjacency = ?", kind
         ).fetchone()
         endless = math.isinf(said.epsilon)
         stated = _unpack(their_delta) + (times * int(Fraction(said.delta) * UNIT) if endless else 0)
         self._db.execute(
-            "UPDATE account SET releases = releases + ?, without_epsilon = without_epsilon + ?, their_delta = ? "
-            "WHERE id = ?",
+            "UPDATE stream_account SET releases = releases + ?, without_epsilon = without_epsilon + ?, "
+            "their_delta = ? WHERE id = ?",
             (times, times * endless, _pack(stated), account),
         )
         if endless:
             # Not a cost that meets others somewhere: it may be cancelled, and their sum must then be what it was.
             return
         place, region = _where(entry)
-        self._add_rho((account, RHO, place, region.part or ""), region, said, times)
-        for measure, amount in enumerate(cost(said)):
-            if amount and (measure != DOUBLE_DELTA or entry.kind in ELEMENTS):
+        amounts = dict(enumerate(cost(said)))
+        if entry.kind not in ELEMENTS:
+            amounts[DOUBLE_DELTA] = 0
+        amounts[RHO] = _rho(said)
+        if math.isfinite(said.rho):
+            amounts[OWN_RHO] = amounts[RHO]
+        elif said.epsilon and amounts[RHO] < NO_RHO:
+            amounts[PURE + size_class(said.epsilon)] = amounts[EPSILON]
+        for measure, amount in amounts.items():
+            if amount:
                 self._raise((account, measure, place, region.part or ""), region, times * amount)
-
-    def _add_rho(self, key: tuple[int, int, int, str], region: Region, said: Guarantee, times: int) -> None:
-        """Count a rho, from the first release that claims one on; before the epsilon of this release is counted."""
-        account = key[0]
-        if not self._db.execute("SELECT 1 FROM level WHERE account = ? AND measure = ?", (account, RHO)).fetchone():
-            if math.isinf(said.rho):
-                return
-            without = NO_RHO_BEFORE if self._most(account, DELTA, EVERYWHERE) else 0
-            # Of a release with a delta alone there is no epsilon to begin from.
-            before = self._db.execute(
-                "SELECT place, part, start, sum FROM level WHERE account = ?1 AND measure = ?2 UNION ALL "
-                "SELECT place, part, start, ?4 FROM level AS d WHERE account = ?1 AND measure = ?3 AND NOT EXISTS "
-                "(SELECT 1 FROM level AS e WHERE e.account = ?1 AND e.measure = ?2 AND e.place = d.place AND "
-                "e.part = d.part AND e.start = d.start)",
-                (account, EPSILON, DELTA, ZERO),
-            ).fetchall()
-            for place, part, start, total in before:
-                # Pure releases together are one.  Room for roundings of those that may yet be cancelled.
-                rho = -(-(_unpack(total) ** 2) // (2 * UNIT)) + 2**64 if total != ZERO else 0
-                self._db.execute(
-                    "INSERT INTO level VALUES (?, ?, ?, ?, ?, ?)",
-                    (account, RHO, place, part, start, _pack(rho + without)),
-                )
-        self._raise(key, region, times * _rho(said))
 
     def _raise(self, key: tuple[int, int, int, str], region: Region, amount: int) -> None:
         """Change the sums of the positions of a region; a sum holds from its row's start to the next one's."""
@@ -259,10 +247,15 @@ class Odometer:
             [(_pack(_unpack(level) + amount), *key, edge) for edge, level in rows],
         )
 
-    def total(self, stream: str, region: Region = EVERYWHERE) -> Loss:
-        """What the releases of a stream add up to; ParameterError if units do not fit together."""
+    def total(self, stream: str, region: Region = EVERYWHERE, limit: Budget | None = None) -> Loss:
+        """What the releases of a stream add up to; ParameterError if units do not fit together.
+
+        A limit that the amount is held against names the orders of divergences, because the best one of each history
+        could follow from outputs.
+        """
         rows = self._db.execute(
-            "SELECT id, unit, adjacency, without_epsilon, their_delta FROM account WHERE stream = ? AND releases > 0",
+            "SELECT id, unit, adjacency, without_epsilon, their_delta FROM stream_account WHERE stream = ? "
+            "AND releases > 0",
             (stream,),
         ).fetchall()
         common = common_kind(((unit, adjacency) for _, unit, adjacency, _, _ in rows), stream)
@@ -279,8 +272,38 @@ class Odometer:
         # No delta makes up for a release without an epsilon.
         if endless:
             return Loss(math.inf, Fraction(delta, UNIT))
-        rho = self._most(rows[0][0], RHO, region) if len(rows) == 1 else 0
-        return _concentrated(Loss(Fraction(epsilon, UNIT), Fraction(delta, UNIT)), rho)
+        loss = Loss(Fraction(epsilon, UNIT), Fraction(delta, UNIT))
+        return self._concentrated(rows[0][0], region, loss, limit) if len(rows) == 1 and delta else loss
+
+    def _concentrated(self, account: int, region: Region, loss: Loss, limit: Budget | None) -> Loss:
+        """The loss, with the least epsilon that its rho and divergences give, where all releases have a rho."""
+        rho = self._most(account, RHO, region)
+        if not 0 < rho < NO_RHO:
+            return loss
+        exact, delta = Fraction(rho, UNIT), math.nextafter(float(loss.delta), 0.0)
+        if not 0.0 < delta < 1.0:
+            return replace(loss, epsilon=Fraction(0) if delta else loss.epsilon, rho=exact)
+        found = [zcdp_epsilon(round_up(exact), delta)]
+        pure = []
+        for measure in self._classes(account):
+            pure.append((largest(measure - PURE), _up(Fraction(self._most(account, measure, region), UNIT))))
+        if pure:
+            own = _up(Fraction(self._most(account, OWN_RHO, region), UNIT))
+            orders: Sequence[float] = ORDERS
+            if limit is not None and 2.0**-60 <= limit.epsilon <= 2.0**60 and 0.0 < limit.delta < 1.0:
+                orders = orders_of(*limit)
+            found.append(min(epsilon_at(order, pure, own, delta) for order in orders))
+        return replace(loss, epsilon=min(loss.epsilon, *map(Fraction, found)), rho=exact)
+
+    def _classes(self, account: int) -> Iterator[int]:
+        """The measures of classes that pure releases are of."""
+        measure: int | None = OWN_RHO
+        while measure is not None:
+            measure = self._db.execute(
+                "SELECT min(measure) FROM level WHERE account = ? AND measure > ?", (account, measure)
+            ).fetchone()[0]
+            if measure is not None:
+                yield measure
 
     def _most(self, account: int, measure: int, region: Region) -> int:
         """The largest sum of one measure that meets in one element of a region."""
@@ -309,16 +332,6 @@ class Odometer:
     def _highest(self, among: str, values: tuple[object, ...], of: str = "sum") -> int:
         found = self._db.execute(f"SELECT max({of}) FROM level WHERE {among}", values).fetchone()[0]
         return 0 if found is None else _unpack(found)
-
-
-def _concentrated(loss: Loss, rho: int) -> Loss:
-    """The loss, with the lesser epsilon where all releases have a rho; 0 stands for none."""
-    if not 0 < rho < NO_RHO or not loss.delta:
-        return loss
-    exact = Fraction(rho, UNIT)
-    delta = math.nextafter(float(loss.delta), 0.0)
-    found = zcdp_epsilon(round_up(exact), delta) if delta < 1.0 else 0.0
-    return Loss(min(loss.epsilon, Fraction(found)), loss.delta, exact)
 
 
 def _where(entry: Entry) -> tuple[int, Region]:
@@ -369,7 +382,8 @@ def compose(entries: Sequence[Entry], stream: str = "") -> Guarantee:
         lines.append("delta counts (1 + e^epsilon) times the distance of the sampled noise from its law")
     if math.isfinite(total.rho):
         lines.append(
-            "rhos add up, a pure epsilon counts as epsilon^2 / 2: epsilon is what they give, if that is less"
+            "rhos add up, a pure epsilon counts as epsilon^2 / 2, and Renyi divergences do: epsilon is what they "
+            "give, if that is less"
         )
     if len(counted) > 1:
         lines.append("the most that meets in one element: disjoint parts in parallel, everything else in sequence")

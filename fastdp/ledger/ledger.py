@@ -214,11 +214,13 @@ class Ledger(LedgerReader):
 
     def _refuse(self, state: LedgerState, wanted: Entry) -> None:
         """BudgetError if a release that was added passes a limit; the error undoes the transaction."""
-        after, limit = state.odometer.total(wanted.stream), self._lowest(state, wanted.stream)
+        limit = self._lowest(state, wanted.stream)
+        after = state.odometer.total(wanted.stream, limit=limit)
         if after.within(limit):
             return
         state.odometer.add(wanted, -1)
-        before, rest, needs = state.odometer.total(wanted.stream), self._left(state, wanted), _alone(wanted)
+        before = state.odometer.total(wanted.stream, limit=limit)
+        rest, needs = self._left(state, wanted), _alone(wanted)
         over = before if not before.within(limit) else after
         part = 1 if Loss(over.epsilon, Fraction(0)).within(limit) else 0
         name = Budget._fields[part]

@@ -112,4 +112,4 @@ class LedgerReader:
         """What a release where this one looks may cost."""
         total, region = state.odometer.total, Region(wanted.part, wanted.start, wanted.stop)
         limit = self._lowest(state, wanted.stream)
-        return composition.left(limit, total(wanted.stream), total(wanted.stream, region))
+        return composition.left(limit, total(wanted.stream, limit=limit), total(wanted.stream, region, limit))

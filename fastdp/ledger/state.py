@@ -30,7 +30,7 @@ CREATE TABLE limits (stream TEXT PRIMARY KEY, epsilon REAL, delta REAL) WITHOUT 
 """
     + composition.SCHEMA
 )
-DERIVED = ("release", "limits", "account", "level")
+DERIVED = ("release", "limits", "stream_account", "level")
 #: States of a release: how a line begins it, and how a line ends a reservation.
 ENTERS = {"spend": "spent", "reserve": "reserved"}
 ENDS = {"commit": "spent", "cancel": "cancelled"}
@@ -148,7 +148,7 @@ class LedgerState:
 
     def streams(self) -> list[str]:
         """Names of the streams with entries, sorted."""
-        return sorted(stream for (stream,) in self._db.execute("SELECT DISTINCT stream FROM account"))
+        return sorted(stream for (stream,) in self._db.execute("SELECT DISTINCT stream FROM stream_account"))
 
     def limit(self, stream: str | None) -> Budget:
         """What the ledger allows a stream: its own limit, and the general one for what that does not name."""

@@ -33,7 +33,9 @@ from fastdp.randomness.key import Key
 FORMAT = 1
 START = bytes(32)
 #: "fdpL" marks the file as a ledger.
-APPLICATION, VERSION = 0x6664704C, 2
+APPLICATION, VERSION = 0x6664704C, 3
+#: It has the same lines. Sums are made again, under other names, so that no older program adds to them.
+OLDER = 2
 LOCK_SECONDS = 30.0
 #: How a line of the first format ends.
 _SEAL = b', "chain": "'
@@ -227,12 +229,33 @@ class Store:
         found = [db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
         if found[0] != APPLICATION:
             raise StateError(f"{self.name} is no fastdp ledger, or was cut short")
-        if found[1] != VERSION:
-            raise StateError(f"{self.name} has format {found[1]}: this fastdp reads formats 1 and {VERSION}")
+        if found[1] not in (OLDER, VERSION):
+            raise StateError(f"{self.name} has format {found[1]}: this fastdp reads formats 1 to {VERSION}")
         if db.execute("PRAGMA journal_mode").fetchone() != ("wal",):
             raise StateError(f"{self.name}: expected a file in WAL mode, on a local disk")
         row = db.execute(f"{_ROWS} WHERE id = 0").fetchone()
-        return _header(row or (0, b"", b""), self._key, self.name)
+        mac = _header(row or (0, b"", b""), self._key, self.name)
+        if found[1] == OLDER:
+            self._sum_again(db)
+        return mac
+
+    def _sum_again(self, db: sqlite3.Connection) -> None:
+        """Make all tables but the lines again, from the lines, which are checked."""
+        db.execute("BEGIN IMMEDIATE")
+        # Another process may have done it meanwhile.
+        if db.execute("PRAGMA user_version").fetchone()[0] == OLDER:
+            copy = _replayed(db.execute(f"{_ROWS} ORDER BY id"), self._key, self.name)
+            tables = db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> 'line'")
+            for (table,) in tables.fetchall():
+                db.execute(f"DROP TABLE {table}")
+            for statement in SCHEMA.split(";")[1:-1]:
+                db.execute(statement)
+            for table in DERIVED:
+                for values in copy.execute(f"SELECT * FROM {table}"):
+                    db.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(values))})", values)
+            copy.close()
+            db.execute(f"PRAGMA user_version = {VERSION}")
+        db.execute("COMMIT")
 
     @contextmanager
     def _readable_errors(self, done: str) -> Iterator[None]:

@@ -28,6 +28,7 @@ from fastdp.perturbers.base import HierarchyShape
 from fastdp.randomness.gaussian import GaussianLaw, discrete_gaussian_law
 from fastdp.randomness.key import Key
 from fastdp.randomness.noise import NoiseName, concentrated
+from fastdp.releases.error_bars import SumNoise
 from fastdp_kernels import correlated_noise
 
 Floats = NDArray[np.float64]
@@ -190,6 +191,22 @@ class Toeplitz:
     def leaf_law(self, theta_steps: int, epsilon: float) -> GaussianLaw:
         """Of each z."""
         return discrete_gaussian_law(Fraction(_sigma(self, theta_steps, epsilon)))
+
+    def sum_noise(self, epsilon: float, resolution: float) -> SumNoise | None:
+        """What sums of published values carry, for intervals; None for a factor of one's own whose sums swing."""
+        per_step = _sigma(self, 1, epsilon) - _sigma(self, 0, epsilon)
+        found = fit.sum_terms(np.array(self.rates), np.array(self.shares))
+        if found is None:
+            return None
+        rates, weights = (tuple(each.tolist()) for each in found)
+        return SumNoise(
+            *("correlated", per_step, resolution),
+            gaussian=True,
+            more=_sigma(self, 0, epsilon),
+            rates=rates,
+            weights=weights,
+            epoch=self.epoch,
+        )
 
     @property
     def memory(self) -> int:

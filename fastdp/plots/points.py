@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Points drawn at most; more look the same and make large files.
 MAX_DRAWN = 50_000
+#: Width of a picture in inches, and characters of its label in one.
+PANEL, CHARACTERS = 2.9, 12
 #: Lines of a comparison; colour and dash differ, so that they can be distinguished in print.
 _COLOURS = (PRIVATE, "#2e6f9e", "#66a182", "#edae49", "#7b5ea7", "#8c564b", "#222222")
 _DASHES: tuple[Any, ...] = (
@@ -94,7 +97,7 @@ def points_and_cells(
         low, high = (np.asarray(corner, dtype=np.float64) for corner in box)
 
     aspect = float(np.clip((high[1] - low[1]) / (high[0] - low[0]), 0.3, 3.0))
-    figure = _figure((2.9 * width + 0.4, 2.9 * aspect * len(clouds) + 0.5))
+    figure = _figure((PANEL * width + 0.4, PANEL * aspect * len(clouds) + 0.5))
     axes = figure.subplots(len(clouds), width, squeeze=False, sharex=True, sharey=True)
     for i, (name, row) in enumerate(clouds.items()):
         for j, points in enumerate(row):
@@ -102,14 +105,14 @@ def points_and_cells(
             shown = points[:: max(1, -(-len(points) // MAX_DRAWN))]
             size = float(np.clip(4000.0 / max(len(shown), 1), 0.15, 4.0))
             colour = TRUTH if i == 0 else PRIVATE
-            ax.scatter(*shown.T, s=size, color=colour, alpha=0.6, linewidths=0, rasterized=True)
+            ax.scatter(*shown.T, s=size, color=colour, alpha=0.6, linewidths=0, rasterized=True, zorder=2)
             if name in grids:
                 _draw_cells(ax, *grids[name][j])
             ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), xticks=[], yticks=[])
             ax.set_aspect((high[0] - low[0]) / (high[1] - low[1]) * aspect)
             if i == 0 and columns is not None:
                 ax.set_title(columns[j], fontsize=10)
-        axes[i, 0].set_ylabel(name, fontsize=10)
+        axes[i, 0].set_ylabel(fill(name, int(CHARACTERS * PANEL * aspect)), fontsize=10)
     return _finish(figure, path)
 
 
@@ -266,5 +269,7 @@ def _draw_cells(ax: Any, lower: NDArray[np.float64], upper: NDArray[np.float64])
         np.stack([np.stack([x1, y0], 1), np.stack([x1, y1], 1)], 1),
     ]
     lines = np.unique(np.concatenate(sides), axis=0)
-    # Solid: where the sides of small and large cells coincide, dashes would fill each other's gaps.
-    ax.add_collection(LineCollection(list(lines), colors="#555555", linewidths=0.4))
+    # Solid: where the sides of small and large cells coincide, dashes would fill each other's gaps.  Thin where there
+    # are many, and under the points, which they would hide.
+    thin = float(np.clip(4.0 / np.sqrt(max(len(lower), 1)), 0.12, 0.4))
+    ax.add_collection(LineCollection(list(lines), colors="#555555", linewidths=thin, zorder=1))

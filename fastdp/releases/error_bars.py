@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import combinations_with_replacement
 from statistics import NormalDist
 from typing import Literal
 
@@ -29,8 +30,9 @@ class SumNoise:
 
     Attributes
     ----------
-    kind : "blocks", "tree", "nodes" or "counter"
-        One draw for each block; leaves of a hierarchy made consistent; its independent nodes; a binary counter.
+    kind : "blocks", "tree", "nodes", "counter" or "correlated"
+        One draw for each block; leaves of a hierarchy made consistent; its independent nodes; a binary counter; noise
+        of values that follows that of earlier ones (:class:`fastdp.perturbers.Toeplitz`).
     per_threshold : float
         Scale, or sigma, of a draw over theta.
     resolution : float
@@ -41,9 +43,16 @@ class SumNoise:
         Shape of a consistent hierarchy: b, released levels, and blocks of one tree.
     gaussian : bool
         Whether draws are discrete Gaussian.
+    more : float
+        Grid steps by which the scale of a draw exceeds ``per_threshold`` times theta.
+    rates, weights : tuple of float
+        Of correlated noise: its sums have the coefficients B_n = sum over i of weights_i (1 - rates_i)^n, the
+        constant first.
+    epoch : int
+        Of correlated noise: after so many values it begins again.
     """
 
-    kind: Literal["blocks", "tree", "nodes", "counter"]
+    kind: Literal["blocks", "tree", "nodes", "counter", "correlated"]
     per_threshold: float
     resolution: float
     bounded: bool = True
@@ -51,10 +60,14 @@ class SumNoise:
     levels: int = 1
     tree_blocks: int = 1
     gaussian: bool = False
+    more: float = 0.0
+    rates: tuple[float, ...] = ()
+    weights: tuple[float, ...] = ()
+    epoch: int = 1
 
     def draw(self, threshold: float) -> DrawnNoise:
         """The law of a draw in grid steps, for a threshold in units of the input."""
-        return DrawnNoise(max(1, round(threshold / self.resolution)) * self.per_threshold, self.gaussian)
+        return DrawnNoise(max(1, round(threshold / self.resolution)) * self.per_threshold + self.more, self.gaussian)
 
 
 @dataclass(frozen=True)
@@ -147,6 +160,42 @@ def _within_tree(noise: SumNoise, first: Floats, last: Floats) -> Floats:
         before, inverse = inverse, (noise.fan_out - 1.0) / (noise.fan_out * width - 1.0)
         total += (inverse - before) * _overlaps(width, first, last)
     return total
+
+
+def correlated_variances(noise: SumNoise, first: Indices, last: Indices) -> Floats:
+    """Variance of sums of correlated noise over [first, last), in variances of a draw, with what rounding may add."""
+    whole = noise.epoch
+    starts, stops = first // whole, last // whole
+    same = starts == stops
+    total = _within_epoch(noise, first - starts * whole, np.where(same, last - starts * whole, whole))
+    total += np.where(same, 0.0, _within_epoch(noise, np.zeros_like(first), last - stops * whole))
+    between = np.where(same, 0, stops - starts - 1)
+    if between.any():
+        total += between * _within_epoch(noise, np.zeros(1, np.int64), np.array([whole]))
+    return total
+
+
+def _within_epoch(noise: SumNoise, first: Indices, last: Indices) -> Floats:
+    """The same within one epoch: draws in the range have B_n, earlier ones B_(n + length) - B_n."""
+    lengths, before = (last - first).astype(np.float64), first.astype(np.float64)
+    # The constant cancels.
+    change = [w * np.expm1(lengths * math.log1p(-rate)) for rate, w in zip(noise.rates, noise.weights, strict=True)]
+    total: Floats = np.zeros(first.size)
+    for i, j in combinations_with_replacement(range(len(noise.rates)), 2):
+        times = 1.0 if i == j else 2.0
+        both = noise.rates[i] + noise.rates[j] - noise.rates[i] * noise.rates[j]
+        total += times * noise.weights[i] * noise.weights[j] * _geometric(both, lengths)
+        if i:
+            total += times * change[i] * change[j] * _geometric(both, before)
+    return np.maximum(total, 0.0)
+
+
+def _geometric(rate: float, counts: Floats) -> Floats:
+    """1 + q + ... + q^(count - 1), q = 1 - rate."""
+    small = rate * counts < 1e-6
+    series = -np.expm1(counts * math.log1p(-rate)) / (rate or 1.0)
+    sums: Floats = np.where(small, counts * (1.0 - rate * (counts - 1.0) / 2.0), series)
+    return sums
 
 
 def _overlaps(width: float, first: Floats, last: Floats) -> Floats:

@@ -14,6 +14,9 @@ from fastdp.validation import shown
 
 #: Mean radius of the Earth in kilometres (IUGG).
 EARTH_RADIUS = 6371.0088
+#: Degrees, a centimetre, by which rounding may carry coordinates beyond the Earth's: Natural Earth's land ends at
+#: 180.00000000000006.
+HAIR = 1e-7
 
 
 def load(module: str) -> Any:
@@ -59,7 +62,7 @@ def as_geometries(geometry: Any, name: str, kinds: tuple[str, ...]) -> Any:
     array = np.atleast_1d(geometry)
     if array.ndim != 1 or not np.all(shapely.is_geometry(array)):
         raise ParameterError(f"{name} = {shown(geometry)}: expected {accepted}")
-    parts = shapely.get_parts(shapely.force_2d(array))
+    parts = simple_parts(shapely.force_2d(array))
     parts = parts[~shapely.is_empty(parts)]
     for part in parts:
         if part.geom_type not in kinds:
@@ -71,6 +74,16 @@ def as_geometries(geometry: Any, name: str, kinds: tuple[str, ...]) -> Any:
             )
     if parts.size == 0:
         raise ParameterError(f"{name} is empty: expected {accepted}")
+    return parts
+
+
+def simple_parts(geometries: Any) -> Any:
+    """Points, lines and polygons of geometries, however deep in collections: object[n]."""
+    shapely = load("shapely")
+    parts = shapely.get_parts(geometries)
+    # A GeoJSON collection of features holds multi-part geometries.
+    while (shapely.get_type_id(parts) >= shapely.GeometryType.MULTIPOINT).any():
+        parts = shapely.get_parts(parts)
     return parts
 
 
@@ -93,7 +106,8 @@ def plane_scales(lower: NDArray[np.float64], upper: NDArray[np.float64], geograp
     """
     if not geographic:
         return np.ones(2)
-    if lower[0] < -180.0 or upper[0] > 180.0 or lower[1] < -90.0 or upper[1] > 90.0:
+    greatest = np.array([180.0, 90.0]) + HAIR
+    if (lower < -greatest).any() or (upper > greatest).any():
         raise ParameterError(
             f"geographic = True with coordinates from {lower.tolist()} to {upper.tolist()}: "
             "expected x in [-180, 180] (longitude) and y in [-90, 90] (latitude)"

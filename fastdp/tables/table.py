@@ -210,7 +210,8 @@ class Table:
         """Names and texts of the other lines of the repr."""
         clip = "counts: nothing is clipped"
         if self.sums.clip is not None:
-            clip = f"values were clipped to [{self.sums.clip[0]:g}, {self.sums.clip[1]:g}]"
+            low, high = self.sums.clip
+            clip = f"values were clipped to [{low:g}, {high:g}]; intervals are about clipped values"
         error, first = "no window was released", ""
         if len(self) and self._keys:
             one = self._answer(np.zeros(1, np.int64), np.ones(1, np.int64), revised=False)

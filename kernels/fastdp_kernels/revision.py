@@ -12,7 +12,23 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels._jit import inline, kernel
-from fastdp_kernels.block_lengths import BEFORE, EXPONENT, LENGTHS, LEVEL, NOISE, UNIT, VARIANCE, WHITE, close_block
+from fastdp_kernels.block_lengths import (
+    DRIFT,
+    EXPONENT,
+    LAST,
+    LENGTHS,
+    LEVEL,
+    NOISE,
+    POSITION,
+    REFERENCE,
+    UNIT,
+    VARIANCE,
+    WHITE,
+    close_block,
+)
+
+#: The signal at a block is that known so many blocks later, about half of the differences of which lie behind it.
+AHEAD = 32
 
 
 @kernel
@@ -21,9 +37,13 @@ def revise_blocks(
     shape: np.ndarray,
     exponents: np.ndarray,
     totals: np.ndarray,
+    pattern: np.ndarray,
     means: np.ndarray,
     levels: np.ndarray,
     noises: np.ndarray,
+    whites: np.ndarray,
+    drifts: np.ndarray,
+    surprises: np.ndarray,
 ) -> None:
     """Mean and level of every block, given all released sums.
 
@@ -35,27 +55,57 @@ def revise_blocks(
         Public parameters.
     exponents, totals : float64[J]
         Lengths 2^k and released sums.
+    pattern : float64[J] or float64[0]
+        Sums that a pattern explains: means and levels are those of what is left.  With it ``noises`` are given.
     means, levels : float64[J]
         Receive a value's mean in the block, and the level there.
     noises : float64[J]
         Receives the variance of each block's noise, in that of a block under the first threshold.
+    whites, drifts : float64[J]
+        Receive the signal at each block: variance a value, and by which the level moves a value.
+    surprises : float64[J]
+        Receives how far each sum is from what those before it let expect, in standard deviations.
     """
     count = totals.size
     after = np.empty(count)
     before = np.empty(count)
+    level, variance = memory[LEVEL], memory[VARIANCE]
+    first_block, last = memory[POSITION] == 0.0, LENGTHS[int(memory[LAST])]
+    if pattern.size:
+        # What is left of sums under a pattern does not show how the threshold rose.
+        memory[REFERENCE] = -1.0
     for j in range(count):
         memory[EXPONENT] = exponents[j]
-        noises[j] = memory[UNIT] * memory[UNIT]
-        close_block(memory, totals[j], shape)
-        levels[j], after[j], before[j] = memory[LEVEL], memory[VARIANCE], memory[BEFORE]
-        length = LENGTHS[int(exponents[j])]
-        # The signal as it was known then: a stream may change.
-        means[j] = memory[WHITE] / (memory[WHITE] + shape[NOISE] * noises[j] / length) if memory[WHITE] > 0.0 else 0.0
-    for j in range(count - 2, -1, -1):
-        levels[j] += after[j] / before[j + 1] * (levels[j + 1] - levels[j])
+        total = totals[j]
+        if pattern.size:
+            memory[UNIT] = np.sqrt(noises[j])
+            total -= pattern[j]
+        else:
+            noises[j] = memory[UNIT] * memory[UNIT]
+        close_block(memory, total, shape)
+        means[j] = total / LENGTHS[int(exponents[j])]
+        whites[j], drifts[j] = memory[WHITE], memory[DRIFT]
     for j in range(count):
+        # A stream may change: the signal is not that of the end.
+        known = min(j + AHEAD, count - 1)
+        whites[j], drifts[j] = whites[known], drifts[known]
         length = LENGTHS[int(exponents[j])]
-        means[j] = levels[j] + means[j] * (totals[j] / length - levels[j])
+        if j > 0 or not first_block:
+            variance += drifts[j] * (length + last) / 2.0
+        own = shape[NOISE] * noises[j] / length
+        spread = variance + (whites[j] + own) / length
+        surprises[j] = (means[j] - level) / np.sqrt(spread)
+        gain = variance / spread
+        before[j] = variance
+        level += gain * (means[j] - level)
+        variance *= 1.0 - gain
+        levels[j], after[j], last = level, variance, length
+    for j in range(count - 2, -1, -1):
+        if before[j + 1] > 0.0:
+            levels[j] += after[j] / before[j + 1] * (levels[j + 1] - levels[j])
+    for j in range(count):
+        white, own = whites[j], shape[NOISE] * noises[j] / LENGTHS[int(exponents[j])]
+        means[j] = levels[j] + (white / (white + own) * (means[j] - levels[j]) if white > 0.0 else 0.0)
 
 
 @inline

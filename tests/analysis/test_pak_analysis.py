@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import fastdp
 from fastdp import analysis
 from fastdp.analysis import Optimum, optimise_pak
 from fastdp.errors import ParameterError
@@ -474,6 +475,105 @@ def test_a_sample_and_its_law_agree() -> None:
 def test_no_kappa_anywhere_is_the_plain_tree() -> None:
     law = analysis.exponential_quantile(28.0, 1440.0)
     assert optimise_pak(law, m=50_000, **TRAINS | {"delta": 0.9}).fallback
+    assert optimise_pak(law, m=None, **TRAINS | {"delta": 0.9}).fallback
+
+
+# -- from the optimum to a publisher ---------------------------------------------------------------------------
+
+
+@functools.lru_cache
+def supermarket(m: int | None = None, n: int = 150_000, noise: Any = "laplace") -> Optimum:
+    law = analysis.exponential_quantile(300 / -math.log(0.005), 3000.0)
+    return optimise_pak(law, n, m, 3000.0, 1.0, DELTA, BETA, noise=noise)
+
+
+@pytest.mark.parametrize("spread", [1.0, 2.0, 10.0, 300.0])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+def test_from_the_third_criterion_on_the_bound_is_out_of_reach(spread: float, epsilon: float) -> None:
+    """The step to the bound, discounted, against the spacing's estimate; one value fewer is too few."""
+    q, smooth = 0.8 * 0.004, analysis.smoothing(epsilon, DELTA)
+    found = analysis.reach_criterion(epsilon, DELTA, spread, 0.004, 0.8)
+
+    def excess(m: int) -> float:
+        return math.exp(-smooth * m * q) * spread - analysis.spacing_smooth_sensitivity(1.0, q, m, smooth)
+
+    assert excess(found) <= 0.0 < excess(found - 1)
+
+
+def test_below_the_third_criterion_smooth_sensitivity_grows_out_of_the_spacing() -> None:
+    """By the exact sensitivity of an ideal sample: 4 times the estimate at most, 15 times at half as many values."""
+    law, smooth, q = analysis.exponential_quantile(1.0, 60.0), analysis.smoothing(0.85, DELTA), 0.004
+    enough = analysis.reach_criterion(0.85, DELTA, 60.0 / law(q), 0.005, 0.8)
+
+    def ratio(m: int) -> float:
+        ascending = np.array([law((m - i + 0.5) / m) for i in range(1, m + 1)])
+        top, rank = np.append(ascending, 60.0), m - round(q * m) - 1
+        best = 0.0
+        for low in range(rank, rank - 400, -1):
+            high = np.arange(rank + (low == rank), m + 1)
+            best = max(best, float(np.max(np.exp(-smooth * (high - low - 1)) * (top[high] - top[low]))))
+        return best / analysis.spacing_smooth_sensitivity(law(q), q, m, smooth)
+
+    assert ratio(enough) < 4.0
+    assert ratio(enough // 2) > 10.0
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_the_recommended_lag_meets_all_three_criteria(noise: Any) -> None:
+    law = analysis.exponential_quantile(2.0, 1000.0)
+    for epsilon, beta in ((1.0, 0.02), (0.3, 1e-3), (5.0, 0.1)):
+        three = [
+            analysis.quantile_criterion(beta, 0.004, 0.8),
+            analysis.sensitivity_criterion(0.85 * epsilon, DELTA, beta, 0.004, noise),
+            analysis.reach_criterion(0.85 * epsilon, DELTA, 1000.0 / law(0.8 * 0.004), 0.004, 0.8),
+        ]
+        assert analysis.recommended_lag(law, 1000.0, epsilon, DELTA, beta, 0.004, noise) == max(three)
+
+
+def test_without_m_the_lag_is_the_recommended_one() -> None:
+    law = analysis.exponential_quantile(300 / -math.log(0.005), 3000.0)
+    recommended = analysis.recommended_lag(law, 3000.0, 1.0, DELTA, BETA)
+    assert supermarket().m == recommended
+    assert supermarket(recommended) == supermarket()
+    short = supermarket(n=2000)
+    assert short.m == 1000
+    assert short.fallback
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_an_optimum_is_a_publisher(noise: Any) -> None:
+    found = supermarket(noise=noise)
+    publisher = fastdp.PAK(**found.arguments(), seed=1)
+    plan = publisher._plan
+    assert (publisher.epsilon, publisher.delta, publisher.bound) == (found.epsilon, found.delta, found.bound)
+    assert (publisher.length, publisher.holdout) == (found.n, found.m)
+    assert (plan.share, plan.tail_factor) == (found.share, found.r)
+    rule = plan.threshold
+    assert (rule.p, rule.beta, rule.noise) == (1.0 - found.lambda_ * found.p, found.beta_lt, noise)
+    if noise == "laplace":  # the Gaussian's constants are those that are proved, not the paper's
+        assert rule.kappa(plan.task) == pytest.approx(found.kappa, rel=1e-9)
+    assert publisher.guarantee.epsilon <= found.epsilon
+    assert publisher.guarantee.delta <= found.delta
+
+
+def test_a_fallback_is_the_plain_tree() -> None:
+    publisher = fastdp.PAK(**supermarket(n=2000).arguments(), seed=1)
+    assert publisher.holdout == 0
+    assert publisher.guarantee.delta == 0.0
+    assert publisher.publish(np.full(2000, 7.0)).size == 2000
+    assert publisher.threshold == 3000.0
+
+
+def test_the_publisher_of_the_optimum_is_as_good_as_its_bound_says() -> None:
+    found = supermarket()
+    values = np.minimum(np.rint(np.random.default_rng(4).exponential(300 / -math.log(0.005), found.n)), 3000.0)
+    plain = {**found.arguments(), "threshold": found.bound, "holdout": 0}
+    errors = [
+        [abs(fastdp.PAK(**each, seed=seed).publish(values)[-1] - values.sum()) for seed in range(12)]
+        for each in (plain, found.arguments())
+    ]
+    assert np.mean(errors[0]) > 0.7 * found.improvement * np.mean(errors[1])
+    assert max(errors[1]) < found.error
 
 
 # -- bad parameters --------------------------------------------------------------------------------------------
@@ -531,6 +631,11 @@ def bad_calls() -> list[tuple[str, Any]]:
     add(analysis.quantile_criterion, {"beta": 0.1}, beta=share, p_max=share, lambda_=share)
     criterion = {"epsilon": 1, "delta": 1e-6, "beta": 0.1}
     add(analysis.sensitivity_criterion, criterion, beta=share, p_max=share, share_of_bound=[0, 2], noise=["x"])
+    reach = {"epsilon": 1, "delta": 1e-6, "spread": 2}
+    add(analysis.reach_criterion, reach, epsilon=above, delta=share, spread=[0.5, "x"], p_max=share, lambda_=share)
+    lag = {"quantile": law, "bound": 10, "epsilon": 1, "delta": 1e-6, "beta": 0.1}
+    add(analysis.recommended_lag, lag, bound=above, epsilon=above, delta=share, beta=[*share, 0.5], p_max=share)
+    add(analysis.recommended_lag, lag, quantile=[lambda q: 0.0], noise=["x"])
     values = [[], [[1.0]], [1.0, math.nan], [-1.0], ["a"], [[1], [1, 2]], 3]
     add(analysis.sample_quantile, {}, values=values)
     add(analysis.check_light_tail, {"values": [1.0]}, values=[*values, [0.0, 0.0]], p=share, tolerance=[-1, "x"])

@@ -47,9 +47,20 @@ def test_table_and_picture(run_demo, tmp_path):
         "zeros": 0.0 * truth,
     }
     errors = {name: fastdp.metrics.mse(truth, answer) ** 0.5 for name, answer in answers.items()}
+    edges = np.arange(0, 6001, 50)  # 120 stretches, as drawn
+    parts = values[2000:].reshape(120, 50).sum(axis=1)
+    drawn = {
+        "as published": release.range_sum(edges[:-1], edges[1:]),
+        "revised": release.range_sum(edges[:-1], edges[1:], retrospective=True),
+        "ToPS": paper.range_sum(edges[:-1], edges[1:]),
+        "zeros": 0.0 * parts,
+    }
+    size = fastdp.metrics.mse(parts, drawn["zeros"])
     for name, error in errors.items():
         share = re.escape(f"{error / errors['zeros']:.3%}")
-        assert re.search(rf"^{name} +{error:,.0f} +{share} of the true sums", result.stdout, re.M), name
+        fine = re.escape(f"{(fastdp.metrics.mse(parts, drawn[name]) / size) ** 0.5:.3%}")
+        line = rf"^{name} +{error:,.0f} +{share} of the true sums +{fine} of the means"
+        assert re.search(line, result.stdout, re.M), name
     assert (tmp_path / "demo.png").read_bytes().startswith(PNG)
 
 

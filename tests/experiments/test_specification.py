@@ -236,3 +236,15 @@ def test_the_papers_specifications_are_accepted() -> None:
     for path in files:
         found = experiments.read_specification(path)
         found.check({each.name: getattr(each, "published", None) or 2**20 for each in found.datasets})
+
+
+def test_where_hold_out_and_published_part_are_one_a_short_stream_is_reflected(small, tmp_path) -> None:
+    np.save(tmp_path / "short.npy", np.arange(1.0, 401.0))
+    table = {"name": "short", "file": "short.npy", "bound": 500, "holdout": 900, "published": 900, "overlap": True}
+    data_set = experiments.from_table({**small, "datasets": [table]}).datasets[0]
+    forward = np.arange(1.0, 401.0)
+    nine_hundred = np.concatenate([forward, forward[::-1], forward[:100]])
+    assert (data_set.load(tmp_path).values == np.tile(nine_hundred, 2)).all()
+    apart = experiments.from_table({**small, "datasets": [{**table, "overlap": False}]}).datasets[0]
+    with pytest.raises(DataError, match="holdout = 900: expected less than the 400 values"):
+        apart.load(tmp_path)

@@ -103,9 +103,9 @@ def run_oracle(
 
 def revise(p: adaptive.Public, before: np.ndarray, blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Means and levels of the closed blocks."""
-    means, levels, noises = np.empty((3, len(blocks) - 1))
+    means, levels, *others = np.empty((6, len(blocks) - 1))
     exponents, totals = blocks[:-1, 0].copy(), blocks[:-1, 1].copy()
-    revision.revise_blocks(before.copy(), shape_of(p), exponents, totals, means, levels, noises)
+    revision.revise_blocks(before.copy(), shape_of(p), exponents, totals, np.empty(0), means, levels, *others)
     return means, levels
 
 

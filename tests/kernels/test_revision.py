@@ -5,7 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.kernels.adaptive_runs import THETA_STEPS, public, revise, run_kernel, run_oracle, start, sums_before
+from fastdp_kernels import block_lengths as b
+from fastdp_kernels import revision
+from tests.kernels.adaptive_runs import (
+    THETA_STEPS,
+    public,
+    revise,
+    run_kernel,
+    run_oracle,
+    shape_of,
+    start,
+    sums_before,
+)
 from tests.kernels.streams_for_adaptive import STREAMS, laplace, make_stream
 from tests.oracles import adaptive
 
@@ -42,6 +53,29 @@ def test_what_the_warm_up_said_is_where_the_revision_begins() -> None:
     np.testing.assert_allclose(means, adaptive.block_means(learner, expected, skip), rtol=1e-9, atol=1e-9)
 
 
+def test_under_a_pattern_levels_are_those_of_what_is_left() -> None:
+    """As if the rest had been released, with the noise that the sums had; of a theta that rose as well."""
+    p = public(max_range=2**12)
+    got = run_kernel(p, make_stream("wandering", 6000, 9), laplace(6000, THETA_STEPS / 0.5, 10), 0)
+    exponents, totals = got.blocks[:-1, 0].copy(), got.blocks[:-1, 1].copy()
+    pattern = 0.1 * np.sin(np.arange(totals.size))
+
+    def revised(sums: np.ndarray, explained: np.ndarray, noises: np.ndarray, unit: float) -> list[np.ndarray]:
+        memory = start(p, 0)
+        memory[[b.UNIT, b.REFERENCE]] = unit, 0.0 if explained.size else -1.0
+        means, levels, *others = np.empty((5, totals.size))
+        arrays = (exponents, sums, explained, means, levels, noises, *others)
+        revision.revise_blocks(memory, shape_of(p), *arrays)
+        return [means, levels, *others]
+
+    for unit in (1.0, 1.5):
+        expected = revised(totals - pattern, np.empty(0), np.empty(totals.size), unit)
+        found = revised(totals, pattern, np.full(totals.size, unit**2), 1.0)
+        assert not np.array_equal(found, revised(totals, np.empty(0), np.empty(totals.size), unit))
+        for mine, theirs in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
 def test_between_values_the_stream_is_a_line_through_the_levels() -> None:
     """By hand: two blocks of 2 and 4 values, levels 1 and 4, means kept."""
     blocks = np.array([[1.0, 0, 0, 0], [2.0, 0, 0, 0], [0.0, 0, 0, 0]])
@@ -55,8 +89,6 @@ def test_between_values_the_stream_is_a_line_through_the_levels() -> None:
 
 
 def test_without_a_closed_block_there_is_a_level() -> None:
-    from fastdp_kernels import revision
-
     out = np.empty(3)
     empty = np.empty(0)
     revision.sum_revised(

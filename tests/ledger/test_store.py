@@ -128,7 +128,7 @@ EDITS = {
     "a state": ("UPDATE release SET state = 'cancelled' WHERE id = 3", "table 'release'"),
     "a fingerprint": ("UPDATE release SET fingerprint = 'x' WHERE id = 3", "table 'release'"),
     "a limit": ("UPDATE limits SET epsilon = 9", "table 'limits'"),
-    "a count": ("UPDATE account SET releases = 0", "table 'account'"),
+    "a count": ("UPDATE stream_account SET releases = 0", "table 'stream_account'"),
     "a sum": ("UPDATE level SET sum = x'0000'", "table 'level'"),
     "no sums": ("DELETE FROM level", "table 'level'"),
     "a trigger": (
@@ -287,8 +287,8 @@ def test_files_that_are_no_ledger(tmp_path: Path, path: Path, ledger) -> None:
     edit(path, "DELETE FROM line")
     with pytest.raises(StateError, match="is no fastdp ledger, or was cut short"):
         ledger()
-    edit(path, "PRAGMA user_version = 3")
-    with pytest.raises(StateError, match="has format 3: this fastdp reads formats 1 and 2"):
+    edit(path, "PRAGMA user_version = 4")
+    with pytest.raises(StateError, match="has format 4: this fastdp reads formats 1 to 3"):
         ledger()
     path.unlink()
     ledger().close()
@@ -303,6 +303,32 @@ def test_files_that_are_no_ledger(tmp_path: Path, path: Path, ledger) -> None:
         Ledger(tmp_path / "nowhere" / "budget")
     with pytest.raises(StateError, match="expected a file"):
         Ledger(tmp_path)
+
+
+def test_a_file_of_before_is_summed_again(path: Path, ledger) -> None:
+    """Format 2: the same lines; sums without classes, in a table of another name."""
+    account = ledger()
+    for each in (Guarantee(0.5), Guarantee(0.25), Guarantee(1.0, 1e-6, rho=0.02)):
+        account.spend(each, stream="meter", start=3)
+    account.reserve(Guarantee(0.125), stream="other")
+    spent, head = account.spent("meter"), account.verify().head
+    account.close()
+    tables = contents(path)
+    edit(
+        path,
+        "ALTER TABLE stream_account RENAME TO account",
+        "DELETE FROM level WHERE measure > 2",
+        "PRAGMA user_version = 2",
+    )
+    again = Ledger(path)
+    assert again.spent("meter") == spent
+    assert again.verify(head).reserved == [4]
+    again.close()
+    assert contents(path) == tables
+    # A line that was altered is not summed up.
+    edit(path, "PRAGMA user_version = 2", "UPDATE line SET body = replace(body, '0.25', '0.05') WHERE id = 2")
+    with pytest.raises(StateError, match="is damaged at line 2"):
+        Ledger(path)
 
 
 def test_a_file_that_is_locked_for_long(path: Path, filled: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

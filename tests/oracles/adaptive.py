@@ -405,6 +405,15 @@ def published(learner, count, *, spikes, skip=0):
     return np.array(out[:count])
 
 
+AHEAD = 32
+
+
+def signals(learner, skip=0):
+    """White and drift of the blocks behind the first ``skip``, as they are known 32 blocks later or at the end."""
+    later = [learner.blocks[min(j + AHEAD, len(learner.blocks) - 1)] for j in range(skip, len(learner.blocks))]
+    return [block.white for block in later], [block.drift for block in later]
+
+
 def levels_given_all(learner, skip=0):
     """Posterior means of the levels of the blocks behind the first ``skip``, by their joint normal law.
 
@@ -417,8 +426,14 @@ def levels_given_all(learner, skip=0):
         block = learner.blocks[j]
         level += trust * (block.total / 2**block.exponent - level)
         variance = predicted * (1 - trust)
-    blocks, moves, spreads = learner.blocks[skip:], learner.moves[skip:], learner.spreads[skip:]
-    means = np.array([block.total / 2**block.exponent for block in blocks])
+    blocks, noise = learner.blocks[skip:], learner.public.noise
+    lengths = np.array([2.0**block.exponent for block in blocks])
+    before = np.array([2.0**block.exponent for block in learner.blocks[max(skip - 1, 0) : -1]])
+    white, drift = (np.array(signal) for signal in signals(learner, skip))
+    moves = drift * (lengths + (before if skip else np.concatenate([[0.0], before]))) / 2
+    moves[0] *= skip > 0
+    spreads = white / lengths + noise * np.array([block.noises for block in blocks]) / lengths**2
+    means = np.array([block.total for block in blocks]) / lengths
     reached = variance + np.cumsum(moves)
     prior = np.minimum.outer(reached, reached)
     return level + prior @ np.linalg.solve(prior + np.diag(spreads), means - level)
@@ -427,22 +442,22 @@ def levels_given_all(learner, skip=0):
 def block_means(learner, levels, skip=0):
     """Between the released mean and the level, by their variances."""
     means = []
-    for block, level in zip(learner.blocks[skip:], levels, strict=True):
-        own, noise = block.white / 2**block.exponent, block.noises * learner.public.noise / 4**block.exponent
+    for block, level, white in zip(learner.blocks[skip:], levels, signals(learner, skip)[0], strict=True):
+        own, noise = white / 2**block.exponent, block.noises * learner.public.noise / 4**block.exponent
         means.append(level + own / (own + noise) * (block.total / 2**block.exponent - level))
     return np.array(means)
 
 
 def kept_means(learner, means, skip=0):
-    """Means moved until aligned groups of 8, 16, ... blocks sum to what was released, give or take 3 deviations."""
+    """Means moved until aligned groups of 32, 64, ... blocks sum to what was released, give or take a deviation."""
     means, blocks = np.array(means), learner.blocks[skip:]
-    size = 8
+    size = 32
     while size <= len(blocks):
         for first in range(0, len(blocks) - size + 1, size):
             group = range(first, first + size)
             lengths = {j: 2 ** blocks[j].exponent for j in group}
             missing = sum(blocks[j].total - means[j] * lengths[j] for j in group)
-            allowed = 3 * np.sqrt(learner.public.noise * sum(blocks[j].noises for j in group))
+            allowed = np.sqrt(learner.public.noise * sum(blocks[j].noises for j in group))
             for j in group:
                 means[j] += np.sign(missing) * max(abs(missing) - allowed, 0.0) / sum(lengths.values())
         size *= 2

@@ -1,4 +1,4 @@
-"""The site builds without a warning, no internal link of it is broken, and its search finds a word's page."""
+"""The site builds without a warning, its links lead somewhere, its search finds a word's page, its notebooks run."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -77,3 +78,26 @@ def test_search_finds_checkpoint(site: Path) -> None:
     pages = found["terms"]["checkpoint"]
     names = [found["docnames"][number] for number in (pages if isinstance(pages, list) else [pages])]
     assert "tutorials/service" in names
+
+
+def test_the_notebooks_that_the_tutorials_name_run(site: Path, tmp_path: Path, monkeypatch) -> None:
+    """Their cells run in order, in this process: no Jupyter kernel, which needs ports, takes part."""
+    import matplotlib as mpl
+    from matplotlib import pyplot
+
+    mpl.use("agg")
+    monkeypatch.chdir(tmp_path)
+    page = site / "tutorials" / "index.html"
+    named = [target for target in Page(page.read_text()).targets if target.endswith(".ipynb")]
+    assert len(named) == 3
+    for target in named:
+        pyplot.close("all")
+        cells = json.loads((page.parent / target).read_text())["cells"]
+        names: dict[str, object] = {"__name__": "__main__"}
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for cell in cells:
+                if cell["cell_type"] == "code":
+                    exec(compile("".join(cell["source"]), target, "exec", dont_inherit=True), names)  # noqa: S102
+        assert pyplot.get_fignums(), f"{target} draws nothing"
+    pyplot.close("all")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import linalg, stats
 
 import fastdp
 from fastdp.errors import ParameterError
 from fastdp.perturbers import Flat, Toeplitz, toeplitz_fit
 from fastdp.perturbers.toeplitz import EPOCH, HEADROOM, MAX_DEVIATION, _sigma
-from fastdp.randomness import prefix
+from fastdp.randomness import bulk_prefix
+from fastdp.releases.error_bars import correlated_variances
 from fastdp.smoothers import Recent
 from fastdp_kernels import correlated_noise
 from tests import stat
@@ -152,6 +154,59 @@ def test_factors_whose_noise_would_grow_are_refused(share: float, accepted: bool
         Toeplitz(length=1000, rates=rates, shares=shares)
 
 
+def spans(size: int) -> tuple[np.ndarray, np.ndarray]:
+    first, last = np.triu_indices(size + 1)
+    return first.astype(np.int64), last.astype(np.int64)
+
+
+@pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
+@pytest.mark.parametrize("epoch", [29, 60])
+def test_variances_of_all_ranges(part: Toeplitz, epoch: int) -> None:
+    """Oracle: the inverse of C, epoch by epoch."""
+    noise = publisher(part).composition.noise
+    assert noise is not None
+    noise, size = replace(noise, epoch=epoch), 60
+    mu, theta = numbers(part)
+    column = oracle.coefficients(mu.tolist(), theta.tolist(), epoch).astype(float)
+    inverse = np.linalg.inv(linalg.toeplitz(column, np.zeros(epoch)))
+    whole = linalg.block_diag(*[inverse] * 3)[:size, :size]
+    first, last = spans(size)
+    sums = np.concatenate([np.zeros((1, size)), np.cumsum(whole, axis=0)])
+    exact = ((sums[last] - sums[first]) ** 2).sum(axis=1)
+    np.testing.assert_allclose(correlated_variances(noise, first, last), exact, rtol=1e-7, atol=1e-9)
+
+
+def test_intervals_state_the_sigma_that_is_drawn() -> None:
+    composition = publisher(Toeplitz(length=300), resolution=2.0**-4).composition
+    for theta in (1.0, 17.3125, THETA):
+        assert composition.noise is not None
+        drawn = composition.perturber.leaf_law(composition.grid.snap(theta), composition.publish_epsilon).sigma
+        assert float(composition.noise.draw(theta).scale) == pytest.approx(float(drawn), rel=1e-9)
+
+
+@pytest.mark.statistical
+def test_intervals_cover_sums_and_windows() -> None:
+    values, inside = np.full(120, 20.0), 0
+    first, last = np.array([0, 0, 40, 100, 7]), np.array([1, 120, 60, 120, 110])
+    runs = 600
+    for seed in range(runs):
+        release = publisher(Toeplitz(length=70), seed=seed).release(values)
+        low, high = release.interval(first, last)
+        truth = 20.0 * (last - first)
+        inside += int(((low <= truth) & (truth <= high)).sum())
+    # Correlated answers: five a run.
+    assert 0.93 < inside / (5 * runs) < 0.97
+    low, high = release.interval([3], [3])
+    assert (low[0], high[0]) == (0.0, 0.0)
+    errors = release.std_error([0], [120])
+    assert errors[0] == pytest.approx(high_of(release) / stats.norm.ppf(0.975), rel=1e-6)
+
+
+def high_of(release: fastdp.Release) -> float:
+    low, high = release.interval([0], [120])
+    return float(high[0] - low[0]) / 2.0
+
+
 def both(mu: np.ndarray) -> np.ndarray:
     return mu[:, None] + mu[None] - mu[:, None] * mu[None]
 
@@ -172,7 +227,11 @@ def test_the_coupling_of_the_proof(part: Toeplitz, group: int, monkeypatch: pyte
     there[at : at + group] = THETA
     drawn = np.rint(rng.normal(size=40) * 2.0**30).astype(np.int64)
     table: list[np.ndarray] = [drawn.copy()]
-    monkeypatch.setattr(prefix, "draw", lambda sums, law, chain, first: table[0][first : first + sums.size].copy())
+
+    def drawn_before(sums, law, key, theta_steps, chain, first):
+        return table[0][first : first + sums.size].copy()
+
+    monkeypatch.setattr(bulk_prefix, "draw", drawn_before)
     here = publisher(part, **options).publish(x)
     y = drawn.copy()
     part.correlate(y, np.zeros(part.memory), 0)

@@ -204,6 +204,17 @@ def test_degrees() -> None:
             )
 
 
+def test_a_hair_beyond_the_earth_is_accepted() -> None:
+    """Natural Earth's land ends at 180.00000000000006 degrees; a thousandth of a degree is a mistake."""
+    land = Polygons(shapely.box(170, -90 - 1e-9, 180.00000000000006, 0), geographic=True)
+    assert land.upper[0] == 180.00000000000006
+    street = shapely.LineString([(-180 - 5e-8, 0), (0, 90 + 5e-8)])
+    assert Network(street, geographic=True).lower[0] == -180 - 5e-8
+    for wrong in (shapely.box(170, 0, 180.001, 1), shapely.box(0, -90.001, 1, 0)):
+        with pytest.raises(ParameterError, match="longitude"):
+            Polygons(wrong, geographic=True)
+
+
 def test_bad_geometry_is_named() -> None:
     for bad in (
         None,

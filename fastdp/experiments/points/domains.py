@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from fastdp.datasets import SpatialStream, made_up_streets
-from fastdp.errors import DataError
-from fastdp.spatial import Domain, Network, Polygons
-from fastdp.spatial.geometry import load
+from fastdp.spatial import Domain, Network
+from fastdp.spatial.domain_file import read_domain
 
 #: Synthetic domains by their name in a specification.
 DOMAINS: dict[str, Callable[[], Domain]] = {"streets": made_up_streets}
@@ -33,24 +31,13 @@ def load_domain(source: str, folder: Path) -> tuple[Domain, str]:
     Raises
     ------
     DataError
-        If the file is absent or no GeoJSON.
+        If the file is absent or no GeoJSON of an area or a network.
     ImportError
         If shapely is not installed.
     """
     if source in DOMAINS:
         return DOMAINS[source](), source
-    shapely = load("shapely")
-
-    try:
-        text = (folder / source).read_text(encoding="utf-8")
-        geometry = shapely.from_geojson(text)
-    except OSError as error:
-        raise DataError(f"domain {source}: no such file ({error.strerror})") from None
-    except (UnicodeDecodeError, shapely.errors.ShapelyError) as error:
-        raise DataError(f"domain {source}: not readable as GeoJSON ({error})") from None
-    lines = any("Line" in each.geom_type for each in shapely.get_parts(geometry))
-    domain: Domain = Network(geometry, geographic=True) if lines else Polygons(geometry, geographic=True)
-    return domain, hashlib.sha256(text.encode()).hexdigest()
+    return read_domain(folder / source)
 
 
 def confined(stream: SpatialStream, domain: Domain) -> SpatialStream:

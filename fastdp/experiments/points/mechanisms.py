@@ -89,8 +89,8 @@ class SpatialSystem:
 _OFFLINE = parameter_names(OfflineOnStream)
 #: Systems by their name in a specification; add others here.
 SPATIAL_SYSTEMS: dict[str, SpatialSystem] = {
-    "phdstream": SpatialSystem(PHDStream, parameter_names(PHDStream)),
-    "adaptive_phdstream": SpatialSystem(AdaptivePHDStream, parameter_names(AdaptivePHDStream)),
+    "phdstream": SpatialSystem(PHDStream, parameter_names(PHDStream, "sensitivity")),
+    "adaptive_phdstream": SpatialSystem(AdaptivePHDStream, parameter_names(AdaptivePHDStream, "sensitivity")),
     "offline_on_stream": SpatialSystem(OfflineOnStream, _OFFLINE, merges=True),
     "offline_on_batch": SpatialSystem(OfflineOnBatch, _OFFLINE),
     "fixed_tree": SpatialSystem(FixedTree, (*_OFFLINE, "counter")),

@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.arrays.column import as_floats
-from fastdp.datasets import CATALOGUE, TABLE1, catalogue, dns_like_day, hold_out_and_extend, table1
+from fastdp.datasets import (
+    CATALOGUE,
+    TABLE1,
+    catalogue,
+    dns_like_day,
+    extend_by_reflection,
+    hold_out_and_extend,
+    table1,
+)
 from fastdp.datasets.generated import DNS_BOUND
 from fastdp.errors import DataError, FastDPError
 from fastdp.experiments.data_source import KINDS, DataSource, read_source
@@ -67,7 +75,8 @@ class DataSet(DataSource):
         Length of the published part: a shorter stream is extended by reflection, a longer one is cut.  None: all
         values after the hold-out.
     overlap : bool
-        Whether the published part begins with the hold-out again, as in ToPS section 5.4, which is not private.
+        Whether the published part begins with the hold-out again, as in ToPS section 5.4, which is not private; a
+        stream shorter than the hold-out is extended by reflection then.
     place : str
         Its path in the TOML file, for messages.
     """
@@ -110,7 +119,9 @@ class DataSet(DataSource):
             If the data are absent, not finite, or not longer than the hold-out.
         """
         values = self._read(folder)
-        if values.size <= self.holdout:
+        if self.overlap:  # nothing is kept apart: a short stream may be as long as its hold-out
+            values = extend_by_reflection(values, max(values.size, self.holdout))
+        elif values.size <= self.holdout:
             raise DataError(
                 f"{self.place}: holdout = {self.holdout}: expected less than the {values.size} values of {self.name}"
             )

@@ -52,11 +52,8 @@ def draw(table: Table, metrics: Sequence[str], group: str) -> list[tuple[str, An
 def _parts(table: Table, rows: NDArray[np.bool_]) -> Any:
     """Root mean squares of noise, truncation and smoothing: a row of panels for each mechanism."""
     data_sets = table.names("dataset", rows)
-    mechanisms = [
-        name
-        for name in table.names("mechanism", rows)
-        if np.any(table["threshold"][table["mechanism"] == name] > 0.0)
-    ][:MAX_ROWS]
+    known = rows & np.isfinite(table[f"{PARTS[0]}_mse"])
+    mechanisms = [name for name in table.names("mechanism", known) if not table.is_base(name)][:MAX_ROWS]
     figure, axes = grid(max(len(mechanisms), 1), len(data_sets), f"{table.manifest['name']}: parts of the error")
     handles: dict[str, Any] = {}
     for line, name in zip(axes, mechanisms, strict=False):

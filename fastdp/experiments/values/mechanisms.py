@@ -305,16 +305,22 @@ def _w_event(scheme: Scheme) -> Build:
 
 
 class _Zeros:
-    """Publishes zeros."""
+    """Publishes zeros; ``threshold`` says where a clipped truth is clipped (ToPS section 5.3), which is 0 without."""
 
-    accepted: tuple[str, ...] = ()
+    accepted: tuple[str, ...] = ("threshold",)
+    _clipping = _Composed(StreamPublisher)
 
     def check(self, parameters: Parameters, setting: Setting) -> None:
-        """Nothing can be wrong."""
+        """Build the threshold."""
+        if parameters:
+            self._clipping.check({**parameters, "perturber": {"part": "Flat"}}, setting)
 
     def prepare(self, parameters: Parameters, setting: Setting, values: Floats) -> Run:
         release = Zeros(setting.holdout).release(values)
-        return lambda key: RunResult(release.range_sum, 0.0)
+        if not parameters:
+            return lambda key: RunResult(release.range_sum, 0.0)
+        clip = self._clipping.prepare({**parameters, "perturber": {"part": "Flat"}}, setting, values)
+        return lambda key: RunResult(release.range_sum, clip(key).theta, splits=False)
 
 
 #: Systems by their name in a specification; add others here.

@@ -18,8 +18,9 @@ from fastdp.arrays.exact_sum import exact_sum
 from fastdp.integer_grid import Grid
 from fastdp.perturbers import HierarchyShape, Perturber
 from fastdp.perturbers.base import BoundLaws, bound_law, correlation, theta_key
-from fastdp.randomness import prefix
+from fastdp.randomness import bulk_prefix, prefix
 from fastdp.randomness.drawn_once import ENABLED, repeating
+from fastdp.randomness.gaussian import GaussianLaw
 from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import Chain
 from fastdp.releases.release import ReleasedNodes
@@ -289,9 +290,12 @@ class FixedBlocks:
             if ENABLED:
                 prefix.record(self.key, chain, progress.blocks, sums.size)
             chain = chain.copy()
-            drawn = prefix.draw(sums, law, chain, progress.blocks)
             follows = correlation(self.perturber)
-            if follows is not None:
+            if follows is None:
+                drawn = prefix.draw(sums, law, chain, progress.blocks)
+            else:
+                assert isinstance(law, GaussianLaw)  # noqa: S101 - what correlated noise is made of
+                drawn = bulk_prefix.draw(sums, law, self.key, progress.theta_steps, chain, progress.blocks)
                 memory = follows.correlate(drawn, memory, progress.blocks)
             if self.sums_releases:
                 released += exact_sum(sums + drawn)

@@ -39,7 +39,7 @@ from fastdp.thresholds.renewals import Renewal
 DEFAULT_HOLDOUT = 65_536
 _ROLES = ("threshold", "perturber", "smoother", "renewal")
 #: Parameters that are younger than noise keys and state files, and the value that stands in neither.
-_YOUNGER: dict[str, Any] = {"contributions": 1, "sensitivity": None, "delta": 0.0}
+_YOUNGER: dict[str, Any] = {"contributions": 1, "sensitivity": None, "delta": 0.0, "budget": None}
 #: Most units that may be protected together.
 MAX_CONTRIBUTIONS = 2**30
 
@@ -66,6 +66,9 @@ PARTS: dict[str, Any] = {
 class StreamParameters:
     """Threshold, perturber and smoother with the parameters they work under; fields as StreamPublisher's.
 
+    With Gaussian noise a ``budget`` x is the part of (epsilon, delta), as rho = x^2 / 2, that a whole stream's
+    threshold leaves.
+
     Raises
     ------
     ParameterError
@@ -85,6 +88,7 @@ class StreamParameters:
     contributions: int = 1
     sensitivity: float | None = None
     delta: float = 0.0
+    budget: float | None = None
 
     def __post_init__(self) -> None:
         """Check everything, so that nothing can fail once data flow."""
@@ -223,7 +227,7 @@ class StreamParameters:
     @cached_property
     def _zcdp_loss(self) -> float:
         """What thresholds and Gaussian noise may share."""
-        return zcdp_loss(self.epsilon, self.delta)
+        return zcdp_loss(self.epsilon, self.delta) if self.budget is None else self.budget
 
     @cached_property
     def distance(self) -> float:
@@ -294,8 +298,10 @@ class StreamParameters:
     @cached_property
     def noise(self) -> SumNoise | None:
         """What an interval needs to know of the noise; None for one's own perturbers, hats and renewed thresholds."""
-        if self.renewal is not None or type(self.perturber) not in (Blocks, Flat, Hierarchy):
+        if self.renewal is not None or type(self.perturber) not in (Blocks, Flat, Hierarchy, Toeplitz):
             return None
+        if isinstance(self.perturber, Toeplitz):
+            return self.perturber.sum_noise(self.publish_epsilon, self.grid.resolution)
         if isinstance(self.perturber, Hierarchy) and self.perturber.basis == "hats":
             return None
         plan = self.plan

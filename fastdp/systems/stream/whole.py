@@ -15,7 +15,7 @@ from fastdp import validation
 from fastdp.arrays.column import Nonfinite, as_floats
 from fastdp.arrays.whole import as_whole
 from fastdp.errors import AccuracyWarning, StateError, warn
-from fastdp.guarantee import Guarantee, remainder, sequential, square_remainder, zcdp_epsilon, zcdp_loss
+from fastdp.guarantee import Guarantee, remainder, sequential, square_remainder
 from fastdp.perturbers.block_noise import Blocks, Closing, Focus
 from fastdp.randomness.key import Key
 from fastdp.releases.release import Release
@@ -27,8 +27,6 @@ from fastdp.systems.stream.stages import Schedule
 from fastdp.thresholds import Chooser, Fixed, ScaleFree, Threshold, ThresholdTask
 from fastdp.thresholds.base import held_out
 
-#: Below it an epsilon is the rounding of one.
-MIN_EPSILON = 2.0**-50
 #: The threshold costs at most this share of epsilon, or of rho.
 MAX_SHARE = 0.1
 #: So many noise scales separate the candidates of a threshold that is well chosen (``resolved`` of its chooser):
@@ -125,7 +123,8 @@ class WholeStream:
                 },
                 # Younger than the first keys.
                 **({"contributions": self.contributions} if self.contributions > 1 else {}),
-                **({"delta": self.delta} if self.delta else {}),
+                # The budget too, so that no other version has the same words under another sigma.
+                **({"delta": self.delta, "budget": self.composition.budget} if self.delta else {}),
             },
         )
 
@@ -226,19 +225,10 @@ class WholeStream:
 def _published(whole: StreamParameters, resolution: float | None, share: float) -> StreamParameters:
     """The composition with what the threshold's share leaves of epsilon."""
     # For one value, of which several may be protected together.
-    unit, delta = whole.unit_epsilon, whole.delta
+    unit = whole.unit_epsilon
     if whole.gaussian:
-        # A little less, because the budget of an epsilon is found by bisection.
-        most = square_remainder(unit, unit * share)
-        loss = most * (1.0 - 2.0**-40)
-        rest = zcdp_epsilon(loss * loss / 2.0, delta)
-        # Where this delta alone pays for more than is left, a smaller one stands for it.
-        while rest < MIN_EPSILON or zcdp_loss(rest, delta) > most:
-            delta /= 2.0
-            rest = zcdp_epsilon(loss * loss / 2.0, delta)
-    else:
-        rest = remainder(unit, unit * share)
-    return replace(whole, epsilon=rest, delta=delta, contributions=1, resolution=resolution)
+        return replace(whole, budget=square_remainder(unit, unit * share), contributions=1, resolution=resolution)
+    return replace(whole, epsilon=remainder(unit, unit * share), contributions=1, resolution=resolution)
 
 
 def _task(published: StreamParameters, epsilon: float, size: int) -> ThresholdTask:

@@ -420,7 +420,7 @@ def test_the_stream_seen_again(holdout: int, n: int) -> None:
     assert revised.size == count
     lengths = np.diff(edges)
     assert np.add.reduceat(revised[: edges[-1]], edges[:-1]) == pytest.approx(lengths * release.revision.means)
-    levels = release.revision._smoothed[1]
+    levels = release.revision._smoothed.levels
     rest = np.full(count - edges[-1], levels[-1])
     assert revised[edges[-1] :] == pytest.approx(rest, rel=1e-9, abs=1e-7), "the open block is at the last level"
     generator = np.random.default_rng(n)

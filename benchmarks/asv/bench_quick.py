@@ -1,0 +1,140 @@
+"""The quick set, about a minute: one task of each kind, in processor time, on which other processes hardly act.
+
+Task by task beside another commit: ``python -m benchmarks tracking compare``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import process_time
+from typing import Any
+
+import numpy as np
+
+import fastdp
+from benchmarks import shared
+from benchmarks.asv.bench_streams import LENGTH, LONG_CHUNK, RELEASES, started
+from benchmarks.shared import item_counts
+from benchmarks.speed import batch
+from benchmarks.speed.inputs import Tree, circles
+from benchmarks.speed.inputs import started as with_points
+from benchmarks.speed.local import plain_steps, report_values
+from fastdp import local
+from fastdp.queries.workloads import random_ranges
+from fastdp.randomness import Key, discrete_laplace
+from fastdp.thresholds import NoisyMax, ThresholdTask
+
+Task = Callable[[], Any]
+
+
+def _publish(name: str, size: int) -> Task:
+    publisher, chunk = started(name), item_counts(size)
+    return lambda: publisher.publish(chunk)
+
+
+def _release(method: str) -> Task:
+    values = item_counts(LENGTH)
+    return lambda: RELEASES[method](values)
+
+
+def _draws() -> Task:
+    out = np.empty(2**18, np.int64)
+    return lambda: discrete_laplace(2.0**22, out=out)
+
+
+def _threshold() -> Task:
+    values, key = item_counts(shared.HOLDOUT), Key.random()
+    task = ThresholdTask(shared.EPSILON, float(shared.BOUND), shared.HOLDOUT, shared.MAX_RANGE, 2.0**-20)
+
+    def choose() -> None:
+        chooser = NoisyMax().start(task)
+        chooser.observe(values)
+        chooser.choose(key)
+
+    return choose
+
+
+def _queries() -> Task:
+    ready = fastdp.ToPS(shared.EPSILON, shared.BOUND, seed=1).release(item_counts(LENGTH))
+    queries = random_ranges(shared.PUBLISHED, shared.QUERIES, shared.MAX_RANGE, seed=1)
+
+    def ask() -> None:
+        # A fresh object, so that prefix sums are not remembered.
+        fastdp.Release(ready.values, ready.offset, ready.threshold, ready.guarantee, ready.block).range_sum(*queries)
+
+    return ask
+
+
+def _points() -> Task:
+    stream: Any = with_points(10_000, 20, fastdp.PHDStream)
+    there, back = circles(250, 1), circles(250, 2)
+    stream.advance(there, np.empty((0, 2)))
+
+    def exchange() -> None:
+        stream.advance(back, there)
+        stream.advance(there, back)
+
+    return exchange
+
+
+def _many() -> Task:
+    values = batch.meters(1000, 1000)
+    return lambda: batch.many(values, "prune 1", 1)
+
+
+def _fleet() -> Task:
+    fleet = fastdp.Fleet(fastdp.Adaptive(0.5, 100.0, threshold=20.0, max_range=4096, seed=1))
+    ids, values = np.arange(10_000), item_counts(10_000)
+    fleet.publish(ids, values)
+    return lambda: fleet.publish(ids, values)
+
+
+def _steps() -> Task:
+    (task,) = plain_steps([1024]).tasks.values()
+    return task
+
+
+def _reports() -> Task:
+    values, client = report_values()[: 2**18], local.Hybrid(1.0, -1.0, 1.0)
+    return lambda: client.perturb(values)
+
+
+def _consistency() -> Task:
+    return Tree.make(shared.FAN_OUT, 2**20).make_consistent
+
+
+TASKS: dict[str, Callable[[], Task]] = {
+    "2^18 draws": _draws,
+    "fan-out-16 consistency": _consistency,
+    "noisy max": _threshold,
+    "ToPS, s = 1, 65,536 values": lambda: _publish("ToPS, prune 1", LONG_CHUNK),
+    "ToPS, s = 2, one value": lambda: _publish("ToPS, prune 2", 1),
+    "Adaptive, 65,536 values": lambda: _publish("Adaptive, spread", LONG_CHUNK),
+    "PAK, 4,096 values": lambda: _publish("PAK", 4096),
+    "ToPS, whole": lambda: _release("ToPS"),
+    "Adaptive, whole": lambda: _release("Adaptive"),
+    "200 range queries": _queries,
+    "1,000 streams of 1,000": _many,
+    "fleet of 10,000": _fleet,
+    "PHDStream, two steps": _points,
+    "200 EM steps": _steps,
+    "2^18 hybrid reports": _reports,
+}
+
+
+class Quick:
+    """Processor seconds of one call."""
+
+    params = (list(TASKS),)
+    param_names = ("task",)
+    timer = staticmethod(process_time)
+    # Rounds in processes of their own: what differs between processes (places in memory) is then part of the spread.
+    rounds, repeat, sample_time, warmup_time = 2, 15, 0.01, 0.05
+    timeout = 120
+
+    def setup(self, task: str) -> None:
+        self.task = TASKS[task]()
+        self.task()
+
+    def time_task(self, task: str) -> None:
+        self.task()

@@ -1,0 +1,92 @@
+"""Exact Gaussian draws beside those of NumPy, JAX and OpenDP, and what publishers of Gaussian noise spend time on."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import fastdp
+from benchmarks.peers import open_dp
+from benchmarks.speed.measure import Group
+from fastdp.perturbers import Flat, Toeplitz
+from fastdp.randomness import bulk_prefix, prefix
+from fastdp.randomness.gaussian import discrete_gaussian
+from fastdp.randomness.key import Key
+from fastdp_kernels import chacha
+
+SIGMAS = {"1": 1.0, "10": 10.0, "10^3": 1e3, "2^22": 2.0**22, "2^36": 2.0**36}
+DRAWS = 2**20
+OPENDP_DRAWS = 10_000
+#: Values of a publisher.
+PUBLISHED = 2**18
+THETA = 50.0
+
+
+def gaussian_sampler() -> Group:
+    generator, out = np.random.default_rng(1), np.empty(DRAWS)
+    tasks: dict[str, Callable[[], Any]] = {
+        f"fastdp exact, sigma {label}": lambda sigma=sigma: discrete_gaussian(sigma, DRAWS)
+        for label, sigma in SIGMAS.items()
+    }
+    tasks["NumPy Generator.normal, float (unsafe)"] = lambda: generator.normal(0.0, 2.0**22, DRAWS)
+    tasks["NumPy Generator.standard_normal into memory at hand, float (unsafe)"] = lambda: generator.standard_normal(
+        out=out
+    )
+    if importlib.util.find_spec("jax") is not None:
+        import jax
+
+        jax.config.update("jax_enable_x64", True)
+        drawn = jax.jit(lambda key: jax.random.normal(key, (DRAWS,)) * 2.0**22)
+        keys = iter(range(2**30))
+        tasks["jax.random.normal, compiled, float (unsafe)"] = lambda: drawn(
+            jax.random.key(next(keys))
+        ).block_until_ready()
+    slow: dict[str, Callable[[], Any]] = {}
+    if open_dp.INSTALLED:
+        zeros = [0] * OPENDP_DRAWS
+        for label in ("2^22", "2^36"):
+            measurement = open_dp.discrete_gaussian(SIGMAS[label])
+            slow[f"OpenDP exact, sigma {label}"] = lambda measurement=measurement: measurement(zeros)
+    items = dict.fromkeys(tasks, DRAWS) | dict.fromkeys(slow, OPENDP_DRAWS)
+    return Group("Gaussian sampler", tasks, items=items, slow=slow)
+
+
+def gaussian_publishers() -> Group:
+    """Whole publishers, and their parts: binding by either rule, the draws, the recursion."""
+    values = np.full(PUBLISHED, 20.0)
+
+    def made(part: Any, delta: float = 1e-6) -> fastdp.StreamPublisher:
+        given: dict[str, Any] = {"epsilon": 1.0, "delta": delta, "bound": THETA, "max_range": PUBLISHED}
+        return fastdp.StreamPublisher(threshold=THETA, perturber=part, **given)
+
+    publishers = {
+        "Toeplitz()": made(Toeplitz()),
+        "Flat(noise='gaussian')": made(Flat(noise="gaussian")),
+        "Flat()": made(Flat(), 0.0),
+    }
+    c, part = publishers["Toeplitz()"].composition, Toeplitz()
+    law = part.leaf_law(c.grid.snap(THETA), c.publish_epsilon)
+    key = Key.random()
+    sums, chain, memory = np.full(PUBLISHED, 10**9), np.arange(4, dtype=np.uint64), np.zeros(part.memory)
+    outputs = np.empty((prefix.CHUNK + 1, 8), np.uint64)
+    noise = discrete_gaussian(float(law.sigma), PUBLISHED)
+
+    def chained() -> None:
+        for begin in range(0, PUBLISHED, prefix.CHUNK):
+            chacha.bound_words(sums[begin : begin + prefix.CHUNK], begin, outputs)
+
+    tasks: dict[str, Callable[[], Any]] = {
+        **{name: lambda each=each: each.publish(values) for name, each in publishers.items()},
+        "draws bound by the chain, as Flat's": lambda: prefix.draw(sums, law, chain, 0),
+        "chain of ChaCha20 blocks alone": chained,
+        "draws bound by AES in bulk, as Toeplitz's": lambda: bulk_prefix.draw(sums, law, key, 1, chain, 0),
+        "free draws": lambda: discrete_gaussian(float(law.sigma), out=noise),
+        "recursion alone": lambda: part.correlate(noise, memory, 0),
+    }
+    # The recursion works in place.
+    fresh = noise.copy()
+    prepare = {"recursion alone": lambda: np.copyto(noise, fresh)}
+    return Group("Gaussian publishers", tasks, prepare, items=dict.fromkeys(tasks, PUBLISHED))

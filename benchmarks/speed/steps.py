@@ -1,0 +1,122 @@
+"""A step of PHDStream against the points present and the events of its batch: a table and a picture."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from time import process_time
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.shared import table
+from benchmarks.speed.inputs import circles, started
+from benchmarks.speed.measure import keep, stay_on_one_core
+
+DEPTH, STEPS, ROUNDS = 20, 20, 3
+#: Points present with batches of ``BATCH`` events, and events of a batch with ``PRESENT`` points.
+PRESENT, BATCH = 100_000, 500
+#: Milliseconds of a step, and of each event and visited node, by hand from the table; a guide for the eye.
+RULE = 0.12, 75e-6
+BATCHES = (5, 50, 500, 5_000, 50_000)
+
+
+class Cost(NamedTuple):
+    """Of one case: its numbers, seconds of every step, nodes visited in the last one, nodes in memory."""
+
+    present: int
+    batch: int
+    seconds: list[float]
+    visited: int
+    nodes: int
+
+    @property
+    def least(self) -> float:
+        """Seconds of the fastest step: others work on the machine too."""
+        return min(self.seconds)
+
+    @property
+    def work(self) -> int:
+        """Events and visited nodes: what a step is linear in."""
+        return self.batch + self.visited
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--most", type=int, default=10**6, help="points present at most (default 10^6)")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="a picture of seconds")
+
+
+def run(options: argparse.Namespace) -> None:
+    print(f"Processor seconds; process {stay_on_one_core()}.")
+    presents = [round(10.0 ** (k / 2)) for k in range(6, 15) if 10.0 ** (k / 2) <= 1.0001 * options.most]
+    cases = [(present, BATCH) for present in presents]
+    cases += [(min(PRESENT, options.most), batch) for batch in BATCHES if batch <= options.most]
+    measured(*cases[0])  # kernels, once
+    # Cases take turns, so that a busy minute does not fall on one of them.
+    rounds = [{case: measured(*case) for case in dict.fromkeys(cases)} for _ in range(ROUNDS)]
+    costs = {
+        case: rounds[0][case]._replace(seconds=[s for each in rounds for s in each[case].seconds]) for case in cases
+    }
+    for (present, batch), cost in costs.items():
+        keep("steps", f"a step with {present:,} points and {batch:,} events", cost.seconds, items=cost.work)
+    points, batches = ([costs[case] for case in part] for part in (cases[: len(presents)], cases[len(presents) :]))
+    table(
+        f"A step of PHDStream: depth {DEPTH}, eps 1, two circles, half additions and half removals",
+        [
+            "points present",
+            "batch",
+            "ms a step",
+            "least",
+            "visited nodes",
+            "nodes in memory",
+            "ns / (batch + visited)",
+        ],
+        [
+            [
+                *(f"{number:,}" for number in (cost.present, cost.batch)),
+                *(f"{1e3 * seconds:.3f}" for seconds in (float(np.median(cost.seconds)), cost.least)),
+                *(f"{number:,}" for number in (cost.visited, cost.nodes)),
+                f"{1e9 * cost.least / cost.work:.0f}",
+            ]
+            for cost in costs.values()
+        ],
+    )
+    if options.plot is not None:
+        draw(points, batches, options.plot)
+
+
+def measured(present: int, batch: int) -> Cost:
+    """What steps cost with so many points and events."""
+    stream = started(present, DEPTH)
+    half = -(-batch // 2)
+    seconds = []
+    for k in range(STEPS):
+        added, removed = circles(half, 2 * k + 1), circles(batch - half, 2 * k + 2)
+        begin = process_time()
+        stream.advance(added, removed)
+        seconds.append(process_time() - begin)
+    # A tree cut in two has one leaf more than it has cuts.
+    visited = 2 * stream.tree.n_leaves - 1
+    return Cost(present, batch, seconds, visited, stream.n_nodes)
+
+
+def draw(points: list[Cost], batches: list[Cost], path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12, 4), layout="constrained")
+    by_points, by_batch, by_work = figure.subplots(1, 3, sharey=True)
+    for ax, costs, x, name in (
+        (by_points, points, [cost.present for cost in points], f"points present, batches of {BATCH:,}"),
+        (by_batch, batches, [cost.batch for cost in batches], f"events in a batch, {batches[0].present:,} points"),
+        (by_work, points + batches, [cost.work for cost in points + batches], "events and visited nodes"),
+    ):
+        marker = {"linestyle": "" if ax is by_work else "-", "marker": "o", "markersize": 4}
+        ax.loglog(x, [1e3 * cost.least for cost in costs], **marker)
+        ax.set_xlabel(name)
+        ax.grid(alpha=0.3)
+    work = np.array(sorted(cost.work for cost in points + batches))
+    by_work.loglog(work, RULE[0] + RULE[1] * work, color="black", linestyle=":", label="0.12 ms, and 75 ns each")
+    by_work.legend()
+    by_points.set_ylabel("processor ms a step")
+    figure.suptitle(f"PHDStream, one core, synthetic circles: least of {ROUNDS * STEPS} steps")
+    figure.savefig(path, dpi=120)

@@ -1,0 +1,174 @@
+"""Days and weeks in revised answers: found where released sums show them, left alone where they do not."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import fastdp
+from fastdp.errors import ParameterError
+from fastdp.releases import patterns
+from fastdp.releases.patterns import Sums, _integrals, _Model, _peak, find_waves
+from tests.oracles import waves as oracle
+
+
+def rate_of(n: int, period: float, week: float = 0.0) -> np.ndarray:
+    at = 2.0 * np.pi * np.arange(n) / period
+    return 4.0 * (1.0 + np.sin(at)) * (1.0 + week * np.cos(at / 7.0))
+
+
+def days(n: int, period: float, seed: int, week: float = 0.0) -> np.ndarray:
+    """Counts about that rate."""
+    return np.random.default_rng(seed).poisson(rate_of(n, period, week)).astype(float)
+
+
+def mean_square(release: fastdp.Release, rate: np.ndarray) -> float:
+    return float(np.mean((release.revised - rate) ** 2))
+
+
+def test_rows_are_integrals_of_waves() -> None:
+    edges, periods = np.array([0.0, 3.0, 11.0, 27.0]), (9.5, 66.5)
+    expected = [oracle.sums_of_waves(a, b, periods, patterns.HARMONICS) for a, b in itertools.pairwise(edges)]
+    np.testing.assert_allclose(np.diff(_integrals(edges, periods), axis=0), expected, atol=1e-5)
+
+
+def test_the_pattern_is_that_of_the_joint_law() -> None:
+    generator = np.random.default_rng(3)
+    edges = np.concatenate([[0], np.cumsum(2 ** generator.integers(1, 4, 40))])
+    totals, noises = generator.normal(20.0, 9.0, 40), generator.uniform(1.0, 4.0, 40)
+    model, variances = _Model(Sums(edges, totals, noises), (21.3,)), np.array([0.5, 0.02, 3.0])
+    lengths = np.diff(edges).astype(float)
+    shares = np.tile(1.0 / np.arange(1, patterns.HARMONICS + 1), 2)
+    spread = 4.0 * ((totals.sum() / edges[-1]) ** 2 + noises.sum() / edges[-1] ** 2)
+    sums_of = [oracle.sums_of_waves(a, b, (21.3,), patterns.HARMONICS) for a, b in itertools.pairwise(edges)]
+    law = (
+        np.hstack([lengths[:, None], sums_of]),
+        noises + 0.5 * lengths,
+        np.concatenate([[0.0], (lengths[1:] + lengths[:-1]) / 2]),
+        np.concatenate([[0.02], 3.0 * shares / edges[-1]]),
+        np.array([totals.sum() / edges[-1], *np.zeros(shares.size)]),
+        np.concatenate([[spread], 3.0 * shares]),
+    )
+    assert model.likelihood(variances) == pytest.approx(oracle.log_likelihood(totals, *law), rel=1e-9)
+    states = oracle.states(totals, *law)
+    found = model.waves(variances, int(edges[-1]) + 8)
+    expected = np.cumsum([(row * state)[1:].sum() for row, state in zip(law[0], states, strict=True)])
+    np.testing.assert_allclose(found.before(edges[1:]), expected, rtol=1e-7, atol=1e-7)
+    # Behind the last sum its coefficients go on, for as long as the open block is.
+    on = oracle.sums_of_waves(edges[-1], edges[-1] + 8, (21.3,), patterns.HARMONICS) @ states[-1, 1:]
+    assert found.before(np.array([edges[-1] + 8]))[0] == pytest.approx(expected[-1] + on)
+    # Within a sum, the wave itself.
+    middle = (edges[5] + edges[6]) // 2
+    part = oracle.sums_of_waves(edges[5], middle, (21.3,), patterns.HARMONICS) @ states[5, 1:]
+    got = np.diff(found.before(np.array([edges[5], middle])))[0]
+    assert got == pytest.approx(part, rel=0.05, abs=0.2)
+
+
+@pytest.mark.parametrize(("period", "epsilon"), [(480.0, 0.1), (333.3, 0.2)])
+def test_a_period_is_found_in_released_sums(period: float, epsilon: float) -> None:
+    values = days(40_000, period, 1)
+    release = fastdp.release(values, epsilon, sensitivity=1, seed=1)
+    found = release.revision._smoothed.waves
+    assert found is not None
+    assert found.periods[0] == pytest.approx(period, rel=0.005)
+    # No stream has seen six periods of that length.
+    plain = release.with_season(2.0**40)
+    assert plain.revision._smoothed.waves is None
+    rate = rate_of(values.size, period)
+    assert mean_square(release, rate) < 0.7 * mean_square(plain, rate)
+
+
+def test_a_given_period_helps_where_blocks_are_too_long_to_find_it() -> None:
+    values, rate = days(40_000, 240.0, 2), rate_of(40_000, 240.0)
+    release = fastdp.release(values, 0.02, sensitivity=1, seed=1)
+    assert release.revision._smoothed.waves is None, "blocks are too long to look for the period"
+    seen = release.with_season(240)
+    assert mean_square(seen, rate) < 0.5 * mean_square(release, rate)
+    starts = np.arange(0, 39_000, 97)
+    true = np.concatenate([[0.0], np.cumsum(values)])
+    squares = [
+        np.mean((each.range_sum(starts, starts + 100, revised=True) - true[starts + 100] + true[starts]) ** 2)
+        for each in (release, seen)
+    ]
+    assert squares[1] < 0.5 * squares[0]
+    assert seen.values is release.values, "published values stay as they are"
+
+
+def test_a_week_is_added_where_sums_show_it() -> None:
+    values = days(2**16, 96.0, 3, week=0.7)
+    release = fastdp.release(values, 0.2, sensitivity=1, seed=1).with_season(96)
+    assert release.revision._smoothed.waves.periods == (96.0, 672.0)
+    other = fastdp.release(days(2**16, 96.0, 3), 0.2, sensitivity=1, seed=1).with_season(96)
+    assert other.revision._smoothed.waves.periods == (96.0,)
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 1.0])
+def test_a_stream_without_a_pattern_has_none(epsilon: float) -> None:
+    for seed in range(4):
+        generator = np.random.default_rng(seed)
+        wandering = 5.0 * np.exp(np.cumsum(generator.normal(0.0, 0.01, 20_000))).clip(0.05, 20.0)
+        for values in (generator.poisson(5.0, 20_000), generator.poisson(wandering)):
+            release = fastdp.release(values, epsilon, sensitivity=1, seed=seed)
+            assert release.revision._smoothed.waves is None
+            given = release.with_season(240)
+            assert given.revision._smoothed.waves is None
+            np.testing.assert_array_equal(given.revised, release.revised)
+
+
+def test_too_few_blocks_or_periods_have_no_pattern() -> None:
+    edges = np.arange(0, 8 * 41, 8)
+    generator = np.random.default_rng(1)
+    totals = generator.normal(size=40)
+    assert find_waves(edges, totals, np.ones(40), totals, 330, 24.0) is None
+    edges, totals = np.arange(0, 8 * 81, 8), generator.normal(size=80)
+    assert find_waves(edges, totals, np.ones(80), totals, 650, 200.0) is None
+    assert _peak(edges, totals)[0] == 0.0
+    edges *= 2
+    wave = 1e6 * np.sin(2 * np.pi * edges[:-1] / 192)
+    assert find_waves(edges, wave, np.full(80, 1e11), totals, 1300, 192.0) is not None
+    assert find_waves(edges, wave, np.full(80, 1e16), totals, 1300, 192.0) is None, "it may be noise"
+    # Clear sums, many for a period: nothing to add.
+    edges = np.arange(0, 16 * 2001, 16)
+    wave, totals = 1e6 * np.sin(2 * np.pi * edges[:-1] / 320), np.zeros(2000)
+    assert find_waves(edges, wave, np.ones(2000), totals, 32_016, 320.0) is None
+    assert find_waves(edges, wave, np.full(2000, 1e12), totals, 32_016, 320.0) is not None
+
+
+def test_the_form_within_blocks_keeps_their_sums_and_does_not_fall_below_zero() -> None:
+    values = np.where(np.arange(30_000) < 10_000, 0.0, days(30_000, 480.0, 4))
+    release = fastdp.release(values, 0.05, sensitivity=1, seed=1).with_season(480)
+    revision = release.revision
+    assert revision._smoothed.waves is not None
+    edges, revised = revision.edges, release.revised
+    lengths = np.diff(edges)
+    np.testing.assert_allclose(
+        np.add.reduceat(revised[: edges[-1]], edges[:-1]), lengths * revision.means, rtol=1e-6, atol=1e-5
+    )
+    parts = revision._form
+    mine = np.searchsorted(edges, parts.edges[:-1], side="right") - 1
+    inside = mine < revision.means.size
+    bends = parts.means[inside] - revision.means[mine[inside]]
+    assert bends.min() < -1.0, "or the test shows nothing"
+    quiet = revision.means[mine[inside]] < 0.3
+    assert quiet.any()
+    assert parts.means[inside][quiet].min() > -1.5
+
+
+def test_with_season_says_what_it_expects() -> None:
+    release = fastdp.release(days(3000, 100.0, 1), 1.0, sensitivity=1, seed=1)
+    for wrong in (1.0, 0, -5, 2.0**41, float("nan"), "1d"):
+        with pytest.raises(ParameterError, match="period"):
+            release.with_season(wrong)
+    other = fastdp.release(days(3000, 100.0, 1), 1.0, 50.0, method="tops", holdout=500, seed=1)
+    with pytest.raises(ParameterError, match="Adaptive"):
+        other.with_season(100)
+
+
+def test_intervals_with_a_season_are_about_the_same_released_sums() -> None:
+    release = fastdp.release(days(30_000, 480.0, 5), 0.05, sensitivity=1, seed=1)
+    seen = release.with_season(480)
+    edges = release.revision.edges
+    for mine in (seen, release):
+        assert mine._error_bars(edges[:-1], edges[1:]).centre == pytest.approx(release.revision.totals, abs=1e-6)
