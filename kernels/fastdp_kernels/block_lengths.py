@@ -98,8 +98,10 @@ SHAPE = SHARES + SCALES * CLASSES * FACTORS
 #: Noise and the closing error of a block enter published values while the next one catches up: this part of a block.
 CATCH_SHARE = 2.0**-CATCH_UP
 #: The threshold rises by RISE_BY while the mean of a value, less CERTAIN standard deviations of its noise, is more
-#: than MAX_RISE times what it was in the hold-out; that is taken MARGIN deviations too large, and MIN_REFERENCE.
+#: than MAX_RISE times what it was in the hold-out (where it is above CUT_OFF thresholds: more than what it was); that
+#: is taken MARGIN deviations too large, and MIN_REFERENCE.
 MAX_RISE = 1.5
+CUT_OFF = 0.75
 RISE_BY = 1.25
 CERTAIN = 4.0
 MARGIN = 2.0
@@ -372,8 +374,15 @@ def follow_growth(memory: np.ndarray, total: float, length: float, noises: float
     else:
         # Above the bound it would count noise that sums do not have.
         top = shape[TOP_UNIT] if shape[TOP_UNIT] > 0.0 else np.inf
-        while memory[UNIT] < top and mean - CERTAIN * deviation > MAX_RISE * memory[REFERENCE] * memory[UNIT]:
-            memory[UNIT] = min(memory[UNIT] * RISE_BY, top)
+        certain, usual = mean - CERTAIN * deviation, memory[REFERENCE]
+        if memory[UNIT] < top and certain > MAX_RISE * usual * memory[UNIT]:
+            # Where most values are cut off, growth is larger than the mean shows.
+            most = 1.0 if certain > CUT_OFF * memory[UNIT] else MAX_RISE
+            while memory[UNIT] < top and certain > most * usual * memory[UNIT]:
+                memory[UNIT] = min(memory[UNIT] * RISE_BY, top)
+            # It may have to rise again: blocks of a span at most, so that the next one is seen when it is over.
+            while LENGTHS[int(memory[EXPONENT])] > shape[LIMIT] and memory[EXPONENT] > shape[LEAST]:
+                memory[EXPONENT] -= 1.0
     memory[SPAN] = memory[SPAN_TOTAL] = memory[SPAN_NOISES] = 0.0
 
 

@@ -3,7 +3,7 @@
 Nothing is updated that could be computed anew: all differences of neighbours are kept, and every mean is taken over
 all of them; levels given all sums come from one system of linear equations; the revised stream is integrated value by
 value.  Sums are in thresholds, noise comes in from outside, and so do constants: ``constants`` is anything that has
-the names CADENCE, CATCH_UP, FORGET, PRIOR_COUNT, MAX_WHITE, FALL, SEEN, CLASSES, MAX_RISE, RISE_BY, CERTAIN,
+the names CADENCE, CATCH_UP, FORGET, PRIOR_COUNT, MAX_WHITE, FALL, SEEN, CLASSES, MAX_RISE, CUT_OFF, RISE_BY, CERTAIN,
 MARGIN, MIN_REFERENCE; where values are counts of events,
 ``events`` has the names FALL, SEEN, CLASSES, MISFIT.
 """
@@ -347,8 +347,16 @@ class Learner:
         if self.reference is None:
             self.reference = max(mean + c.MARGIN * deviation, c.MIN_REFERENCE)
             return
-        while self.unit < self.public.top and mean - c.CERTAIN * deviation > c.MAX_RISE * self.reference * self.unit:
-            self.unit = min(self.unit * c.RISE_BY, self.public.top)
+        certain, before = mean - c.CERTAIN * deviation, self.unit
+        if certain > c.MAX_RISE * self.reference * self.unit:
+            most = 1.0 if certain > c.CUT_OFF * self.unit else c.MAX_RISE
+            while self.unit < self.public.top and certain > most * self.reference * self.unit:
+                self.unit = min(self.unit * c.RISE_BY, self.public.top)
+        if self.unit > before:
+            longest = max(
+                k for k in range(self.public.most + 1) if 2**k <= max(self.public.limit, 2**self.public.least)
+            )
+            self.exponent = min(self.exponent, longest)
 
 
 def release(steps, noise, theta_steps, learner, bound_steps=None):
