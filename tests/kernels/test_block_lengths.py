@@ -185,3 +185,17 @@ def test_values_that_are_not_finite_are_noticed_anywhere() -> None:
             values, 1.0, 10.0, 10.0, shape_of(p), noise, np.zeros(4, np.int64), start(p, 3), blocks
         )
         assert consumed == -1
+
+
+@pytest.mark.parametrize(("mean", "factor"), [(0.9, 1.0), (0.6, b.MAX_RISE)])
+def test_behind_a_rise_blocks_are_no_longer_than_a_span(mean: float, factor: float) -> None:
+    """And where most is cut off, theta rises to the hold-out's mean itself."""
+    p = public(epsilon=1.0, max_range=2**16, limit=64, rises=True)
+    memory, shape = start(p, 6), shape_of(p)
+    b.close_block(memory, 0.1 * 64, shape)
+    reference = memory[b.REFERENCE]
+    assert 0.1 < reference < 0.2
+    memory[b.EXPONENT] = 10.0
+    b.close_block(memory, mean * 1024, shape)
+    assert memory[b.UNIT] >= mean * 0.99 / (factor * reference) > memory[b.UNIT] / b.RISE_BY**1.1
+    assert memory[b.EXPONENT] == 6.0
