@@ -84,8 +84,13 @@ def aligned(count: int) -> Iterator[dict[str, Any]]:
 
 
 def true_sums(release: Release, values: Floats, starts: Any, stops: Any) -> Floats:
-    """Of the clipped stream."""
-    clipped = np.minimum(values[release.offset :], release.threshold)
+    """Of the clipped stream: where theta rose, each value to the theta of its block."""
+    published = values[release.offset :]
+    theta: Any = release.threshold
+    if release.revision is not None:
+        lengths = np.diff(release.revision.edges, append=published.size)
+        theta = np.repeat(release.revision.thetas, lengths)
+    clipped = np.minimum(published, theta)
     before = np.concatenate([[0.0], np.cumsum(clipped)])
     sums: Floats = before[stops] - before[starts]
     return sums

@@ -119,6 +119,13 @@ class RevisedStream:
         return means, levels, surprises, memory
 
     @cached_property
+    def thetas(self) -> Floats:
+        """What values of each block and those behind them are clipped to, in units of the input: float64[J + 1]."""
+        noises = np.empty(self.totals.size)
+        *_, memory = self._revise(np.empty(0), noises)
+        return self.threshold * np.append(np.sqrt(noises), memory[block_lengths.UNIT])
+
+    @cached_property
     def _smoothed(self) -> _Smoothed:
         """The blocks, given all released sums."""
         edges, noise = self.edges, float(self.shape[block_lengths.NOISE])

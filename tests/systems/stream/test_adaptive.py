@@ -279,6 +279,8 @@ def test_intervals_are_for_values_clipped_to_the_theta_of_their_blocks() -> None
         thetas.append(online.threshold or 0.0)
         online.publish([value])
     assert release.threshold > 4.0 * thetas[600]
+    lengths = np.diff(release.revision.edges, append=len(release))
+    np.testing.assert_allclose(np.repeat(release.revision.thetas, lengths), thetas[600:], rtol=1e-6)
     starts = generator.integers(0, 3000, 300)
     stops = starts + generator.integers(500, 4000, 300)
     covered = []
