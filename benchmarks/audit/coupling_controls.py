@@ -70,8 +70,11 @@ class TrueLengths(AdaptiveBlocks):
         """Where the same stream without noise stands, by values seen."""
         return {}
 
-    def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> AdaptiveStep | None:
+    def prepare(
+        self, progress: Progress, noise: TreeNoise | None, values: Floats, *, new_memory: bool = False
+    ) -> AdaptiveStep | None:
         """Value by value, so that each length is overruled when its block begins."""
+        del new_memory
         quiet = AdaptiveBlocks(**{**vars_of(self), "perturber": SilentBlocks(self.perturber.closing)})
         true = self._silent.get(progress.n_seen, progress)
         step = super().prepare(progress, noise, values[:0])

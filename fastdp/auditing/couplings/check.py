@@ -5,10 +5,11 @@ that each noisy sum, and each noisy choice, stays the same.  Then every public o
 the shifts may cost at most epsilon: the density of a draw of scale s changes by a factor of at most
 exp(abs(shift) / s).  The coupling holds for all draws, so the table has few different ones, or only 0.
 
-Not tested: the table takes the place of :func:`fastdp.randomness.sampler.fill`, through which all draws
-of a key of the first noise format go, so the laws of the draws, the words, the derivation of keys, and noise that is
-bound to the prefix of sums (``sampler``, ``words``, ``key``, ``prefix``, ``chacha``) are not used here; they have
-tests of their own.  Smooth sensitivity and local reports draw real numbers, or whole reports, and have no coupling.
+Not tested: the table takes the place of :func:`fastdp.randomness.sampler.fill`, ``fill_rows`` and ``fill_parts``,
+through which all draws of a key of the first noise format go, so the laws of the draws, the words, the derivation of
+keys, and noise that is bound to the prefix of sums (``sampler``, ``words``, ``key``, ``prefix``, ``chacha``) are not
+used here; they have tests of their own.  Smooth sensitivity and local reports draw real numbers, or whole reports:
+they have no coupling.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from fastdp.randomness import sampler
 from fastdp.randomness.key import Binding, Key
 from fastdp.randomness.row_words import RowWords
 from fastdp.randomness.sampler import Law
-from fastdp.randomness.words import Purpose, StreamId
+from fastdp.randomness.words import Part, Purpose, StreamId
 
 Integers = NDArray[np.int64]
 #: The key of all couplings: of the first noise format, so that all noise is drawn by position.
@@ -76,7 +77,7 @@ class Table:
         self.seed = seed
         self._spread = SPREADS[seed % len(SPREADS)]
         self._shifts = Shifts() if shifts is None else shifts
-        self._real = (sampler.fill, sampler.fill_rows)
+        self._real = (sampler.fill, sampler.fill_rows, sampler.fill_parts)
         #: Scales that a stream of draws was asked for, and how many draws at most.
         self.scales: dict[Source, set[Fraction]] = defaultdict(set)
         self._drawn: dict[Source, int] = defaultdict(int)
@@ -84,11 +85,11 @@ class Table:
         self.last: tuple[Key, StreamId] = (KEY, StreamId(Purpose.DRAWS))
 
     def __enter__(self) -> Self:
-        sampler.fill, sampler.fill_rows = self.fill, self.fill_rows
+        sampler.fill, sampler.fill_rows, sampler.fill_parts = self.fill, self.fill_rows, self.fill_parts
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
-        sampler.fill, sampler.fill_rows = self._real
+        sampler.fill, sampler.fill_rows, sampler.fill_parts = self._real
 
     def fill(self, out: Integers, law: Law, key: Key, stream: StreamId, start: int = 0) -> None:
         """As :func:`fastdp.randomness.sampler.fill`."""
@@ -120,6 +121,13 @@ class Table:
                 part = out[row, begin : begin + count]
                 self.fill(part, laws[which[row]], words.key_of(row, stream), piece._replace(number=number))
                 begin += count
+
+    def fill_parts(self, out: Integers, law: Law, key: Key, parts: Sequence[Part]) -> None:
+        """As :func:`fastdp.randomness.sampler.fill_parts`."""
+        begin = 0
+        for stream, start, size in parts:
+            self.fill(out[begin : begin + size], law, key, stream, start)
+            begin += size
 
     @property
     def cost(self) -> float:

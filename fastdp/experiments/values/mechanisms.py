@@ -206,9 +206,11 @@ class _Composed:
 
     def _renewed(self, composition: StreamParameters, values: Floats) -> Run:
         """Thresholds that change have no single theta."""
+        # A budget of its own belongs to whole streams.
+        fields = {name: value for name, value in vars_of(composition).items() if name != "budget"}
 
         def run(key: Key) -> RunResult:
-            return RunResult(StreamPublisher(**vars_of(composition), key=key).release(values).range_sum, math.nan)
+            return RunResult(StreamPublisher(**fields, key=key).release(values).range_sum, math.nan)
 
         return run
 
