@@ -172,8 +172,7 @@ def _draw(gain: Any, plans: Sequence[str], classes: Sequence[str], picture: Path
         axis.set(xscale="log", yscale="log", xlim=ends, ylim=ends, title=f"ranges up to {name}")
         axis.set_aspect("equal")
         for side in (axis.xaxis, axis.yaxis):
-            side.set_major_locator(ticker.LogLocator(subs=(1.0, 3.0), numticks=6))
-            side.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+            side.set_major_locator(ticker.LogLocator(numticks=7))
             side.set_minor_locator(ticker.NullLocator())
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("ToPS / Adaptive (looking back)")
