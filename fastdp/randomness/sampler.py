@@ -143,6 +143,14 @@ def fill(out: NDArray[np.int64], law: Law, key: Key, stream: StreamId, start: in
             part[i] = _settle(int(words[i]), law, key, stream, start + begin + i)
 
 
+def fill_one_by_one(out: NDArray[np.int64], law: Law, key: Key, parts: Sequence[Part]) -> None:
+    """:func:`fill_parts` by a call of :func:`fill` for each stream."""
+    begin = 0
+    for stream, start, size in parts:
+        fill(out[begin : begin + size], law, key, stream, start)
+        begin += size
+
+
 def fill_parts(out: NDArray[np.int64], law: Law, key: Key, parts: Sequence[Part]) -> None:
     """Overwrite ``out`` with the draws of several streams, one behind the other, each those that :func:`fill` gives.
 
@@ -156,10 +164,7 @@ def fill_parts(out: NDArray[np.int64], law: Law, key: Key, parts: Sequence[Part]
         Which stream, the position of its first draw, and how many draws; n in all.
     """
     if out.size > MAX_TOGETHER or law.two_words:
-        begin = 0
-        for stream, start, size in parts:
-            fill(out[begin : begin + size], law, key, stream, start)
-            begin += size
+        fill_one_by_one(out, law, key, parts)
         return
     words: NDArray[np.uint64] = np.empty(out.size, np.uint64)
     positions: NDArray[np.int64] = np.empty(out.size, np.int64)

@@ -98,8 +98,7 @@ class Waves:
         lengths = np.diff(edges)
         most = 1 << max(int(math.log2(max(self.periods[0] / FINE, 1.0))), 0)
         parts = np.maximum(lengths // most, 1)
-        block = np.repeat(np.arange(parts.size), parts)
-        place = np.arange(block.size) - np.repeat(np.cumsum(parts) - parts, parts)
+        block, place = _places(parts)
         return np.append(edges[block] + place * (lengths // parts)[block], edges[-1])
 
 
@@ -196,6 +195,12 @@ def _fundamental(spectrum: Floats, top: int, step: float) -> float:
     return float(candidates[np.argmax(np.maximum(power - CERTAIN, 0.0).sum(axis=1))])
 
 
+def _places(parts: Indices) -> tuple[Indices, Indices]:
+    """Of every part of every block: its block, and how many parts of that come before it."""
+    block = np.repeat(np.arange(parts.size), parts)
+    return block, np.arange(block.size) - np.repeat(np.cumsum(parts) - parts, parts)
+
+
 def _integrals(points: Floats, periods: tuple[float, ...]) -> Floats:
     """Of every wave, cosines and then sines, over [0, point): float64[points, 2 waves]."""
     found = [2.0 * math.pi / period * np.arange(1, HARMONICS + 1) for period in periods]
@@ -270,8 +275,7 @@ class _Model:
         edges = np.append(self._sums.edges, end).astype(np.float64)
         states = np.vstack([states, states[-1:]])[:, 1:]
         parts = np.ceil(np.diff(edges) * 2.0 * FINE / self._periods[0]).astype(np.int64)
-        block = np.repeat(np.arange(parts.size), parts)
-        place = np.arange(block.size) - np.repeat(np.cumsum(parts) - parts, parts)
+        block, place = _places(parts)
         points = np.append(edges[block] + place * (np.diff(edges) / parts)[block], edges[-1])
         added = np.einsum("ij,ij->i", np.diff(_integrals(points, self._periods), axis=0), states[block])
         return Waves(self._periods, points, np.concatenate([np.zeros(1), np.cumsum(added)]))

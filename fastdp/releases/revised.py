@@ -34,6 +34,8 @@ class _Smoothed(NamedTuple):
         The level in each block, without the pattern.
     sums : float64[J + 1]
         Sums before each block.
+    noises : float64[J]
+        Variance of each block's noise, in that of a block under the first theta.
     unit : float
         Theta at the end, in the first.
     waves : Waves or None
@@ -43,6 +45,7 @@ class _Smoothed(NamedTuple):
     means: Floats
     levels: Floats
     sums: Floats
+    noises: Floats
     unit: float
     explained: Floats
     waves: patterns.Waves | None
@@ -121,9 +124,7 @@ class RevisedStream:
     @cached_property
     def thetas(self) -> Floats:
         """What values of each block and those behind them are clipped to, in units of the input: float64[J + 1]."""
-        noises = np.empty(self.totals.size)
-        *_, memory = self._revise(np.empty(0), noises)
-        return self.threshold * np.append(np.sqrt(noises), memory[block_lengths.UNIT])
+        return self.threshold * np.append(np.sqrt(self._smoothed.noises), self._smoothed.unit)
 
     @cached_property
     def _smoothed(self) -> _Smoothed:
@@ -144,7 +145,7 @@ class RevisedStream:
         levels *= self.threshold
         explained *= self.threshold
         sums = np.concatenate([np.zeros(1), np.cumsum(means * lengths)])
-        return _Smoothed(means, levels, sums, float(memory[block_lengths.UNIT]), explained, waves)
+        return _Smoothed(means, levels, sums, noises, float(memory[block_lengths.UNIT]), explained, waves)
 
     @cached_property
     def _form(self) -> _Form:

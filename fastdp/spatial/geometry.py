@@ -16,7 +16,7 @@ from fastdp.validation import shown
 EARTH_RADIUS = 6371.0088
 #: Degrees, a centimetre, by which rounding may carry coordinates beyond the Earth's: Natural Earth's land ends at
 #: 180.00000000000006.
-HAIR = 1e-7
+TOLERANCE = 1e-7
 
 
 def load(module: str) -> Any:
@@ -106,7 +106,7 @@ def plane_scales(lower: NDArray[np.float64], upper: NDArray[np.float64], geograp
     """
     if not geographic:
         return np.ones(2)
-    greatest = np.array([180.0, 90.0]) + HAIR
+    greatest = np.array([180.0, 90.0]) + TOLERANCE
     if (lower < -greatest).any() or (upper > greatest).any():
         raise ParameterError(
             f"geographic = True with coordinates from {lower.tolist()} to {upper.tolist()}: "

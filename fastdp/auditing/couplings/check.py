@@ -34,7 +34,7 @@ from fastdp.randomness import sampler
 from fastdp.randomness.key import Binding, Key
 from fastdp.randomness.row_words import RowWords
 from fastdp.randomness.sampler import Law
-from fastdp.randomness.words import Part, Purpose, StreamId
+from fastdp.randomness.words import Purpose, StreamId
 
 Integers = NDArray[np.int64]
 #: The key of all couplings: of the first noise format, so that all noise is drawn by position.
@@ -85,7 +85,8 @@ class Table:
         self.last: tuple[Key, StreamId] = (KEY, StreamId(Purpose.DRAWS))
 
     def __enter__(self) -> Self:
-        sampler.fill, sampler.fill_rows, sampler.fill_parts = self.fill, self.fill_rows, self.fill_parts
+        sampler.fill, sampler.fill_rows = self.fill, self.fill_rows
+        sampler.fill_parts = sampler.fill_one_by_one
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
@@ -121,13 +122,6 @@ class Table:
                 part = out[row, begin : begin + count]
                 self.fill(part, laws[which[row]], words.key_of(row, stream), piece._replace(number=number))
                 begin += count
-
-    def fill_parts(self, out: Integers, law: Law, key: Key, parts: Sequence[Part]) -> None:
-        """As :func:`fastdp.randomness.sampler.fill_parts`."""
-        begin = 0
-        for stream, start, size in parts:
-            self.fill(out[begin : begin + size], law, key, stream, start)
-            begin += size
 
     @property
     def cost(self) -> float:

@@ -31,8 +31,6 @@ from fastdp_kernels import adaptive_pass, block_lengths
 Floats = NDArray[np.float64]
 #: No theta rises further.
 MAX_UNIT = 2.0**64
-#: A mean of clipped values above this part of theta says that most of them are clipped.
-FAR_BELOW = 0.75
 #: Before anything is released a value is taken to be about theta / 2, give or take as much.
 FIRST_LEVEL = 0.5
 FIRST_VARIANCE = 0.25
@@ -258,7 +256,8 @@ class AdaptiveBlocks:
         if self.events or not memory.size or self.steps(steps, memory) >= self.grid.bound_steps:
             return False
         unit, level = memory[block_lengths.UNIT], memory[block_lengths.LEVEL]
-        return bool(level - 4.0 * math.sqrt(memory[block_lengths.VARIANCE]) > FAR_BELOW * unit)
+        deviation = math.sqrt(memory[block_lengths.VARIANCE])
+        return bool(level - block_lengths.CERTAIN * deviation > block_lengths.CUT_OFF * unit)
 
     def widened(self, memory: Floats) -> Floats:
         """The memory of a state file, which may be from before theta could rise."""
