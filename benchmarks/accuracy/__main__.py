@@ -10,6 +10,7 @@ PARTS = {
     "day": "a stream over time as ToPS and Adaptive publish it, as a picture",
     "methods": "every method of ToPS section 5 on one stream beside the authors' code",
     "thresholds": "ways to choose theta under one hierarchy, on every real stream",
+    "thetas": "the theta that Adaptive chooses and follows beside the best fixed one, over four classes of ranges",
     "coverage": "how often intervals hold the truth: whole blocks, ranges at any place on every stream",
     "scale_free": "the threshold without units beside the best theta and NM-E, on every stream",
     "counts_mode": "Adaptive on buckets of events beside Laplace, flat blocks and PeGaSus",

@@ -74,8 +74,8 @@ class Release:
     offset : int
         Index, in the input, of the first published value (the hold-out's length).
     threshold : float
-        Theta: values were clipped to [0, theta]; where it was renewed or rose, the last one, and values before it
-        were clipped to the smaller one of their time.
+        Theta: values were clipped to [0, theta]; where it was renewed the last one, where it rose the highest one,
+        and other values were clipped to that of their time.
     guarantee : Guarantee
         What the release promises.
     block : int

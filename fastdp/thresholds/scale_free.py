@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,8 +46,13 @@ NOISE_SLOPE = 4.0
 #: With few ranks: one count instead of two, the target higher, the slope lower.
 SMALL_TARGET = 1.5
 SMALL_NOISE_SLOPE = 3.0
+#: The same for ranges of all lengths, below ENOUGH.
+ALL_TARGET = 1.25
+ALL_NOISE_SLOPE = 2.5
 #: The target is at most this share of the hold-out, and the lowest candidate's gain at most this share of its loss.
 MAX_SHARE = 0.5
+#: Which ranges theta is weighed for: those of up to max_range values alone, or shorter ones besides.
+Lengths = Literal["longest", "all"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,10 @@ class ScaleFree:
     ----------
     noise : "exponential" or "laplace"
         One-sided or two-sided discrete noise of the choice; one-sided errs less.
+    lengths : "longest" or "all"
+        Ranges of up to max_range values, by the formula above; or those of all lengths alike, by their product of
+        errors, under blocks that follow the stream (:class:`fastdp.Adaptive`): if k epsilon < 2, one count, held
+        against 1.25 k, with slope max(1, 2.5 / (k epsilon)).
 
     Warns
     -----
@@ -102,10 +112,23 @@ class ScaleFree:
     """
 
     noise: NoiseKind = "exponential"
+    lengths: Lengths = "longest"
 
     def __post_init__(self) -> None:
-        """Check the parameter."""
+        """Check the parameters."""
         validation.choice("noise", self.noise, NOISE_KINDS)
+        validation.choice("lengths", self.lengths, get_args(Lengths))
+
+    def describe(self) -> dict[str, Any]:
+        """Its parameters, for noise keys and state files; the younger one only where it is not at its default."""
+        return {"noise": self.noise, **({} if self.lengths == "longest" else {"lengths": self.lengths})}
+
+    def weights(self, resolved: float) -> tuple[bool, float, float]:
+        """Whether one count is taken, its target in k, the slope in noise scales; ``resolved``: k epsilon."""
+        if self.lengths == "all" and resolved < ENOUGH:
+            return True, ALL_TARGET, ALL_NOISE_SLOPE
+        few = resolved < MIN_COUNT
+        return few, SMALL_TARGET if few else 1.0, SMALL_NOISE_SLOPE if few else NOISE_SLOPE
 
     @property
     def uses_holdout(self) -> bool:
@@ -181,11 +204,11 @@ class _ScaleFreeChooser(CountedHoldout):
         #: k = m p*, in logarithms so that no factor overflows.
         logs = math.log(task.holdout) + 0.5 * math.log(6.0 * constant)
         self.expected = math.exp(min(logs - math.log(task.max_range) - math.log(task.noise_epsilon), 700.0))
-        few = self.expected * task.epsilon < MIN_COUNT
-        self.expected = min(self.expected, MAX_SHARE * task.holdout / (SMALL_TARGET if few else 1.0))
+        self._single, target, slope = rule.weights(self.expected * task.epsilon)
+        self.expected = min(self.expected, MAX_SHARE * task.holdout / target)
         #: How many values may lie above theta before a candidate loses anything.
-        self.target = self.expected * (SMALL_TARGET if few else 1.0)
-        wanted = max(MIN_SLOPE * self.expected, (SMALL_NOISE_SLOPE if few else NOISE_SLOPE) / task.epsilon)
+        self.target = self.expected * target
+        wanted = max(MIN_SLOPE * self.expected, slope / task.epsilon)
         # A candidate far below all values would else win by being small, where no count can outweigh its logarithm.
         span = max(math.log(self._top), 1.0)
         most = MAX_SHARE * (task.holdout - self.target) / span
@@ -199,7 +222,6 @@ class _ScaleFreeChooser(CountedHoldout):
                 (ENOUGH * span / MAX_SHARE) / (task.epsilon * (1.0 - self.target / task.holdout)),
             )
         )
-        self._few = few
         super().__init__(np.zeros(self.candidates.size, np.int64))
 
     def observe(self, values: NDArray[np.float64]) -> None:
@@ -212,7 +234,7 @@ class _ScaleFreeChooser(CountedHoldout):
     def scores(self) -> NDArray[np.int64]:
         """Of each candidate."""
         above = self._counts.sum() - np.cumsum(self._counts)
-        second = above if self._few else above[_nearest(self.candidates)]
+        second = above if self._single else above[_nearest(self.candidates)]
         target = min(2.0 * self.unit * self.target, MAX_PENALTY)
         penalties = np.minimum(
             2.0 * self.unit * self.slope * np.log(self.candidates / self.candidates[0]), MAX_PENALTY

@@ -53,7 +53,12 @@ REFERENCE = POSITION + 14
 SPAN = POSITION + 15
 SPAN_TOTAL = POSITION + 16
 SPAN_NOISES = POSITION + 17
-MEMORY = POSITION + 18
+#: While the threshold jumps: by what factor it did last (0: it does not), and the mean before the first rise, or 0;
+#: and the highest threshold so far.
+JUMP = POSITION + 18
+CUT_MEAN = POSITION + 19
+HIGHEST = POSITION + 20
+MEMORY = POSITION + 21
 
 #: Public parameters, float64[SHAPE]: variance of a block's noise, the prior signal, bounds of the exponent, the
 #: scale of the prior, where blocks must end once (0: nowhere), 1 if a block makes up for the one before, or 0, and 1
@@ -98,14 +103,24 @@ SHAPE = SHARES + SCALES * CLASSES * FACTORS
 #: Noise and the closing error of a block enter published values while the next one catches up: this part of a block.
 CATCH_SHARE = 2.0**-CATCH_UP
 #: The threshold rises by RISE_BY while the mean of a value, less CERTAIN standard deviations of its noise, is more
-#: than MAX_RISE times what it was in the hold-out (where it is above CUT_OFF thresholds: more than what it was); that
-#: is taken MARGIN deviations too large, and MIN_REFERENCE.
+#: than MAX_RISE times what it was in the hold-out; that is taken MARGIN deviations too large, and MIN_REFERENCE.
 MAX_RISE = 1.5
-CUT_OFF = 0.75
 RISE_BY = 1.25
 CERTAIN = 4.0
 MARGIN = 2.0
 MIN_REFERENCE = 0.07
+#: A mean is known where CERTAIN deviations are at most this part of the threshold.
+KNOWN = 0.25
+#: Where the mean is above CUT_OFF thresholds, and nearer to the threshold than to what it was in the hold-out, the
+#: threshold jumps until it is what it was, by the square of the last factor if it just did so, at most MAX_JUMP; that
+#: is asked after 1 / EARLY of a span.
+CUT_OFF = 0.75
+MAX_JUMP = 64.0
+EARLY = 8.0
+#: What the mean is taken for in a hold-out where it was above CUT_OFF; and if the first rise does not make it USELESS
+#: times as large, nothing was cut off.
+EMPTY_REFERENCE = 0.15
+USELESS = 1.25
 
 
 #: 2^k; energies at scale k of independent values of variance 1 (two sums of 2^k values), and of a level that moves by
@@ -361,29 +376,53 @@ def close_block(memory: np.ndarray, total: float, shape: np.ndarray) -> None:
 
 @inline
 def follow_growth(memory: np.ndarray, total: float, length: float, noises: float, shape: np.ndarray) -> None:
-    """Let the threshold rise with the mean of a value, in spans of as many values as the hold-out released."""
+    """Let the threshold follow the mean of a value, in spans of as many values as the hold-out released, or more."""
     memory[SPAN] += length
     memory[SPAN_TOTAL] += total
     memory[SPAN_NOISES] += noises
-    if memory[SPAN] < shape[LIMIT]:
+    if memory[POSITION] < shape[LIMIT] or memory[SPAN] * EARLY < shape[LIMIT]:
         return
     mean = memory[SPAN_TOTAL] / memory[SPAN]
     deviation = np.sqrt(shape[NOISE] * memory[SPAN_NOISES]) / memory[SPAN]
-    if memory[REFERENCE] == 0.0:
-        memory[REFERENCE] = max(mean + MARGIN * deviation, MIN_REFERENCE)
-    else:
-        # Above the bound it would count noise that sums do not have.
-        top = shape[TOP_UNIT] if shape[TOP_UNIT] > 0.0 else np.inf
-        certain, usual = mean - CERTAIN * deviation, memory[REFERENCE]
-        if memory[UNIT] < top and certain > MAX_RISE * usual * memory[UNIT]:
-            # Where most values are cut off, growth is larger than the mean shows.
-            most = 1.0 if certain > CUT_OFF * memory[UNIT] else MAX_RISE
-            while memory[UNIT] < top and certain > most * usual * memory[UNIT]:
-                memory[UNIT] = min(memory[UNIT] * RISE_BY, top)
-            # It may have to rise again: blocks of a span at most, so that the next one is seen when it is over.
-            while LENGTHS[int(memory[EXPONENT])] > shape[LIMIT] and memory[EXPONENT] > shape[LEAST]:
-                memory[EXPONENT] -= 1.0
+    unit, usual, certain = memory[UNIT], memory[REFERENCE], mean - CERTAIN * deviation
+    full = memory[SPAN] >= shape[LIMIT] and CERTAIN * deviation <= KNOWN * unit
+    cut_off = usual > 0.0 and certain > max(CUT_OFF, 0.5 + 0.5 * usual) * unit
+    if not (full or cut_off):
+        return
     memory[SPAN] = memory[SPAN_TOTAL] = memory[SPAN_NOISES] = 0.0
+    if usual == 0.0:
+        taken = max(mean + MARGIN * deviation, MIN_REFERENCE)
+        memory[REFERENCE] = taken if taken <= CUT_OFF else EMPTY_REFERENCE
+        return
+    before, memory[CUT_MEAN] = memory[CUT_MEAN], 0.0
+    # Above the bound it would count noise that sums do not have.
+    top = shape[TOP_UNIT] if shape[TOP_UNIT] > 0.0 else np.inf
+    if before > 0.0 and mean < USELESS * before:
+        # Values are about as large as the first threshold.
+        memory[UNIT], memory[REFERENCE], memory[JUMP] = 1.0, before, 0.0
+    elif cut_off:
+        # How far growth went cannot be seen: what is too far is taken back.
+        factor = RISE_BY
+        while certain > usual * unit * factor:
+            factor *= RISE_BY
+        memory[JUMP] = min(max(memory[JUMP] * memory[JUMP], factor), MAX_JUMP)
+        memory[UNIT] = min(unit * memory[JUMP], top)
+    elif certain > MAX_RISE * usual * unit:
+        while memory[UNIT] < top and certain > MAX_RISE * usual * memory[UNIT]:
+            memory[UNIT] = min(memory[UNIT] * RISE_BY, top)
+        memory[JUMP] = np.sqrt(memory[JUMP])
+    elif memory[JUMP] > 0.0:
+        while memory[UNIT] > 1.0 and (mean + MARGIN * deviation) * RISE_BY < usual * memory[UNIT]:
+            memory[UNIT] = max(memory[UNIT] / RISE_BY, 1.0)
+        if memory[UNIT] == unit:
+            memory[JUMP] = np.sqrt(memory[JUMP]) if memory[JUMP] > RISE_BY * RISE_BY else 0.0
+    memory[HIGHEST] = max(memory[HIGHEST], memory[UNIT])
+    if memory[UNIT] > unit:
+        if unit == 1.0 and usual == EMPTY_REFERENCE:
+            memory[CUT_MEAN] = mean
+        # It may have to rise again: blocks of a span at most, so that the next one is seen when it is over.
+        while LENGTHS[int(memory[EXPONENT])] > shape[LIMIT] and memory[EXPONENT] > shape[LEAST]:
+            memory[EXPONENT] -= 1.0
 
 
 @inline
@@ -427,6 +466,6 @@ def start_memory(
     memory[LEVEL], memory[VARIANCE] = level, variance
     memory[WHITE], memory[DRIFT] = shape[PRIOR_WHITE], shape[PRIOR_DRIFT]
     memory[EXPONENT] = exponent
-    memory[UNIT], memory[REFERENCE] = 1.0, 0.0 if rises else -1.0
+    memory[UNIT], memory[HIGHEST], memory[REFERENCE] = 1.0, 1.0, 0.0 if rises else -1.0
     fit_exponent(memory, shape)
     predict(memory, shape)

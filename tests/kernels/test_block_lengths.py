@@ -199,3 +199,64 @@ def test_behind_a_rise_blocks_are_no_longer_than_a_span(mean: float, factor: flo
     b.close_block(memory, mean * 1024, shape)
     assert memory[b.UNIT] >= mean * 0.99 / (factor * reference) > memory[b.UNIT] / b.RISE_BY**1.1
     assert memory[b.EXPONENT] == 6.0
+
+
+#: The mean of an unclipped value, in first thresholds, in the hold-out and behind it.
+FOLLOWED = {
+    "jumps of 1,000": (0.2, 200.0),
+    "an empty hold-out": (0.97, 1000.0),
+    "values as large as theta": (0.9, 0.9),
+    "growth by 2": (0.2, 0.4),
+    "none": (0.2, 0.2),
+}
+
+
+def follow(name: str, epsilon: float, seed: int) -> tuple[np.ndarray, adaptive.Learner, list[float]]:
+    """Released sums of values that are clipped, as a share, to the threshold of their block; kernel and oracle."""
+    p = public(epsilon=epsilon, max_range=2**16, limit=256, rises=True, top=1e9)
+    shape, memory, generator = shape_of(p), start(p, 6), np.random.default_rng(seed)
+    shape[b.TOP_UNIT] = p.top
+    learner, units = adaptive.Learner(p, 0.5, 0.25, 6), []
+    while memory[b.POSITION] < 2**17:
+        length, unit = 2 ** int(memory[b.EXPONENT]), memory[b.UNIT]
+        assert length == 2**learner.exponent
+        level = FOLLOWED[name][int(memory[b.POSITION] >= (256 if name == "an empty hold-out" else 4096))]
+        # Of an exponential law a value above theta counts as theta; the two smaller levels are below it.
+        mean = level if level < 1.0 else level * -np.expm1(-unit / level)
+        total = length * mean + unit * generator.laplace(0.0, 1.0 / epsilon)
+        b.close_block(memory, total, shape)
+        learner.close(total)
+        units.append(memory[b.UNIT])
+    return memory, learner, units
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+@pytest.mark.parametrize(("epsilon", "seed"), [(1.0, 1), (0.1, 2), (0.02, 3)])
+def test_a_threshold_that_follows_equals_the_oracle(name: str, epsilon: float, seed: int) -> None:
+    memory, learner, units = follow(name, epsilon, seed)
+    found = memory[[b.UNIT, b.REFERENCE, b.JUMP, b.CUT_MEAN, b.HIGHEST, b.EXPONENT]]
+    expected = [
+        learner.unit,
+        learner.reference,
+        learner.jump,
+        learner.tried or 0.0,
+        learner.highest,
+        learner.exponent,
+    ]
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    assert memory[b.HIGHEST] == max(units) >= 1.0 == min(units)
+    level = FOLLOWED[name][1]
+    if name == "none":
+        assert set(units) == {1.0}
+    elif name == "values as large as theta":
+        assert memory[b.UNIT] == 1.0, "or noise would be that of a threshold far above all values"
+    elif level > 1.0:
+        assert level < memory[b.UNIT] < 10 * level
+
+
+def test_a_jump_that_went_too_far_is_taken_back() -> None:
+    _, _, units = follow("an empty hold-out", 1.0, 1)
+    assert max(units) > 1.2 * units[-1], "or the test shows nothing"
+    steps = np.diff(np.log(units))
+    assert (steps > np.log(4.0)).sum() >= 2
+    assert (steps < 0.0).any()

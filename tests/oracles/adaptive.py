@@ -4,7 +4,7 @@ Nothing is updated that could be computed anew: all differences of neighbours ar
 all of them; levels given all sums come from one system of linear equations; the revised stream is integrated value by
 value.  Sums are in thresholds, noise comes in from outside, and so do constants: ``constants`` is anything that has
 the names CADENCE, CATCH_UP, FORGET, PRIOR_COUNT, MAX_WHITE, FALL, SEEN, CLASSES, MAX_RISE, CUT_OFF, RISE_BY, CERTAIN,
-MARGIN, MIN_REFERENCE; where values are counts of events,
+MARGIN, MIN_REFERENCE, KNOWN, MAX_JUMP, EARLY, EMPTY_REFERENCE, USELESS; where values are counts of events,
 ``events`` has the names FALL, SEEN, CLASSES, MISFIT.
 """
 
@@ -210,6 +210,10 @@ class Learner:
     carry: float = 0.0
     unit: float = 1.0
     reference: float | None = None
+    empty: bool = False
+    tried: float | None = None
+    jump: float = 0.0
+    highest: float = 1.0
     span: list[tuple[int, float, float]] = field(default_factory=list)
 
     def __post_init__(self):
@@ -336,26 +340,48 @@ class Learner:
         self._open()
 
     def _follow(self, length, total, noises):
-        """Theta rises while the mean over as many values as the hold-out released is far above theirs."""
-        c = self.public.constants
+        """Theta follows the mean over at least as many values as the hold-out released."""
+        c, limit = self.public.constants, self.public.limit
         self.span.append((length, total, noises))
         lengths, totals, drawn = (sum(each) for each in zip(*self.span, strict=True))
-        if lengths < self.public.limit:
+        if self.position < limit or lengths < limit / c.EARLY:
+            return
+        mean, deviation = totals / lengths, np.sqrt(self.public.noise * drawn) / lengths
+        certain, before = mean - c.CERTAIN * deviation, self.unit
+        known = lengths >= limit and c.CERTAIN * deviation <= c.KNOWN * self.unit
+        if self.reference is None:
+            if known:
+                self.span = []
+                self.reference = max(mean + c.MARGIN * deviation, c.MIN_REFERENCE)
+                if self.reference > c.CUT_OFF:
+                    self.reference, self.empty = c.EMPTY_REFERENCE, True
+            return
+        jumps = certain > max(c.CUT_OFF, (1 + self.reference) / 2) * self.unit
+        if not (known or jumps):
             return
         self.span = []
-        mean, deviation = totals / lengths, np.sqrt(self.public.noise * drawn) / lengths
-        if self.reference is None:
-            self.reference = max(mean + c.MARGIN * deviation, c.MIN_REFERENCE)
-            return
-        certain, before = mean - c.CERTAIN * deviation, self.unit
-        if certain > c.MAX_RISE * self.reference * self.unit:
-            most = 1.0 if certain > c.CUT_OFF * self.unit else c.MAX_RISE
-            while self.unit < self.public.top and certain > most * self.reference * self.unit:
+        tried, self.tried = self.tried, None
+        if tried is not None and mean < c.USELESS * tried:
+            self.unit, self.reference, self.jump, self.empty = 1.0, tried, 0.0, False
+        elif jumps:
+            rises = range(1, 1000)
+            least = next(c.RISE_BY**k for k in rises if certain <= self.reference * self.unit * c.RISE_BY**k)
+            self.jump = min(max(self.jump**2, least), c.MAX_JUMP)
+            self.unit = min(self.unit * self.jump, self.public.top)
+        elif certain > c.MAX_RISE * self.reference * self.unit:
+            while self.unit < self.public.top and certain > c.MAX_RISE * self.reference * self.unit:
                 self.unit = min(self.unit * c.RISE_BY, self.public.top)
+            self.jump **= 0.5
+        elif self.jump:
+            while self.unit > 1.0 and (mean + c.MARGIN * deviation) * c.RISE_BY < self.reference * self.unit:
+                self.unit = max(self.unit / c.RISE_BY, 1.0)
+            if self.unit == before:
+                self.jump = self.jump**0.5 if self.jump**0.5 > c.RISE_BY else 0.0
+        self.highest = max(self.highest, self.unit)
         if self.unit > before:
-            longest = max(
-                k for k in range(self.public.most + 1) if 2**k <= max(self.public.limit, 2**self.public.least)
-            )
+            if before == 1.0 and self.empty:
+                self.tried = mean
+            longest = max(k for k in range(self.public.most + 1) if 2**k <= max(limit, 2**self.public.least))
             self.exponent = min(self.exponent, longest)
 
 

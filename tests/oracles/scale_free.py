@@ -18,15 +18,17 @@ def candidates(top):
         i += 1
 
 
-def scores(holdout, top, unit, epsilon, noise_epsilon, max_range, constant):
-    """Unit times the sum of both counts; ``holdout`` in grid steps within [0, top]."""
+def scores(holdout, top, unit, epsilon, noise_epsilon, max_range, constant, lengths="longest"):
+    """Unit times the sum of both counts, or twice the one count; ``holdout`` in grid steps within [0, top]."""
     grid = candidates(top)
     k = len(holdout) * math.sqrt(6.0 * constant) / (max_range * noise_epsilon)
-    few = k * epsilon < 1.0
-    k = min(k, len(holdout) / 2 / (1.5 if few else 1.0))
-    most = (len(holdout) - k * (1.5 if few else 1.0)) / 2 / max(math.log(top), 1.0)
-    target = round(2 * unit * k * (1.5 if few else 1.0))
-    slope = 2 * unit * min(max(k, (3.0 if few else 4.0) / epsilon), most)
+    gentle = lengths == "all" and k * epsilon < 2.0
+    few = k * epsilon < 1.0 or gentle
+    times, steep = (1.25, 2.5) if gentle else (1.5, 3.0) if few else (1.0, 4.0)
+    k = min(k, len(holdout) / 2 / times)
+    most = (len(holdout) - k * times) / 2 / max(math.log(top), 1.0)
+    target = round(2 * unit * k * times)
+    slope = 2 * unit * min(max(k, steep / epsilon), most)
     out = []
     for theta in grid:
         reach = theta if few else min(grid, key=lambda c: (abs(2 * c - 3 * theta), c))

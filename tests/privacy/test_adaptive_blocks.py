@@ -97,18 +97,23 @@ def risen(steps: np.ndarray, noise: np.ndarray, shifts: np.ndarray) -> tuple[np.
     return np.concatenate(rows), np.array(thetas)
 
 
+@pytest.mark.parametrize("jumps", [False, True])
 @pytest.mark.parametrize("seed", range(8))
-def test_a_rising_theta_is_the_same_for_a_neighbour_whose_noise_is_shifted_by_at_most_theta(seed: int) -> None:
-    """So each block loses epsilon under the theta it had, whatever theta rose to before."""
+def test_a_rising_theta_is_the_same_for_a_neighbour_whose_noise_is_shifted_by_at_most_theta(
+    seed: int, jumps: bool
+) -> None:
+    """So each block loses epsilon under the theta it had, whatever theta rose or fell to before."""
     generator = np.random.default_rng(seed)
-    values = np.rint(generator.gamma(2.0, 8.0, 3000) * np.linspace(1.0, 40.0, 3000))
+    growth = np.where(np.arange(3000) < 300, 1.0, 20_000.0) if jumps else np.linspace(1.0, 40.0, 3000)
+    values = np.rint(generator.gamma(2.0, 8.0, 3000) * growth)
     noise, none = generator.laplace(0.0, 1.0, 3000), np.zeros(3000, np.int64)
     outputs, thetas = risen(values, noise, none)
     assert thetas[-1] > 2 * THETA, "it rises"
+    assert not jumps or thetas.max() > 10 * thetas[0]
     ends = np.cumsum(2 ** outputs[:, 0].astype(np.int64))
     for index in generator.integers(0, ends[-1], 20):
         neighbour = values.copy()
-        neighbour[index] = generator.choice([0.0, 1e6])
+        neighbour[index] = generator.choice([0.0, 1e9])
         block = int(np.searchsorted(ends, index, side="right"))
         moved = int(min(values[index], thetas[block]) - min(neighbour[index], thetas[block]))
         assert abs(moved) <= thetas[block]

@@ -45,29 +45,32 @@ budgets = st.floats(0.01, 4.0)
 holdouts = st.lists(st.integers(0, 300), min_size=1, max_size=60)
 
 
-@given(holdouts, st.integers(1, 300), budgets, budgets, st.integers(1, 2000), st.floats(0.1, 500.0))
+every_length = st.sampled_from(["longest", "all"])
+
+
+@given(holdouts, st.integers(1, 300), budgets, budgets, st.integers(1, 2000), st.floats(0.1, 500.0), every_length)
 def test_scores_are_the_oracles(
-    values: list[int], top: int, epsilon: float, noise: float, longest: int, constant: float
+    values: list[int], top: int, epsilon: float, noise: float, longest: int, constant: float, lengths: Any
 ) -> None:
     facts = task(epsilon, len(values), float(top), max_range=longest, publish_epsilon=noise, noise_constant=constant)
-    chooser = chooser_of(facts, values)
+    chooser = chooser_of(facts, values, ScaleFree(lengths=lengths))
     clipped = [min(v, top) for v in values]
     assert chooser.candidates.tolist() == oracle.candidates(top)
-    expected = oracle.scores(clipped, top, chooser.unit, epsilon, noise, longest, constant)
+    expected = oracle.scores(clipped, top, chooser.unit, epsilon, noise, longest, constant, lengths)
     # The constant's logarithms round: a whole score may differ by one at a border.
     assert np.abs(chooser.scores() - np.array(expected)).max() <= 1
     assert (np.diff(chooser.candidates) > 0).all()
 
 
-@given(holdouts, st.data(), budgets, st.integers(1, 2000))
+@given(holdouts, st.data(), budgets, st.integers(1, 2000), every_length)
 def test_one_value_moves_all_scores_one_way_by_at_most_the_sensitivity(
-    values: list[int], data: st.DataObject, epsilon: float, longest: int
+    values: list[int], data: st.DataObject, epsilon: float, longest: int, lengths: Any
 ) -> None:
     place = data.draw(st.integers(0, len(values) - 1))
     other = [*values]
     other[place] = data.draw(st.integers(0, 300))
     facts = task(epsilon, len(values), 300.0, max_range=longest)
-    one, two = chooser_of(facts, values), chooser_of(facts, other)
+    one, two = (chooser_of(facts, held, ScaleFree(lengths=lengths)) for held in (values, other))
     moved = two.scores() - one.scores()
     assert np.abs(moved).max() <= 2 * one.unit
     assert (moved >= 0).all() or (moved <= 0).all()
@@ -83,16 +86,17 @@ def test_some_value_moves_a_score_by_the_whole_sensitivity() -> None:
 
 
 @pytest.mark.parametrize("noise", ["laplace", "exponential"])
-@pytest.mark.parametrize("longest", [20, 60])
-def test_no_ratio_exceeds_epsilon_and_some_comes_near(noise: Any, longest: int) -> None:
+@pytest.mark.parametrize(("longest", "lengths"), [(20, "longest"), (60, "longest"), (20, "all")])
+def test_no_ratio_exceeds_epsilon_and_some_comes_near(noise: Any, longest: int, lengths: Any) -> None:
     """All adjacent hold-outs of three values over six candidates; 20 and 60: two counts, and one."""
     epsilon, scale = 1.5, 4
     facts = task(epsilon, 3, 6.0, max_range=longest, noise_constant=6.0)
-    unit = chooser_of(facts, []).unit
+    rule = ScaleFree(lengths=lengths)
+    unit = chooser_of(facts, [], rule).unit
 
     def winners(holdout: tuple[int, ...], budget: float) -> np.ndarray:
         # Units of 2^-18 of the real one keep the sums over the noise short; the scores round as they would there.
-        scores = np.rint(chooser_of(facts, holdout).scores() / (unit / scale)).astype(int)
+        scores = np.rint(chooser_of(facts, holdout, rule).scores() / (unit / scale)).astype(int)
         return oracle.winner_probabilities(scores, noise, 2 * scale / budget, int(60 * 2 * scale / budget))
 
     def worst(budget: float) -> float:

@@ -35,7 +35,7 @@ class Adaptive(StreamPublisher):
         How published values make up for what a block's released sum shows too late, see
         :class:`fastdp.perturbers.Blocks`.
     threshold : Threshold or float, optional
-        By default :class:`fastdp.thresholds.ScaleFree`; a number is a publicly known threshold.
+        By default ``fastdp.thresholds.ScaleFree(lengths="all")``; a number is a publicly known threshold.
     sensitivity : float, optional
         In place of a bound: each value is a bucket of events, say of people a minute, and an event that is added or
         removed moves one bucket by at most so much.  Buckets may have any size and sign: nothing is clipped or held
@@ -108,7 +108,9 @@ class Adaptive(StreamPublisher):
     ) -> None:
         if threshold is None:
             # What is wrong with a sensitivity is said by its name.
-            threshold = ScaleFree() if sensitivity is None else validation.positive("sensitivity", sensitivity)
+            threshold = (
+                ScaleFree(lengths="all") if sensitivity is None else validation.positive("sensitivity", sensitivity)
+            )
         super().__init__(
             threshold=threshold,
             perturber=Blocks(

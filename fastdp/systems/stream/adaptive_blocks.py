@@ -242,8 +242,14 @@ class AdaptiveBlocks:
         return -float(self.grid.bound_steps) if self.events else float(min(theta_steps, self.grid.bound_steps))
 
     def steps(self, theta_steps: int, memory: Floats) -> int:
-        """The threshold in use, in grid steps: the first one, or what it rose to."""
-        unit = float(memory[block_lengths.UNIT])
+        """The threshold in use, in grid steps: the first one, or where it is now."""
+        return self._in_steps(theta_steps, float(memory[block_lengths.UNIT]))
+
+    def highest(self, theta_steps: int, memory: Floats) -> int:
+        """The highest threshold so far, in grid steps."""
+        return self._in_steps(theta_steps, float(memory[block_lengths.HIGHEST]))
+
+    def _in_steps(self, theta_steps: int, unit: float) -> int:
         if unit == 1.0:
             return theta_steps
         # A quotient of the two, times one of them, need not be the other.
@@ -260,11 +266,13 @@ class AdaptiveBlocks:
         return bool(level - block_lengths.CERTAIN * deviation > block_lengths.CUT_OFF * unit)
 
     def widened(self, memory: Floats) -> Floats:
-        """The memory of a state file, which may be from before theta could rise."""
-        missing = block_lengths.MEMORY - block_lengths.UNIT
-        if memory.size != block_lengths.MEMORY - missing:
-            return memory
-        return np.concatenate([memory, [1.0, -1.0], np.zeros(missing - 2)])
+        """The memory of a state file, which may be from before theta could rise, or jump."""
+        b = block_lengths
+        if memory.size == b.UNIT:
+            memory = np.concatenate([memory, [1.0, -1.0], np.zeros(b.JUMP - b.SPAN)])
+        if memory.size == b.JUMP:
+            memory = np.concatenate([memory, [0.0, 0.0, memory[b.UNIT]]])
+        return memory
 
     def block(self, progress: Progress) -> int:
         """Length of the open block, or of the first one."""
@@ -288,5 +296,5 @@ class AdaptiveBlocks:
             and 0 <= last <= self.shape[b.MOST]
             and progress.filled < 1 << exponent
             and 0 <= decided <= position
-            and 1.0 <= memory[b.UNIT] <= MAX_UNIT
+            and 1.0 <= memory[b.UNIT] <= memory[b.HIGHEST] <= MAX_UNIT
         )

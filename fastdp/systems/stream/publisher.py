@@ -293,17 +293,18 @@ class StreamPublisher(Publisher[StreamState]):
         column = column.copy() if self._machine.composition.perturber.released_nodes else column
         emission: Emission = self._take(Column(column, "values", new_memory=True))
         published, nodes, pipeline = emission(), self._nodes(column), self._pipeline
-        revision = None
+        assert self.threshold is not None  # noqa: S101 - the hold-out is complete
+        revision, threshold = None, self.threshold
         if isinstance(pipeline, AdaptiveBlocks):
+            threshold = pipeline.highest(self._progress.theta_steps, self._progress.smoother) * self.resolution
             revision = pipeline.revised(emission.parts, self._progress.theta_steps)
             if pipeline.clips(self._progress):
                 warn(FAR_BELOW.format(self.threshold), AccuracyWarning)
         published.flags.writeable = False
-        assert self.threshold is not None  # noqa: S101 - the hold-out is complete
         return Release(
             values=published,
             offset=self.holdout,
-            threshold=self.threshold,
+            threshold=threshold,
             guarantee=self.guarantee,
             block=self.plan.block,
             nodes=nodes,

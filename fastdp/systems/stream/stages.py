@@ -27,6 +27,7 @@ from fastdp.systems.stream.fixed_blocks import NO_CHAIN, FixedBlocks, Progress, 
 from fastdp.systems.stream.parameters import StreamParameters
 from fastdp.thresholds import Chooser
 from fastdp.thresholds.base import held_out
+from fastdp_kernels import block_lengths
 
 Floats = NDArray[np.float64]
 #: Values of which a chooser may have seen some.
@@ -326,6 +327,12 @@ class Schedule(Machine[StreamState]):
             chooser.unpack(held)
         return StreamState(progress, chooser)
 
+    def same(self, now: dict[str, Any], recorded: dict[str, Any]) -> bool:
+        """Whether two packed states are the same, but for what a threshold that rises waits for: it moves no sum."""
+        if isinstance(self.composition.perturber, Blocks):
+            now, recorded = _settled(now), _settled(recorded)
+        return super().same(now, recorded)
+
     def _check(self, progress: Progress, key: Key) -> None:
         """ValueError unless shapes, and what kernels follow as an index, are in range."""
         c, counts = self.composition, (progress.n_seen, progress.cycle, progress.held, progress.blocks)
@@ -357,3 +364,9 @@ class Schedule(Machine[StreamState]):
 _FIELDS: dict[str, Any] = {
     name: float if name == "prediction" else int for name in Progress._fields if name not in ("smoother", "chain")
 }
+
+
+def _settled(packed: Packed) -> Packed:
+    """A packed state without the sums that a threshold waits for."""
+    memory = codec.unpack(packed["smoother"], "<f8")[: block_lengths.SPAN]
+    return {**packed, "smoother": codec.pack(memory, "<f8")}

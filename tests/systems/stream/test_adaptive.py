@@ -243,6 +243,21 @@ def test_theta_rises_no_further_than_the_bound() -> None:
         )
 
 
+def test_a_release_states_the_highest_theta_where_a_jump_was_taken_back() -> None:
+    """The scale of the noise of all blocks, for intervals, is at most that of the highest one."""
+    values = np.random.default_rng(1).exponential(np.repeat([1.0, 20_000.0], [4096, 60_000]))
+    publisher = make(epsilon=4.0, bound=1e6, threshold=ScaleFree(), holdout=4096, max_range=65_536)
+    release = publisher.release(values)
+    thetas = release.revision.thetas
+    assert publisher.threshold < release.threshold, "or the test shows nothing"
+    assert release.threshold == pytest.approx(thetas.max(), rel=1e-6)
+    assert publisher.threshold == pytest.approx(thetas[-1], rel=1e-6)
+    # A copy goes on from the same thresholds.
+    copy = Adaptive.from_bytes(publisher.to_bytes(bytes(32)), bytes(32))
+    more = np.full(5000, 30_000.0)
+    assert np.array_equal(copy.publish(more), publisher.publish(more))
+
+
 def test_theta_stays_where_it_may_not_rise() -> None:
     values = growing()
     for options in ({"threshold": Fixed(20.0)}, {"threshold": Fixed(20.0), "holdout": 0}, {"rising": False}):
