@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> None:
             ratios[name, epsilon] = ratio, hindsight
             rows.append([name, f"{epsilon:g}", f"{best:.4g}", f"{chosen:.4g}", f"{ratio:.2f}", f"{hindsight:.2f}"])
     table(
-        f"Revised MSE over that of the best fixed theta, geometric mean of four classes; medians of {options.runs} runs",
+        f"Revised MSE over that of the best fixed theta, mean of four classes; medians of {options.runs} runs",
         ["stream", "eps", "best theta", "ours", "honest", "in hindsight"],
         rows,
     )
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> None:
             found = np.array([pair[number] for (name, _), pair in ratios.items() if name in names])
             if found.size:
                 print(
-                    f"{title}, {measure}: {_mean(found):.2f}; {np.mean(found <= 1.3):.0%} of {found.size} cells within "
+                    f"{title}, {measure}: {_mean(found):.2f}; {np.mean(found <= 1.3):.0%} of {found.size} within "
                     f"1.3; worst {found.max():.3g}"
                 )
 
