@@ -19,7 +19,7 @@ from fastdp.perturbers import HierarchyShape, Perturber
 from fastdp.randomness.key import Key
 from fastdp.releases.release import Release, ReleasedNodes
 from fastdp.smoothers import Smoother
-from fastdp.state.machine import Column
+from fastdp.state.machine import Column, record
 from fastdp.state.publisher import Publisher
 from fastdp.state.single_caller import single_caller
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks
@@ -271,11 +271,10 @@ class StreamPublisher(Publisher[StreamState]):
         """
         column = as_column(chunk)
         if out is None:
-            published: Floats = self._take(Column(column, "chunk", True))()
+            published: Floats = self._take(record(Column, (column, "chunk", True)))()
             return published
-        withheld = self._machine.holdout - self._state.progress.n_seen
-        target = self._target(out, column, column.size if withheld <= 0 else max(0, column.size - withheld))
-        written: Floats = self._take(Column(column))(target)
+        self._check_out(out, column)
+        written: Floats = self._take(record(Column, (column, "chunk", False)))(out)
         return written
 
     @single_caller
@@ -370,15 +369,15 @@ class StreamPublisher(Publisher[StreamState]):
         assert isinstance(pipeline, FixedBlocks)  # noqa: S101 - others release no nodes
         return pipeline.released_nodes(self._progress.theta_steps, finite)
 
-    def _target(self, out: Any, values: NDArray[Any], size: int) -> Floats:
+    def _check_out(self, out: Any, values: NDArray[Any]) -> None:
         flags = out.flags.num if isinstance(out, np.ndarray) and out.dtype == FLOAT64 and out.ndim == 1 else 0
-        if flags & WRITABLE != WRITABLE or out.size < size:
-            raise ParameterError(f"out: expected a writable, contiguous float64 array of at least {size} entries")
+        if flags & WRITABLE != WRITABLE or out.size < values.size:
+            size = values.size - min(values.size, max(0, self.holdout - self.n_seen))
+            if flags & WRITABLE != WRITABLE or out.size < size:
+                raise ParameterError(f"out: expected a writable, contiguous float64 array of at least {size} entries")
         # Two arrays that own their memory share none; asking takes longer.
         if not (out is not values and flags & values.flags.num & OWN) and np.may_share_memory(out, values):
             raise ParameterError("out: expected memory of its own, it overlaps the chunk")
-        target: Floats = out[:size]
-        return target
 
     @classmethod
     def _fits(cls, content: dict[str, Any], kind: Any) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.smoothers import Recent
+from fastdp.state.machine import record
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks
 from fastdp.systems.stream.fixed_blocks import FixedBlocks, Progress, TreeNoise
 from fastdp_kernels import short_chunks
@@ -69,7 +70,7 @@ class ShortFixed:
             return None, noise, published
         filled += size - closing * self.block
         now = n_seen + size, cycle, held, released, theta, blocks + closing, filled, total, prediction, memory, chain
-        return Progress._make(now), noise, published
+        return record(Progress, now), noise, published
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ class ShortAdaptive:
         if math.isnan(prediction):
             return None, noise, published
         now = n_seen + size, cycle, held, released, steps, blocks, filled + size, total, prediction, memory, chain
-        return Progress._make(now), noise, published
+        return record(Progress, now), noise, published
 
 
 Short = ShortFixed | ShortAdaptive

@@ -22,7 +22,7 @@ from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import CHAIN_WORDS
 from fastdp.state import codec
 from fastdp.state.journal import Packed
-from fastdp.state.machine import Column, Machine, Transition
+from fastdp.state.machine import NOTHING_DRAWN, Column, Machine, Transition, record
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
 from fastdp.systems.stream.fixed_blocks import NO_CHAIN, FixedBlocks, Progress, Step, TreeNoise, next_chain
 from fastdp.systems.stream.parameters import StreamParameters
@@ -68,11 +68,11 @@ class Emission:
     size: int
 
     def __call__(self, out: Floats | None = None) -> Floats:
-        """The published values, in ``out`` if it is given."""
+        """The published values, in the first entries of ``out`` if it is given."""
         first = self.parts[0] if len(self.parts) == 1 else None
         if out is None and isinstance(first, Step) and first.predictions is None:
             return first.totals
-        target: Floats = np.empty(self.size) if out is None else out
+        target: Floats = np.empty(self.size) if out is None else out[: self.size]
         begin = 0
         for part in self.parts:
             part.emit(target[begin : begin + part.size])
@@ -239,7 +239,8 @@ class Schedule(Machine[StreamState]):
                     values = np.array(values)
                 following, noise, published = short.publish(progress, state.noise, values)
                 if following is not None:
-                    return Transition(StreamState(following, state.chooser, noise), partial(_given, published))
+                    after = record(StreamState, (following, state.chooser, noise, ()))
+                    return record(Transition, (after, partial(_given, published), None, NOTHING_DRAWN))
                 # The same words are not drawn again.
                 state = StreamState(progress, state.chooser, noise, state.pending)
         pipeline = self.pipeline(key)
@@ -387,11 +388,12 @@ class Schedule(Machine[StreamState]):
 
 
 def _given(published: Floats, out: Floats | None = None) -> Floats:
-    """The published values, in ``out`` if it is given."""
+    """The published values, in the first entries of ``out`` if it is given."""
     if out is None:
         return published
-    out[:] = published
-    return out
+    target = out[: published.size]
+    target[:] = published
+    return target
 
 
 _FIELDS: dict[str, Any] = {
