@@ -109,7 +109,7 @@ def one_report() -> Group:
 
 
 def server() -> Group:
-    """Messages of several sizes, one a call of receive, at both stages; items are reports."""
+    """Messages of several sizes, one a call of receive and all in one call, at both stages; items are reports."""
     tasks: dict[str, Task] = {}
     items: dict[str, int] = {}
     for batch in BATCHES:
@@ -124,7 +124,8 @@ def server() -> Group:
             parts = [local.encode(asked, sent[i : i + batch]) for i in range(0, count, batch)]
             name = f"{stage}, messages of {batch:,}"
             tasks[name] = lambda at=at, parts=parts: [at.receive(part) for part in parts]
-            items[name] = count
+            tasks[f"{name}, in one call"] = lambda at=at, whole=b"".join(parts): at.receive(whole)
+            items[name] = items[f"{name}, in one call"] = count
     return Group("server", tasks, items=items)
 
 
