@@ -16,14 +16,45 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels._jit import inline, kernel, minus, plus
+from fastdp_kernels._lanes import LANES, ROWS, raise_row, sum_rows
 
 
 @inline
-def _sum(children: np.ndarray) -> np.int64:
-    total = np.int64(0)
-    for i in range(children.size):
-        total = plus(total, children[i])
-    return total
+def _sum_children(children: np.ndarray, fan_out: int, sums: np.ndarray) -> None:
+    """Sum of the children of each node."""
+    done = 0
+    if fan_out == LANES:
+        done = sums.size // ROWS * ROWS
+        for j in range(0, done, ROWS):
+            sum_rows(children, j * LANES, sums, j)
+    for j in range(done, sums.size):
+        total = np.int64(0)
+        for i in range(fan_out):
+            total = plus(total, children[j * fan_out + i])
+        sums[j] = total
+
+
+@inline
+def _weigh(nodes: np.ndarray, sums: np.ndarray, weight: float) -> None:
+    """Each node's own noise against its children's."""
+    for j in range(nodes.size):
+        correction = np.rint(np.float64(minus(nodes[j], sums[j])) * weight)
+        nodes[j] = plus(sums[j], np.int64(correction))
+
+
+@inline
+def _hand_down(nodes: np.ndarray, sums: np.ndarray, fan_out: int, children: np.ndarray) -> None:
+    """Each node hands its children what they lack, as evenly as integers allow."""
+    for j in range(nodes.size):
+        lack = minus(nodes[j], sums[j])
+        if fan_out == LANES:
+            raise_row(children, j * LANES, lack // LANES, lack % LANES)
+        else:
+            share = lack // fan_out
+            extra = minus(lack, np.int64(np.uint64(share) * np.uint64(fan_out)))
+            for i in range(fan_out):
+                child = j * fan_out + i
+                children[child] = plus(children[child], plus(share, np.int64(i < extra)))
 
 
 @kernel
@@ -43,42 +74,30 @@ def make_consistent(nodes: np.ndarray, tops: int, fan_out: int, levels: int, wei
     weights : float64[levels + 1]
         weights[l] for heights l >= 2.
     """
+    leaves = 1
+    for _ in range(levels - 1):
+        leaves *= fan_out
+    # Of the children of each inner node of one tree, one height behind the other.
+    sums = np.empty((leaves - 1) // (fan_out - 1), np.int64)
     for top in range(tops):
-        start = 0
-        width = 1
-        for _ in range(levels - 1):
-            width *= fan_out
         # Up: children of height l - 1 are complete before their parents are read.
-        below_start = 0
-        below_width = width
-        start = tops * width
+        below, start, width, summed = 0, tops * leaves, leaves, 0
         for height in range(2, levels + 1):
-            level_width = below_width // fan_out
-            for j in range(level_width):
-                first = below_start + top * below_width + j * fan_out
-                total = _sum(nodes[first : first + fan_out])
-                own = start + top * level_width + j
-                correction = np.rint(np.float64(minus(nodes[own], total)) * weights[height])
-                nodes[own] = plus(total, np.int64(correction))
-            below_start = start
-            start += tops * level_width
-            below_width = level_width
-        # Down: each node hands its children what they lack, as evenly as integers allow.
-        own_start = below_start
-        own_width = 1
+            children = nodes[below + top * width : below + (top + 1) * width]
+            below, width = start, width // fan_out
+            own, totals = nodes[start + top * width : start + (top + 1) * width], sums[summed : summed + width]
+            _sum_children(children, fan_out, totals)
+            _weigh(own, totals, weights[height])
+            start += tops * width
+            summed += width
+        # Down.
         for _ in range(2, levels + 1):
-            child_width = own_width * fan_out
-            child_start = own_start - tops * child_width
-            for j in range(own_width):
-                first = child_start + top * child_width + j * fan_out
-                children = nodes[first : first + fan_out]
-                lack = minus(nodes[own_start + top * own_width + j], _sum(children))
-                share = lack // fan_out
-                extra = minus(lack, np.int64(np.uint64(share) * np.uint64(fan_out)))
-                for child in range(children.size):
-                    children[child] = plus(children[child], plus(share, np.int64(child < extra)))
-            own_start = child_start
-            own_width = child_width
+            own = nodes[below + top * width : below + (top + 1) * width]
+            summed -= width
+            totals = sums[summed : summed + width]
+            width *= fan_out
+            below -= tops * width
+            _hand_down(own, totals, fan_out, nodes[below + top * width : below + (top + 1) * width])
 
 
 @kernel
