@@ -26,8 +26,8 @@ EXPONENT_ONE = 1 << 52
 
 if TYPE_CHECKING:
 
-    def sum_rows(entries: np.ndarray, at: int, sums: np.ndarray, row: int) -> None:
-        """Sums modulo 2^64 of ROWS rows of LANES int64 entries each, into ``sums`` from ``row`` on."""
+    def sum_row(entries: np.ndarray, at: int) -> np.int64:
+        """Sum modulo 2^64 of LANES int64 entries."""
 
     def sum_step_rows(
         values: np.ndarray, at: int, steps_per_unit: float, top: float, sums: np.ndarray, row: int
@@ -92,17 +92,21 @@ else:
             vectors = [builder.add(_shuffled(builder, x, y, even), _shuffled(builder, x, y, odd)) for x, y in pairs]
         return vectors[0]
 
+    def _reduced(builder: Any, operation: str, vector: Any) -> Any:
+        """All lanes of int64 in one."""
+        kind = ir.FunctionType(_I64, [vector.type])
+        name = f"llvm.vector.reduce.{operation}.v{vector.type.count}i64"
+        return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [vector])
+
     @intrinsic
-    def sum_rows(_typing: Any, entries: Any, _at: Any, sums: Any, _row: Any) -> Any:
-        """Sums modulo 2^64 of ROWS rows of LANES int64 entries each, into ``sums`` from ``row`` on."""
+    def sum_row(_typing: Any, entries: Any, _at: Any) -> Any:
+        """Sum modulo 2^64 of LANES int64 entries."""
 
         def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            array, at, out, row = arguments
-            folded = _folded(builder, _halves(context, builder, entries, array, at))
-            _store(builder, folded, _place(context, builder, sums, out, row, ROWS))
-            return context.get_dummy_value()
+            row = _load(builder, _place(context, builder, entries, *arguments, LANES))
+            return _reduced(builder, "add", row)
 
-        return types.none(entries, types.int64, sums, types.int64), generate
+        return types.int64(entries, types.int64), generate
 
     @intrinsic
     def sum_step_rows(
@@ -127,9 +131,7 @@ else:
                 halves.append(builder.bitcast(builder.fadd(x, rounder), flags.type))
             folded = builder.sub(_folded(builder, halves), _each(_I64, ROUNDER_BITS * LANES % 2**64))
             _store(builder, folded, _place(context, builder, sums, out, row, ROWS))
-            any_of = ir.FunctionType(_I64, [flags.type])
-            name = f"llvm.vector.reduce.or.v{ROWS}i64"
-            return builder.call(cgutils.get_or_insert_function(builder.module, any_of, name), [flags])
+            return _reduced(builder, "or", flags)
 
         arguments = (values, types.int64, types.float64, types.float64, sums, types.int64)
         return types.int64(*arguments), generate

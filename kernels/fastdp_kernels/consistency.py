@@ -16,21 +16,22 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels._jit import inline, kernel, minus, plus
-from fastdp_kernels._lanes import LANES, ROWS, raise_row, sum_rows
+from fastdp_kernels._lanes import LANES, raise_row, sum_row
+
+#: Leaves.
+CACHED = 2**16
 
 
 @inline
 def _sum_children(children: np.ndarray, fan_out: int, sums: np.ndarray) -> None:
     """Sum of the children of each node."""
-    done = 0
-    if fan_out == LANES:
-        done = sums.size // ROWS * ROWS
-        for j in range(0, done, ROWS):
-            sum_rows(children, j * LANES, sums, j)
-    for j in range(done, sums.size):
+    for j in range(sums.size):
         total = np.int64(0)
-        for i in range(fan_out):
-            total = plus(total, children[j * fan_out + i])
+        if fan_out == LANES:
+            total = sum_row(children, j * LANES)
+        else:
+            for i in range(fan_out):
+                total = plus(total, children[j * fan_out + i])
         sums[j] = total
 
 
@@ -57,6 +58,52 @@ def _hand_down(nodes: np.ndarray, sums: np.ndarray, fan_out: int, children: np.n
                 children[child] = plus(children[child], plus(share, np.int64(i < extra)))
 
 
+@inline
+def _sizes(tops: int, fan_out: int, levels: int) -> tuple[int, int, np.ndarray]:
+    """Leaves of a tree, trees that are settled together (what stays in the second cache), and memory for sums."""
+    leaves, inner = 1, 0
+    for _ in range(levels - 1):
+        inner += leaves
+        leaves *= fan_out
+    each = min(tops, max(1, CACHED // leaves))
+    return leaves, each, np.empty(each * inner, np.int64)
+
+
+@inline
+def _settle(
+    nodes: np.ndarray,
+    tops: int,
+    fan_out: int,
+    levels: int,
+    weights: np.ndarray,
+    leaves: int,
+    each: int,
+    sums: np.ndarray,
+) -> None:
+    """:func:`make_consistent` with what :func:`_sizes` gives."""
+    for first in range(0, tops, each):
+        last = min(first + each, tops)
+        # Up: children of height l - 1 are complete before their parents are read.
+        below, start, width, summed = 0, tops * leaves, leaves, 0
+        for height in range(2, levels + 1):
+            children = nodes[below + first * width : below + last * width]
+            below, width = start, width // fan_out
+            own = nodes[start + first * width : start + last * width]
+            totals = sums[summed : summed + own.size]
+            _sum_children(children, fan_out, totals)
+            _weigh(own, totals, weights[height])
+            start += tops * width
+            summed += own.size
+        # Down.
+        for _ in range(2, levels + 1):
+            own = nodes[below + first * width : below + last * width]
+            summed -= own.size
+            totals = sums[summed : summed + own.size]
+            width *= fan_out
+            below -= tops * width
+            _hand_down(own, totals, fan_out, nodes[below + first * width : below + last * width])
+
+
 @kernel
 def make_consistent(nodes: np.ndarray, tops: int, fan_out: int, levels: int, weights: np.ndarray) -> None:
     """Turn independent node noise into consistent noise, in place.
@@ -74,34 +121,13 @@ def make_consistent(nodes: np.ndarray, tops: int, fan_out: int, levels: int, wei
     weights : float64[levels + 1]
         weights[l] for heights l >= 2.
     """
-    leaves = 1
-    for _ in range(levels - 1):
-        leaves *= fan_out
-    # Of the children of each inner node of one tree, one height behind the other.
-    sums = np.empty((leaves - 1) // (fan_out - 1), np.int64)
-    for top in range(tops):
-        # Up: children of height l - 1 are complete before their parents are read.
-        below, start, width, summed = 0, tops * leaves, leaves, 0
-        for height in range(2, levels + 1):
-            children = nodes[below + top * width : below + (top + 1) * width]
-            below, width = start, width // fan_out
-            own, totals = nodes[start + top * width : start + (top + 1) * width], sums[summed : summed + width]
-            _sum_children(children, fan_out, totals)
-            _weigh(own, totals, weights[height])
-            start += tops * width
-            summed += width
-        # Down.
-        for _ in range(2, levels + 1):
-            own = nodes[below + top * width : below + (top + 1) * width]
-            summed -= width
-            totals = sums[summed : summed + width]
-            width *= fan_out
-            below -= tops * width
-            _hand_down(own, totals, fan_out, nodes[below + top * width : below + (top + 1) * width])
+    leaves, each, sums = _sizes(tops, fan_out, levels)
+    _settle(nodes, tops, fan_out, levels, weights, leaves, each, sums)
 
 
 @kernel
 def make_rows_consistent(nodes: np.ndarray, tops: int, fan_out: int, levels: int, weights: np.ndarray) -> None:
     """:func:`make_consistent` for each row of int64[n, nodes]."""
+    leaves, each, sums = _sizes(tops, fan_out, levels)
     for row in range(nodes.shape[0]):
-        make_consistent(nodes[row], tops, fan_out, levels, weights)
+        _settle(nodes[row], tops, fan_out, levels, weights, leaves, each, sums)

@@ -43,6 +43,8 @@ _YOUNGER: dict[str, Any] = {"contributions": 1, "sensitivity": None, "delta": 0.
 #: Most units that may be protected together.
 MAX_CONTRIBUTIONS = 2**30
 
+_PLAIN = (bool, int, float, str)
+
 #: What a guarantee says of a threshold that rises.
 RISES = (
     "perturber: theta rises as sums released before a block began say, and the block's noise with it: epsilon for "
@@ -472,16 +474,17 @@ def composed(*fields: Any) -> StreamParameters:
 
     Not with parts of one's own, which may change, nor with a renewal, which may warn.
     """
-    parts, numbers = fields[:3], fields[3:]
-    own = all(part is None or type(part).__module__.startswith("fastdp.") for part in parts)
-    if own and all(number is None or isinstance(number, (int, float, str)) for number in numbers):
-        return _shared(repr(parts), *fields)
+    parts = [part for part in fields[:3] if part is not None]
+    if all(PARTS.get(type(part).__name__) is type(part) for part in parts):
+        held = [value for part in parts for value in vars(part).values()]
+        if all(value is None or type(value) in _PLAIN for value in (*held, *fields[3:])):
+            return _shared(tuple(map(type, held)), *fields)
     return StreamParameters(*fields)
 
 
 @lru_cache(maxsize=64, typed=True)
-def _shared(_parts: str, *fields: Any) -> StreamParameters:
-    """Equal parts whose numbers are of other types may have other noise: hence the text."""
+def _shared(_types: tuple[type, ...], *fields: Any) -> StreamParameters:
+    """Numbers that are equal but of other types may give other noise: hence the types."""
     return StreamParameters(*fields)
 
 

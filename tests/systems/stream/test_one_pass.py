@@ -69,10 +69,11 @@ def test_publishers_alike_share_a_composition() -> None:
     whole = composed(*fields[:4], 200, *fields[5:])
     assert composed(*fields[:4], 200.0, *fields[5:]) is not whole
     assert repr(whole) == repr(composed(*fields[:4], 200.0, *fields[5:]))
-    blocks, strange = fastdp.perturbers.Blocks(), fastdp.perturbers.Blocks(rising=np.True_)
-    rest = (None, 0.5, 200.0, 300, 256, None, "raise")
-    assert blocks == strange
-    assert composed(fields[0], blocks, *rest) is not composed(fields[0], strange, *rest)
+    forty, strange = fastdp.thresholds.Fixed(40.0), fastdp.thresholds.Fixed(40.0)
+    object.__setattr__(strange, "theta", 40)
+    rest = (*fields[1:5], 0, *fields[6:])
+    assert forty == strange
+    assert composed(forty, *rest) is not composed(strange, *rest)
 
 
 def test_parts_of_ones_own_are_asked_each_time() -> None:
