@@ -9,22 +9,24 @@ import logging
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.arrays.column import NOT_FINITE, as_floats, pieces
+from fastdp.arrays.column import FLOAT64, NOT_FINITE, as_floats, pieces
 from fastdp.errors import DataError, StateError
 from fastdp.perturbers import Blocks
 from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import CHAIN_WORDS
 from fastdp.state import codec
 from fastdp.state.journal import Packed
-from fastdp.state.machine import Column, Machine, Transition
+from fastdp.state.machine import NOTHING_DRAWN, Column, Machine, Transition, record
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
 from fastdp.systems.stream.fixed_blocks import NO_CHAIN, FixedBlocks, Progress, Step, TreeNoise, next_chain
 from fastdp.systems.stream.parameters import StreamParameters
+from fastdp.systems.stream.short import MAX_SHORT, USUAL, Short, short_of
 from fastdp.thresholds import Chooser
 from fastdp.thresholds.base import held_out
 from fastdp_kernels import block_lengths
@@ -32,6 +34,8 @@ from fastdp_kernels import block_lengths
 Floats = NDArray[np.float64]
 #: Values of which a chooser may have seen some.
 UNKNOWN = np.empty(0)
+#: Values from which on they are published while they are read.
+LONG = 1024
 #: What the next value is used for.
 Stage = Literal["holdout", "warm-up", "publish", "withhold"]
 
@@ -67,11 +71,11 @@ class Emission:
     size: int
 
     def __call__(self, out: Floats | None = None) -> Floats:
-        """The published values, in ``out`` if it is given."""
+        """The published values, in the first entries of ``out`` if it is given."""
         first = self.parts[0] if len(self.parts) == 1 else None
         if out is None and isinstance(first, Step) and first.predictions is None:
             return first.totals
-        target: Floats = np.empty(self.size) if out is None else out
+        target: Floats = np.empty(self.size) if out is None else out[: self.size]
         begin = 0
         for part in self.parts:
             part.emit(target[begin : begin + part.size])
@@ -145,6 +149,8 @@ class Schedule(Machine[StreamState]):
     SPLITS: ClassVar[bool] = True
 
     composition: StreamParameters
+    #: Of one publisher, which has one key and one first threshold.
+    _short: ClassVar[tuple[Key, int, Short | None] | None] = None
 
     def pipeline(self, key: Key) -> FixedBlocks | AdaptiveBlocks:
         """The parts between clipped values and published ones, under this key."""
@@ -167,6 +173,23 @@ class Schedule(Machine[StreamState]):
     def bind(self, key: Key) -> Key:
         """The noise key of this composition under a secret."""
         return self.composition.noise_key(key)
+
+    def short(self, key: Key, theta_steps: int) -> Short | None:
+        """What publishes short chunks, under this key and threshold."""
+        made = self._short
+        if made is None or made[0] is not key or made[1] != theta_steps:
+            short = None
+            if theta_steps and self.composition.renewal is None:
+                # A whole release needs its steps, and begins with the first value.
+                short = short_of(self.pipeline(key), theta_steps, max(1, self.holdout))
+            made = key, theta_steps, short
+            object.__setattr__(self, "_short", made)
+        return made[2]
+
+    @cached_property
+    def holdout(self) -> int:
+        """Values before the first published one."""
+        return self.composition.task.holdout + self.composition.warm_up
 
     def start(self, key: Key) -> StreamState:
         """Before the first value."""
@@ -211,7 +234,19 @@ class Schedule(Machine[StreamState]):
 
     def step(self, state: StreamState, batch: Column, key: Key) -> Transition[StreamState]:
         """Where these values lead."""
-        values, pipeline = batch.values, self.pipeline(key)
+        values, progress = batch.values, state.progress
+        if values.size <= MAX_SHORT and values.dtype is FLOAT64:
+            short = self.short(key, progress.theta_steps)
+            if short is not None and progress.n_seen >= short.begin:
+                if values.flags.num & USUAL != USUAL or type(values) is not np.ndarray:
+                    values = np.array(values)
+                following, noise, published = short.publish(progress, state.noise, values)
+                if following is not None:
+                    after = record(StreamState, (following, state.chooser, noise, ()))
+                    return record(Transition, (after, partial(_given, published), None, NOTHING_DRAWN))
+                # The same words are not drawn again.
+                state = StreamState(progress, state.chooser, noise, state.pending)
+        pipeline = self.pipeline(key)
         refines = self.composition.renewal is not None and self.composition.renewal.share > 0.0
         if state.pending:
             state.check()
@@ -221,31 +256,49 @@ class Schedule(Machine[StreamState]):
             stage, room = self.stage(state.progress)
             part = values[at : at + room]
             if stage in ("publish", "warm-up"):
-                for begin, floats in pieces(part):
-                    # Pieces of other types meet in one output, which is not written twice; and where values may be
-                    # replaced, they are read before noise is drawn.
-                    new = batch.new_memory and floats.size == part.size and self.composition.nonfinite == "raise"
-                    made = pipeline.prepare(state.progress, state.noise, floats, new_memory=new)
+                # Not where values may be replaced: they are read before noise is drawn.
+                new = np.empty(part.size) if part.size >= LONG and self._in_new_memory(batch) else None
+                source = part
+                if new is not None and part.dtype != np.float64 and not refines:
+                    # In place: a block is read before it is written.
+                    with np.errstate(over="ignore"):
+                        new[:] = part
+                    source = as_floats(new)
+                for begin, floats in pieces(source):
+                    target = None if new is None else new[begin : begin + floats.size]
+                    made = pipeline.prepare(state.progress, state.noise, floats, target)
                     if made is None:
+                        floats = as_floats(part[begin : begin + floats.size])
                         floats = self._replace_nonfinite(floats, at + begin, batch.name)
                         made = pipeline.prepare(state.progress, state.noise, floats)
                     assert made is not None  # noqa: S101 - the values are finite now
                     # A copy: the caller's array may change before the chooser has seen it.
                     pending = [*state.pending, floats.copy()] if refines else state.pending
                     state = StreamState(made.following, state.chooser, made.noise, pending)
-                    if stage == "publish":
+                    if stage == "publish" and new is None:
                         parts.append(made)
+                if new is not None:
+                    parts.append(Step(state.progress, state.noise, new, None, 1, 0, new.size))
                 complete = refines and part.size == room
             else:
-                state = self._withhold(state, as_floats(part), at, batch.name, parts)
                 complete = part.size == room
+                floats = as_floats(part)
+                # A copy, unless the chooser sees them at once: the caller's array may change before.
+                state = self._withhold(state, floats, at, batch.name, parts, copied=not complete)
             if complete:
                 state = self._choose(state, key)
             at += part.size
         size = parts[0].size if len(parts) == 1 else sum([part.size for part in parts])
         return Transition(state, Emission(parts, size), state.observe if state.pending else None)
 
-    def _withhold(self, state: StreamState, floats: Floats, at: int, name: str, parts: list[Output]) -> StreamState:
+    def _in_new_memory(self, batch: Column) -> bool:
+        """Whether published values are written while values are read, in one array for all pieces of a batch."""
+        adaptive = isinstance(self.composition.perturber, Blocks)
+        return batch.new_memory and not adaptive and self.composition.nonfinite == "raise"
+
+    def _withhold(
+        self, state: StreamState, floats: Floats, at: int, name: str, parts: list[Output], *, copied: bool
+    ) -> StreamState:
         """Values of a hold-out; of a later one, something is published in their place."""
         progress = state.progress
         finite = floats if np.isfinite(floats).all() else self._replace_nonfinite(floats, at, name)
@@ -258,7 +311,9 @@ class Schedule(Machine[StreamState]):
             value = min(max(mean, 0.0), progress.theta_steps * resolution)
             parts.append(FillIn(value, floats.size))
             following = following._replace(held=progress.held + floats.size)
-        return StreamState(following, state.chooser, state.noise, [*state.pending, finite.copy()])
+        return StreamState(
+            following, state.chooser, state.noise, [*state.pending, finite.copy() if copied else finite]
+        )
 
     def _choose(self, state: StreamState, key: Key) -> StreamState:
         """The stream goes on under the threshold that its values choose."""
@@ -359,6 +414,15 @@ class Schedule(Machine[StreamState]):
             progress = progress._replace(chain=chain)
         chooser = state.settled()
         return StreamState(progress, None if chooser is None else chooser.copy())
+
+
+def _given(published: Floats, out: Floats | None = None) -> Floats:
+    """The published values, in the first entries of ``out`` if it is given."""
+    if out is None:
+        return published
+    target = out[: published.size]
+    target[:] = published
+    return target
 
 
 _FIELDS: dict[str, Any] = {
