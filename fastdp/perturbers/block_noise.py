@@ -34,8 +34,8 @@ PRIOR_DRIFT = 0.02
 #: The first block is at most max_range >> MAX_FIRST long, no block longer than max_range >> MAX_EVER.
 MAX_FIRST = 6
 MAX_EVER = 2
-#: With a focus max_range >> FOCUS_FIRST: short blocks show the signal soon, and lengths double with each pair.  But no
-#: length is chosen after a pair of less than 2^CHOOSING values (:data:`fastdp_kernels.block_lengths.CADENCE`).
+#: With a focus max_range >> FOCUS_FIRST: short blocks show the signal soon, and lengths double with each pair.  But a
+#: pair of blocks of less than 2^CHOOSING values is no choice (:data:`fastdp_kernels.block_lengths.CADENCE`).
 FOCUS_FIRST = 12
 CHOOSING = int(math.log2(b.CADENCE)) - 1
 #: Noise counts so much more than in the longest ranges alone when theta is weighed.
