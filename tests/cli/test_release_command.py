@@ -53,7 +53,7 @@ def test_chunk_size_changes_nothing(suffix, write_input, run, values, tmp_path):
 
 @pytest.mark.parametrize(
     "options",
-    [{"contributions": 2}, {"method": "tops", "fan_out": 4, "prune": 2, "contributions": 3}],
+    [{"contributions": 2, "season": 24}, {"method": "tops", "fan_out": 4, "prune": 2, "contributions": 3}],
     ids=["adaptive", "tops"],
 )
 def test_options_reach_the_publisher(options, write_input, run, read_output, values, publish, tmp_path):

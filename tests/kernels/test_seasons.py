@@ -1,0 +1,198 @@
+"""Predictions that know a season against conditioning on all sums, and what they may depend on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastdp_kernels import adaptive_pass, event_lengths, seasons
+from fastdp_kernels import block_lengths as b
+from tests.kernels.adaptive_runs import THETA_STEPS, public, shape_of, start
+from tests.kernels.streams_for_adaptive import laplace
+from tests.oracles import adaptive
+from tests.oracles.seasons import Follower
+
+PERIOD = 96.0
+
+
+@dataclass
+class Pass:
+    """What the kernels leave behind."""
+
+    blocks: np.ndarray
+    memory: np.ndarray
+    published: np.ndarray
+
+
+def shape_for(p: adaptive.Public) -> np.ndarray:
+    shape = shape_of(p)
+    if p.events:
+        shape[b.QUERIES : b.QUERIES + 5] = adaptive.query_lengths(p)
+        shape[b.EVENTS] = 1.0
+    return shape
+
+
+def begin(p: adaptive.Public, exponent: int, period: float) -> np.ndarray:
+    memory = np.concatenate([start(p, exponent), np.empty(seasons.SEASON_MEMORY - b.MEMORY)])
+    if p.events:
+        b.start_memory(0.5, 0.25, exponent, False, shape_for(p), memory)
+    seasons.start_season(period, memory)
+    return memory
+
+
+def run(
+    p: adaptive.Public, steps: np.ndarray, noise: np.ndarray, exponent: int, period: float = PERIOD, cut: int = 2**40
+) -> Pass:
+    """The pass in chunks of ``cut`` values."""
+    memory, counters = begin(p, exponent, period), np.zeros(4, np.int64)
+    closed, out, first = 0, np.empty(steps.size), []
+    top = float(THETA_STEPS) if not p.events else -(2.0**60)
+    for at in range(0, steps.size, cut):
+        part, filled = steps[at : at + cut].astype(np.float64), int(counters[0])
+        blocks, bends = np.zeros((noise.size - closed + 1, adaptive_pass.COLUMNS)), np.empty(part.size)
+        consumed = seasons.sum_in_season(
+            *(part, 1.0, top, float(THETA_STEPS), shape_for(p), noise[closed:], np.empty(0, np.uint64), 0),
+            *(np.empty(0), noise.size - closed, counters, memory, blocks, bends),
+        )
+        assert consumed == part.size, "more noise was needed"
+        new = int(counters[2])
+        mine = out[at : at + part.size]
+        adaptive_pass.emit_adaptive(blocks[: new + 1], filled, 1.0, False, bool(p.events), mine)
+        mine += bends
+        first.append(blocks[:new])
+        closed, counters[2] = closed + new, 0
+    return Pass(np.concatenate([*first, blocks[new : new + 1]]), memory, out)
+
+
+def daily(n: int, seed: int, period: float = PERIOD) -> np.ndarray:
+    """A day, a week and a level that wanders, in [0, THETA_STEPS]."""
+    generator, at = np.random.default_rng(seed), np.arange(n)
+    day = 200 * np.sin(2 * np.pi * at / period) + 80 * np.cos(6 * np.pi * at / period)
+    week = 90 * np.sin(2 * np.pi * at / period / 7)
+    level = 400 + np.cumsum(generator.normal(0.0, 1.0, n))
+    return np.rint(np.clip(level + day + week + generator.normal(0.0, 60.0, n), 0, THETA_STEPS)).astype(np.int64)
+
+
+@pytest.mark.parametrize(
+    ("n", "epsilon", "exponent", "events"),
+    [(2000, 3.0, 3, False), (2500, 0.8, 4, False), (1500, 0.3, 0, True), (1500, 1.5, 0, True)],
+)
+def test_published_values_equal_the_oracle(n: int, epsilon: float, exponent: int, events: bool) -> None:
+    """Also what is kept of a period that is no whole number, and of a block that is still open."""
+    period = 96.5
+    p = public(epsilon=epsilon, max_range=2**11, **({"events": event_lengths, "first": 0} if events else {}))
+    steps, noise = daily(n, 1, period), laplace(n, THETA_STEPS / epsilon, 2)
+    found = run(p, steps, noise, exponent, period)
+    drawn = iter(noise.tolist())
+    follower = Follower(adaptive.Learner(p, 0.5, 0.25, exponent), period, seasons)
+    at = 0
+    while at + 2**follower.plain.exponent <= n:
+        length = 2**follower.plain.exponent
+        follower.close(float(steps[at : at + length].sum() + next(drawn)) / THETA_STEPS)
+        at += length
+    assert found.blocks[:-1, 0].tolist() == [block.exponent for block in follower.plain.blocks]
+    assert follower.gained > 0.5
+    assert found.memory[seasons.GAINED] == pytest.approx(follower.gained, rel=1e-6)
+    assert found.memory[seasons.LEFT + b.WHITE] == pytest.approx(follower.left.white, rel=1e-6, abs=1e-12)
+    assert found.memory[seasons.LEFT + b.DRIFT] == pytest.approx(follower.left.drift, rel=1e-6, abs=1e-12)
+    np.testing.assert_allclose(found.published, follower.published(n), rtol=0, atol=1e-7)
+
+
+@given(st.integers(1, 700), st.integers(0, 3))
+@settings(max_examples=15)
+def test_chunks_do_not_matter(cut: int, seed: int) -> None:
+    p = public(epsilon=1.0, max_range=2**11)
+    steps, noise = daily(3000, seed), laplace(3000, THETA_STEPS, seed)
+    one, several = run(p, steps, noise, 3), run(p, steps, noise, 3, cut=cut)
+    assert np.array_equal(one.blocks, several.blocks)
+    assert np.array_equal(one.memory, several.memory)
+    assert np.array_equal(one.published, several.published)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_everything_public_is_a_function_of_released_sums(seed: int) -> None:
+    """The proof's step: other values, and noise that makes up for them, give the same of everything."""
+    p, n = public(epsilon=1.0, max_range=2**11), 6000
+    first, second = daily(n, seed), daily(n, seed + 50, 70.0)
+    noise = laplace(n, THETA_STEPS, seed)
+    one = run(p, first, noise, 3)
+    edges = np.concatenate([[0], np.cumsum(2 ** one.blocks[:-1, 0].astype(np.int64))])
+    moved = np.diff(np.concatenate([[0], np.cumsum(first - second)])[edges])
+    assert (moved != 0).mean() > 0.5
+    assert one.memory[seasons.GAINED] > 0.0
+    adjusted = noise.copy()
+    adjusted[: moved.size] += moved
+    two = run(p, second, adjusted, 3)
+    assert np.array_equal(one.blocks, two.blocks)
+    assert np.array_equal(one.memory, two.memory)
+    assert np.array_equal(one.published, two.published)
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 5.0])
+def test_lengths_and_the_plain_level_are_those_without_a_season(epsilon: float) -> None:
+    p, n = public(epsilon=epsilon, max_range=2**11), 6000
+    steps, noise = daily(n, 4), laplace(n, THETA_STEPS / epsilon, 4)
+    found, never = run(p, steps, noise, 3), run(p, steps, noise, 3, period=2.0**30)
+    assert np.array_equal(found.blocks[:, :2], never.blocks[:, :2])
+    assert found.memory[b.LEVEL] == never.memory[b.LEVEL]
+    assert never.memory[seasons.BEGUN] == 0.0
+    assert not np.array_equal(found.published, never.published)
+
+
+def test_a_block_is_bent_about_the_mean_that_it_accounts_for() -> None:
+    """So sums of whole blocks, and what is made up for, are as without bends."""
+    p, n = public(epsilon=1.0, max_range=2**11), 6000
+    found = run(p, daily(n, 5), laplace(n, THETA_STEPS, 5), 3)
+    at, bent = 0, 0
+    for exponent, _, prediction, extra, catch in found.blocks[:-1]:
+        length = 1 << int(exponent)
+        values = found.published[at : at + length] - extra * (np.arange(length) < catch)
+        assert values.mean() == pytest.approx(prediction, abs=1e-12)
+        assert values.min() > -1e-12
+        assert values.max() < 1.0 + 1e-12
+        assert np.unique(values.round(14)).size <= 128
+        bent += values.max() - values.min() > 0.05
+        at += length
+    assert bent > 20
+
+
+@given(
+    totals=st.lists(st.one_of(st.floats(-1e9, 1e9), st.floats(-1.0, 40.0)), max_size=60),
+    epsilon=st.sampled_from([2.0**-20, 0.01, 1.0, 2.0**10, 2.0**30]),
+    exponent=st.integers(0, 8),
+    period=st.sampled_from([2.0, 7.5, 96.0, 2.0**40]),
+    events=st.booleans(),
+)
+@settings(max_examples=30)
+def test_numbers_stay_finite_whatever_is_released(
+    totals: list[float], epsilon: float, exponent: int, period: float, events: bool
+) -> None:
+    p = public(epsilon=epsilon, **({"events": event_lengths, "first": 0} if events else {}))
+    memory, shape = begin(p, exponent, period), shape_for(p)
+    for total in totals:
+        before = memory[[b.LEVEL, b.UNIT, b.LAST]]
+        closed = int(memory[b.EXPONENT])
+        b.close_block(memory, total, shape)
+        seasons.follow_season(memory, total, closed, *before, shape)
+        assert np.isfinite(memory).all()
+        bends = np.empty(min(1 << int(memory[b.EXPONENT]), 512))
+        seasons.bend(memory, shape, 0, bends)
+        assert np.isfinite(bends).all()
+        assert events or 0.0 <= memory[b.PREDICTION] <= 1.0
+        entries = np.arange(seasons.STATES)
+        assert memory[seasons.COVARIANCE + entries * (entries + 3) // 2].min() >= 0.0
+
+
+@pytest.mark.parametrize("period", [20.0, 96.0, 700.0])
+def test_a_season_that_is_not_there_changes_next_to_nothing(period: float) -> None:
+    p, n = public(epsilon=1.0, max_range=2**11), 20_000
+    steps = np.rint(np.random.default_rng(6).gamma(2.0, 80.0, n)).astype(np.int64).clip(0, THETA_STEPS)
+    noise = laplace(n, THETA_STEPS, 6)
+    found, never = run(p, steps, noise, 3, period), run(p, steps, noise, 3, 2.0**30)
+    errors = [np.square(each.published - steps.mean() / THETA_STEPS).sum() for each in (found, never)]
+    assert found.memory[seasons.GAINED] < seasons.CERTAIN
+    assert errors[0] < 1.02 * errors[1]
