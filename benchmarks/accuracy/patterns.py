@@ -116,7 +116,7 @@ def published(case: Case, values: Floats, epsilon: float, runs: int) -> Floats:
                 (values,)
             )
         composition = plain.composition
-        assert isinstance(composition.perturber, Blocks)  # noqa: S101 - of both
+        assert isinstance(composition.perturber, Blocks)
         daily = replace(composition, perturber=replace(composition.perturber, season=float(case.day)))
         both = StreamPublisher._of(Schedule(daily), plain._key.again()), plain
         found.append([squares(prefix_sums(each.release(values).values), true) for each in both])

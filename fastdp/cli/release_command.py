@@ -147,8 +147,8 @@ def _prune(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
     "--season",
     type=float,
     metavar="N",
-    help="After how many values the stream repeats, a public number (1440 for counts a minute with a day): values follow "
-    "that pattern where released sums show it (adaptive).",
+    help="After how many values the stream repeats, a public number (1440 for counts a minute with a day): values "
+    "follow that pattern where released sums show it (adaptive).",
 )
 @click.option("--fan-out", type=int, metavar="B", default=16, show_default=True, help="Tree fan-out (tops).")
 @click.option(

@@ -126,7 +126,12 @@ class Blocks(Flat):
         """Its parameters, for noise keys and state files; younger ones only where they are not at their defaults."""
         given = {"focus": self.focus, "season": self.season}
         younger = {name: value for name, value in given.items() if value is not None}
-        return {"closing": self.closing, **younger, **({} if self.rising else {"rising": False}), **super().describe()}
+        return {
+            "closing": self.closing,
+            **younger,
+            **({} if self.rising else {"rising": False}),
+            **super().describe(),
+        }
 
     def group_square(self, plan: HierarchyShape, size: int) -> int:
         """All the values may lie in one block."""

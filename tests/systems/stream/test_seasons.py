@@ -66,9 +66,7 @@ def test_chunks_do_not_matter(kind: dict[str, Any], closing: str) -> None:
     assert publisher._progress.smoother[seasons.GAINED] > 0.0, "predictions are bent"
     other = make(**kind, closing=closing)
     cuts = np.random.default_rng(2).integers(0, values.size, 20)
-    assert np.array_equal(
-        np.concatenate([other.publish(part) for part in np.split(values, np.sort(cuts))]), whole
-    )
+    assert np.array_equal(np.concatenate([other.publish(part) for part in np.split(values, np.sort(cuts))]), whole)
 
 
 def test_the_last_value_of_a_block_closes_its_account() -> None:
@@ -141,7 +139,13 @@ def test_a_release_in_one_call_knows_it_too(kind: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     ("season", "expected"),
-    [(1.0, "from 2 to 2"), (2.0**41, "from 2 to 2"), ("day", "real number"), (True, "real number"), (np.nan, "finite")],
+    [
+        (1.0, "from 2 to 2"),
+        (2.0**41, "from 2 to 2"),
+        ("day", "real number"),
+        (True, "real number"),
+        (np.nan, "finite"),
+    ],
 )
 def test_a_season_that_is_none_is_refused(season: Any, expected: str) -> None:
     with pytest.raises(ParameterError, match=f"season = .*{expected}"):
