@@ -77,8 +77,8 @@ class Blocks(Flat):
     rising : bool
         Whether theta follows the sums of a stream that outgrows its hold-out; it never does where theta is public.
     season : float, optional
-        Public: after how many values the stream repeats, at least 2.  Predictions then follow waves of this period and
-        of seven where released sums show them; lengths of blocks stay as they are.
+        Public: after how many values the stream repeats, at least 2.  Predictions then follow waves of this period
+        and of seven where released sums show them; lengths of blocks stay as they are.
     noise : "laplace" or "gaussian"
         As for :class:`Flat`.  w values of one unit may lie in one block: Gaussian noise gains nothing by them.
 
@@ -124,14 +124,9 @@ class Blocks(Flat):
 
     def describe(self) -> dict[str, Any]:
         """Its parameters, for noise keys and state files; younger ones only where they are not at their defaults."""
-        given = {"focus": self.focus, "season": self.season}
-        younger = {name: value for name, value in given.items() if value is not None}
-        return {
-            "closing": self.closing,
-            **younger,
-            **({} if self.rising else {"rising": False}),
-            **super().describe(),
-        }
+        younger = {"focus": None, "rising": True, "season": None}
+        given = {name: getattr(self, name) for name, usual in younger.items() if getattr(self, name) != usual}
+        return {"closing": self.closing, **given, **super().describe()}
 
     def group_square(self, plan: HierarchyShape, size: int) -> int:
         """All the values may lie in one block."""

@@ -1,13 +1,13 @@
 """Predictions that know a public season: a level and waves that wander, followed block by block in released sums.
 
-The state is x = (level, coefficients of the waves of a period and of seven): a block's sum is  row @ x  plus its noise,
-the row being the integrals of 1 and of the waves over the block.  One update of a Kalman filter a block, whatever its
-length.  The signal about the waves is estimated as :mod:`fastdp_kernels.block_lengths` does, from sums less what the
+The state is x = (level, coefficients of the waves of a period and of seven): a block's sum is  row @ x  plus its
+noise, the row being the integrals of 1 and of the waves over the block.  One update of a Kalman filter a block,
+whatever its length.  The signal about the waves is estimated as :mod:`fastdp_kernels.block_lengths` does, from sums less what the
 waves foresaw; how much the waves may explain is a public share of the squared level.  Whether they are used follows
 from how much better than the plain level they foresaw the sums so far.  Lengths of blocks stay as they are.
 
-Memory: that of :mod:`fastdp_kernels.block_lengths`, then another one, of which the differences and the signal are used,
-for what the waves leave; then single numbers, the state, and the lower triangle of its covariance row by row.
+Memory: that of :mod:`fastdp_kernels.block_lengths`, then another one, of which the differences and the signal are
+used, for what the waves leave; then single numbers, the state, and the lower triangle of its covariance row by row.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ STATE = PERIOD + 3
 COVARIANCE = STATE + STATES
 SEASON_MEMORY = COVARIANCE + STATES * (STATES + 1) // 2
 
-#: Variance of a wave's coefficients in squared levels: of a first harmonic (later ones have less, by their number), and
-#: what part of it one of the long period has.  They move by as much again in so many periods.
+#: Variance of a wave's coefficients in squared levels: of a first harmonic (later ones have less, by their number),
+#: and what part of it one of the long period has.  They move by as much again in so many periods.
 AMPLITUDE, LONG_SHARE, WANDER = 0.1, 0.3, 100.0
 #: The log-likelihood that waves must gain, and how fast what they gained is forgotten, by block.
 CERTAIN, FORGET_GAINED = 6.0, 0.99
@@ -60,7 +60,7 @@ CERTAIN, FORGET_GAINED = 6.0, 0.99
 REACH = 2.0
 #: No sum is known better than this part of what is not known of it.
 EXACT = 1e-9
-#: Parts of a block on which predictions are constant: longer than half of 1 / FINE of a period, and at most that long.
+#: Parts of a block on which predictions are constant have at most 1 / FINE of a period.
 FINE = 32.0
 
 
@@ -117,7 +117,7 @@ def _predicted(memory: np.ndarray, shape: np.ndarray, part: int, size: float, ro
         expected += row[a] * memory[STATE + a]
     share = 1.0 / (1.0 + math.exp(CERTAIN - memory[GAINED]))
     value = memory[LEVEL] + share * (expected / size - memory[LEVEL])
-    return value if shape[EVENTS] != 0.0 else min(max(value, 0.0), memory[UNIT])
+    return float(value if shape[EVENTS] != 0.0 else min(max(value, 0.0), memory[UNIT]))
 
 
 @kernel
@@ -148,7 +148,7 @@ def follow_season(
     Parameters
     ----------
     memory : float64[SEASON_MEMORY]
-        Changed in place.
+        Changed in place; of its first part PREDICTION alone.
     total : float
         The released sum, in thresholds.
     exponent, level, unit, last
