@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -75,10 +76,12 @@ class Follower:
             self.rows.append(row)
             self.totals.append(total)
             self.noises.append(seen)
-            self.left.exponent = k
+            self.left.exponent, self.left.unit = k, unit
             self.left.close(total - (expected - length * mean))
         elif plain.position >= self.period:
             self.left = copy.deepcopy(plain, {id(p): p})
+            # Theta follows the sums themselves.
+            self.left.public = replace(p, rises=False)
             self.rows, self.totals, self.noises, self.moves = [], [], [], []
             variances, _ = self.shares()
             self.start = np.concatenate([[plain.level], np.zeros(variances.size)])
