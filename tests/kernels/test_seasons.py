@@ -106,12 +106,14 @@ def check_equal(found: Pass, follower: Follower, n: int) -> None:
     [(1000, 3.0, 3, False), (2000, 0.8, 4, False), (1200, 0.3, 0, True), (1000, 1.5, 0, True)],
 )
 def test_published_values_equal_the_oracle(n: int, epsilon: float, exponent: int, events: bool) -> None:
-    """Also with a period that is no whole number, and in a block that is still open."""
+    """Also with a period that is no whole number, in blocks that are too long for it or still open."""
     period = 96.5
     p = public(epsilon=epsilon, max_range=2**11, **({"events": event_lengths, "first": 0} if events else {}))
     steps, noise = daily(n, 1, period), laplace(n, THETA_STEPS / epsilon, 2)
     follower = follow(p, steps, noise, exponent, period)
     assert follower.gained > 0.5
+    longest = 2 ** max(block.exponent for block in follower.plain.blocks)
+    assert (longest > seasons.REACH * period) == (epsilon == 0.3)
     check_equal(run(p, steps, noise, exponent, period), follower, n)
 
 
