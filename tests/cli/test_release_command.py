@@ -32,7 +32,9 @@ def test_every_input_gives_what_the_library_publishes(
 
 
 @pytest.mark.parametrize("suffix", OUTPUTS)
-@pytest.mark.parametrize("options", [{}, {"method": "tops", "prune": 0}], ids=["adaptive", "tops"])
+@pytest.mark.parametrize(
+    "options", [{}, {"season": 24}, {"method": "tops", "prune": 0}], ids=["adaptive", "season", "tops"]
+)
 def test_every_output_holds_the_same_floats(
     suffix, options, write_input, run, read_output, values, publish, tmp_path
 ):
