@@ -189,6 +189,16 @@ def test_a_block_is_bent_about_the_mean_that_it_accounts_for() -> None:
     assert bent > 20
 
 
+def test_blocks_of_more_than_two_periods_are_not_bent() -> None:
+    p = public(epsilon=1.0, max_range=2**11)
+    memory = run(p, daily(6000, 5), laplace(6000, THETA_STEPS, 5), 3).memory
+    assert memory[seasons.GAINED] > seasons.CERTAIN
+    for exponent in range(12):
+        memory[b.EXPONENT], bends = exponent, np.empty(1 << exponent)
+        seasons.bend(memory, shape_for(p), 0, bends)
+        assert bends.any() == (bends.size <= 2.0 * PERIOD)
+
+
 @given(
     totals=st.lists(st.one_of(st.floats(-1e9, 1e9), st.floats(-1.0, 40.0)), max_size=60),
     epsilon=st.sampled_from([2.0**-20, 0.01, 1.0, 2.0**10, 2.0**30]),
