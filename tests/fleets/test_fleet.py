@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 import fastdp
 from fastdp.counters import BinaryTree, RunningCounts
 from fastdp.errors import DataError, ParameterError, StateError
-from fastdp.files import process
 from fastdp.fleets.adaptive_rows import AdaptiveRows
 from fastdp.fleets.fleet import Fleet
 from fastdp.fleets.ids import Places
 from fastdp.fleets.machine_rows import MachineRows
 from fastdp.perturbers import Blocks, Flat
 from fastdp.randomness import prefix
+from fastdp.state import single_caller
 from fastdp.state.machine import Machine, Transition
 from fastdp_kernels import block_lengths as b
 
@@ -370,7 +370,7 @@ def test_parts_with_ids_of_two_kinds_are_no_fleet() -> None:
 
 def test_a_forked_process_cannot_merge(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = Fleet(adaptive(), key=SECRET).split(2)
-    monkeypatch.setattr(process, "identity", lambda: "another")
+    monkeypatch.setattr(single_caller, "getpid", lambda: -1)
     with pytest.raises(StateError, match="forked"):
         Fleet.merge(parts)
 
