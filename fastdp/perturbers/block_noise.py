@@ -81,6 +81,9 @@ class Blocks(Flat):
         are chosen for them alone.  By default, ranges of all lengths up to r.
     rising : bool
         Whether theta follows the sums of a stream that outgrows its hold-out; it never does where theta is public.
+    season : float, optional
+        Public: after how many values the stream repeats, at least 2.  Predictions then follow waves of this period
+        and of seven where released sums show them; lengths of blocks stay as they are.
     noise : "laplace" or "gaussian"
         As for :class:`Flat`.  w values of one unit may lie in one block: Gaussian noise gains nothing by them.
 
@@ -94,6 +97,7 @@ class Blocks(Flat):
     closing: Closing = "spread"
     focus: Focus | None = None
     rising: bool = True
+    season: float | None = None
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -101,6 +105,8 @@ class Blocks(Flat):
         validation.choice("closing", self.closing, get_args(Closing))
         validation.flag("rising", self.rising)
         object.__setattr__(self, "focus", _checked_focus(self.focus))
+        if self.season is not None:
+            object.__setattr__(self, "season", validation.period("season", self.season))
 
     def _focused(self, max_range: int) -> tuple[int, int]:
         """The shortest and the longest range that matters."""
@@ -123,8 +129,9 @@ class Blocks(Flat):
 
     def describe(self) -> dict[str, Any]:
         """Its parameters, for noise keys and state files; younger ones only where they are not at their defaults."""
-        focus = {} if self.focus is None else {"focus": self.focus}
-        return {"closing": self.closing, **focus, **({} if self.rising else {"rising": False}), **super().describe()}
+        younger = {"focus": None, "rising": True, "season": None}
+        given = {name: getattr(self, name) for name, usual in younger.items() if getattr(self, name) != usual}
+        return {"closing": self.closing, **given, **super().describe()}
 
     def group_square(self, plan: HierarchyShape, size: int) -> int:
         """All the values may lie in one block."""
