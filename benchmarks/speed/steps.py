@@ -85,7 +85,10 @@ def run(options: argparse.Namespace) -> None:
         [
             [
                 *(f"{number:,}" for number in (cost.present, cost.batch)),
-                *(f"{1e3 * seconds:.3f}" for seconds in (float(np.median(cost.seconds)), cost.least, min(cost.draws))),
+                *(
+                    f"{1e3 * seconds:.3f}"
+                    for seconds in (float(np.median(cost.seconds)), cost.least, min(cost.draws))
+                ),
                 *(f"{number:,}" for number in (cost.visited, cost.nodes)),
                 f"{1e9 * cost.least / cost.work:.0f}",
             ]
