@@ -193,7 +193,6 @@ def descend(
     floor = threshold - bias
     following: int = starts[level + 1]
     scale = np.float64(unit)
-    last = old.size - 1
     for k in range(level, stop):
         begin = starts[k]
         end = starts[k + 1]
@@ -207,29 +206,36 @@ def descend(
             score[begin:end] = floor
             break
         born = following
-        # Which nodes are split is random, so no branch of this loop depends on it.  In the scores to come stands the
-        # parent of each family: every node writes itself there, and the next one overwrites that unless it is split.
+        # Which nodes are split is random, so no branch depends on it; ``first`` says it in between.
+        count = 0
         for i in range(begin, end):
-            score[min(following, last)] = i
             own = ends[i, 1] - ends[i, 0]
             public = projected[i]
             if not repaired:
                 own -= ends[i, 3] - ends[i, 2]
                 public = held[i]
             public = min(max(public, -MOST), MOST)
-            there = measure[i] > 0.0
-            seen = unit * own + np.int64(np.rint(scale * public)) - k * bias
-            score[i] = seen if there else floor
-            split = there & (max(score[i], floor) + noise[i] > threshold)
-            first[i] = following if split else -1
-            following += fan_out if split else 0
-        if following > old.size:
+            there = np.int64(measure[i] > 0.0)
+            above = (unit * own + np.int64(np.rint(scale * public)) - k * bias - floor) * there
+            score[i] = floor + above
+            above &= ~(above >> 63)
+            first[i] = np.int64(floor + above + noise[i] > threshold) & there
+            count += first[i]
+        if following + fan_out * count > old.size:
             return -1
+        # Every node writes itself as the next family's parent; the next one overwrites that unless it is split.
+        roomy = following + fan_out * (end - begin) <= old.size
+        for i in range(begin, end):
+            split = first[i]
+            first[i] = (following + 1) * split - 1
+            if roomy or split:
+                parent[following] = i
+            following += fan_out * split
         width = np.int64(1)
         for _ in range(depth - k - 1):
             width *= fan_out
         for c in range(born, following, fan_out):
-            i = score[c]
+            i = parent[c]
             o = old[i]
             kept = old_first[o] if o >= 0 and old_split[o] >= since else -1
             if fan_out == 2:
@@ -271,5 +277,5 @@ def collect_leaves(
     for i in range(first.size):
         leaves[count] = i
         net[count] = (ends[i, 1] - ends[i, 0]) - (ends[i, 3] - ends[i, 2])
-        count += 1 if first[i] < 0 and measure[i] > 0.0 else 0
+        count += np.int64(first[i] < 0) & np.int64(measure[i] > 0.0)
     return count

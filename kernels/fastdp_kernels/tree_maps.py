@@ -76,8 +76,8 @@ def share_between_two(
     h1 = s1 * above + np.float64(r1)
     held[child] = h0
     held[child + 1] = h1
-    q0 = h0 if h0 > 0.0 and m0 > 0.0 else 0.0
-    q1 = h1 if h1 > 0.0 and m1 > 0.0 else 0.0
+    q0 = h0 if (h0 > 0.0) & (m0 > 0.0) else 0.0
+    q1 = h1 if (h1 > 0.0) & (m1 > 0.0) else 0.0
     positive = q0 + q1
     some = positive > 0.0
     bottom = positive if some else 1.0
