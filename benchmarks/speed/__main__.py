@@ -18,7 +18,7 @@ TIMED = {
     "local": "ToPL: the EM, reports and messages a second",
     "spatial": "PHDStream: whole runs, memory",
     "tables": "totals of 10^7 rows from Parquet, beside the polars group-by",
-    "files": "publishers made, state files, the ledger and a CSV file, beside syncs, SQLite, pyarrow and polars",
+    "files": "publishers made, integers, state files, the ledger, a CSV file; beside syncs, SQLite, parsers",
 }
 #: The others have ``add_options(parser)`` and ``run(options)``.
 OTHERS = {

@@ -1,4 +1,4 @@
-"""What keeps and records: publishers made, state files, the ledger, a CSV file; beside the disk's own cost."""
+"""Publishers made, types of input, state files, the ledger and a CSV file; beside the disk, SQLite and parsers."""
 
 from __future__ import annotations
 
@@ -38,6 +38,17 @@ def made() -> Group:
         "Adaptive": lambda: fastdp.Adaptive(shared.EPSILON, shared.BOUND, seed=1),
     }
     return Group("a publisher made", tasks, times=20)
+
+
+def inputs() -> Group:
+    """A whole release of the same values as doubles and as integers."""
+    values = item_counts(shared.HOLDOUT + shared.PUBLISHED)
+    integers = values.astype(np.int64)
+    tasks: dict[str, Task] = {
+        "float64": lambda: fastdp.ToPS(shared.EPSILON, shared.BOUND).release(values),
+        "int64": lambda: fastdp.ToPS(shared.EPSILON, shared.BOUND).release(integers),
+    }
+    return Group("whole ToPS release by input", tasks, limit="float64")
 
 
 def publisher() -> Any:
@@ -144,6 +155,7 @@ def csv(folder: Path) -> Group:
 def groups(data: Path) -> Iterator[Callable[[], Group]]:
     del data
     yield made
+    yield inputs
     for make in (kept, saved, ledger, csv):
         with tempfile.TemporaryDirectory() as folder:
             yield partial(make, Path(folder))

@@ -20,7 +20,7 @@ DEPTH, STEPS, ROUNDS = 20, 20, 3
 #: Points present with batches of ``BATCH`` events, and events of a batch with ``PRESENT`` points.
 PRESENT, BATCH = 100_000, 500
 #: Milliseconds of a step, and of each event and visited node, by hand from the table; a guide for the eye.
-RULE = 0.12, 75e-6
+RULE = 0.15, 40e-6
 BATCHES = (5, 50, 500, 5_000, 50_000)
 
 
@@ -135,7 +135,13 @@ def draw(points: list[Cost], batches: list[Cost], path: Path) -> None:
         ax.set_xlabel(name)
         ax.grid(alpha=0.3)
     work = np.array(sorted(cost.work for cost in points + batches))
-    by_work.loglog(work, RULE[0] + RULE[1] * work, color="black", linestyle=":", label="0.12 ms, and 75 ns each")
+    by_work.loglog(
+        work,
+        RULE[0] + RULE[1] * work,
+        color="black",
+        linestyle=":",
+        label=f"{RULE[0]} ms, and {1e6 * RULE[1]:.0f} ns each",
+    )
     by_work.legend()
     by_points.set_ylabel("processor ms a step")
     figure.suptitle(f"PHDStream, one core, synthetic circles: least of {ROUNDS * STEPS} steps")

@@ -160,7 +160,6 @@ def online_pass() -> Group:
 def whole_release() -> Group:
     values = item_counts(shared.HOLDOUT + shared.PUBLISHED)
     body, out, integers = values[shared.HOLDOUT :], np.empty(shared.PUBLISHED), values.astype(np.int32)
-    wide = values.astype(np.int64)
     generator = np.random.default_rng(1)
     queries = random_ranges(shared.PUBLISHED, shared.QUERIES, shared.MAX_RANGE, seed=1)
 
@@ -190,7 +189,6 @@ def whole_release() -> Group:
         "fastdp ToPS (prune optimal: 2)": lambda: release(values),
         "fastdp ToPS (prune optimal: 2), into memory at hand": release_into,
         "fastdp ToPS, int32 input": lambda: release(integers),
-        "fastdp ToPS, int64 input": lambda: release(wide),
         "fastdp ToPS, prune = 3": lambda: release(values, 3),
         "careful NumPy ToPS, prune = 2, float noise (unsafe)": lambda: careful(2),
         "fastdp H_16^c (s = 0)": lambda: release(values, 0),
