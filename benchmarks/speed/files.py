@@ -25,7 +25,7 @@ from fastdp.ledger import Ledger
 
 RUNS = 50
 LINES, CHUNK, HOLDOUT = 10**7, 100, 1000
-ENTRIES = (100, 10_000, 1_000_000)
+ENTRIES = (100, 10_000, 100_000)
 #: About as many bytes as a line of the ledger, or a record of a publisher past its hold-out.
 BYTES = 400
 KEY, PASSPHRASE = bytes(32), "correct horse battery staple"
@@ -95,7 +95,7 @@ def saved(folder: Path) -> Group:
         path = folder / name
         one.save(path, key=key)
         tasks[f"saved {name}"] = partial(one.save, path, key=key)
-        tasks[f"loaded {name}"] = partial(fastdp.load, path, key=key)
+        tasks[f"loaded {name}"] = partial(fastdp.Adaptive.load, path, key=key)
 
     def fresh() -> None:
         one.to_bytes(key=f"{PASSPHRASE} {np.random.default_rng().integers(2**62)}")
@@ -128,9 +128,10 @@ def csv(folder: Path) -> Group:
     """A column of numbers with a heading, to .npy, by the command line in a fresh process; parsers beside it."""
     source, target = folder / "values.csv", folder / "private.npy"
     with source.open("w") as file:
+        lines = "\n".join(map(str, item_counts(LINES // 100).astype(np.int64).tolist()))
         file.write("value\n")
-        for _ in range(10):
-            np.savetxt(file, item_counts(LINES // 10), fmt="%d")
+        for _ in range(100):
+            file.write(f"{lines}\n")
 
     def release() -> None:
         command = ["release", source, "-o", target, "--force", "--epsilon", shared.EPSILON, "--bound", shared.BOUND]

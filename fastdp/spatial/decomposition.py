@@ -75,7 +75,7 @@ def take_step(
     rows: Integers = np.zeros((count, plan.counter.width), np.int64)
     if plan.counter.width:
         origin = visit.origin[leaves]
-        rows[origin >= 0] = residents.nodes.state[origin[origin >= 0]]
+        rows[origin >= 0] = residents.state[origin[origin >= 0]]
     noise: Integers = np.empty(count, np.int64)
     sampler.fill(noise, plan.cell_law, key, StreamId(Purpose.CELL, number=step))
     increments = net + plan.counter.step(rows, noise)
@@ -186,8 +186,9 @@ def _grow(
     old, parent, first, code, released, score = numbers
     ends: Integers = np.empty((capacity, 4), np.int64)
     measure, held, projected = np.empty(capacity), np.empty(capacity), np.empty(capacity)
-    nodes, root = residents.nodes, residents.root
-    old[0], parent[0], code[0], released[0], measure[0] = root, -1, 0, nodes.released[root], nodes.measure[root]
+    root = residents.nodes[residents.root]
+    old[0], parent[0], code[0] = residents.root, -1, 0
+    released[0], measure[0] = root["released"], root["measure"]
     ends[0] = 0, added.size, 0, removed.size
     starts: Integers = np.zeros(plan.max_depth + 2, np.int64)
     starts[1:] = 1
@@ -206,10 +207,7 @@ def _grow(
             added,
             removed,
             noise,
-            nodes.first,
-            nodes.released,
-            nodes.split_at,
-            nodes.measure,
+            residents.nodes,
             starts,
             old,
             parent,
@@ -263,24 +261,26 @@ def _settle(
 ) -> TreeVersion:
     """Counters with open noise at nodes that are no leaves now take it back (``docs/phdstream.md``)."""
     residents = residents.roomy()
-    nodes, stop = residents.nodes, residents.stop
-    left = nodes.state[:stop, 0] > 0
+    nodes, state = residents.nodes[: residents.stop], residents.state[: residents.stop]
+    left = state[:, 0] > 0
     origin = visit.origin[leaves]
     left[origin[origin >= 0]] = False
     settled = np.flatnonzero(left)
     noise: Integers = np.empty(settled.size, np.int64)
     sampler.fill(noise, plan.cell_law, key, StreamId(Purpose.CELL, level=1, number=step))
-    rows = nodes.state[settled]
+    rows = state[settled]
     increments = plan.counter.settle(rows, noise)
-    nodes.state[settled] = rows
+    state[settled] = rows
+    first, released = (np.ascontiguousarray(nodes[name]) for name in ("first", "released"))
     tree_maps.settle_residents(
         settled,
         increments,
         plan.fan_out,
-        np.empty(stop, np.int64),
-        nodes.first[:stop],
-        nodes.released[:stop],
+        np.empty_like(released),
+        first,
+        released,
         visit.origin,
         visit.released,
     )
+    nodes["released"] = released
     return residents

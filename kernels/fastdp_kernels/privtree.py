@@ -99,8 +99,7 @@ def take_two(
     kept: int,
     whole: float,
     equal: bool,
-    old_released: np.ndarray,
-    old_measure: np.ndarray,
+    resident: np.ndarray,
     old: np.ndarray,
     released: np.ndarray,
     measure: np.ndarray,
@@ -109,10 +108,10 @@ def take_two(
     if kept >= 0:
         old[c] = kept
         old[c + 1] = kept + 1
-        released[c] = old_released[kept]
-        released[c + 1] = old_released[kept + 1]
-        measure[c] = old_measure[kept]
-        measure[c + 1] = old_measure[kept + 1]
+        released[c] = resident[kept].released
+        released[c + 1] = resident[kept + 1].released
+        measure[c] = resident[kept].measure
+        measure[c + 1] = resident[kept + 1].measure
     else:
         old[c] = -1
         old[c + 1] = -1
@@ -138,10 +137,7 @@ def descend(
     added: np.ndarray,
     removed: np.ndarray,
     noise: np.ndarray,
-    old_first: np.ndarray,
-    old_released: np.ndarray,
-    old_split: np.ndarray,
-    old_measure: np.ndarray,
+    resident: np.ndarray,
     starts: np.ndarray,
     old: np.ndarray,
     parent: np.ndarray,
@@ -174,8 +170,9 @@ def descend(
         Codes of depth D of the batch, ascending.
     noise : int64[capacity]
         Discrete Laplace noise of scale K lambda, one draw for each visited node.
-    old_first, old_released, old_split, old_measure : int64[r], int64[r], int64[r], float64[r]
-        The resident tree; ``old_split`` is the last step that split the node, -1 if none did.
+    resident : record[r]
+        The resident tree: ``first`` child, ``released`` count, last step that ``split`` the node (-1 if none did),
+        ``measure``.
     starts : int64[D + 2]
         Filled for the levels that are appended.
     old, parent, first, code, released, score : int64[capacity]
@@ -235,21 +232,21 @@ def descend(
         for _ in range(depth - k - 1):
             width *= fan_out
         for c in range(born, following, fan_out):
-            i = parent[c]
-            o = old[i]
-            kept = old_first[o] if o >= 0 and old_split[o] >= since else -1
+            node = parent[c]
+            o = old[node]
+            kept = resident[o].first if o >= 0 and resident[o].split >= since else -1
             if fan_out == 2:
-                append_two(i, c, width, added, removed, parent, code, ends)
-                take_two(c, kept, measure[i], equal, old_released, old_measure, old, released, measure)
+                append_two(node, c, width, added, removed, parent, code, ends)
+                take_two(c, kept, measure[node], equal, resident, old, released, measure)
                 continue
-            append_parts(i, c, fan_out, width, added, removed, parent, code, ends)
+            append_parts(node, c, fan_out, width, added, removed, parent, code, ends)
             for j in range(fan_out):
                 old[c + j] = kept + j if kept >= 0 else -1
-                released[c + j] = old_released[kept + j] if kept >= 0 else 0
+                released[c + j] = resident[kept + j].released if kept >= 0 else 0
                 if kept >= 0:
-                    measure[c + j] = old_measure[kept + j]
+                    measure[c + j] = resident[kept + j].measure
                 elif equal:
-                    measure[c + j] = measure[i] / fan_out
+                    measure[c + j] = measure[node] / fan_out
         starts[k + 2] = following
     return following
 
@@ -277,5 +274,5 @@ def collect_leaves(
     for i in range(first.size):
         leaves[count] = i
         net[count] = (ends[i, 1] - ends[i, 0]) - (ends[i, 3] - ends[i, 2])
-        count += np.int64(first[i] < 0) & np.int64(measure[i] > 0.0)
+        count += int(first[i] < 0) & int(measure[i] > 0.0)
     return count

@@ -231,56 +231,49 @@ def settle_residents(
 def append_visited(
     step: int,
     begin: int,
-    old_first: np.ndarray,
-    old_split: np.ndarray,
     first: np.ndarray,
     origin: np.ndarray,
-    new_first: np.ndarray,
-    new_split: np.ndarray,
+    released: np.ndarray,
+    measure: np.ndarray,
+    resident: np.ndarray,
 ) -> None:
-    """Write a step's nodes behind the resident ones: a node that is not split keeps what it had.
+    """Write a step's nodes behind the resident ones: a node that is not split keeps the children that it had.
 
     Parameters
     ----------
-    step : int
-        Number of this step.
-    begin : int
-        Resident node that the first visited one becomes.
-    old_first, old_split : int64[r]
-        The resident trees: first child, and the last step that split the node, -1 if none did.
-    first, origin : int64[v]
-        The visited tree: first child, and resident node before the step, -1 if it is new.
-    new_first, new_split : int64[v]
-        Filled.
+    step, begin : int
+        Number of this step, and the resident node that the first visited one becomes.
+    first, origin, released, measure : int64[v], int64[v], int64[v], float64[v]
+        The visited tree: first child, resident node before the step (-1 if it is new), released count after it.
+    resident : record[r]
+        The resident trees as in ``privtree.descend``; filled from ``begin`` on.
     """
     for i in range(first.size):
         o = max(origin[i], 0)
         split = first[i] >= 0
         new = origin[i] < 0
-        new_first[i] = begin + first[i] if split else (-1 if new else old_first[o])
-        new_split[i] = step if split else (-1 if new else old_split[o])
+        before = resident[o].first
+        when = resident[o].split
+        resident[begin + i].first = begin + first[i] if split else (-1 if new else before)
+        resident[begin + i].released = released[i]
+        resident[begin + i].split = step if split else (-1 if new else when)
+        resident[begin + i].measure = measure[i]
 
 
 @kernel
-def list_kept(
-    root: int,
-    since: int,
-    fan_out: int,
-    first: np.ndarray,
-    split_at: np.ndarray,
-    new_first: np.ndarray,
-    origin: np.ndarray,
+def pack_kept(
+    root: int, since: int, fan_out: int, resident: np.ndarray, origin: np.ndarray, packed: np.ndarray
 ) -> int:
-    """List a resident tree breadth first, without the children of nodes that no step since ``since`` has split.
+    """Write a resident tree breadth first, without the children of nodes that no step since ``since`` has split.
 
     Parameters
     ----------
     root, since, fan_out : int
         The root, that step, and the children of a node.
-    first, split_at : int64[r]
-        First child, -1 for none, and the last step that split the node.
-    new_first, origin : int64[r]
-        Of each node listed its first child in the list, and the node; filled from the front.
+    resident, packed : record[r]
+        The resident trees as in ``privtree.descend``, and the one with this root, filled from the front.
+    origin : int64[r]
+        Of each node that is written, the one that it was.
 
     Returns
     -------
@@ -292,11 +285,12 @@ def list_kept(
     n = 0
     while n < count:
         o = origin[n]
-        new_first[n] = -1
-        if first[o] >= 0 and split_at[o] >= since:
-            new_first[n] = count
+        packed[n] = resident[o]
+        packed[n].first = -1
+        if resident[o].first >= 0 and resident[o].split >= since:
+            packed[n].first = count
             for j in range(fan_out):
-                origin[count] = first[o] + j
+                origin[count] = resident[o].first + j
                 count += 1
         n += 1
     return count

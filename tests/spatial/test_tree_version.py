@@ -41,7 +41,7 @@ def random_visit(generator: np.random.Generator, version: TreeVersion, fan_out: 
     for i, o in enumerate(origin):
         if len(first) < 60 and generator.random() < 0.6:
             first[i] = len(first)
-            kept = nodes.first[o] if o >= 0 and nodes.split_at[o] >= version.since else -1
+            kept = nodes["first"][o] if o >= 0 and nodes["split"][o] >= version.since else -1
             first += [-1] * fan_out
             origin += [int(kept) + j if kept >= 0 else -1 for j in range(fan_out)]
     released = generator.integers(-50, 50, len(first))
@@ -123,6 +123,6 @@ def test_room_is_used_again() -> None:
     sizes = []
     for _ in range(120):
         stream.advance(generator.random((20, 2)), generator.random((20, 2)))
-        sizes.append(stream._state.residents.nodes.first.size)
+        sizes.append(stream._state.residents.nodes.size)
         assert sizes[-1] <= 12 * stream.n_nodes + 4096
     assert max(sizes[60:]) <= 3 * max(sizes[:60])
