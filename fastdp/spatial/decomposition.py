@@ -260,7 +260,7 @@ def _settle(
     plan: CellParameters, residents: TreeVersion, visit: StepTree, leaves: Integers, step: int, key: Key
 ) -> TreeVersion:
     """Counters with open noise at nodes that are no leaves now take it back (``docs/phdstream.md``)."""
-    residents = residents.roomy()
+    residents = residents.roomy(visit.first.size)
     nodes, state = residents.nodes[: residents.stop], residents.state[: residents.stop]
     left = state[:, 0] > 0
     origin = visit.origin[leaves]

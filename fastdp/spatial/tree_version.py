@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fastdp.spatial.cells import Integers, KeptTree, StepTree
 from fastdp_kernels import tree_maps
 
-#: New arrays have room for so many times their nodes.
+#: Packed trees have room for so many times their nodes.
 ROOM = 3
 #: A node: what a step reads of it lies together.  Fields as of :class:`fastdp.spatial.cells.KeptTree`.
 FIELDS = ("first", "released", "split", "measure")
@@ -72,19 +72,18 @@ class TreeVersion:
         """Whether the next step can append as many nodes as this one's."""
         return self.nodes.size >= 2 * self.stop - self.root
 
-    def roomy(self, more: int = 0) -> TreeVersion:
-        """The same version in arrays of its own, with room for so many nodes and a few steps."""
-        return self._copied(self.nodes, slice(self.stop), self.stop, more)
+    def roomy(self, more: int) -> TreeVersion:
+        """The same version in arrays of its own, with room for so many nodes."""
+        return self._copied(self.nodes, slice(self.stop), self.stop, self.stop + more)
 
     def packed(self) -> TreeVersion:
         """The same tree without the nodes that were left."""
         packed, origin = np.empty(self.stop, NODE), np.empty(self.stop, np.int64)
         count = tree_maps.pack_kept(self.root, self.since, self.fan_out, self.nodes, origin, packed)
-        return replace(self, root=0)._copied(packed, origin[:count], count)
+        return replace(self, root=0)._copied(packed, origin[:count], count, ROOM * count)
 
-    def _copied(self, nodes: Nodes, rows: Integers | slice, count: int, more: int = 0) -> TreeVersion:
+    def _copied(self, nodes: Nodes, rows: Integers | slice, count: int, room: int) -> TreeVersion:
         """So many nodes, with these rows of the counters, at the beginning of new arrays."""
-        room = ROOM * (count + more)
         new, state = np.empty(room, NODE), np.empty((room, self.state.shape[1]), np.int64)
         new[:count], state[:count] = nodes[:count], self.state[rows]
         return replace(self, nodes=new, state=state, stop=count, open_ends={count: None})
