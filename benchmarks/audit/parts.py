@@ -85,7 +85,7 @@ def one_tree(mechanism: ManyRuns) -> ManyRuns:
 
 
 def binary_tree(epsilon: float, length: int, claim: float | None = None) -> ManyRuns:
-    """PAK's binary tree over a short stream; noise is laid out height by height as in ``RunningSum.count``."""
+    """PAK's binary tree over a short stream; noise is laid out height by height as in ``RunningSum.advance``."""
 
     def draw(data: Sequence[int], trials: int, key: Key) -> Integers:
         tree = RunningSum.start(key, 0, length, THETA, epsilon, 0)

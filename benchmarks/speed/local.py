@@ -42,10 +42,17 @@ def square_wave(epsilon: float) -> Group:
         name: partial(estimate, client(epsilon).law, epsilon, counts, **options) for name, options in VARIANTS.items()
     }
     matrix, cells = dense(epsilon)
-    tolerance = TOLERANCE * math.exp(epsilon)
-    peer = partial(numpy_square_wave.estimate, matrix, cells, tolerance, MAX_ITERATIONS)
-    items = {name: task().iterations for name, task in tasks.items()} | {"careful NumPy": peer()[1]}
-    return Group(f"square wave EM, eps {epsilon:g}", {**tasks}, items=items, slow={"careful NumPy": peer})
+    stop = cells, TOLERANCE * math.exp(epsilon), MAX_ITERATIONS
+    by_sums = numpy_square_wave.products(client(epsilon).law, BINS)
+    by_matrix = numpy_square_wave.dense_products(matrix)
+    peers = {
+        "careful NumPy": partial(numpy_square_wave.estimate, *by_sums, *stop),
+        "NumPy, dense matrix": partial(numpy_square_wave.estimate, *by_matrix, *stop),
+    }
+    items = {name: task().iterations for name, task in tasks.items()} | {
+        name: each()[1] for name, each in peers.items()
+    }
+    return Group(f"square wave EM, eps {epsilon:g}", {**tasks}, items=items, slow={**peers})
 
 
 def dense(epsilon: float) -> tuple[Floats, Floats]:
@@ -109,7 +116,7 @@ def one_report() -> Group:
 
 
 def server() -> Group:
-    """Messages of several sizes, one a call of receive, at both stages; items are reports."""
+    """Messages of several sizes, one a call of receive and all in one call, at both stages; items are reports."""
     tasks: dict[str, Task] = {}
     items: dict[str, int] = {}
     for batch in BATCHES:
@@ -124,7 +131,8 @@ def server() -> Group:
             parts = [local.encode(asked, sent[i : i + batch]) for i in range(0, count, batch)]
             name = f"{stage}, messages of {batch:,}"
             tasks[name] = lambda at=at, parts=parts: [at.receive(part) for part in parts]
-            items[name] = count
+            tasks[f"{name}, in one call"] = partial(at.receive, b"".join(parts))
+            items[name] = items[f"{name}, in one call"] = count
     return Group("server", tasks, items=items)
 
 
@@ -143,7 +151,7 @@ def more(data: Path) -> None:
         found = {name: estimate(law, epsilon, counts, **options) for name, options in VARIANTS.items()}
         matrix, cells = dense(epsilon)
         steps = found[PLAIN].iterations
-        theirs, _ = numpy_square_wave.estimate(matrix, cells, -math.inf, steps)
+        theirs, _ = numpy_square_wave.estimate(*numpy_square_wave.dense_products(matrix), cells, -math.inf, steps)
         own = np.full(BINS, 1.0 / BINS)
         square_wave_em.iterate_plain(transition(law, BINS, cells.astype(np.int64)), False, -math.inf, steps, own)
         for name, each in found.items():

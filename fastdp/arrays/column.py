@@ -24,6 +24,9 @@ from fastdp.errors import DataError, ParameterError
 Nonfinite = Literal["raise", "zero"]
 #: Values of other types are converted in pieces that stay in the cache (1 MiB of floats).
 PIECE = 2**17
+FLOAT64 = np.dtype(np.float64)
+#: Bits of an array's flags: C-contiguous and aligned.
+IN_PLACE = 0x0101
 NOT_FINITE = "not a finite number"
 ACCEPTED = "a one-dimensional list, NumPy array, pandas or polars series, or Arrow array of real numbers"
 
@@ -76,6 +79,8 @@ def as_column(values: Any, name: str = "chunk") -> NDArray[Any]:
     DataError
         If this is not one column of real numbers; the message says what it is instead.
     """
+    if type(values) is np.ndarray and values.dtype is FLOAT64 and values.ndim == 1:
+        return values
     array = _as_numpy(values, name)
     if array.ndim == 0:
         raise DataError(f"{name} is a single {type(values).__name__}: expected {ACCEPTED}")
@@ -94,14 +99,13 @@ def as_floats(column: NDArray[Any]) -> NDArray[np.float64]:
     column : array of bool, integers or floats, one-dimensional
         From :func:`as_column`.
     """
-    flags = column.flags
-    if column.dtype == np.float64 and flags.c_contiguous and flags.aligned and type(column) is np.ndarray:
+    if column.dtype == FLOAT64 and column.flags.num & IN_PLACE == IN_PLACE and type(column) is np.ndarray:
         floats = column[:]
     else:
         # A longdouble beyond float64 is infinite: publishers judge that, not NumPy's warnings.
         with np.errstate(over="ignore"):
             floats = np.require(column, np.float64, ("C", "A", "E"))[:]
-    floats.setflags(write=False)
+    floats.flags.writeable = False
     return floats
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 
-_token = [object()]
+#: Its entry is another object after every fork that Python takes part in.
+token = [object()]
 
 
 def _renew() -> None:
-    _token[0] = object()
+    token[0] = object()
 
 
 if hasattr(os, "register_at_fork"):
@@ -20,4 +21,4 @@ def identity() -> tuple[int, object]:
 
     The token differs after every fork that Python takes part in, the number after one by foreign code.
     """
-    return os.getpid(), _token[0]
+    return os.getpid(), token[0]

@@ -10,8 +10,9 @@ from __future__ import annotations
 import importlib
 import struct
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,9 +29,15 @@ VERSION = 1
 #: Magic, version, mechanism, bytes of a report, epsilon, low, high, number of reports.
 _HEADER = struct.Struct("<4sBBBdddI")
 _CHECKSUM = struct.Struct("<I")
+_COUNT = struct.Struct("<I")
+#: What zlib.crc32 gives for any bytes that their own checksum follows.
+_RESIDUE = 0x2144DF1C
+_NONE: NDArray[np.uint8] = np.empty((0, 0), np.uint8)
 #: Never renumber: devices in the field send these.
 KINDS = {1: "SquareWave", 2: "StochasticRounding", 3: "Piecewise", 4: "Hybrid", 5: "LogSquareWave"}
 MAX_REPORTS = 2**24
+#: Messages that are checked at once, at most: they stay in the cache.
+MAX_AT_ONCE = 4096
 
 
 @dataclass(frozen=True)
@@ -85,18 +92,25 @@ def encode(mechanism: Mechanism, reports: Any) -> bytes:
     DataError
         If a report is not one of the mechanism's.
     """
-    checked = mechanism.check_reports([reports] if column.is_number(reports) else reports)
-    if checked.size > MAX_REPORTS:
-        raise DataError(f"reports has {checked.size} entries: expected at most {MAX_REPORTS}")
-    payload = checked.astype("<u4").view(np.uint8).reshape(-1, 4)[:, : _width(mechanism)].tobytes()
-    body = _header(mechanism, checked.size) + payload
+    width = _width(mechanism)
+    if type(reports) is int and 0 <= reports < mechanism.n_outputs:
+        # A device's one report.
+        count, payload = 1, reports.to_bytes(width, "little")
+    else:
+        checked = mechanism.check_reports([reports] if column.is_number(reports) else reports)
+        count, payload = checked.size, checked.astype("<u4").view(np.uint8).reshape(-1, 4)[:, :width].tobytes()
+    if count > MAX_REPORTS:
+        raise DataError(f"reports has {count} entries: expected at most {MAX_REPORTS}")
+    body = _beginning(mechanism) + _COUNT.pack(count) + payload
     return body + _CHECKSUM.pack(zlib.crc32(body))
 
 
-def _header(mechanism: Mechanism, count: int) -> bytes:
+@lru_cache(maxsize=256)
+def _beginning(mechanism: Mechanism) -> bytes:
+    """The header up to the number of reports."""
     m = mechanism
     kind = next(number for number, name in KINDS.items() if name == type(m).__name__)
-    return _HEADER.pack(MAGIC, VERSION, kind, _width(m), m.epsilon, m.low, m.high, count)
+    return _HEADER.pack(MAGIC, VERSION, kind, _width(m), m.epsilon, m.low, m.high, 0)[: -_COUNT.size]
 
 
 def as_bytes(data: Any) -> memoryview:
@@ -143,7 +157,7 @@ def decode(data: bytes | bytearray | memoryview, expected: Mechanism | None = No
         raise DataError("message does not match its checksum: it was altered on its way")
     mechanism: Mechanism | None
     if expected is not None:
-        same = view[: _HEADER.size] == _header(expected, count)
+        same = view[: _HEADER.size - _COUNT.size] == _beginning(expected)
         mechanism = expected if same else None
     else:
         try:
@@ -154,23 +168,57 @@ def decode(data: bytes | bytearray | memoryview, expected: Mechanism | None = No
             raise DataError(f"message has reports of {width} bytes: expected {_width(mechanism)} for its mechanism")
     reports: NDArray[np.int32] = np.empty(0, np.int32)
     if mechanism is not None:
-        padded = np.zeros((count, 4), np.uint8)
-        padded[:, :width] = np.frombuffer(view, np.uint8, count * width, _HEADER.size).reshape(count, width)
-        reports = padded.view("<i4").reshape(-1).astype(np.int32, copy=False)
+        reports = _whole_numbers(np.frombuffer(view, np.uint8, count * width, _HEADER.size), width)
     return Message(mechanism, reports, end + _CHECKSUM.size)
 
 
-def split(data: bytes | bytearray | memoryview, expected: Mechanism) -> Iterator[NDArray[np.int32] | None]:
-    """The reports of each message in a buffer, or None for one that answers something else or is malformed.
+def _whole_numbers(payload: NDArray[np.uint8], width: int) -> NDArray[np.int32]:
+    """Reports from their bytes."""
+    padded = np.zeros((payload.size // width, 4), np.uint8)
+    padded[:, :width] = payload.reshape(-1, width)
+    return padded.view("<i4").reshape(-1).astype(np.int32, copy=False)
 
-    What follows a malformed message has no known beginning: None ends the buffer then.
+
+def read_messages(
+    data: bytes | bytearray | memoryview, expected: Mechanism, most_reports: int | None = None
+) -> tuple[NDArray[np.int32], int]:
+    """The reports of all messages of a buffer, in order, and how many messages are refused.
+
+    A message that answers something else, or has more than ``most_reports``, is skipped; what follows a malformed
+    message has no known beginning, so that one is the last.  Neighbours with equal headers are checked together.
     """
     view = as_bytes(data)
+    found: list[NDArray[np.int32]] = [np.empty(0, np.int32)]
+    refused, at_once = 0, 1
     while len(view):
         try:
-            message = decode(view, expected)
+            first = decode(view, expected)
         except DataError:
-            yield None
-            return
-        yield None if message.mechanism is None else message.reports
-        view = view[message.size :]
+            refused += 1
+            break
+        header, view = view[: _HEADER.size], view[first.size :]
+        if first.mechanism is None:
+            refused += 1
+            continue
+        alike = _alike(view, header, first.size, at_once)
+        view = view[alike.size :]
+        # A message that differs must not make the server check its neighbours again and again.
+        at_once = min(8 * at_once, MAX_AT_ONCE) if len(alike) == at_once else 1
+        if most_reports is not None and first.reports.size > most_reports:
+            refused += 1 + len(alike)
+            continue
+        found.append(first.reports)
+        if alike.size:
+            found.append(_whole_numbers(alike[:, _HEADER.size : -_CHECKSUM.size].reshape(-1), _width(expected)))
+    return np.concatenate(found), refused
+
+
+def _alike(view: memoryview, header: memoryview, size: int, most: int) -> NDArray[np.uint8]:
+    """The first messages, one a row, that have this header and size and are intact."""
+    rows = min(most, len(view) // size)
+    if not rows:
+        return _NONE
+    messages = np.frombuffer(view, np.uint8, rows * size).reshape(rows, size)
+    sums = list(starmap(zlib.crc32, struct.iter_unpack(f"{size}s", view[: rows * size])))
+    good = (np.array(sums) == _RESIDUE) & (messages[:, : _HEADER.size] == np.frombuffer(header, np.uint8)).all(axis=1)
+    return messages if good.all() else messages[: int(np.argmin(good))]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.arrays import column as columns
 from fastdp.errors import DataError, ParameterError
-from fastdp.local.encoding import as_bytes, split
+from fastdp.local.encoding import as_bytes, read_messages
 from fastdp.local.hybrid import Hybrid
 from fastdp.local.log_square_wave import LogSquareWave
 from fastdp.local.piecewise import Piecewise
@@ -134,14 +134,10 @@ class CollectorMachine(Machine[Tally]):
 
     def read_messages(self, data: Any, slot: int, most_reports: int | None) -> Counted:
         """The messages of a buffer, checked."""
-        parts, wrong, refused = [], 0, 0
-        for reports in split(data, self.mechanism):
-            if reports is None or (most_reports is not None and reports.size > most_reports):
-                refused += 1
-            else:
-                parts.append(self._good(reports, np.asarray(slot)))
-                wrong += reports.size - parts[-1][0].size
-        return Counted(parts, wrong, refused, (as_bytes(data), str((slot, most_reports)).encode()))
+        reports, refused = read_messages(data, self.mechanism, most_reports)
+        good = self._good(reports, np.asarray(slot))
+        raw = as_bytes(data), str((slot, most_reports)).encode()
+        return Counted([good], reports.size - good[0].size, refused, raw)
 
     def _good(self, column: NDArray[Any], slots: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         good = (column >= 0) & (column < self.mechanism.n_outputs)

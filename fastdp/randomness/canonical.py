@@ -17,8 +17,8 @@ import numbers
 import struct
 from collections.abc import Mapping
 from fractions import Fraction
-from functools import cached_property
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import Any, cast
 
 import numpy as np
 
@@ -31,9 +31,9 @@ RENAMED = {"RenewFromHoldout": "Withheld", "RenewFromPublished": "Refined"}
 def encode(value: Any) -> bytes:
     """The bytes of a value; TypeError for one that has no encoding."""
     if isinstance(value, str):
-        return _tagged(b"s", value.encode("utf-8", "surrogatepass"))
+        return _text(value)
     if value is None:
-        return _tagged(b"n", b"")
+        return _NONE
     if isinstance(value, bool):
         return b"t" if value else b"f"
     if isinstance(value, float):
@@ -46,7 +46,7 @@ def encode(value: Any) -> bytes:
     if isinstance(value, (list, tuple)):
         return _tagged(b"l", b"".join(map(encode, value)))
     if isinstance(value, dict):
-        return _tagged(b"m", b"".join(encode(name) + encode(value[name]) for name in sorted(value)))
+        return _tagged(b"m", b"".join([_name(name) + encode(value[name]) for name in sorted(value)]))
     # Behind the types above, because abstract classes cost more to ask.
     if isinstance(value, np.ndarray):
         return _tagged(b"a", encode([value.dtype.str, list(value.shape), value.tobytes()]))
@@ -59,8 +59,19 @@ def encode(value: Any) -> bytes:
     raise TypeError(f"a {type(value).__name__} has no encoding")
 
 
+def _text(text: str) -> bytes:
+    return _tagged(b"s", text.encode("utf-8", "surrogatepass"))
+
+
+#: The same parameters have the same names each time; values are not kept.
+_name = lru_cache(maxsize=1024)(_text)
+
+
 def _tagged(tag: bytes, content: bytes) -> bytes:
     return tag + len(content).to_bytes(8, "big") + content
+
+
+_NONE = _tagged(b"n", b"")
 
 
 def identity(value: Any) -> Any:
@@ -82,7 +93,7 @@ def identity(value: Any) -> Any:
     elif hasattr(value, "describe"):
         parameters = value.describe()
     elif dataclasses.is_dataclass(value):
-        parameters = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init}
+        parameters = {name: getattr(value, name) for name in _fields(cast("type", type(value)))}
     elif hasattr(value, "__dict__") and not callable(value) and not isinstance(value, Mapping):
         kind = type(value)
         parameters = {
@@ -93,6 +104,12 @@ def identity(value: Any) -> Any:
     else:
         raise TypeError(f"a {type(value).__name__} has no encoding")
     return {"part": part_name(value), "parameters": identity(parameters)}
+
+
+@lru_cache(maxsize=1024)
+def _fields(kind: type) -> list[str]:
+    """Names of what a dataclass is made from."""
+    return [each.name for each in dataclasses.fields(kind) if each.init]
 
 
 def part_name(part: Any) -> str:

@@ -23,8 +23,7 @@ from fastdp.errors import ParameterError
 from fastdp.randomness import exact
 from fastdp.randomness.key import KEY_BYTES, Key
 from fastdp.randomness.row_words import RowWords
-from fastdp.randomness.words import CHUNK, MAX_WORDS, Part, Purpose, StreamId, WordStream, word_at
-from fastdp.randomness.words import fill_parts as fill_words
+from fastdp.randomness.words import CHUNK, MAX_WORDS, Purpose, StreamId, WordStream, node_words, word_at
 from fastdp_kernels import double_double, guarded_log, wide_log
 
 MIN_SCALE = Fraction(1, 2**40)
@@ -34,8 +33,10 @@ ONE_WORD_SCALE = Fraction(2**40)
 WORD_BITS = 63
 #: Rows of more draws than this gain nothing from being drawn together.
 LONG_ROW = 4 * CHUNK
-#: More draws than this gain nothing from one cipher for all their streams.
-MAX_TOGETHER = CHUNK // 2
+#: A counter's noise for more values than this gains nothing from one cipher for all heights.
+MAX_TOGETHER = CHUNK // 4
+#: Noise of nodes, and where that of each height is in it.
+Nodes = tuple[NDArray[np.int64], NDArray[np.int64]]
 _NO_WORDS: NDArray[np.uint64] = np.empty(0, np.uint64)
 
 
@@ -143,45 +144,61 @@ def fill(out: NDArray[np.int64], law: Law, key: Key, stream: StreamId, start: in
             part[i] = _settle(int(words[i]), law, key, stream, start + begin + i)
 
 
-def fill_one_by_one(out: NDArray[np.int64], law: Law, key: Key, parts: Sequence[Part]) -> None:
-    """:func:`fill_parts` by a call of :func:`fill` for each stream."""
+def draw_nodes_by_height(law: Law, key: Key, number: int, seen: int, after: int, levels: int) -> Nodes:
+    """:func:`draw_nodes` by a call of :func:`fill` for each height."""
+    offsets: NDArray[np.int64] = np.empty(levels, np.int64)
+    noise: NDArray[np.int64] = np.empty(sum((after >> j) - (seen >> j) for j in range(levels)), np.int64)
     begin = 0
-    for stream, start, size in parts:
-        fill(out[begin : begin + size], law, key, stream, start)
+    for height in range(levels):
+        first = seen >> height
+        size = (after >> height) - first
+        if size:
+            fill(noise[begin : begin + size], law, key, StreamId(Purpose.COUNTER, height, number), first)
+        offsets[height] = begin - first
         begin += size
+    return noise, offsets
 
 
-def fill_parts(out: NDArray[np.int64], law: Law, key: Key, parts: Sequence[Part]) -> None:
-    """Overwrite ``out`` with the draws of several streams, one behind the other, each those that :func:`fill` gives.
+def draw_nodes(law: Law, key: Key, number: int, seen: int, after: int, levels: int) -> Nodes:
+    """Noise of the nodes that values ``seen`` to ``after`` of a binary counter complete.
 
     Parameters
     ----------
-    out : int64[n], C-contiguous
-        Receives the draws.
-    law, key
-        As for :func:`fill`.
-    parts : sequence of (StreamId, int, int)
-        Which stream, the position of its first draw, and how many draws; n in all.
+    law : Law
+        The law to draw from.
+    key : Key
+        The secret.
+    number : int
+        Which counter of the stream: node k of height j has draw k of ``StreamId(Purpose.COUNTER, j, number)``.
+    seen, after : int
+        Values counted before and after.
+    levels : int
+        Heights of the tree.
+
+    Returns
+    -------
+    noise : int64[any]
+        The draws; entries that belong to no new node may hold anything.
+    offsets : int64[levels]
+        ``noise[offsets[j] + k]`` is draw k of height j, for ``seen >> j <= k < after >> j``.
     """
-    if out.size > MAX_TOGETHER or law.two_words:
-        fill_one_by_one(out, law, key, parts)
-        return
-    words: NDArray[np.uint64] = np.empty(out.size, np.uint64)
-    positions: NDArray[np.int64] = np.empty(out.size, np.int64)
+    if after - seen > MAX_TOGETHER or law.two_words:
+        return draw_nodes_by_height(law, key, number, seen, after, levels)
+    words, offsets = node_words(key, StreamId(Purpose.COUNTER, 0, number), seen, after, levels)
+    noise: NDArray[np.int64] = np.empty(words.size, np.int64)
+    positions: NDArray[np.int64] = np.empty(words.size, np.int64)
     sign_bit = np.uint64(0 if law.one_sided else 1)
-    fill_words(key, parts, words)
-    waiting = guarded_log.draw_double(words, law.scale_pair[0], law.offset_pair[0], sign_bit, out, positions)
+    waiting = guarded_log.draw_double(words, law.scale_pair[0], law.offset_pair[0], sign_bit, noise, positions)
     if waiting:
         waiting = double_double.draw_double_double(
-            words, _NO_WORDS, *law.scale_pair, *law.offset_pair, sign_bit, positions, waiting, out
+            words, _NO_WORDS, *law.scale_pair, *law.offset_pair, sign_bit, positions, waiting, noise
         )
     for i in positions[:waiting].tolist():
-        at = i
-        for stream, start, size in parts:
-            if at < size:
-                out[i] = _settle(int(words[i]), law, key, stream, start + at)
-                break
-            at -= size
+        for height, offset in enumerate(offsets.tolist()):
+            if seen >> height <= i - offset < after >> height:
+                stream = StreamId(Purpose.COUNTER, height, number)
+                noise[i] = _settle(int(words[i]), law, key, stream, i - offset)
+    return noise, offsets
 
 
 def fill_rows(

@@ -10,7 +10,6 @@ Source: NIST SP 800-38A section 6.5 (CTR mode); ``docs/noise.md``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -19,6 +18,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 from numpy.typing import NDArray
 
 from fastdp.randomness.key import Key
+from fastdp_kernels import binary_counter
 
 #: Words produced at a time: 256 KiB stay in the second-level cache.
 CHUNK = 32_768
@@ -68,10 +68,6 @@ class StreamId(NamedTuple):
         if not (0 <= self.level < 1 << 8 and 0 <= self.refinement < 1 << 8 and 0 <= self.number < 1 << 40):
             raise OverflowError(f"stream id out of range: {self}")
         return self.purpose << 56 | self.refinement << 48 | self.level << 40 | self.number
-
-
-#: Words of a stream: which, the position of the first, and how many.
-Part = tuple[StreamId, int, int]
 
 
 class WordStream:
@@ -129,31 +125,50 @@ class WordStream:
             out.byteswap(inplace=True)
 
 
-def fill_parts(key: Key, parts: Sequence[Part], out: NDArray[np.uint64]) -> None:
-    """Overwrite ``out`` with parts of several streams, one behind the other, by one cipher.
+def node_words(
+    key: Key, stream: StreamId, seen: int, after: int, levels: int
+) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """One word for each node that values ``seen`` to ``after`` of a binary counter complete, by one cipher.
 
-    A cipher of its own for each part costs more than a few hundred words.  Their streams have no refinement.
+    A cipher of its own for each height costs more than a few hundred words.
+
+    Parameters
+    ----------
+    key : Key
+        The secret.
+    stream : StreamId
+        The stream of height 0; height j has level j.  Without refinement.
+    seen, after : int
+        Values counted before and after, at most 2^33.
+    levels : int
+        Heights of the tree.
+
+    Returns
+    -------
+    words : uint64[any]
+        Words of nodes, and a few between them that nothing may use.
+    offsets : int64[levels]
+        ``words[offsets[j] + k]`` is word k of height j, for ``seen >> j <= k < after >> j``.
     """
-    secret, begin = key.reveal(), 0
+    if not 0 <= seen <= after <= MAX_WORDS:
+        raise OverflowError(f"{after - seen} words from position {seen} of a stream: beyond its {MAX_WORDS} words")
+    secret = key.reveal()
+    if key.drawn is not None:
+        for height in range(levels):
+            key.drawn.add((secret, key.member, stream._replace(level=height)), seen >> height, after >> height)
+    counters: NDArray[np.uint64] = np.empty((after - seen + 2 * levels, 2), np.uint64)
+    offsets: NDArray[np.int64] = np.empty(levels, np.int64)
+    blocks = binary_counter.node_counters(seen, after, levels, stream.pack(), key.member, counters, offsets)
+    # One block more: the cipher asks for room.
+    words: NDArray[np.uint64] = np.empty(2 * blocks + 2, np.uint64)
+    if not np.little_endian:
+        counters.byteswap(inplace=True)
     # The counters of a key are encrypted as counter mode would.
     encryptor = Cipher(algorithms.AES(secret), modes.ECB()).encryptor()  # noqa: S305
-    for stream, start, size in parts:
-        if not 0 <= start <= MAX_WORDS - size:
-            raise OverflowError(f"{size} words from position {start} of a stream: beyond its {MAX_WORDS} words")
-        if key.drawn is not None:
-            key.drawn.add((secret, key.member, stream), start, start + size)
-        first, blocks = start >> 1, (start + size + 1 >> 1) - (start >> 1)
-        low = key.member << BLOCK_BITS | first
-        if blocks == 1:
-            counters = (stream.pack() << 64 | low).to_bytes(16, "big")
-        else:
-            numbered: NDArray[np.uint64] = np.empty((blocks, 2), ">u8")
-            numbered[:, 0] = stream.pack()
-            numbered[:, 1] = np.arange(blocks, dtype=np.uint64) + np.uint64(low)
-            counters = numbered.tobytes()
-        words = np.frombuffer(encryptor.update(counters), "<u8")
-        out[begin : begin + size] = words[start & 1 : (start & 1) + size]
-        begin += size
+    encryptor.update_into(counters.data.cast("B")[: 16 * blocks], words.data.cast("B"))
+    if not np.little_endian:
+        words.byteswap(inplace=True)
+    return words[: 2 * blocks], offsets
 
 
 def word_at(key: Key, stream: StreamId, position: int) -> int:

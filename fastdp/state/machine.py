@@ -26,6 +26,12 @@ from fastdp.state import codec
 S = TypeVar("S")
 
 
+#: A NamedTuple of all its fields, where a short call would notice what its own constructor adds.
+record = tuple.__new__
+#: A replay draws everything again.
+NOTHING_DRAWN: Mapping[str, Any] = MappingProxyType({})
+
+
 class Column(NamedTuple):
     """A batch of values, what errors call them, and whether what they lead to gets new memory, not the caller's."""
 
@@ -57,7 +63,7 @@ class Transition(NamedTuple, Generic[S]):
     state: S
     emit: Callable[..., Any] = nothing
     finish: Callable[[], None] | None = None
-    drawn: Mapping[str, Any] = MappingProxyType({})
+    drawn: Mapping[str, Any] = NOTHING_DRAWN
 
 
 class Machine(ABC, Generic[S]):

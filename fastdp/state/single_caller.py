@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from os import getpid
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from fastdp.errors import StateError
-from fastdp.files import process
+from fastdp.files.process import identity, token
 from fastdp.randomness.drawn_once import ENABLED
 
 P = ParamSpec("P")
@@ -26,11 +27,11 @@ class CallGuard:
         Whether a fork harms nothing, as there is no noise to repeat.
     """
 
-    __slots__ = ("calls", "forks", "process")
+    __slots__ = ("calls", "forks", "number", "token")
 
     def __init__(self, *, forks: bool = False) -> None:
         self.calls: set[object] = set()
-        self.process = process.identity()
+        self.number, self.token = identity()
         self.forks = forks
 
 
@@ -49,19 +50,19 @@ def single_caller(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenat
     @functools.wraps(method)
     def guarded(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
         guard = self._guard
-        if not guard.forks and process.identity() != guard.process:
+        # identity(), in place: a short call would notice.
+        if (token[0] is not guard.token or getpid() != guard.number) and not guard.forks:
             raise StateError(
                 f"a {type(self).__name__} used in a forked process: expected a publisher made in the process that "
                 "uses it (a fork would repeat its noise on other values)"
             )
         drawn = getattr(self, "_key").drawn if ENABLED and hasattr(self, "_key") else None  # noqa: B009
-        mark = None
-        call = object()
+        mark, call, calls = None, object(), guard.calls
         # Each of add and discard is one step of the interpreter, and a call that never came in is discarded too: an
         # interrupt anywhere leaves nothing locked, which a lock and a context manager do not achieve.
         try:
-            guard.calls.add(call)
-            if len(guard.calls) > 1:
+            calls.add(call)
+            if len(calls) > 1:
                 raise StateError(
                     f"{type(self).__name__}.{method.__name__} was called from two threads at once; "
                     "expected one call at a time"
@@ -78,6 +79,6 @@ def single_caller(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenat
                 drawn.forget(mark)
             raise
         finally:
-            guard.calls.discard(call)
+            calls.discard(call)
 
     return guarded

@@ -77,10 +77,9 @@ def concave_estimate(client: local.LogSquareWave, counts: Integers, bins: int) -
 def _matrix(law: WindowLaw, bins: int, cells: int) -> Floats:
     """Probability of each cell by bin, float64[cells, bins]."""
     reports = transition(law, bins, np.zeros(cells, np.int64))
-    sums, column = np.empty((2, bins + 1)), np.empty(cells)
-    matrix = np.empty((cells, bins))
+    column, matrix = np.empty(cells), np.empty((cells, bins))
     for i, unit in enumerate(np.eye(bins)):
-        band_matrix.apply_band(reports.forward, unit, sums, column)
+        band_matrix.multiply_band(reports.forward, unit, column)
         matrix[:, i] = reports.flat + reports.peak * column
     matrix.flags.writeable = False
     return matrix

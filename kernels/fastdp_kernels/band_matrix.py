@@ -13,6 +13,10 @@ How a row looks
     is the same kind of matrix, with rows and columns exchanged and the band [1 - high, 1 - low), which for intervals
     is (-high, -low].
 
+How it is applied
+    Cores of later rows neither begin nor end earlier, so one pass makes the prefix sums and the rows: the additions
+    of the sums wait for each other, and the rows' work fills the time.  The sum at a core's end is still at hand.
+
 Accuracy
     An entry of a flank is a sum of at most three positive areas whose sides are exact integers: its relative error
     is a few 2^-53.  Prefix sums carry their rounding errors as a second double, so a core's sum is right to a
@@ -38,7 +42,8 @@ class Band(NamedTuple):
     Attributes
     ----------
     places : int64[4, n]
-        First column of the left flank's window, first of the core, end of the core, first of the right window.
+        First column of the left flank's window, first of the core, end of the core, first of the right window.  The
+        core's do not fall from row to row.
     left : float64[left width, n]
         Entries of the left flank's window, column by column; unused ones are 0.
     right : float64[right width, n]
@@ -63,8 +68,8 @@ def lay_out_band(rows: np.ndarray, columns: np.ndarray, low: int, high: int, out
     low, high : int
         The band low <= y - t < high, not empty.
     out : int64[4, n]
-        First column that is not 0, first of the core, end of the core, end of the columns that are not 0.  A row
-        without a core has an empty one at the end, so that its entries are all in the left flank.
+        First column that is not 0, first of the core, end of the core, end of the columns that are not 0.  Where the
+        core is empty, all entries count as the left flank's.
 
     Returns
     -------
@@ -84,14 +89,22 @@ def lay_out_band(rows: np.ndarray, columns: np.ndarray, low: int, high: int, out
             core_end += 1
         while end < c and columns[end] + low < rows[k + 1]:
             end += 1
-        whole = core < core_end
         out[LEFT, k] = first
-        out[CORE, k] = core if whole else end
-        out[RIGHT, k] = core_end if whole else end
+        out[CORE, k] = min(core, core_end)
+        out[RIGHT, k] = core_end
         out[STOP, k] = end
-        left = max(left, out[CORE, k] - first)
-        right = max(right, end - out[RIGHT, k])
+        left_end, right_begin = _flanks(out[:, k])
+        left = max(left, left_end - first)
+        right = max(right, end - right_begin)
     return left, right
+
+
+@inline
+def _flanks(places: np.ndarray) -> tuple[int, int]:
+    """Where the left flank of a row ends and the right one begins."""
+    if places[CORE] < places[RIGHT]:
+        return places[CORE], places[RIGHT]
+    return places[STOP], places[STOP]
 
 
 @inline
@@ -131,10 +144,11 @@ def fill_band(rows: np.ndarray, columns: np.ndarray, low: int, high: int, out: B
     """
     c = columns.size - 1
     for k in range(rows.size - 1):
+        left_end, right_begin = _flanks(out.places[:, k])
         for side in range(2):
             entries = out.left if side == 0 else out.right
-            first = out.places[LEFT, k] if side == 0 else out.places[RIGHT, k]
-            end = out.places[CORE, k] if side == 0 else out.places[STOP, k]
+            first = out.places[LEFT, k] if side == 0 else right_begin
+            end = left_end if side == 0 else out.places[STOP, k]
             # A window must not reach beyond the last column.
             window = min(first, c - entries.shape[0])
             for j in range(entries.shape[0]):
@@ -160,19 +174,47 @@ def apply_band(band: Band, x: np.ndarray, sums: np.ndarray, out: np.ndarray) -> 
     out : float64[n]
         The product.
     """
+    left, right = band.left, band.right
+    # Of as many bins as cells, flanks are two or three columns wide: they need no loops.
+    usual = 2 <= left.shape[0] <= 3 and 2 <= right.shape[0] <= 3
+    lefts, cores, ends, rights = band.places[LEFT], band.places[CORE], band.places[RIGHT], band.places[STOP]
+    highs, losses = sums[0], sums[1]
     high, lost = 0.0, 0.0
-    sums[0, 0], sums[1, 0] = 0.0, 0.0
-    for i in range(x.size):
-        high, error = two_sum(high, x[i])
-        lost += error
-        sums[0, i + 1], sums[1, i + 1] = high, lost
-    # Unsigned places: Numba would test signed ones for being negative, in every gather.
+    highs[0], losses[0] = 0.0, 0.0
+    # Unsigned places: Numba would test signed ones for being negative, every time.
+    done, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
     for k in range(out.size):
-        begin, end = np.uint64(band.places[CORE, k]), np.uint64(band.places[RIGHT, k])
-        out[k] = (sums[0, end] - sums[0, begin]) + (sums[1, end] - sums[1, begin])
-    for j in range(band.left.shape[0]):
+        end, begin = np.uint64(ends[k]), np.uint64(cores[k])
+        while done < end:
+            high, error = two_sum(high, x[done])
+            lost += error
+            done += one
+            highs[done], losses[done] = high, lost
+        total = (high - highs[begin]) + (lost - losses[begin])
+        if usual:
+            i, j = np.uint64(lefts[k]), np.uint64(rights[k])
+            total += left[0, k] * x[i]
+            total += left[1, k] * x[i + one]
+            if left.shape[0] > 2:
+                total += left[2, k] * x[i + two]
+            total += right[0, k] * x[j]
+            total += right[1, k] * x[j + one]
+            if right.shape[0] > 2:
+                total += right[2, k] * x[j + two]
+        out[k] = total
+    if not usual:
+        _add_flank(left, lefts, x, out)
+        _add_flank(right, rights, x, out)
+
+
+@inline
+def _add_flank(entries: np.ndarray, windows: np.ndarray, x: np.ndarray, out: np.ndarray) -> None:
+    for j in range(entries.shape[0]):
         for k in range(out.size):
-            out[k] += band.left[j, k] * x[np.uint64(band.places[LEFT, k] + j)]
-    for j in range(band.right.shape[0]):
-        for k in range(out.size):
-            out[k] += band.right[j, k] * x[np.uint64(band.places[STOP, k] + j)]
+            out[k] += entries[j, k] * x[np.uint64(windows[k] + j)]
+
+
+@kernel
+def multiply_band(band: Band, x: np.ndarray, out: np.ndarray) -> None:
+    """:func:`apply_band` with memory of its own."""
+    apply_band(band, x, np.empty((2, x.size + 1)), out)

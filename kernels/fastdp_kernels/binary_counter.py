@@ -9,19 +9,70 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastdp_kernels._jit import kernel, plus
+from fastdp_kernels._jit import inline, kernel, plus
+
+
+@inline
+def _big_endian(x: np.uint64) -> np.uint64:
+    """The bytes of a word in the other order."""
+    out = np.uint64(0)
+    for _ in range(8):
+        out = (out << np.uint64(8)) | (x & np.uint64(255))
+        x >>= np.uint64(8)
+    return out
+
+
+@kernel
+def node_counters(
+    seen: int, after: int, levels: int, stream: int, member: int, counters: np.ndarray, offsets: np.ndarray
+) -> int:
+    """Counter blocks of the words that the nodes which some values complete draw, height by height.
+
+    Parameters
+    ----------
+    seen, after : int
+        Values counted before and after.
+    levels : int
+        Heights of the tree.
+    stream, member : int
+        The id of the words of height 0, to which a height is added at bit 40, and the number of the key's stream,
+        which stands before the block's (:mod:`fastdp.randomness.words`).
+    counters : uint64[after - seen + 2 levels, 2]
+        Receives the blocks, as a machine with little-endian words holds their bytes.
+    offsets : int64[levels]
+        Receives where words are: that of the node of height j that ends after value (k + 1) 2^j is word
+        offsets[j] + k of the blocks' words, two a block.
+
+    Returns
+    -------
+    int
+        How many blocks there are.
+    """
+    at = 0
+    for height in range(levels):
+        first, stop = seen >> height, after >> height
+        begin = first >> 1
+        offsets[height] = 2 * (at - begin)
+        if stop == first:
+            continue
+        name = _big_endian(np.uint64(stream + (height << 40)))
+        for block in range(begin, (stop + 1) >> 1):
+            counters[at, 0] = name
+            counters[at, 1] = _big_endian((np.uint64(member) << np.uint64(32)) | np.uint64(block))
+            at += 1
+    return at
 
 
 @kernel
 def count_on(
     steps: np.ndarray,
     seen: int,
-    total: np.int64,
+    total: int,
     above: np.ndarray,
     noise: np.ndarray,
     offsets: np.ndarray,
     out: np.ndarray,
-) -> np.int64:
+) -> int:
     """Publish the running sum after each value.
 
     Parameters
@@ -30,11 +81,11 @@ def count_on(
         The next values, in grid steps.
     seen : int
         Values counted before, t.
-    total : int64
+    total : int
         Their exact sum.
     above : int64[levels + 1]
         above[j] is the noise of the open nodes of height j and more; changed in place, 0 at first.
-    noise : int64[nodes]
+    noise : int64[any]
         Noise of the nodes that these values complete, height by height.
     offsets : int64[levels]
         noise[offsets[j] + k] belongs to the node of height j that ends after value (k + 1) 2^j.
@@ -43,12 +94,13 @@ def count_on(
 
     Returns
     -------
-    int64
+    int
         The exact sum of all values.
     """
+    exact = np.int64(total)
     for i in range(steps.size):
         t = seen + i + 1
-        total = plus(total, steps[i])
+        exact = plus(exact, steps[i])
         height = 0
         while (t >> height) & 1 == 0:
             height += 1
@@ -56,5 +108,5 @@ def count_on(
         above[height] = plus(above[height + 1], own)
         for j in range(height):
             above[j] = above[height]
-        out[i] = plus(total, above[0])
-    return total
+        out[i] = plus(exact, above[0])
+    return int(exact)

@@ -24,7 +24,7 @@ PIECE, LONGEST_PAIRED = 2048, 32
 
 
 @inline
-def _step_bits(v: float, steps_per_unit: float, top: float) -> np.int64:
+def step_bits(v: float, steps_per_unit: float, top: float) -> np.int64:
     """A value in steps, clipped to [0, top] and rounded, plus ROUNDER_BITS."""
     x = v * steps_per_unit
     x = x if x > 0.0 else 0.0
@@ -45,7 +45,7 @@ def sum_part(values: np.ndarray, steps_per_unit: float, top: float) -> tuple[np.
     flags = np.int64(0)
     for i in range(values.size):
         flags |= finite_flag(values[i])
-        total = plus(total, _step_bits(values[i], steps_per_unit, top))
+        total = plus(total, step_bits(values[i], steps_per_unit, top))
     return minus(total, np.int64(np.uint64(ROUNDER_BITS) * np.uint64(values.size))), flags
 
 
@@ -86,8 +86,8 @@ def _sum_pairs(
         own = sums[piece * each : (piece + 1) * each]
         for j in range(PIECE // 2):
             flags |= finite_flag(part[2 * j]) | finite_flag(part[2 * j + 1])
-            first = _step_bits(part[2 * j], steps_per_unit, top)
-            pairs[j] = plus(first, _step_bits(part[2 * j + 1], steps_per_unit, top))
+            first = step_bits(part[2 * j], steps_per_unit, top)
+            pairs[j] = plus(first, step_bits(part[2 * j + 1], steps_per_unit, top))
         width = PIECE // 2
         while width > each:
             width //= 2
@@ -145,7 +145,7 @@ def sum_blocks(
         total = np.int64(0)
         for i in range(block):
             flags |= finite_flag(rows[j, i])
-            total = plus(total, _step_bits(rows[j, i], steps_per_unit, top))
+            total = plus(total, step_bits(rows[j, i], steps_per_unit, top))
         sums[1 + j] = minus(total, excess)
     if end < n:
         sums[1 + whole], last_flags = sum_part(values[end:], steps_per_unit, top)
@@ -159,7 +159,7 @@ def round_values(values: np.ndarray, steps_per_unit: float, top: float, steps: n
     flags = np.int64(0)
     for i in range(values.size):
         flags |= finite_flag(values[i])
-        steps[i] = _step_bits(values[i], steps_per_unit, top) - ROUNDER_BITS
+        steps[i] = step_bits(values[i], steps_per_unit, top) - ROUNDER_BITS
     return bool(flags < 0)
 
 
@@ -252,7 +252,7 @@ def publish_blocks(
         total = np.int64(0)
         for i in range(block):
             flags |= finite_flag(row[i])
-            total = plus(total, _step_bits(row[i], steps_per_unit, top))
+            total = plus(total, step_bits(row[i], steps_per_unit, top))
         released = np.float64(plus(minus(total, excess), noise[j])) * resolution
         for i in range(block):
             own[i] = prediction

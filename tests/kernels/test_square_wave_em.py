@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from fastdp.local.transition import cell_edges, transition
-from fastdp_kernels import band_matrix, square_wave_em
+from fastdp_kernels import square_wave_em
+from fastdp_kernels.band_matrix import multiply_band
 from tests.grid import exhaustive
 from tests.oracles import square_wave_em as oracle
 
@@ -20,10 +21,6 @@ SHAPES = [(1, 1), (1, 7), (7, 1), (2, 3), (16, 16), (64, 64), (64, 17), (17, 64)
 
 def reports_for(law: oracle.WindowLaw, bins: int, counts: np.ndarray) -> square_wave_em.Reports:
     return transition(law, bins, np.ascontiguousarray(counts, np.int64))
-
-
-def multiply_band(band: band_matrix.Band, x: np.ndarray, out: np.ndarray) -> None:
-    band_matrix.apply_band(band, x, np.empty((2, x.size + 1)), out)
 
 
 def dense_of(reports: square_wave_em.Reports, bins: int) -> np.ndarray:
@@ -196,6 +193,22 @@ def test_the_stopping_rule_is_the_published_one(smooth: bool, epsilon: float) ->
     assert (taken, converged) == (steps, True)
     assert np.abs(theta - expected).max() < 1e-9
     assert reached == pytest.approx(likelihood, rel=1e-12)
+
+
+@pytest.mark.parametrize("smooth", [False, True])
+@pytest.mark.parametrize("cells", [64, 17])
+def test_a_step_without_logarithms_gains_the_tolerance(smooth: bool, cells: int) -> None:
+    """Tolerances equal to a step's gain, and the next number above: the first step that gains less is the last."""
+    law, bins = oracle.square_wave_law(1.0), 64
+    reports = reports_for(law, bins, counts_of(law, cells))
+    likelihoods = [run(reports, bins, steps, smooth=smooth)[3] for steps in range(1, 60)]
+    gains = [later - before for before, later in itertools.pairwise(likelihoods)]
+    size = np.abs if smooth else np.asarray
+    for tolerance in [t for gain in gains for t in (gain, math.nextafter(gain, math.inf)) if t > 0.0]:
+        stops = [step for step, gain in enumerate(gains, 2) if size(gain) < tolerance]
+        _, taken, converged, likelihood = run(reports, bins, 59, smooth=smooth, tolerance=tolerance)
+        assert (taken, converged) == ((stops[0], True) if stops else (59, False))
+        assert likelihood == likelihoods[taken - 1]
 
 
 def test_empty_cells_and_a_single_report() -> None:

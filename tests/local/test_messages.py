@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fastdp
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.local import (
     Announcement,
@@ -25,6 +26,9 @@ from fastdp.local import (
     decode,
     encode,
 )
+from fastdp.local.encoding import MAX_AT_ONCE, read_messages
+from fastdp.thresholds import Fixed
+from tests.oracles import local as oracle
 
 MECHANISMS = [SquareWave(1.0, 0.0, 50.0), StochasticRounding(0.3), Piecewise(2.0, -5.0, 5.0), Hybrid(1.0, 0.0, 9.0)]
 WIDTHS = {"SquareWave": 3, "StochasticRounding": 1, "Piecewise": 3, "Hybrid": 3}
@@ -111,6 +115,52 @@ def test_collecting_goes_on_past_bad_reports() -> None:
     assert collector.receive(encode(mechanism, good), most_reports=9) == 0
     assert collector.receive(encode(mechanism, good[:9]), most_reports=9) == 9
     assert collector.refused.messages == 3
+
+
+def odd_one(kind: str, mechanism, other) -> bytes:
+    """A message that does not belong into a run of messages of one report, of the same length where it can."""
+    one = bytearray(encode(mechanism, 1))
+    if kind in ("another mechanism", "three reports", "none"):
+        return encode(other, 1) if kind == "another mechanism" else encode(mechanism, [1] * (3 * (kind != "none")))
+    place = {"magic": 0, "version": 4, "epsilon": 9, "count": 31, "report": 35, "checksum": -1}[kind]
+    one[place] ^= 1
+    return bytes(one)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS[:2], ids=repr)
+@pytest.mark.parametrize(
+    "kind",
+    ["another mechanism", "three reports", "none", "magic", "version", "epsilon", "count", "report", "checksum"],
+)
+def test_messages_that_come_together_count_as_if_one_by_one(mechanism, kind: str) -> None:
+    """Runs of 1, 8, 64 and more messages are checked together; what does not belong there is met at any place."""
+    other = type(mechanism)(mechanism.epsilon, mechanism.low, mechanism.high + 1.0)
+    sent = [encode(mechanism, report) for report in reports_of(mechanism, 160).tolist()]
+    odd, beginning = odd_one(kind, mechanism, other), sent[0][:31]
+    for places in ((), (0,), (1,), (2,), (9,), (11, 12), (60,), (80, 82, 150), (159,), tuple(range(0, 160, 2))):
+        data = b"".join(odd + part if i in places else part for i, part in enumerate(sent))
+        for most in (None, 1, 0):
+            expected = oracle.read_messages(data, beginning, 160 if most is None else most)
+            reports, refused = read_messages(data, mechanism, most)
+            assert (reports.tolist(), refused) == expected
+        assert oracle.read_messages(data[:-1], beginning, 160)[1] == read_messages(data[:-1], mechanism)[1] > 0
+
+
+def test_more_messages_than_are_checked_at_once() -> None:
+    mechanism = MECHANISMS[3]
+    reports = reports_of(mechanism, 2 * MAX_AT_ONCE)
+    sent = [encode(mechanism, report) for report in reports.tolist()]
+    data = b"".join([*sent, sent[0][:-1]])
+    assert np.array_equal(read_messages(memoryview(bytearray(data)), mechanism)[0], reports)
+    assert read_messages(data, mechanism)[1] == 1
+    server, apart = (fastdp.ToPLServer(1.0, 9.0, threshold=Fixed(9.0)) for _ in range(2))
+    together = server.receive(data)
+    assert np.array_equal(together, np.concatenate([apart.receive(part) for part in sent[:99]] + [together[99:]]))
+    assert (server.n_published, server.refused.messages) == (reports.size, 1)
+    collector = SumCollector(mechanism)
+    assert collector.receive(data) == collector.n_reports == reports.size
+    collector.receive(b"".join(sent[:20]), most_reports=0)
+    assert (collector.n_reports, collector.refused.messages) == (reports.size, 21)
 
 
 @given(st.lists(st.integers(0, 3), min_size=30, max_size=30), st.randoms(use_true_random=False))

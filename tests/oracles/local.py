@@ -7,6 +7,8 @@ weight a, far weight b the largest with N floor(b e^epsilon) + D b <= S, left-ov
 from __future__ import annotations
 
 import bisect
+import struct
+import zlib
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -163,3 +165,22 @@ def worst_variance_hybrid(epsilon: float) -> float:
     power, root = mpmath.exp(epsilon), mpmath.exp(mpmath.mpf(epsilon) / 2)
     rounding = ((power + 1) / (power - 1)) ** 2
     return float(rounding if epsilon <= 0.61 else (rounding + (root + 3) / (3 * (root - 1))) / root)
+
+
+def read_messages(data: bytes, beginning: bytes, most: float) -> tuple[list[int], int]:
+    """Reports of the messages that begin like this, one message after the other, and how many are refused."""
+    reports: list[int] = []
+    refused = 0
+    while data:
+        if len(data) < 39 or data[:5] != b"fdpL\x01" or not (1 <= data[5] <= 5 and 1 <= data[6] <= 4):
+            return reports, refused + 1
+        width, (count,) = data[6], struct.unpack("<I", data[31:35])
+        end = 35 + count * width
+        if len(data) < end + 4 or zlib.crc32(data[:end]) != int.from_bytes(data[end : end + 4], "little"):
+            return reports, refused + 1
+        if data[:31] == beginning and count <= most:
+            reports += [int.from_bytes(data[i : i + width], "little") for i in range(35, end, width)]
+        else:
+            refused += 1
+        data = data[end + 4 :]
+    return reports, refused

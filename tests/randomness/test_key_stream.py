@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -153,24 +154,44 @@ def test_keys() -> None:
 
 @pytest.mark.parametrize("scale", [0.5, 1e3, 2.0**39, 2.0**45])
 @pytest.mark.parametrize("one_sided", [False, True])
-def test_parts_of_streams_drawn_together_are_those_drawn_apart(scale: float, one_sided: bool) -> None:
-    """At even and odd positions, near a stream's end, of no word and of many; with a number among streams too."""
+@pytest.mark.parametrize(
+    ("seen", "after"), [(0, 1), (1, 2), (6, 8), (7, 7), (0, 700), (2**33 - 9, 2**33), (999, 5000), (0, 9000)]
+)
+def test_nodes_drawn_together_are_those_drawn_height_by_height(
+    scale: float, one_sided: bool, seen: int, after: int
+) -> None:
+    """From even and odd positions, to a stream's end, of no node and of many; with a number among streams too."""
     law = (sampler.geometric_law if one_sided else sampler.discrete_laplace_law)(Fraction(scale))
-    parts = [
-        (StreamId(Purpose.COUNTER, level, 3), start, size)
-        for level, (start, size) in enumerate([(0, 1), (1, 1), (7, 2), (8, 0), (5, 700), (2**33 - 9, 9), (10, 4000)])
-    ]
     for key in (Key.from_seed(1), Key.from_seed(2).of_stream(2**32 - 2)):
-        together = np.empty(sum(size for *_, size in parts), np.int64)
-        sampler.fill_parts(together, law, key, parts)
-        apart = [np.empty(size, np.int64) for *_, size in parts]
-        for out, (stream, start, _) in zip(apart, parts, strict=True):
-            sampler.fill(out, law, key, stream, start)
-        assert np.array_equal(together, np.concatenate(apart))
+        noise, offsets = sampler.draw_nodes(law, key, 3, seen, after, 34)
+        for height in range(34):
+            first, stop = seen >> height, after >> height
+            apart = np.empty(stop - first, np.int64)
+            if apart.size:
+                sampler.fill(apart, law, key, StreamId(Purpose.COUNTER, height, 3), first)
+            assert np.array_equal(noise[offsets[height] + first : offsets[height] + stop], apart)
 
 
-def test_parts_of_streams_end_with_their_streams() -> None:
-    law, out = sampler.discrete_laplace_law(Fraction(3)), np.empty(2, np.int64)
-    for start in (-1, 2**33 - 1):
+def test_doubtful_draws_of_nodes_are_settled_by_their_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where doubles and pairs of them settle nothing, exact arithmetic gives the draws of :func:`fill`."""
+    law, key = sampler.discrete_laplace_law(Fraction(1000)), Key.from_seed(5)
+    expected, places = sampler.draw_nodes(law, key, 0, 5, 17, 6)
+
+    def doubtful(words: np.ndarray, *rest: Any) -> int:
+        rest[-1][:] = np.arange(words.size)
+        return int(words.size)
+
+    monkeypatch.setattr(sampler.guarded_log, "draw_double", doubtful)
+    monkeypatch.setattr(sampler.double_double, "draw_double_double", lambda *rest: rest[-2])
+    noise, offsets = sampler.draw_nodes(law, key, 0, 5, 17, 6)
+    assert np.array_equal(offsets, places)
+    for height in range(6):
+        used = slice(offsets[height] + (5 >> height), offsets[height] + (17 >> height))
+        assert np.array_equal(noise[used], expected[used])
+
+
+def test_words_of_nodes_end_with_their_stream() -> None:
+    law = sampler.discrete_laplace_law(Fraction(3))
+    for seen, after in ((-1, 1), (2**33 - 1, 2**33 + 1)):
         with pytest.raises(OverflowError, match="8589934592 words"):
-            sampler.fill_parts(out, law, Key.from_seed(1), [(StreamId(Purpose.COUNTER), start, 2)])
+            sampler.draw_nodes(law, Key.from_seed(1), 0, seen, after, 34)

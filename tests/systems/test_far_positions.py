@@ -233,8 +233,8 @@ def test_nodes_of_a_running_sum(far: int) -> None:
     """A counter far out releases what one with the nodes' noise by hand does."""
     key, length = Key(bytes(range(32)), simulated=True, binding=Binding.COMPOSITION), 2**33 - 1
     counter = RunningSum.start(key, 0, length, 5, 0.5, 0)
-    counter = replace(counter, seen=far)
-    after, out = counter.count(np.zeros(6, np.int64))
+    counter = counter._replace(seen=far)
+    after, out = counter.advance(np.zeros(6, np.int64))
     scale = Fraction(5 * length.bit_length()) / Fraction(0.5)
     above = [0] * (counter.levels + 1)
     for t, released in zip(range(far + 1, far + 7), out.tolist(), strict=True):

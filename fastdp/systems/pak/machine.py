@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +35,10 @@ from fastdp_kernels import online_pass
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class PAKState:
+NO_STEPS: Steps = np.empty(0, np.int64)
+
+
+class PAKState(NamedTuple):
     """One position in the stream.
 
     Attributes
@@ -53,11 +55,15 @@ class PAKState:
         The last running sums, in grid steps, if averages over w values are published.
     """
 
-    lag: Floats = field(repr=False)
+    lag: Floats
     n_seen: int = 0
     tree: RunningSum | None = None
     running: float | None = None
-    recent: Steps = field(default_factory=lambda: np.empty(0, np.int64))
+    recent: Steps = NO_STEPS
+
+    def __repr__(self) -> str:
+        # Not the secrets.
+        return f"PAKState(n_seen={self.n_seen}, tree={self.tree}, running={self.running})"
 
 
 @dataclass(frozen=True)
@@ -92,22 +98,11 @@ class PAKMachine(Machine[PAKState]):
         """Where these values lead, and the running sums or averages that they publish."""
         values, plan = as_floats(batch.values), self.plan
         self.check_room(state, values.size, batch.name)
-        if not np.isfinite(values).all():
-            raise DataError(f"{entry_at(batch.name, ~np.isfinite(values), NOT_FINITE)}; expected finite values")
-        held = min(values.size, max(0, plan.holdout - state.n_seen))
-        # Written again, not added to, if an interrupt makes the user repeat the chunk.
-        state.lag[state.n_seen : state.n_seen + held] = values[:held]
         n_seen, tree, lag = state.n_seen + values.size, state.tree, state.lag
-        parts: list[Steps] = []
-        if tree is None and n_seen >= plan.holdout:
-            tree, sums = self._open(lag, key)
-            parts.append(sums)
-            lag = np.empty(0)
-        if tree is not None and values.size > held:
-            tree, sums = tree.count(self._steps(values[held:], tree.theta_steps))
-            parts.append(sums)
-        # No copy of a single part.
-        steps = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int64), *parts])
+        if tree is not None and values.size:
+            tree, steps = tree.advance(self._steps(values, tree.theta_steps, batch.name))
+        else:
+            tree, lag, steps = self._hold(state, values, batch.name, key)
         resolution = plan.grid.resolution
         out = np.multiply(steps, resolution, dtype=np.float64)
         running, recent = float(out[-1]) if out.size else state.running, state.recent
@@ -115,6 +110,22 @@ class PAKMachine(Machine[PAKState]):
             window = None if plan.average == "all" else plan.average
             out, recent = averages(steps, recent, n_seen, window, resolution)
         return Transition(PAKState(lag, n_seen, tree, running, recent), partial(_given, out))
+
+    def _hold(self, state: PAKState, values: Floats, name: str, key: Key) -> tuple[RunningSum | None, Floats, Steps]:
+        """Values of the hold-out, or none at all: the tree, the hold-out so far, and what is published."""
+        if not np.isfinite(values).all():
+            raise _not_finite(values, name)
+        tree, lag, steps = state.tree, state.lag, NO_STEPS
+        held = min(values.size, max(0, self.plan.holdout - state.n_seen))
+        # Written again, not added to, if an interrupt makes the user repeat the chunk.
+        lag[state.n_seen : state.n_seen + held] = values[:held]
+        if tree is None and state.n_seen + values.size >= self.plan.holdout:
+            tree, steps = self._open(lag, key)
+            lag = np.empty(0)
+            if values.size > held:
+                tree, sums = tree.advance(self._steps(values[held:], tree.theta_steps, name))
+                steps = np.concatenate([steps, sums])
+        return tree, lag, steps
 
     def check_room(self, state: PAKState, size: int, name: str = "values") -> None:
         """DataError for more values than the stream has; their number is public."""
@@ -137,10 +148,10 @@ class PAKMachine(Machine[PAKState]):
         out: Steps = np.empty(0, np.int64)
         base = 0
         if plan.holdout:
-            steps, rest = self._steps(lag, theta_steps), plan.epsilon_lag
+            steps, rest = self._steps(as_floats(lag), theta_steps, "values"), plan.epsilon_lag
             lag_key = theta_key(own, theta_steps).within("lag")
             if plan.lag_sums:
-                _, out = RunningSum.start(lag_key, 1, plan.holdout, theta_steps, rest, 0).count(steps)
+                _, out = RunningSum.start(lag_key, 1, plan.holdout, theta_steps, rest, 0).advance(steps)
             else:
                 out = np.empty(1, np.int64)
                 law = sampler.discrete_laplace_law(Fraction(theta_steps) / Fraction(rest))
@@ -155,10 +166,12 @@ class PAKMachine(Machine[PAKState]):
         own = theta_key(key, theta_steps)
         return RunningSum.start(own, 0, plan.length - plan.holdout, theta_steps, plan.epsilon, base)
 
-    def _steps(self, values: Floats, theta_steps: int) -> Steps:
+    def _steps(self, values: Floats, theta_steps: int, name: str) -> Steps:
+        """Values clipped and rounded to whole steps; DataError if one of them is NaN or infinite."""
         steps: Steps = np.empty(values.size, np.int64)
         top = float(min(theta_steps, self.plan.bound_steps))
-        online_pass.round_values(as_floats(values), 1.0 / self.plan.grid.resolution, top, steps)
+        if online_pass.round_values(values, 1.0 / self.plan.grid.resolution, top, steps):
+            raise _not_finite(values, name)
         return steps
 
     # State files.
@@ -213,3 +226,7 @@ class PAKMachine(Machine[PAKState]):
 
 def _given(out: Floats) -> Floats:
     return out
+
+
+def _not_finite(values: Floats, name: str) -> DataError:
+    return DataError(f"{entry_at(name, ~np.isfinite(values), NOT_FINITE)}; expected finite values")

@@ -5,24 +5,21 @@ Source: PAK (NDSS 2019) section II-D; Chan, Shi and Song; Dwork et al.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
-from fastdp.randomness.words import Part, Purpose, StreamId
 from fastdp.state import codec
 from fastdp_kernels import binary_counter
 
 Steps = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class RunningSum:
+class RunningSum(NamedTuple):
     """A binary counter over N values, continuing from a base sum; a value, never changed.
 
     Pure epsilon for values within [0, theta] (replace one): each enters at most ``levels`` nodes, and a node's
@@ -53,8 +50,12 @@ class RunningSum:
     theta_steps: int
     law: sampler.Law
     seen: int
-    total: int = field(repr=False)
-    above: Steps = field(repr=False)
+    total: int
+    above: Steps
+
+    def __repr__(self) -> str:
+        # Not the secrets.
+        return f"RunningSum(length={self.length}, theta_steps={self.theta_steps}, seen={self.seen})"
 
     @classmethod
     def start(cls, key: Key, number: int, length: int, theta_steps: int, epsilon: float, base: int) -> RunningSum:
@@ -63,24 +64,13 @@ class RunningSum:
         law = sampler.discrete_laplace_law(Fraction(theta_steps * levels) / Fraction(epsilon))
         return cls(key, number, length, levels, theta_steps, law, 0, base, np.zeros(levels + 1, np.int64))
 
-    def count(self, steps: Steps) -> tuple[RunningSum, Steps]:
+    def advance(self, steps: Steps) -> tuple[RunningSum, Steps]:
         """The counter after these values, and the noisy running sum after each (modulo 2^64)."""
-        after = self.seen + steps.size
-        firsts = [self.seen >> height for height in range(self.levels)]
-        counts = [(after >> height) - first for height, first in enumerate(firsts)]
-        noise: Steps = np.empty(sum(counts), np.int64)
-        offsets: Steps = np.empty(self.levels, np.int64)
-        begin, parts = 0, list[Part]()
-        for height, (first, size) in enumerate(zip(firsts, counts, strict=True)):
-            # A call with few values has no new node at most heights.
-            if size:
-                parts.append((StreamId(Purpose.COUNTER, height, self.number), first, size))
-            offsets[height] = begin - first
-            begin += size
-        sampler.fill_parts(noise, self.law, self.key, parts)
-        above, out = self.above.copy(), np.empty(steps.size, np.int64)
-        total = binary_counter.count_on(steps, self.seen, np.int64(self.total), above, noise, offsets, out)
-        return replace(self, seen=after, total=int(total), above=above), out
+        key, number, length, levels, theta_steps, law, seen, before, above = self
+        after, above, out = seen + steps.size, above.copy(), np.empty(steps.size, np.int64)
+        noise, offsets = sampler.draw_nodes(law, key, number, seen, after, levels)
+        total = binary_counter.count_on(steps, seen, before, above, noise, offsets, out)
+        return RunningSum(key, number, length, levels, theta_steps, law, after, total, above), out
 
     def describe(self) -> dict[str, Any]:
         """Where the counter stands, for a state file."""
@@ -91,4 +81,4 @@ class RunningSum:
         noise = np.array(above, np.int64)
         if not 0 <= codec.whole(seen) <= self.length or noise.shape != self.above.shape:
             raise ValueError("a counter out of range")
-        return replace(self, seen=seen, total=int(np.int64(codec.whole(total))), above=noise)
+        return self._replace(seen=seen, total=int(np.int64(codec.whole(total))), above=noise)

@@ -241,7 +241,7 @@ class FixedBlocks:
         closing, filled = divmod(values.size, block)
         published, prediction, begin = np.empty(values.size), progress.prediction, 0
         while begin < closing:
-            noise, leaf = self._tree(progress, noise, begin)
+            noise, leaf = self.tree(progress, noise, begin)
             count = min(closing - begin, self.plan.tree_blocks - leaf)
             part, drawn = slice(begin * block, (begin + count) * block), noise[1][leaf : leaf + count]
             prediction = online_pass.publish_blocks(
@@ -348,7 +348,7 @@ class FixedBlocks:
             online_pass.add_noise(sums, drawn, self.grid.resolution, sums.view(np.float64))
             return None, released, chain, memory
         while begin < sums.size:
-            noise, leaf = self._tree(progress, noise, begin)
+            noise, leaf = self.tree(progress, noise, begin)
             count = min(sums.size - begin, self.plan.tree_blocks - leaf)
             part, drawn = sums[begin : begin + count], noise[1][leaf : leaf + count]
             if self.sums_releases:
@@ -358,7 +358,7 @@ class FixedBlocks:
             begin += count
         return noise, released, chain, memory
 
-    def _tree(self, progress: Progress, noise: TreeNoise | None, after: int) -> tuple[TreeNoise, int]:
+    def tree(self, progress: Progress, noise: TreeNoise | None, after: int) -> tuple[TreeNoise, int]:
         """The tree of the block that comes so many behind those closed, made if it is not at hand, and its leaf."""
         tree, leaf = divmod(progress.blocks + after, self.plan.tree_blocks)
         if noise is None or noise[0] != tree:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.arrays.column import Nonfinite, as_column, as_floats
+from fastdp.arrays.column import FLOAT64, Nonfinite, as_column, as_floats
 from fastdp.arrays.whole import as_whole
 from fastdp.errors import AccuracyWarning, ParameterError, warn
 from fastdp.guarantee import Guarantee
@@ -19,7 +19,7 @@ from fastdp.perturbers import HierarchyShape, Perturber
 from fastdp.randomness.key import Key
 from fastdp.releases.release import Release, ReleasedNodes
 from fastdp.smoothers import Smoother
-from fastdp.state.machine import Column
+from fastdp.state.machine import Column, record
 from fastdp.state.publisher import Publisher
 from fastdp.state.single_caller import single_caller
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from fastdp.systems.stream.repeat import Repetitions
 
 Floats = NDArray[np.float64]
+#: Bits of an array's flags: C-contiguous and writable; memory of its own.
+WRITABLE, OWN = 0x0401, 0x0004
 FAR_BELOW = (
     "threshold: {:.3g} is far below the values, as released sums show: their mean is more than three quarters of it "
     "although they are clipped to it; expected a longer hold-out, or a larger threshold that is known publicly "
@@ -186,7 +188,7 @@ class StreamPublisher(Publisher[StreamState]):
     @property
     def holdout(self) -> int:
         """Length of the hold-out."""
-        return self._machine.composition.task.holdout + self._machine.composition.warm_up
+        return self._machine.holdout
 
     @property
     def max_range(self) -> int:
@@ -268,11 +270,12 @@ class StreamPublisher(Publisher[StreamState]):
             The publisher is then as it was; the corrected chunk continues the stream.
         """
         column = as_column(chunk)
-        target: Floats | None = None
-        if out is not None:
-            target = self._target(out, column, column.size - min(column.size, max(0, self.holdout - self.n_seen)))
-        published: Floats = self._take(Column(column, new_memory=out is None))(target)
-        return published
+        if out is None:
+            published: Floats = self._take(record(Column, (column, "chunk", True)))()
+            return published
+        self._check_out(out, column)
+        written: Floats = self._take(record(Column, (column, "chunk", False)))(out)
+        return written
 
     @single_caller
     def release(self, values: Any) -> Release:
@@ -366,14 +369,15 @@ class StreamPublisher(Publisher[StreamState]):
         assert isinstance(pipeline, FixedBlocks)  # noqa: S101 - others release no nodes
         return pipeline.released_nodes(self._progress.theta_steps, finite)
 
-    def _target(self, out: Any, values: NDArray[Any], size: int) -> Floats:
-        usable = isinstance(out, np.ndarray) and out.dtype == np.float64 and out.ndim == 1
-        if not usable or not out.flags.c_contiguous or not out.flags.writeable or out.size < size:
-            raise ParameterError(f"out: expected a writable, contiguous float64 array of at least {size} entries")
-        if np.may_share_memory(out, values):
+    def _check_out(self, out: Any, values: NDArray[Any]) -> None:
+        flags = out.flags.num if isinstance(out, np.ndarray) and out.dtype == FLOAT64 and out.ndim == 1 else 0
+        if flags & WRITABLE != WRITABLE or out.size < values.size:
+            size = values.size - min(values.size, max(0, self.holdout - self.n_seen))
+            if flags & WRITABLE != WRITABLE or out.size < size:
+                raise ParameterError(f"out: expected a writable, contiguous float64 array of at least {size} entries")
+        # Two arrays that own their memory share none; asking takes longer.
+        if not (out is not values and flags & values.flags.num & OWN) and np.may_share_memory(out, values):
             raise ParameterError("out: expected memory of its own, it overlaps the chunk")
-        target: Floats = out[:size]
-        return target
 
     @classmethod
     def _fits(cls, content: dict[str, Any], kind: Any) -> bool:

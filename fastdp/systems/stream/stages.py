@@ -9,22 +9,24 @@ import logging
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.arrays.column import NOT_FINITE, as_floats, pieces
+from fastdp.arrays.column import FLOAT64, NOT_FINITE, as_floats, pieces
 from fastdp.errors import DataError, StateError
 from fastdp.perturbers import Blocks
 from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import CHAIN_WORDS
 from fastdp.state import codec
 from fastdp.state.journal import Packed
-from fastdp.state.machine import Column, Machine, Transition
+from fastdp.state.machine import NOTHING_DRAWN, Column, Machine, Transition, record
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
 from fastdp.systems.stream.fixed_blocks import NO_CHAIN, FixedBlocks, Progress, Step, TreeNoise, next_chain
 from fastdp.systems.stream.parameters import StreamParameters
+from fastdp.systems.stream.short import MAX_SHORT, USUAL, Short, short_of
 from fastdp.thresholds import Chooser
 from fastdp.thresholds.base import held_out
 
@@ -66,11 +68,11 @@ class Emission:
     size: int
 
     def __call__(self, out: Floats | None = None) -> Floats:
-        """The published values, in ``out`` if it is given."""
+        """The published values, in the first entries of ``out`` if it is given."""
         first = self.parts[0] if len(self.parts) == 1 else None
         if out is None and isinstance(first, Step) and first.predictions is None:
             return first.totals
-        target: Floats = np.empty(self.size) if out is None else out
+        target: Floats = np.empty(self.size) if out is None else out[: self.size]
         begin = 0
         for part in self.parts:
             part.emit(target[begin : begin + part.size])
@@ -144,6 +146,8 @@ class Schedule(Machine[StreamState]):
     SPLITS: ClassVar[bool] = True
 
     composition: StreamParameters
+    #: Of one publisher, which has one key and one first threshold.
+    _short: ClassVar[tuple[Key, int, Short | None] | None] = None
 
     def pipeline(self, key: Key) -> FixedBlocks | AdaptiveBlocks:
         """The parts between clipped values and published ones, under this key."""
@@ -166,6 +170,23 @@ class Schedule(Machine[StreamState]):
     def bind(self, key: Key) -> Key:
         """The noise key of this composition under a secret."""
         return self.composition.noise_key(key)
+
+    def short(self, key: Key, theta_steps: int) -> Short | None:
+        """What publishes short chunks, under this key and threshold."""
+        made = self._short
+        if made is None or made[0] is not key or made[1] != theta_steps:
+            short = None
+            if theta_steps and self.composition.renewal is None:
+                # A whole release needs its steps, and begins with the first value.
+                short = short_of(self.pipeline(key), theta_steps, max(1, self.holdout))
+            made = key, theta_steps, short
+            object.__setattr__(self, "_short", made)
+        return made[2]
+
+    @cached_property
+    def holdout(self) -> int:
+        """Values before the first published one."""
+        return self.composition.task.holdout + self.composition.warm_up
 
     def start(self, key: Key) -> StreamState:
         """Before the first value."""
@@ -210,7 +231,19 @@ class Schedule(Machine[StreamState]):
 
     def step(self, state: StreamState, batch: Column, key: Key) -> Transition[StreamState]:
         """Where these values lead."""
-        values, pipeline = batch.values, self.pipeline(key)
+        values, progress = batch.values, state.progress
+        if values.size <= MAX_SHORT and values.dtype is FLOAT64:
+            short = self.short(key, progress.theta_steps)
+            if short is not None and progress.n_seen >= short.begin:
+                if values.flags.num & USUAL != USUAL or type(values) is not np.ndarray:
+                    values = np.array(values)
+                following, noise, published = short.publish(progress, state.noise, values)
+                if following is not None:
+                    after = record(StreamState, (following, state.chooser, noise, ()))
+                    return record(Transition, (after, partial(_given, published), None, NOTHING_DRAWN))
+                # The same words are not drawn again.
+                state = StreamState(progress, state.chooser, noise, state.pending)
+        pipeline = self.pipeline(key)
         refines = self.composition.renewal is not None and self.composition.renewal.share > 0.0
         if state.pending:
             state.check()
@@ -352,6 +385,15 @@ class Schedule(Machine[StreamState]):
             progress = progress._replace(chain=chain)
         chooser = state.settled()
         return StreamState(progress, None if chooser is None else chooser.copy())
+
+
+def _given(published: Floats, out: Floats | None = None) -> Floats:
+    """The published values, in the first entries of ``out`` if it is given."""
+    if out is None:
+        return published
+    target = out[: published.size]
+    target[:] = published
+    return target
 
 
 _FIELDS: dict[str, Any] = {

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fastdp.errors import StateError
 from fastdp.local import Hybrid, SquareWave
 from fastdp.local.distribution import Distribution
-from fastdp.local.encoding import split
+from fastdp.local.encoding import read_messages
 from fastdp.local.histogram import HistogramCollector
 from fastdp.local.tally import NONE_REFUSED, CollectorMachine, Refused, Tally
 from fastdp.randomness.key import Key
@@ -159,14 +159,11 @@ class ServerMachine(Machine[ServerState]):
             after, estimates = self._published(state, hybrid, batch.data)
             return Transition(after, lambda: estimates)
         if batch.name == "receive" and hybrid is not None:
-            found = [np.empty(0)]
-            for reports in split(batch.data, hybrid):
-                if reports is None or (batch.most_reports is not None and reports.size > batch.most_reports):
-                    state = replace(state, refused=state.refused.plus(0, 1))
-                else:
-                    state, estimates = self._published(state, hybrid, reports)
-                    found.append(estimates)
-            return Transition(state, lambda: np.concatenate(found))
+            reports, refused = read_messages(batch.data, hybrid, batch.most_reports)
+            after, estimates = self._published(state, hybrid, reports)
+            if refused:
+                after = replace(after, refused=after.refused.plus(0, refused))
+            return Transition(after, lambda: estimates)
         tally = self.tally(state, batch.name)
         if batch.name == "receive":
             counted = self.sought().read_messages(batch.data, 0, batch.most_reports)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -130,19 +131,19 @@ def test_it_beats_the_plain_binary_tree() -> None:
 def test_a_value_opens_streams_for_its_own_nodes_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most heights have no new node; a cipher for each of them made one call 20 times as long."""
     publisher = fastdp.PAK(1.0, 1e-9, 100.0, 2**33, threshold=Fixed(100.0), seed=1)
-    heights: list[int] = []
-    fill = sampler.fill_parts
+    drawn: list[int] = []
+    of_nodes = sampler.node_words
 
-    def watched(out: np.ndarray, law: object, key: Key, parts: list[tuple[StreamId, int, int]]) -> None:
-        heights.extend(stream.level for stream, _, _ in parts)
-        fill(out, law, key, parts)
+    def watched(*names: Any) -> Any:
+        words, offsets = of_nodes(*names)
+        drawn.append(words.size)
+        return words, offsets
 
-    monkeypatch.setattr(sampler, "fill_parts", watched)
+    monkeypatch.setattr(sampler, "node_words", watched)
     for position in range(8):
-        heights.clear()
         publisher.publish([1.0])
-        # The node of height h ends with value position + 1 where 2^h divides that.
-        assert heights == [h for h in range(34) if (position + 1) % 2**h == 0]
+        # The node of height h ends with value position + 1 where 2^h divides that; two words a block.
+        assert drawn.pop() == 2 * sum((position + 1) % 2**h == 0 for h in range(34))
 
 
 def test_a_copy_has_noise_of_its_own_and_pickles_are_refused() -> None:
@@ -182,16 +183,16 @@ def test_an_interrupt_leaves_the_chunk_consumed_or_not(monkeypatch: pytest.Monke
     whole = make(threshold=NoisyMax()).publish(values)
     publisher = make(threshold=NoisyMax())
     parts = [publisher.publish(values[:250])]
-    count = RunningSum.count
+    advance = RunningSum.advance
 
     def interrupted(self, steps):
-        count(self, steps)
+        advance(self, steps)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(RunningSum, "count", interrupted)
+    monkeypatch.setattr(RunningSum, "advance", interrupted)
     with pytest.raises(KeyboardInterrupt):
         publisher.publish(values[250:400])
-    monkeypatch.setattr(RunningSum, "count", count)
+    monkeypatch.setattr(RunningSum, "advance", advance)
     assert publisher.n_seen == 250
     parts.append(publisher.publish(values[250:]))
     assert np.array_equal(np.concatenate(parts), whole)

@@ -1,0 +1,99 @@
+"""Short chunks in one call: against the kernels that do the same array by array."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastdp.perturbers import Blocks
+from fastdp_kernels import adaptive_pass, block_lengths, online_pass, short_chunks
+
+RESOLUTION, TOP = 2.0**-8, 2000.0
+BAD = (np.nan, np.inf, -np.inf)
+
+
+def values_of(seed: int, size: int) -> np.ndarray:
+    """Some below 0, some above the threshold."""
+    return np.random.default_rng(seed).normal(4.0, 5.0, size)
+
+
+def by_arrays(values: np.ndarray, block: int, noise: np.ndarray, filled: int, open_sum: int, first: float):
+    """Sums, noise and output array by array; what is left open, and its prediction."""
+    closing = noise.size
+    sums = np.zeros(closing + 1, np.int64)
+    touched = sums[: -(-(filled + values.size) // block)]
+    assert not online_pass.sum_blocks(values, 1 / RESOLUTION, TOP, block, filled, touched)
+    sums[0] += open_sum
+    totals = np.empty(closing)
+    online_pass.add_noise(sums[:closing], noise, RESOLUTION, totals)
+    if block == 1:
+        return 0, first, totals
+    predictions = np.concatenate([[first], totals / block])
+    out = np.empty(values.size)
+    online_pass.emit_blocks(totals, predictions, block, filled, out)
+    return sums[closing], predictions[closing], out
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    block=st.integers(1, 40),
+    size=st.integers(0, 200),
+    before=st.integers(0, 39),
+    leaf=st.integers(0, 5),
+)
+def test_fixed_blocks_are_those_of_the_arrays(seed: int, block: int, size: int, before: int, leaf: int) -> None:
+    values, filled = values_of(seed, size), before % block
+    closing = (filled + size) // block
+    noise = np.random.default_rng(seed + 1).integers(-(2**40), 2**40, leaf + closing + 3)
+    open_sum, first = (3 * filled, 2.5) if filled else (0, 2.5)
+    expected = by_arrays(values, block, noise[leaf : leaf + closing], filled, open_sum, first)
+    public, out = np.array([1 / RESOLUTION, TOP, RESOLUTION, block]), np.empty(size)
+    found = short_chunks.publish_short(values, public, noise, leaf, closing, filled, open_sum, first, out)
+    assert found == expected[:2]
+    assert np.array_equal(out, expected[2])
+
+
+@pytest.mark.parametrize("block", [1, 4])
+@pytest.mark.parametrize("bad", BAD)
+def test_a_value_that_is_not_finite_is_reported_wherever_it_is(block: int, bad: float) -> None:
+    public, noise, out = np.array([1.0, 100.0, 1.0, block]), np.zeros(20, np.int64), np.empty(11)
+    for place in range(11):
+        values = np.ones(11)
+        values[place] = bad
+        assert np.isnan(short_chunks.publish_short(values, public, noise, 0, 13 // block, 2 % block, 0, 1.0, out)[1])
+        for top in (100.0, -100.0):
+            memory = opened(5)
+            assert np.isnan(short_chunks.publish_open(values, 1.0, top, 0, 0, memory, 1.0, out)[1])
+
+
+def opened(exponent: int) -> np.ndarray:
+    """A memory with an open block whose first values make up for something."""
+    memory = np.zeros(block_lengths.MEMORY)
+    memory[block_lengths.EXPONENT], memory[block_lengths.UNIT] = exponent, 1.0
+    memory[block_lengths.PREDICTION], memory[block_lengths.EXTRA] = 0.37, -0.05
+    memory[block_lengths.CATCH] = 7.0
+    return memory
+
+
+@given(seed=st.integers(0, 2**32), size=st.integers(0, 70), filled=st.integers(0, 31), events=st.booleans())
+def test_open_blocks_are_those_of_the_arrays(seed: int, size: int, filled: int, events: bool) -> None:
+    values, theta, top = values_of(seed, size), 9.0, -TOP if events else TOP
+    memory = opened(5)
+    kept, out = memory.copy(), np.empty(size)
+    total, prediction = short_chunks.publish_open(values, 1 / RESOLUTION, top, filled, 11, memory, theta, out)
+    assert np.array_equal(memory, kept)
+    if filled + size >= 32:
+        assert np.isnan(prediction)
+        return
+    shape = Blocks().shape(1.0, 2**16, 0, events=events)
+    counters = np.array([filled, 11, 0, 0])
+    blocks, expected = np.empty((1, adaptive_pass.COLUMNS)), np.empty(size)
+    steps = theta / RESOLUTION
+    nothing = np.empty(0, np.int64)
+    used = adaptive_pass.sum_adaptive(values, 1 / RESOLUTION, top, steps, shape, nothing, counters, memory, blocks)
+    adaptive_pass.emit_adaptive(blocks, filled, theta, False, events, expected)
+    assert (used, counters[0], counters[1]) == (size, filled + size, total)
+    assert prediction == memory[block_lengths.PREDICTION] * theta
+    assert np.array_equal(out, expected)
