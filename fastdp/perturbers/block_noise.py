@@ -6,6 +6,7 @@ Where such a block closes: ``systems/stream/adaptive_blocks.py``; how long the n
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -33,6 +34,10 @@ PRIOR_DRIFT = 0.02
 #: The first block is at most max_range >> MAX_FIRST long, no block longer than max_range >> MAX_EVER.
 MAX_FIRST = 6
 MAX_EVER = 2
+#: With a focus max_range >> FOCUS_FIRST: short blocks show the signal soon, and lengths double with each pair.  But a
+#: pair of blocks of less than 2^CHOOSING values is no choice (:data:`fastdp_kernels.block_lengths.CADENCE`).
+FOCUS_FIRST = 12
+CHOOSING = int(math.log2(b.CADENCE)) - 1
 #: Noise counts so much more than in the longest ranges alone when theta is weighed.
 THETA_WEIGHT = 1.5
 #: At most the last eighth of the hold-out, a power of two of values, is released as blocks and does not choose theta.
@@ -181,6 +186,8 @@ class Blocks(Flat):
         shape[b.MOST] = max(top - MAX_EVER, 0)
         b.fill_shares(shape)
         first = b.choose_exponent(shape[b.PRIOR_WHITE], shape[b.PRIOR_DRIFT], 0, shape)
+        if self.focus is not None:
+            first = min(first, max(top - FOCUS_FIRST, CHOOSING))
         shape[b.FIRST] = min(first, max(top - MAX_FIRST, 0))
         shape[b.LIMIT] = warm_up
         shape[b.SPREADS] = self.closing == "spread"

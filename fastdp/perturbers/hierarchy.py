@@ -260,8 +260,12 @@ def _law(plan: HierarchyShape, theta_steps: int, epsilon: float) -> sampler.Law:
     return sampler.discrete_laplace_law(Fraction(theta_steps * plan.levels) / Fraction(epsilon))
 
 
+@lru_cache(maxsize=64)
 def consistency_weights(plan: HierarchyShape) -> NDArray[np.float64]:
-    """Weight of a node's own noise against its children's, by height: (b^l - b^(l-1)) / (b^l - 1), Eq. 10."""
+    """Weight of a node's own noise against its children's, by height: (b^l - b^(l-1)) / (b^l - 1), Eq. 10.
+
+    Not to be changed.
+    """
     b = plan.fan_out
     weights = np.zeros(plan.levels + 1)
     for height in range(2, plan.levels + 1):

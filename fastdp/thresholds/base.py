@@ -57,7 +57,7 @@ class Chooser(Protocol):
         """An independent copy, so that a rejected chunk can be forgotten."""
 
     def observe(self, values: NDArray[np.float64]) -> None:
-        """Add values (finite; publishers check that)."""
+        """Add values (finite; publishers check that), which may be the caller's memory: what is kept is copied."""
 
     def choose(self, key: Key) -> float:
         """Theta in units of the input, in (0, bound]."""

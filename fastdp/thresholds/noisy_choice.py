@@ -47,6 +47,7 @@ def score_unit(task: ThresholdTask, counts: int = 1) -> int:
     return int(min(2**20, 2 ** (room.bit_length() - 1), 2 ** (largest.bit_length() - 1)))
 
 
+@lru_cache(maxsize=256)
 def noise_law(kind: NoiseKind, sensitivity: int, epsilon: float) -> sampler.Law:
     """The law of one candidate's noise."""
     scale = Fraction(sensitivity) / Fraction(epsilon)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,22 +124,8 @@ class _NoisyMaxChooser(CountedHoldout):
         return score_unit(self._task)
 
     def penalties(self) -> NDArray[np.int64]:
-        """K times the public term of Eq. 6, of each candidate; rounded, and cut off far below overflow."""
-        task, b = self._task, self._rule.fan_out
-        depth = math.log(max(task.max_range, 2)) / math.log(b)
-        # Only differences count, so the first candidate's term is taken off: a term that is cut off is then
-        # one that cannot win.  In logarithms, so that no factor overflows.
-        logs = (
-            math.log(3.0 * task.holdout)
-            - math.log(self._rule.c)
-            - math.log(task.max_range)
-            - math.log(task.noise_epsilon)
-        )
-        logs += 0.5 * math.log(2.0 * (b - 1) * depth**3) + math.log(self.unit()) + math.log(task.bound)
-        slope = math.exp(min(logs, 700.0))
-        parts = np.minimum(self._step / task.bound * np.arange(1, self._counts.size), 1.0)
-        penalties: NDArray[np.float64] = np.minimum(slope * (parts - parts[0]), MAX_PENALTY)
-        return np.rint(penalties).astype(np.int64)
+        """K times the public term of Eq. 6, of each candidate."""
+        return _penalties(self._rule, self._task, self._step, self._counts.size - 1)
 
     @property
     def law(self) -> sampler.Law:
@@ -185,3 +172,18 @@ class _NoisyMaxChooser(CountedHoldout):
         none = np.zeros(streams.size, np.int64)
         law = self.law
         return self._best(histograms, sampler.draw_rows(words, none, lambda _: law, streams, none))
+
+
+@lru_cache(maxsize=4)
+def _penalties(rule: NoisyMax, task: ThresholdTask, step: float, candidates: int) -> NDArray[np.int64]:
+    """Rounded, and cut off far below overflow; not to be changed."""
+    b, unit = rule.fan_out, score_unit(task)
+    depth = math.log(max(task.max_range, 2)) / math.log(b)
+    # Only differences count, so the first candidate's term is taken off: a term that is cut off is then
+    # one that cannot win.  In logarithms, so that no factor overflows.
+    logs = math.log(3.0 * task.holdout) - math.log(rule.c) - math.log(task.max_range) - math.log(task.noise_epsilon)
+    logs += 0.5 * math.log(2.0 * (b - 1) * depth**3) + math.log(unit) + math.log(task.bound)
+    slope = math.exp(min(logs, 700.0))
+    parts = np.minimum(step / task.bound * np.arange(1, candidates + 1), 1.0)
+    penalties: NDArray[np.float64] = np.minimum(slope * (parts - parts[0]), MAX_PENALTY)
+    return np.rint(penalties).astype(np.int64)

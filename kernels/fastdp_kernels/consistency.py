@@ -16,14 +16,92 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels._jit import inline, kernel, minus, plus
+from fastdp_kernels._lanes import LANES, raise_row, sum_row
+
+#: Leaves.
+CACHED = 2**16
 
 
 @inline
-def _sum(children: np.ndarray) -> np.int64:
-    total = np.int64(0)
-    for i in range(children.size):
-        total = plus(total, children[i])
-    return total
+def _sum_children(children: np.ndarray, fan_out: int, sums: np.ndarray) -> None:
+    """Sum of the children of each node."""
+    for j in range(sums.size):
+        total = np.int64(0)
+        if fan_out == LANES:
+            total = sum_row(children, j * LANES)
+        else:
+            for i in range(fan_out):
+                total = plus(total, children[j * fan_out + i])
+        sums[j] = total
+
+
+@inline
+def _weigh(nodes: np.ndarray, sums: np.ndarray, weight: float) -> None:
+    """Each node's own noise against its children's."""
+    for j in range(nodes.size):
+        correction = np.rint(np.float64(minus(nodes[j], sums[j])) * weight)
+        nodes[j] = plus(sums[j], np.int64(correction))
+
+
+@inline
+def _hand_down(nodes: np.ndarray, sums: np.ndarray, fan_out: int, children: np.ndarray) -> None:
+    """Each node hands its children what they lack, as evenly as integers allow."""
+    for j in range(nodes.size):
+        lack = minus(nodes[j], sums[j])
+        if fan_out == LANES:
+            raise_row(children, j * LANES, lack // LANES, lack % LANES)
+        else:
+            share = lack // fan_out
+            extra = minus(lack, np.int64(np.uint64(share) * np.uint64(fan_out)))
+            for i in range(fan_out):
+                child = j * fan_out + i
+                children[child] = plus(children[child], plus(share, np.int64(i < extra)))
+
+
+@inline
+def _sizes(tops: int, fan_out: int, levels: int) -> tuple[int, int, np.ndarray]:
+    """Leaves of a tree, trees that are settled together (what stays in the second cache), and memory for sums."""
+    leaves, inner = 1, 0
+    for _ in range(levels - 1):
+        inner += leaves
+        leaves *= fan_out
+    each = min(tops, max(1, CACHED // leaves))
+    return leaves, each, np.empty(each * inner, np.int64)
+
+
+@inline
+def _settle(
+    nodes: np.ndarray,
+    tops: int,
+    fan_out: int,
+    levels: int,
+    weights: np.ndarray,
+    leaves: int,
+    each: int,
+    sums: np.ndarray,
+) -> None:
+    """:func:`make_consistent` with what :func:`_sizes` gives."""
+    for first in range(0, tops, each):
+        last = min(first + each, tops)
+        # Up: children of height l - 1 are complete before their parents are read.
+        below, start, width, summed = 0, tops * leaves, leaves, 0
+        for height in range(2, levels + 1):
+            children = nodes[below + first * width : below + last * width]
+            below, width = start, width // fan_out
+            own = nodes[start + first * width : start + last * width]
+            totals = sums[summed : summed + own.size]
+            _sum_children(children, fan_out, totals)
+            _weigh(own, totals, weights[height])
+            start += tops * width
+            summed += own.size
+        # Down.
+        for _ in range(2, levels + 1):
+            own = nodes[below + first * width : below + last * width]
+            summed -= own.size
+            totals = sums[summed : summed + own.size]
+            width *= fan_out
+            below -= tops * width
+            _hand_down(own, totals, fan_out, nodes[below + first * width : below + last * width])
 
 
 @kernel
@@ -43,46 +121,13 @@ def make_consistent(nodes: np.ndarray, tops: int, fan_out: int, levels: int, wei
     weights : float64[levels + 1]
         weights[l] for heights l >= 2.
     """
-    for top in range(tops):
-        start = 0
-        width = 1
-        for _ in range(levels - 1):
-            width *= fan_out
-        # Up: children of height l - 1 are complete before their parents are read.
-        below_start = 0
-        below_width = width
-        start = tops * width
-        for height in range(2, levels + 1):
-            level_width = below_width // fan_out
-            for j in range(level_width):
-                first = below_start + top * below_width + j * fan_out
-                total = _sum(nodes[first : first + fan_out])
-                own = start + top * level_width + j
-                correction = np.rint(np.float64(minus(nodes[own], total)) * weights[height])
-                nodes[own] = plus(total, np.int64(correction))
-            below_start = start
-            start += tops * level_width
-            below_width = level_width
-        # Down: each node hands its children what they lack, as evenly as integers allow.
-        own_start = below_start
-        own_width = 1
-        for _ in range(2, levels + 1):
-            child_width = own_width * fan_out
-            child_start = own_start - tops * child_width
-            for j in range(own_width):
-                first = child_start + top * child_width + j * fan_out
-                children = nodes[first : first + fan_out]
-                lack = minus(nodes[own_start + top * own_width + j], _sum(children))
-                share = lack // fan_out
-                extra = minus(lack, np.int64(np.uint64(share) * np.uint64(fan_out)))
-                for child in range(children.size):
-                    children[child] = plus(children[child], plus(share, np.int64(child < extra)))
-            own_start = child_start
-            own_width = child_width
+    leaves, each, sums = _sizes(tops, fan_out, levels)
+    _settle(nodes, tops, fan_out, levels, weights, leaves, each, sums)
 
 
 @kernel
 def make_rows_consistent(nodes: np.ndarray, tops: int, fan_out: int, levels: int, weights: np.ndarray) -> None:
     """:func:`make_consistent` for each row of int64[n, nodes]."""
+    leaves, each, sums = _sizes(tops, fan_out, levels)
     for row in range(nodes.shape[0]):
-        make_consistent(nodes[row], tops, fan_out, levels, weights)
+        _settle(nodes[row], tops, fan_out, levels, weights, leaves, each, sums)

@@ -42,12 +42,13 @@ def bin_values(values: np.ndarray, step: float, counts: np.ndarray) -> None:
     parted = 0
     if counts.size * PARTED <= values.size:
         parted = values.size // PIECE
-        bins, lanes = np.empty(PIECE, np.int32), np.zeros((3, counts.size), np.int64)
+        # Unsigned: an index that may be negative counts from the end, which is asked of each.
+        bins, lanes = np.empty(PIECE, np.uint32), np.zeros((3, counts.size), np.int64)
         second, third, fourth = lanes[0], lanes[1], lanes[2]
         for piece in range(parted):
             part = values[piece * PIECE : (piece + 1) * PIECE]
             for i in range(PIECE):
-                bins[i] = np.int32(_bin(part[i], step, counts.size))
+                bins[i] = np.uint32(np.int32(_bin(part[i], step, counts.size)))
             for i in range(0, PIECE, 4):
                 counts[bins[i]] += 1
                 second[bins[i + 1]] += 1

@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from fastdp_kernels import _lanes
 from fastdp_kernels._jit import bits_of, inline, kernel, minus, plus
+from fastdp_kernels._lanes import LANES, ROWS, fill_row, sum_step_rows
 
-# Adding 1.5 * 2^52 rounds a double in [0, 2^51] to the nearest integer (ties to even) and leaves that
-# integer in the low bits: a conversion that every vector unit has.
-ROUNDER = 1.5 * 2.0**52
-ROUNDER_BITS = np.int64(0x4338000000000000)
-WITHOUT_SIGN = np.int64(0x7FFFFFFFFFFFFFFF)
-EXPONENT_ONE = np.int64(1 << 52)
+ROUNDER = _lanes.ROUNDER
+ROUNDER_BITS = np.int64(_lanes.ROUNDER_BITS)
+WITHOUT_SIGN = np.int64(_lanes.WITHOUT_SIGN)
+EXPONENT_ONE = np.int64(_lanes.EXPONENT_ONE)
 #: Values whose neighbours are added while they are in the first cache; blocks longer than this do not gain by it.
 PIECE, LONGEST_PAIRED = 2048, 32
+#: Blocks of LANES values that are summed before any of them is published, in the first cache.
+BLOCKS = 64
 
 
 @inline
@@ -73,7 +75,7 @@ def sum_signed(values: np.ndarray, steps_per_unit: float, limit: float) -> tuple
 def _sum_pairs(
     values: np.ndarray, steps_per_unit: float, top: float, block: int, pairs: np.ndarray, sums: np.ndarray
 ) -> np.int64:
-    """Block sums by adding neighbours again and again, for blocks of 2, 4, 8, ... values.
+    """Block sums by adding neighbours again and again, for blocks of 2, 4, 8 and 32 values.
 
     Every addition is one of vectors, while a block's own sum ends in additions across a vector, which for short
     blocks take longer than all others.  ``pairs`` is int64[PIECE // 2]; values are whole pieces.  Returns the flags.
@@ -95,6 +97,15 @@ def _sum_pairs(
                 pairs[j] = plus(pairs[2 * j], pairs[2 * j + 1])
         for j in range(each):
             own[j] = minus(pairs[j], excess)
+    return flags
+
+
+@inline
+def _sum_lanes(values: np.ndarray, steps_per_unit: float, top: float, sums: np.ndarray) -> np.int64:
+    """Sums of blocks of LANES values, in multiples of ROWS.  Returns the flags."""
+    flags = np.int64(0)
+    for j in range(0, sums.size, ROWS):
+        flags |= sum_step_rows(values, j * LANES, steps_per_unit, top, sums, j)
     return flags
 
 
@@ -133,7 +144,10 @@ def sum_blocks(
     end = begin + whole * block
     done = 0
     pieces = (end - begin) // PIECE
-    if pieces and 1 < block <= LONGEST_PAIRED and block & (block - 1) == 0:
+    if block == LANES:
+        done = whole // ROWS * ROWS
+        flags |= _sum_lanes(values[begin : begin + done * LANES], steps_per_unit, top, sums[1 : 1 + done])
+    elif pieces and 1 < block <= LONGEST_PAIRED and block & (block - 1) == 0:
         done = pieces * (PIECE // block)
         pairs = np.empty(PIECE // 2, np.int64)
         paired = values[begin : begin + pieces * PIECE]
@@ -202,9 +216,13 @@ def emit_blocks(totals: np.ndarray, predictions: np.ndarray, block: int, filled:
     rows = out[begin:end].reshape(whole, block)
     for j in range(whole):
         prediction = predictions[1 + j]
-        for i in range(block - 1):
-            rows[j, i] = prediction
-        rows[j, block - 1] = totals[1 + j] - prediction * others
+        last = totals[1 + j] - prediction * others
+        if block == LANES:
+            fill_row(out, begin + j * LANES, prediction, last)
+        else:
+            for i in range(block - 1):
+                rows[j, i] = prediction
+            rows[j, block - 1] = last
     out[end:] = predictions[totals.size]
 
 
@@ -246,8 +264,19 @@ def publish_blocks(
     block = values.size // noise.size
     others, length = np.float64(block - 1), np.float64(block)
     excess = np.int64(np.uint64(ROUNDER_BITS) * np.uint64(block))
+    done = 0
+    if block == LANES:
+        done = noise.size // BLOCKS * BLOCKS
+        sums = np.empty(BLOCKS, np.int64)
+        for first in range(0, done, BLOCKS):
+            part = values[first * LANES : (first + BLOCKS) * LANES]
+            flags |= _sum_lanes(part, steps_per_unit, top, sums)
+            for k in range(BLOCKS):
+                released = np.float64(plus(sums[k], noise[first + k])) * resolution
+                fill_row(out, (first + k) * LANES, prediction, released - prediction * others)
+                prediction = released / length
     rows, published = values.reshape(noise.size, block), out.reshape(noise.size, block)
-    for j in range(noise.size):
+    for j in range(done, noise.size):
         row, own = rows[j], published[j]
         total = np.int64(0)
         for i in range(block):

@@ -54,11 +54,13 @@ def test_non_finite_values_are_noticed_anywhere() -> None:
 
 
 def test_non_finite_values_are_noticed_in_long_chunks() -> None:
-    for position in (2, 3, 3_002, 3_003, 5_000):
+    for block, position, wrong in itertools.product(
+        (4, 16), (2, 3, 17, 3_002, 3_003, 5_000, 5_999), (np.nan, -np.inf)
+    ):
         values, sums = np.arange(6_000.0), np.empty(1_501, np.int64)
-        assert not online_pass.sum_blocks(values, 1.0, 10.0, 4, 1, sums)
-        values[position] = np.nan
-        assert online_pass.sum_blocks(values, 1.0, 10.0, 4, 1, sums)
+        assert not online_pass.sum_blocks(values, 1.0, 10.0, block, 1, sums)
+        values[position] = wrong
+        assert online_pass.sum_blocks(values, 1.0, 10.0, block, 1, sums)
 
 
 def test_largest_threshold_rounds_exactly() -> None:
@@ -131,7 +133,7 @@ def test_range_sums() -> None:
 
 @pytest.mark.parametrize("block", [2, 7, 16, 256])
 def test_one_pass_equals_sums_noise_and_output(block: int) -> None:
-    count, top, first = 40, 640.0, 3.25
+    count, top, first = 150, 640.0, 3.25
     values, noise = stream(count * block, block), np.random.default_rng(block).integers(-10_000, 10_000, count)
     sums, predictions, expected = np.empty(count, np.int64), np.empty(count + 1), np.empty(values.size)
     assert not online_pass.sum_blocks(values, 1 / RESOLUTION, top, block, 0, sums)
@@ -145,10 +147,12 @@ def test_one_pass_equals_sums_noise_and_output(block: int) -> None:
     assert following == predictions[-1]
 
 
-def test_one_pass_detects_non_finite_values_anywhere() -> None:
-    noise = np.zeros(4, np.int64)
-    for wrong, position in itertools.product((np.nan, np.inf, -np.inf), (0, 3, 15, 16, 40, 63)):
-        values, published = np.arange(64.0), np.empty(64)
-        assert online_pass.publish_blocks(values, 1.0, 100.0, noise, 1.0, 0.0, published) == sum(range(48, 64)) / 16
+@pytest.mark.parametrize("count", [4, 70])
+def test_one_pass_detects_non_finite_values_anywhere(count: int) -> None:
+    noise, last = np.zeros(count, np.int64), 16 * count
+    for wrong, position in itertools.product((np.nan, np.inf, -np.inf), (0, 3, 15, 16, 40, last - 1)):
+        values, published = np.arange(float(last)), np.empty(last)
+        expected = sum(range(last - 16, last)) / 16
+        assert online_pass.publish_blocks(values, 1.0, 2000.0, noise, 1.0, 0.0, published) == expected
         values[position] = wrong
-        assert np.isnan(online_pass.publish_blocks(values, 1.0, 100.0, noise, 1.0, 0.0, published))
+        assert np.isnan(online_pass.publish_blocks(values, 1.0, 2000.0, noise, 1.0, 0.0, published))

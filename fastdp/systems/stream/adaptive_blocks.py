@@ -143,10 +143,10 @@ class AdaptiveBlocks:
         return progress._replace(cycle=progress.cycle + 1, theta_steps=steps, smoother=memory, chain=chain)
 
     def prepare(
-        self, progress: Progress, noise: TreeNoise | None, values: Floats, *, new_memory: bool = False
+        self, progress: Progress, noise: TreeNoise | None, values: Floats, new: Floats | None = None
     ) -> AdaptiveStep | None:
         """All that these values, behind the hold-out, lead to; None if one of them is NaN or infinite."""
-        del new_memory
+        del new
         counters: NDArray[np.int64] = np.zeros(4, np.int64)
         counters[0], counters[1] = progress.filled, progress.open_sum
         memory, chain, closed, at = progress.smoother.copy(), progress.chain.copy(), progress.blocks, 0

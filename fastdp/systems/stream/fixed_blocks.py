@@ -181,14 +181,22 @@ class FixedBlocks:
         return renewed._replace(theta_steps=steps, prediction=first, smoother=state, chain=chain)
 
     def prepare(
-        self, progress: Progress, noise: TreeNoise | None, values: Floats, *, new_memory: bool = False
+        self, progress: Progress, noise: TreeNoise | None, values: Floats, new: Floats | None = None
     ) -> Step | None:
         """All that these values, behind the hold-out, lead to; None if one of them is NaN or infinite.
 
-        New memory for the output is invisible to callers until the step is recorded, so it may be written at once.
+        New memory for the output is invisible to callers until the step is recorded: it is written at once.
         """
-        if new_memory and self._in_one_pass(progress, values.size):
-            return self._publish(progress, noise, values)
+        if new is not None and self._in_one_pass(progress, values.size):
+            return self._publish(progress, noise, values, new)
+        step = self._prepare(progress, noise, values)
+        if new is None or step is None:
+            return step
+        step.emit(new)
+        return step._replace(totals=new, predictions=None, block=1, filled=0)
+
+    def _prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
+        """:meth:`prepare` without writing anything."""
         per_unit, top = 1.0 / self.grid.resolution, float(min(progress.theta_steps, self.grid.bound_steps))
         n_seen, size = progress.n_seen + values.size, values.size
         if self.smoother is None or self.plan.block == 1:
@@ -234,12 +242,12 @@ class FixedBlocks:
         whole = progress.filled == 0 and size >= MIN_BLOCKS * block > MIN_BLOCKS
         return whole and recent and not self.sums_releases and self.laws[progress.theta_steps] is None
 
-    def _publish(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
+    def _publish(self, progress: Progress, noise: TreeNoise | None, values: Floats, published: Floats) -> Step | None:
         """:meth:`prepare` in one pass."""
         grid, block = self.grid, self.plan.block
         per_unit, top = 1.0 / grid.resolution, float(min(progress.theta_steps, grid.bound_steps))
         closing, filled = divmod(values.size, block)
-        published, prediction, begin = np.empty(values.size), progress.prediction, 0
+        prediction, begin = progress.prediction, 0
         while begin < closing:
             noise, leaf = self.tree(progress, noise, begin)
             count = min(closing - begin, self.plan.tree_blocks - leaf)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -42,6 +42,8 @@ _ROLES = ("threshold", "perturber", "smoother", "renewal")
 _YOUNGER: dict[str, Any] = {"contributions": 1, "sensitivity": None, "delta": 0.0, "budget": None}
 #: Most units that may be protected together.
 MAX_CONTRIBUTIONS = 2**30
+
+_PLAIN = (bool, int, float, str)
 
 #: What a guarantee says of a threshold that rises.
 RISES = (
@@ -377,6 +379,11 @@ class StreamParameters:
         return {name: value for name, value in fields.items() if name not in _YOUNGER or value != _YOUNGER[name]}
 
     def guarantee(self, *, simulated: bool) -> Guarantee:
+        """What noise of a secret key promises, or of a seed."""
+        return replace(self._stated, simulated=True) if simulated else self._stated
+
+    @cached_property
+    def _stated(self) -> Guarantee:
         """Threshold and perturber see disjoint values: parallel composition (ToPS section 2.4).
 
         A renewal from published values shares their budget with the perturber: sequential composition.
@@ -399,7 +406,7 @@ class StreamParameters:
         if self.noise is not None:
             bounded = RISING_INTERVALS if self.rises else INTERVALS
             derivation = (*derivation, bounded if self.sensitivity is None else EVENT_INTERVALS)
-        return replace(stated, simulated=simulated or whole.simulated, derivation=derivation)
+        return replace(stated, simulated=whole.simulated, derivation=derivation)
 
     def in_units(self, member: Guarantee, meets: str = "") -> Guarantee:
         """What is promised for one value, restated for events and for several at once.
@@ -460,6 +467,25 @@ class StreamParameters:
         for role in _ROLES:
             fields[role] = codec.build_part(fields[role], PARTS)
         return cls(**fields)
+
+
+def composed(*fields: Any) -> StreamParameters:
+    """The composition with these fields, in order; publishers alike share one, with all that follows from it.
+
+    Not with parts of one's own, which may change, nor with a renewal, which may warn.
+    """
+    parts = [part for part in fields[:3] if part is not None]
+    if all(PARTS.get(type(part).__name__) is type(part) for part in parts):
+        held = [value for part in parts for value in vars(part).values()]
+        if all(value is None or type(value) in _PLAIN for value in (*held, *fields[3:])):
+            return _shared(tuple(map(type, held)), *fields)
+    return StreamParameters(*fields)
+
+
+@lru_cache(maxsize=64, typed=True)
+def _shared(_types: tuple[type, ...], *fields: Any) -> StreamParameters:
+    """Numbers that are equal but of other types may give other noise: hence the types."""
+    return StreamParameters(*fields)
 
 
 def vars_of(record: Any) -> dict[str, Any]:

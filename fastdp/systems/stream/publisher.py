@@ -25,7 +25,7 @@ from fastdp.state.single_caller import single_caller
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks
 from fastdp.systems.stream.fixed_blocks import FixedBlocks, Progress
 from fastdp.systems.stream.pace import Pace
-from fastdp.systems.stream.parameters import StreamParameters
+from fastdp.systems.stream.parameters import StreamParameters, composed
 from fastdp.systems.stream.stages import Emission, Schedule, StreamState
 from fastdp.thresholds import Threshold
 from fastdp.thresholds.fixed import as_rule
@@ -141,7 +141,7 @@ class StreamPublisher(Publisher[StreamState]):
         pace, rule = Pace.of(expected_length, rate, every), as_rule(threshold)
         longest = pace.max_range(max_range)
         composition = pace.composed(
-            lambda held: StreamParameters(
+            lambda held: composed(
                 *(rule, perturber, smoother, epsilon, bound, held, longest, resolution, nonfinite, renewal),
                 *(contributions, sensitivity, delta),
             ),

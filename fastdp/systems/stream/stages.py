@@ -33,6 +33,8 @@ from fastdp.thresholds.base import held_out
 Floats = NDArray[np.float64]
 #: Values of which a chooser may have seen some.
 UNKNOWN = np.empty(0)
+#: Values from which on they are published while they are read.
+LONG = 1024
 #: What the next value is used for.
 Stage = Literal["holdout", "warm-up", "publish", "withhold"]
 
@@ -253,31 +255,49 @@ class Schedule(Machine[StreamState]):
             stage, room = self.stage(state.progress)
             part = values[at : at + room]
             if stage in ("publish", "warm-up"):
-                for begin, floats in pieces(part):
-                    # Pieces of other types meet in one output, which is not written twice; and where values may be
-                    # replaced, they are read before noise is drawn.
-                    new = batch.new_memory and floats.size == part.size and self.composition.nonfinite == "raise"
-                    made = pipeline.prepare(state.progress, state.noise, floats, new_memory=new)
+                # Not where values may be replaced: they are read before noise is drawn.
+                new = np.empty(part.size) if part.size >= LONG and self._in_new_memory(batch) else None
+                source = part
+                if new is not None and part.dtype != np.float64 and not refines:
+                    # In place: a block is read before it is written.
+                    with np.errstate(over="ignore"):
+                        new[:] = part
+                    source = as_floats(new)
+                for begin, floats in pieces(source):
+                    target = None if new is None else new[begin : begin + floats.size]
+                    made = pipeline.prepare(state.progress, state.noise, floats, target)
                     if made is None:
+                        floats = as_floats(part[begin : begin + floats.size])
                         floats = self._replace_nonfinite(floats, at + begin, batch.name)
                         made = pipeline.prepare(state.progress, state.noise, floats)
                     assert made is not None  # noqa: S101 - the values are finite now
                     # A copy: the caller's array may change before the chooser has seen it.
                     pending = [*state.pending, floats.copy()] if refines else state.pending
                     state = StreamState(made.following, state.chooser, made.noise, pending)
-                    if stage == "publish":
+                    if stage == "publish" and new is None:
                         parts.append(made)
+                if new is not None:
+                    parts.append(Step(state.progress, state.noise, new, None, 1, 0, new.size))
                 complete = refines and part.size == room
             else:
-                state = self._withhold(state, as_floats(part), at, batch.name, parts)
                 complete = part.size == room
+                floats = as_floats(part)
+                # A copy, unless the chooser sees them at once: the caller's array may change before.
+                state = self._withhold(state, floats, at, batch.name, parts, copied=not complete)
             if complete:
                 state = self._choose(state, key)
             at += part.size
         size = parts[0].size if len(parts) == 1 else sum([part.size for part in parts])
         return Transition(state, Emission(parts, size), state.observe if state.pending else None)
 
-    def _withhold(self, state: StreamState, floats: Floats, at: int, name: str, parts: list[Output]) -> StreamState:
+    def _in_new_memory(self, batch: Column) -> bool:
+        """Whether published values are written while values are read, in one array for all pieces of a batch."""
+        adaptive = isinstance(self.composition.perturber, Blocks)
+        return batch.new_memory and not adaptive and self.composition.nonfinite == "raise"
+
+    def _withhold(
+        self, state: StreamState, floats: Floats, at: int, name: str, parts: list[Output], *, copied: bool
+    ) -> StreamState:
         """Values of a hold-out; of a later one, something is published in their place."""
         progress = state.progress
         finite = floats if np.isfinite(floats).all() else self._replace_nonfinite(floats, at, name)
@@ -290,7 +310,9 @@ class Schedule(Machine[StreamState]):
             value = min(max(mean, 0.0), progress.theta_steps * resolution)
             parts.append(FillIn(value, floats.size))
             following = following._replace(held=progress.held + floats.size)
-        return StreamState(following, state.chooser, state.noise, [*state.pending, finite.copy()])
+        return StreamState(
+            following, state.chooser, state.noise, [*state.pending, finite.copy() if copied else finite]
+        )
 
     def _choose(self, state: StreamState, key: Key) -> StreamState:
         """The stream goes on under the threshold that its values choose."""

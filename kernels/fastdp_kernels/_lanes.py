@@ -1,0 +1,163 @@
+"""Sixteen entries at a time, in instructions that loops do not become.
+
+A loop with a fixed count of 16 is unrolled into scalars before it could be vectorised, and a sum across a vector ends
+in additions within it.  So these pieces name vectors of LLVM; on every machine they are made of the vectors it has.
+``at`` is a position in a contiguous array, from which on all entries must exist: nothing checks it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+#: Entries of a row, and rows whose sums are made together.
+LANES, ROWS = 16, 8
+# Adding 1.5 * 2^52 rounds a double in [0, 2^51] to the nearest integer (ties to even) and leaves that
+# integer in the low bits: a conversion that every vector unit has.
+ROUNDER = 1.5 * 2.0**52
+ROUNDER_BITS = 0x4338000000000000
+WITHOUT_SIGN = 0x7FFFFFFFFFFFFFFF
+EXPONENT_ONE = 1 << 52
+
+if TYPE_CHECKING:
+
+    def sum_row(entries: np.ndarray, at: int) -> np.int64:
+        """Sum modulo 2^64 of LANES int64 entries."""
+
+    def sum_step_rows(
+        values: np.ndarray, at: int, steps_per_unit: float, top: float, sums: np.ndarray, row: int
+    ) -> np.int64:
+        """Sums of ROWS rows of LANES float64 values, each clipped to [0, top] steps and rounded to the grid.
+
+        Returns an integer that is negative if one of them is NaN or infinite.
+        """
+
+    def raise_row(entries: np.ndarray, at: int, share: np.int64, extra: np.int64) -> None:
+        """Add ``share`` to LANES int64 entries and one more to the first ``extra`` of them, modulo 2^64."""
+
+    def fill_row(out: np.ndarray, at: int, value: float, last: float) -> None:
+        """Set LANES float64 entries to ``value``, and the last of them to ``last``."""
+
+else:
+    _I32, _I64, _F64 = ir.IntType(32), ir.IntType(64), ir.DoubleType()
+    _NUMBERS = ir.Constant(ir.VectorType(_I64, LANES), [ir.Constant(_I64, lane) for lane in range(LANES)])
+    #: Lanes of two vectors of ROWS whose sums keep the order of rows, from eight vectors down to one.
+    _FOLDS = (
+        ((0, 8, 2, 10, 4, 12, 6, 14), (1, 9, 3, 11, 5, 13, 7, 15)),
+        ((0, 1, 4, 5, 8, 9, 12, 13), (2, 3, 6, 7, 10, 11, 14, 15)),
+        ((0, 1, 4, 5, 8, 9, 12, 13), (2, 3, 6, 7, 10, 11, 14, 15)),
+    )
+
+    def _place(context: Any, builder: Any, kind: Any, array: Any, at: Any, count: int) -> Any:
+        """Where ``count`` entries of an array begin."""
+        data = context.make_array(kind)(context, builder, array).data
+        first = builder.gep(data, [at], inbounds=True)
+        return builder.bitcast(first, ir.VectorType(first.type.pointee, count).as_pointer())
+
+    def _load(builder: Any, place: Any) -> Any:
+        vector = builder.load(place)
+        vector.align = 8
+        return vector
+
+    def _store(builder: Any, vector: Any, place: Any) -> None:
+        builder.store(vector, place).align = 8
+
+    def _shuffled(builder: Any, x: Any, y: Any, lanes: tuple[int, ...]) -> Any:
+        return builder.shuffle_vector(x, y, ir.Constant(ir.VectorType(_I32, len(lanes)), lanes))
+
+    def _spread(builder: Any, value: Any, count: int = LANES) -> Any:
+        """The value in every lane."""
+        none = ir.Constant(ir.VectorType(value.type, count), ir.Undefined)
+        return _shuffled(builder, builder.insert_element(none, value, _I32(0)), none, (0,) * count)
+
+    def _each(kind: Any, value: float) -> Any:
+        """A constant in every lane of a vector of ROWS."""
+        return ir.Constant(ir.VectorType(kind, ROWS), [ir.Constant(kind, value)] * ROWS)
+
+    def _halves(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> list[Any]:
+        """ROWS rows of LANES entries, in vectors of half a row."""
+        begins = [builder.add(at, _I64(ROWS * half)) for half in range(2 * ROWS)]
+        return [_load(builder, _place(context, builder, kind, array, begin, ROWS)) for begin in begins]
+
+    def _folded(builder: Any, halves: list[Any]) -> Any:
+        """The sums of the rows in one vector."""
+        vectors = [builder.add(*pair) for pair in zip(halves[::2], halves[1::2], strict=True)]
+        for even, odd in _FOLDS:
+            pairs = zip(vectors[::2], vectors[1::2], strict=True)
+            vectors = [builder.add(_shuffled(builder, x, y, even), _shuffled(builder, x, y, odd)) for x, y in pairs]
+        return vectors[0]
+
+    def _reduced(builder: Any, operation: str, vector: Any) -> Any:
+        """All lanes of int64 in one."""
+        kind = ir.FunctionType(_I64, [vector.type])
+        name = f"llvm.vector.reduce.{operation}.v{vector.type.count}i64"
+        return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [vector])
+
+    @intrinsic
+    def sum_row(_typing: Any, entries: Any, _at: Any) -> Any:
+        """Sum modulo 2^64 of LANES int64 entries."""
+
+        def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            row = _load(builder, _place(context, builder, entries, *arguments, LANES))
+            return _reduced(builder, "add", row)
+
+        return types.int64(entries, types.int64), generate
+
+    @intrinsic
+    def sum_step_rows(
+        _typing: Any, values: Any, _at: Any, _steps_per_unit: Any, _top: Any, sums: Any, _row: Any
+    ) -> Any:
+        """Sums of ROWS rows of LANES float64 values, each clipped to [0, top] steps and rounded to the grid.
+
+        Returns an integer that is negative if one of them is NaN or infinite.
+        """
+
+        def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            array, at, steps_per_unit, top, out, row = arguments
+            per_unit, most = _spread(builder, steps_per_unit, ROWS), _spread(builder, top, ROWS)
+            nothing, rounder = _each(_F64, 0.0), _each(_F64, ROUNDER)
+            flags, halves = _each(_I64, 0), []
+            for half in _halves(context, builder, values, array, at):
+                size = builder.and_(builder.bitcast(half, flags.type), _each(_I64, WITHOUT_SIGN))
+                flags = builder.or_(flags, builder.add(size, _each(_I64, EXPONENT_ONE)))
+                x = builder.fmul(half, per_unit)
+                x = builder.select(builder.fcmp_ordered(">", x, nothing), x, nothing)
+                x = builder.select(builder.fcmp_ordered("<", x, most), x, most)
+                halves.append(builder.bitcast(builder.fadd(x, rounder), flags.type))
+            folded = builder.sub(_folded(builder, halves), _each(_I64, ROUNDER_BITS * LANES % 2**64))
+            _store(builder, folded, _place(context, builder, sums, out, row, ROWS))
+            return _reduced(builder, "or", flags)
+
+        arguments = (values, types.int64, types.float64, types.float64, sums, types.int64)
+        return types.int64(*arguments), generate
+
+    @intrinsic
+    def raise_row(_typing: Any, entries: Any, _at: Any, _share: Any, _extra: Any) -> Any:
+        """Add ``share`` to LANES int64 entries and one more to the first ``extra`` of them, modulo 2^64."""
+
+        def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            array, at, share, extra = arguments
+            place = _place(context, builder, entries, array, at, LANES)
+            raised = builder.add(_load(builder, place), _spread(builder, share))
+            one_more = builder.zext(builder.icmp_signed("<", _NUMBERS, _spread(builder, extra)), raised.type)
+            _store(builder, builder.add(raised, one_more), place)
+            return context.get_dummy_value()
+
+        return types.none(entries, types.int64, types.int64, types.int64), generate
+
+    @intrinsic
+    def fill_row(_typing: Any, out: Any, _at: Any, _value: Any, _last: Any) -> Any:
+        """Set LANES float64 entries to ``value``, and the last of them to ``last``."""
+
+        def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            array, at, value, last = arguments
+            row = builder.insert_element(_spread(builder, value), last, _I32(LANES - 1))
+            _store(builder, row, _place(context, builder, out, array, at, LANES))
+            return context.get_dummy_value()
+
+        return types.none(out, types.int64, types.float64, types.float64), generate

@@ -1,0 +1,47 @@
+"""Rows of sixteen entries against NumPy, modulo 2^64, anywhere in an array."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fastdp_kernels._jit import kernel
+from fastdp_kernels._lanes import LANES, fill_row, raise_row, sum_row
+
+
+@kernel
+def add_up(entries: np.ndarray, at: int) -> np.int64:
+    return sum_row(entries, at)
+
+
+@kernel
+def lift(entries: np.ndarray, at: int, share: np.int64, extra: np.int64) -> None:
+    raise_row(entries, at, share, extra)
+
+
+@kernel
+def fill(out: np.ndarray, at: int, value: float, last: float) -> None:
+    fill_row(out, at, value, last)
+
+
+@pytest.mark.parametrize("at", [0, 1, 5, 8])
+def test_the_sum_of_a_row_wraps(at: int) -> None:
+    entries = np.random.default_rng(at).integers(-(2**63), 2**63, 40)
+    assert add_up(entries, at) == entries[at : at + LANES].sum()
+
+
+@pytest.mark.parametrize("extra", [0, 1, 9, LANES - 1, LANES])
+@pytest.mark.parametrize("share", [-3, 0, 2**62, -(2**63)])
+def test_a_row_is_raised_and_nothing_beside_it(share: int, extra: int) -> None:
+    entries = np.random.default_rng(extra).integers(-(2**63), 2**63, 40)
+    expected = entries.copy()
+    expected[5 : 5 + LANES] += share
+    expected[5 : 5 + extra] += 1
+    lift(entries, 5, share, extra)
+    assert entries.tolist() == expected.tolist()
+
+
+def test_a_row_is_filled_and_nothing_beside_it() -> None:
+    out = np.zeros(40)
+    fill(out, 7, 2.5, -1.0)
+    assert out.tolist() == [0.0] * 7 + [2.5] * 15 + [-1.0] + [0.0] * 17
