@@ -60,6 +60,14 @@ def probability(name: str, value: object) -> float:
     return number
 
 
+def period(name: str, value: object) -> float:
+    """After how many values a stream repeats."""
+    number = real(name, value)
+    if not 2.0 <= number <= 2.0**40:
+        raise ParameterError(f"{name} = {number:g}: expected from 2 to 2^40 values")
+    return number
+
+
 def integer(name: str, value: object, low: int, high: int | None = None) -> int:
     """A whole number in [low, high]."""
     accepted = f"a whole number of at least {low}" + ("" if high is None else f" and at most {high}")

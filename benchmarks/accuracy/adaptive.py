@@ -19,33 +19,58 @@ from benchmarks.accuracy import plans, report, streams
 from benchmarks.shared import add_data_option
 from fastdp import experiments
 from fastdp.errors import AccuracyWarning
+from fastdp.systems.w_event import SCHEMES
 
 EPSILONS = (0.01, 0.05, 0.1, 0.2, 1.0)
 #: Longest query of each class.
 CLASSES = {"1e3": 1000, "1e4": 10_000, "1e5": 100_000, "2^20": shared.MAX_RANGE}
 FLAT = (256, 1024, 4096, 16_384, 65_536)
 QUERIES = 400
+W = report.W
 
 
-def mechanisms(*, peers: bool = True) -> list[dict[str, Any]]:
-    """Tables of a specification: ToPS first, Adaptive, then the plans in its way; and mechanisms from elsewhere."""
+def mechanisms() -> list[dict[str, Any]]:
+    """Tables of a specification: ToPS first, Adaptive, the plans in its way, and mechanisms from elsewhere.
+
+    The name of each whose epsilon is for any w consecutive values says so; of the others it is for one value.
+    """
     scale_free = {"part": "ScaleFree"}
     tops = {"system": "publisher", "perturber": {"part": "Hierarchy"}, "smoother": {"part": "Recent"}}
-    plain: list[dict[str, Any]] = [
+    return [
         {"name": report.TOPS, "threshold": scale_free, **tops},
         {"name": report.PAPER, "system": "tops"},
-        {"name": report.ADAPTIVE, "system": "adaptive"},
-        {"name": report.ONLINE, "system": "adaptive", "retrospective": False},
+        *_adaptive(""),
         *({"name": f"flat {length:,}", "system": "flat_blocks", "length": length} for length in FLAT),
         {"name": "shrunken ToPS", "system": "shrunken_tree"},
         {"name": "hold-out mean", "system": "holdout_mean"},
-    ]
-    elsewhere: list[dict[str, Any]] = [
         {"name": "PeGaSus, groups", "system": "pegasus"},
         *({"name": f"dpcrpy {name}", "system": "dpcrpy", "mechanism": name} for name in plans.dpcrpy_mechanisms()),
         *({"name": name, "system": name} for name in plans.entry_points()),
+        {"name": "Laplace a value (Uniform, w = 1)", **_scheme("uniform", 1)},
+        {"name": "BD, w = 1", **_scheme("distribution", 1)},
+        {"name": "BA, w = 1", **_scheme("absorption", 1)},
+        {"name": f"{report.TOPS}{report.WINDOW}", "threshold": scale_free, **tops, "contributions": W},
+        *_adaptive(report.WINDOW, contributions=W),
+        *(
+            {"name": f"flat {length:,}{report.WINDOW}", "system": "flat_blocks", "length": length, "contributions": W}
+            for length in FLAT
+        ),
+        *(
+            {"name": f"{name}{report.WINDOW}", **_scheme(scheme, W)}
+            for name, scheme in zip(("Uniform", "Sample", "BD", "BA"), SCHEMES, strict=True)
+        ),
     ]
-    return plain + elsewhere if peers else plain
+
+
+def _adaptive(ending: str, **options: Any) -> list[dict[str, Any]]:
+    return [
+        {"name": f"{report.ADAPTIVE}{ending}", "system": "adaptive", **options},
+        {"name": f"{report.ONLINE}{ending}", "system": "adaptive", "retrospective": False, **options},
+    ]
+
+
+def _scheme(scheme: str, w: int) -> dict[str, Any]:
+    return {"system": "w_event", "scheme": scheme, "contributions": w}
 
 
 def specification(options: argparse.Namespace) -> experiments.Specification:
@@ -58,7 +83,7 @@ def specification(options: argparse.Namespace) -> experiments.Specification:
             "epsilons": list(EPSILONS[1:3] if options.quick else EPSILONS),
             "metrics": ["mse", "parts"],
             "datasets": streams.data_sets(options.data, options.quick, real=options.real),
-            "mechanisms": mechanisms(peers=options.peers),
+            "mechanisms": mechanisms(),
             "workloads": [
                 {"name": name, "kind": "random_ranges", "count": QUERIES, "max_range": longest}
                 for name, longest in CLASSES.items()
@@ -73,7 +98,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="three streams, two budgets, three repetitions")
     parser.add_argument("--real", action="store_true", help="real streams alone")
-    parser.add_argument("--peers", action="store_true", help="also PeGaSus, dpcrpy and entry points")
     add_data_option(parser)
 
 

@@ -1,12 +1,14 @@
 """Days and weeks in revised answers: streams that repeat, and some that do not, with and without a given period.
 
 Mean square errors of sums over all ranges of 10 to 10^5 values, beside flat blocks, the best length in hindsight.
+``--published``: published values with ``season=`` beside those without, also with periods that streams do not have.
 """
 
 from __future__ import annotations
 
 import argparse
 import warnings
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,8 +16,14 @@ import numpy as np
 from benchmarks.accuracy import streams
 from benchmarks.accuracy.counts_mode import prefix_sums
 from benchmarks.shared import Floats, add_data_option, table
-from fastdp import release
+from fastdp import Adaptive, StreamPublisher, release
 from fastdp.errors import AccuracyWarning
+from fastdp.perturbers import Blocks
+from fastdp.randomness.key import Key
+from fastdp.systems.stream.pace import DEFAULT_RANGE
+from fastdp.systems.stream.stages import Schedule
+from fastdp.systems.stream.whole import WholeStream
+from fastdp.thresholds import ScaleFree
 
 EPSILONS = (0.01, 0.1, 1.0)
 LENGTHS = (10, 100, 1000, 10_000, 100_000)
@@ -37,6 +45,29 @@ CASES = (
     Case("DNS", 0, True),
     Case("DNS", 0, False),
     *(Case(name, 0, False) for name in ("smart meter", "trip seconds", "check-in gaps", "web clicks")),
+)
+
+
+#: Streams for ``--published``: those that have the period, and those that have not.
+SEASONS = (
+    *(
+        Case(name, day, counts)
+        for name, day in (
+            ("pickups a minute", 1440),
+            ("trips a minute", 1440),
+            ("order lines a minute", 1440),
+            ("check-ins an hour", 24),
+            ("people an hour", 96),
+        )
+        for counts in (True, False)
+    ),
+    Case("smart meter", 480, False),
+)
+WRONG = (
+    *(Case("DNS", period, counts) for period in (100, 1440, 20_000) for counts in (True, False)),
+    *(Case("taxi distance", period, False) for period in (2000, 20_000)),
+    *(Case(name, 1440, False) for name in ("POS", "MSNBC", "trip seconds", "web clicks", "check-in gaps")),
+    *(Case(name, 1440, False) for name in ("order pence", "order items")),
 )
 
 
@@ -72,13 +103,60 @@ def measure(case: Case, values: Floats, epsilon: float, runs: int) -> tuple[Floa
     return plain, daily_errors, best
 
 
+def published(case: Case, values: Floats, epsilon: float, runs: int) -> Floats:
+    """Mean square errors of published values with the season, divided by those without, from the same noise."""
+    true, found, longest = prefix_sums(values), [], min(DEFAULT_RANGE, values.size)
+    for seed in range(runs):
+        key = Key.from_seed(seed)
+        if case.counts:
+            plain: StreamPublisher = Adaptive(epsilon, sensitivity=1, max_range=longest, key=key)
+        else:
+            bound = streams.REAL[case.stream].bound
+            plain = WholeStream(values.size, epsilon, bound, longest, threshold=ScaleFree(), key=key).publisher(
+                (values,)
+            )
+        composition = plain.composition
+        assert isinstance(composition.perturber, Blocks)
+        daily = replace(composition, perturber=replace(composition.perturber, season=float(case.day)))
+        both = StreamPublisher._of(Schedule(daily), plain._key.again()), plain
+        found.append([squares(prefix_sums(each.release(values).values), true) for each in both])
+    with_season, without = np.mean(found, axis=0)
+    return np.asarray(with_season / without)
+
+
+def show_published(options: argparse.Namespace) -> int:
+    """Cell by cell, then geometric means and the most of each group of streams."""
+    rows, groups = [], dict[str, list[Floats]]()
+    for case in SEASONS + WRONG:
+        each = streams.REAL[case.stream]
+        values = each.read(options.data / each.file).clip(0.0)
+        for epsilon in EPSILONS:
+            ratios = published(case, values, epsilon, options.runs)
+            group = f"{streams.half(case.stream)} half" if case in SEASONS else "a season that is not there"
+            groups.setdefault(group, []).append(ratios)
+            name = f"{case.stream}{', counts' if case.counts else ''} ({group})"
+            rows.append([name, f"{case.day}", f"{epsilon:g}", *(f"{ratio:.3f}" for ratio in ratios)])
+    lengths = [f"{n:,}" for n in LENGTHS]
+    table("MSE of published values: with season / without", ["stream", "season", "epsilon", *lengths], rows)
+    rows = []
+    for group, found in groups.items():
+        means, most = np.exp(np.nanmean(np.log(found), axis=0)), np.nanmax(found, axis=0)
+        cells = [f"{mean:.3f} ({worst:.2f})" for mean, worst in zip(means, most, strict=True)]
+        rows.append([group, f"{len(found)}", *cells])
+    table("Geometric means (and the most in a cell)", ["streams", "cells", *lengths], rows)
+    return 0
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_data_option(parser)
     parser.add_argument("--runs", type=int, default=3, help="runs of each cell (default 3)")
+    parser.add_argument("--published", action="store_true", help="published values with season= beside those without")
 
 
 def run(options: argparse.Namespace) -> int:
     warnings.simplefilter("ignore", AccuracyWarning)
+    if options.published:
+        return show_published(options)
     rows = []
     for case in CASES:
         each = streams.REAL[case.stream]

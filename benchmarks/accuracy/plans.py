@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.peers import w_event
 from benchmarks.peers.pegasus import PeGaSus
 from fastdp import validation
 from fastdp.experiments import SYSTEMS, RunResult
@@ -27,6 +28,7 @@ from fastdp.randomness.key import Key
 from fastdp.smoothers import Recent
 from fastdp.systems.stream.adaptive import Adaptive
 from fastdp.systems.stream.publisher import StreamPublisher
+from fastdp.systems.w_event import SCHEMES
 from fastdp.thresholds import Fixed, ScaleFree
 
 #: Exact prefix sums of the clipped stream, by position.
@@ -36,25 +38,26 @@ Before = Callable[[Indices], Floats]
 #: Values of a bucket, for mechanisms that were made for counts.
 BUCKET = 1024
 
-#: Noisy prefix sums, and the same from exact ones.
-Released = tuple[Before, Callable[[Before, Indices], Floats]]
+#: Noisy prefix sums, and the same from exact ones where noise decides nothing else.
+Released = tuple[Before, Callable[[Before, Indices], Floats] | None]
 
 
 @dataclass(frozen=True)
 class Given:
-    """What a plan releases from: its parameters, the stream, theta, and noise of this run."""
+    """What a plan releases from: its parameters, the stream, theta, w, and noise of this run."""
 
     parameters: Parameters
     setting: Setting
     values: Floats
     theta: float
+    contributions: int
     generator: np.random.Generator
     key: Key
 
     @property
     def scale(self) -> float:
-        """theta / epsilon."""
-        return self.theta / self.setting.epsilon
+        """w theta / epsilon."""
+        return self.contributions * self.theta / self.setting.epsilon
 
     @property
     def held(self) -> Floats:
@@ -68,29 +71,35 @@ class Given:
 
 
 class _Plan(ABC):
-    """A mechanism that is no publisher: theta as Adaptive chooses it, then a plan of its own."""
+    """A mechanism that is no publisher: theta as Adaptive chooses it, then a plan of its own.
+
+    ``contributions`` is w: epsilon is for any w consecutive values.  The last w - 1 values of the hold-out choose
+    nothing, so that no w consecutive values enter theta and the plan.
+    """
 
     accepted: tuple[str, ...] = ()
 
     def check(self, parameters: Parameters, setting: Setting) -> None:
-        """Nothing can be wrong, unless a plan has parameters."""
-        del parameters, setting
+        """The hold-out has w values."""
+        validation.integer("contributions", parameters.get("contributions", 1), 1, max(setting.holdout, 1))
 
     def prepare(self, parameters: Parameters, setting: Setting, values: Floats) -> Run:
-        task = Adaptive(setting.epsilon, setting.bound, setting.holdout, setting.max_range, seed=0).composition.task
-        chooser = ScaleFree().start(replace(task, holdout=setting.holdout))
-        chooser.observe(values[: setting.holdout])
+        w = parameters.get("contributions", 1)
+        like = Adaptive(setting.epsilon, setting.bound, setting.holdout, setting.max_range, contributions=w, seed=0)
+        held = setting.holdout - (w - 1)
+        chooser = ScaleFree().start(replace(like.composition.task, holdout=held))
+        chooser.observe(values[:held])
 
         def run(key: Key) -> RunResult:
             theta = chooser.choose(key)
             generator = np.random.default_rng(int.from_bytes(key.derive("plan").reveal()[:8], "little"))
-            released, exact = self.release(Given(parameters, setting, values, theta, generator, key))
+            released, exact = self.release(Given(parameters, setting, values, theta, w, generator, key))
 
             def answer(starts: Indices, stops: Indices) -> Floats:
                 sums: Floats = released(stops) - released(starts)
                 return sums
 
-            return RunResult(answer, theta, exact=exact)
+            return RunResult(answer, theta, exact=exact, splits=exact is not None)
 
         return run
 
@@ -122,10 +131,11 @@ def _spread(edges: Indices, sums: Floats, size: int) -> Before:
 class FlatBlocks(_Plan):
     """One Laplace sum for each block of g values, with the whole epsilon."""
 
-    accepted = ("length",)
+    accepted = ("length", "contributions")
 
     def check(self, parameters: Parameters, setting: Setting) -> None:
         """The length is whole."""
+        super().check(parameters, setting)
         validation.integer("length", parameters.get("length"), 1)
 
     def release(self, given: Given) -> Released:
@@ -135,6 +145,27 @@ class FlatBlocks(_Plan):
             int(given.parameters["length"]),
             lambda sums: sums + given.generator.laplace(0.0, given.scale, sums.size),
         )
+
+
+class WEventScheme(_Plan):
+    """Uniform, Sample, budget distribution or budget absorption, whose answers are sums of published values."""
+
+    accepted = ("scheme", "contributions")
+
+    def check(self, parameters: Parameters, setting: Setting) -> None:
+        """The scheme is known."""
+        super().check(parameters, setting)
+        validation.choice("scheme", parameters.get("scheme"), SCHEMES)
+
+    def release(self, given: Given) -> Released:
+        """Value by value."""
+        body, draw = given.body, given.generator.laplace
+        published = w_event.release(
+            *(given.parameters["scheme"], body, given.theta, given.setting.epsilon, given.contributions),
+            (draw(size=body.size), draw(size=body.size)),
+        )
+        running = np.concatenate([[0.0], np.cumsum(published)])
+        return (lambda stops: running[stops]), None
 
 
 class PeGaSusBuckets(_Plan):
@@ -234,6 +265,7 @@ def register() -> None:
         "holdout_mean": HoldoutMean(),
         "shrunken_tree": ShrunkenTree(),
         "pegasus": PeGaSusBuckets(),
+        "w_event": WEventScheme(),
         "dpcrpy": Dpcrpy(),
     }
     SYSTEMS.update(plans)

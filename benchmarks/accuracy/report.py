@@ -15,6 +15,11 @@ TOPS = "ToPS, scale-free theta"
 PAPER = "ToPS, paper"
 ADAPTIVE = "Adaptive, looking back"
 ONLINE = "Adaptive, as published"
+#: Names of mechanisms whose epsilon is for any W consecutive values end so.
+W = 40
+WINDOW = f", w = {W}"
+#: Plans among which the best of a cell, and the best for all classes, are looked for.
+PLANS = ("flat ", "shrunken ", "hold-out ")
 #: What the design asks: ToPS / Adaptive in the geometric mean over real streams, by class; share of the best plan.
 TARGETS = {
     ADAPTIVE: {"2^20": 3.0, "1e5": 8.0, "1e4": 25.0, "1e3": 70.0},
@@ -50,7 +55,7 @@ def spread(frame: Any) -> float:
 def show(frame: Any, classes: Sequence[str], picture: Path | None) -> None:
     """Print all tables; draw if there is a place for it."""
     mse = errors(frame)
-    plans = [name for name in mse.columns if name not in (TOPS, PAPER, ADAPTIVE, ONLINE)]
+    plans = [name for name in mse.columns if name.startswith(PLANS) and not name.endswith(WINDOW)]
     gain = mse[[TOPS]].to_numpy() / mse[[ADAPTIVE, ONLINE, *plans]]
     _ratios(gain, classes)
     names = gain.index.get_level_values("dataset")
@@ -81,8 +86,10 @@ def show(frame: Any, classes: Sequence[str], picture: Path | None) -> None:
     )
     _own(mse, classes)
     _parts(frame, classes)
+    every = beside(mse)
+    _every(every, classes)
     if picture is not None:
-        _draw(gain, plans, classes, picture)
+        _draw(gain, every, plans, classes, picture)
 
 
 def _ratios(gain: Any, classes: Sequence[str]) -> None:
@@ -120,6 +127,31 @@ def _summary(title: str, mine: str, gain: Any, plans: Sequence[str], classes: Se
     return rows
 
 
+def beside(mse: Any) -> Any:
+    """MSE over that of Adaptive's revised answers, whose epsilon has the same unit."""
+    windows = mse.columns.str.endswith(WINDOW)
+    return mse / np.where(windows, mse[[ADAPTIVE + WINDOW]], mse[[ADAPTIVE]])
+
+
+def unit(mechanism: str) -> str:
+    """What epsilon is for."""
+    return f"any {W} consecutive values" if mechanism.endswith(WINDOW) else "one value"
+
+
+def _every(ratios: Any, classes: Sequence[str]) -> None:
+    """A row a mechanism, grouped by the unit of privacy."""
+    workloads = ratios.index.get_level_values("workload")
+    rows = []
+    for name in sorted(ratios.columns, key=lambda name: name.endswith(WINDOW)):
+        parts = [ratios.loc[workloads == each, name] for each in reversed(classes)]
+        rows.append([name, unit(name), *(f"{geometric(part):.3g} ({part.min():.2g})" for part in parts)])
+    title = (
+        f"Every mechanism: MSE / MSE of {ADAPTIVE} under epsilon for the same unit, geometric mean over all streams "
+        "and budgets (least); pure epsilon, theta chosen from the hold-out"
+    )
+    table(title, ["mechanism", "epsilon is for", *(f"up to {name}" for name in reversed(classes))], rows)
+
+
 def _own(mse: Any, classes: Sequence[str]) -> None:
     """Adaptive against ToPS as the paper has it, with its own threshold."""
     own = mse[PAPER] / mse[ADAPTIVE]
@@ -150,23 +182,26 @@ def geometric_share(part: Any, column: str) -> float:
     return float((part[column] / part["mse"]).median())
 
 
-def _draw(gain: Any, plans: Sequence[str], classes: Sequence[str], picture: Path) -> None:
-    """Ratios by class, a point a cell: Adaptive against the best fixed plan in hindsight."""
+def _draw(gain: Any, every: Any, plans: Sequence[str], classes: Sequence[str], picture: Path) -> None:
+    """By class: Adaptive against the best fixed plan in hindsight, a point a cell; below, every mechanism."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot, ticker
 
-    figure, axes = pyplot.subplots(1, len(classes), figsize=(3.2 * len(classes), 3.6), layout="constrained")
+    figure, rows = pyplot.subplots(
+        2, len(classes), figsize=(3.2 * len(classes), 9.6), height_ratios=(3, 5), sharey="row", layout="constrained"
+    )
     budgets = sorted(set(gain.index.get_level_values("epsilon")))
     colours = pyplot.get_cmap("viridis")(np.linspace(0.0, 0.9, len(budgets)))
-    for axis, name in zip(axes, reversed(classes), strict=True):
-        here = gain[gain.index.get_level_values("workload") == name]
-        best = here[list(plans)].max(axis=1)
+    columns = sorted(every.columns, key=lambda name: name.endswith(WINDOW), reverse=True)
+    best = gain[list(plans)].max(axis=1)
+    ends = [0.8 * min(best.min(), gain[ADAPTIVE].min()), 1.25 * max(best.max(), gain[ADAPTIVE].max())]
+    for axis, below, name in zip(*rows, reversed(classes), strict=True):
+        here = gain.index.get_level_values("workload") == name
         for colour, epsilon in zip(colours, budgets, strict=True):
-            cells = here.index.get_level_values("epsilon") == epsilon
-            axis.scatter(best[cells], here.loc[cells, ADAPTIVE], 14, color=colour, label=f"epsilon {epsilon:g}")
-        ends = [0.8 * min(best.min(), here[ADAPTIVE].min()), 1.25 * max(best.max(), here[ADAPTIVE].max())]
+            cells = here & (gain.index.get_level_values("epsilon") == epsilon)
+            axis.scatter(best[cells], gain.loc[cells, ADAPTIVE], 14, color=colour, label=f"epsilon {epsilon:g}")
         axis.plot(ends, ends, color="0.4", linewidth=0.8)
         axis.plot(ends, [OF_BEST * end for end in ends], color="0.4", linewidth=0.8, linestyle=":")
         axis.set(xscale="log", yscale="log", xlim=ends, ylim=ends, title=f"ranges up to {name}")
@@ -174,10 +209,27 @@ def _draw(gain: Any, plans: Sequence[str], classes: Sequence[str], picture: Path
         for side in (axis.xaxis, axis.yaxis):
             side.set_major_locator(ticker.LogLocator(numticks=7))
             side.set_minor_locator(ticker.NullLocator())
+        logs = np.log10(every.loc[every.index.get_level_values("workload") == name, columns])
+        for place, column in enumerate(columns):
+            colour = "tab:red" if column.endswith(WINDOW) else "tab:blue"
+            low, middle, high = logs[column].quantile([0.1, 0.5, 0.9])
+            below.plot([10**low, 10**high], [place, place], color=colour, alpha=0.4)
+            below.plot(10**middle, place, "o", color=colour, markersize=4)
+        below.axvline(1.0, color="0.4", linewidth=0.8)
+        below.set(xscale="log")
+        below.xaxis.set_major_locator(ticker.LogLocator(numticks=6))
+        below.xaxis.set_minor_locator(ticker.NullLocator())
         axis.grid(alpha=0.3)
-    axes[0].set_ylabel("ToPS / Adaptive (looking back)")
-    figure.supxlabel("MSE of ToPS / best fixed plan in hindsight (dotted: 0.8 of it)", fontsize=10)
-    axes[0].legend(fontsize=7)
+        below.grid(alpha=0.3)
+    rows[0][0].set(ylabel="ToPS / Adaptive (looking back)")
+    rows[0][1].set_xlabel("MSE of ToPS / best fixed plan in hindsight (dotted: 0.8 of it)", fontsize=10)
+    rows[1][0].set_yticks(range(len(columns)), columns, fontsize=7)
+    figure.supxlabel(
+        "MSE / Adaptive (looking back) with epsilon for the same unit, median and 80 % of cells; "
+        f"blue: epsilon is for one value, red: for any {W} consecutive values",
+        fontsize=10,
+    )
+    rows[0][0].legend(fontsize=7)
     figure.savefig(picture, dpi=130)
     pyplot.close(figure)
     print(f"picture: {picture}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fastdp.spatial.tree_version import NODE
 from fastdp_kernels._jit import kernel
 from fastdp_kernels.adaptive_pass import COLUMNS, sum_adaptive
 from fastdp_kernels.binary_counter import count_on
@@ -98,9 +99,11 @@ def split_trees(
         (-1, -1) if the capacity is too small.
     """
     capacity = noise.shape[1]
-    old_first = np.full(1, -1, np.int64)
-    old_released = np.zeros(1, np.int64)
-    old_measure = np.ones(1)
+    resident = np.empty(1, NODE)
+    resident[0].first = -1
+    resident[0].released = 0
+    resident[0].split = -1
+    resident[0].measure = 1.0
     starts = np.zeros(depth + 2, np.int64)
     numbers = np.zeros((6, capacity), np.int64)
     ends = np.zeros((capacity, 4), np.int64)
@@ -127,12 +130,11 @@ def split_trees(
             threshold,
             repaired,
             True,
+            -1,
             added,
             removed,
             noise[i],
-            old_first,
-            old_released,
-            old_measure,
+            resident,
             starts,
             numbers[0],
             numbers[1],

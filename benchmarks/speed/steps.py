@@ -12,21 +12,25 @@ import numpy as np
 from benchmarks.shared import table
 from benchmarks.speed.inputs import circles, started
 from benchmarks.speed.measure import keep, stay_on_one_core
+from fastdp.randomness import sampler
+from fastdp.randomness.key import Key
+from fastdp.randomness.words import Purpose, StreamId
 
 DEPTH, STEPS, ROUNDS = 20, 20, 3
 #: Points present with batches of ``BATCH`` events, and events of a batch with ``PRESENT`` points.
 PRESENT, BATCH = 100_000, 500
 #: Milliseconds of a step, and of each event and visited node, by hand from the table; a guide for the eye.
-RULE = 0.12, 75e-6
+RULE = 0.15, 40e-6
 BATCHES = (5, 50, 500, 5_000, 50_000)
 
 
 class Cost(NamedTuple):
-    """Of one case: its numbers, seconds of every step, nodes visited in the last one, nodes in memory."""
+    """Of one case: its numbers, seconds of every step and of its draws alone, visited nodes, nodes in memory."""
 
     present: int
     batch: int
     seconds: list[float]
+    draws: list[float]
     visited: int
     nodes: int
 
@@ -55,10 +59,16 @@ def run(options: argparse.Namespace) -> None:
     # Cases take turns, so that a busy minute does not fall on one of them.
     rounds = [{case: measured(*case) for case in dict.fromkeys(cases)} for _ in range(ROUNDS)]
     costs = {
-        case: rounds[0][case]._replace(seconds=[s for each in rounds for s in each[case].seconds]) for case in cases
+        case: rounds[0][case]._replace(
+            seconds=[s for each in rounds for s in each[case].seconds],
+            draws=[s for each in rounds for s in each[case].draws],
+        )
+        for case in cases
     }
     for (present, batch), cost in costs.items():
-        keep("steps", f"a step with {present:,} points and {batch:,} events", cost.seconds, items=cost.work)
+        name = f"a step with {present:,} points and {batch:,} events"
+        keep("steps", name, cost.seconds, items=cost.work)
+        keep("steps", f"{name}, its draws alone", cost.draws, items=cost.work)
     points, batches = ([costs[case] for case in part] for part in (cases[: len(presents)], cases[len(presents) :]))
     table(
         f"A step of PHDStream: depth {DEPTH}, eps 1, two circles, half additions and half removals",
@@ -67,6 +77,7 @@ def run(options: argparse.Namespace) -> None:
             "batch",
             "ms a step",
             "least",
+            "draws alone",
             "visited nodes",
             "nodes in memory",
             "ns / (batch + visited)",
@@ -74,7 +85,10 @@ def run(options: argparse.Namespace) -> None:
         [
             [
                 *(f"{number:,}" for number in (cost.present, cost.batch)),
-                *(f"{1e3 * seconds:.3f}" for seconds in (float(np.median(cost.seconds)), cost.least)),
+                *(
+                    f"{1e3 * seconds:.3f}"
+                    for seconds in (float(np.median(cost.seconds)), cost.least, min(cost.draws))
+                ),
                 *(f"{number:,}" for number in (cost.visited, cost.nodes)),
                 f"{1e9 * cost.least / cost.work:.0f}",
             ]
@@ -89,15 +103,21 @@ def measured(present: int, batch: int) -> Cost:
     """What steps cost with so many points and events."""
     stream = started(present, DEPTH)
     half = -(-batch // 2)
-    seconds = []
+    plan, key = stream._plan, Key.from_seed(1)
+    seconds, draws = [], []
     for k in range(STEPS):
         added, removed = circles(half, 2 * k + 1), circles(batch - half, 2 * k + 2)
         begin = process_time()
         stream.advance(added, removed)
         seconds.append(process_time() - begin)
-    # A tree cut in two has one leaf more than it has cuts.
-    visited = 2 * stream.tree.n_leaves - 1
-    return Cost(present, batch, seconds, visited, stream.n_nodes)
+        # A tree cut in two has one leaf more than it has cuts; each node has a draw, and each leaf another.
+        leaves = stream.tree.n_leaves
+        noise = np.empty(3 * leaves - 1, np.int64)
+        begin = process_time()
+        sampler.fill(noise[leaves:], plan.split_law, key, StreamId(Purpose.SPLIT, number=k))
+        sampler.fill(noise[:leaves], plan.cell_law, key, StreamId(Purpose.CELL, number=k))
+        draws.append(process_time() - begin)
+    return Cost(present, batch, seconds, draws, 2 * leaves - 1, stream.n_nodes)
 
 
 def draw(points: list[Cost], batches: list[Cost], path: Path) -> None:
@@ -115,7 +135,13 @@ def draw(points: list[Cost], batches: list[Cost], path: Path) -> None:
         ax.set_xlabel(name)
         ax.grid(alpha=0.3)
     work = np.array(sorted(cost.work for cost in points + batches))
-    by_work.loglog(work, RULE[0] + RULE[1] * work, color="black", linestyle=":", label="0.12 ms, and 75 ns each")
+    by_work.loglog(
+        work,
+        RULE[0] + RULE[1] * work,
+        color="black",
+        linestyle=":",
+        label=f"{RULE[0]} ms, and {1e6 * RULE[1]:.0f} ns each",
+    )
     by_work.legend()
     by_points.set_ylabel("processor ms a step")
     figure.suptitle(f"PHDStream, one core, synthetic circles: least of {ROUNDS * STEPS} steps")

@@ -204,9 +204,10 @@ def second(summary: Summary) -> str:
     rows = []
     for row in read_rows():
         if row.round == 2:
-            work, target, _, now, _, judged, *_ = cells(summary, row)
-            rows.append([work, target, now, judged, row.why or "-"])
-    return _markdown(["work", "target", "now: median (quartiles)", "verdict", "where it stands"], rows)
+            work, target, _, now, _, judged, _, peers = cells(summary, row)
+            rows.append([work, target, now, judged, peers, row.why or "-"])
+    columns = ["work", "target", "now: median (quartiles)", "verdict", "peers' cost over ours", "where it stands"]
+    return _markdown(columns, rows)
 
 
 def short(summary: Summary) -> str:

@@ -43,6 +43,15 @@ def _stream(system: Literal["adaptive", "tops", "pak", "topl"]) -> Callable[[], 
     return run
 
 
+def _adaptive() -> None:
+    import numpy as np
+
+    import fastdp
+
+    _stream("adaptive")()
+    fastdp.Adaptive(1.0, BOUND, threshold=20.0, season=16, seed=1).publish(np.arange(LENGTH) % BOUND)
+
+
 def _tops() -> None:
     import numpy as np
 
@@ -91,7 +100,7 @@ def _fleet() -> None:
 
 
 SYSTEMS: dict[str, Callable[[], object]] = {
-    "adaptive": _stream("adaptive"),
+    "adaptive": _adaptive,
     "tops": _tops,
     "pak": _stream("pak"),
     "topl": _stream("topl"),

@@ -42,6 +42,7 @@ USERS = {
     "nonfinite": ("adaptive", "tops"),
     "sensitivity": ("adaptive",),
     "contributions": ("adaptive", "tops"),
+    "season": ("adaptive",),
 }
 #: Options on which the output depends, besides the values and the key.
 SETTINGS = ("method", "epsilon", "bound", "holdout", *USERS)
@@ -141,6 +142,13 @@ def _prune(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
     metavar="T",
     help="Time between two values, such as 30min, a public number: without --expected-length the stream is planned "
     "for a year (adaptive, tops).",
+)
+@click.option(
+    "--season",
+    type=float,
+    metavar="N",
+    help="After how many values the stream repeats, a public number (1440 for counts a minute with a day): values "
+    "follow that pattern where released sums show it (adaptive).",
 )
 @click.option("--fan-out", type=int, metavar="B", default=16, show_default=True, help="Tree fan-out (tops).")
 @click.option(
@@ -300,7 +308,7 @@ def _whole(size: int, key: Any, epsilon: float, bound: float, options: dict[str,
     if not size:
         raise DataError(f"{name}: empty, holds no values")
     longest = options["max_range"] or min(DEFAULT_RANGE, size)
-    given = {each: options[each] for each in ("contributions", "resolution", "nonfinite")}
+    given = {each: options[each] for each in ("contributions", "resolution", "nonfinite", "season")}
     return WholeStream(size, epsilon, bound, longest, threshold=ScaleFree(), key=key, **given)
 
 

@@ -66,7 +66,7 @@ class AdaptiveRows:
         if not isinstance(machine, Schedule) or machine.composition.task.holdout or machine.composition.warm_up:
             return None
         pipeline = machine.pipeline(key)
-        if not isinstance(pipeline, AdaptiveBlocks):
+        if not isinstance(pipeline, AdaptiveBlocks) or pipeline.perturber.season is not None:
             return None
         theta_steps = machine.start(key.again()).progress.theta_steps
         return cls(machine, key) if pipeline.laws[theta_steps] else None

@@ -56,7 +56,7 @@ class Fleet:
     streams add up their losses.
 
     Speed: :class:`fastdp.Adaptive` with a public threshold is one compiled pass over arrays; other mechanisms, and
-    those with hold-outs, are driven one by one.
+    those with hold-outs or a season, are driven one by one.
 
     Examples
     --------

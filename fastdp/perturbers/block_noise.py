@@ -6,6 +6,7 @@ Where such a block closes: ``systems/stream/adaptive_blocks.py``; how long the n
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -33,6 +34,10 @@ PRIOR_DRIFT = 0.02
 #: The first block is at most max_range >> MAX_FIRST long, no block longer than max_range >> MAX_EVER.
 MAX_FIRST = 6
 MAX_EVER = 2
+#: With a focus max_range >> FOCUS_FIRST: short blocks show the signal soon, and lengths double with each pair.  But a
+#: pair of blocks of less than 2^CHOOSING values is no choice (:data:`fastdp_kernels.block_lengths.CADENCE`).
+FOCUS_FIRST = 12
+CHOOSING = int(math.log2(b.CADENCE)) - 1
 #: Noise counts so much more than in the longest ranges alone when theta is weighed.
 THETA_WEIGHT = 1.5
 #: At most the last eighth of the hold-out, a power of two of values, is released as blocks and does not choose theta.
@@ -76,6 +81,9 @@ class Blocks(Flat):
         are chosen for them alone.  By default, ranges of all lengths up to r.
     rising : bool
         Whether theta follows the sums of a stream that outgrows its hold-out; it never does where theta is public.
+    season : float, optional
+        Public: after how many values the stream repeats, at least 2.  Predictions then follow waves of this period
+        and of seven where released sums show them; lengths of blocks stay as they are.
     noise : "laplace" or "gaussian"
         As for :class:`Flat`.  w values of one unit may lie in one block: Gaussian noise gains nothing by them.
 
@@ -89,6 +97,7 @@ class Blocks(Flat):
     closing: Closing = "spread"
     focus: Focus | None = None
     rising: bool = True
+    season: float | None = None
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -96,6 +105,8 @@ class Blocks(Flat):
         validation.choice("closing", self.closing, get_args(Closing))
         validation.flag("rising", self.rising)
         object.__setattr__(self, "focus", _checked_focus(self.focus))
+        if self.season is not None:
+            object.__setattr__(self, "season", validation.period("season", self.season))
 
     def _focused(self, max_range: int) -> tuple[int, int]:
         """The shortest and the longest range that matters."""
@@ -118,8 +129,9 @@ class Blocks(Flat):
 
     def describe(self) -> dict[str, Any]:
         """Its parameters, for noise keys and state files; younger ones only where they are not at their defaults."""
-        focus = {} if self.focus is None else {"focus": self.focus}
-        return {"closing": self.closing, **focus, **({} if self.rising else {"rising": False}), **super().describe()}
+        younger = {"focus": None, "rising": True, "season": None}
+        given = {name: getattr(self, name) for name, usual in younger.items() if getattr(self, name) != usual}
+        return {"closing": self.closing, **given, **super().describe()}
 
     def group_square(self, plan: HierarchyShape, size: int) -> int:
         """All the values may lie in one block."""
@@ -181,6 +193,8 @@ class Blocks(Flat):
         shape[b.MOST] = max(top - MAX_EVER, 0)
         b.fill_shares(shape)
         first = b.choose_exponent(shape[b.PRIOR_WHITE], shape[b.PRIOR_DRIFT], 0, shape)
+        if self.focus is not None:
+            first = min(first, max(top - FOCUS_FIRST, CHOOSING))
         shape[b.FIRST] = min(first, max(top - MAX_FIRST, 0))
         shape[b.LIMIT] = warm_up
         shape[b.SPREADS] = self.closing == "spread"

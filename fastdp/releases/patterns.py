@@ -7,6 +7,7 @@ and weeks".
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +37,8 @@ MIN_CELLS = 4
 CLEAR = 10.0
 #: Sums of at least 1 / FINE of a period are compared; the variances are chosen by at most so many of them.
 FINE, MAX_COMPARED = 32, 2**10
+#: Integrals of waves are taken for so many sums at a time.
+AT_ONCE = 2**14
 #: Factors by which the likeliest variances are looked for, and what a step must gain.
 FACTORS, LEAST_GAIN = (16.0, 4.0, 2.0), 0.1
 #: A variance that is 0 has no factors.
@@ -100,6 +103,19 @@ class Waves:
         parts = np.maximum(lengths // most, 1)
         block, place = _places(parts)
         return np.append(edges[block] + place * (lengths // parts)[block], edges[-1])
+
+    def hidden(self, edges: Indices) -> Floats:
+        """The least rates a value that hide the pattern within blocks (:mod:`fastdp_kernels.hidden`)."""
+        parts = self.split(edges)
+        block = np.searchsorted(edges, parts[:-1], side="right") - 1
+        before, whole, lengths = self.before(edges), np.diff(self.before(edges)), np.diff(edges)
+        along = parts[:-1] - edges[block]
+        share = along / lengths[block]
+        distance = self.before(parts[:-1]) - before[block] - share * whole[block]
+        return np.maximum.reduceat(
+            np.divide(distance**2, along * (1.0 - share), out=np.zeros(along.size), where=along > 0),
+            np.searchsorted(parts, edges[:-1]),
+        )
 
 
 def find_waves(
@@ -209,6 +225,12 @@ def _integrals(points: Floats, periods: tuple[float, ...]) -> Floats:
     return np.hstack([np.sin(angles) / frequencies, -np.cos(angles) / frequencies])
 
 
+def _rows(edges: Floats, periods: tuple[float, ...]) -> Iterator[tuple[slice, Floats]]:
+    """Of every wave over [edges[j], edges[j + 1]), for some j at a time: a large stream has many."""
+    for k in range(0, edges.size - 1, AT_ONCE):
+        yield slice(k, k + AT_ONCE), np.diff(_integrals(edges[k : k + AT_ONCE + 1], periods), axis=0)
+
+
 class _Model:
     """A level that wanders and waves of some periods, seen through sums.
 
@@ -220,14 +242,18 @@ class _Model:
         self._sums, self._periods = sums, periods
         edges = sums.edges.astype(np.float64)
         self._lengths = np.diff(edges)
-        waves = np.diff(_integrals(edges, periods), axis=0)
-        self._rows = np.hstack([self._lengths[:, None], waves])
+        self._rows = np.empty((self._lengths.size, 1 + 2 * HARMONICS * len(periods)))
+        self._rows[:, 0] = self._lengths
+        for part, rows in _rows(edges, periods):
+            self._rows[part, 1:] = rows
         self._gaps = np.zeros(self._lengths.size)
         self._gaps[1:] = (self._lengths[1:] + self._lengths[:-1]) / 2.0
         self._shares = 1.0 / np.tile(np.arange(1.0, HARMONICS + 1.0), 2 * len(periods))
         self._start = np.zeros(self._rows.shape[1])
         self._start[0] = sums.totals.sum() / edges[-1]
-        self._spread = 4.0 * float(self._start[0] ** 2 + sums.noises.sum() / edges[-1] ** 2)
+        #: By which sums of a value differ.  The first level is as far from the mean as that: a wider law would lose
+        #: the digits of clear sums.
+        self._moved = max(float(np.var(sums.totals / self._lengths)), TINY)
         self._errors = np.empty(self._lengths.size)
 
     def likelihood(self, variances: Floats, gains: Floats | None = None) -> float:
@@ -242,16 +268,16 @@ class _Model:
         """Rates, starts and spreads of the states."""
         waves = variances[2] * self._shares
         rates = np.concatenate([[variances[1]], waves / self._sums.edges[-1]])
-        return rates, self._start, np.concatenate([[self._spread], waves])
+        return rates, self._start, np.concatenate([[4.0 * self._moved], waves])
 
     def likeliest(self, start: Floats | None) -> Floats:
         """The likeliest variances, by a search along each of them in turn."""
-        moved = max(float(np.var(self._sums.totals / self._lengths)), TINY)
         if start is None:
-            start = np.array([float(np.mean(self._sums.noises / self._lengths)), moved / self._sums.edges[-1], 0.0])
+            white = float(np.mean(self._sums.noises / self._lengths))
+            start = np.array([white, self._moved / self._sums.edges[-1], 0.0])
         variances = start.copy()
         if self._periods and not variances[2]:
-            variances[2] = moved
+            variances[2] = self._moved
         best = self.likelihood(variances)
         for factor in FACTORS:
             for k in range(3 if self._periods else 2):
@@ -274,8 +300,10 @@ class _Model:
         # Coefficients stay as they are within a sum, and behind the last one.
         edges = np.append(self._sums.edges, end).astype(np.float64)
         states = np.vstack([states, states[-1:]])[:, 1:]
-        parts = np.ceil(np.diff(edges) * 2.0 * FINE / self._periods[0]).astype(np.int64)
+        parts = np.ceil(np.diff(edges) * min(2.0 * FINE / self._periods[0], 1.0)).astype(np.int64)
         block, place = _places(parts)
         points = np.append(edges[block] + place * (np.diff(edges) / parts)[block], edges[-1])
-        added = np.einsum("ij,ij->i", np.diff(_integrals(points, self._periods), axis=0), states[block])
+        added = np.empty(block.size)
+        for part, rows in _rows(points, self._periods):
+            added[part] = np.einsum("ij,ij->i", rows, states[block[part]])
         return Waves(self._periods, points, np.concatenate([np.zeros(1), np.cumsum(added)]))

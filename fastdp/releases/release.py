@@ -364,10 +364,7 @@ class Release:
                 "with_season changes revised answers of Adaptive, and this release is of another method: "
                 "publish with method='adaptive'"
             )
-        period = validation.real("period", period)
-        if not 2.0 <= period <= 2.0**40:
-            raise ParameterError(f"period = {period:g}: expected from 2 to 2^40 values")
-        revision = replace(self.revision, season=period)
+        revision = replace(self.revision, season=validation.period("period", period))
         return replace(self, revision=revision, _prefix={})
 
     def _ranges(self, starts: Any, stops: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

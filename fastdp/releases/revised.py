@@ -21,6 +21,8 @@ Floats = NDArray[np.float64]
 #: released: what smoothing moves by more is a bias that adds up (``docs/adaptive.md``, "Looking back").
 KEPT_BLOCKS = 32
 MAX_MOVED = 1.0
+#: The share of a pattern that may be wrong within a block, in standard deviations.
+UNSURE = 0.5
 
 
 class _Smoothed(NamedTuple):
@@ -165,10 +167,8 @@ class RevisedStream:
         pattern = self.threshold * np.diff(blocks.waves.before(parts))
         share = np.repeat(np.add.reduceat(pattern, first[:-1]) / np.diff(edges), np.diff(first))
         bends = pattern / lengths - share
-        kept = np.repeat(
-            np.clip((means + share[first[:-1]]) / np.maximum(-np.minimum.reduceat(bends, first[:-1]), 1e-300), 0, 1),
-            np.diff(first),
-        )
+        deepest, room = -np.minimum.reduceat(bends, first[:-1]), np.maximum(means + share[first[:-1]], 0.0)
+        kept = np.repeat(np.divide(room, deepest, out=np.ones(room.size), where=deepest > room), np.diff(first))
         values = np.diff(plain.before(parts)) / lengths + share + kept * bends
         middles, centres = parts[:-1] + lengths / 2.0, edges[:-1] + np.diff(edges) / 2.0
         levels = np.interp(middles, centres, plain.levels) + share + kept * bends
@@ -182,6 +182,9 @@ class RevisedStream:
         levels[: self.totals.size] += self._smoothed.explained
         levels /= self.threshold
         level = hidden.hidden_rates(self.memory.copy(), self.shape, self.exponents, self.totals, levels, rates)
+        waves = self._smoothed.waves
+        if waves is not None:
+            rates += UNSURE**2 * waves.hidden(np.append(self.edges, int(waves.points[-1])))
         return rates, *level
 
     @cached_property

@@ -20,6 +20,7 @@ from fastdp.spatial.cells import Integers, KeptTree, StepTree
 from fastdp.spatial.decomposition import MIN_CAPACITY, route_strays, take_step, walk_down
 from fastdp.spatial.domain import Floats
 from fastdp.spatial.release_times import Growth, ReleaseSchedule
+from fastdp.spatial.tree_version import TreeVersion
 from fastdp_kernels import adaptive_tree, privtree
 
 #: A cell is cut while its estimate exceeds so many standard deviations of its noise; the second if it was before.
@@ -141,7 +142,8 @@ def recount(
     before = grown.visit
     unsplit: Integers = np.full_like(before.first, -1)
     none: Integers = np.zeros((unsplit.size, plan.cells.counter.width), np.int64)
-    residents = KeptTree(before.first, before.released, unsplit, before.measure, none)
+    tree = KeptTree(before.first, before.released, unsplit, before.measure, none)
+    residents = TreeVersion.of(plan.cells.fan_out, tree)
     _, visit, _ = take_step(plan.cells, residents, added, removed, step, key, unsplit.size)
     old = visit.origin
     known = old >= 0

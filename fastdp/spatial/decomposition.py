@@ -20,37 +20,39 @@ from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial.cell_parameters import CellParameters
 from fastdp.spatial.cells import Integers, KeptTree, SplitScores, StepTree, measures
 from fastdp.spatial.domain import Floats
+from fastdp.spatial.tree_version import TreeVersion
 from fastdp_kernels import privtree, tree_maps
 
-#: Room for so many visited nodes at least.
-MIN_CAPACITY = 64
+#: Room for so many visited nodes at least, and for this part more than the step before visited.
+MIN_CAPACITY, SPARE = 64, 16
 
 
-def root_only(plan: CellParameters) -> KeptTree:
+def root_only(plan: CellParameters) -> TreeVersion:
     """The tree before any step."""
     whole = np.ones(1) if plan.uniform else measures(plan, np.zeros(1, np.int64), 0)
     if not (np.isfinite(whole).all() and whole[0] > 0.0):
         raise ParameterError(f"domain has measure {whole[0]}: expected a finite measure above 0")
     none = np.full(1, -1, np.int64)
-    return KeptTree(none, np.zeros(1, np.int64), none, whole, np.zeros((1, plan.counter.width), np.int64))
+    state: Integers = np.zeros((1, plan.counter.width), np.int64)
+    return TreeVersion.of(plan.fan_out, KeptTree(none, np.zeros(1, np.int64), none, whole, state))
 
 
 def take_step(
     plan: CellParameters,
-    residents: KeptTree,
+    residents: TreeVersion,
     added: Integers,
     removed: Integers,
     step: int,
     key: Key,
     expected: int = 0,
-) -> tuple[KeptTree, StepTree, SplitScores]:
+) -> tuple[TreeVersion, StepTree, SplitScores]:
     """Algorithm 7 for one batch; changes nothing.
 
     Parameters
     ----------
     plan : CellParameters
         What is fixed.
-    residents : KeptTree
+    residents : TreeVersion
         The tree after the step before.
     added, removed : int64[n], int64[m]
         Codes from :func:`encode`.
@@ -61,7 +63,7 @@ def take_step(
     expected : int
         About how many nodes will be visited; a wrong guess costs time only.
     """
-    capacity = max(expected + expected // 4, MIN_CAPACITY)
+    capacity = expected + expected // SPARE + MIN_CAPACITY
     none: Integers = np.empty(0, np.int64)
     visit, evidence = _grow(plan, residents, added, removed, step, key, capacity, none)
     leaves: Integers = np.empty(visit.first.size, np.int64)
@@ -70,9 +72,9 @@ def take_step(
     leaves, net = leaves[:count], net[:count]
     if not plan.uniform:
         route_strays(plan, visit, evidence.ends, leaves, net)
-    origin = visit.origin[leaves]
     rows: Integers = np.zeros((count, plan.counter.width), np.int64)
     if plan.counter.width:
+        origin = visit.origin[leaves]
         rows[origin >= 0] = residents.state[origin[origin >= 0]]
     noise: Integers = np.empty(count, np.int64)
     sampler.fill(noise, plan.cell_law, key, StreamId(Purpose.CELL, number=step))
@@ -84,14 +86,16 @@ def take_step(
         increments,
         plan.fan_out,
         np.empty_like(visit.first),
-        visit.first,
+        visit.parent,
         visit.released,
         visit.measure,
         visit.held,
         visit.projected,
     )
     visit = replace(visit, leaves=leaves)
-    return _renew(plan, residents, visit, rows, step), visit, evidence
+    following = residents.append(visit, rows, step, plan.retention)
+    # What is settled is looked for in all nodes, and noise follows their order.
+    return following.packed() if plan.counter.settles or not following.has_room else following, visit, evidence
 
 
 def adjusted(plan: CellParameters, visit: StepTree, missing: float) -> StepTree:
@@ -101,7 +105,7 @@ def adjusted(plan: CellParameters, visit: StepTree, missing: float) -> StepTree:
     """
     held, projected, counts = (np.empty(visit.first.size) for _ in range(3))
     tree_maps.project_with(
-        missing, visit.leaves, plan.fan_out, counts, visit.first, visit.released, visit.measure, held, projected
+        missing, visit.leaves, plan.fan_out, counts, visit.parent, visit.released, visit.measure, held, projected
     )
     return replace(visit, held=held, projected=projected)
 
@@ -167,7 +171,7 @@ def _take_back(
 
 def _grow(
     plan: CellParameters,
-    residents: KeptTree,
+    residents: TreeVersion,
     added: Integers,
     removed: Integers,
     step: int,
@@ -182,9 +186,10 @@ def _grow(
     old, parent, first, code, released, score = numbers
     ends: Integers = np.empty((capacity, 4), np.int64)
     measure, held, projected = np.empty(capacity), np.empty(capacity), np.empty(capacity)
-    old[0], parent[0], code[0], released[0] = 0, -1, 0, residents.released[0]
+    root = residents.nodes[residents.root]
+    old[0], parent[0], code[0] = residents.root, -1, 0
+    released[0], measure[0] = root["released"], root["measure"]
     ends[0] = 0, added.size, 0, removed.size
-    measure[0] = residents.measure[0]
     starts: Integers = np.zeros(plan.max_depth + 2, np.int64)
     starts[1:] = 1
     for level, stop in walk_down(plan, starts, parent, first, old, code, measure, (ends, released)):
@@ -198,12 +203,11 @@ def _grow(
             plan.threshold,
             plan.repaired,
             plan.uniform,
+            residents.since,
             added,
             removed,
             noise,
-            residents.first,
-            residents.released,
-            residents.measure,
+            residents.nodes,
             starts,
             old,
             parent,
@@ -253,65 +257,30 @@ def route_strays(plan: CellParameters, visit: StepTree, ends: Integers, leaves: 
 
 
 def _settle(
-    plan: CellParameters, residents: KeptTree, visit: StepTree, leaves: Integers, step: int, key: Key
-) -> KeptTree:
+    plan: CellParameters, residents: TreeVersion, visit: StepTree, leaves: Integers, step: int, key: Key
+) -> TreeVersion:
     """Counters with open noise at nodes that are no leaves now take it back (``docs/phdstream.md``)."""
-    left = residents.state[:, 0] > 0
+    residents = residents.roomy(visit.first.size)
+    nodes, state = residents.nodes[: residents.stop], residents.state[: residents.stop]
+    left = state[:, 0] > 0
     origin = visit.origin[leaves]
     left[origin[origin >= 0]] = False
     settled = np.flatnonzero(left)
     noise: Integers = np.empty(settled.size, np.int64)
     sampler.fill(noise, plan.cell_law, key, StreamId(Purpose.CELL, level=1, number=step))
-    state, released = residents.state.copy(), residents.released.copy()
     rows = state[settled]
     increments = plan.counter.settle(rows, noise)
     state[settled] = rows
+    first, released = (np.ascontiguousarray(nodes[name]) for name in ("first", "released"))
     tree_maps.settle_residents(
         settled,
         increments,
         plan.fan_out,
         np.empty_like(released),
-        residents.first,
-        released,
-        visit.origin,
-        visit.released,
-    )
-    return replace(residents, state=state, released=released)
-
-
-def _renew(plan: CellParameters, residents: KeptTree, visit: StepTree, rows: Integers, step: int) -> KeptTree:
-    most = residents.first.size + visit.first.size
-    numbers: list[Integers] = [np.empty(most, np.int64) for _ in range(5)]
-    first, released, split_at, origin, seen = numbers
-    measure = np.empty(most)
-    count = tree_maps.renew_residents(
-        step,
-        plan.retention,
-        plan.fan_out,
-        residents.first,
-        residents.released,
-        residents.split_at,
-        residents.measure,
-        visit.first,
-        visit.origin,
-        visit.released,
-        visit.measure,
         first,
         released,
-        split_at,
-        measure,
-        origin,
-        seen,
+        visit.origin,
+        visit.released,
     )
-    origin, seen = origin[:count], seen[:count]
-    state: Integers = np.zeros((count, plan.counter.width), np.int64)
-    if plan.counter.width:
-        state[origin >= 0] = residents.state[origin[origin >= 0]]
-        place: Integers = np.full(visit.first.size, -1, np.int64)
-        place[seen[seen >= 0]] = np.flatnonzero(seen >= 0)
-        state[place[visit.leaves]] = rows
-    # Arrays that are nearly full stay as they are: copies took a tenth of a step.
-    tight: Any = np.asarray if 4 * count > 3 * most else np.copy
-    return KeptTree(
-        tight(first[:count]), tight(released[:count]), tight(split_at[:count]), tight(measure[:count]), state
-    )
+    nodes["released"] = released
+    return residents

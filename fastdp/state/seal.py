@@ -11,6 +11,7 @@ A frame is length, CRC of the length, nonce, and the sealed payload, whose authe
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import secrets
 import struct
@@ -101,7 +102,6 @@ class Seal:
 
     key: bytes | str | None = None
     _salt: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False, compare=False)
-    _derived: dict[tuple[bytes, str], bytes] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check the key."""
@@ -124,7 +124,8 @@ class Seal:
 
     def pack(self, payload: bytes, generation: int = 1, least: int = MIN_BYTES) -> tuple[bytes, bytes]:
         """Header, and all bytes, of a state; sealed, so many bytes at least."""
-        header = HEADER.pack(MAGIC, VERSION, self._protection(), generation, self._salt, secrets.token_bytes(12))
+        salt = _salt_of_process() if isinstance(self.key, str) else self._salt
+        header = HEADER.pack(MAGIC, VERSION, self._protection(), generation, salt, secrets.token_bytes(12))
         return header, header + self.frame(header, 0, payload, least)
 
     def frame(
@@ -255,17 +256,22 @@ class Seal:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         if isinstance(key, str):
-            return AESGCM(self._secret(salt, key))
+            return AESGCM(_stretched(salt, key))
         return AESGCM(key if version == 2 else _subkey(salt, key))
 
-    def _secret(self, salt: bytes, passphrase: str) -> bytes:
-        # Scrypt takes a tenth of a second on purpose; one derivation serves all writes with this salt.
-        if (salt, passphrase) not in self._derived:
-            from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-            derived = Scrypt(salt=salt, length=32, n=2**15, r=8, p=1).derive(passphrase.encode())
-            self._derived[salt, passphrase] = derived
-        return self._derived[salt, passphrase]
+@functools.cache
+def _salt_of_process() -> bytes:
+    """For all that this process seals under passphrases: each is stretched once, not once for every file."""
+    return secrets.token_bytes(16)
+
+
+@functools.lru_cache(maxsize=16)
+def _stretched(salt: bytes, passphrase: str) -> bytes:
+    # Scrypt takes a tenth of a second on purpose.
+    from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+
+    return Scrypt(salt=salt, length=32, n=2**15, r=8, p=1).derive(passphrase.encode())
 
 
 def _subkey(salt: bytes, key: bytes) -> bytes:

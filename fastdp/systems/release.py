@@ -69,6 +69,7 @@ def release(
     workload: Workload | None = None,
     window: int | None = None,
     rising: bool | None = None,
+    season: float | None = None,
     fan_out: int | None = None,
     prune: int | Literal["optimal"] | None = None,
     smoother: SmootherName | Smoother | None = None,
@@ -127,7 +128,7 @@ def release(
         A rule of :mod:`fastdp.thresholds`, or a publicly known threshold.  Not for "tops".
     resolution, nonfinite
         As for :class:`fastdp.StreamPublisher`; "topl" has no resolution, "pak" no ``nonfinite``.
-    closing, focus, workload, window, rising
+    closing, focus, workload, window, rising, season
         Of :class:`fastdp.Adaptive` alone.
     fan_out, prune, smoother, c, noise, renewal
         Of :class:`fastdp.ToPS` alone.

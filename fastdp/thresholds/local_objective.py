@@ -24,7 +24,7 @@ PAPER_BINS = 1024
 
 
 def range_errors(
-    distribution: Distribution, max_range: int, publish_epsilon: float, objective: str
+    distribution: Distribution, max_range: int, publish_epsilon: float, objective: str, doubt: float = 1.0
 ) -> tuple[Floats, Floats]:
     """Expected squared error of a random range sum, for every candidate.
 
@@ -39,6 +39,8 @@ def range_errors(
     objective : "corrected" or "paper"
         (r / 3) Var (theta / 2)^2 + (r^2 / 6) bias^2, bias the mean of max(v - theta, 0); or as printed and published,
         (r / 3) Var theta^2 + (r^2 / 24) bias^2, which weighs the bias a sixteenth as much.
+    doubt : float
+        By which the squared bias is larger than the estimate's, since its tail is uncertain.
 
     Returns
     -------
@@ -51,12 +53,14 @@ def range_errors(
     half, share = (2.0, 6.0) if objective == "corrected" else (1.0, 24.0)
     r = float(max_range)
     noise = r / 3.0 * Hybrid(publish_epsilon).worst_variance * (candidates / half) ** 2
-    return candidates, noise + r**2 / share * distribution.excess(candidates) ** 2
+    return candidates, noise + doubt * r**2 / share * distribution.excess(candidates) ** 2
 
 
-def best_threshold(distribution: Distribution, max_range: int, publish_epsilon: float, objective: str) -> float:
+def best_threshold(
+    distribution: Distribution, max_range: int, publish_epsilon: float, objective: str, doubt: float = 1.0
+) -> float:
     """The candidate of least error, the smallest of several; parameters as :func:`range_errors`."""
-    candidates, errors = range_errors(distribution, max_range, publish_epsilon, objective)
+    candidates, errors = range_errors(distribution, max_range, publish_epsilon, objective, doubt)
     return float(candidates[int(errors.argmin())])
 
 

@@ -29,6 +29,9 @@ MIN_BINS, MAX_BINS = 4, 512
 POWER = 0.03
 #: Prior of each logarithm of a share: normal with this precision, so that no tail falls without end.
 PRECISION = 3e-4
+#: The squared bias that a threshold is taken to have, in that of the estimate: a tail that no report shows may be
+#: longer than one that goes on falling as it did (``docs/topl.md``).
+DOUBT = 5.0
 #: Estimates from resampled counts; their seed is public and fixed, so equal counts give equal estimates.
 RESAMPLES = 8
 SEED = 1

@@ -148,7 +148,8 @@ class SquareWave:
         if self.method == "percentile":
             theta = distribution.quantile(self.percentile)
         else:
-            theta = best_threshold(distribution, task.max_range, self._noise_epsilon(task), self.objective)
+            doubt = log_concave.DOUBT if self.method == "concave" else 1.0
+            theta = best_threshold(distribution, task.max_range, self._noise_epsilon(task), self.objective, doubt)
         return min(max(theta, task.bound / local.SquareWave.STEPS), task.bound)
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:

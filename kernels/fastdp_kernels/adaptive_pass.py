@@ -98,6 +98,7 @@ def sum_bound(
         Receives the noise of the blocks that close; the pass stops where there is no more room.
     chain : uint64[4]
         The chain key that the next block's noise comes from (:mod:`fastdp_kernels.chacha`); moved on in place.
+        uint64[0]: all of ``noise`` is given (a stream that began before noise was bound).
     first : int
         Index of the first block that this call may close.
     law : float64[4]

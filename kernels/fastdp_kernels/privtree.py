@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels._jit import inline, kernel
-from fastdp_kernels.tree_maps import share_out
+from fastdp_kernels.tree_maps import share_levels
 
 #: Public scores are cut off here, so that K times a score fits an int64 (2^40 points, K <= 2^20).
 MOST = 2.0**40
@@ -60,6 +60,68 @@ def append_parts(
         ends[c, 3] = r
 
 
+@inline
+def append_two(
+    node: int,
+    c: int,
+    width: np.int64,
+    added: np.ndarray,
+    removed: np.ndarray,
+    parent: np.ndarray,
+    code: np.ndarray,
+    ends: np.ndarray,
+) -> None:
+    """:func:`append_parts` where a cell is cut in two, without loops."""
+    a = ends[node, 0]
+    r = ends[node, 2]
+    a_stop = ends[node, 1]
+    r_stop = ends[node, 3]
+    own = 2 * code[node]
+    a_cut = before(added, a, a_stop, (own + 1) * width)
+    r_cut = before(removed, r, r_stop, (own + 1) * width)
+    parent[c] = node
+    parent[c + 1] = node
+    code[c] = own
+    code[c + 1] = own + 1
+    ends[c, 0] = a
+    ends[c, 1] = a_cut
+    ends[c, 2] = r
+    ends[c, 3] = r_cut
+    ends[c + 1, 0] = a_cut
+    ends[c + 1, 1] = a_stop
+    ends[c + 1, 2] = r_cut
+    ends[c + 1, 3] = r_stop
+
+
+@inline
+def take_two(
+    c: int,
+    kept: int,
+    whole: float,
+    equal: bool,
+    resident: np.ndarray,
+    old: np.ndarray,
+    released: np.ndarray,
+    measure: np.ndarray,
+) -> None:
+    """What two children have from the resident nodes ``kept`` and the next one, or as new ones where it is -1."""
+    if kept >= 0:
+        old[c] = kept
+        old[c + 1] = kept + 1
+        released[c] = resident[kept].released
+        released[c + 1] = resident[kept + 1].released
+        measure[c] = resident[kept].measure
+        measure[c + 1] = resident[kept + 1].measure
+    else:
+        old[c] = -1
+        old[c + 1] = -1
+        released[c] = 0
+        released[c + 1] = 0
+        if equal:
+            measure[c] = whole / 2
+            measure[c + 1] = whole / 2
+
+
 @kernel
 def descend(
     level: int,
@@ -71,12 +133,11 @@ def descend(
     threshold: int,
     repaired: bool,
     equal: bool,
+    since: int,
     added: np.ndarray,
     removed: np.ndarray,
     noise: np.ndarray,
-    old_first: np.ndarray,
-    old_released: np.ndarray,
-    old_measure: np.ndarray,
+    resident: np.ndarray,
     starts: np.ndarray,
     old: np.ndarray,
     parent: np.ndarray,
@@ -103,12 +164,15 @@ def descend(
         Score K A(v) + rint(K s+(v)) - depth Delta, A the additions; otherwise the paper's, with G and the net count.
     equal : bool
         Children have equal measures, filled in here; otherwise the caller fills ``measure`` before the next level.
+    since : int
+        Resident nodes that no step since this one has split have lost their children.
     added, removed : int64[n], int64[m]
         Codes of depth D of the batch, ascending.
     noise : int64[capacity]
         Discrete Laplace noise of scale K lambda, one draw for each visited node.
-    old_first, old_released, old_measure : int64[r], int64[r], float64[r]
-        The resident tree.
+    resident : record[r]
+        The resident tree: ``first`` child, ``released`` count, last step that ``split`` the node (-1 if none did),
+        ``measure``.
     starts : int64[D + 2]
         Filled for the levels that are appended.
     old, parent, first, code, released, score : int64[capacity]
@@ -132,41 +196,58 @@ def descend(
         if k == 0:
             held[0] = np.float64(released[0])
             projected[0] = max(held[0], 0.0)
-        for c in range(begin, end if k > 0 else begin, fan_out):
-            share_out(parent[c], c, fan_out, released, measure, held, projected)
-        width = np.int64(1)
-        for _ in range(depth - k - 1):
-            width *= fan_out
+        else:
+            share_levels(begin, end, fan_out, parent, released, measure, held, projected)
+        if k == depth:
+            first[begin:end] = -1
+            score[begin:end] = floor
+            break
+        born = following
+        # Which nodes are split is random, so no branch depends on it; ``first`` says it in between.
+        count = 0
         for i in range(begin, end):
-            first[i] = -1
-            score[i] = floor
-            if k == depth or measure[i] <= 0.0:
-                continue
             own = ends[i, 1] - ends[i, 0]
             public = projected[i]
             if not repaired:
                 own -= ends[i, 3] - ends[i, 2]
                 public = held[i]
             public = min(max(public, -MOST), MOST)
-            score[i] = unit * own + np.int64(np.rint(scale * public)) - k * bias
-            if max(score[i], floor) + noise[i] <= threshold:
+            there = np.int64(measure[i] > 0.0)
+            above = (unit * own + np.int64(np.rint(scale * public)) - k * bias - floor) * there
+            score[i] = floor + above
+            above &= ~(above >> 63)
+            first[i] = np.int64(floor + above + noise[i] > threshold) & there
+            count += first[i]
+        if following + fan_out * count > old.size:
+            return -1
+        # Every node writes itself as the next family's parent; the next one overwrites that unless it is split.
+        roomy = following + fan_out * (end - begin) <= old.size
+        for i in range(begin, end):
+            split = first[i]
+            first[i] = (following + 1) * split - 1
+            if roomy or split:
+                parent[following] = i
+            following += fan_out * split
+        width = np.int64(1)
+        for _ in range(depth - k - 1):
+            width *= fan_out
+        for c in range(born, following, fan_out):
+            node = parent[c]
+            o = old[node]
+            kept = resident[o].first if o >= 0 and resident[o].split >= since else -1
+            if fan_out == 2:
+                append_two(node, c, width, added, removed, parent, code, ends)
+                take_two(c, kept, measure[node], equal, resident, old, released, measure)
                 continue
-            if following + fan_out > old.size:
-                return -1
-            first[i] = following
-            kept = old_first[old[i]] if old[i] >= 0 else -1
-            append_parts(i, following, fan_out, width, added, removed, parent, code, ends)
+            append_parts(node, c, fan_out, width, added, removed, parent, code, ends)
             for j in range(fan_out):
-                c = following + j
-                old[c] = kept + j if kept >= 0 else -1
-                released[c] = old_released[old[c]] if kept >= 0 else 0
+                old[c + j] = kept + j if kept >= 0 else -1
+                released[c + j] = resident[kept + j].released if kept >= 0 else 0
                 if kept >= 0:
-                    measure[c] = old_measure[old[c]]
+                    measure[c + j] = resident[kept + j].measure
                 elif equal:
-                    measure[c] = measure[i] / fan_out
-            following += fan_out
-        if k < depth:
-            starts[k + 2] = following
+                    measure[c + j] = measure[node] / fan_out
+        starts[k + 2] = following
     return following
 
 
@@ -189,9 +270,9 @@ def collect_leaves(
         How many leaves.
     """
     count = 0
+    # Which nodes are leaves is random: written for each, kept for leaves.
     for i in range(first.size):
-        if first[i] < 0 and measure[i] > 0.0:
-            leaves[count] = i
-            net[count] = (ends[i, 1] - ends[i, 0]) - (ends[i, 3] - ends[i, 2])
-            count += 1
+        leaves[count] = i
+        net[count] = (ends[i, 1] - ends[i, 0]) - (ends[i, 3] - ends[i, 2])
+        count += int(first[i] < 0) & int(measure[i] > 0.0)
     return count

@@ -1,8 +1,9 @@
 """Maps of counts over a tree (arrays as in ``privtree``): up to the ancestors, down to the children, step to step.
 
 The projection s+ is the non-negative, consistent version of G that scores and releases use (``docs/phdstream.md``).
-The resident tree is what lives between two steps.  Nothing is lost when nodes are dropped: a node's ``released``
-holds all that was counted below it, so what its children held is from then on shared out among them, by measure.
+The resident tree is what lives between two steps, in arrays that later steps append to.  Nothing is lost when nodes
+are dropped: a node's ``released`` holds all that was counted below it, so what its children held is from then on
+shared out among them, by measure.
 """
 
 from __future__ import annotations
@@ -50,6 +51,63 @@ def share_out(
 
 
 @inline
+def share_between_two(
+    parent: int,
+    child: int,
+    released: np.ndarray,
+    measure: np.ndarray,
+    held: np.ndarray,
+    projected: np.ndarray,
+) -> None:
+    """:func:`share_out` between two children, bit for bit; no branch depends on signs of counts, which are noise."""
+    m0 = measure[child]
+    m1 = measure[child + 1]
+    r0 = released[child]
+    r1 = released[child + 1]
+    whole = m0 + m1
+    above = held[parent] - np.float64(r0 + r1)
+    # Halves are exact, and most domains have nothing else.
+    s0 = 0.5
+    s1 = 0.5
+    if m0 != m1 or whole <= 0.0:
+        s0 = m0 / whole if whole > 0.0 else 0.0
+        s1 = m1 / whole if whole > 0.0 else 0.0
+    h0 = s0 * above + np.float64(r0)
+    h1 = s1 * above + np.float64(r1)
+    held[child] = h0
+    held[child + 1] = h1
+    q0 = h0 if (h0 > 0.0) & (m0 > 0.0) else 0.0
+    q1 = h1 if (h1 > 0.0) & (m1 > 0.0) else 0.0
+    positive = q0 + q1
+    some = positive > 0.0
+    bottom = positive if some else 1.0
+    p0 = (q0 if some else s0) / bottom
+    p1 = (q1 if some else s1) / bottom
+    projected[child] = projected[parent] * p0
+    projected[child + 1] = projected[parent] * p1
+
+
+@inline
+def share_levels(
+    begin: int,
+    end: int,
+    fan_out: int,
+    parent: np.ndarray,
+    released: np.ndarray,
+    measure: np.ndarray,
+    held: np.ndarray,
+    projected: np.ndarray,
+) -> None:
+    """G and s+ of the families in [begin, end), each behind its parent."""
+    if fan_out == 2:
+        for c in range(begin, end, 2):
+            share_between_two(parent[c], c, released, measure, held, projected)
+    else:
+        for c in range(begin, end, fan_out):
+            share_out(parent[c], c, fan_out, released, measure, held, projected)
+
+
+@inline
 def add_up(gained: np.ndarray, fan_out: int, first: np.ndarray, released: np.ndarray) -> None:
     """Add what nodes of a tree gained, int64[n], to the ``released`` of them and their ancestors."""
     for i in range(first.size - 1, -1, -1):
@@ -59,13 +117,23 @@ def add_up(gained: np.ndarray, fan_out: int, first: np.ndarray, released: np.nda
         released[i] += gained[i]
 
 
+@inline
+def sum_families(counts: np.ndarray, fan_out: int, parent: np.ndarray) -> None:
+    """Add what nodes have, [n], to their ancestors'; whole numbers, in doubles too, so that the order is free."""
+    for c in range(parent.size - fan_out, 0, -fan_out):
+        total = counts[c]
+        for j in range(c + 1, c + fan_out):
+            total += counts[j]
+        counts[parent[c]] += total
+
+
 @kernel
 def project_counts(
     leaves: np.ndarray,
     increments: np.ndarray,
     fan_out: int,
     gained: np.ndarray,
-    first: np.ndarray,
+    parent: np.ndarray,
     released: np.ndarray,
     measure: np.ndarray,
     held: np.ndarray,
@@ -81,18 +149,18 @@ def project_counts(
         Children of a node.
     gained : int64[v]
         Scratch.
-    first, released, measure, held, projected : int64[v] or float64[v]
-        The visited tree; the last two are filled.
+    parent, released, measure, held, projected : int64[v] or float64[v]
+        The visited tree, where each family stands behind those of its parents; the last two are filled.
     """
     gained[:] = 0
     for j in range(leaves.size):
         gained[leaves[j]] = increments[j]
-    add_up(gained, fan_out, first, released)
+    sum_families(gained, fan_out, parent)
+    for i in range(released.size):
+        released[i] += gained[i]
     held[0] = np.float64(released[0])
     projected[0] = max(held[0], 0.0)
-    for i in range(first.size):
-        if first[i] >= 0:
-            share_out(i, first[i], fan_out, released, measure, held, projected)
+    share_levels(1, parent.size, fan_out, parent, released, measure, held, projected)
 
 
 @kernel
@@ -101,7 +169,7 @@ def project_with(
     leaves: np.ndarray,
     fan_out: int,
     counts: np.ndarray,
-    first: np.ndarray,
+    parent: np.ndarray,
     released: np.ndarray,
     measure: np.ndarray,
     held: np.ndarray,
@@ -115,18 +183,13 @@ def project_with(
     counts[:] = 0.0
     for j in range(leaves.size):
         counts[leaves[j]] = 1.0
-    for i in range(first.size - 1, -1, -1):
-        if first[i] >= 0:
-            for c in range(first[i], first[i] + fan_out):
-                counts[i] += counts[c]
+    sum_families(counts, fan_out, parent)
     part = missing / counts[0]
-    for i in range(first.size):
+    for i in range(parent.size):
         counts[i] = np.float64(released[i]) + part * counts[i]
     held[0] = counts[0]
     projected[0] = max(held[0], 0.0)
-    for i in range(first.size):
-        if first[i] >= 0:
-            share_out(i, first[i], fan_out, counts, measure, held, projected)
+    share_levels(1, parent.size, fan_out, parent, counts, measure, held, projected)
 
 
 @kernel
@@ -165,73 +228,69 @@ def settle_residents(
 
 
 @kernel
-def renew_residents(
+def append_visited(
     step: int,
-    retention: int,
-    fan_out: int,
-    old_first: np.ndarray,
-    old_released: np.ndarray,
-    old_split: np.ndarray,
-    old_measure: np.ndarray,
+    begin: int,
     first: np.ndarray,
-    before: np.ndarray,
+    origin: np.ndarray,
     released: np.ndarray,
     measure: np.ndarray,
-    new_first: np.ndarray,
-    new_released: np.ndarray,
-    new_split: np.ndarray,
-    new_measure: np.ndarray,
-    origin: np.ndarray,
-    visit: np.ndarray,
-) -> int:
-    """The resident tree after a step: what was visited, and what was split at most ``retention`` steps ago.
+    resident: np.ndarray,
+) -> None:
+    """Write a step's nodes behind the resident ones: a node that is not split keeps the children that it had.
 
     Parameters
     ----------
-    step, retention : int
-        Number of this step; a node keeps its children while step - (last step that split it) <= retention.
-    fan_out : int
-        Children of a node.
-    old_first, old_released, old_split, old_measure : int64[r], int64[r], int64[r], float64[r]
-        The resident tree before; ``old_split`` is the last step that split the node, -1 if none did.
-    first, before, released, measure : int64[v], int64[v], int64[v], float64[v]
-        The visited tree: first child, resident node before the step, released count after it, measure.
-    new_first, new_released, new_split, new_measure : as old_*, of r + v entries
-        The resident tree after, breadth first.
-    origin, visit : int64[r + v]
-        For each new resident node the old resident one and the visited one, -1 if there is none.
+    step, begin : int
+        Number of this step, and the resident node that the first visited one becomes.
+    first, origin, released, measure : int64[v], int64[v], int64[v], float64[v]
+        The visited tree: first child, resident node before the step (-1 if it is new), released count after it.
+    resident : record[r]
+        The resident trees as in ``privtree.descend``; filled from ``begin`` on.
+    """
+    for i in range(first.size):
+        o = max(origin[i], 0)
+        split = first[i] >= 0
+        new = origin[i] < 0
+        before = resident[o].first
+        when = resident[o].split
+        resident[begin + i].first = begin + first[i] if split else (-1 if new else before)
+        resident[begin + i].released = released[i]
+        resident[begin + i].split = step if split else (-1 if new else when)
+        resident[begin + i].measure = measure[i]
+
+
+@kernel
+def pack_kept(
+    root: int, since: int, fan_out: int, resident: np.ndarray, origin: np.ndarray, packed: np.ndarray
+) -> int:
+    """Write a resident tree breadth first, without the children of nodes that no step since ``since`` has split.
+
+    Parameters
+    ----------
+    root, since, fan_out : int
+        The root, that step, and the children of a node.
+    resident, packed : record[r]
+        The resident trees as in ``privtree.descend``, and the one with this root, filled from the front.
+    origin : int64[r]
+        Of each node that is written, the one that it was.
 
     Returns
     -------
     int
-        Resident nodes.
+        How many nodes.
     """
-    origin[0] = 0
-    visit[0] = 0
+    origin[0] = root
     count = 1
     n = 0
     while n < count:
         o = origin[n]
-        v = visit[n]
-        if v >= 0:
-            new_released[n] = released[v]
-            new_measure[n] = measure[v]
-        else:
-            new_released[n] = old_released[o]
-            new_measure[n] = old_measure[o]
-        split_now = v >= 0 and first[v] >= 0
-        new_split[n] = step if split_now else (old_split[o] if o >= 0 else -1)
-        kept = o >= 0 and old_first[o] >= 0 and step - new_split[n] <= retention
-        new_first[n] = -1
-        if split_now or kept:
-            new_first[n] = count
+        packed[n] = resident[o]
+        packed[n].first = -1
+        if resident[o].first >= 0 and resident[o].split >= since:
+            packed[n].first = count
             for j in range(fan_out):
-                if split_now:
-                    visit[count] = first[v] + j
-                    origin[count] = before[first[v] + j]
-                else:
-                    visit[count] = -1
-                    origin[count] = old_first[o] + j
+                origin[count] = resident[o].first + j
                 count += 1
         n += 1
     return count

@@ -32,7 +32,9 @@ def test_every_input_gives_what_the_library_publishes(
 
 
 @pytest.mark.parametrize("suffix", OUTPUTS)
-@pytest.mark.parametrize("options", [{}, {"method": "tops", "prune": 0}], ids=["adaptive", "tops"])
+@pytest.mark.parametrize(
+    "options", [{}, {"season": 24}, {"method": "tops", "prune": 0}], ids=["adaptive", "season", "tops"]
+)
 def test_every_output_holds_the_same_floats(
     suffix, options, write_input, run, read_output, values, publish, tmp_path
 ):
@@ -53,7 +55,7 @@ def test_chunk_size_changes_nothing(suffix, write_input, run, values, tmp_path):
 
 @pytest.mark.parametrize(
     "options",
-    [{"contributions": 2}, {"method": "tops", "fan_out": 4, "prune": 2, "contributions": 3}],
+    [{"contributions": 2, "season": 24}, {"method": "tops", "fan_out": 4, "prune": 2, "contributions": 3}],
     ids=["adaptive", "tops"],
 )
 def test_options_reach_the_publisher(options, write_input, run, read_output, values, publish, tmp_path):

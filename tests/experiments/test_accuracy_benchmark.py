@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import pandas as pd
 import pytest
 
-from benchmarks.accuracy import plans, streams
+from benchmarks.accuracy import plans, report, streams
 from benchmarks.accuracy.adaptive import mechanisms
+from benchmarks.peers import w_event
 from fastdp import experiments
 from fastdp.experiments import Setting
 from fastdp.randomness.key import Key
+from fastdp.systems.w_event import SCHEMES
+from tests.oracles import w_event as oracle
 
 SETTING = Setting(bound=100.0, holdout=2000, published=4096, max_range=4096, epsilon=1e7)
 VALUES = np.clip(np.random.default_rng(1).gamma(2.0, 8.0, 6096), 0.0, 90.0)
@@ -42,6 +48,57 @@ def test_without_noise_whole_blocks_are_exact(plan, parameters, grain) -> None:
     assert noiseless == pytest.approx(expected, rel=1e-3)
 
 
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("w", [1, 2, 7])
+def test_fast_w_event_schemes_publish_what_the_slow_ones_do(scheme, w) -> None:
+    generator = np.random.default_rng(w)
+    values = np.repeat(generator.integers(0, 101, 40), 5)
+    noises = generator.laplace(size=(2, values.size))
+    found = w_event.release(scheme, values.astype(float), 100.0, 50.0, w, tuple(noises))
+
+    def noise(scale, draw, seen):
+        return float(scale) * noises[draw - 1][len(seen) - 1]
+
+    expected, _ = oracle.release(scheme, values.tolist(), 50.0, 100, w, noise)
+    assert found == pytest.approx(np.array(expected, float), rel=1e-9, abs=1e-9)
+    assert scheme == "uniform" or w == 1 or np.unique(found).size < values.size, "or no step was left out"
+
+
+def test_no_w_values_choose_theta_and_enter_a_plan() -> None:
+    setting, parameters = replace(SETTING, epsilon=400.0), {"scheme": "uniform", "contributions": 40}
+
+    def theta(changed: int) -> float:
+        values = np.full(VALUES.size, 5.0)
+        values[SETTING.holdout - changed :] = 99.0
+        return plans.WEventScheme().prepare(parameters, setting, values)(Key.from_seed(1)).theta
+
+    assert theta(0) == theta(39)
+    assert theta(0) != theta(1000)
+
+
+def test_windows_of_values_get_noise_of_their_own() -> None:
+    setting = replace(SETTING, epsilon=100.0)
+    spreads = []
+    for w in (1, 40):
+        outcome = plans.FlatBlocks().prepare({"length": 64, "contributions": w}, setting, VALUES)(Key.from_seed(1))
+        prefix = np.concatenate([[0.0], np.cumsum(np.clip(VALUES, 0.0, outcome.theta)[SETTING.holdout :])])
+        edges = np.arange(0, 4097, 64)
+        errors = outcome.answer(edges[:-1], edges[1:]) - (prefix[edges[1:]] - prefix[edges[:-1]])
+        spreads.append(np.abs(errors).mean() * setting.epsilon / outcome.theta / w)
+    assert spreads == pytest.approx([1.0, 1.0], abs=0.4)
+
+
+def test_ratios_are_under_one_unit_of_privacy() -> None:
+    index = pd.MultiIndex.from_tuples(
+        [("a", 0.1, "1e3"), ("b", 0.1, "1e3")], names=["dataset", "epsilon", "workload"]
+    )
+    names = [report.ADAPTIVE, "flat 256", report.ADAPTIVE + report.WINDOW, "BD" + report.WINDOW]
+    mse = pd.DataFrame([[2.0, 6.0, 10.0, 40.0], [1.0, 0.5, 4.0, 4.0]], index, names)
+    expected = [[1.0, 3.0, 1.0, 4.0], [1.0, 0.5, 1.0, 1.0]]
+    assert report.beside(mse).to_numpy() == pytest.approx(np.array(expected))
+    assert [report.unit(name) for name in names] == ["one value"] * 2 + ["any 40 consecutive values"] * 2
+
+
 def test_halves_follow_from_names_alone() -> None:
     names = [*streams.REAL, *streams.GROWTHS, *(f"{s} {o}" for s in streams.SYNTHETIC for o in streams.ORDERS)]
     halves = {name: streams.half(name) for name in names}
@@ -57,12 +114,12 @@ def test_growing_streams_outgrow_their_holdout(growth: str) -> None:
 
 
 def test_all_mechanisms_of_the_benchmark_run(tmp_path, monkeypatch) -> None:
-    for name in ("flat_blocks", "shrunken_tree", "holdout_mean", "pegasus", "dpcrpy"):
+    for name in ("flat_blocks", "shrunken_tree", "holdout_mean", "pegasus", "w_event", "dpcrpy"):
         monkeypatch.setitem(experiments.SYSTEMS, name, None)  # taken out again afterwards
     plans.register()
     specification = experiments.from_table(
         {
-            "epsilons": [1.0],
+            "epsilons": [100.0],
             "metrics": ["mse", "parts"],
             "holdout": 2000,
             "max_range": 4096,

@@ -41,6 +41,8 @@ def template(kind: str, key: fastdp.Key | None = None) -> Any:
         return fastdp.Adaptive(epsilon=2.0, sensitivity=1.0, max_range=256, key=key)
     if kind == "windows":
         return adaptive("spread", contributions=3, key=key)
+    if kind == "season":
+        return adaptive("spread", season=6.0, key=key)
     if kind == "holdout":
         return fastdp.Adaptive(epsilon=2.0, bound=100.0, holdout=20, max_range=64, key=key)
     if kind == "tops":
@@ -65,7 +67,7 @@ def values_for(kind: str, count: int, seed: int = 0) -> NDArray[np.float64]:
     return np.floor(values) if kind == "counts" else values
 
 
-KINDS = ["spread", "spike", "events", "windows", "holdout", "tops", "flat", "counts"]
+KINDS = ["spread", "season", "spike", "events", "windows", "holdout", "tops", "flat", "counts"]
 
 
 @pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fastdp.perturbers import Blocks
@@ -77,6 +77,7 @@ def opened(exponent: int) -> np.ndarray:
     return memory
 
 
+@example(seed=0, size=2, filled=30, events=False)
 @given(seed=st.integers(0, 2**32), size=st.integers(0, 70), filled=st.integers(0, 31), events=st.booleans())
 def test_open_blocks_are_those_of_the_arrays(seed: int, size: int, filled: int, events: bool) -> None:
     values, theta, top = values_of(seed, size), 9.0, -TOP if events else TOP

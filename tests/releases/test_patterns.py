@@ -41,7 +41,7 @@ def test_the_pattern_is_that_of_the_joint_law() -> None:
     model, variances = _Model(Sums(edges, totals, noises), (21.3,)), np.array([0.5, 0.02, 3.0])
     lengths = np.diff(edges).astype(float)
     shares = np.tile(1.0 / np.arange(1, patterns.HARMONICS + 1), 2)
-    spread = 4.0 * ((totals.sum() / edges[-1]) ** 2 + noises.sum() / edges[-1] ** 2)
+    spread = 4.0 * np.var(totals / lengths)
     sums_of = [oracle.sums_of_waves(a, b, (21.3,), patterns.HARMONICS) for a, b in itertools.pairwise(edges)]
     law = (
         np.hstack([lengths[:, None], sums_of]),
@@ -172,3 +172,59 @@ def test_intervals_with_a_season_are_about_the_same_released_sums() -> None:
     edges = release.revision.edges
     for mine in (seen, release):
         assert mine._error_bars(edges[:-1], edges[1:]).centre == pytest.approx(release.revision.totals, abs=1e-6)
+
+
+def test_large_values_have_a_pattern_too() -> None:
+    values = 1e9 * days(20_000, 480.0, 6)
+    seen = fastdp.release(values, 1.0, 4e10, threshold=1.6e10, seed=1).with_season(480)
+    assert seen.revision._smoothed.waves is not None
+    assert np.isfinite(seen.revised).all()
+
+
+def test_a_pattern_has_no_more_points_than_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(3)
+    edges = np.concatenate([[0], np.cumsum(2 ** generator.integers(0, 3, 50))])
+    sums, variances = Sums(edges, generator.normal(20.0, 9.0, 50), np.full(50, 2.0)), np.array([0.5, 0.02, 3.0])
+    end = int(edges[-1]) + 4
+    found = _Model(sums, (4.0,)).waves(variances, end)
+    np.testing.assert_array_equal(found.points, np.arange(end + 1))
+    # Its integrals are taken in parts.
+    monkeypatch.setattr(patterns, "AT_ONCE", 7)
+    np.testing.assert_allclose(_Model(sums, (4.0,)).waves(variances, end).sums, found.sums, rtol=1e-12, atol=1e-12)
+
+
+def test_what_a_pattern_hides_within_blocks() -> None:
+    edges = np.array([0, 64, 128, 132, 260])
+    points = np.arange(261.0)
+    waves = patterns.Waves((100.0,), points, 30.0 * np.sin(points / 15.0))
+    for found, a, b in zip(waves.hidden(edges), *(edges.tolist()[k:] for k in (0, 1)), strict=False):
+        sums, parts = waves.before(np.arange(a, b + 1)), [k for k in waves.split(edges) if a < k < b]
+        share = [(k - a) / (b - a) for k in parts]
+        off = [sums[k - a] - sums[0] - s * (sums[-1] - sums[0]) for k, s in zip(parts, share, strict=True)]
+        rates = [(x**2) / ((b - a) * s * (1.0 - s)) for x, s in zip(off, share, strict=True)]
+        assert found == pytest.approx(max(rates, default=0.0))
+
+
+def test_intervals_of_a_stream_whose_days_grow_and_shrink() -> None:
+    n, period, hits = 60_000, 480.0, []
+    for seed in range(4):
+        generator = np.random.default_rng(seed)
+        wandering = np.exp(np.cumsum(generator.normal(0.0, 0.004, n))).clip(0.1, 8.0)
+        values = generator.poisson(rate_of(n, period) * wandering).clip(0, 40).astype(float)
+        release = fastdp.release(values, 0.5, 64.0, threshold=40.0, seed=seed).with_season(period)
+        assert release.revision._smoothed.waves is not None
+        starts = generator.integers(0, n - 300, 500)
+        true = np.concatenate([[0.0], np.cumsum(values)])
+        truth = true[starts + 300] - true[starts]
+        low, high = release.interval(starts, starts + 300, revised=True)
+        hits.append(np.mean((low <= truth) & (truth <= high)))
+    assert np.mean(hits) > 0.9, "blocks of several days hide them, and the pattern may be off"
+
+
+def test_clear_sums_of_a_stream_that_stands_still_keep_their_digits() -> None:
+    edges, noises = np.arange(0, 256 * 301, 256), np.full(300, 0.02)
+    totals = 256e6 + np.random.default_rng(1).laplace(0.0, 0.1, 300)
+    sums = Sums(edges, totals, noises)
+    likely = _Model(sums, (1536.0,)).likeliest(_Model(sums, ()).likeliest(None))
+    assert np.isfinite(_Model(sums, (1536.0,)).likelihood(likely))
+    assert find_waves(edges, totals, noises, np.zeros(300), 77_056, 1536.0) is None

@@ -106,7 +106,7 @@ def test_a_publisher_refuses_a_resident_tree_that_no_step_leaves() -> None:
     publisher.advance(np.linspace(0.0, 1.0, 50)[:, None])
     place = publisher._machine.pack(publisher._state)
     publisher._state = publisher._machine.unpack(place, publisher._key)
-    residents = publisher._state.residents
+    residents = publisher._state.residents.tree
     wrong = replace(residents, released=residents.released + 2**62)
     state = {**place["state"], "residents": codec.describe(wrong)}
     with pytest.raises(ValueError, match="out of range"):

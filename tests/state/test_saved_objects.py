@@ -552,7 +552,7 @@ def test_resident_trees_that_no_step_leaves_are_refused(name: str) -> None:
     case = CASES["phdstream_tree"]
     publisher = case.make()
     case.run(publisher, case.calls[0])
-    residents = publisher._state.residents
+    residents = publisher._state.residents.tree
     saved.check_residents(residents, publisher._plan)
     array = getattr(residents, name)
     wrongs = [array[:-1], array[:, None], array.astype(np.int32)]
@@ -675,7 +675,7 @@ def test_counters_end_where_their_words_do(tmp_path: Path) -> None:
 def test_resident_trees_without_a_measure_are_refused(name: str, part: str) -> None:
     """A point that strays is counted in a part of its cell that has some of the domain: there is one."""
     publisher = at_cut(name, 2)
-    residents, plan = publisher._state.residents, publisher._plan
+    residents, plan = publisher._state.residents.tree, publisher._plan
     measure, released, state = (array.copy() for array in (residents.measure, residents.released, residents.state))
     cut = int(np.flatnonzero(residents.first >= 0)[-1])
     begin = int(residents.first[cut])
@@ -698,7 +698,7 @@ def test_resident_trees_without_a_measure_are_refused(name: str, part: str) -> N
 def test_parts_that_lost_their_measure_to_rounding_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The domain itself says so."""
     publisher = at_cut("phdstream_polygons", 2)
-    residents, plan = publisher._state.residents, publisher._plan
+    residents, plan = publisher._state.residents.tree, publisher._plan
     begin = int(residents.first[np.flatnonzero(residents.first >= 0)[-1]])
     measure = residents.measure.copy()
     measure[begin : begin + plan.fan_out] = 0.0

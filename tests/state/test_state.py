@@ -410,12 +410,21 @@ def test_a_passphrase_costs_its_derivation_once(tmp_path: Path, monkeypatch: pyt
     derivations = []
     original = scrypt.Scrypt
     monkeypatch.setattr(scrypt, "Scrypt", lambda **options: derivations.append(1) or original(**options))
+    passphrase = f"only in {tmp_path}"
     publisher = make()
-    publisher.keep(tmp_path / "kept", "a passphrase")
+    publisher.keep(tmp_path / "kept", passphrase)
     for start in range(0, 2000, 200):
         publisher.publish(stream()[start : start + 200])
     assert len(derivations) == 1
-    assert fastdp.ToPS.load(tmp_path / "kept", "a passphrase").n_seen == 2000
+    assert fastdp.ToPS.load(tmp_path / "kept", passphrase).n_seen == 2000
+    other = make()
+    other.save(tmp_path / "saved", passphrase)
+    assert fastdp.ToPS.load(tmp_path / "saved", passphrase).n_seen == 0
+    assert fastdp.ToPS.from_bytes(other.to_bytes(passphrase), passphrase).n_seen == 0
+    assert len(derivations) == 1
+    with pytest.raises(StateError, match="wrong key"):
+        fastdp.ToPS.load(tmp_path / "saved", passphrase + ".")
+    assert len(derivations) == 2
 
 
 def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:

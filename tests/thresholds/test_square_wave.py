@@ -231,6 +231,24 @@ def test_the_corrected_objective_weighs_the_bias_more() -> None:
     assert best_threshold(found, 2**20, 1.0, "corrected") > best_threshold(found, 2**20, 1.0, "paper")
 
 
+def test_doubt_multiplies_the_squared_bias() -> None:
+    found = distribution(np.exp(-np.arange(256) / 20.0), high=100.0)
+    candidates, once = range_errors(found, 2**20, 1.0, "corrected")
+    _, more = range_errors(found, 2**20, 1.0, "corrected", 5.0)
+    bias = 2.0**40 / 6.0 * found.excess(candidates) ** 2
+    np.testing.assert_allclose(more - once, 4.0 * bias, rtol=1e-9, atol=1e-9 * once.max())
+    assert best_threshold(found, 2**20, 1.0, "corrected", 5.0) > best_threshold(found, 2**20, 1.0, "corrected")
+
+
+def test_the_concave_estimate_is_doubted_and_no_other() -> None:
+    found = replace(distribution(np.exp(-np.arange(56) / 6.0), high=100.0), low=100.0 / 2**14, scale="logarithmic")
+    for method, doubt in (("concave", 5.0), ("sw-w", 1.0)):
+        rule = SquareWave(scale="logarithmic", method=method)
+        expected = best_threshold(found, 2**20, 0.5, "corrected", doubt)
+        assert rule.choose_from(found, task(epsilon=0.5)) == expected
+    assert best_threshold(found, 2**20, 0.5, "corrected") < best_threshold(found, 2**20, 0.5, "corrected", 5.0)
+
+
 # The rule.
 
 

@@ -151,10 +151,9 @@ def adaptive(generator: Generator) -> Instance:
     options = parameters_of(generator, max_range=int(pick(generator, 4, 64, 1024)))
     del options["smoother"]
     options["holdout"] *= int(pick(generator, 1, 4))
-    closing = pick(generator, "spread", "spike", "none")
-    return of_stream(
-        generator, lambda key: Adaptive(**options, closing=closing, key=key), int(generator.integers(1, 120))
-    )
+    closing, season = pick(generator, "spread", "spike", "none"), pick(generator, None, 4.0, 9.5)
+    make = partial(Adaptive, **options, closing=closing, season=season)
+    return of_stream(generator, lambda key: make(key=key), int(generator.integers(1, 120)))
 
 
 def whole(generator: Generator, kind: type[WholeStream] = WholeStream) -> Instance:
@@ -243,6 +242,7 @@ def events(generator: Generator, factor: float = 1.0) -> Instance:
         max_range=int(pick(generator, 4, 64, 1024)),
         closing=pick(generator, "spread", "spike", "none"),
         resolution=pick(generator, None, 0.25),
+        season=pick(generator, None, 7.0),
     )
     x = values_of(generator, int(generator.integers(1, 120))) * pick(generator, -1.0, 1.0, 50.0)
     there, places = x.copy(), generator.integers(0, x.size, several)

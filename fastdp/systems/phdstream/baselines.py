@@ -23,8 +23,9 @@ from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import decomposition, saved
 from fastdp.spatial.cell_parameters import CellParameters, make_plan
-from fastdp.spatial.cells import KeptTree, StepTree
+from fastdp.spatial.cells import StepTree
 from fastdp.spatial.domain import Domain, Outside
+from fastdp.spatial.tree_version import TreeVersion
 from fastdp.state import codec
 from fastdp.state.codec import expect
 from fastdp.systems.phdstream.spatial_publisher import PointMachine, SpatialPublisher
@@ -94,7 +95,7 @@ class OnStreamMachine(PointMachine):
         )
 
     @cached_property
-    def root(self) -> KeptTree:
+    def root(self) -> TreeVersion:
         """The tree that every run of PrivTree begins with."""
         return decomposition.root_only(self.plan)
 
@@ -185,7 +186,7 @@ class FixedTreeMachine(OnStreamMachine):
             increments,
             self.fan_out,
             np.empty_like(released),
-            visit.first,
+            visit.parent,
             released,
             visit.measure,
             held,

@@ -24,6 +24,7 @@ from fastdp.spatial import decomposition, saved
 from fastdp.spatial.cell_parameters import CellParameters, make_plan
 from fastdp.spatial.cells import Integers, KeptTree, SplitScores, StepTree
 from fastdp.spatial.domain import Domain, Outside
+from fastdp.spatial.tree_version import TreeVersion
 from fastdp.spatial.whole_count import MAX_COUNT, WholeCount, WholeParameters, as_share, split
 from fastdp.state import codec
 from fastdp.systems.phdstream.spatial_publisher import MAX_STEPS, PointMachine, SpatialPublisher, for_events
@@ -50,7 +51,7 @@ class PHDState:
     ----------
     n_steps, visit, chain
         As :class:`fastdp.systems.phdstream.spatial_publisher.PointState` says.
-    residents : KeptTree
+    residents : TreeVersion
         The tree that the next step begins with.
     whole : WholeCount or None
         The count of the whole, where there is one.
@@ -59,7 +60,7 @@ class PHDState:
     """
 
     n_steps: int
-    residents: KeptTree
+    residents: TreeVersion
     visit: StepTree | None = None
     whole: WholeCount | None = None
     drawn: int = 0
@@ -140,7 +141,7 @@ class PHDMachine(PointMachine):
     def packed(self, state: PHDState) -> dict[str, Any]:
         """The state as JSON."""
         visit = saved.describe_visit(state.visit)
-        residents = codec.describe(state.residents)
+        residents = codec.describe(state.residents.tree)
         packed = {"n_steps": state.n_steps, "residents": residents, "visit": visit, "chain": state.chain}
         if state.whole is not None:
             packed |= {"whole": codec.describe(state.whole), "drawn": state.drawn}
@@ -148,8 +149,9 @@ class PHDMachine(PointMachine):
 
     def unpacked(self, described: Any) -> PHDState:
         """The state that was described."""
-        residents = codec.restore(KeptTree, described["residents"])
-        saved.check_residents(residents, self.plan)
+        tree = codec.restore(KeptTree, described["residents"])
+        saved.check_residents(tree, self.plan)
+        residents = TreeVersion.of(self.plan.fan_out, tree)
         visit = saved.restore_visit(described["visit"], self.plan)
         # States of the first noise format have no chain.
         n_steps, chain = codec.whole(described["n_steps"]), str(described.get("chain", ""))
@@ -270,7 +272,7 @@ class PHDStream(SpatialPublisher):
     @property
     def n_nodes(self) -> int:
         """Cells in memory: those of the last release, and what ``retention`` keeps."""
-        return self._state.residents.first.size
+        return self._state.residents.tree.first.size
 
     @property
     def guarantee(self) -> Guarantee:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,8 @@ from fastdp.randomness.key import Key
 from fastdp.randomness.noise import AnyLaw
 from fastdp.randomness.prefix import Chain
 from fastdp.releases.revised import RevisedStream
-from fastdp.systems.stream.fixed_blocks import Progress, TreeNoise, next_chain
-from fastdp_kernels import adaptive_pass, block_lengths
+from fastdp.systems.stream.fixed_blocks import NO_CHAIN, NO_FLOATS, Progress, TreeNoise, next_chain
+from fastdp_kernels import adaptive_pass, block_lengths, seasons
 
 Floats = NDArray[np.float64]
 #: No theta rises further.
@@ -59,6 +59,8 @@ class AdaptiveStep(NamedTuple):
         Whether a block of one value publishes its released sum.
     filled, size : int
         Values in the first block before the step, and values of the step.
+    bends : float64[size] or float64[0]
+        With a season: how far each value's prediction is from the mean of its block's.
     """
 
     following: Progress
@@ -70,10 +72,13 @@ class AdaptiveStep(NamedTuple):
     singles: bool
     filled: int
     size: int
+    bends: Floats
 
     def emit(self, out: Floats) -> None:
         """Write the published values into ``out``."""
         adaptive_pass.emit_adaptive(self.blocks, self.filled, self.theta, self.spikes, self.singles, out)
+        if self.bends.size:
+            out += self.theta * self.bends
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,11 @@ class AdaptiveBlocks:
         """The kernels' public parameters."""
         return self.perturber.shape(self.epsilon, self.max_range, self.warm_up, events=self.events)
 
+    @property
+    def _memory(self) -> int:
+        """Size of the kernels' memory: that of a season is behind the other."""
+        return block_lengths.MEMORY if self.perturber.season is None else seasons.SEASON_MEMORY
+
     def shape_under(self, theta_steps: int) -> Floats:
         """The same with the first threshold, which says how far it may rise."""
         # One publisher has one first threshold: short calls would notice if they were made again.
@@ -128,7 +138,7 @@ class AdaptiveBlocks:
     def open(self, progress: Progress, theta: float) -> Progress:
         """Begin to publish with this threshold."""
         steps = self.grid.snap(theta)
-        memory = np.empty(block_lengths.MEMORY)
+        memory = np.empty(self._memory)
         first = int(self.shape[block_lengths.FIRST])
         level, variance = FIRST_LEVEL, FIRST_VARIANCE
         if self.events:
@@ -139,6 +149,8 @@ class AdaptiveBlocks:
         # Noise that was drawn before the sums exist has the scale of one theta.
         rises = self.rises and self.laws[steps] is not None
         block_lengths.start_memory(level, variance, max(first, 0), rises, self.shape, memory)
+        if self.perturber.season is not None:
+            seasons.start_season(self.perturber.season, memory)
         chain = next_chain(self.perturber, self.key, steps, self.epsilon, progress.chain)
         return progress._replace(cycle=progress.cycle + 1, theta_steps=steps, smoother=memory, chain=chain)
 
@@ -154,6 +166,7 @@ class AdaptiveBlocks:
         theta_steps, resolution = progress.theta_steps, self.grid.resolution
         shape = self.shape_under(theta_steps)
         parts: list[Floats] = []
+        bends = NO_FLOATS if self.perturber.season is None else np.empty(values.size)
         done = False
         while not done:
             # What theta has risen to, if it has.
@@ -162,13 +175,17 @@ class AdaptiveBlocks:
             if bound:
                 part = np.empty((min(values.size - at, self.plan.leaves) + 1, adaptive_pass.COLUMNS))
                 law = self.laws[steps]
-                consumed = self._close_bound(values[at:], public, law, chain, closed, counters, memory, part)
+                consumed = self._close_bound(
+                    values[at:], public, law, chain, closed, counters, memory, part, bends[at:]
+                )
             else:
                 batch, used = divmod(closed, self.plan.leaves)
                 if noise is None or noise[0] != batch:
                     noise = batch, self.perturber.leaf_noise(self.plan, steps, self.epsilon, self.key, batch)
                 part = np.empty((self.plan.leaves - used + 1, adaptive_pass.COLUMNS))
-                consumed = adaptive_pass.sum_adaptive(values[at:], *public, noise[1][used:], counters, memory, part)
+                drawn = noise[1][used:]
+                rest = drawn, NO_CHAIN, 0, NO_FLOATS, drawn.size, counters, memory, part
+                consumed = self._pass(values[at:], *public, *rest, bends[at:])
             if consumed < 0:
                 return None
             at += consumed
@@ -193,8 +210,14 @@ class AdaptiveBlocks:
         blocks = parts[0] if len(parts) == 1 else np.concatenate(parts)
         return AdaptiveStep(
             *(following, noise, progress.smoother, blocks, theta),
-            *(self.perturber.closing == "spike", self.events, progress.filled, values.size),
+            *(self.perturber.closing == "spike", self.events, progress.filled, values.size, bends),
         )
+
+    def _pass(self, *arguments: Any) -> int:
+        """The kernels' pass; its last argument is for the season alone."""
+        if self.perturber.season is None:
+            return adaptive_pass.sum_bound(*arguments[:-1])
+        return seasons.sum_in_season(*arguments)
 
     def _close_bound(
         self,
@@ -206,15 +229,15 @@ class AdaptiveBlocks:
         counters: NDArray[np.int64],
         memory: Floats,
         blocks: Floats,
+        bends: Floats,
     ) -> int:
         """One pass with noise bound to the prefix; settles the few draws that doubles leave doubtful."""
         assert law is not None  # noqa: S101 - that of a higher theta is bound like the first
         noise: NDArray[np.int64] = np.empty(blocks.shape[0] - 1, np.int64)
         at = settled = 0
         while True:
-            consumed = adaptive_pass.sum_bound(
-                values[at:], *public, noise, chain, first, law.constants, settled, counters, memory, blocks
-            )
+            rest = noise, chain, first, law.constants, settled, counters, memory, blocks
+            consumed = self._pass(values[at:], *public, *rest, bends[at:])
             if consumed < 0:
                 return consumed
             at += consumed
@@ -233,8 +256,9 @@ class AdaptiveBlocks:
             exponents=closed[:, 0].copy(),
             totals=closed[:, 1].copy(),
             threshold=theta_steps * self.grid.resolution,
-            memory=journey[0].before,
+            memory=journey[0].before[: block_lengths.MEMORY],
             shape=self.shape_under(theta_steps),
+            season=self.perturber.season,
         )
 
     def top(self, theta_steps: int) -> float:
@@ -286,7 +310,9 @@ class AdaptiveBlocks:
     def fits(self, progress: Progress) -> bool:
         """Whether the memory has its form, and what kernels follow as an index is in range."""
         b, memory = block_lengths, progress.smoother
-        if memory.size != b.MEMORY or not np.isfinite(memory).all():
+        if memory.size != self._memory or not np.isfinite(memory).all():
+            return False
+        if self.perturber.season is not None and memory[seasons.PERIOD] != self.perturber.season:
             return False
         whole = memory[[b.POSITION, b.DECIDED, b.EXPONENT, b.LAST]]
         position, decided, exponent, last = (int(number) for number in whole)

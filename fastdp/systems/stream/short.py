@@ -114,9 +114,12 @@ Short = ShortFixed | ShortAdaptive
 
 
 def short_of(pipeline: FixedBlocks | AdaptiveBlocks, theta_steps: int, begin: int) -> Short | None:
-    """For chunks under this threshold; None where a smoother or bound noise needs more than a kernel does."""
+    """For chunks under this threshold; None where a smoother, a season or bound noise needs more."""
     grid, plan = pipeline.grid, pipeline.plan
     per_unit = 1.0 / grid.resolution
+    if isinstance(pipeline, AdaptiveBlocks) and pipeline.perturber.season is not None:
+        # Predictions differ within a block.
+        return None
     # A subclass may do something else with its steps.
     if type(pipeline) is AdaptiveBlocks:
         theta = theta_steps * grid.resolution

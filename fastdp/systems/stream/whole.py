@@ -18,6 +18,7 @@ from fastdp.errors import AccuracyWarning, StateError, warn
 from fastdp.guarantee import Guarantee, remainder, sequential, square_remainder
 from fastdp.perturbers.block_noise import Blocks, Closing, Focus
 from fastdp.randomness.key import Key
+from fastdp.randomness.noise import NoiseName
 from fastdp.releases.release import Release
 from fastdp.state.publisher import LOG
 from fastdp.systems.stream.adaptive import Workload, focus_of
@@ -48,7 +49,8 @@ class WholeStream:
         n, the number of values: public, because streams of different lengths are not adjacent.
     threshold : Threshold
         Chooses theta from all values; :class:`fastdp.thresholds.Fixed` from none.
-    epsilon, bound, max_range, closing, contributions, focus, workload, window, delta, resolution, nonfinite, key
+    epsilon, bound, max_range, closing, contributions, focus, workload, window, season, delta, resolution, nonfinite,
+    key
         As for :class:`fastdp.Adaptive`.
     rising : bool
         Nothing: a threshold that was chosen from all values stays as it is.
@@ -89,6 +91,7 @@ class WholeStream:
         workload: Workload = "ranges",
         window: int | None = None,
         rising: bool = True,
+        season: float | None = None,
         delta: float = 0.0,
         resolution: float | None = None,
         nonfinite: Nonfinite = "raise",
@@ -98,7 +101,8 @@ class WholeStream:
         self.threshold: Threshold = threshold
         self.closing, self.nonfinite = closing, nonfinite
         focus = focus_of(workload, window, focus)
-        blocks = Blocks(closing, focus=focus, rising=rising, noise="gaussian" if delta else "laplace")
+        noise: NoiseName = "gaussian" if delta else "laplace"
+        blocks = Blocks(closing, focus=focus, rising=rising, season=season, noise=noise)
         # Parameters are checked as the publisher's own are, with the whole epsilon and no hold-out.
         whole = StreamParameters(
             *(Fixed(validation.positive("bound", bound)), blocks, None, epsilon, bound, 0, max_range),

@@ -6,6 +6,7 @@ import copy
 import itertools
 import math
 import pickle
+from dataclasses import fields
 from fractions import Fraction
 
 import numpy as np
@@ -20,6 +21,8 @@ from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import Box, decomposition
+from fastdp.spatial.cells import StepTree
+from fastdp.spatial.tree_version import TreeVersion
 from fastdp.systems import FixedTree
 from fastdp.systems.phdstream import spatial_publisher
 from fastdp.systems.phdstream.publisher import PHDStream
@@ -135,15 +138,37 @@ def test_equals_the_paper_with_its_repairs(dim, fan_out, max_depth, counter, ret
 
 def test_a_wrong_guess_of_the_size_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise that runs out is drawn again, and more of it: the same words."""
-    counts = []
+    trees = []
     for least in (1, 2, 3, 64, 10_000):
         monkeypatch.setattr(decomposition, "MIN_CAPACITY", least)
         stream = make(max_depth=12, epsilon=4.0)
         for added, removed in batches(4, 2, 1):
             stream.advance(added, removed)
-        counts.append(stream.tree.counts.tolist())
-    assert all(count == counts[0] for count in counts)
-    assert len(counts[0]) > 30
+        trees.append(stream._state.visit)
+    assert all(same_trees(tree, trees[0]) for tree in trees)
+    assert trees[0].first.size > 60
+
+
+@pytest.mark.parametrize("max_depth", [3, 30])
+def test_arrays_may_be_just_long_enough(max_depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Down to the last node, of the greatest depth and of a smaller one."""
+    added, removed = batches(1, 2, 1)[0]
+
+    def visited(capacity: int) -> StepTree:
+        monkeypatch.setattr(decomposition, "MIN_CAPACITY", capacity)
+        stream = make(max_depth=max_depth, epsilon=4.0)
+        stream.advance(added, removed)
+        return stream._state.visit
+
+    tree = visited(10_000)
+    assert tree.first.size > 8
+    for capacity in range(tree.first.size - 2, tree.first.size + 3):
+        assert same_trees(visited(capacity), tree)
+
+
+def same_trees(one: StepTree, two: StepTree) -> bool:
+    """Whether all numbers are the same."""
+    return all(np.array_equal(getattr(one, field.name), getattr(two, field.name)) for field in fields(one))
 
 
 @given(order=st.permutations(range(30)), seed=st.integers(0, 5))
@@ -184,7 +209,7 @@ def test_totals_are_unbiased() -> None:
             stream.advance(added, removed)
             noises += stream.tree.n_leaves
             truth += len(added) - len(removed)
-        totals.append(float(stream._state.residents.released[0]) - truth)
+        totals.append(float(stream._state.residents.tree.released[0]) - truth)
         variances.append(noises * 8.0)
     z = np.sum(totals) / math.sqrt(np.sum(variances))
     stat.accept(math.erfc(abs(z) / math.sqrt(2)))
@@ -208,7 +233,7 @@ def test_memory_is_bounded_over_ten_thousand_steps() -> None:
         visited.append(stream._state.visit.first.size)
     early, late = np.array(sizes[1000:2000]), np.array(sizes[9000:])
     assert late.max() < 4 * np.max(visited)
-    assert stream._state.residents.state.shape == (stream.n_nodes, 2)
+    assert stream._state.residents.tree.state.shape == (stream.n_nodes, 2)
     # The released tree itself grows: the noise in cells where nothing is left adds up, as the square root of time.
     assert late.mean() / early.mean() < 1.5 * np.mean(visited[9000:]) / np.mean(visited[1000:2000])
     keeper = make(Box([0.0], [1.0]), 1.0, "block", max_depth=12, retention=10_000)
@@ -300,21 +325,22 @@ def test_points_outside_can_be_clipped() -> None:
     assert np.array_equal(clipping.step(points), plain.step(np.clip(points, 0, 1)))
 
 
-def test_an_interrupt_leaves_the_batch_consumed_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    reference, stream = make(counter="block"), make(counter="block")
+@pytest.mark.parametrize("counter", ["simple", "block"])
+def test_an_interrupt_leaves_the_batch_consumed_or_not(counter: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    reference, stream = make(counter=counter), make(counter=counter)
     steps = batches(3, 2, 9)
     for one in (reference, stream):
         one.step(*steps[0])
-    renew = decomposition._renew
+    append = TreeVersion.append
 
     def interrupted(*arguments):
-        renew(*arguments)
+        append(*arguments)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(decomposition, "_renew", interrupted)
+    monkeypatch.setattr(TreeVersion, "append", interrupted)
     with pytest.raises(KeyboardInterrupt):
         stream.step(*steps[1])
-    monkeypatch.setattr(decomposition, "_renew", renew)
+    monkeypatch.setattr(TreeVersion, "append", append)
     assert stream.n_steps == 1
     for batch in steps[1:]:
         assert np.array_equal(stream.step(*batch), reference.step(*batch))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import fastdp
 from fastdp.errors import AccuracyWarning, DataError, ParameterError
+from fastdp.perturbers import Blocks
 from fastdp.systems.stream import adaptive_blocks
 from fastdp.systems.stream.adaptive import Adaptive
 from fastdp.thresholds import Fixed, ScaleFree
@@ -327,6 +328,16 @@ def test_lengths_for_a_focus_are_the_oracles(focus: int | tuple[int, int]) -> No
     adaptive.release(steps[600 - warm_up :], noise, publisher._progress.theta_steps, learner)
     lengths = [block.exponent for block in learner.blocks]
     assert lengths[-release.revision.exponents.size :] == release.revision.exponents.tolist()
+
+
+@pytest.mark.parametrize(("r", "first"), [(2**20, 8), (2**17, 8), (2**24, 12), (2**12, 6), (2**5, 0)])
+def test_a_focus_begins_with_short_blocks(r: int, first: int) -> None:
+    for focus in (r, "longest"):
+        assert Blocks(focus=focus).shape(0.01, r, 0)[b.FIRST] == first
+    assert Blocks().shape(0.01, 2**20, 0)[b.FIRST] > 8
+    assert Blocks(focus=2).plan(0.01, 2**20).usual == Blocks().plan(0.01, 2**20).first, (
+        "theta is that without a focus"
+    )
 
 
 def test_a_focus_sets_the_pace() -> None:

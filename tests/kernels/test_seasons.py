@@ -1,0 +1,237 @@
+"""Predictions that know a season against conditioning on all sums, and what they may depend on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastdp_kernels import adaptive_pass, event_lengths, seasons
+from fastdp_kernels import block_lengths as b
+from tests.kernels.adaptive_runs import THETA_STEPS, public, shape_of, start
+from tests.kernels.streams_for_adaptive import laplace
+from tests.oracles import adaptive
+from tests.oracles.seasons import Follower
+
+PERIOD = 96.0
+
+
+@dataclass
+class Pass:
+    """What the kernels leave behind."""
+
+    blocks: np.ndarray
+    memory: np.ndarray
+    published: np.ndarray
+
+
+def shape_for(p: adaptive.Public) -> np.ndarray:
+    shape = shape_of(p)
+    if p.rises:
+        shape[b.TOP_UNIT] = p.top
+    if p.events:
+        shape[b.QUERIES : b.QUERIES + 5] = adaptive.query_lengths(p)
+        shape[b.EVENTS] = 1.0
+    return shape
+
+
+def begin(p: adaptive.Public, exponent: int, period: float) -> np.ndarray:
+    memory = np.concatenate([start(p, exponent), np.empty(seasons.SEASON_MEMORY - b.MEMORY)])
+    if p.events:
+        b.start_memory(0.5, 0.25, exponent, False, shape_for(p), memory)
+    seasons.start_season(period, memory)
+    return memory
+
+
+def run(
+    p: adaptive.Public, steps: np.ndarray, noise: np.ndarray, exponent: int, period: float = PERIOD, cut: int = 2**40
+) -> Pass:
+    """The pass in chunks of ``cut`` values, each of them again from where theta rose."""
+    memory, counters = begin(p, exponent, period), np.zeros(4, np.int64)
+    closed, at, out, rows = 0, 0, np.empty(steps.size), []
+    while at < steps.size:
+        part, filled = steps[at : at + cut - at % cut].astype(np.float64), int(counters[0])
+        top = -(2.0**60) if p.events else float(int(memory[b.UNIT] * THETA_STEPS))
+        blocks, bends = np.zeros((noise.size - closed + 1, adaptive_pass.COLUMNS)), np.empty(part.size)
+        consumed = seasons.sum_in_season(
+            *(part, 1.0, top, float(THETA_STEPS), shape_for(p), noise[closed:], np.empty(0, np.uint64), 0),
+            *(np.empty(0), noise.size - closed, counters, memory, blocks, bends),
+        )
+        assert consumed == part.size or counters[3] == adaptive_pass.ROSE, "more noise was needed"
+        new, mine = int(counters[2]), out[at : at + consumed]
+        adaptive_pass.emit_adaptive(blocks[: new + 1], filled, 1.0, False, bool(p.events), mine)
+        mine += bends[:consumed]
+        rows.append(blocks[:new])
+        at, closed = at + consumed, closed + new
+        counters[2:] = 0
+    return Pass(np.concatenate([*rows, blocks[new : new + 1]]), memory, out)
+
+
+def daily(n: int, seed: int, period: float = PERIOD) -> np.ndarray:
+    """A day, a week and a level that wanders, in [0, THETA_STEPS]."""
+    generator, at = np.random.default_rng(seed), np.arange(n)
+    day = 200 * np.sin(2 * np.pi * at / period) + 80 * np.cos(6 * np.pi * at / period)
+    week = 90 * np.sin(2 * np.pi * at / period / 7)
+    level = 400 + np.cumsum(generator.normal(0.0, 1.0, n))
+    return np.rint(np.clip(level + day + week + generator.normal(0.0, 60.0, n), 0, THETA_STEPS)).astype(np.int64)
+
+
+def follow(p: adaptive.Public, steps: np.ndarray, noise: np.ndarray, exponent: int, period: float) -> Follower:
+    """The oracle on the same stream."""
+    follower = Follower(adaptive.Learner(p, 0.5, 0.25, exponent), period, seasons)
+    drawn, at = iter(noise.tolist()), 0
+    while at + 2**follower.plain.exponent <= steps.size:
+        length = 2**follower.plain.exponent
+        part = steps[at : at + length]
+        if p.rises:
+            part = np.minimum(part, int(follower.plain.unit * THETA_STEPS))
+        follower.close(float(part.sum() + next(drawn)) / THETA_STEPS)
+        at += length
+    return follower
+
+
+def check_equal(found: Pass, follower: Follower, n: int) -> None:
+    assert found.blocks[:-1, 0].tolist() == [block.exponent for block in follower.plain.blocks]
+    assert found.memory[seasons.GAINED] == pytest.approx(follower.gained, rel=1e-6)
+    assert found.memory[seasons.LEFT + b.WHITE] == pytest.approx(follower.left.white, rel=1e-6, abs=1e-12)
+    assert found.memory[seasons.LEFT + b.DRIFT] == pytest.approx(follower.left.drift, rel=1e-6, abs=1e-12)
+    np.testing.assert_allclose(found.published, follower.published(n), rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("n", "epsilon", "exponent", "events"),
+    [(1000, 3.0, 3, False), (2000, 0.8, 4, False), (1200, 0.3, 0, True), (1000, 1.5, 0, True)],
+)
+def test_published_values_equal_the_oracle(n: int, epsilon: float, exponent: int, events: bool) -> None:
+    """Also with a period that is no whole number, in blocks that are too long for it or still open."""
+    period = 96.5
+    p = public(epsilon=epsilon, max_range=2**11, **({"events": event_lengths, "first": 0} if events else {}))
+    steps, noise = daily(n, 1, period), laplace(n, THETA_STEPS / epsilon, 2)
+    follower = follow(p, steps, noise, exponent, period)
+    assert follower.gained > 0.5
+    longest = 2 ** max(block.exponent for block in follower.plain.blocks)
+    assert (longest > seasons.REACH * period) == (epsilon == 0.3)
+    check_equal(run(p, steps, noise, exponent, period), follower, n)
+
+
+def test_under_a_theta_that_rises_too() -> None:
+    """A block's noise then counts as several of the first theta's."""
+    n = 1200
+    p = public(epsilon=4.0, max_range=2**11, limit=128, rises=True, top=8.0)
+    steps = daily(n, 3) * np.where(np.arange(n) < 400, 1, 4)
+    shape = shape_for(p)
+    assert shape[b.TOP_UNIT] == 8.0
+    noise = laplace(n, THETA_STEPS / 4.0, 3)
+    found, follower = run(p, steps, noise, 3), follow(p, steps, noise, 3, PERIOD)
+    assert found.memory[b.UNIT] == pytest.approx(follower.plain.unit)
+    assert follower.plain.unit > 2.0
+    check_equal(found, follower, n)
+
+
+@given(st.integers(1, 700), st.integers(0, 3))
+@settings(max_examples=8)
+def test_chunks_do_not_matter(cut: int, seed: int) -> None:
+    p = public(epsilon=1.0, max_range=2**11)
+    steps, noise = daily(3000, seed), laplace(3000, THETA_STEPS, seed)
+    one, several = run(p, steps, noise, 3), run(p, steps, noise, 3, cut=cut)
+    assert np.array_equal(one.blocks, several.blocks)
+    assert np.array_equal(one.memory, several.memory)
+    assert np.array_equal(one.published, several.published)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_everything_public_is_a_function_of_released_sums(seed: int) -> None:
+    """The proof's step: other values, and noise that makes up for them, give the same of everything."""
+    p, n = public(epsilon=1.0, max_range=2**11), 6000
+    first, second = daily(n, seed), daily(n, seed + 50, 70.0)
+    noise = laplace(n, THETA_STEPS, seed)
+    one = run(p, first, noise, 3)
+    edges = np.concatenate([[0], np.cumsum(2 ** one.blocks[:-1, 0].astype(np.int64))])
+    moved = np.diff(np.concatenate([[0], np.cumsum(first - second)])[edges])
+    assert (moved != 0).mean() > 0.5
+    assert one.memory[seasons.GAINED] > 0.0
+    adjusted = noise.copy()
+    adjusted[: moved.size] += moved
+    two = run(p, second, adjusted, 3)
+    assert np.array_equal(one.blocks, two.blocks)
+    assert np.array_equal(one.memory, two.memory)
+    assert np.array_equal(one.published, two.published)
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 5.0])
+def test_lengths_and_the_plain_level_are_those_without_a_season(epsilon: float) -> None:
+    p, n = public(epsilon=epsilon, max_range=2**11), 6000
+    steps, noise = daily(n, 4), laplace(n, THETA_STEPS / epsilon, 4)
+    found, never = run(p, steps, noise, 3), run(p, steps, noise, 3, period=2.0**30)
+    assert np.array_equal(found.blocks[:, :2], never.blocks[:, :2])
+    assert found.memory[b.LEVEL] == never.memory[b.LEVEL]
+    assert never.memory[seasons.BEGUN] == 0.0
+    assert not np.array_equal(found.published, never.published)
+
+
+def test_a_block_is_bent_about_the_mean_that_it_accounts_for() -> None:
+    """So sums of whole blocks, and what is made up for, are as without bends."""
+    p, n = public(epsilon=1.0, max_range=2**11), 6000
+    found = run(p, daily(n, 5), laplace(n, THETA_STEPS, 5), 3)
+    at, bent = 0, 0
+    for exponent, _, prediction, extra, catch in found.blocks[:-1]:
+        length = 1 << int(exponent)
+        values = found.published[at : at + length] - extra * (np.arange(length) < catch)
+        assert values.mean() == pytest.approx(prediction, abs=1e-12)
+        assert values.min() > -1e-12
+        assert values.max() < 1.0 + 1e-12
+        assert np.unique(values.round(14)).size <= 128
+        bent += values.max() - values.min() > 0.05
+        at += length
+    assert bent > 20
+
+
+def test_blocks_of_more_than_two_periods_are_not_bent() -> None:
+    p = public(epsilon=1.0, max_range=2**11)
+    memory = run(p, daily(6000, 5), laplace(6000, THETA_STEPS, 5), 3).memory
+    assert memory[seasons.GAINED] > seasons.CERTAIN
+    for exponent in range(12):
+        memory[b.EXPONENT], bends = exponent, np.empty(1 << exponent)
+        seasons.bend(memory, shape_for(p), 0, bends)
+        assert bends.any() == (bends.size <= 2.0 * PERIOD)
+
+
+@given(
+    totals=st.lists(st.one_of(st.floats(-1e9, 1e9), st.floats(-1.0, 40.0)), max_size=60),
+    epsilon=st.sampled_from([2.0**-20, 0.01, 1.0, 2.0**10, 2.0**30]),
+    exponent=st.integers(0, 8),
+    period=st.sampled_from([2.0, 7.5, 96.0, 2.0**40]),
+    events=st.booleans(),
+)
+@settings(max_examples=20)
+def test_numbers_stay_finite_whatever_is_released(
+    totals: list[float], epsilon: float, exponent: int, period: float, events: bool
+) -> None:
+    p = public(epsilon=epsilon, **({"events": event_lengths, "first": 0} if events else {}))
+    memory, shape = begin(p, exponent, period), shape_for(p)
+    for total in totals:
+        before = memory[[b.LEVEL, b.UNIT, b.LAST]]
+        closed = int(memory[b.EXPONENT])
+        b.close_block(memory, total, shape)
+        seasons.follow_season(memory, total, closed, *before, shape)
+        assert np.isfinite(memory).all()
+        bends = np.empty(min(1 << int(memory[b.EXPONENT]), 512))
+        seasons.bend(memory, shape, 0, bends)
+        assert np.isfinite(bends).all()
+        assert events or 0.0 <= memory[b.PREDICTION] <= 1.0
+        entries = np.arange(seasons.STATES)
+        assert memory[seasons.COVARIANCE + entries * (entries + 3) // 2].min() >= 0.0
+
+
+@pytest.mark.parametrize("period", [20.0, 96.0, 700.0])
+def test_a_season_that_is_not_there_changes_next_to_nothing(period: float) -> None:
+    p, n = public(epsilon=1.0, max_range=2**11), 20_000
+    steps = np.rint(np.random.default_rng(6).gamma(2.0, 80.0, n)).astype(np.int64).clip(0, THETA_STEPS)
+    noise = laplace(n, THETA_STEPS, 6)
+    found, never = run(p, steps, noise, 3, period), run(p, steps, noise, 3, 2.0**30)
+    errors = [np.square(each.published - steps.mean() / THETA_STEPS).sum() for each in (found, never)]
+    assert found.memory[seasons.GAINED] < seasons.CERTAIN
+    assert errors[0] < 1.02 * errors[1]
