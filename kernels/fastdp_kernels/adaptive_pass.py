@@ -121,8 +121,6 @@ def sum_bound(
     """
     at, closed = 0, counters[2]
     flags = np.int64(0)
-    words = np.empty(2 * CHAIN, np.uint64)
-    position, one = np.empty(1, np.int64), np.empty(1, np.int64)
     while True:
         room = (1 << int(memory[EXPONENT])) - counters[0]
         if room:
@@ -140,14 +138,15 @@ def sum_bound(
             if part < room:
                 break
         if chain.size:
-            block_words(chain, first + closed, counters[1], 0, words)
+            words = block_words(chain, first + closed, counters[1], 0)
             if closed >= settled:
-                drawn = draw_words(words, law, position, one)
+                drawn = draw_words(words[CHAIN], words[CHAIN + 1], law)
                 if drawn == DOUBTFUL:
                     counters[3] = UNSETTLED
                     break
                 noise[closed] = drawn
-            chain[:] = words[:CHAIN]
+            for i in range(CHAIN):
+                chain[i] = words[i]
         blocks[closed, 0] = memory[EXPONENT]
         blocks[closed, 2] = memory[PREDICTION]
         blocks[closed, 3] = memory[EXTRA]

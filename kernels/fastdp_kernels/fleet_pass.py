@@ -113,8 +113,6 @@ def publish_rows(
     int
         How many rows are done; fewer than m if the draw of the next one's block is doubtful: that row is as it was.
     """
-    words = np.empty(2 * CHAIN, np.uint64)
-    position, one = np.empty(1, np.int64), np.empty(1, np.int64)
     memory = np.zeros(MEMORY)
     memory[UNIT], memory[REFERENCE] = 1.0, -1.0
     kept = scales.shape[2]
@@ -134,24 +132,27 @@ def publish_rows(
             out[row] = published
             continue
         extra = single[EXTRA - POSITION]
-        block_words(chains[slot], mine[BLOCKS], open_sum, 0, words)
+        words = block_words(chains[slot], mine[BLOCKS], open_sum, 0)
         if settled.size and row == begin:
             drawn = settled[0]
         else:
-            drawn = draw_words(words, law, position, one)
+            drawn = draw_words(words[CHAIN], words[CHAIN + 1], law)
             if drawn == DOUBTFUL:
                 return row
-        chains[slot, :] = words[:CHAIN]
+        for k in range(CHAIN):
+            chains[slot, k] = words[k]
         released = np.float64(plus(open_sum, drawn)) / theta_steps
         for field in range(BY_SCALE):
             for k in range(kept):
                 memory[field * SCALES + k] = scales[slot, field, k]
-        memory[POSITION:UNIT] = single
+        for k in range(SINGLES):
+            memory[POSITION + k] = single[k]
         close_block(memory, released, shape)
         for field in range(BY_SCALE):
             for k in range(kept):
                 scales[slot, field, k] = memory[field * SCALES + k]
-        single[:] = memory[POSITION:UNIT]
+        for k in range(SINGLES):
+            single[k] = memory[POSITION + k]
         mine[FILLED], mine[OPEN_SUM], mine[BLOCKS] = 0, 0, mine[BLOCKS] + 1
         if spikes:
             published = released * theta - usual * (length - 1.0)
