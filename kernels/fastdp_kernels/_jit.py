@@ -23,7 +23,9 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import caching, cgutils
+from numba.core import caching, cgutils, codegen
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from types import SimpleNamespace
 from numba.core.registry import CPUDispatcher
 from numba.extending import intrinsic
 
@@ -76,6 +78,28 @@ class _Kernel(CPUDispatcher):
         finally:
             if collects:
                 gc.enable()
+
+
+class _PieceLibrary(codegen.JITCodeLibrary):
+    def finalize(self):
+        for library in dict.fromkeys(self._linking_libraries):
+            self._reload_init.update(library._reload_init)
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        self._finalized = True
+
+    def get_pointer_to_function(self, name):
+        self._ensure_finalized()
+        return 0
+
+    @property
+    def codegen(self):
+        return SimpleNamespace(set_env=lambda name, environment: None)
+
+
+class _PieceCompiler(CompilerBase):
+    def define_pipelines(self):
+        self.state.library = _PieceLibrary(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+        return [DefaultPassBuilder.define_nopython_pipeline(self.state)]
 
 
 class _Piece(CPUDispatcher):
@@ -164,7 +188,7 @@ def _warn_of_cache(reason: str) -> None:
 def inline(function: F) -> F:
     """Compile a piece that kernels call; LLVM inlines it (Numba's own inlining, on its IR, is left out)."""
     options = {**_OPTIONS, "no_cpython_wrapper": True}
-    return cast("F", _Piece(function, targetoptions=options))  # type: ignore[no-untyped-call]
+    return cast("F", _Piece(function, targetoptions=options, pipeline_class=_PieceCompiler))  # type: ignore[no-untyped-call]
 
 
 if TYPE_CHECKING:
@@ -185,6 +209,9 @@ if TYPE_CHECKING:
         k0: np.uint64, k1: np.uint64, k2: np.uint64, k3: np.uint64, counter: np.uint64, nonce: np.uint64
     ) -> tuple[np.uint64, ...]:
         """64 bytes of ChaCha20, little-endian, as eight words."""
+
+    def few_zeros(count: int) -> np.ndarray:
+        """float64[count] on the stack; ``count`` is a constant."""
 
 else:
 
@@ -257,3 +284,21 @@ else:
         """64 bytes of ChaCha20, little-endian, as eight words."""
         del k0, k1, k2, k3, counter, nonce
         return types.UniTuple(types.uint64, 8)(*[types.uint64] * 6), _generate_chacha
+
+    @intrinsic(prefer_literal=True)
+    def few_zeros(_typing: Any, count: Any) -> Any:
+        """float64[count] on the stack; ``count`` is a constant."""
+        array, size = types.Array(types.float64, 1, "C"), count.literal_value
+
+        def generate(context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
+            whole, bytes_each = ir.IntType(64), 8
+            place = cgutils.alloca_once(builder, ir.DoubleType(), size=size)
+            cgutils.memset(builder, place, ir.Constant(whole, size * bytes_each), 0)
+            built = context.make_array(array)(context, builder)
+            shape, strides = ([ir.Constant(whole, number)] for number in (size, bytes_each))
+            context.populate_array(
+                built, data=place, shape=shape, strides=strides, itemsize=ir.Constant(whole, bytes_each), meminfo=None
+            )
+            return built._getvalue()
+
+        return array(count), generate

@@ -26,6 +26,7 @@ def sum_adaptive(
     top: float,
     theta_steps: float,
     shape: np.ndarray,
+    lengths: np.ndarray | None,
     noise: np.ndarray,
     counters: np.ndarray,
     memory: np.ndarray,
@@ -35,7 +36,7 @@ def sum_adaptive(
 
     Parameters
     ----------
-    values, steps_per_unit, top, theta_steps, shape, memory, blocks
+    values, steps_per_unit, top, theta_steps, shape, lengths, memory, blocks
         As for :func:`sum_bound`.
     noise : int64[any]
         Noise of the blocks to come; when it is used up the pass stops.
@@ -54,6 +55,7 @@ def sum_adaptive(
         top,
         theta_steps,
         shape,
+        lengths,
         noise,
         unbound,
         0,
@@ -72,6 +74,7 @@ def sum_bound(
     top: float,
     theta_steps: float,
     shape: np.ndarray,
+    lengths: np.ndarray | None,
     noise: np.ndarray,
     chain: np.ndarray,
     first: int,
@@ -88,12 +91,14 @@ def sum_bound(
     values : float64[n]
         In units of the input.
     steps_per_unit, top : float
-        1 / resolution, and the largest step that a value counts as; if it is negative, values of any sign count, up
-        to so many steps in size.
+        1 / resolution, and the largest step that a value counts as; with ``lengths`` it is negative: values of any
+        sign count, up to so many steps in size.
     theta_steps : float
         The first threshold in steps, in which sums are measured.
     shape : float64[SHAPE]
         Public parameters, see :mod:`fastdp_kernels.block_lengths`.
+    lengths : float64[5] or None
+        What :func:`fastdp_kernels.block_lengths.lengths_of_events` says of ``shape``.
     noise : int64[any]
         Receives the noise of the blocks that close; the pass stops where there is no more room.
     chain : uint64[4]
@@ -122,15 +127,15 @@ def sum_bound(
     at, closed = 0, counters[2]
     flags = np.int64(0)
     while True:
-        room = (1 << int(memory[EXPONENT])) - counters[0]
+        room = (1 << np.int64(memory[EXPONENT])) - counters[0]
         if room:
             if at == values.size or (room <= values.size - at and closed == noise.size):
                 break
-            part = min(room, values.size - at)
-            if top < 0.0:
-                total, part_flags = sum_signed(values[at : at + part], steps_per_unit, -top)
-            else:
+            part = room if room <= values.size - at else values.size - at
+            if lengths is None:
                 total, part_flags = sum_part(values[at : at + part], steps_per_unit, top)
+            else:
+                total, part_flags = sum_signed(values[at : at + part], steps_per_unit, -top)
             flags |= part_flags
             counters[1] = plus(counters[1], total)
             counters[0] += part
@@ -154,7 +159,7 @@ def sum_bound(
         released = np.float64(plus(counters[1], noise[closed])) / theta_steps
         blocks[closed, 1] = released
         unit = memory[UNIT]
-        close_block(memory, released, shape)
+        close_block(memory, released, shape, lengths)
         closed += 1
         counters[0] = 0
         counters[1] = 0
@@ -193,14 +198,17 @@ def emit_adaptive(
     """
     at = 0
     for j in range(blocks.shape[0]):
-        exponent = int(blocks[j, 0])
-        length = 1 << exponent
+        length = 1 << np.int64(blocks[j, 0])
         usual = blocks[j, 2] * theta
         first = usual + blocks[j, 3] * theta
-        catch = min(max(int(blocks[j, 4]) - filled, 0), out.size - at)
-        out[at : at + catch] = first
-        end = min(at + length - filled, out.size)
-        out[at + catch : end] = usual
+        end = at + length - filled
+        end = end if end < out.size else out.size
+        caught = at + np.int64(blocks[j, 4]) - filled
+        caught = caught if caught < out.size else out.size
+        for i in range(at, caught):
+            out[i] = first
+        for i in range(caught if caught > at else at, end):
+            out[i] = usual
         if spikes and j < blocks.shape[0] - 1:
             out[end - 1] = blocks[j, 1] * theta - usual * np.float64(length - 1)
         elif singles and length == 1 and j < blocks.shape[0] - 1:

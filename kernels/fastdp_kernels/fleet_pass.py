@@ -70,6 +70,7 @@ def publish_rows(
     spikes: bool,
     events: bool,
     shape: np.ndarray,
+    lengths: np.ndarray | None,
     law: np.ndarray,
     settled: np.ndarray,
     counters: np.ndarray,
@@ -93,7 +94,7 @@ def publish_rows(
         the input.
     spikes, events : bool
         As ``spikes`` and ``singles`` of :func:`fastdp_kernels.adaptive_pass.emit_adaptive`.
-    shape, law : float64[SHAPE], float64[4]
+    shape, lengths, law : float64[SHAPE], float64[5] or None, float64[4]
         As for :func:`fastdp_kernels.adaptive_pass.sum_bound`.
     settled : int64[0 or 1]
         The noise of the block that row ``begin`` closes, if the caller has settled it.
@@ -147,7 +148,7 @@ def publish_rows(
                 memory[field * SCALES + k] = scales[slot, field, k]
         for k in range(SINGLES):
             memory[POSITION + k] = single[k]
-        close_block(memory, released, shape)
+        close_block(memory, released, shape, lengths)
         for field in range(BY_SCALE):
             for k in range(kept):
                 scales[slot, field, k] = memory[field * SCALES + k]
