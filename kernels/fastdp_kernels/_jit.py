@@ -23,9 +23,7 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import caching, cgutils, codegen
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
-from types import SimpleNamespace
+from numba.core import caching, cgutils
 from numba.core.registry import CPUDispatcher
 from numba.extending import intrinsic
 
@@ -78,28 +76,6 @@ class _Kernel(CPUDispatcher):
         finally:
             if collects:
                 gc.enable()
-
-
-class _PieceLibrary(codegen.JITCodeLibrary):
-    def finalize(self):
-        for library in dict.fromkeys(self._linking_libraries):
-            self._reload_init.update(library._reload_init)
-            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
-        self._finalized = True
-
-    def get_pointer_to_function(self, name):
-        self._ensure_finalized()
-        return 0
-
-    @property
-    def codegen(self):
-        return SimpleNamespace(set_env=lambda name, environment: None)
-
-
-class _PieceCompiler(CompilerBase):
-    def define_pipelines(self):
-        self.state.library = _PieceLibrary(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
-        return [DefaultPassBuilder.define_nopython_pipeline(self.state)]
 
 
 class _Piece(CPUDispatcher):
@@ -188,7 +164,7 @@ def _warn_of_cache(reason: str) -> None:
 def inline(function: F) -> F:
     """Compile a piece that kernels call; LLVM inlines it (Numba's own inlining, on its IR, is left out)."""
     options = {**_OPTIONS, "no_cpython_wrapper": True}
-    return cast("F", _Piece(function, targetoptions=options, pipeline_class=_PieceCompiler))  # type: ignore[no-untyped-call]
+    return cast("F", _Piece(function, targetoptions=options))  # type: ignore[no-untyped-call]
 
 
 if TYPE_CHECKING:
@@ -275,7 +251,8 @@ else:
                     x[b] = _rotated(builder, builder.xor(x[b], x[c]), second)
             for place, value in zip(places, x, strict=True):
                 builder.store(value, place)
-        sums = [builder.zext(builder.add(builder.load(p), each), whole) for p, each in zip(places, begin, strict=True)]
+        ends = [builder.add(builder.load(place), each) for place, each in zip(places, begin, strict=True)]
+        sums = [builder.zext(each, whole) for each in ends]
         words = [builder.or_(sums[i], builder.shl(sums[i + 1], width)) for i in range(0, 16, 2)]
         return cgutils.pack_array(builder, words)
 

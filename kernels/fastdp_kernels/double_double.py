@@ -208,9 +208,7 @@ def draw_double_double(
     for slot in range(count):
         i = positions[slot]
         second = further[i] if has_further else np.uint64(0)
-        out[i] = draw_refined(
-            words[i], second, has_further, scale_high, scale_low, offset_high, offset_low, sign_bit
-        )
+        out[i] = draw_refined(words[i], second, has_further, scale_high, scale_low, offset_high, offset_low, sign_bit)
         if out[i] == DOUBTFUL:
             positions[found] = i
             found += 1
