@@ -62,24 +62,29 @@ class _KernelCache(caching.FunctionCache):
     _impl_class = _KernelCacheImpl
 
 
-#: Kernels are called by Python alone, so that their entry for C is left out.
+#: An entry for C, which Numba makes besides that for Python, would have no caller.
 _OPTIONS = {"nopython": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 
 
 class _Kernel(CPUDispatcher):
+    """What Python calls."""
+
     def compile(self, signature: Any) -> Any:
-        """Without collecting garbage in between: compilers make many objects, and keep most of them."""
+        """Compile without collecting garbage: a compiler makes many objects and keeps most of them."""
         collects = gc.isenabled()
         gc.disable()
         try:
-            return super().compile(signature)  # type: ignore[no-untyped-call]
+            return super().compile(signature)
         finally:
             if collects:
                 gc.enable()
 
 
 class _Piece(CPUDispatcher):
-    """What kernels are made of: compiled without an entry for Python, which takes longer than most pieces."""
+    """What kernels are made of, compiled without an entry for Python: making one takes longer than most pieces.
+
+    Python (a test, say) can call it all the same; then it is compiled once more, with an entry.
+    """
 
     @cached_property
     def _alone(self) -> Callable[..., Any]:
@@ -89,9 +94,9 @@ class _Piece(CPUDispatcher):
         return self._alone(*arguments)
 
     def get_call_template(self, arguments: Any, keywords: Any) -> Any:
-        """Compile once for all whole numbers, not for every constant."""
-        general = tuple(types.unliteral(argument) for argument in arguments)
-        return super().get_call_template(general, keywords)  # type: ignore[no-untyped-call]
+        """Compile for all whole numbers at once, not for every constant apart."""
+        general = tuple(types.unliteral(argument) for argument in arguments)  # type: ignore[no-untyped-call]
+        return super().get_call_template(general, keywords)
 
 
 def kernel(function: F) -> F:
@@ -100,7 +105,7 @@ def kernel(function: F) -> F:
     Numba's cache on disk looks at the kernel's own file only; a helper or constant that changed in another
     one would go unnoticed.  So the cache's stamp is made of all kernel sources.
     """
-    dispatcher: Any = _Kernel(function, targetoptions=_OPTIONS)  # type: ignore[no-untyped-call]
+    dispatcher: Any = _Kernel(function, targetoptions=dict(_OPTIONS))
     try:
         dispatcher._cache = _KernelCache(function)  # type: ignore[no-untyped-call]
     except RuntimeError as error:
@@ -164,7 +169,7 @@ def _warn_of_cache(reason: str) -> None:
 def inline(function: F) -> F:
     """Compile a piece that kernels call; LLVM inlines it (Numba's own inlining, on its IR, is left out)."""
     options = {**_OPTIONS, "no_cpython_wrapper": True}
-    return cast("F", _Piece(function, targetoptions=options))  # type: ignore[no-untyped-call]
+    return cast("F", _Piece(function, targetoptions=options))
 
 
 if TYPE_CHECKING:

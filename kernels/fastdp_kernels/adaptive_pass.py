@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastdp_kernels._jit import kernel, plus
+from fastdp_kernels._jit import inline, kernel, plus
 from fastdp_kernels.block_lengths import CATCH, EXPONENT, EXTRA, PREDICTION, UNIT, close_block
 from fastdp_kernels.chacha import CHAIN, block_words, draw_words
 from fastdp_kernels.guarded_log import DOUBTFUL
@@ -17,6 +17,15 @@ from fastdp_kernels.online_pass import sum_part, sum_signed
 UNSETTLED, ROSE = 1, 2
 #: Numbers that a block leaves behind, see ``sum_adaptive``.
 COLUMNS = 5
+
+
+@inline
+def _note(memory: np.ndarray, block: np.ndarray) -> None:
+    """What the open block's values are published as; its sum is not there yet."""
+    block[0] = memory[EXPONENT]
+    block[2] = memory[PREDICTION]
+    block[3] = memory[EXTRA]
+    block[4] = memory[CATCH]
 
 
 @kernel
@@ -127,7 +136,7 @@ def sum_bound(
     at, closed = 0, counters[2]
     flags = np.int64(0)
     while True:
-        room = (1 << np.int64(memory[EXPONENT])) - counters[0]
+        room = (1 << int(memory[EXPONENT])) - counters[0]
         if room:
             if at == values.size or (room <= values.size - at and closed == noise.size):
                 break
@@ -152,11 +161,8 @@ def sum_bound(
                 noise[closed] = drawn
             for i in range(CHAIN):
                 chain[i] = words[i]
-        blocks[closed, 0] = memory[EXPONENT]
-        blocks[closed, 2] = memory[PREDICTION]
-        blocks[closed, 3] = memory[EXTRA]
-        blocks[closed, 4] = memory[CATCH]
         released = np.float64(plus(counters[1], noise[closed])) / theta_steps
+        _note(memory, blocks[closed])
         blocks[closed, 1] = released
         unit = memory[UNIT]
         close_block(memory, released, shape, lengths)
@@ -168,10 +174,7 @@ def sum_bound(
             counters[3] = ROSE
             break
     counters[2] = closed
-    blocks[closed, 0] = memory[EXPONENT]
-    blocks[closed, 2] = memory[PREDICTION]
-    blocks[closed, 3] = memory[EXTRA]
-    blocks[closed, 4] = memory[CATCH]
+    _note(memory, blocks[closed])
     return -1 if flags < 0 else at
 
 
@@ -198,20 +201,22 @@ def emit_adaptive(
     """
     at = 0
     for j in range(blocks.shape[0]):
-        length = 1 << np.int64(blocks[j, 0])
-        usual = blocks[j, 2] * theta
-        first = usual + blocks[j, 3] * theta
+        block = blocks[j]
+        length, extra = 1 << int(block[0]), block[3]
+        usual = block[2] * theta
+        first = usual + extra * theta
         end = at + length - filled
         end = end if end < out.size else out.size
-        caught = at + np.int64(blocks[j, 4]) - filled
+        caught = at + int(block[4]) - filled
         caught = caught if caught < out.size else out.size
         for i in range(at, caught):
             out[i] = first
         for i in range(caught if caught > at else at, end):
             out[i] = usual
-        if spikes and j < blocks.shape[0] - 1:
-            out[end - 1] = blocks[j, 1] * theta - usual * np.float64(length - 1)
-        elif singles and length == 1 and j < blocks.shape[0] - 1:
-            out[end - 1] = (blocks[j, 1] + blocks[j, 3]) * theta
+        if j < blocks.shape[0] - 1:
+            if spikes:
+                out[end - 1] = block[1] * theta - usual * np.float64(length - 1)
+            elif singles and length == 1:
+                out[end - 1] = (block[1] + extra) * theta
         at = end
         filled = 0

@@ -166,7 +166,7 @@ def lengths_of_events(shape: np.ndarray) -> np.ndarray | None:
 @kernel
 def fill_shares(shape: np.ndarray) -> None:
     """Fill in the factors of a choice, once the lengths of queries and the bounds of the exponent are there."""
-    for k in range(np.int64(shape[MOST]) + 1):
+    for k in range(int(shape[MOST]) + 1):
         for c in range(CLASSES):
             ratio, at = shape[QUERIES + c] / LENGTHS[k], SHARES + (k * CLASSES + c) * FACTORS
             shape[at + OWN] = noise_of_query(ratio)
@@ -188,7 +188,7 @@ def choose_exponent(white: float, drift: float, seen: int, shape: np.ndarray) ->
     shape : float64[SHAPE]
         Noise, lengths of queries and bounds.
     """
-    noise, least, most = shape[NOISE], np.int64(shape[LEAST]), np.int64(shape[MOST])
+    noise, least, most = shape[NOISE], int(shape[LEAST]), int(shape[MOST])
     errors = few_zeros(CLASSES)
     at_seen = BY_WHITE[seen] * white + BY_DRIFT[seen] * drift
     independent = MAX_WHITE if white > MAX_WHITE else white
@@ -232,7 +232,7 @@ def fit_signal(memory: np.ndarray, shape: np.ndarray) -> tuple[float, float]:
     (float, float)
         White and drift.
     """
-    noise, first = shape[NOISE], np.int64(shape[FIRST])
+    noise, first = shape[NOISE], int(shape[FIRST])
     expected = shape[PRIOR_WHITE] * BY_WHITE[first] + shape[PRIOR_DRIFT] * BY_DRIFT[first]
     white, drift = shape[PRIOR_WHITE], shape[PRIOR_DRIFT]
     for _ in range(3):
@@ -320,7 +320,7 @@ def close_block(memory: np.ndarray, total: float, shape: np.ndarray, lengths: np
     lengths : float64[5] or None
         What :func:`lengths_of_events` says of them.
     """
-    exponent = np.int64(memory[EXPONENT])
+    exponent = int(memory[EXPONENT])
     # Sums are in units of the first threshold, so a noise under a higher one counts as several.
     noises = memory[UNIT] * memory[UNIT]
     length, noise = LENGTHS[exponent], shape[NOISE] * noises
@@ -335,7 +335,7 @@ def close_block(memory: np.ndarray, total: float, shape: np.ndarray, lengths: np
         memory[WHITE], memory[DRIFT] = fit_signal(memory, shape)
     if not first_block:
         # Between the middles of two blocks the level moves.
-        memory[VARIANCE] += memory[DRIFT] * (length + LENGTHS[np.int64(memory[LAST])]) / 2.0
+        memory[VARIANCE] += memory[DRIFT] * (length + LENGTHS[int(memory[LAST])]) / 2.0
     memory[BEFORE] = memory[VARIANCE]
     inverse = INVERSES[exponent]
     gain = memory[VARIANCE] / (memory[VARIANCE] + memory[WHITE] * inverse + noise * (inverse * inverse))
@@ -354,7 +354,7 @@ def close_block(memory: np.ndarray, total: float, shape: np.ndarray, lengths: np
                 memory[LEVEL],
                 noise,
                 lengths,
-                np.int64(shape[MOST]),
+                int(shape[MOST]),
             )
         else:
             seen = 0
@@ -400,7 +400,7 @@ def follow_growth(memory: np.ndarray, total: float, length: float, noises: float
             memory[UNIT] = unit
             # It may have to rise again: blocks of a span at most, so that the next one is seen when it is over.
             exponent = memory[EXPONENT]
-            while LENGTHS[np.int64(exponent)] > shape[LIMIT] and exponent > shape[LEAST]:
+            while LENGTHS[int(exponent)] > shape[LIMIT] and exponent > shape[LEAST]:
                 exponent -= 1.0
             memory[EXPONENT] = exponent
     memory[SPAN] = memory[SPAN_TOTAL] = memory[SPAN_NOISES] = 0.0
@@ -412,7 +412,7 @@ def fit_exponent(memory: np.ndarray, shape: np.ndarray) -> None:
     position, limit = memory[POSITION], shape[LIMIT]
     if position < limit:
         exponent = memory[EXPONENT]
-        while position + LENGTHS[np.int64(exponent)] > limit:
+        while position + LENGTHS[int(exponent)] > limit:
             exponent -= 1.0
         memory[EXPONENT] = exponent
 
@@ -427,7 +427,7 @@ def predict(memory: np.ndarray, shape: np.ndarray) -> None:
     memory[PREDICTION] = level
     longer = memory[LAST] if memory[LAST] > exponent else exponent
     latest = longer - CATCH_UP if longer > CATCH_UP else 0.0
-    catch = np.int64(latest if latest < exponent else exponent)
+    catch = int(latest if latest < exponent else exponent)
     memory[CATCH] = LENGTHS[catch]
     memory[EXTRA] = shape[SPREADS] * memory[CARRY] * INVERSES[catch]
 
