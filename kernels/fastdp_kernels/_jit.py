@@ -4,8 +4,8 @@
 must not depend on a compiler's liberties).  ``inline`` marks the small pieces kernels are made of.
 ``bits_of`` and ``double_of`` read the same 64 bits as a float or as an integer.  ``plus`` and ``minus``
 wrap modulo 2^64: plain ``+`` on signed integers is undefined where it overflows (Numba marks it ``nsw``), and
-LLVM does make use of that.  ``chacha_rounds`` is LLVM's instructions one by one: Numba takes half a second to find them
-in a program of 400 assignments.
+LLVM does make use of that.  ``chacha_rounds`` gives LLVM's instructions one by one, because Numba takes half a second
+to find them in the same program.
 """
 
 from __future__ import annotations

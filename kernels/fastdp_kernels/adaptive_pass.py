@@ -208,11 +208,10 @@ def emit_adaptive(
         end = at + length - filled
         end = end if end < out.size else out.size
         caught = at + int(block[4]) - filled
-        caught = caught if caught < out.size else out.size
-        for i in range(at, caught):
-            out[i] = first
-        for i in range(caught if caught > at else at, end):
-            out[i] = usual
+        caught = at if caught < at else caught
+        caught = end if end < caught else caught
+        out[at:caught] = first
+        out[caught:end] = usual
         if j < blocks.shape[0] - 1:
             if spikes:
                 out[end - 1] = block[1] * theta - usual * np.float64(length - 1)
