@@ -62,7 +62,7 @@ def _listed(folder: Path) -> str:
                     ("  bound", bound),
                     ("  size", f"about {entry.megabytes:g} MB"),
                     ("  licence", entry.licence),
-                    ("  source", entry.url),
+                    ("  source", entry.url or "by hand: its terms let nobody pass a copy on"),
                     ("  described", entry.page),
                 )
             )

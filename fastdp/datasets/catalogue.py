@@ -25,8 +25,12 @@ class Entry:
     ----------
     title : str
         What a value is.
-    url, page : str
-        The file, and the page that describes it.
+    file : str
+        Its file's name.
+    url : str or None
+        The file; None where its terms let nobody pass a copy on.
+    page : str
+        The page that describes it.
     licence : str
         The terms as far as we found them stated; read the page before use.
     megabytes : float
@@ -40,7 +44,8 @@ class Entry:
     """
 
     title: str
-    url: str
+    file: str
+    url: str | None
     page: str
     licence: str
     megabytes: float
@@ -48,15 +53,11 @@ class Entry:
     column: str
     read: Callable[[Path], Table]
 
-    @property
-    def file(self) -> str:
-        """The file's name."""
-        return self.url.rpartition("/")[2]
-
 
 CATALOGUE = {
     "kosarak": Entry(
         "clicks per user of a Hungarian news portal (ToPS: Kosarak)",
+        "kosarak.dat.gz",
         "http://fimi.uantwerpen.be/data/kosarak.dat.gz",
         "http://fimi.uantwerpen.be/data/",
         "given to FIMI by Ferenc Bodon; we found no stated licence: see the page",
@@ -67,10 +68,11 @@ CATALOGUE = {
     ),
     "pos": Entry(
         "items per transaction of an electronics retailer, BMS-POS (ToPS: POS)",
-        "https://raw.githubusercontent.com/cpearce/HARM/master/datasets/BMS-POS.csv",
+        "BMS-POS.csv",
+        None,
         "https://www.kdd.org/kdd-cup/view/kdd-cup-2000",
         "KDD Cup 2000 agreement (ecn.purdue.edu/KDDCUP/NDA): proprietary to Blue Martini Software, not to be passed "
-        "on; acknowledge and cite; this copy is another party's",
+        "on; acknowledge and cite",
         12.0,
         1657.0,
         "values",
@@ -78,6 +80,7 @@ CATALOGUE = {
     ),
     "taxi": Entry(
         "New York yellow-taxi trips of January 2019, 0.01 mile or cents (ToPS: Fare)",
+        "yellow_tripdata_2019-01.parquet",
         "https://d37ci6vzurychx.cloudfront.net/trip-data/yellow_tripdata_2019-01.parquet",
         "https://www.nyc.gov/site/tlc/about/tlc-trip-record-data.page",
         "New York's Local Law 11 of 2012: public data sets without licence requirement or usage restrictions",
@@ -88,6 +91,7 @@ CATALOGUE = {
     ),
     "gowalla": Entry(
         "check-ins of Gowalla users, worldwide, 2009 to 2010 (PHDStream)",
+        "loc-gowalla_totalCheckins.txt.gz",
         "https://snap.stanford.edu/data/loc-gowalla_totalCheckins.txt.gz",
         "https://snap.stanford.edu/data/loc-Gowalla.html",
         "not stated on SNAP's page; cite Cho, Myers and Leskovec (KDD 2011)",
@@ -126,7 +130,8 @@ def fetch(name: str, folder: Path | None = None) -> Path:
     Raises
     ------
     DataError
-        If the network says no; the message has the manual way.  If a file differs from what was downloaded first.
+        If the network says no, or the terms do; the message has the manual way.  If a file differs from what was
+        downloaded first.
 
     Notes
     -----
@@ -163,6 +168,11 @@ def load(name: str, column: str | None = None, folder: Path | None = None) -> ND
 
 
 def _download(entry: Entry, path: Path) -> None:
+    if entry.url is None:
+        raise DataError(
+            f"{entry.file}: no download, since its terms ({entry.licence}) let nobody pass a copy on. By hand: ask "
+            f"for the file as {entry.page} says and put it at {path}"
+        )
     try:
         import pooch
     except ImportError:

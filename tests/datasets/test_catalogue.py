@@ -108,14 +108,22 @@ def test_a_download_is_kept_and_compared_with_the_first(home, tmp_path) -> None:
 
 def test_without_network_the_manual_way(tmp_path, monkeypatch) -> None:
     pytest.importorskip("pooch", reason="pooch is not installed (pip install 'fastdp-streams[data]')")
-    nowhere = replace(CATALOGUE["pos"], url="http://127.0.0.1:9/BMS-POS.csv")
+    nowhere = replace(CATALOGUE["kosarak"], url="http://127.0.0.1:9/kosarak.dat.gz")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setitem(CATALOGUE, "pos", nowhere)
+    monkeypatch.setitem(CATALOGUE, "kosarak", nowhere)
     with pytest.raises(DataError) as found:
-        fetch("pos", tmp_path)
-    assert "http://127.0.0.1:9/BMS-POS.csv: no download (" in str(found.value)
-    assert str(found.value).endswith(f"and put it at {tmp_path / 'BMS-POS.csv'}")
+        fetch("kosarak", tmp_path)
+    assert "http://127.0.0.1:9/kosarak.dat.gz: no download (" in str(found.value)
+    assert str(found.value).endswith(f"and put it at {tmp_path / 'kosarak.dat.gz'}")
     assert not list(tmp_path.iterdir())
+
+
+def test_terms_that_forbid_copies_leave_the_manual_way(tmp_path) -> None:
+    with pytest.raises(DataError, match=r"BMS-POS.csv: no download, since its terms .* ask for the file") as found:
+        fetch("pos", tmp_path)
+    assert str(found.value).endswith(f"and put it at {tmp_path / 'BMS-POS.csv'}")
+    (tmp_path / "BMS-POS.csv").write_bytes(b"1 2\n3\n")
+    assert fetch("pos", tmp_path).exists()
 
 
 def test_unknown_names_and_columns(tmp_path) -> None:
@@ -128,7 +136,7 @@ def test_unknown_names_and_columns(tmp_path) -> None:
 
 def test_every_entry_says_where_it_comes_from() -> None:
     for name, entry in CATALOGUE.items():
-        assert entry.url.startswith("http"), name
+        assert entry.url is None or entry.url.rpartition("/")[2] == entry.file, name
         assert entry.page.startswith("http"), name
         assert entry.licence
         assert entry.megabytes > 0.0
