@@ -159,6 +159,7 @@ def sum_bound(
                     counters[3] = UNSETTLED
                     break
                 noise[closed] = drawn
+            # Assigned as arrays, Numba would compile the text of an error about their sizes besides: two seconds.
             for i in range(CHAIN):
                 chain[i] = words[i]
         released = np.float64(plus(counters[1], noise[closed])) / theta_steps

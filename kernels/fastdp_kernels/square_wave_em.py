@@ -155,6 +155,13 @@ def _extrapolate(theta: np.ndarray, once: np.ndarray, twice: np.ndarray, s: floa
 
 
 @inline
+def _copy(source: np.ndarray, target: np.ndarray) -> None:
+    # Assigned as arrays, Numba would compile the text of an error about their sizes besides.
+    for i in range(target.size):
+        target[i] = source[i]
+
+
+@inline
 def _scratch_for(theta: np.ndarray, reports: Reports) -> Scratch:
     cells = reports.counts.size
     return Scratch(np.empty(cells), np.empty(cells), np.empty((2, max(cells, theta.size) + 1)))
@@ -191,7 +198,7 @@ def iterate_plain(
         _update(out, reports, scratch, following)
         if smooth:
             _smooth(following)
-        out[:] = following
+        _copy(following, out)
         reached = _predict(out, reports, scratch)
         gain, likelihood = reached - likelihood, reached
         if (abs(gain) if smooth else gain) < tolerance:
@@ -217,7 +224,7 @@ def iterate_accelerated(
         reached = _predict(once, reports, scratch)
         converged = reached - likelihood < tolerance
         if converged or steps >= max_iterations:
-            out[:] = once
+            _copy(once, out)
             return steps, converged, reached
         _update(once, reports, scratch, twice)
         steps += 1
@@ -229,9 +236,9 @@ def iterate_accelerated(
             taken = likelihood >= reached
             s = (s + 1.0) / 2.0
         if taken:
-            out[:] = further
+            _copy(further, out)
         else:
-            out[:] = twice
+            _copy(twice, out)
             likelihood = _predict(out, reports, scratch)
         if steps >= max_iterations:
             return steps, False, likelihood
