@@ -63,7 +63,7 @@ def release_blocks(
     for i in range(noise.shape[0]):
         memory[:] = start
         counters[:] = 0
-        sum_adaptive(values, 1.0, theta, theta, shape, noise[i], counters, memory, blocks)
+        sum_adaptive(values, 1.0, theta, theta, shape, None, noise[i], counters, memory, blocks)
         for j in range(noise.shape[1]):
             closed = j < counters[2]
             out[i, 2 * j] = np.int64(blocks[j, 0]) if closed else -1

@@ -50,6 +50,10 @@ def _adaptive() -> None:
 
     _stream("adaptive")()
     fastdp.Adaptive(1.0, BOUND, threshold=20.0, season=16, seed=1).publish(np.arange(LENGTH) % BOUND)
+    # Counts of events, which nothing bounds, have a pass of their own.
+    release = fastdp.release(np.arange(LENGTH) % 5, 1.0, sensitivity=1.0, seed=1)
+    release.interval(0, 5)
+    release.range_sum(0, 5, retrospective=True)
 
 
 def _tops() -> None:
@@ -58,12 +62,17 @@ def _tops() -> None:
     import fastdp
     from fastdp.perturbers import Hierarchy
     from fastdp.smoothers import Recent
+    from fastdp.thresholds import NoisyMax
 
     _stream("tops")()
     # Into the caller's memory it writes by other kernels.
     parts: dict[str, Any] = {"threshold": 20.0, "perturber": Hierarchy(prune=1), "smoother": Recent()}
     publisher = fastdp.StreamPublisher(**parts, epsilon=1.0, bound=BOUND, max_range=256, seed=1)
     publisher.publish(np.arange(LENGTH) % BOUND, out=np.empty(LENGTH))
+    # A hold-out of many values a candidate has histograms of its own.
+    parts["threshold"] = NoisyMax(step=BOUND / 8)
+    coarse = fastdp.StreamPublisher(**parts, epsilon=1.0, bound=BOUND, max_range=256, holdout=LENGTH, seed=1)
+    coarse.publish(np.arange(LENGTH) % BOUND)
 
 
 def _phdstream() -> None:
@@ -97,6 +106,8 @@ def _fleet() -> None:
 
     fleet = fastdp.Fleet(fastdp.Adaptive(epsilon=1.0, bound=BOUND, threshold=20.0), key=SECRET)
     fleet.publish(np.arange(100), np.ones(100))
+    counted = fastdp.Fleet(fastdp.Adaptive(epsilon=1.0, sensitivity=1.0), key=SECRET)
+    counted.publish(np.arange(100), np.ones(100))
 
 
 SYSTEMS: dict[str, Callable[[], object]] = {

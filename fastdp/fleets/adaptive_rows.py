@@ -156,6 +156,7 @@ class AdaptiveRows:
                     spikes,
                     self._pipeline.events,
                     self._pipeline.shape,
+                    self._pipeline.lengths,
                     law.constants,
                     settled,
                 ),

@@ -110,12 +110,16 @@ class RevisedStream:
         lengths = np.left_shift(1, self.exponents.astype(np.int64))
         return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
 
+    @cached_property
+    def _lengths(self) -> Floats | None:
+        return block_lengths.lengths_of_events(self.shape)
+
     def _revise(self, explained: Floats, noises: Floats) -> tuple[Floats, Floats, Floats, Floats]:
         """Means, levels and surprises of what a pattern leaves, in thresholds, and the memory at the end."""
         count, memory = self.totals.size, self.memory.copy()
         means, levels, whites, drifts, surprises = np.empty((5, count))
         revision.revise_blocks(
-            *(memory, self.shape, self.exponents, self.totals, explained),
+            *(memory, self.shape, self._lengths, self.exponents, self.totals, explained),
             *(means, levels, noises, whites, drifts, surprises),
         )
         if not count:
@@ -181,7 +185,9 @@ class RevisedStream:
         levels = self._smoothed.levels.copy()
         levels[: self.totals.size] += self._smoothed.explained
         levels /= self.threshold
-        level = hidden.hidden_rates(self.memory.copy(), self.shape, self.exponents, self.totals, levels, rates)
+        level = hidden.hidden_rates(
+            *(self.memory.copy(), self.shape, self._lengths, self.exponents, self.totals, levels, rates)
+        )
         waves = self._smoothed.waves
         if waves is not None:
             rates += UNSURE**2 * waves.hidden(np.append(self.edges, int(waves.points[-1])))

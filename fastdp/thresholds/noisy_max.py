@@ -117,7 +117,14 @@ class _NoisyMaxChooser(CountedHoldout):
         self._step = step
 
     def observe(self, values: NDArray[np.float64]) -> None:
-        noisy_max.bin_values(as_floats(as_column(values, "values")), self._step, self._counts)
+        self._bin(as_floats(as_column(values, "values")), self._counts)
+
+    def _bin(self, values: NDArray[np.float64], counts: NDArray[np.int64]) -> None:
+        if values.size < counts.size * noisy_max.PARTED:
+            noisy_max.bin_values(values, self._step, counts)
+            return
+        lanes: NDArray[np.int64] = np.zeros((3, counts.size), np.int64)
+        noisy_max.bin_pieces(values, self._step, np.empty(noisy_max.PIECE, np.uint32), lanes, counts)
 
     def unit(self) -> int:
         """K: one count in the integers that scores are made of."""
@@ -161,7 +168,12 @@ class _NoisyMaxChooser(CountedHoldout):
     def histograms(self, values: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Histograms of many hold-outs."""
         rows: NDArray[np.int64] = np.zeros((starts.size, self._counts.size), np.int64)
-        noisy_max.bin_rows(values, starts, self._task.holdout, self._step, rows)
+        count = self._task.holdout
+        if count < self._counts.size * noisy_max.PARTED:
+            noisy_max.bin_rows(values, starts, count, self._step, rows)
+        else:
+            for row, start in zip(rows, starts.tolist(), strict=True):
+                self._bin(values[start : start + count], row)
         return rows
 
     def choose_rows(self, histograms: NDArray[np.int64], key: Key, streams: NDArray[np.int64]) -> NDArray[np.float64]:

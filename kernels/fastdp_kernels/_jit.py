@@ -4,15 +4,18 @@
 must not depend on a compiler's liberties).  ``inline`` marks the small pieces kernels are made of.
 ``bits_of`` and ``double_of`` read the same 64 bits as a float or as an integer.  ``plus`` and ``minus``
 wrap modulo 2^64: plain ``+`` on signed integers is undefined where it overflows (Numba marks it ``nsw``), and
-LLVM does make use of that.
+LLVM does make use of that.  ``chacha_rounds`` gives LLVM's instructions one by one, because Numba takes half a second
+to find them in the same program.
 """
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import sys
 import warnings
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -20,7 +23,8 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import caching
+from numba.core import caching, cgutils
+from numba.core.registry import CPUDispatcher
 from numba.extending import intrinsic
 
 import fastdp_kernels
@@ -58,13 +62,50 @@ class _KernelCache(caching.FunctionCache):
     _impl_class = _KernelCacheImpl
 
 
+#: An entry for C, which Numba makes besides that for Python, would have no caller.
+_OPTIONS = {"nopython": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+
+
+class _Kernel(CPUDispatcher):
+    """What Python calls."""
+
+    def compile(self, signature: Any) -> Any:
+        """Compile without collecting garbage: a compiler makes many objects and keeps most of them."""
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            return super().compile(signature)
+        finally:
+            if collects:
+                gc.enable()
+
+
+class _Piece(CPUDispatcher):
+    """What kernels are made of, compiled without an entry for Python: making one takes longer than most pieces.
+
+    Python (a test, say) can call it all the same; then it is compiled once more, with an entry.
+    """
+
+    @cached_property
+    def _alone(self) -> Callable[..., Any]:
+        return cast("Callable[..., Any]", numba.njit(nogil=True, error_model="numpy")(self.py_func))
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._alone(*arguments)
+
+    def get_call_template(self, arguments: Any, keywords: Any) -> Any:
+        """Compile for all whole numbers at once, not for every constant apart."""
+        general = tuple(types.unliteral(argument) for argument in arguments)  # type: ignore[no-untyped-call]
+        return super().get_call_template(general, keywords)
+
+
 def kernel(function: F) -> F:
     """Compile an entry point of the core; type checkers keep seeing the plain signature.
 
     Numba's cache on disk looks at the kernel's own file only; a helper or constant that changed in another
     one would go unnoticed.  So the cache's stamp is made of all kernel sources.
     """
-    dispatcher: Any = numba.njit(nogil=True, error_model="numpy")(function)
+    dispatcher: Any = _Kernel(function, targetoptions=dict(_OPTIONS))
     try:
         dispatcher._cache = _KernelCache(function)  # type: ignore[no-untyped-call]
     except RuntimeError as error:
@@ -127,7 +168,8 @@ def _warn_of_cache(reason: str) -> None:
 
 def inline(function: F) -> F:
     """Compile a piece that kernels call; LLVM inlines it (Numba's own inlining, on its IR, is left out)."""
-    return cast("F", numba.njit(nogil=True, error_model="numpy", inline="never")(function))
+    options = {**_OPTIONS, "no_cpython_wrapper": True}
+    return cast("F", _Piece(function, targetoptions=options))
 
 
 if TYPE_CHECKING:
@@ -143,6 +185,14 @@ if TYPE_CHECKING:
 
     def minus(a: np.int64, b: np.int64) -> np.int64:
         """Difference modulo 2^64."""
+
+    def chacha_rounds(
+        k0: np.uint64, k1: np.uint64, k2: np.uint64, k3: np.uint64, counter: np.uint64, nonce: np.uint64
+    ) -> tuple[np.uint64, ...]:
+        """64 bytes of ChaCha20, little-endian, as eight words."""
+
+    def few_zeros(count: int) -> np.ndarray:
+        """float64[count] on the stack; ``count`` is a constant."""
 
 else:
 
@@ -177,3 +227,60 @@ else:
     def minus(_typing: Any, _a: Any, _b: Any) -> Any:
         """Difference modulo 2^64."""
         return types.int64(types.int64, types.int64), _wrapping("sub")
+
+    #: "expand 32-byte k", and the places of the quarter rounds of two rounds: columns, then diagonals.
+    _CONSTANTS = np.frombuffer(b"expand 32-byte k", "<u4").tolist()
+    _QUARTERS = [(i, i + 4, i + 8, i + 12) for i in range(4)] + [
+        (i, (i + 1) % 4 + 4, (i + 2) % 4 + 8, (i + 3) % 4 + 12) for i in range(4)
+    ]
+    _DOUBLE_ROUNDS = 10
+
+    def _rotated(builder: Any, x: Any, left: int) -> Any:
+        upper, lower = (ir.Constant(x.type, bits) for bits in (left, 32 - left))
+        return builder.or_(builder.shl(x, upper), builder.lshr(x, lower))
+
+    def _generate_chacha(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        half, whole = ir.IntType(32), ir.IntType(64)
+        width = ir.Constant(whole, 32)
+        begin = [ir.Constant(half, number) for number in _CONSTANTS]
+        for word in arguments:
+            begin += [builder.trunc(word, half), builder.trunc(builder.lshr(word, width), half)]
+        places = [cgutils.alloca_once_value(builder, each) for each in begin]
+        with cgutils.for_range(builder, ir.Constant(whole, _DOUBLE_ROUNDS)):
+            x = [builder.load(place) for place in places]
+            for a, b, c, d in _QUARTERS:
+                for first, second in ((16, 12), (8, 7)):
+                    x[a] = builder.add(x[a], x[b])
+                    x[d] = _rotated(builder, builder.xor(x[d], x[a]), first)
+                    x[c] = builder.add(x[c], x[d])
+                    x[b] = _rotated(builder, builder.xor(x[b], x[c]), second)
+            for place, value in zip(places, x, strict=True):
+                builder.store(value, place)
+        ends = [builder.add(builder.load(place), each) for place, each in zip(places, begin, strict=True)]
+        sums = [builder.zext(each, whole) for each in ends]
+        words = [builder.or_(sums[i], builder.shl(sums[i + 1], width)) for i in range(0, 16, 2)]
+        return cgutils.pack_array(builder, words)
+
+    @intrinsic
+    def chacha_rounds(_typing: Any, k0: Any, k1: Any, k2: Any, k3: Any, counter: Any, nonce: Any) -> Any:
+        """64 bytes of ChaCha20, little-endian, as eight words."""
+        del k0, k1, k2, k3, counter, nonce
+        return types.UniTuple(types.uint64, 8)(*[types.uint64] * 6), _generate_chacha
+
+    @intrinsic(prefer_literal=True)
+    def few_zeros(_typing: Any, count: Any) -> Any:
+        """float64[count] on the stack; ``count`` is a constant."""
+        array, size = types.Array(types.float64, 1, "C"), count.literal_value
+
+        def generate(context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
+            whole, bytes_each = ir.IntType(64), 8
+            place = cgutils.alloca_once(builder, ir.DoubleType(), size=size)
+            cgutils.memset(builder, place, ir.Constant(whole, size * bytes_each), 0)
+            built = context.make_array(array)(context, builder)
+            shape, strides = ([ir.Constant(whole, number)] for number in (size, bytes_each))
+            context.populate_array(
+                built, data=place, shape=shape, strides=strides, itemsize=ir.Constant(whole, bytes_each), meminfo=None
+            )
+            return built._getvalue()
+
+        return array(count), generate

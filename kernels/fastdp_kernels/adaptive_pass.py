@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastdp_kernels._jit import kernel, plus
+from fastdp_kernels._jit import inline, kernel, plus
 from fastdp_kernels.block_lengths import CATCH, EXPONENT, EXTRA, PREDICTION, UNIT, close_block
 from fastdp_kernels.chacha import CHAIN, block_words, draw_words
 from fastdp_kernels.guarded_log import DOUBTFUL
@@ -19,6 +19,15 @@ UNSETTLED, ROSE = 1, 2
 COLUMNS = 5
 
 
+@inline
+def _note(memory: np.ndarray, block: np.ndarray) -> None:
+    """What the open block's values are published as; its sum is not there yet."""
+    block[0] = memory[EXPONENT]
+    block[2] = memory[PREDICTION]
+    block[3] = memory[EXTRA]
+    block[4] = memory[CATCH]
+
+
 @kernel
 def sum_adaptive(
     values: np.ndarray,
@@ -26,6 +35,7 @@ def sum_adaptive(
     top: float,
     theta_steps: float,
     shape: np.ndarray,
+    lengths: np.ndarray | None,
     noise: np.ndarray,
     counters: np.ndarray,
     memory: np.ndarray,
@@ -35,7 +45,7 @@ def sum_adaptive(
 
     Parameters
     ----------
-    values, steps_per_unit, top, theta_steps, shape, memory, blocks
+    values, steps_per_unit, top, theta_steps, shape, lengths, memory, blocks
         As for :func:`sum_bound`.
     noise : int64[any]
         Noise of the blocks to come; when it is used up the pass stops.
@@ -54,6 +64,7 @@ def sum_adaptive(
         top,
         theta_steps,
         shape,
+        lengths,
         noise,
         unbound,
         0,
@@ -72,6 +83,7 @@ def sum_bound(
     top: float,
     theta_steps: float,
     shape: np.ndarray,
+    lengths: np.ndarray | None,
     noise: np.ndarray,
     chain: np.ndarray,
     first: int,
@@ -88,12 +100,14 @@ def sum_bound(
     values : float64[n]
         In units of the input.
     steps_per_unit, top : float
-        1 / resolution, and the largest step that a value counts as; if it is negative, values of any sign count, up
-        to so many steps in size.
+        1 / resolution, and the largest step that a value counts as; with ``lengths`` it is negative: values of any
+        sign count, up to so many steps in size.
     theta_steps : float
         The first threshold in steps, in which sums are measured.
     shape : float64[SHAPE]
         Public parameters, see :mod:`fastdp_kernels.block_lengths`.
+    lengths : float64[5] or None
+        What :func:`fastdp_kernels.block_lengths.lengths_of_events` says of ``shape``.
     noise : int64[any]
         Receives the noise of the blocks that close; the pass stops where there is no more room.
     chain : uint64[4]
@@ -122,18 +136,16 @@ def sum_bound(
     """
     at, closed = 0, counters[2]
     flags = np.int64(0)
-    words = np.empty(2 * CHAIN, np.uint64)
-    position, one = np.empty(1, np.int64), np.empty(1, np.int64)
     while True:
         room = (1 << int(memory[EXPONENT])) - counters[0]
         if room:
             if at == values.size or (room <= values.size - at and closed == noise.size):
                 break
-            part = min(room, values.size - at)
-            if top < 0.0:
-                total, part_flags = sum_signed(values[at : at + part], steps_per_unit, -top)
-            else:
+            part = room if room <= values.size - at else values.size - at
+            if lengths is None:
                 total, part_flags = sum_part(values[at : at + part], steps_per_unit, top)
+            else:
+                total, part_flags = sum_signed(values[at : at + part], steps_per_unit, -top)
             flags |= part_flags
             counters[1] = plus(counters[1], total)
             counters[0] += part
@@ -141,22 +153,21 @@ def sum_bound(
             if part < room:
                 break
         if chain.size:
-            block_words(chain, first + closed, counters[1], 0, words)
+            words = block_words(chain, first + closed, counters[1], 0)
             if closed >= settled:
-                drawn = draw_words(words, law, position, one)
+                drawn = draw_words(words[CHAIN], words[CHAIN + 1], law)
                 if drawn == DOUBTFUL:
                     counters[3] = UNSETTLED
                     break
                 noise[closed] = drawn
-            chain[:] = words[:CHAIN]
-        blocks[closed, 0] = memory[EXPONENT]
-        blocks[closed, 2] = memory[PREDICTION]
-        blocks[closed, 3] = memory[EXTRA]
-        blocks[closed, 4] = memory[CATCH]
+            # Assigned as arrays, Numba would compile the text of an error about their sizes besides: two seconds.
+            for i in range(CHAIN):
+                chain[i] = words[i]
         released = np.float64(plus(counters[1], noise[closed])) / theta_steps
+        _note(memory, blocks[closed])
         blocks[closed, 1] = released
         unit = memory[UNIT]
-        close_block(memory, released, shape)
+        close_block(memory, released, shape, lengths)
         closed += 1
         counters[0] = 0
         counters[1] = 0
@@ -165,10 +176,7 @@ def sum_bound(
             counters[3] = ROSE
             break
     counters[2] = closed
-    blocks[closed, 0] = memory[EXPONENT]
-    blocks[closed, 2] = memory[PREDICTION]
-    blocks[closed, 3] = memory[EXTRA]
-    blocks[closed, 4] = memory[CATCH]
+    _note(memory, blocks[closed])
     return -1 if flags < 0 else at
 
 
@@ -195,17 +203,21 @@ def emit_adaptive(
     """
     at = 0
     for j in range(blocks.shape[0]):
-        exponent = int(blocks[j, 0])
-        length = 1 << exponent
-        usual = blocks[j, 2] * theta
-        first = usual + blocks[j, 3] * theta
-        catch = min(max(int(blocks[j, 4]) - filled, 0), out.size - at)
-        out[at : at + catch] = first
-        end = min(at + length - filled, out.size)
-        out[at + catch : end] = usual
-        if spikes and j < blocks.shape[0] - 1:
-            out[end - 1] = blocks[j, 1] * theta - usual * np.float64(length - 1)
-        elif singles and length == 1 and j < blocks.shape[0] - 1:
-            out[end - 1] = (blocks[j, 1] + blocks[j, 3]) * theta
+        block = blocks[j]
+        length, extra = 1 << int(block[0]), block[3]
+        usual = block[2] * theta
+        first = usual + extra * theta
+        end = at + length - filled
+        end = end if end < out.size else out.size
+        caught = at + int(block[4]) - filled
+        caught = at if caught < at else caught
+        caught = end if end < caught else caught
+        out[at:caught] = first
+        out[caught:end] = usual
+        if j < blocks.shape[0] - 1:
+            if spikes:
+                out[end - 1] = block[1] * theta - usual * np.float64(length - 1)
+            elif singles and length == 1:
+                out[end - 1] = (block[1] + extra) * theta
         at = end
         filled = 0

@@ -12,102 +12,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastdp_kernels._jit import inline, kernel
-from fastdp_kernels.double_double import draw_double_double
+from fastdp_kernels._jit import chacha_rounds, inline, kernel
+from fastdp_kernels.double_double import draw_refined
 from fastdp_kernels.guarded_log import DOUBTFUL, draw_one
 
-#: "expand 32-byte k", little-endian.
-C0, C1, C2, C3 = (np.uint32(int.from_bytes(b"expand 32-byte k"[i : i + 4], "little")) for i in (0, 4, 8, 12))
-ROUNDS = 20
 #: Words of a chain key, and of the random words that come with the next one.
 CHAIN = 4
 #: Low bits of the counter: which of several outputs for one block; its index is above them.
 OUTPUT_BITS = 8
-_LOW = np.uint64(0xFFFFFFFF)
-_HALF = np.uint64(32)
 
 
 @inline
-def rotate(x: np.uint32, left: int) -> np.uint32:
-    """The bits of x rotated to the left."""
-    return np.uint32(x << np.uint32(left)) | np.uint32(x >> np.uint32(32 - left))
-
-
-@inline
-def quarter(a: np.uint32, b: np.uint32, c: np.uint32, d: np.uint32) -> tuple[np.uint32, ...]:
-    """The quarter round."""
-    a = np.uint32(a + b)
-    d = rotate(np.uint32(d ^ a), 16)
-    c = np.uint32(c + d)
-    b = rotate(np.uint32(b ^ c), 12)
-    a = np.uint32(a + b)
-    d = rotate(np.uint32(d ^ a), 8)
-    c = np.uint32(c + d)
-    b = rotate(np.uint32(b ^ c), 7)
-    return a, b, c, d
-
-
-@inline
-def low(word: np.uint64) -> np.uint32:
-    """The lower half of a word."""
-    return np.uint32(word & _LOW)
-
-
-@inline
-def high(word: np.uint64) -> np.uint32:
-    """The upper half of a word."""
-    return np.uint32(word >> _HALF)
-
-
-@inline
-def joined(lower: np.uint32, upper: np.uint32) -> np.uint64:
-    """Two halves as a word."""
-    return np.uint64(lower) | (np.uint64(upper) << _HALF)
-
-
-@kernel
-def chacha_block(key: np.ndarray, counter: np.uint64, nonce: np.uint64, out: np.ndarray) -> None:
-    """64 bytes of ChaCha20.
-
-    Parameters
-    ----------
-    key : uint64[4]
-        256 bits, little-endian.
-    counter, nonce : uint64
-        The last four words of the state, little-endian.
-    out : uint64[8]
-        Receives the block.
-    """
-    k0, k1, k2, k3 = low(key[0]), high(key[0]), low(key[1]), high(key[1])
-    k4, k5, k6, k7 = low(key[2]), high(key[2]), low(key[3]), high(key[3])
-    n0, n1, n2, n3 = low(counter), high(counter), low(nonce), high(nonce)
-    x0, x1, x2, x3 = C0, C1, C2, C3
-    x4, x5, x6, x7, x8, x9, x10, x11 = k0, k1, k2, k3, k4, k5, k6, k7
-    x12, x13, x14, x15 = n0, n1, n2, n3
-    for _ in range(ROUNDS // 2):
-        x0, x4, x8, x12 = quarter(x0, x4, x8, x12)
-        x1, x5, x9, x13 = quarter(x1, x5, x9, x13)
-        x2, x6, x10, x14 = quarter(x2, x6, x10, x14)
-        x3, x7, x11, x15 = quarter(x3, x7, x11, x15)
-        x0, x5, x10, x15 = quarter(x0, x5, x10, x15)
-        x1, x6, x11, x12 = quarter(x1, x6, x11, x12)
-        x2, x7, x8, x13 = quarter(x2, x7, x8, x13)
-        x3, x4, x9, x14 = quarter(x3, x4, x9, x14)
-    out[0] = joined(np.uint32(x0 + C0), np.uint32(x1 + C1))
-    out[1] = joined(np.uint32(x2 + C2), np.uint32(x3 + C3))
-    out[2] = joined(np.uint32(x4 + k0), np.uint32(x5 + k1))
-    out[3] = joined(np.uint32(x6 + k2), np.uint32(x7 + k3))
-    out[4] = joined(np.uint32(x8 + k4), np.uint32(x9 + k5))
-    out[5] = joined(np.uint32(x10 + k6), np.uint32(x11 + k7))
-    out[6] = joined(np.uint32(x12 + n0), np.uint32(x13 + n1))
-    out[7] = joined(np.uint32(x14 + n2), np.uint32(x15 + n3))
-
-
-@inline
-def block_words(chain: np.ndarray, index: int, total: np.int64, output: int, out: np.ndarray) -> None:
+def block_words(chain: np.ndarray, index: int, total: np.int64, output: int) -> tuple[np.uint64, ...]:
     """F(chain, index, total): the next chain key and four random words.  ``output`` > 0 gives further words."""
     counter = (np.uint64(index) << np.uint64(OUTPUT_BITS)) | np.uint64(output)
-    chacha_block(chain, counter, np.uint64(total), out)
+    return chacha_rounds(chain[0], chain[1], chain[2], chain[3], counter, np.uint64(total))
 
 
 @kernel
@@ -125,7 +44,9 @@ def further_words(chain: np.ndarray, index: int, total: np.int64, output: int, o
     out : uint64[8]
         Receives the output.
     """
-    block_words(chain, index, total, output, out)
+    words = block_words(chain, index, total, output)
+    for i in range(2 * CHAIN):
+        out[i] = words[i]
 
 
 @kernel
@@ -142,35 +63,23 @@ def bound_words(sums: np.ndarray, first: int, outputs: np.ndarray) -> None:
         Its first row begins with the chain key; row i + 1 receives the chain key behind sum i, and the sum's words.
     """
     for i in range(sums.size):
-        block_words(outputs[i, :CHAIN], first + i, sums[i], 0, outputs[i + 1])
+        words = block_words(outputs[i], first + i, sums[i], 0)
+        for k in range(2 * CHAIN):
+            outputs[i + 1, k] = words[k]
 
 
 @inline
-def draw_words(words: np.ndarray, law: np.ndarray, position: np.ndarray, drawn: np.ndarray) -> np.int64:
-    """The draw that a block's words begin, from doubles, else from double-doubles and a second word; or ``DOUBTFUL``.
+def draw_words(word: np.uint64, further: np.uint64, law: np.ndarray) -> np.int64:
+    """The draw of a block's first two words, from doubles, else from double-doubles and the second; or ``DOUBTFUL``.
 
-    ``law`` is as :func:`draw_bound` takes it, or empty where the caller draws; ``position`` and ``drawn`` are memory
-    for one integer each.
+    ``law`` is as :func:`draw_bound` takes it, or empty where the caller draws.
     """
     if not law.size:
         return DOUBTFUL
-    drawn[0] = draw_one(words[CHAIN], law[0], law[2])
-    if drawn[0] != DOUBTFUL:
-        return np.int64(drawn[0])
-    position[0] = 0
-    draw_double_double(
-        words[CHAIN : CHAIN + 1],
-        words[CHAIN + 1 : CHAIN + 2],
-        law[0],
-        law[1],
-        law[2],
-        law[3],
-        np.uint64(1),
-        position,
-        position.size,
-        drawn,
-    )
-    return np.int64(drawn[0])
+    drawn = draw_one(word, law[0], law[2])
+    if drawn != DOUBTFUL:
+        return drawn
+    return draw_refined(word, further, True, law[0], law[1], law[2], law[3], np.uint64(1))
 
 
 @kernel
@@ -199,14 +108,13 @@ def draw_bound(
     int
         How many draws are certain; the next one is doubtful, and the chain stands before it.
     """
-    out = np.empty(2 * CHAIN, np.uint64)
-    position, one = np.empty(1, np.int64), np.empty(1, np.int64)
     for i in range(sums.size):
-        block_words(chain, first + i, sums[i], 0, out)
+        words = block_words(chain, first + i, sums[i], 0)
         if i >= settled:
-            drawn = draw_words(out, law, position, one)
+            drawn = draw_words(words[CHAIN], words[CHAIN + 1], law)
             if drawn == DOUBTFUL:
                 return i
             noise[i] = drawn
-        chain[:] = out[:CHAIN]
+        for k in range(CHAIN):
+            chain[k] = words[k]
     return sums.size

@@ -117,6 +117,53 @@ def log_mantissa(mh: float, ml: float) -> tuple[float, float]:
     return add(LOG_TABLE[j - TABLE_FIRST, 0], LOG_TABLE[j - TABLE_FIRST, 1], 2.0 * sh, 2.0 * sl)
 
 
+@inline
+def draw_refined(
+    word: np.uint64,
+    further: np.uint64,
+    has_further: bool,
+    scale_high: float,
+    scale_low: float,
+    offset_high: float,
+    offset_low: float,
+    sign_bit: np.uint64,
+) -> np.int64:
+    """One draw as :func:`draw_double_double` makes it, or ``DOUBTFUL``."""
+    u = np.int64(word >> np.uint64(1))
+    if u < SMALLEST:
+        return DOUBTFUL
+    uh = np.float64(u)
+    # uh can be 2^63, which is no int64: split before the difference.
+    top = np.float64(u >> np.int64(32)) * 4294967296.0
+    ul = (top - uh) + np.float64(u & np.int64(0xFFFFFFFF))
+    width = 1.0 / uh
+    if has_further:
+        ul += np.float64(further) * TWO_M64
+        width *= TWO_M64
+    shifted = bits_of(uh) + SHIFT
+    k = (shifted >> np.int64(52)) - np.int64(1023)
+    power = double_of((np.int64(1023) - k) << np.int64(52))
+    lh, ll = log_mantissa(uh * power, ul * power)
+    n = np.float64(np.int64(63) - k)
+    th, tl = multiply(n, 0.0, LN2_HIGH, LN2_LOW)
+    th, tl = add(th, tl, offset_high, offset_low)
+    th, tl = add(th, tl, -lh, -ll)
+    yh, yl = multiply(th, tl, scale_high, scale_low)
+    error = (yh + scale_high) * TWO_M90
+    whole_high = np.floor(yh)
+    whole_low = np.floor(yl)
+    rest = (yh - whole_high) + (yl - whole_low)
+    carry = np.floor(rest)
+    rest -= carry
+    value = np.int64(whole_high) + np.int64(whole_low) + np.int64(carry)
+    # Y lies in (y - below, y + error); rest is right to 2^-51, which MARGIN covers.
+    below = 2.0 * scale_high * width + error
+    if rest - below > MARGIN and rest + error < 1.0 - MARGIN:
+        sign = -np.int64(word & sign_bit)
+        return (value ^ sign) - sign
+    return DOUBTFUL
+
+
 @kernel
 def draw_double_double(
     words: np.ndarray,
@@ -160,43 +207,9 @@ def draw_double_double(
     found = 0
     for slot in range(count):
         i = positions[slot]
-        word = words[i]
-        u = np.int64(word >> np.uint64(1))
-        settled = False
-        if u >= SMALLEST:
-            uh = np.float64(u)
-            # uh can be 2^63, which is no int64: split before the difference.
-            top = np.float64(u >> np.int64(32)) * 4294967296.0
-            ul = (top - uh) + np.float64(u & np.int64(0xFFFFFFFF))
-            width = 1.0 / uh
-            if has_further:
-                low_word = further[i]
-                ul += np.float64(low_word) * TWO_M64
-                width *= TWO_M64
-            shifted = bits_of(uh) + SHIFT
-            k = (shifted >> np.int64(52)) - np.int64(1023)
-            power = double_of((np.int64(1023) - k) << np.int64(52))
-            lh, ll = log_mantissa(uh * power, ul * power)
-            n = np.float64(np.int64(63) - k)
-            th, tl = multiply(n, 0.0, LN2_HIGH, LN2_LOW)
-            th, tl = add(th, tl, offset_high, offset_low)
-            th, tl = add(th, tl, -lh, -ll)
-            yh, yl = multiply(th, tl, scale_high, scale_low)
-            error = (yh + scale_high) * TWO_M90
-            whole_high = np.floor(yh)
-            whole_low = np.floor(yl)
-            rest = (yh - whole_high) + (yl - whole_low)
-            carry = np.floor(rest)
-            rest -= carry
-            value = np.int64(whole_high) + np.int64(whole_low) + np.int64(carry)
-            # Y lies in (y - below, y + error); rest is right to 2^-51, which MARGIN covers.
-            below = 2.0 * scale_high * width + error
-            if rest - below > MARGIN and rest + error < 1.0 - MARGIN:
-                sign = -np.int64(word & sign_bit)
-                out[i] = (value ^ sign) - sign
-                settled = True
-        if not settled:
-            out[i] = DOUBTFUL
+        second = further[i] if has_further else np.uint64(0)
+        out[i] = draw_refined(words[i], second, has_further, scale_high, scale_low, offset_high, offset_low, sign_bit)
+        if out[i] == DOUBTFUL:
             positions[found] = i
             found += 1
     return found

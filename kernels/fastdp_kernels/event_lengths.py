@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastdp_kernels._jit import inline, kernel
+from fastdp_kernels._jit import inline
 
 #: Classes of query length.
 CLASSES = 5
@@ -44,7 +44,7 @@ def hidden_share_of_count(length: float, half: float) -> float:
     return 0.25 * square / (1.0 + (square - least) / (2.0 / 3.0 + least / 3.0))
 
 
-@kernel
+@inline
 def choose_event_exponent(
     white: float,
     drift: float,

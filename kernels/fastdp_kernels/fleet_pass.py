@@ -70,6 +70,7 @@ def publish_rows(
     spikes: bool,
     events: bool,
     shape: np.ndarray,
+    lengths: np.ndarray | None,
     law: np.ndarray,
     settled: np.ndarray,
     counters: np.ndarray,
@@ -93,7 +94,7 @@ def publish_rows(
         the input.
     spikes, events : bool
         As ``spikes`` and ``singles`` of :func:`fastdp_kernels.adaptive_pass.emit_adaptive`.
-    shape, law : float64[SHAPE], float64[4]
+    shape, lengths, law : float64[SHAPE], float64[5] or None, float64[4]
         As for :func:`fastdp_kernels.adaptive_pass.sum_bound`.
     settled : int64[0 or 1]
         The noise of the block that row ``begin`` closes, if the caller has settled it.
@@ -113,8 +114,6 @@ def publish_rows(
     int
         How many rows are done; fewer than m if the draw of the next one's block is doubtful: that row is as it was.
     """
-    words = np.empty(2 * CHAIN, np.uint64)
-    position, one = np.empty(1, np.int64), np.empty(1, np.int64)
     memory = np.zeros(MEMORY)
     memory[UNIT], memory[REFERENCE] = 1.0, -1.0
     kept = scales.shape[2]
@@ -134,24 +133,27 @@ def publish_rows(
             out[row] = published
             continue
         extra = single[EXTRA - POSITION]
-        block_words(chains[slot], mine[BLOCKS], open_sum, 0, words)
+        words = block_words(chains[slot], mine[BLOCKS], open_sum, 0)
         if settled.size and row == begin:
             drawn = settled[0]
         else:
-            drawn = draw_words(words, law, position, one)
+            drawn = draw_words(words[CHAIN], words[CHAIN + 1], law)
             if drawn == DOUBTFUL:
                 return row
-        chains[slot, :] = words[:CHAIN]
+        for k in range(CHAIN):
+            chains[slot, k] = words[k]
         released = np.float64(plus(open_sum, drawn)) / theta_steps
         for field in range(BY_SCALE):
             for k in range(kept):
                 memory[field * SCALES + k] = scales[slot, field, k]
-        memory[POSITION:UNIT] = single
-        close_block(memory, released, shape)
+        for k in range(SINGLES):
+            memory[POSITION + k] = single[k]
+        close_block(memory, released, shape, lengths)
         for field in range(BY_SCALE):
             for k in range(kept):
                 scales[slot, field, k] = memory[field * SCALES + k]
-        single[:] = memory[POSITION:UNIT]
+        for k in range(SINGLES):
+            single[k] = memory[POSITION + k]
         mine[FILLED], mine[OPEN_SUM], mine[BLOCKS] = 0, 0, mine[BLOCKS] + 1
         if spikes:
             published = released * theta - usual * (length - 1.0)

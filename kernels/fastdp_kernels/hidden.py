@@ -15,7 +15,7 @@ import math
 
 import numpy as np
 
-from fastdp_kernels._jit import kernel
+from fastdp_kernels._jit import inline, kernel
 from fastdp_kernels.block_lengths import DRIFT, EXPONENT, LENGTHS, NOISE, UNIT, VARIANCE, WHITE, close_block
 
 #: Share of mu (1 - mu) that a rate has at least.
@@ -25,7 +25,7 @@ UNSEEN = 6.0
 MAX_PAIRS = 50.0
 
 
-@kernel
+@inline
 def cautious_rate(energy_rate: float, level: float, noise: float, length: float, pairs: float) -> float:
     """Variance a value, in squared thresholds.
 
@@ -49,6 +49,7 @@ def cautious_rate(energy_rate: float, level: float, noise: float, length: float,
 def hidden_rates(
     memory: np.ndarray,
     shape: np.ndarray,
+    lengths: np.ndarray | None,
     exponents: np.ndarray,
     totals: np.ndarray,
     levels: np.ndarray,
@@ -62,6 +63,8 @@ def hidden_rates(
         As it was before the first of the blocks; left as it is after the last.
     shape : float64[SHAPE]
         Public parameters.
+    lengths : float64[5] or None
+        What :func:`fastdp_kernels.block_lengths.lengths_of_events` says of ``shape``.
     exponents, totals : float64[J]
         Lengths 2^k and released sums.
     levels : float64[max(J, 1)]
@@ -79,7 +82,7 @@ def hidden_rates(
     for j in range(count):
         units[j] = memory[UNIT]
         memory[EXPONENT] = exponents[j]
-        close_block(memory, totals[j], shape)
+        close_block(memory, totals[j], shape, lengths)
         length = LENGTHS[int(exponents[j])]
         rates[j] = memory[WHITE] + memory[DRIFT] * length * length / 3.0
     units[count] = memory[UNIT]

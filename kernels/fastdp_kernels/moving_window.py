@@ -59,5 +59,6 @@ def follow_windows(
         ring[:] = 0.0
         # Not the constants, for which Numba would compile it again.
         running = follow_window(ring, int(np.int64(0)), 0.0, firsts[row : row + 1], scratch[:1])
-        scratch[:] = means[row]
+        for k in range(scratch.size):
+            scratch[k] = means[row, k]
         follow_window(ring, int(np.int64(1)), running, scratch, out[row])

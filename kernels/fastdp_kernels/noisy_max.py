@@ -38,25 +38,37 @@ def bin_values(values: np.ndarray, step: float, counts: np.ndarray) -> None:
     counts : int64[J + 1]
         The histogram; changed in place.
     """
-    # Values alike meet in one bin, and each waits for the one before: four histograms, where they are small.
-    parted = 0
-    if counts.size * PARTED <= values.size:
-        parted = values.size // PIECE
-        # Unsigned: an index that may be negative counts from the end, which is asked of each.
-        bins, lanes = np.empty(PIECE, np.uint32), np.zeros((3, counts.size), np.int64)
-        second, third, fourth = lanes[0], lanes[1], lanes[2]
-        for piece in range(parted):
-            part = values[piece * PIECE : (piece + 1) * PIECE]
-            for i in range(PIECE):
-                bins[i] = np.uint32(np.int32(_bin(part[i], step, counts.size)))
-            for i in range(0, PIECE, 4):
-                counts[bins[i]] += 1
-                second[bins[i + 1]] += 1
-                third[bins[i + 2]] += 1
-                fourth[bins[i + 3]] += 1
-        for j in range(counts.size):
-            counts[j] += second[j] + third[j] + fourth[j]
-    for i in range(parted * PIECE, values.size):
+    for i in range(values.size):
+        counts[np.int64(_bin(values[i], step, counts.size))] += 1
+
+
+@kernel
+def bin_pieces(values: np.ndarray, step: float, bins: np.ndarray, lanes: np.ndarray, counts: np.ndarray) -> None:
+    """:func:`bin_values` for many values a bin: alike ones meet in a bin, where each waits for the one before.
+
+    Parameters
+    ----------
+    values, step, counts
+        As for :func:`bin_values`.
+    bins : uint32[PIECE]
+        Memory; unsigned, since an index that may be negative counts from the end, which is asked of each.
+    lanes : int64[3, J + 1]
+        Three further histograms, of zeros; added to ``counts``.
+    """
+    second, third, fourth = lanes[0], lanes[1], lanes[2]
+    pieces = values.size // PIECE
+    for piece in range(pieces):
+        part = values[piece * PIECE : (piece + 1) * PIECE]
+        for i in range(PIECE):
+            bins[i] = np.uint32(np.int32(_bin(part[i], step, counts.size)))
+        for i in range(0, PIECE, 4):
+            counts[bins[i]] += 1
+            second[bins[i + 1]] += 1
+            third[bins[i + 2]] += 1
+            fourth[bins[i + 3]] += 1
+    for j in range(counts.size):
+        counts[j] += second[j] + third[j] + fourth[j]
+    for i in range(pieces * PIECE, values.size):
         counts[np.int64(_bin(values[i], step, counts.size))] += 1
 
 
@@ -84,7 +96,7 @@ def bin_eighths(steps: np.ndarray, first: np.ndarray, candidates: np.ndarray, co
         counts[j] += 1
 
 
-@kernel
+@inline
 def choose_candidate(counts: np.ndarray, unit: int, penalties: np.ndarray, noise: np.ndarray) -> int:
     """Index j >= 1 of the candidate with the largest unit * #{v <= theta_j} - penalty_j + noise_j.
 

@@ -35,6 +35,7 @@ AHEAD = 32
 def revise_blocks(
     memory: np.ndarray,
     shape: np.ndarray,
+    lengths: np.ndarray | None,
     exponents: np.ndarray,
     totals: np.ndarray,
     pattern: np.ndarray,
@@ -53,6 +54,8 @@ def revise_blocks(
         As it was before the first of the blocks; left as it is after the last.
     shape : float64[SHAPE]
         Public parameters.
+    lengths : float64[5] or None
+        What :func:`fastdp_kernels.block_lengths.lengths_of_events` says of ``shape``.
     exponents, totals : float64[J]
         Lengths 2^k and released sums.
     pattern : float64[J] or float64[0]
@@ -82,7 +85,7 @@ def revise_blocks(
             total -= pattern[j]
         else:
             noises[j] = memory[UNIT] * memory[UNIT]
-        close_block(memory, total, shape)
+        close_block(memory, total, shape, lengths)
         means[j] = total / LENGTHS[int(exponents[j])]
         whites[j], drifts[j] = memory[WHITE], memory[DRIFT]
     for j in range(count):

@@ -70,5 +70,6 @@ def follow_medians(
     """Running medians of each row of ``means`` (float64[n, k]); bins as ``follow_median`` has them, for each row."""
     for row in range(lows.size):
         counts[:] = 0.0
-        scratch[:] = means[row]
+        for k in range(scratch.size):
+            scratch[k] = means[row, k]
         follow_median(counts, lows[row], widths[row], scratch, out[row])

@@ -230,6 +230,7 @@ def sum_in_season(
     top: float,
     theta_steps: float,
     shape: np.ndarray,
+    lengths: np.ndarray | None,
     noise: np.ndarray,
     chain: np.ndarray,
     first: int,
@@ -244,7 +245,7 @@ def sum_in_season(
 
     Parameters
     ----------
-    values, steps_per_unit, top, theta_steps, shape, noise, chain, first, law, settled, counters, blocks
+    values, steps_per_unit, top, theta_steps, shape, lengths, noise, chain, first, law, settled, counters, blocks
         As for :func:`sum_bound`; with an empty ``chain`` all noise is given.
     memory : float64[SEASON_MEMORY]
         Changed in place.
@@ -269,6 +270,7 @@ def sum_in_season(
             top,
             theta_steps,
             shape,
+            lengths,
             noise[:room],
             chain,
             first,

@@ -188,6 +188,13 @@ def _extrapolate(theta: np.ndarray, once: np.ndarray, twice: np.ndarray, s: floa
 
 
 @inline
+def _copy(source: np.ndarray, target: np.ndarray) -> None:
+    # Assigned as arrays, Numba would compile the text of an error about their sizes besides.
+    for i in range(target.size):
+        target[i] = source[i]
+
+
+@inline
 def _scratch_for(theta: np.ndarray, reports: Reports) -> Scratch:
     n = reports.counts.size
     return Scratch(np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty((2, max(n, theta.size) + 1)))
@@ -224,8 +231,8 @@ def iterate_plain(
         _update(out, reports, scratch, following)
         if smooth:
             _smooth(following)
-        out[:] = following
-        scratch.before[:] = scratch.chances
+        _copy(following, out)
+        _copy(scratch.chances, scratch.before)
         _predict(out, reports, scratch)
         if _least_gain(n, reports, scratch) < tolerance:
             reached = _likelihood(scratch.chances, reports, scratch)
@@ -255,7 +262,7 @@ def iterate_accelerated(
         reached = _likelihood(scratch.chances, reports, scratch)
         converged = reached - likelihood < tolerance
         if converged or steps >= max_iterations:
-            out[:] = once
+            _copy(once, out)
             return steps, converged, reached
         _update(once, reports, scratch, twice)
         steps += 1
@@ -268,9 +275,9 @@ def iterate_accelerated(
             taken = likelihood >= reached
             s = (s + 1.0) / 2.0
         if taken:
-            out[:] = further
+            _copy(further, out)
         else:
-            out[:] = twice
+            _copy(twice, out)
             _predict(out, reports, scratch)
             likelihood = _likelihood(scratch.chances, reports, scratch)
         if steps >= max_iterations:

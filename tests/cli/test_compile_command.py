@@ -16,6 +16,7 @@ from fastdp_kernels import (
     cell_codes,
     fleet_pass,
     local_reports,
+    noisy_max,
     online_pass,
     window_sums,
 )
@@ -63,6 +64,27 @@ def test_every_system_calls_its_kernels(system, monkeypatch):
     monkeypatch.setattr(module, name, called)
     SYSTEMS[system]()
     assert calls
+
+
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+def test_both_kinds_of_values_and_of_holdouts_are_compiled(monkeypatch):
+    met = set()
+
+    def watch(module, name, kind):
+        kernel = getattr(module, name)
+
+        def called(*arguments):
+            met.add((name, kind(arguments)))
+            return kernel(*arguments)
+
+        monkeypatch.setattr(module, name, called)
+
+    watch(adaptive_pass, "sum_bound", lambda arguments: arguments[5] is None)
+    watch(noisy_max, "bin_values", len)
+    watch(noisy_max, "bin_pieces", len)
+    SYSTEMS["adaptive"]()
+    SYSTEMS["tops"]()
+    assert met == {("sum_bound", True), ("sum_bound", False), ("bin_values", 3), ("bin_pieces", 5)}
 
 
 def test_compiling_is_said_once(monkeypatch, capsys):

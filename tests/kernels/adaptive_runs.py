@@ -77,7 +77,7 @@ def run_kernel(
     memory = start(p, exponent, level, variance) if memory is None else memory.copy()
     counters, blocks = np.zeros(4, np.int64), np.full((noise.size + 1, adaptive_pass.COLUMNS), np.nan)
     consumed = adaptive_pass.sum_adaptive(
-        *(steps.astype(np.float64), 1.0, float(THETA_STEPS), float(THETA_STEPS), shape_of(p)),
+        *(steps.astype(np.float64), 1.0, float(THETA_STEPS), float(THETA_STEPS), shape_of(p), None),
         *(noise, counters, memory, blocks),
     )
     assert consumed == steps.size, "more noise was needed"
@@ -105,7 +105,7 @@ def revise(p: adaptive.Public, before: np.ndarray, blocks: np.ndarray) -> tuple[
     """Means and levels of the closed blocks."""
     means, levels, *others = np.empty((6, len(blocks) - 1))
     exponents, totals = blocks[:-1, 0].copy(), blocks[:-1, 1].copy()
-    revision.revise_blocks(before.copy(), shape_of(p), exponents, totals, np.empty(0), means, levels, *others)
+    revision.revise_blocks(before.copy(), shape_of(p), None, exponents, totals, np.empty(0), means, levels, *others)
     return means, levels
 
 

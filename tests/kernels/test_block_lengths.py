@@ -90,7 +90,7 @@ def test_numbers_stay_finite_whatever_is_released(
     blocks = np.full((len(totals) + 1, 4), np.nan)
     for j, total in enumerate(totals):
         blocks[j] = memory[b.EXPONENT], total, memory[b.PREDICTION], memory[b.EXTRA]
-        b.close_block(memory, total, shape)
+        b.close_block(memory, total, shape, None)
         assert np.isfinite(memory).all()
         assert memory[b.EXPONENT] in range(p.most + 1) or memory[b.EXPONENT] <= exponent
         assert min(memory[b.WHITE], memory[b.DRIFT], memory[b.VARIANCE], memory[b.BEFORE]) >= 0.0
@@ -161,7 +161,8 @@ def test_any_cut_and_any_batch_of_noise_gives_the_same(cuts: list[int], noises: 
             blocks = np.full((batch.size + 1, adaptive_pass.COLUMNS), np.nan)
             counters[2] = 0
             at += adaptive_pass.sum_adaptive(
-                part[at:], 1.0, float(THETA_STEPS), float(THETA_STEPS), shape_of(p), batch, counters, memory, blocks
+                *(part[at:], 1.0, float(THETA_STEPS), float(THETA_STEPS), shape_of(p), None),
+                *(batch, counters, memory, blocks),
             )
             closed += int(counters[2])
             rows.append(blocks[: counters[2] + (at == part.size)])
@@ -182,7 +183,7 @@ def test_values_that_are_not_finite_are_noticed_anywhere() -> None:
         values = np.full(1000, 5.0)
         values[place] = wrong
         consumed = adaptive_pass.sum_adaptive(
-            values, 1.0, 10.0, 10.0, shape_of(p), noise, np.zeros(4, np.int64), start(p, 3), blocks
+            values, 1.0, 10.0, 10.0, shape_of(p), None, noise, np.zeros(4, np.int64), start(p, 3), blocks
         )
         assert consumed == -1
 
@@ -192,11 +193,11 @@ def test_behind_a_rise_blocks_are_no_longer_than_a_span(mean: float, factor: flo
     """And where most is cut off, theta rises to the hold-out's mean itself."""
     p = public(epsilon=1.0, max_range=2**16, limit=64, rises=True)
     memory, shape = start(p, 6), shape_of(p)
-    b.close_block(memory, 0.1 * 64, shape)
+    b.close_block(memory, 0.1 * 64, shape, None)
     reference = memory[b.REFERENCE]
     assert 0.1 < reference < 0.2
     memory[b.EXPONENT] = 10.0
-    b.close_block(memory, mean * 1024, shape)
+    b.close_block(memory, mean * 1024, shape, None)
     assert memory[b.UNIT] >= mean * 0.99 / (factor * reference) > memory[b.UNIT] / b.RISE_BY**1.1
     assert memory[b.EXPONENT] == 6.0
 
@@ -224,7 +225,7 @@ def follow(name: str, epsilon: float, seed: int) -> tuple[np.ndarray, adaptive.L
         # Of an exponential law a value above theta counts as theta; the two smaller levels are below it.
         mean = level if level < 1.0 else level * -np.expm1(-unit / level)
         total = length * mean + unit * generator.laplace(0.0, 1.0 / epsilon)
-        b.close_block(memory, total, shape)
+        b.close_block(memory, total, shape, None)
         learner.close(total)
         units.append(memory[b.UNIT])
     return memory, learner, units

@@ -33,7 +33,8 @@ def words_of(raw: bytes) -> np.ndarray:
 
 def kernel_block(key: bytes, last: bytes) -> bytes:
     out = np.empty(8, np.uint64)
-    chacha.chacha_block(words_of(key), *words_of(last), out)
+    counter, nonce = words_of(last)
+    chacha.further_words(words_of(key), counter >> 8, nonce.astype(np.int64), int(counter & 255), out)
     return out.astype("<u8").tobytes()
 
 
@@ -87,8 +88,8 @@ def some_doubtful(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The indices that are settled: double-doubles leave one draw in 2^23 doubtful, here it is every third."""
     certain, settle, settled, calls = chacha.draw_words, prefix.settle, [], []
 
-    def draw_words(words, law, position, drawn):
-        calls.append(certain(words, law, position, drawn))
+    def draw_words(word, further, law):
+        calls.append(certain(np.uint64(word), np.uint64(further), law))
         return chacha.DOUBTFUL if len(calls) % 3 == 0 else calls[-1]
 
     def watch(law, chain, index, total):

@@ -28,9 +28,13 @@ def test_bins_by_eighths_of_octaves_are_those_of_a_search(values: tuple[int, lis
 
 @given(st.integers(0, 5_000), st.integers(1, 200), st.integers(0, 2**32 - 1))
 def test_bins_of_long_holdouts_are_those_of_a_search(size: int, candidates: int, seed: int) -> None:
-    """Four histograms or one, by the values a bin; values below, within and above the candidates."""
+    """Four histograms or one; values below, within and above the candidates."""
     values = np.random.default_rng(seed).normal(candidates / 4, candidates / 2, size)
-    counts = np.arange(candidates + 1)
-    noisy_max.bin_values(values, 0.5, counts)
+    plain, parted = np.arange(candidates + 1), np.arange(candidates + 1)
+    noisy_max.bin_values(values, 0.5, plain)
+    room = np.empty(noisy_max.PIECE, np.uint32), np.zeros((3, candidates + 1), np.int64)
+    noisy_max.bin_pieces(values, 0.5, *room, parted)
     bins = np.minimum(np.searchsorted(0.5 * np.arange(candidates + 1), values), candidates)
-    assert np.array_equal(counts - np.arange(candidates + 1), np.bincount(bins, minlength=candidates + 1))
+    expected = np.arange(candidates + 1) + np.bincount(bins, minlength=candidates + 1)
+    assert np.array_equal(plain, expected)
+    assert np.array_equal(parted, expected)

@@ -65,7 +65,7 @@ def test_under_a_pattern_levels_are_those_of_what_is_left() -> None:
         memory[[b.UNIT, b.REFERENCE]] = unit, 0.0 if explained.size else -1.0
         means, levels, *others = np.empty((5, totals.size))
         arrays = (exponents, sums, explained, means, levels, noises, *others)
-        revision.revise_blocks(memory, shape_of(p), *arrays)
+        revision.revise_blocks(memory, shape_of(p), None, *arrays)
         return [means, levels, *others]
 
     for unit in (1.0, 1.5):

@@ -56,8 +56,10 @@ def run(
         part, filled = steps[at : at + cut - at % cut].astype(np.float64), int(counters[0])
         top = -(2.0**60) if p.events else float(int(memory[b.UNIT] * THETA_STEPS))
         blocks, bends = np.zeros((noise.size - closed + 1, adaptive_pass.COLUMNS)), np.empty(part.size)
+        shape = shape_for(p)
         consumed = seasons.sum_in_season(
-            *(part, 1.0, top, float(THETA_STEPS), shape_for(p), noise[closed:], np.empty(0, np.uint64), 0),
+            *(part, 1.0, top, float(THETA_STEPS), shape, b.lengths_of_events(shape)),
+            *(noise[closed:], np.empty(0, np.uint64), 0),
             *(np.empty(0), noise.size - closed, counters, memory, blocks, bends),
         )
         assert consumed == part.size or counters[3] == adaptive_pass.ROSE, "more noise was needed"
@@ -215,7 +217,7 @@ def test_numbers_stay_finite_whatever_is_released(
     for total in totals:
         before = memory[[b.LEVEL, b.UNIT, b.LAST]]
         closed = int(memory[b.EXPONENT])
-        b.close_block(memory, total, shape)
+        b.close_block(memory, total, shape, b.lengths_of_events(shape))
         seasons.follow_season(memory, total, closed, *before, shape)
         assert np.isfinite(memory).all()
         bends = np.empty(min(1 << int(memory[b.EXPONENT]), 512))

@@ -93,7 +93,9 @@ def test_open_blocks_are_those_of_the_arrays(seed: int, size: int, filled: int, 
     blocks, expected = np.empty((1, adaptive_pass.COLUMNS)), np.empty(size)
     steps = theta / RESOLUTION
     nothing = np.empty(0, np.int64)
-    used = adaptive_pass.sum_adaptive(values, 1 / RESOLUTION, top, steps, shape, nothing, counters, memory, blocks)
+    lengths = block_lengths.lengths_of_events(shape)
+    public = 1 / RESOLUTION, top, steps, shape, lengths
+    used = adaptive_pass.sum_adaptive(values, *public, nothing, counters, memory, blocks)
     adaptive_pass.emit_adaptive(blocks, filled, theta, False, events, expected)
     assert (used, counters[0], counters[1]) == (size, filled + size, total)
     assert prediction == memory[block_lengths.PREDICTION] * theta

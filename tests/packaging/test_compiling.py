@@ -38,6 +38,47 @@ def test_every_kernel_is_compiled_once_whatever_users_bring() -> None:
     assert {"adaptive_pass", "block_lengths", "revision"} <= met
 
 
+FIRST_RELEASE = """
+import json, sys
+import numpy as np
+import fastdp
+from numba.core import event
+
+names = []
+
+
+class Names(event.Listener):
+    def on_start(self, compiling):
+        function = compiling.data["dispatcher"].py_func
+        names.append(f"{function.__module__}.{function.__name__}")
+
+    def on_end(self, compiling):
+        pass
+
+
+fastdp.ToPS
+event.register("numba:compile", Names())
+release = fastdp.release(np.arange(4096.0) % 50, epsilon=0.5, bound=100, method=METHOD)
+release.range_sum([0], [1000])
+print(json.dumps(names))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "most"), [("tops", 18), ("adaptive", 42)])
+def test_a_first_release_compiles_what_it_runs(tmp_path: Path, method: str, most: int) -> None:
+    """Not the text of errors, which Numba compiles for an array put into another, nor what only events need.
+
+    Each function takes Numba 15 to 400 ms, so that their number is the time.
+    """
+    done = run(FIRST_RELEASE.replace("METHOD", repr(method)), NUMBA_CACHE_DIR=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    names = json.loads(done.stdout)
+    assert 10 < len(names) <= most
+    assert not [name for name in names if ".unicode." in name]
+    assert not {name.rpartition(".")[2] for name in names} & {"choose_event_exponent", "sum_signed"}
+
+
 USE_A_KERNEL = """
 import warnings
 import numpy as np

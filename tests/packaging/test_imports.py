@@ -91,7 +91,7 @@ def test_a_kernel_is_compiled_anew_when_any_kernel_file_changed() -> None:
         consistency.make_consistent,
         double_double.draw_double_double,
         guarded_log.draw_double,
-        noisy_max.choose_candidate,
+        noisy_max.choose_rows,
         online_pass.sum_blocks,
         ranges.sum_ranges,
     ):

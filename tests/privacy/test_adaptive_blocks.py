@@ -89,7 +89,7 @@ def risen(steps: np.ndarray, noise: np.ndarray, shifts: np.ndarray) -> tuple[np.
         theta = int(memory[b.UNIT] * THETA)
         drawn = np.rint(noise[len(thetas) :] * theta).astype(np.int64) + shifts[len(thetas) :]
         blocks = np.empty((drawn.size + 1, adaptive_pass.COLUMNS))
-        public = 1.0, float(theta), float(THETA), shape
+        public = 1.0, float(theta), float(THETA), shape, None
         at += adaptive_pass.sum_adaptive(steps[at:], *public, drawn, counters, memory, blocks)
         rows.append(blocks[: counters[2]])
         thetas += [theta] * int(counters[2])

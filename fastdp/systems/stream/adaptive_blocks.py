@@ -119,6 +119,11 @@ class AdaptiveBlocks:
         """Size of the kernels' memory: that of a season is behind the other."""
         return block_lengths.MEMORY if self.perturber.season is None else seasons.SEASON_MEMORY
 
+    @cached_property
+    def lengths(self) -> Floats | None:
+        """Of queries of counts of events, or None."""
+        return block_lengths.lengths_of_events(self.shape)
+
     def shape_under(self, theta_steps: int) -> Floats:
         """The same with the first threshold, which says how far it may rise."""
         # One publisher has one first threshold: short calls would notice if they were made again.
@@ -171,7 +176,7 @@ class AdaptiveBlocks:
         while not done:
             # What theta has risen to, if it has.
             steps = self.steps(theta_steps, memory)
-            public = 1.0 / resolution, self.top(steps), float(theta_steps), shape
+            public = 1.0 / resolution, self.top(steps), float(theta_steps), shape, self.lengths
             if bound:
                 part = np.empty((min(values.size - at, self.plan.leaves) + 1, adaptive_pass.COLUMNS))
                 law = self.laws[steps]
@@ -222,7 +227,7 @@ class AdaptiveBlocks:
     def _close_bound(
         self,
         values: Floats,
-        public: tuple[float, float, float, Floats],
+        public: tuple[float, float, float, Floats, Floats | None],
         law: AnyLaw | None,
         chain: Chain,
         first: int,

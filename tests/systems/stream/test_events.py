@@ -130,7 +130,7 @@ def steps_of(grid: Any, values: np.ndarray) -> int:
     memory[b.EXPONENT] = 10.0
     counters = np.zeros(4, np.int64)
     blocks = np.empty((1, adaptive_pass.COLUMNS))
-    public = 1.0 / grid.resolution, -float(grid.bound_steps), 1.0, shape
+    public = 1.0 / grid.resolution, -float(grid.bound_steps), 1.0, shape, np.ones(5)
     assert adaptive_pass.sum_adaptive(values, *public, np.empty(0, np.int64), counters, memory, blocks) == values.size
     return int(counters[1])
 
