@@ -99,9 +99,9 @@ def _cell(
         for seed in range(count):
             digest = hashlib.sha256(f"{name}{epsilon}{seed}{tag}".encode()).digest()
             own = int.from_bytes(digest[:6], "little")
-            publisher = fastdp.Adaptive(epsilon, bound, m, R, threshold=theta, seed=own)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", AccuracyWarning)
+                publisher = fastdp.Adaptive(epsilon, bound, m, R, threshold=theta, seed=own)
                 release = publisher.release(values)
             assert publisher.threshold is not None
             thetas[seed] = publisher.threshold
