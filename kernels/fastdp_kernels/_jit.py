@@ -42,7 +42,11 @@ def _fingerprint_of_sources() -> str:
 _SOURCES = _fingerprint_of_sources()
 
 
-class _ReadOnlyLocator(caching.UserProvidedCacheLocator):
+#: Its name began with an underscore up to Numba 0.61.
+_UserLocator: Any = getattr(caching, "UserProvidedCacheLocator", None) or caching._UserProvidedCacheLocator
+
+
+class _ReadOnlyLocator(_UserLocator):
     """``NUMBA_CACHE_DIR`` that was filled before, as in an image whose files cannot be written any more."""
 
     def ensure_cache_path(self) -> None:
@@ -52,7 +56,7 @@ class _ReadOnlyLocator(caching.UserProvidedCacheLocator):
 
 class _KernelCacheImpl(caching.CompileResultCacheImpl):
     _locator_classes = [  # noqa: RUF012 - Numba's own
-        caching.UserProvidedCacheLocator,
+        _UserLocator,
         _ReadOnlyLocator,
         *caching.CompileResultCacheImpl._locator_classes[1:],
     ]
