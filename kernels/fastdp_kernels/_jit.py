@@ -42,8 +42,11 @@ def _fingerprint_of_sources() -> str:
 _SOURCES = _fingerprint_of_sources()
 
 
-#: Its name began with an underscore up to Numba 0.61.
-_UserLocator: Any = getattr(caching, "UserProvidedCacheLocator", None) or caching._UserProvidedCacheLocator
+if TYPE_CHECKING:
+    _UserLocator = caching.UserProvidedCacheLocator
+else:
+    # Its name began with an underscore up to Numba 0.61.
+    _UserLocator = getattr(caching, "UserProvidedCacheLocator", None) or caching._UserProvidedCacheLocator
 
 
 class _ReadOnlyLocator(_UserLocator):
