@@ -37,7 +37,7 @@ class ReleasedMany:
     offset : int
         Index, in each input stream, of the first published value (the hold-out's length).
     thresholds : float64[n]
-        Theta of each stream: its values were clipped to [0, theta].
+        Theta of each stream: its values were clipped to [0, theta]; where it rose, the highest one.
     guarantee : Guarantee
         What is promised for one value of one stream; the same for all streams together.
     ids : int64[n], or tuple of int and str

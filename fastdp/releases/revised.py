@@ -5,6 +5,7 @@ Source: ``docs/adaptive.md``.  Post-processing: no further privacy loss.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -206,8 +207,8 @@ class RevisedStream:
         cut, whole, shares = hidden_of_ends(starts, stops, self.edges, rates)
         behind = (stops - np.maximum(starts, self.edges[-1])).clip(0).astype(np.float64)
         cut += behind**2 * (variance + growth * behind / 3.0)
-        # Where theta rose, noise counts as if the last one had been in use from the first block on.
-        unit = self._smoothed.unit
+        # Where theta rose or fell, noise counts as if the highest one had been in use in every block.
+        unit = math.sqrt(self._smoothed.noises.max(initial=self._smoothed.unit**2))
         model = (cut + shares * self.shape[block_lengths.NOISE] * unit**2) * self.threshold**2
         centre = self._released_before(stops) - self._released_before(starts)
         draw, ones = noise.draw(self.threshold * unit), np.ones(whole.size)

@@ -67,8 +67,9 @@ class EachStream:
                 emission = cast("Emission", made.emit)
                 emission(values[borders[i] : borders[i + 1]])
                 progress, pipeline = made.state.progress, machine.pipeline(key)
-                steps[i] = pipeline.steps(progress.theta_steps, progress.smoother)
+                steps[i] = progress.theta_steps
                 if isinstance(pipeline, AdaptiveBlocks):
+                    steps[i] = pipeline.highest(progress.theta_steps, progress.smoother)
                     revisions[i] = pipeline.revised(emission.parts, progress.theta_steps)
                 elif nodes is not None and trees is not None:
                     nodes[trees[i] : trees[i + 1]] = self._nodes(machine, pipeline, stream, name, int(steps[i]))

@@ -253,6 +253,16 @@ def test_a_release_states_the_highest_theta_where_a_jump_was_taken_back() -> Non
     assert publisher.threshold < release.threshold, "or the test shows nothing"
     assert release.threshold == pytest.approx(thetas.max(), rel=1e-6)
     assert publisher.threshold == pytest.approx(thetas[-1], rel=1e-6)
+    # No interval knows a block's sum better than its noise lets.
+    edges = release.revision.edges
+    noises = np.sqrt(2.0) / 4.0 * thetas[:-1]
+    assert (release.std_error(edges[:-1], edges[1:], revised=True) > 0.99 * noises).all()
+    # Among many streams it is the same release.
+    options = {"threshold": ScaleFree(), "holdout": 4096, "max_range": 65_536}
+    many = fastdp.release_many([values], 4.0, 1e6, perturber=Blocks(), smoother=None, **options, seed=1)[0]
+    key = fastdp.Key.from_seed(1).of_stream(0)
+    own = make(epsilon=4.0, bound=1e6, **options, seed=None, key=key).release(values)
+    assert many.threshold == own.threshold > own.revision.thetas[-1] * 1.01, "or the test shows nothing"
     # A copy goes on from the same thresholds.
     copy = Adaptive.from_bytes(publisher.to_bytes(bytes(32)), bytes(32))
     more = np.full(5000, 30_000.0)
