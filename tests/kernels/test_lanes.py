@@ -51,6 +51,10 @@ def test_a_row_is_filled_and_nothing_beside_it() -> None:
 def test_entries_that_do_not_lie_together_are_refused() -> None:
     """Their neighbours would be read, and written, in their place."""
     apart = np.zeros(80, np.int64)[::2]
-    for call in (lambda: add_up(apart, 0), lambda: lift(apart, 0, 1, 1), lambda: fill(apart.view(float), 0, 1.0, 1.0)):
+    for call in (
+        lambda: add_up(apart, 0),
+        lambda: lift(apart, 0, 1, 1),
+        lambda: fill(apart.view(float), 0, 1.0, 1.0),
+    ):
         with pytest.raises((NumbaError, TypeError), match="C-contiguous"):
             call()

@@ -25,8 +25,8 @@ from fastdp.local import (
     SumCollector,
     decode,
     encode,
+    encoding,
 )
-from fastdp.local import encoding
 from fastdp.local.encoding import MAX_AT_ONCE, read_messages
 from fastdp.thresholds import Fixed
 from tests.oracles import local as oracle
