@@ -80,6 +80,17 @@ def test_equals_the_oracle(shape: tuple[int, int, int]) -> None:
             assert ours.tolist() == theirs
 
 
+@pytest.mark.parametrize(("fan_out", "levels"), [(16, 2), (2, 13), (3, 11)])
+def test_trees_that_are_settled_in_groups_do_not_touch_each_other(fan_out: int, levels: int) -> None:
+    each = max(1, consistency.CACHED // fan_out ** (levels - 1))
+    shape = plan(fan_out, 2 * each + 1, levels)
+    noise = random_nodes(shape, np.random.default_rng(36))
+    rows = np.concatenate([level.reshape(shape.tops, -1) for level in split(noise, shape)], axis=1)
+    consistency.make_rows_consistent(rows, 1, fan_out, levels, consistency_weights(shape))
+    done = np.concatenate([level.reshape(shape.tops, -1) for level in split(run(noise, shape), shape)], axis=1)
+    assert np.array_equal(done, rows)
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_is_least_squares_but_for_rounding(shape: tuple[int, int, int]) -> None:
     form = plan(*shape)
