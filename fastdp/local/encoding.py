@@ -189,7 +189,7 @@ def read_messages(
     """
     view = as_bytes(data)
     found: list[NDArray[np.int32]] = [np.empty(0, np.int32)]
-    refused, at_once = 0, 1
+    refused, at_once, size = 0, 1, 0
     while len(view):
         try:
             first = decode(view, expected)
@@ -200,9 +200,11 @@ def read_messages(
         if first.mechanism is None:
             refused += 1
             continue
-        alike = _alike(view, header, first.size, at_once)
+        # A message that differs, or is longer, must not make the server check what follows again and again.
+        if first.size != size:
+            at_once, size = 1, first.size
+        alike = _alike(view, header, size, at_once)
         view = view[alike.size :]
-        # A message that differs must not make the server check its neighbours again and again.
         at_once = min(8 * at_once, MAX_AT_ONCE) if len(alike) == at_once else 1
         if most_reports is not None and first.reports.size > most_reports:
             refused += 1 + len(alike)

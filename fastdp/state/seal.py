@@ -124,7 +124,7 @@ class Seal:
 
     def pack(self, payload: bytes, generation: int = 1, least: int = MIN_BYTES) -> tuple[bytes, bytes]:
         """Header, and all bytes, of a state; sealed, so many bytes at least."""
-        salt = _salt_of_process() if isinstance(self.key, str) else self._salt
+        salt = _salt_for(self.key) if isinstance(self.key, str) else self._salt
         header = HEADER.pack(MAGIC, VERSION, self._protection(), generation, salt, secrets.token_bytes(12))
         return header, header + self.frame(header, 0, payload, least)
 
@@ -260,9 +260,13 @@ class Seal:
         return AESGCM(key if version == 2 else _subkey(salt, key))
 
 
-@functools.cache
-def _salt_of_process() -> bytes:
-    """For all that this process seals under passphrases: each is stretched once, not once for every file."""
+@functools.lru_cache(maxsize=16)
+def _salt_for(passphrase: str) -> bytes:
+    """For all that this process seals under one passphrase, which is stretched once then, not once for every file.
+
+    Other passphrases have other salts: under a common one, each guess would be tried on all of them at once.
+    """
+    del passphrase
     return secrets.token_bytes(16)
 
 

@@ -55,6 +55,8 @@ else:
 
     def _place(context: Any, builder: Any, kind: Any, array: Any, at: Any, count: int) -> Any:
         """Where ``count`` entries of an array begin."""
+        if kind.layout != "C":
+            raise TypeError("an array of another layout: expected a C-contiguous one")
         data = context.make_array(kind)(context, builder, array).data
         first = builder.gep(data, [at], inbounds=True)
         return builder.bitcast(first, ir.VectorType(first.type.pointee, count).as_pointer())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numba.core.errors import NumbaError
 
 from fastdp_kernels._jit import kernel
 from fastdp_kernels._lanes import LANES, fill_row, raise_row, sum_row
@@ -45,3 +46,15 @@ def test_a_row_is_filled_and_nothing_beside_it() -> None:
     out = np.zeros(40)
     fill(out, 7, 2.5, -1.0)
     assert out.tolist() == [0.0] * 7 + [2.5] * 15 + [-1.0] + [0.0] * 17
+
+
+def test_entries_that_do_not_lie_together_are_refused() -> None:
+    """Their neighbours would be read, and written, in their place."""
+    apart = np.zeros(80, np.int64)[::2]
+    for call in (
+        lambda: add_up(apart, 0),
+        lambda: lift(apart, 0, 1, 1),
+        lambda: fill(apart.view(float), 0, 1.0, 1.0),
+    ):
+        with pytest.raises((NumbaError, TypeError), match="C-contiguous"):
+            call()

@@ -25,6 +25,7 @@ from fastdp.local import (
     SumCollector,
     decode,
     encode,
+    encoding,
 )
 from fastdp.local.encoding import MAX_AT_ONCE, read_messages
 from fastdp.thresholds import Fixed
@@ -161,6 +162,17 @@ def test_more_messages_than_are_checked_at_once() -> None:
     assert collector.receive(data) == collector.n_reports == reports.size
     collector.receive(b"".join(sent[:20]), most_reports=0)
     assert (collector.n_reports, collector.refused.messages) == (reports.size, 21)
+
+
+def test_a_buffer_is_checked_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever sends it: many short messages before a long one must not make the server check all that follows."""
+    short = encode(MECHANISMS[1], 1)
+    run = b"".join([short * (4 + 1 + 8 + 64 + 512), encode(MECHANISMS[1], [1] * 300)])
+    data, checked, real = run * 60, [], zlib.crc32
+    monkeypatch.setattr(encoding.zlib, "crc32", lambda part: checked.append(len(part)) or real(part))
+    reports, refused = read_messages(data, MECHANISMS[1])
+    assert (reports.size, refused) == (60 * (589 + 300), 0)
+    assert sum(checked) < 10 * len(data)
 
 
 @given(st.lists(st.integers(0, 3), min_size=30, max_size=30), st.randoms(use_true_random=False))

@@ -103,6 +103,12 @@ def test_frames_have_nonces_of_their_own() -> None:
     assert len({sealing.frame(header, 1, b"same")[12:24] for _ in range(50)}) == 50
 
 
+def test_a_salt_serves_one_passphrase() -> None:
+    """Under a common salt each guess would be tried on the files of all users of a process at once."""
+    salts = [seal.HEADER.unpack(seal.Seal(key).pack(b"state")[0])[4] for key in ("one", "one", "another")]
+    assert salts[0] == salts[1] != salts[2]
+
+
 def test_a_small_state_does_not_inflate_to_all_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     _, raw = seal.Seal().pack(bytes(2**20))
     monkeypatch.setattr(seal, "MAX_PAYLOAD", 2**10)
