@@ -62,7 +62,7 @@ def _listed(folder: Path) -> str:
                     ("  bound", bound),
                     ("  size", f"about {entry.megabytes:g} MB"),
                     ("  licence", entry.licence),
-                    ("  source", entry.url or "by hand: its terms let nobody pass a copy on"),
+                    ("  source", entry.url or "by hand: its terms forbid copies"),
                     ("  described", entry.page),
                 )
             )

@@ -28,7 +28,7 @@ class Entry:
     file : str
         Its file's name.
     url : str or None
-        The file; None where its terms let nobody pass a copy on.
+        The file; None where its terms forbid copies.
     page : str
         The page that describes it.
     licence : str
@@ -170,7 +170,7 @@ def load(name: str, column: str | None = None, folder: Path | None = None) -> ND
 def _download(entry: Entry, path: Path) -> None:
     if entry.url is None:
         raise DataError(
-            f"{entry.file}: no download, since its terms ({entry.licence}) let nobody pass a copy on. By hand: ask "
+            f"{entry.file}: no download, since its terms ({entry.licence}) forbid copies. By hand: ask "
             f"for the file as {entry.page} says and put it at {path}"
         )
     try:

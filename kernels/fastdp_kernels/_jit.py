@@ -90,7 +90,7 @@ class _Kernel(CPUDispatcher):
 class _Piece(CPUDispatcher):
     """What kernels are made of, compiled without an entry for Python: making one takes longer than most pieces.
 
-    Python (a test, say) can call it all the same; then it is compiled once more, with an entry.
+    A call from Python, of a test, compiles it once more, with an entry.
     """
 
     @cached_property

@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 #: Longer chunks gain nothing.
 MAX_SHORT = 8192
 #: Bits of an array's flags: C-contiguous, aligned, writable.
-USUAL = 0x0501
+IN_ORDER = 0x0501
 NO_NOISE = np.empty(0, np.int64)
 #: The progress behind the values, None where they are left to the pipeline; the noise in use; the published values.
 Published = tuple[Progress | None, TreeNoise | None, Floats]

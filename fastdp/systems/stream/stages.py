@@ -26,7 +26,7 @@ from fastdp.state.machine import NOTHING_DRAWN, Column, Machine, Transition, rec
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
 from fastdp.systems.stream.fixed_blocks import NO_CHAIN, FixedBlocks, Progress, Step, TreeNoise, next_chain
 from fastdp.systems.stream.parameters import StreamParameters
-from fastdp.systems.stream.short import MAX_SHORT, USUAL, Short, short_of
+from fastdp.systems.stream.short import IN_ORDER, MAX_SHORT, Short, short_of
 from fastdp.thresholds import Chooser
 from fastdp.thresholds.base import held_out
 from fastdp_kernels import block_lengths
@@ -238,7 +238,7 @@ class Schedule(Machine[StreamState]):
         if values.size <= MAX_SHORT and values.dtype is FLOAT64:
             short = self.short(key, progress.theta_steps)
             if short is not None and progress.n_seen >= short.begin:
-                if values.flags.num & USUAL != USUAL or type(values) is not np.ndarray:
+                if values.flags.num & IN_ORDER != IN_ORDER or type(values) is not np.ndarray:
                     values = np.array(values)
                 following, noise, published = short.publish(progress, state.noise, values)
                 if following is not None:
