@@ -71,10 +71,10 @@ class TrueLengths(AdaptiveBlocks):
         return {}
 
     def prepare(
-        self, progress: Progress, noise: TreeNoise | None, values: Floats, *, new_memory: bool = False
+        self, progress: Progress, noise: TreeNoise | None, values: Floats, new: Floats | None = None
     ) -> AdaptiveStep | None:
         """Value by value, so that each length is overruled when its block begins."""
-        del new_memory
+        del new
         quiet = AdaptiveBlocks(**{**vars_of(self), "perturber": SilentBlocks(self.perturber.closing)})
         true = self._silent.get(progress.n_seen, progress)
         step = super().prepare(progress, noise, values[:0])

@@ -80,7 +80,7 @@ def release_many(
         poorly: where a threshold is known publicly, give it as a number, which is also much faster.
     perturber : Perturber, optional
         By default ToPS's :class:`fastdp.perturbers.Hierarchy`.  With :class:`fastdp.perturbers.Blocks` the system is
-        :class:`fastdp.Adaptive`: the default threshold is then :class:`fastdp.thresholds.ScaleFree`, the default
+        :class:`fastdp.Adaptive`: the default threshold is then ``fastdp.thresholds.ScaleFree(lengths="all")``, the default
         smoother None, and ``many[i].revised`` is the more accurate answer.
     smoother : "recent", "mean", "median", "moving", "exponential", Smoother or None
         As for :class:`fastdp.ToPS`.  None where the perturber releases every value, or inconsistent nodes.
@@ -142,7 +142,7 @@ def release_many(
         made = SMOOTHERS[validation.choice("smoother", smoother, tuple(SMOOTHERS))]()
         smoother = None if follows and smoother == "recent" else made
     if threshold is None:
-        rule: Any = ScaleFree() if follows else NoisyMax(fan_out=getattr(perturber, "fan_out", 16))
+        rule: Any = ScaleFree(lengths="all") if follows else NoisyMax(fan_out=getattr(perturber, "fan_out", 16))
     else:
         rule = as_rule(threshold)
     threads = validation.threads(threads)

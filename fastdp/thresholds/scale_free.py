@@ -123,13 +123,6 @@ class ScaleFree:
         """Its parameters, for noise keys and state files; the younger one only where it is not at its default."""
         return {"noise": self.noise, **({} if self.lengths == "longest" else {"lengths": self.lengths})}
 
-    def weights(self, resolved: float) -> tuple[bool, float, float]:
-        """Whether one count is taken, its target in k, the slope in noise scales; ``resolved``: k epsilon."""
-        if self.lengths == "all" and resolved < ENOUGH:
-            return True, ALL_TARGET, ALL_NOISE_SLOPE
-        few = resolved < MIN_COUNT
-        return few, SMALL_TARGET if few else 1.0, SMALL_NOISE_SLOPE if few else NOISE_SLOPE
-
     @property
     def uses_holdout(self) -> bool:
         """Yes."""
@@ -191,6 +184,14 @@ def _nearest(candidates: NDArray[np.int64]) -> NDArray[np.intp]:
     return nearest
 
 
+def _weights(lengths: Lengths, resolved: float) -> tuple[bool, float, float]:
+    """Whether one count is taken, its target in k, the slope in noise scales; ``resolved``: k epsilon."""
+    if lengths == "all" and resolved < ENOUGH:
+        return True, ALL_TARGET, ALL_NOISE_SLOPE
+    few = resolved < MIN_COUNT
+    return few, SMALL_TARGET if few else 1.0, SMALL_NOISE_SLOPE if few else NOISE_SLOPE
+
+
 class _ScaleFreeChooser(CountedHoldout):
     """Bin j counts values in (candidate j - 1, candidate j], bin 0 all up to the first, in grid steps."""
 
@@ -204,7 +205,7 @@ class _ScaleFreeChooser(CountedHoldout):
         #: k = m p*, in logarithms so that no factor overflows.
         logs = math.log(task.holdout) + 0.5 * math.log(6.0 * constant)
         self.expected = math.exp(min(logs - math.log(task.max_range) - math.log(task.noise_epsilon), 700.0))
-        self._single, target, slope = rule.weights(self.expected * task.epsilon)
+        self._single, target, slope = _weights(rule.lengths, self.expected * task.epsilon)
         self.expected = min(self.expected, MAX_SHARE * task.holdout / target)
         #: How many values may lie above theta before a candidate loses anything.
         self.target = self.expected * target

@@ -121,6 +121,7 @@ MECHANISMS: dict[str, Mechanism] = {
             "workload": [],
             "window": [],
             "rising": [False],
+            "season": [8, 8.5],
         },
     ),
     "PAK": Mechanism(
@@ -300,6 +301,8 @@ CHANGED = {
     "bins": 77,
     "holdout": 77,
     "focus": (8, 16),
+    "season": 8.0,
+    "lengths": "all",
 }
 NOISES = {"laplace": "exponential", "exponential": "laplace"}
 
