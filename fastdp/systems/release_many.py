@@ -80,8 +80,8 @@ def release_many(
         poorly: where a threshold is known publicly, give it as a number, which is also much faster.
     perturber : Perturber, optional
         By default ToPS's :class:`fastdp.perturbers.Hierarchy`.  With :class:`fastdp.perturbers.Blocks` the system is
-        :class:`fastdp.Adaptive`: the default threshold is then ``fastdp.thresholds.ScaleFree(lengths="all")``, the default
-        smoother None, and ``many[i].revised`` is the more accurate answer.
+        :class:`fastdp.Adaptive`: the default threshold is then ``fastdp.thresholds.ScaleFree(lengths="all")``, the
+        default smoother None, and ``many[i].revised`` is the more accurate answer.
     smoother : "recent", "mean", "median", "moving", "exponential", Smoother or None
         As for :class:`fastdp.ToPS`.  None where the perturber releases every value, or inconsistent nodes.
     holdout : int, optional
