@@ -257,7 +257,7 @@ class Schedule(Machine[StreamState]):
             part = values[at : at + room]
             if stage in ("publish", "warm-up"):
                 # Not where values may be replaced: they are read before noise is drawn.
-                new = np.empty(part.size) if part.size >= LONG and self._in_new_memory(batch) else None
+                new = np.empty(part.size) if part.size >= LONG and self._in_new_memory(batch, pipeline) else None
                 source = part
                 if new is not None and part.dtype != np.float64 and not refines:
                     # In place: a block is read before it is written.
@@ -291,10 +291,13 @@ class Schedule(Machine[StreamState]):
         size = parts[0].size if len(parts) == 1 else sum([part.size for part in parts])
         return Transition(state, Emission(parts, size), state.observe if state.pending else None)
 
-    def _in_new_memory(self, batch: Column) -> bool:
+    def _in_new_memory(self, batch: Column, pipeline: FixedBlocks | AdaptiveBlocks) -> bool:
         """Whether published values are written while values are read, in one array for all pieces of a batch."""
-        adaptive = isinstance(self.composition.perturber, Blocks)
-        return batch.new_memory and not adaptive and self.composition.nonfinite == "raise"
+        if isinstance(pipeline, AdaptiveBlocks) or not batch.new_memory or self.composition.nonfinite != "raise":
+            return False
+        # Where every value is released, its step becomes the output: floats need no other array.
+        every = pipeline.smoother is None or pipeline.plan.block == 1
+        return not (every and batch.values.dtype == np.float64)
 
     def _withhold(
         self, state: StreamState, floats: Floats, at: int, name: str, parts: list[Output], *, copied: bool
