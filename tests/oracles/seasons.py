@@ -1,4 +1,4 @@
-"""Predictions that know a season, by conditioning: one covariance matrix of all sums so far, solved again for each block.
+"""Predictions that know a season, by conditioning: one covariance matrix of all sums, solved again for each block.
 
 ``constants`` has the names HARMONICS, WEEK, AMPLITUDE, LONG_SHARE, WANDER, CERTAIN, FORGET_GAINED, REACH, FINE.
 """
