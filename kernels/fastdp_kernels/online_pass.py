@@ -13,7 +13,7 @@ import numpy as np
 
 from fastdp_kernels import _lanes
 from fastdp_kernels._jit import bits_of, inline, kernel, minus, plus
-from fastdp_kernels._lanes import LANES, ROWS, fill_row, sum_step_rows
+from fastdp_kernels._lanes import LANES, ROWS, STRIP, fill_row, sum_step_rows, sum_steps_and_fill
 
 ROUNDER = _lanes.ROUNDER
 ROUNDER_BITS = np.int64(_lanes.ROUNDER_BITS)
@@ -275,6 +275,17 @@ def publish_blocks(
                 released = np.float64(plus(sums[k], noise[first + k])) * resolution
                 fill_row(out, (first + k) * LANES, prediction, released - prediction * others)
                 prediction = released / length
+    if block % STRIP == 0:
+        summed = np.empty(1, np.int64)
+        for j in range(noise.size):
+            # What these values are published as is known before they are read.
+            flags |= sum_steps_and_fill(
+                values, j * block, block // STRIP, steps_per_unit, top, out, prediction, summed
+            )
+            released = np.float64(plus(minus(summed[0], excess), noise[j])) * resolution
+            out[(j + 1) * block - 1] = released - prediction * others
+            prediction = released / length
+        done = noise.size
     rows, published = values.reshape(noise.size, block), out.reshape(noise.size, block)
     for j in range(done, noise.size):
         row, own = rows[j], published[j]
