@@ -474,6 +474,11 @@ def composed(*fields: Any) -> StreamParameters:
     return made
 
 
+def altered(composition: StreamParameters, **changes: Any) -> StreamParameters:
+    """A composition with other values of some fields, shared as :func:`composed` says."""
+    return composed(*(vars_of(composition) | changes).values())
+
+
 def vars_of(record: Any) -> dict[str, Any]:
     """The fields of a dataclass, as they are."""
     return {name: getattr(record, name) for name in record.__dataclass_fields__}

@@ -12,7 +12,7 @@ import pytest
 
 import fastdp
 from fastdp.errors import AccuracyWarning, ParameterError
-from fastdp.perturbers import Hierarchy
+from fastdp.perturbers import Blocks, Hierarchy
 from fastdp.randomness.canonical import encode
 from fastdp.randomness.key import Key
 from fastdp.smoothers import Exponential, Recent
@@ -83,7 +83,12 @@ def test_parts_that_may_change_are_encoded_each_time() -> None:
     assert made.noise_key(SECRET) == before
     vars(own)["weight"] = 2.0
     assert made.noise_key(SECRET) != before
-    # Arrays and NumPy's numbers are no plain numbers.
+    # Neither is a part plain that holds a tuple.
+    spread = [
+        composed(Fixed(40.0), Blocks(focus=(8, 16)), None, 0.5, 64.0, 0, 64, None, "raise", None) for _ in range(2)
+    ]
+    assert spread[0] is not spread[1]
+    # Nor are NumPy's numbers plain numbers.
     epsilons = [fastdp.ToPS(np.float64(0.5), 64.0, holdout=50, max_range=64) for _ in range(2)]
     assert epsilons[0].epsilon == 0.5
 
