@@ -18,8 +18,6 @@ from numba.extending import intrinsic
 
 #: Entries of a row, and rows whose sums are made together.
 LANES, ROWS = 16, 8
-#: Entries of a strip, which :func:`sum_steps_and_fill` reads before it writes.
-STRIP = 32
 # Adding 1.5 * 2^52 rounds a double in [0, 2^51] to the nearest integer (ties to even) and leaves that
 # integer in the low bits: a conversion that every vector unit has.
 ROUNDER = 1.5 * 2.0**52
@@ -43,14 +41,14 @@ if TYPE_CHECKING:
     def sum_steps_and_fill(
         values: np.ndarray,
         at: int,
-        strips: int,
+        rows: int,
         steps_per_unit: float,
         top: float,
         out: np.ndarray,
         value: float,
         sums: np.ndarray,
     ) -> np.int64:
-        """Sum of ``strips`` STRIPs as by :func:`sum_step_rows`, into ``sums[0]``, while ``out`` is set to ``value``.
+        """Sum of ``rows`` rows as by :func:`sum_step_rows`, into ``sums[0]``, while ``out`` is set to ``value``.
 
         From ``at`` on in both; ``values`` may be ``out``.  The sum is with ROUNDER_BITS for each value.
         """
@@ -168,24 +166,24 @@ else:
         _typing: Any,
         values: Any,
         _at: Any,
-        _strips: Any,
+        _rows: Any,
         _steps_per_unit: Any,
         _top: Any,
         out: Any,
         _value: Any,
         sums: Any,
     ) -> Any:
-        """Sum of strips of values in steps, into ``sums[0]``, while the same places of ``out`` are set to a value."""
+        """Sum of rows of values in steps, into ``sums[0]``, while the same places of ``out`` are set to a value."""
 
         def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            array, at, strips, steps_per_unit, top, published, value, total = arguments
+            array, at, rows, steps_per_unit, top, published, value, total = arguments
             per_unit, most = _spread(builder, steps_per_unit, ROWS), _spread(builder, top, ROWS)
             filling, zeros = _spread(builder, value, ROWS), _each(_I64, 0)
             # Sums of their own, which do not wait for each other.
-            flags, *own = [cgutils.alloca_once_value(builder, zeros) for _ in range(1 + STRIP // ROWS)]
-            with cgutils.for_range(builder, strips) as strip:
-                first = builder.add(at, builder.mul(strip.index, _I64(STRIP)))
-                begins = [builder.add(first, _I64(begin)) for begin in range(0, STRIP, ROWS)]
+            flags, *own = [cgutils.alloca_once_value(builder, zeros) for _ in range(1 + LANES // ROWS)]
+            with cgutils.for_range(builder, rows) as row:
+                first = builder.add(at, builder.mul(row.index, _I64(LANES)))
+                begins = [builder.add(first, _I64(begin)) for begin in range(0, LANES, ROWS)]
                 parts = [_load(builder, _place(context, builder, values, array, begin, ROWS)) for begin in begins]
                 for begin in begins:
                     _store(builder, filling, _place(context, builder, out, published, begin, ROWS))

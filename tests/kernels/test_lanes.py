@@ -7,7 +7,7 @@ import pytest
 from numba.core.errors import NumbaError
 
 from fastdp_kernels._jit import kernel
-from fastdp_kernels._lanes import LANES, ROUNDER_BITS, STRIP, fill_row, raise_row, sum_row, sum_steps_and_fill
+from fastdp_kernels._lanes import LANES, ROUNDER_BITS, fill_row, raise_row, sum_row, sum_steps_and_fill
 
 
 @kernel
@@ -49,20 +49,20 @@ def test_a_row_is_filled_and_nothing_beside_it() -> None:
 
 
 @kernel
-def read_and_fill(values: np.ndarray, at: int, strips: int, out: np.ndarray, sums: np.ndarray) -> np.int64:
-    return sum_steps_and_fill(values, at, strips, 4.0, 100.0, out, 2.5, sums)
+def read_and_fill(values: np.ndarray, at: int, rows: int, out: np.ndarray, sums: np.ndarray) -> np.int64:
+    return sum_steps_and_fill(values, at, rows, 4.0, 100.0, out, 2.5, sums)
 
 
-@pytest.mark.parametrize("strips", [0, 1, 3])
-def test_strips_are_summed_and_filled_and_nothing_beside_them(strips: int) -> None:
-    values, total = np.random.default_rng(strips).normal(5.0, 20.0, 120), np.zeros(1, np.int64)
-    end = 7 + strips * STRIP
+@pytest.mark.parametrize("rows", [0, 1, 3])
+def test_rows_are_summed_and_filled_and_nothing_beside_them(rows: int) -> None:
+    values, total = np.random.default_rng(rows).normal(5.0, 20.0, 120), np.zeros(1, np.int64)
+    end = 7 + rows * LANES
     steps = np.rint(np.clip(4.0 * values[7:end], 0.0, 100.0)).astype(np.int64)
     expected = values.copy()
     expected[7:end] = 2.5
     for out in (values.copy(), values):
-        assert read_and_fill(values, 7, strips, out, total) >= 0
-        assert (int(total[0]) - int(steps.sum()) - ROUNDER_BITS * strips * STRIP) % 2**64 == 0
+        assert read_and_fill(values, 7, rows, out, total) >= 0
+        assert (int(total[0]) - int(steps.sum()) - ROUNDER_BITS * rows * LANES) % 2**64 == 0
         assert out.tolist() == expected.tolist()
 
 

@@ -131,7 +131,7 @@ def test_range_sums() -> None:
         assert out == pytest.approx([values[a:b].sum() for a, b in zip(starts, stops, strict=True)], abs=1e-9)
 
 
-@pytest.mark.parametrize("block", [2, 7, 16, 32, 96, 256])
+@pytest.mark.parametrize("block", [16, 32, 48, 256])
 def test_one_pass_equals_sums_noise_and_output(block: int) -> None:
     count, top, first = 150, 640.0, 3.25
     values, noise = stream(count * block, block), np.random.default_rng(block).integers(-10_000, 10_000, count)
