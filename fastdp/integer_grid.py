@@ -60,9 +60,8 @@ class Grid:
         most = self.bound_steps if theta <= self.bound else max(self.bound_steps, self.ceiling_steps)
         if theta >= most * self.resolution:
             return most
-        if self._exact:
-            return max(1, round(float(theta) / self.resolution))
-        return max(1, round(Fraction(theta) / Fraction(self.resolution)))
+        steps = float(theta) / self.resolution if self._exact else Fraction(theta) / Fraction(self.resolution)
+        return max(1, round(steps))
 
     @cached_property
     def _exact(self) -> bool:

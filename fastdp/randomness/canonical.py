@@ -37,7 +37,7 @@ def encode(value: Any) -> bytes:
     if kind is float:
         return _double(value)
     if kind is int:
-        return _tagged(b"i", b"%d" % value)
+        return _whole(value)
     if value is None:
         return _NONE
     if kind is bool:
@@ -56,7 +56,7 @@ def _encode_other(value: Any) -> bytes:
     if isinstance(value, float):
         return _double(value)
     if isinstance(value, int):
-        return _tagged(b"i", b"%d" % value)
+        return _whole(value)
     if isinstance(value, bytes):
         return _tagged(b"b", value)
     if isinstance(value, np.ndarray):
@@ -76,6 +76,10 @@ def _tagged(tag: bytes, content: bytes) -> bytes:
 
 def _text(text: str) -> bytes:
     return _tagged(b"s", text.encode("utf-8", "surrogatepass"))
+
+
+def _whole(number: int) -> bytes:
+    return _tagged(b"i", b"%d" % number)
 
 
 def _double(number: float) -> bytes:

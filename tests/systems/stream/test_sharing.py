@@ -35,7 +35,7 @@ def composition_of(publisher: Any) -> Any:
 
 @pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 @pytest.mark.parametrize("name", MAKE)
-def test_a_kept_encoding_gives_the_key_of_one_made_anew(name: str) -> None:
+def test_a_kept_encoding_gives_the_same_key(name: str) -> None:
     changes: list[dict[str, Any]] = [{}, {"epsilon": 0.25}, {"bound": 65.0}, {"holdout": 51}, {"resolution": 0.25}]
     for change in changes:
         first, second = (MAKE[name](**change, key=SECRET) for _ in range(2))
