@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -82,6 +82,7 @@ def run(
         batch of parts, because a cluster may grow.
     mode : "threads" or "processes"
         Threads share the data, and kernels run in parallel; processes are faster where small cells keep Python busy.
+        This process is one of them, so that it works while the others start.
     executor : concurrent.futures.Executor, optional
         Runs the parts instead of new workers, Dask's for example; it is not shut down.
     progress : bool
@@ -158,8 +159,12 @@ class _Runner:
             return
         for _ in range(MAX_ATTEMPTS):
             try:
-                with _pool(self.size, self.mode, self.executor) as pool:
-                    self._spread(waiting, pool)
+                with ExitStack() as stack:
+                    pool = stack.enter_context(_pool(self.size, self.mode, self.executor))
+                    here = None
+                    if self.executor is None and self.mode == "processes" and self.size() > 1:
+                        here = stack.enter_context(_ending(ThreadPoolExecutor(1)))
+                    self._spread(waiting, pool, here)
             except lost_errors() as error:
                 # The parts of the dead worker are run again; finished parts are kept.
                 if self.executor is not None:
@@ -183,17 +188,30 @@ class _Runner:
         self.folder.write_part(name, content)
         self.bar.update(part.cells)
 
-    def _spread(self, waiting: dict[str, Part], pool: Executor) -> None:
-        """Run parts in a pool, a few more queued than it has workers; a stored part waits no longer."""
-        queue = iter(list(waiting.items()))
+    def _spread(self, waiting: dict[str, Part], pool: Executor, here: Executor | None) -> None:
+        """Run parts in a pool, a few more queued than it has workers, and one at a time ``here``.
+
+        A stored part waits no longer.
+        """
+        queue = iter(list(waiting))
         running: dict[Future[bytes], str] = {}
+        own: Future[bytes] | None = None
+
+        def start(executor: Executor) -> Future[bytes] | None:
+            name = next(queue, None)
+            if name is None:
+                return None
+            future = executor.submit(run_part, *self._arguments(waiting[name]))
+            running[future] = name
+            return future
+
         try:
             while True:
-                ahead = AHEAD * self.size()
-                for name, part in queue:
-                    running[pool.submit(run_part, *self._arguments(part))] = name
-                    if len(running) >= ahead:
-                        break
+                if here is not None and own not in running:
+                    own = start(here)
+                ahead = AHEAD * self.size() if here is None else AHEAD * (self.size() - 1) + 1
+                while len(running) < ahead and start(pool) is not None:
+                    pass
                 if not running:
                     return
                 finished, _ = wait(running, return_when=FIRST_COMPLETED)
@@ -218,11 +236,17 @@ def _pool(size: Callable[[], int], mode: str, executor: Executor | None) -> Iter
     else:
         # Not forked: a fork of a process with threads may hang.
         context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(size(), mp_context=context, initializer=_end_with_parent)
+        pool = ProcessPoolExecutor(max(1, size() - 1), mp_context=context, initializer=_end_with_parent)
+    with _ending(pool):
+        yield pool
+
+
+@contextmanager
+def _ending(pool: Executor) -> Iterator[Executor]:
+    """An executor that ends with the block; an interrupt does not wait for parts that would not be read."""
     try:
         yield pool
     finally:
-        # An interrupt does not wait for parts that would not be read.
         pool.shutdown(wait=True, cancel_futures=True)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -91,6 +91,9 @@ class StreamParameters:
     sensitivity: float | None = None
     delta: float = 0.0
     budget: float | None = None
+    #: Whether nothing in it can change, so that its encoding for keys, made once, stays.
+    _constant: ClassVar[bool] = False
+    _encoding: ClassVar[bytes | None] = None
 
     def __post_init__(self) -> None:
         """Check everything, so that nothing can fail once data flow."""
@@ -364,13 +367,17 @@ class StreamParameters:
 
     def noise_key(self, secret: Key) -> Key:
         """The noise key of this composition under a secret."""
-        return secret.bind("stream", self._parameters())
+        return self.noise_keys([secret])[0]
 
     def noise_keys(self, secrets: Sequence[Key]) -> list[Key]:
         """:meth:`noise_key` of many secrets, all or none of which belong to a composition."""
         if not secrets or secrets[0].binding is not Binding.ROOT:
             return list(secrets)
-        composition = secrets[0].composition("stream", self._parameters())
+        composition = self._encoding
+        if composition is None:
+            composition = secrets[0].composition("stream", self._parameters())
+            if self._constant:
+                object.__setattr__(self, "_encoding", composition)
         return [secret.bound(composition) for secret in secrets]
 
     def _parameters(self) -> dict[str, Any]:
@@ -485,7 +492,9 @@ def composed(*fields: Any) -> StreamParameters:
 @lru_cache(maxsize=64, typed=True)
 def _shared(_types: tuple[type, ...], *fields: Any) -> StreamParameters:
     """Numbers that are equal but of other types may give other noise: hence the types."""
-    return StreamParameters(*fields)
+    shared = StreamParameters(*fields)
+    object.__setattr__(shared, "_constant", True)
+    return shared
 
 
 def vars_of(record: Any) -> dict[str, Any]:

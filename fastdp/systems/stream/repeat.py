@@ -19,7 +19,7 @@ from fastdp.randomness.key import MAX_STREAMS, Key
 from fastdp.releases.batch import ReleasedMany
 from fastdp.releases.release import ReleasedNodes
 from fastdp.systems.stream.parameters import StreamParameters
-from fastdp.systems.stream.row_batches import borders_of, concurrently, snapped
+from fastdp.systems.stream.row_batches import concurrently, even, snapped
 from fastdp.systems.stream.row_steps import SLAB_WORDS, RowBatch, RowPipeline, Sums
 from fastdp.thresholds.base import RowChooser, held_out
 
@@ -166,7 +166,8 @@ class Repeater:
             own = held_out(key, chooser.pack())
             thetas = np.array([chooser.choose(own.of_stream(number)) for number in self.numbers.tolist()])
             return snapped(composition.grid, thetas)
-        size, histograms = max(1, SLAB_WORDS // chooser.row_words), chooser.counts[None]
+        size = even(self.numbers.size, max(1, SLAB_WORDS // chooser.row_words), self.threads)
+        histograms = chooser.counts[None]
         thetas = np.empty(self.numbers.size)
 
         def choose(begin: int) -> None:
@@ -186,17 +187,23 @@ class Repeater:
             concurrently(self.threads, watched, self._tasks(values, steps))
 
     def _tasks(self, values: Floats, steps: Indices) -> Iterator[tuple[Indices, Sums | None]]:
-        """Repetitions with the same threshold, and the block sums that these share."""
-        size = self.pipeline.rows_at_once(self._count(values))
+        """Repetitions in order of their thresholds, and block sums: those of one threshold are summed once."""
+        size = even(steps.size, self.pipeline.rows_at_once(self._count(values)), self.threads)
         order = np.argsort(steps, kind="stable")
-        _, counts = np.unique(steps, return_counts=True)
-        for begin, end in zip(borders_of(counts)[:-1].tolist(), borders_of(counts)[1:].tolist(), strict=True):
-            same = order[begin:end]
-            shared = None
-            if self.pipeline.blocks:
-                found = self.pipeline.sums(self._slab(values, steps[same[:1]], self.numbers[same[:1]]))
+        last: tuple[int, NDArray[np.int64]] | None = None
+        for i in range(0, order.size, size):
+            which = order[i : i + size]
+            if not self.pipeline.blocks:
+                yield which, None
+                continue
+            distinct, places = np.unique(steps[which], return_inverse=True)
+            known = last is not None and last[0] == distinct[0]
+            rows = [last[1]] if last is not None and known else []
+            if distinct.size > len(rows):
+                new = distinct[len(rows) :]
+                found = self.pipeline.sums(self._slab(values, new, new))
                 assert isinstance(found, Sums)  # noqa: S101 - the values are finite
-                shared = found.rows
-            for i in range(0, same.size, size):
-                which = same[i : i + size]
-                yield which, None if shared is None else Sums(shared, np.zeros(which.size, np.int64))
+                rows.append(found.rows)
+            sums = rows[0] if len(rows) == 1 else np.concatenate(rows)
+            last = int(distinct[-1]), sums[-1:]
+            yield which, Sums(sums, places)
