@@ -23,7 +23,7 @@ from fastdp.systems.stream.ids import as_ids
 from fastdp.systems.stream.pace import DEFAULT_RANGE
 from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT, StreamParameters
 from fastdp.systems.stream.room import Room
-from fastdp.systems.stream.row_batches import borders_of, choose_thetas, concurrently, even, slabs, snapped
+from fastdp.systems.stream.row_batches import borders_of, choose_thetas, concurrently, even, slabs, snapped, worth
 from fastdp.systems.stream.row_steps import SLAB_VALUES, SLAB_WORDS, RowBatch, RowPipeline
 from fastdp.systems.stream.tops import SMOOTHERS, SmootherName
 from fastdp.thresholds import NoisyMax, ScaleFree, Threshold
@@ -205,10 +205,12 @@ class _Many:
             if nodes is not None and trees is not None:
                 self.pipeline.release_nodes(slab, nodes, trees[which])
 
-        def rows_at_once(count: int) -> int:
-            return even(n, self.pipeline.rows_at_once(count), self.threads)
+        threads = worth(self.threads, values.size, SLAB_VALUES)
 
-        concurrently(self.threads, publish, slabs(order, counts, rows_at_once))
+        def rows_at_once(count: int) -> int:
+            return even(n, self.pipeline.rows_at_once(count), threads)
+
+        concurrently(threads, publish, slabs(order, counts, rows_at_once))
         return room.released(steps, simulated=self.pipeline.key.simulated)
 
     def _thresholds(self) -> Indices:

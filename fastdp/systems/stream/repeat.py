@@ -19,12 +19,14 @@ from fastdp.randomness.key import MAX_STREAMS, Key
 from fastdp.releases.batch import ReleasedMany
 from fastdp.releases.release import ReleasedNodes
 from fastdp.systems.stream.parameters import StreamParameters
-from fastdp.systems.stream.row_batches import concurrently, even, snapped
-from fastdp.systems.stream.row_steps import SLAB_WORDS, RowBatch, RowPipeline, Sums
+from fastdp.systems.stream.row_batches import concurrently, even, snapped, worth
+from fastdp.systems.stream.row_steps import SLAB_VALUES, SLAB_WORDS, RowBatch, RowPipeline, Sums
 from fastdp.thresholds.base import RowChooser, held_out
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
+#: Slabs that a thread takes at a time, at most.
+RUN = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +168,8 @@ class Repeater:
             own = held_out(key, chooser.pack())
             thetas = np.array([chooser.choose(own.of_stream(number)) for number in self.numbers.tolist()])
             return snapped(composition.grid, thetas)
-        size = even(self.numbers.size, max(1, SLAB_WORDS // chooser.row_words), self.threads)
+        threads = worth(self.threads, self.numbers.size * chooser.row_words, SLAB_WORDS)
+        size = even(self.numbers.size, max(1, SLAB_WORDS // chooser.row_words), threads)
         histograms = chooser.counts[None]
         thetas = np.empty(self.numbers.size)
 
@@ -174,36 +177,41 @@ class Repeater:
             part = slice(begin, begin + size)
             thetas[part] = chooser.choose_rows(histograms, key, self.numbers[part])
 
-        concurrently(self.threads, choose, range(0, self.numbers.size, size))
+        concurrently(threads, choose, range(0, self.numbers.size, size))
         return snapped(composition.grid, thetas)
 
     def _each(self, values: Floats, steps: Indices, work: Callable[[Indices, Sums | None], None]) -> None:
+        count = self._count(values)
+        rows = self.pipeline.rows_at_once(count)
+        threads = worth(self.threads, steps.size * count, SLAB_VALUES)
+        # In order of their thresholds, so that few are summed by two threads.
+        order, size = np.argsort(steps, kind="stable"), even(steps.size, RUN * rows, threads)
         with tqdm(total=steps.size, unit=" repetitions", disable=not self.progress) as bar:
 
-            def watched(task: tuple[Indices, Sums | None]) -> None:
-                work(*task)
-                bar.update(task[0].size)
+            def run(which: Indices) -> None:
+                for slab, sums in self._slabs(values, steps, which, rows):
+                    work(slab, sums)
+                    bar.update(slab.size)
 
-            concurrently(self.threads, watched, self._tasks(values, steps))
+            concurrently(threads, run, np.array_split(order, -(-order.size // size)))
 
-    def _tasks(self, values: Floats, steps: Indices) -> Iterator[tuple[Indices, Sums | None]]:
-        """Repetitions in order of their thresholds, and block sums: those of one threshold are summed once."""
-        size = even(steps.size, self.pipeline.rows_at_once(self._count(values)), self.threads)
-        order = np.argsort(steps, kind="stable")
+    def _slabs(
+        self, values: Floats, steps: Indices, order: Indices, rows: int
+    ) -> Iterator[tuple[Indices, Sums | None]]:
+        """Slabs of some repetitions, and block sums: those of one threshold are summed once."""
         last: tuple[int, NDArray[np.int64]] | None = None
-        for i in range(0, order.size, size):
-            which = order[i : i + size]
+        for i in range(0, order.size, rows):
+            which = order[i : i + rows]
             if not self.pipeline.blocks:
                 yield which, None
                 continue
             distinct, places = np.unique(steps[which], return_inverse=True)
-            known = last is not None and last[0] == distinct[0]
-            rows = [last[1]] if last is not None and known else []
-            if distinct.size > len(rows):
-                new = distinct[len(rows) :]
+            sums = [last[1]] if last is not None and last[0] == distinct[0] else []
+            if distinct.size > len(sums):
+                new = distinct[len(sums) :]
                 found = self.pipeline.sums(self._slab(values, new, new))
                 assert isinstance(found, Sums)  # noqa: S101 - the values are finite
-                rows.append(found.rows)
-            sums = rows[0] if len(rows) == 1 else np.concatenate(rows)
-            last = int(distinct[-1]), sums[-1:]
-            yield which, Sums(sums, places)
+                sums.append(found.rows)
+            joined = sums[0] if len(sums) == 1 else np.concatenate(sums)
+            last = int(distinct[-1]), joined[-1:]
+            yield which, Sums(joined, places)

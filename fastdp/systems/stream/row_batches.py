@@ -29,6 +29,11 @@ def slabs(order: Indices, counts: Indices, rows_at_once: Callable[[int], int]) -
         begin = end
 
 
+def worth(threads: int, amount: int, slab: int) -> int:
+    """How many threads gain by so much work: one for each slab's worth of it, at most so many."""
+    return max(1, min(threads, -(-amount // slab)))
+
+
 def even(count: int, most: int, threads: int) -> int:
     """How many of ``count`` make a slab, at most ``most``, so that every thread has as many slabs."""
     turns = max(1, -(-count // (most * threads)))
