@@ -189,13 +189,13 @@ class _Runner:
         self.bar.update(part.cells)
 
     def _spread(self, waiting: dict[str, Part], pool: Executor, here: Executor | None) -> None:
-        """Run parts in a pool, a few more queued than it has workers, and one at a time ``here``.
+        """Run parts in a pool, a few more queued than it has workers, and one after another ``here``.
 
         A stored part waits no longer.
         """
         queue = iter(list(waiting))
         running: dict[Future[bytes], str] = {}
-        own: Future[bytes] | None = None
+        own: list[Future[bytes]] = []
 
         def start(executor: Executor) -> Future[bytes] | None:
             name = next(queue, None)
@@ -207,21 +207,23 @@ class _Runner:
 
         try:
             while True:
-                if here is not None and own not in running:
-                    own = start(here)
-                ahead = AHEAD * self.size() if here is None else AHEAD * (self.size() - 1) + 1
+                own = [each for each in own if each in running]
+                # One more, which begins while the first is stored.
+                while here is not None and len(own) < 2 and (future := start(here)) is not None:
+                    own.append(future)
+                ahead = len(own) + AHEAD * (self.size() - (here is not None))
                 while len(running) < ahead and start(pool) is not None:
                     pass
                 if not running:
                     return
                 finished, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    name = running.pop(future)
-                    self._store(name, waiting[name], future.result())
+                for done in finished:
+                    name = running.pop(done)
+                    self._store(name, waiting[name], done.result())
                     del waiting[name]
         finally:
-            for future in running:
-                future.cancel()
+            for each in running:
+                each.cancel()
 
 
 @contextmanager
