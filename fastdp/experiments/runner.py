@@ -153,7 +153,7 @@ class _Runner:
                     self.folder.drop_part(name)
 
     def _run(self, waiting: dict[str, Part]) -> None:
-        if self.executor is None and self.mode == "threads" and self.size() == 1:
+        if self.executor is None and self.size() == 1:
             for name, part in waiting.items():
                 self._store(name, part, run_part(*self._arguments(part)))
             return
@@ -162,7 +162,7 @@ class _Runner:
                 with ExitStack() as stack:
                     pool = stack.enter_context(_pool(self.size, self.mode, self.executor))
                     here = None
-                    if self.executor is None and self.mode == "processes" and self.size() > 1:
+                    if self.executor is None and self.mode == "processes":
                         here = stack.enter_context(_ending(ThreadPoolExecutor(1)))
                     self._spread(waiting, pool, here)
             except lost_errors() as error:
@@ -238,7 +238,7 @@ def _pool(size: Callable[[], int], mode: str, executor: Executor | None) -> Iter
     else:
         # Not forked: a fork of a process with threads may hang.
         context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(max(1, size() - 1), mp_context=context, initializer=_end_with_parent)
+        pool = ProcessPoolExecutor(size() - 1, mp_context=context, initializer=_end_with_parent)
     with _ending(pool):
         yield pool
 
