@@ -96,7 +96,7 @@ def release_many(
         mapping or frame, else their places.  With a secret of your own, names cost a key each: some tenths of a
         millisecond a stream.
     threads : int
-        How many work at once; the output does not depend on it.
+        How many work at once, fewer where there is little work; the output does not depend on it.
     seed : int or str, optional
         Simulation: reproducible noise, no privacy.
     key : Key or 32 bytes, optional

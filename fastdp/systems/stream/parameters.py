@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -91,9 +91,8 @@ class StreamParameters:
     sensitivity: float | None = None
     delta: float = 0.0
     budget: float | None = None
-    #: Whether nothing in it can change, so that its encoding for keys, made once, stays.
-    _constant: ClassVar[bool] = False
-    _encoding: ClassVar[bytes | None] = None
+    #: What :meth:`Key.composition` gave, kept where nothing can change; empty until then.  No field.
+    _encoding = cast("bytes | None", None)
 
     def __post_init__(self) -> None:
         """Check everything, so that nothing can fail once data flow."""
@@ -373,11 +372,9 @@ class StreamParameters:
         """:meth:`noise_key` of many secrets, all or none of which belong to a composition."""
         if not secrets or secrets[0].binding is not Binding.ROOT:
             return list(secrets)
-        composition = self._encoding
-        if composition is None:
-            composition = secrets[0].composition("stream", self._parameters())
-            if self._constant:
-                object.__setattr__(self, "_encoding", composition)
+        composition = self._encoding or secrets[0].composition("stream", self._parameters())
+        if self._encoding == b"":
+            object.__setattr__(self, "_encoding", composition)
         return [secret.bound(composition) for secret in secrets]
 
     def _parameters(self) -> dict[str, Any]:
@@ -493,7 +490,7 @@ def composed(*fields: Any) -> StreamParameters:
 def _shared(_types: tuple[type, ...], *fields: Any) -> StreamParameters:
     """Numbers that are equal but of other types may give other noise: hence the types."""
     shared = StreamParameters(*fields)
-    object.__setattr__(shared, "_constant", True)
+    object.__setattr__(shared, "_encoding", b"")
     return shared
 
 
