@@ -67,7 +67,7 @@ def many_streams(kind: str) -> Group:
         "loop": loop,
     }
     items = {**dict.fromkeys(tasks, values.size), "loop": LOOPED * LENGTH}
-    return Group(f"many streams, {kind}", tasks, items=items, limit="long")
+    return Group(f"many streams, {kind}", tasks, items=items, limit="long", threaded=("threads",))
 
 
 def data_frames() -> Group:
@@ -120,8 +120,9 @@ def repetition_tasks(length: int, prune: int, repetitions: int) -> dict[str, Tas
 
 def repetitions(length: int, prune: int) -> Group:
     tasks = repetition_tasks(length, prune, REPETITIONS)
-    items = dict.fromkeys(tasks, REPETITIONS)
-    return Group(f"repetitions, {length:,} values, prune {prune}", tasks, items=items, limit="loop")
+    items, threaded = dict.fromkeys(tasks, REPETITIONS), ("repeat, 2 threads",)
+    name = f"repetitions, {length:,} values, prune {prune}"
+    return Group(name, tasks, items=items, limit="loop", threaded=threaded)
 
 
 def groups(data: Path) -> Iterator[Callable[[], Group]]:

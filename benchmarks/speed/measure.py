@@ -8,7 +8,8 @@ import json
 import math
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -28,6 +29,8 @@ LONG = 1.0
 FORMAT = 1
 PACKAGES = ("numpy", "numba", "scipy", "opendp")
 _kept: dict[str, dict[str, Any]] = {}
+#: Cores that the process was given; None where the system does not tell.
+_CORES = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class Group:
         The task that the others are compared with.
     times : int
         Factor for the number of runs.
+    threaded : collection of str
+        Tasks with threads of their own, which run on all cores where the others stay on one.
     """
 
     name: str
@@ -55,10 +60,16 @@ class Group:
     slow: dict[str, Task] = field(default_factory=dict)
     limit: str = ""
     times: int = 1
+    threaded: Collection[str] = ()
 
 
-def side_by_side(tasks: Mapping[str, Task], runs: int, prepare: Mapping[str, Task] | None = None) -> dict[str, Any]:
-    """Seconds of each task, at least ``runs`` times, warm: float64[runs] by name.
+def side_by_side(
+    tasks: Mapping[str, Task],
+    runs: int,
+    prepare: Mapping[str, Task] | None = None,
+    threaded: Collection[str] = (),
+) -> dict[str, Any]:
+    """Seconds of each task, at least ``runs`` times, warm: float64[runs] by name; ``threaded`` ones on all cores.
 
     Every round runs each task in a short burst, so that a busy machine slows all alike.  The first call of a burst is
     not timed: it brings the task's data into the caches and the allocator into the state that this task leaves.
@@ -71,7 +82,8 @@ def side_by_side(tasks: Mapping[str, Task], runs: int, prepare: Mapping[str, Tas
         # One round more than is timed: compilation and the allocator's first steps.
         for turn in range(1 + math.ceil(runs / BURST)):
             for name, task in tasks.items():
-                burst = [_time(task, before.get(name)) for _ in range(1 + BURST)]
+                with on_all_cores() if name in threaded else nullcontext():
+                    burst = [_time(task, before.get(name)) for _ in range(1 + BURST)]
                 if turn:
                     seconds[name] += burst[1:]
     finally:
@@ -89,7 +101,7 @@ def _time(task: Task, before: Task | None = None) -> float:
 
 def measure(group: Group, runs: int) -> None:
     """Time a group, keep its numbers, and print its table."""
-    found = side_by_side(group.tasks, runs * group.times, group.prepare)
+    found = side_by_side(group.tasks, runs * group.times, group.prepare, group.threaded)
     for name, task in group.slow.items():
         first = _time(task)
         found[name] = np.array([first] if first > LONG else [_time(task) for _ in range(SLOW_RUNS)])
@@ -164,3 +176,17 @@ def stay_on_one_core() -> str:
     except (AttributeError, OSError):
         return "not bound to a core (this system cannot)"
     return f"bound to core {core}"
+
+
+@contextmanager
+def on_all_cores() -> Iterator[None]:
+    """Let this thread, and threads that it starts, use every core that the process was given."""
+    if _CORES is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, _CORES)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     type=click.Choice(["threads", "processes"]),
     default="processes",
     show_default=True,
-    help="Kind of workers: threads share the data sets' memory, processes never wait for each other.",
+    help="Kind of workers: threads share the data sets' memory; processes, of which this is one, never wait for each "
+    "other.",
 )
 @click.option(
     "--scheduler",

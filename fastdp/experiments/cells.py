@@ -120,6 +120,15 @@ def parts(specification: Specification) -> Iterator[Part]:
 
 def query_seed(root: Key, workload: AnyWorkload, data_set: DataSource, repetition: int) -> int:
     """The seed of random queries, the same for all mechanisms."""
+    return labelled_seed(root, workload, query_labels(workload, data_set), repetition)
+
+
+def query_labels(workload: AnyWorkload, data_set: DataSource) -> str:
+    """What the seeds of random queries depend on, besides the sweep's seed and the repetition."""
+    return canonical([{**workload.table(), "name": None}, data_set.describe()])
+
+
+def labelled_seed(root: Key, workload: AnyWorkload, labels: str, repetition: int) -> int:
+    """:func:`query_seed`, with its labels."""
     number = 0 if workload.fixed else repetition
-    labels = canonical([{**workload.table(), "name": None}, data_set.describe()])
     return int.from_bytes(root.derive("queries", labels, number).reveal()[:8], "big")

@@ -53,14 +53,27 @@ def pack_rows(numbers: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> bytes:
     arrow = import_pyarrow()
     kinds = {**LABELS, **dict.fromkeys(numbers, "float64"), "error": "string"}
     columns: Iterable[Sequence[Any]] = zip(*rows, strict=True) if rows else [()] * len(kinds)
-    table = {}
-    for (name, kind), column in zip(kinds.items(), columns, strict=True):
-        # NaN becomes null: databases treat NaN as a number, the largest.
-        missing = np.isnan(np.array(column, np.float64)) if kind == "float64" else None
-        table[name] = arrow.array(column, arrow.type_for_alias(kind), mask=missing)
+    table = {name: _column(kind, column) for (name, kind), column in zip(kinds.items(), columns, strict=True)}
     out = io.BytesIO()
     arrow.parquet.write_table(arrow.table(table), out, compression="zstd", write_statistics=False, **CHECKED)
     return out.getvalue()
+
+
+def _column(kind: str, column: Sequence[Any]) -> Any:
+    """An Arrow array; None is null, and so is NaN: databases treat NaN as a number, the largest."""
+    arrow = import_pyarrow()
+    if kind == "string":
+        texts = [b"" if each is None else each.encode() for each in column]
+        missing = np.array([each is None for each in column], np.bool_)
+        ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+        buffers = [arrow.py_buffer(ends), arrow.py_buffer(b"".join(texts))]
+    else:
+        values = np.array(column, kind)
+        missing = np.isnan(values)
+        buffers = [arrow.py_buffer(values)]
+    present = arrow.py_buffer(np.packbits(~missing, bitorder="little"))
+    # Arrow's own conversion of lists imports pandas, which takes a worker as long as many cells.
+    return arrow.Array.from_buffers(arrow.type_for_alias(kind), len(column), [present, *buffers])
 
 
 class DamagedPartsError(DataError):

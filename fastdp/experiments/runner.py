@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -82,6 +82,7 @@ def run(
         batch of parts, because a cluster may grow.
     mode : "threads" or "processes"
         Threads share the data, and kernels run in parallel; processes are faster where small cells keep Python busy.
+        This process is one of them, so that it works while the others start.
     executor : concurrent.futures.Executor, optional
         Runs the parts instead of new workers, Dask's for example; it is not shut down.
     progress : bool
@@ -152,14 +153,18 @@ class _Runner:
                     self.folder.drop_part(name)
 
     def _run(self, waiting: dict[str, Part]) -> None:
-        if self.executor is None and self.mode == "threads" and self.size() == 1:
+        if self.executor is None and self.size() == 1:
             for name, part in waiting.items():
                 self._store(name, part, run_part(*self._arguments(part)))
             return
         for _ in range(MAX_ATTEMPTS):
             try:
-                with _pool(self.size, self.mode, self.executor) as pool:
-                    self._spread(waiting, pool)
+                with ExitStack() as stack:
+                    pool = stack.enter_context(_pool(self.size, self.mode, self.executor))
+                    here = None
+                    if self.executor is None and self.mode == "processes":
+                        here = stack.enter_context(_ending(ThreadPoolExecutor(1)))
+                    self._spread(waiting, pool, here)
             except lost_errors() as error:
                 # The parts of the dead worker are run again; finished parts are kept.
                 if self.executor is not None:
@@ -183,27 +188,42 @@ class _Runner:
         self.folder.write_part(name, content)
         self.bar.update(part.cells)
 
-    def _spread(self, waiting: dict[str, Part], pool: Executor) -> None:
-        """Run parts in a pool, a few more queued than it has workers; a stored part waits no longer."""
-        queue = iter(list(waiting.items()))
+    def _spread(self, waiting: dict[str, Part], pool: Executor, here: Executor | None) -> None:
+        """Run parts in a pool, a few more queued than it has workers, and one after another ``here``.
+
+        A stored part waits no longer.
+        """
+        queue = iter(list(waiting))
         running: dict[Future[bytes], str] = {}
+        own: list[Future[bytes]] = []
+
+        def start(executor: Executor) -> Future[bytes] | None:
+            name = next(queue, None)
+            if name is None:
+                return None
+            future = executor.submit(run_part, *self._arguments(waiting[name]))
+            running[future] = name
+            return future
+
         try:
             while True:
-                ahead = AHEAD * self.size()
-                for name, part in queue:
-                    running[pool.submit(run_part, *self._arguments(part))] = name
-                    if len(running) >= ahead:
-                        break
+                own = [each for each in own if each in running]
+                # One more, which begins while the first is stored.
+                while here is not None and len(own) < 2 and (future := start(here)) is not None:
+                    own.append(future)
+                ahead = len(own) + AHEAD * (self.size() - (here is not None))
+                while len(running) < ahead and start(pool) is not None:
+                    pass
                 if not running:
                     return
                 finished, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    name = running.pop(future)
-                    self._store(name, waiting[name], future.result())
+                for done in finished:
+                    name = running.pop(done)
+                    self._store(name, waiting[name], done.result())
                     del waiting[name]
         finally:
-            for future in running:
-                future.cancel()
+            for each in running:
+                each.cancel()
 
 
 @contextmanager
@@ -218,11 +238,17 @@ def _pool(size: Callable[[], int], mode: str, executor: Executor | None) -> Iter
     else:
         # Not forked: a fork of a process with threads may hang.
         context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(size(), mp_context=context, initializer=_end_with_parent)
+        pool = ProcessPoolExecutor(size() - 1, mp_context=context, initializer=_end_with_parent)
+    with _ending(pool):
+        yield pool
+
+
+@contextmanager
+def _ending(pool: Executor) -> Iterator[Executor]:
+    """An executor that ends with the block; an interrupt does not wait for parts that would not be read."""
     try:
         yield pool
     finally:
-        # An interrupt does not wait for parts that would not be read.
         pool.shutdown(wait=True, cancel_futures=True)
 
 

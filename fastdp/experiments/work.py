@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fastdp.errors import DataError, FastDPError, StateError
-from fastdp.experiments.cells import CellRange, Group, Part, query_seed
+from fastdp.experiments.cells import CellRange, Group, Part, labelled_seed, query_labels
 from fastdp.experiments.data_source import load_truth
 from fastdp.experiments.results import pack_rows
 from fastdp.experiments.specification import Specification
@@ -61,9 +61,10 @@ def _run_cells(
         raise _of_the_machine(error, group) from error
     except Exception as error:  # every cell of the group fails
         run = _failing(error)
+    labels = {each.name: query_labels(each, group.data_set) for each in specification.workloads}
     for repetition in range(cells.first, cells.last):
         place = (group.begin + repetition, group.data_set.name, group.mechanism.name, group.epsilon, repetition)
-        seed = partial(_query_seed, root, group, repetition)
+        seed = partial(_query_seed, root, labels, repetition)
         try:
             theta, found = run(repetition, group.key(root, repetition), seed)
         except (MemoryError, OSError) as error:
@@ -75,8 +76,8 @@ def _run_cells(
             yield (*place, theta, workload, label, count, *numbers, None)
 
 
-def _query_seed(root: Key, group: Group, repetition: int, workload: AnyWorkload) -> int:
-    return query_seed(root, workload, group.data_set, repetition)
+def _query_seed(root: Key, labels: dict[str, str], repetition: int, workload: AnyWorkload) -> int:
+    return labelled_seed(root, workload, labels[workload.name], repetition)
 
 
 def _failing(error: Exception) -> RunCell:

@@ -87,7 +87,8 @@ class RowWords:
         rows = words[: counters.size].reshape(n, 2 * blocks)
         if not np.little_endian:
             rows.byteswap(inplace=True)
-        return rows if columns is None else rows[:, columns]
+        # Not by an index: its result would lie column by column, where kernels go row by row.
+        return rows if columns is None else rows.take(columns, axis=1)
 
     def key_of(self, row: int, stream: int) -> Key:
         """The key of a row, with its stream's number."""

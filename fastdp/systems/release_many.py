@@ -23,7 +23,7 @@ from fastdp.systems.stream.ids import as_ids
 from fastdp.systems.stream.pace import DEFAULT_RANGE
 from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT, StreamParameters
 from fastdp.systems.stream.room import Room
-from fastdp.systems.stream.row_batches import borders_of, choose_thetas, concurrently, slabs, snapped
+from fastdp.systems.stream.row_batches import borders_of, choose_thetas, concurrently, even, slabs, snapped, worth
 from fastdp.systems.stream.row_steps import SLAB_VALUES, SLAB_WORDS, RowBatch, RowPipeline
 from fastdp.systems.stream.tops import SMOOTHERS, SmootherName
 from fastdp.thresholds import NoisyMax, ScaleFree, Threshold
@@ -96,7 +96,7 @@ def release_many(
         mapping or frame, else their places.  With a secret of your own, names cost a key each: some tenths of a
         millisecond a stream.
     threads : int
-        How many work at once; the output does not depend on it.
+        How many work at once, fewer where there is little work; the output does not depend on it.
     seed : int or str, optional
         Simulation: reproducible noise, no privacy.
     key : Key or 32 bytes, optional
@@ -205,7 +205,12 @@ class _Many:
             if nodes is not None and trees is not None:
                 self.pipeline.release_nodes(slab, nodes, trees[which])
 
-        concurrently(self.threads, publish, slabs(order, counts, self.pipeline.rows_at_once))
+        threads = worth(self.threads, values.size, SLAB_VALUES)
+
+        def rows_at_once(count: int) -> int:
+            return even(n, self.pipeline.rows_at_once(count), threads)
+
+        concurrently(threads, publish, slabs(order, counts, rows_at_once))
         return room.released(steps, simulated=self.pipeline.key.simulated)
 
     def _thresholds(self) -> Indices:
@@ -225,7 +230,7 @@ class _Many:
 
         if task.holdout:
             words = first.row_words if isinstance(first, RowChooser) else 1
-            size = max(1, min(SLAB_WORDS // words, SLAB_VALUES // task.holdout))
+            size = even(n, max(1, min(SLAB_WORDS // words, SLAB_VALUES // task.holdout)), self.threads)
             concurrently(self.threads, choose, (np.arange(i, min(n, i + size)) for i in range(0, n, size)))
         return steps
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +56,33 @@ def test_parts_are_as_defined_and_sum_to_the_error(scene, name) -> None:
         np.testing.assert_allclose(found, want, rtol=1e-9, atol=1e-6)
     assert np.any(split.smoothing != 0.0)
     assert split.smoothing[1] == split.smoothing[3] == 0.0, "whole blocks are not smoothed"
+
+
+def test_predictions_without_noise_are_made_once_and_for_any_smoother(scene) -> None:
+    """A smoother that cannot be hashed is asked each time."""
+
+    @dataclass
+    class Own:
+        window: int = 3
+        start = staticmethod(Recent().start)
+        step = staticmethod(Recent().step)
+
+    for theta, block, smoother in (
+        (20.0, 16, Recent()),
+        (20.0, 16, Mean()),
+        (7.5, 16, Recent()),
+        (20.0, 4, Recent()),
+    ):
+        before, predicted = scene.noiseless(theta, block, smoother)
+        assert scene.noiseless(theta, block, smoother)[1] is predicted
+        sums = np.concatenate([[0.0], np.cumsum(np.clip(scene.body, 0.0, theta))])[::block]
+        np.testing.assert_allclose(before, sums, rtol=1e-12)
+        means = np.diff(before) / block
+        want = smoother.step(smoother.start(theta / 2.0, theta), means)[1]
+        np.testing.assert_array_equal(predicted, [theta / 2.0, *want])
+    own = Own()
+    np.testing.assert_array_equal(scene.noiseless(20.0, 4, own)[1], predicted)
+    assert scene.noiseless(20.0, 4, own)[1] is not predicted
 
 
 def test_clipped_prefixes_are_those_of_clipped_values(scene) -> None:

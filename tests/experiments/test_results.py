@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import shutil
+import subprocess
 import sys
 
 import numpy as np
@@ -14,7 +15,7 @@ from fastdp import experiments
 from fastdp.errors import DataError, FastDPError
 from fastdp.experiments.drawing import quartiles, ticks_of
 from fastdp.experiments.figures import draw_all
-from fastdp.experiments.results import pack_rows
+from fastdp.experiments.results import _column, pack_rows
 from fastdp.files.parquet_reader import read_table
 
 
@@ -169,3 +170,29 @@ def test_what_does_not_exist_is_null() -> None:
     )
     assert table.column("mse").to_pylist() == [None, 4.0]
     assert table.column("threshold").to_pylist() == [None, 2.0]
+
+
+def test_columns_are_what_arrow_makes_of_them() -> None:
+    """Without its conversion of lists, which imports pandas."""
+    arrow = pytest.importorskip("pyarrow")
+    texts = ["a", None, "", "zwölf", None, "12"]
+    numbers = [1.5, math.nan, -0.0, math.inf, 0.0, math.nan]
+    whole = [0, 2**31 - 1, -1, 7, 8, 9]
+    for rows in (slice(None), slice(0, 1), slice(1, 2), slice(0, 0)):
+        assert _column("string", texts[rows]).equals(arrow.array(texts[rows], arrow.string()))
+        missing = np.isnan(np.array(numbers[rows], np.float64))
+        assert _column("float64", numbers[rows]).equals(arrow.array(numbers[rows], arrow.float64(), mask=missing))
+        for kind in ("int64", "int32"):
+            assert _column(kind, whole[rows]).equals(arrow.array(whole[rows], arrow.type_for_alias(kind)))
+    for found in (_column("string", texts), _column("float64", numbers), _column("int32", whole)):
+        found.validate(full=True)
+
+
+def test_a_worker_does_not_import_pandas() -> None:
+    """Which would take it longer than hundreds of small cells."""
+    row = (0, "a", "b", 1.0, 0, 1.0, "w", "all", 1, 2.0, None)
+    program = (
+        "import sys; from fastdp.experiments.results import pack_rows; "
+        f"assert pack_rows(('mse',), [{row!r}]); sys.exit('pandas' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

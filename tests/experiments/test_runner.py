@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -328,6 +329,8 @@ def test_other_values_with_the_time_set_back_are_seen(small, tmp_path) -> None:
 
 
 def _die_once(*arguments):
+    if multiprocessing.parent_process() is None:
+        return ORIGINAL(*arguments)
     marker = Path(os.environ["FASTDP_TEST_MARKER"])
     if not marker.exists():
         marker.touch()
@@ -348,6 +351,43 @@ def test_a_worker_process_that_dies_is_replaced(small, tmp_path, digest, undistu
     folder = experiments.run(experiments.from_table(small), tmp_path / "out", workers=2, mode="processes")
     assert (tmp_path / "marker").exists()
     assert digest(folder) == undisturbed
+
+
+def _noted(*arguments):
+    (Path(os.environ["FASTDP_TEST_MARKER"]) / str(os.getpid())).touch()
+    return ORIGINAL(*arguments)
+
+
+def test_this_process_is_one_of_the_worker_processes(small, tmp_path, digest, undisturbed, monkeypatch) -> None:
+    """It works while the others start."""
+    marker = tmp_path / "marker"
+    marker.mkdir()
+    monkeypatch.setenv("FASTDP_TEST_MARKER", str(marker))
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    import test_runner  # type: ignore[import-not-found]
+
+    monkeypatch.setattr(runner, "run_part", test_runner._noted)
+    folder = experiments.run(experiments.from_table(small), tmp_path / "out", workers=2, mode="processes")
+    assert digest(folder) == undisturbed
+    workers = {int(each.name) for each in marker.iterdir()}
+    assert len(workers) == 2
+    assert os.getpid() in workers
+
+
+def test_a_part_that_cannot_be_written_leaves_nothing(small, tmp_path, monkeypatch, digest, undisturbed) -> None:
+    found = experiments.from_table(small)
+
+    def full(_file: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    folder = SweepFolder(tmp_path / "out", found, runner.check_data(found, Path()))
+    with folder.locked():
+        with monkeypatch.context() as patch:
+            patch.setattr(folder_module.os, "fsync", full)
+            with pytest.raises(OSError, match=r"parts.*x\.parquet"):
+                folder.write_part("x", b"content")
+        assert not list((tmp_path / "out" / "parts").iterdir())
+    assert digest(experiments.run(found, tmp_path / "out")) == undisturbed
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="lists children in /proc")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.speed import __main__ as speed
-from benchmarks.speed import measure, streams, summary
+from benchmarks.speed import batch, measure, streams, summary
 from benchmarks.speed.summary import ONE_CORE, Row, Summary, cells, read_rows, verdict
 
 
@@ -129,6 +130,22 @@ def test_every_named_task_is_in_the_numbers() -> None:
     }
     assert named
     assert [key for key in sorted(named) if found.find(key) is None] == []
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system binds no threads to cores")
+def test_tasks_with_threads_run_on_all_cores() -> None:
+    cores, seen = os.sched_getaffinity(0), {}
+    tasks = {name: lambda name=name: seen.update({name: os.sched_getaffinity(0)}) for name in ("alone", "threads")}
+    try:
+        measure.stay_on_one_core()
+        measure.side_by_side(tasks, 1, threaded=("threads",))
+    finally:
+        os.sched_setaffinity(0, cores)
+    assert seen["threads"] == cores
+    assert len(seen["alone"]) == 1
+    for length in (1_200, 2_400):
+        group = batch.repetitions(length, 0)
+        assert set(group.threaded) < set(group.tasks)
 
 
 def test_tasks_have_the_names_that_the_rows_use() -> None:

@@ -97,6 +97,7 @@ def test_rows_of_words_are_those_of_each_stream(counts: list[int]) -> None:
     streams, numbers = np.array([0, 9, 2**32 - 2]), np.array([2**40 - 1, 0, 5])
     words = rows.fill(streams, numbers)
     assert words.shape == (3, rows.width)
+    assert words.flags.c_contiguous, "kernels go through them row by row"
     for row, stream, number in zip(words.tolist(), streams.tolist(), numbers.tolist(), strict=True):
         ids = [(piece._replace(number=number), count) for piece, count in pieces]
         assert row == [word for piece in ids for word in block_cipher_words(key, *piece, stream + 1)]

@@ -16,6 +16,7 @@ from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent
 from fastdp.smoothers.base import RowSmoother
+from fastdp.systems import release_many as module
 from fastdp.systems.stream import row_steps
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile
 from tests.grid import exhaustive
@@ -206,6 +207,8 @@ def test_columns_of_lists() -> None:
 @pytest.mark.parametrize("threads", [2, 5])
 def test_threads_change_nothing(threads, monkeypatch) -> None:
     monkeypatch.setattr(row_steps, "SLAB_WORDS", 300)
+    # As if there were work for every thread.
+    monkeypatch.setattr(module, "SLAB_VALUES", 300)
     streams = ragged(60)
     one = fastdp.release_many(streams, EPSILON, BOUND, seed=9)
     other = fastdp.release_many(streams, EPSILON, BOUND, seed=9, threads=threads)

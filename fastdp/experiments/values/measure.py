@@ -103,7 +103,7 @@ def split_errors(
     truncation = clipped.before(starts) - clipped.before(stops)
     ends = np.concatenate([starts, stops])
     if result.exact is not None:
-        before = partial(_clipped_before, stream, clipped)
+        before = partial(stream.clipped_before, clipped)
         shifts = result.exact(before, ends) - before(ends)
     elif result.smoother is None or result.block == 1:
         shifts = np.zeros(ends.size)
@@ -113,24 +113,13 @@ def split_errors(
     return Split(errors - truncation - smoothing, truncation, smoothing)
 
 
-def _clipped_before(stream: ValueTruth, clipped: Clipped, ends: Indices) -> Floats:
-    """Prefix sums of the clipped stream before each of ``ends``."""
-    sums: Floats = stream.prefix[ends] - clipped.before(ends)
-    return sums
-
-
 def _shifts(stream: ValueTruth, clipped: Clipped, result: RunResult, ends: Indices) -> Floats:
     """Noiseless prefix sum minus clipped prefix sum before each of ``ends``.
 
     Both agree at the borders of blocks; within block j the noiseless one grows by the prediction for j a value.
     """
-    smoother, block = result.smoother, result.block
-    assert smoother is not None  # noqa: S101 - the caller has checked
-    borders = np.arange(0, stream.body.size + 1, block)
-    before = _clipped_before(stream, clipped, borders)
-    first = result.theta / 2.0
-    _, predicted = smoother.step(smoother.start(first, result.theta), np.diff(before) / block)
-    predictions = np.concatenate([[first], predicted])
-    number, inside = np.divmod(ends, block)
-    shifts: Floats = before[number] + inside * predictions[number] - _clipped_before(stream, clipped, ends)
+    assert result.smoother is not None  # noqa: S101 - the caller has checked
+    before, predictions = stream.noiseless(result.theta, result.block, result.smoother)
+    number, inside = np.divmod(ends, result.block)
+    shifts: Floats = before[number] + inside * predictions[number] - stream.clipped_before(clipped, ends)
     return shifts

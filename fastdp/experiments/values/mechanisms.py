@@ -178,13 +178,16 @@ class _Composed:
         chooser.observe(values[: setting.holdout])
         body, packed = values[setting.holdout :], chooser.pack()
         budgets = task.epsilon, epsilon
+        usual = budgets == (composition.unit_epsilon, composition.unit_epsilon)
 
         def run(key: Key) -> RunResult:
             own = composition.noise_key(key)
-            if budgets != (composition.unit_epsilon, composition.unit_epsilon):
+            if not usual:
                 own = own.within("budgets", *map(repr, budgets))
+            theta = chooser.choose(held_out(own, packed))
             second = StreamPublisher(
-                threshold=_Chosen(chooser.choose(held_out(own, packed))),
+                # Runs whose threshold is Fixed share their composition.
+                threshold=Fixed(theta) if usual and theta <= composition.grid.bound else _Chosen(theta),
                 perturber=composition.perturber,
                 smoother=composition.smoother,
                 epsilon=epsilon,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.experiments.values.queries import Queries, Workload
+from fastdp.smoothers import Smoother
 
 if TYPE_CHECKING:
     from fastdp.experiments.values.data_set import DataSet
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 #: Sizes of caches: thresholds repeat where candidates are whole numbers, queries in every mechanism.
-MAX_CLIPPED, MAX_QUERIES = 64, 1024
+MAX_CLIPPED, MAX_NOISELESS, MAX_QUERIES = 64, 16, 1024
 #: Workloads of more queries than this are not cached.
 MAX_CACHED_COUNT = 1000
 
@@ -86,6 +87,28 @@ class ValueTruth:
         excess = np.zeros(places.size + 1)
         np.cumsum(body[places] - np.clip(body[places], 0.0, theta), out=excess[1:])
         return Clipped(places, excess)
+
+    def clipped_before(self, clipped: Clipped, stops: Indices) -> Floats:
+        """Prefix sums of the clipped stream: float64[q]."""
+        sums: Floats = self.prefix[stops] - clipped.before(stops)
+        return sums
+
+    def noiseless(self, theta: float, block: int, smoother: Smoother) -> tuple[Floats, Floats]:
+        """Clipped sums before each block, and what the smoother predicts for it without noise."""
+        # A smoother of one's own need not be hashable.
+        predict = self._predicted if isinstance(smoother, Hashable) else self._predict
+        return predict(theta, block, smoother)
+
+    @cached_property
+    def _predicted(self) -> Callable[..., tuple[Floats, Floats]]:
+        return lru_cache(MAX_NOISELESS)(self._predict)
+
+    def _predict(self, theta: float, block: int, smoother: Smoother) -> tuple[Floats, Floats]:
+        clipped = self.clipped(min(theta, self.data_set.bound))
+        before = self.clipped_before(clipped, np.arange(0, self.body.size + 1, block))
+        first = theta / 2.0
+        _, predicted = smoother.step(smoother.start(first, theta), np.diff(before) / block)
+        return before, np.concatenate([[first], predicted])
 
     def draw(self, workload: Workload, seed: int) -> Queries:
         """The queries that follow from a seed, the same for all mechanisms."""

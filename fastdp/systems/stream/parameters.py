@@ -33,7 +33,7 @@ from fastdp.randomness.noise import draw_scale, group_share, noise_law
 from fastdp.releases.error_bars import SumNoise
 from fastdp.smoothers import Smoother
 from fastdp.state import codec
-from fastdp.systems.stream.sharing import noise_key, shared
+from fastdp.systems.stream.sharing import encoded, noise_key, shared
 from fastdp.thresholds import Fixed, Threshold, ThresholdTask, renewals
 from fastdp.thresholds.renewals import Renewal
 
@@ -369,7 +369,7 @@ class StreamParameters:
         """:meth:`noise_key` of many secrets, all or none of which belong to a composition."""
         if not secrets or secrets[0].binding is not Binding.ROOT:
             return list(secrets)
-        composition = secrets[0].composition("stream", self._parameters())
+        composition = encoded(self, "stream", self._parameters, secrets[0])
         return [secret.bound(composition) for secret in secrets]
 
     def _parameters(self) -> dict[str, Any]:

@@ -338,7 +338,7 @@ class StreamPublisher(Publisher[StreamState]):
         first : int
             Number of the first repetition, to go on where a call before ended.
         threads : int
-            How many work at once; the output does not depend on it.
+            How many work at once, fewer where there is little work; the output does not depend on it.
         progress : bool
             Whether a bar shows on standard error.
 

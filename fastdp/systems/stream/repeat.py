@@ -19,12 +19,14 @@ from fastdp.randomness.key import MAX_STREAMS, Key
 from fastdp.releases.batch import ReleasedMany
 from fastdp.releases.release import ReleasedNodes
 from fastdp.systems.stream.parameters import StreamParameters
-from fastdp.systems.stream.row_batches import borders_of, concurrently, snapped
-from fastdp.systems.stream.row_steps import SLAB_WORDS, RowBatch, RowPipeline, Sums
+from fastdp.systems.stream.row_batches import concurrently, even, snapped, worth
+from fastdp.systems.stream.row_steps import SLAB_VALUES, SLAB_WORDS, RowBatch, RowPipeline, Sums
 from fastdp.thresholds.base import RowChooser, held_out
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
+#: Slabs that a thread takes at a time, at most.
+RUN = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,37 +168,50 @@ class Repeater:
             own = held_out(key, chooser.pack())
             thetas = np.array([chooser.choose(own.of_stream(number)) for number in self.numbers.tolist()])
             return snapped(composition.grid, thetas)
-        size, histograms = max(1, SLAB_WORDS // chooser.row_words), chooser.counts[None]
+        threads = worth(self.threads, self.numbers.size * chooser.row_words, SLAB_WORDS)
+        size = even(self.numbers.size, max(1, SLAB_WORDS // chooser.row_words), threads)
+        histograms = chooser.counts[None]
         thetas = np.empty(self.numbers.size)
 
         def choose(begin: int) -> None:
             part = slice(begin, begin + size)
             thetas[part] = chooser.choose_rows(histograms, key, self.numbers[part])
 
-        concurrently(self.threads, choose, range(0, self.numbers.size, size))
+        concurrently(threads, choose, range(0, self.numbers.size, size))
         return snapped(composition.grid, thetas)
 
     def _each(self, values: Floats, steps: Indices, work: Callable[[Indices, Sums | None], None]) -> None:
+        count = self._count(values)
+        rows = self.pipeline.rows_at_once(count)
+        threads = worth(self.threads, steps.size * count, SLAB_VALUES)
+        # In order of their thresholds, so that few are summed by two threads.
+        order, size = np.argsort(steps, kind="stable"), even(steps.size, RUN * rows, threads)
         with tqdm(total=steps.size, unit=" repetitions", disable=not self.progress) as bar:
 
-            def watched(task: tuple[Indices, Sums | None]) -> None:
-                work(*task)
-                bar.update(task[0].size)
+            def run(which: Indices) -> None:
+                for slab, sums in self._slabs(values, steps, which, rows):
+                    work(slab, sums)
+                    bar.update(slab.size)
 
-            concurrently(self.threads, watched, self._tasks(values, steps))
+            concurrently(threads, run, np.array_split(order, -(-order.size // size)))
 
-    def _tasks(self, values: Floats, steps: Indices) -> Iterator[tuple[Indices, Sums | None]]:
-        """Repetitions with the same threshold, and the block sums that these share."""
-        size = self.pipeline.rows_at_once(self._count(values))
-        order = np.argsort(steps, kind="stable")
-        _, counts = np.unique(steps, return_counts=True)
-        for begin, end in zip(borders_of(counts)[:-1].tolist(), borders_of(counts)[1:].tolist(), strict=True):
-            same = order[begin:end]
-            shared = None
-            if self.pipeline.blocks:
-                found = self.pipeline.sums(self._slab(values, steps[same[:1]], self.numbers[same[:1]]))
+    def _slabs(
+        self, values: Floats, steps: Indices, order: Indices, rows: int
+    ) -> Iterator[tuple[Indices, Sums | None]]:
+        """Slabs of some repetitions, and block sums: those of one threshold are summed once."""
+        last: tuple[int, NDArray[np.int64]] | None = None
+        for i in range(0, order.size, rows):
+            which = order[i : i + rows]
+            if not self.pipeline.blocks:
+                yield which, None
+                continue
+            distinct, places = np.unique(steps[which], return_inverse=True)
+            sums = [last[1]] if last is not None and last[0] == distinct[0] else []
+            if distinct.size > len(sums):
+                new = distinct[len(sums) :]
+                found = self.pipeline.sums(self._slab(values, new, new))
                 assert isinstance(found, Sums)  # noqa: S101 - the values are finite
-                shared = found.rows
-            for i in range(0, same.size, size):
-                which = same[i : i + size]
-                yield which, None if shared is None else Sums(shared, np.zeros(which.size, np.int64))
+                sums.append(found.rows)
+            joined = sums[0] if len(sums) == 1 else np.concatenate(sums)
+            last = int(distinct[-1]), joined[-1:]
+            yield which, Sums(joined, places)

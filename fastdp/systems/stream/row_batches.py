@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Lock, Thread
 from typing import TypeVar
 
 import numpy as np
@@ -30,25 +29,50 @@ def slabs(order: Indices, counts: Indices, rows_at_once: Callable[[int], int]) -
         begin = end
 
 
+def worth(threads: int, amount: int, slab: int) -> int:
+    """How many threads gain by so much work: one for each slab's worth of it, at most so many."""
+    return max(1, min(threads, -(-amount // slab)))
+
+
+def even(count: int, most: int, threads: int) -> int:
+    """How many of ``count`` make a slab, at most ``most``, so that every thread has as many slabs."""
+    turns = max(1, -(-count // (most * threads)))
+    return max(1, -(-count // (turns * threads)))
+
+
 def concurrently(threads: int, work: Callable[[T], object], slabs: Iterable[T]) -> None:
-    """Work on every slab; the first error, in the order of the slabs, is raised."""
+    """Work on every slab; the first error, in the order of the slabs, is raised.
+
+    The calling thread is one of them: short work would wait for the others to begin.
+    """
     if threads == 1:
         for slab in slabs:
             work(slab)
         return
-    with ThreadPoolExecutor(threads) as executor:
-        waiting: deque[Future[object]] = deque()
+    source, turn = enumerate(slabs), Lock()
+    errors: list[tuple[int, BaseException]] = []
+
+    def take() -> None:
+        number = -1
         try:
-            for slab in slabs:
-                waiting.append(executor.submit(work, slab))
-                # Slabs may bring memory along, so few are made before their turn.
-                if len(waiting) > 2 * threads:
-                    waiting.popleft().result()
-            while waiting:
-                waiting.popleft().result()
-        except BaseException:
-            executor.shutdown(wait=True, cancel_futures=True)
-            raise
+            # Slabs may bring memory along, so none is made before its turn.
+            while not errors:
+                with turn:
+                    number, slab = next(source, (number, None))
+                if slab is None:
+                    return
+                work(slab)
+        except BaseException as error:
+            errors.append((number, error))
+
+    others = [Thread(target=take) for _ in range(threads - 1)]
+    for each in others:
+        each.start()
+    take()
+    for each in others:
+        each.join()
+    if errors:
+        raise min(errors, key=lambda found: found[0])[1]
 
 
 def choose_thetas(

@@ -53,16 +53,21 @@ def _shared(_types: tuple[type, ...], make: Callable[..., Any], *fields: Any) ->
 
 
 def noise_key(composition: Any, mechanism: str, parameters: Callable[[], dict[str, Any]], secret: Key) -> Key:
-    """The noise key of a composition under a secret: :meth:`fastdp.randomness.key.Key.bind`.
-
-    The encoding of a shared composition is kept; it takes ten times as long as the key.
-    """
+    """The noise key of a composition under a secret: :meth:`fastdp.randomness.key.Key.bind`."""
     if secret.binding is not Binding.ROOT:
         return secret
+    return secret.bound(encoded(composition, mechanism, parameters, secret))
+
+
+def encoded(composition: Any, mechanism: str, parameters: Callable[[], dict[str, Any]], secret: Key) -> bytes:
+    """What :meth:`fastdp.randomness.key.Key.composition` gives under any root secret.
+
+    That of a shared composition is kept; it takes ten times as long as a key.
+    """
     own = vars(composition)
-    encoding = own.get("encoding")
+    encoding: bytes | None = own.get("encoding")
     if encoding is None:
         encoding = secret.composition(mechanism, parameters())
         if "encoding" in own:
             own["encoding"] = encoding
-    return secret.bound(encoding)
+    return encoding

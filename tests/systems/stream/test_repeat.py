@@ -53,6 +53,8 @@ def assert_same(found: Any, k: int, number: int, parts: dict[str, Any], queries:
 def test_repetitions_are_single_releases(parts, monkeypatch) -> None:
     monkeypatch.setattr(row_steps, "SLAB_WORDS", 3000)
     monkeypatch.setattr(module, "SLAB_WORDS", 300)
+    # As if there were work for every thread.
+    monkeypatch.setattr(module, "SLAB_VALUES", 600)
     queries = random_ranges(600, 20, 256, seed=1)
     kept, asked = make(parts).repeat(VALUES, 7), make(parts).repeat(VALUES, 7, queries=queries, threads=3)
     assert (kept.answers, asked.releases) == (None, None)
@@ -62,6 +64,23 @@ def test_repetitions_are_single_releases(parts, monkeypatch) -> None:
     later = make(parts).repeat(VALUES, 2, queries=queries, first=5)
     assert np.array_equal(later.answers, asked.answers[5:])
     assert len(later) == 2
+
+
+def test_one_slab_has_several_thresholds_and_one_threshold_several_slabs(monkeypatch) -> None:
+    """Block sums are made once for each threshold, whichever way slabs cut the order of thresholds."""
+    parts, runs, summed = PARTS["tops"], 12, []
+    publisher, queries = make(parts), random_ranges(600, 20, 256, seed=1)
+    thetas = make(parts).repeat(VALUES, runs).thresholds
+    assert 3 < np.unique(thetas).size < runs
+    real = row_steps.RowPipeline.sums
+    monkeypatch.setattr(row_steps.RowPipeline, "sums", lambda *call: summed.append(call[1].steps) or real(*call))
+    for rows in (1, 2, 3, 5, runs):
+        summed.clear()
+        monkeypatch.setattr(row_steps.RowPipeline, "rows_at_once", lambda *_, rows=rows: rows)
+        found = publisher.repeat(VALUES, runs, queries=queries)
+        for k in range(runs):
+            assert_same(found, k, k, parts, queries)
+        assert np.concatenate(summed).size == np.unique(thetas).size
 
 
 def test_a_repetition_says_that_it_is_one_of_many_and_simulated() -> None:
