@@ -19,6 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import llvmlite.binding
 import numba
 import numpy as np
 from llvmlite import ir
@@ -30,6 +31,15 @@ from numba.extending import intrinsic
 import fastdp_kernels
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def processor_has(*features: str) -> bool:
+    """Whether this processor has instructions, by LLVM's names for them."""
+    try:
+        found = llvmlite.binding.get_host_cpu_features()
+    except RuntimeError:
+        return False
+    return all(found.get(feature, False) for feature in features)
 
 
 def _fingerprint_of_sources() -> str:
