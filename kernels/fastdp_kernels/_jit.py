@@ -197,6 +197,9 @@ if TYPE_CHECKING:
     def double_of(bits: np.int64) -> float:
         """The float64 whose IEEE-754 bits are the given int64."""
 
+    def real_of(number: float | np.int64) -> float:
+        """A float64 as it is; an int64 rounded to the nearest float64, in operations that every vector unit has."""
+
     def plus(a: np.int64, b: np.int64) -> np.int64:
         """Sum modulo 2^64."""
 
@@ -228,6 +231,30 @@ else:
     def double_of(_typing: Any, _bits: Any) -> Any:
         """The float64 whose IEEE-754 bits are the given int64."""
         return types.float64(types.int64), _reinterpret(ir.DoubleType())
+
+    def rounded(builder: Any, number: Any) -> Any:
+        """:func:`real_of` for LLVM's int64, or a vector of them."""
+
+        def each(value: float, kind: Any = number.type) -> Any:
+            count = getattr(kind, "count", None)
+            return ir.Constant(kind, value) if count is None else ir.Constant(kind, [ir.Constant(kind.element, value)] * count)
+
+        real: Any = ir.DoubleType()
+        real = ir.VectorType(real, number.type.count) if isinstance(number.type, ir.VectorType) else real
+        low = builder.or_(builder.and_(number, each(2**32 - 1)), each(0x4330000000000000))
+        high = builder.xor(builder.lshr(number, each(32)), each(0x4530000080000000))
+        # 2^84 + 2^63 + high 2^32 and 2^52 + low; the difference is exact, so that the sum is rounded once.
+        high = builder.fsub(builder.bitcast(high, real), each(2.0**84 + 2.0**63 + 2.0**52, real))
+        return builder.fadd(high, builder.bitcast(low, real))
+
+    @intrinsic
+    def real_of(_typing: Any, number: Any) -> Any:
+        """A float64 as it is; an int64 rounded to the nearest float64, in operations that every vector unit has."""
+
+        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            return arguments[0] if number == types.float64 else rounded(builder, arguments[0])
+
+        return types.float64(number), generate
 
     def _wrapping(operation: str) -> Callable[..., Any]:
         def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:

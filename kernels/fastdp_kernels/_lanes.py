@@ -15,6 +15,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from fastdp_kernels import _jit
+
 #: Entries of a row, and rows whose sums are made together.
 LANES, ROWS = 16, 8
 # Adding 1.5 * 2^52 rounds a double in [0, 2^51] to the nearest integer (ties to even) and leaves that
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     def sum_step_rows(
         values: np.ndarray, at: int, steps_per_unit: float, top: float, sums: np.ndarray, row: int
     ) -> np.int64:
-        """Sums of ROWS rows of LANES float64 values, each clipped to [0, top] steps and rounded to the grid.
+        """Sums of ROWS rows of LANES values, float64 or int64, each clipped to [0, top] steps and rounded to the grid.
 
         Returns an integer that is negative if one of them is NaN or infinite.
         """
@@ -114,7 +116,7 @@ else:
     def sum_step_rows(
         _typing: Any, values: Any, _at: Any, _steps_per_unit: Any, _top: Any, sums: Any, _row: Any
     ) -> Any:
-        """Sums of ROWS rows of LANES float64 values, each clipped to [0, top] steps and rounded to the grid.
+        """Sums of ROWS rows of LANES values, float64 or int64, each clipped to [0, top] steps and rounded to the grid.
 
         Returns an integer that is negative if one of them is NaN or infinite.
         """
@@ -125,6 +127,8 @@ else:
             nothing, rounder = _each(_F64, 0.0), _each(_F64, ROUNDER)
             flags, halves = _each(_I64, 0), []
             for half in _halves(context, builder, values, array, at):
+                if values.dtype == types.int64:
+                    half = _jit.rounded(builder, half)  # noqa: PLW2901
                 size = builder.and_(builder.bitcast(half, flags.type), _each(_I64, WITHOUT_SIGN))
                 flags = builder.or_(flags, builder.add(size, _each(_I64, EXPONENT_ONE)))
                 x = builder.fmul(half, per_unit)

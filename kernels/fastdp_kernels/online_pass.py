@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels import _lanes
-from fastdp_kernels._jit import bits_of, inline, kernel, minus, plus
+from fastdp_kernels._jit import bits_of, inline, kernel, minus, plus, real_of
 from fastdp_kernels._lanes import LANES, ROWS, fill_row, sum_step_rows
 
 ROUNDER = _lanes.ROUNDER
@@ -27,8 +27,8 @@ BLOCKS = 64
 
 @inline
 def step_bits(v: float, steps_per_unit: float, top: float) -> np.int64:
-    """A value in steps, clipped to [0, top] and rounded, plus ROUNDER_BITS."""
-    x = v * steps_per_unit
+    """A value, float64 or int64, in steps, clipped to [0, top] and rounded, plus ROUNDER_BITS."""
+    x = real_of(v) * steps_per_unit
     x = x if x > 0.0 else 0.0
     x = x if x < top else top
     return bits_of(x + ROUNDER)
@@ -37,7 +37,7 @@ def step_bits(v: float, steps_per_unit: float, top: float) -> np.int64:
 @inline
 def finite_flag(v: float) -> np.int64:
     """Negative just for NaN and infinity, whose exponents are all ones."""
-    return plus(bits_of(v) & WITHOUT_SIGN, EXPONENT_ONE)
+    return plus(bits_of(real_of(v)) & WITHOUT_SIGN, EXPONENT_ONE)
 
 
 @inline
@@ -184,7 +184,37 @@ def add_noise(steps: np.ndarray, noise: np.ndarray, resolution: float, out: np.n
     ``out`` (float64) may lie in the memory of ``steps`` (int64).
     """
     for i in range(out.size):
-        out[i] = np.float64(plus(steps[i], noise[i])) * resolution
+        out[i] = real_of(plus(steps[i], noise[i])) * resolution
+
+
+@kernel
+def publish_values(
+    values: np.ndarray, steps_per_unit: float, top: float, noise: np.ndarray, resolution: float, out: np.ndarray
+) -> bool:
+    """Values with noise on each: :func:`round_values` and :func:`add_noise` in one pass.
+
+    Parameters
+    ----------
+    values : float64[n] or int64[n]
+        In units of the input.
+    steps_per_unit, top, resolution
+        As for :func:`sum_blocks` and :func:`add_noise`.
+    noise : int64[n]
+        Of each value, in steps.
+    out : float64[n]
+        The published values, in other memory.
+
+    Returns
+    -------
+    bool
+        Whether a value is NaN or infinite; the output is then of no use.
+    """
+    flags = np.int64(0)
+    for i in range(out.size):
+        flags |= finite_flag(values[i])
+        step = minus(step_bits(values[i], steps_per_unit, top), ROUNDER_BITS)
+        out[i] = real_of(plus(step, noise[i])) * resolution
+    return bool(flags < 0)
 
 
 @kernel
@@ -242,7 +272,7 @@ def publish_blocks(
 
     Parameters
     ----------
-    values : float64[k g]
+    values : float64[k g] or int64[k g]
         In units of the input.
     steps_per_unit, top
         As for :func:`sum_blocks`.
@@ -272,7 +302,7 @@ def publish_blocks(
             part = values[first * LANES : (first + BLOCKS) * LANES]
             flags |= _sum_lanes(part, steps_per_unit, top, sums)
             for k in range(BLOCKS):
-                released = np.float64(plus(sums[k], noise[first + k])) * resolution
+                released = real_of(plus(sums[k], noise[first + k])) * resolution
                 fill_row(out, (first + k) * LANES, prediction, released - prediction * others)
                 prediction = released / length
     rows, published = values.reshape(noise.size, block), out.reshape(noise.size, block)
@@ -282,7 +312,7 @@ def publish_blocks(
         for i in range(block):
             flags |= finite_flag(row[i])
             total = plus(total, step_bits(row[i], steps_per_unit, top))
-        released = np.float64(plus(minus(total, excess), noise[j])) * resolution
+        released = real_of(plus(minus(total, excess), noise[j])) * resolution
         for i in range(block):
             own[i] = prediction
         own[block - 1] = released - prediction * others
