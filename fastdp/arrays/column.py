@@ -103,9 +103,13 @@ def as_floats(column: NDArray[Any]) -> NDArray[np.float64]:
     """
     if is_in_order(column, FLOAT64):
         floats = column[:]
-    else:
-        floats = np.empty(column.shape)
+    elif is_in_order(column, INT64):
+        floats = np.empty(column.size)
         convert(column, floats)
+    else:
+        # A longdouble beyond float64 is infinite: publishers judge that, not NumPy's warnings.
+        with np.errstate(over="ignore"):
+            floats = np.require(column, np.float64, ("C", "A", "E"))[:]
     floats.flags.writeable = False
     return floats
 
@@ -122,7 +126,6 @@ def convert(column: NDArray[Any], floats: NDArray[np.float64]) -> None:
 
         whole_numbers.to_floats(column, floats)
         return
-    # A longdouble beyond float64 is infinite: publishers judge that, not NumPy's warnings.
     with np.errstate(over="ignore"):
         floats[:] = column
 

@@ -18,7 +18,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 from numpy.typing import NDArray
 
 from fastdp.randomness.key import Key
-from fastdp_kernels import _jit, binary_counter
+from fastdp_kernels import binary_counter
+from fastdp_kernels._jit import processor_has
 
 #: Words produced at a time: 256 KiB stay in the second-level cache.
 CHUNK = 32_768
@@ -27,9 +28,9 @@ BLOCK_BITS = 32
 #: Words of one stream: two a block.
 MAX_WORDS = 2 << BLOCK_BITS
 _ZEROS = memoryview(bytes(8 * CHUNK))
-#: OpenSSL encrypts 64 bytes at a time in GCM, whose key stream is that of CTR, but 16 in CTR itself: less than half of
-#: the time, where the processor has the instructions.
-GCM_IS_FASTER = _jit.processor_has("vaes", "vpclmulqdq", "avx512f")
+#: GCM's key stream is that of CTR.  OpenSSL makes 64 bytes of it at a time where the processor has the instructions, but
+#: 16 bytes in CTR itself, which takes more than twice as long.
+GCM_IS_FASTER = processor_has("vaes", "vpclmulqdq", "avx512f")
 #: GCM keeps the first two blocks of a stream for itself.
 GCM_BEGIN = 32
 #: Bytes from which on another cipher pays.

@@ -237,7 +237,11 @@ else:
 
         def each(value: float, kind: Any = number.type) -> Any:
             count = getattr(kind, "count", None)
-            return ir.Constant(kind, value) if count is None else ir.Constant(kind, [ir.Constant(kind.element, value)] * count)
+            return (
+                ir.Constant(kind, value)
+                if count is None
+                else ir.Constant(kind, [ir.Constant(kind.element, value)] * count)
+            )
 
         real: Any = ir.DoubleType()
         real = ir.VectorType(real, number.type.count) if isinstance(number.type, ir.VectorType) else real

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     def sum_step_rows(
         values: np.ndarray, at: int, steps_per_unit: float, top: float, sums: np.ndarray, row: int
     ) -> np.int64:
-        """Sums of ROWS rows of LANES values, float64 or int64, each clipped to [0, top] steps and rounded to the grid.
+        """Sums of ROWS rows of LANES float64 or int64, each clipped to [0, top] steps and rounded to the grid.
 
         Returns an integer that is negative if one of them is NaN or infinite.
         """
@@ -116,7 +116,7 @@ else:
     def sum_step_rows(
         _typing: Any, values: Any, _at: Any, _steps_per_unit: Any, _top: Any, sums: Any, _row: Any
     ) -> Any:
-        """Sums of ROWS rows of LANES values, float64 or int64, each clipped to [0, top] steps and rounded to the grid.
+        """Sums of ROWS rows of LANES float64 or int64, each clipped to [0, top] steps and rounded to the grid.
 
         Returns an integer that is negative if one of them is NaN or infinite.
         """
@@ -128,7 +128,7 @@ else:
             flags, halves = _each(_I64, 0), []
             for half in _halves(context, builder, values, array, at):
                 if values.dtype == types.int64:
-                    half = _jit.rounded(builder, half)  # noqa: PLW2901
+                    half = _jit.rounded(builder, half)
                 size = builder.and_(builder.bitcast(half, flags.type), _each(_I64, WITHOUT_SIGN))
                 flags = builder.or_(flags, builder.add(size, _each(_I64, EXPONENT_ONE)))
                 x = builder.fmul(half, per_unit)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastdp_kernels._jit import kernel
 from fastdp_kernels import online_pass
+from fastdp_kernels._jit import kernel
 from fastdp_kernels.online_pass import add_noise, emit_blocks, finite_flag, sum_blocks
 from fastdp_kernels.tree_nodes import release_tree
 

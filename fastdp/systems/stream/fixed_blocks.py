@@ -30,7 +30,8 @@ from fastdp.smoothers import Recent, Smoother, SmootherState
 from fastdp.smoothers.base import CheckedSmoother
 from fastdp_kernels import online_pass, tree_nodes
 
-Floats, Integers = NDArray[np.float64], NDArray[np.int64]
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 #: The number of a tree and the noise of its leaves; a cache, since the key determines it.
 TreeNoise = tuple[int, NDArray[np.int64]]
 #: Chunks of fewer blocks are not worth a pass of their own.
@@ -202,7 +203,7 @@ class FixedBlocks:
         """:meth:`prepare` without writing anything."""
         per_unit, top = 1.0 / self.grid.resolution, float(min(progress.theta_steps, self.grid.bound_steps))
         n_seen, size = progress.n_seen + values.size, values.size
-        if self.every:
+        if self.smoother is None or self.every:
             steps: NDArray[np.int64] = np.empty(size, np.int64)
             if online_pass.round_values(values, per_unit, top, steps):
                 return None

@@ -288,7 +288,7 @@ class Schedule(Machine[StreamState]):
     def _in_new_memory(
         self, batch: Column, part: NDArray[Any], pipeline: Pipeline, progress: Progress, *, refines: bool
     ) -> tuple[Floats | None, Iterable[tuple[int, NDArray[Any]]]]:
-        """One array for all that a part publishes, if it is written while values are read; and what is read, in pieces.
+        """One array for all that a part publishes, if it is written while values are read; and these, in pieces.
 
         Not where values may be replaced: they are read before noise is drawn.
         """
