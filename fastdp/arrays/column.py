@@ -102,16 +102,22 @@ def as_floats(column: NDArray[Any]) -> NDArray[np.float64]:
         From :func:`as_column`.
     """
     if is_in_order(column, FLOAT64):
-        floats = column[:]
-    elif is_in_order(column, INT64):
+        return read_only(column)
+    if is_in_order(column, INT64):
         floats = np.empty(column.size)
         convert(column, floats)
     else:
         # A longdouble beyond float64 is infinite: publishers judge that, not NumPy's warnings.
         with np.errstate(over="ignore"):
-            floats = np.require(column, np.float64, ("C", "A", "E"))[:]
-    floats.flags.writeable = False
-    return floats
+            floats = np.require(column, np.float64, ("C", "A", "E"))
+    return read_only(floats)
+
+
+def read_only(column: NDArray[Any]) -> NDArray[Any]:
+    """The same memory: kernels are compiled for arrays that cannot be written."""
+    view = column[:]
+    view.flags.writeable = False
+    return view
 
 
 def is_in_order(column: NDArray[Any], dtype: np.dtype[Any]) -> bool:
@@ -124,7 +130,7 @@ def convert(column: NDArray[Any], floats: NDArray[np.float64]) -> None:
     if column.size >= MIN_COMPILED and is_in_order(column, INT64):
         from fastdp_kernels import whole_numbers  # loads Numba
 
-        whole_numbers.to_floats(column, floats)
+        whole_numbers.to_floats(read_only(column), floats)
         return
     with np.errstate(over="ignore"):
         floats[:] = column

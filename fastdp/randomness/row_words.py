@@ -63,7 +63,7 @@ class RowWords:
         return words
 
     def parts(self, streams: Indices, numbers: Indices, size: int) -> Iterator[tuple[int, NDArray[np.uint64]]]:
-        """What :meth:`fill` gives, so many rows at a time: their first row, and words that the next ones overwrite."""
+        """What :meth:`fill` gives, ``size`` rows at a time: the first row, and words that the next ones overwrite."""
         n, size = streams.size, max(1, min(size, streams.size))
         high, low, columns = _layout(self.pieces)
         # Bytes are joined, so the machine's own order of bytes does not matter.

@@ -28,8 +28,8 @@ BLOCK_BITS = 32
 #: Words of one stream: two a block.
 MAX_WORDS = 2 << BLOCK_BITS
 _ZEROS = memoryview(bytes(8 * CHUNK))
-#: GCM's key stream is that of CTR.  OpenSSL makes 64 bytes of it at a time where the processor has the instructions, but
-#: 16 bytes in CTR itself, which takes more than twice as long.
+#: GCM's key stream is that of CTR.  OpenSSL makes 64 bytes of it at a time where the processor has the instructions,
+#: but 16 bytes in CTR itself, which takes more than twice as long.
 GCM_IS_FASTER = processor_has("vaes", "vpclmulqdq", "avx512f")
 #: GCM keeps the first two blocks of a stream for itself.
 GCM_BEGIN = 32

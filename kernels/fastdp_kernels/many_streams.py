@@ -161,8 +161,8 @@ def publish_values(
         for tree, begin in enumerate(range(0, counts[row], tree_blocks)):
             size = min(counts[row] - begin, tree_blocks)
             first, to = starts[row] + begin, out_starts[row] + begin
-            part, drawn = values[first : first + size], noise[row, tree, :size]
-            if online_pass.publish_values(part, steps_per_unit, tops[row], drawn, resolution, out[to : to + size]):
+            part, target = values[first : first + size], out[to : to + size]
+            if online_pass.publish_values(part, steps_per_unit, tops[row], noise[row, tree], resolution, target):
                 return row
     return -1
 

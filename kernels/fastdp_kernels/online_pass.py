@@ -199,7 +199,7 @@ def publish_values(
         In units of the input.
     steps_per_unit, top, resolution
         As for :func:`sum_blocks` and :func:`add_noise`.
-    noise : int64[n]
+    noise : int64[>= n]
         Of each value, in steps.
     out : float64[n]
         The published values, in other memory.

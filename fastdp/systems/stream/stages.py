@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.arrays.column import FLOAT64, INT64, NOT_FINITE, as_floats, convert, is_in_order, pieces
+from fastdp.arrays.column import FLOAT64, INT64, NOT_FINITE, as_floats, convert, is_in_order, pieces, read_only
 from fastdp.errors import DataError, StateError
 from fastdp.perturbers import Blocks
 from fastdp.randomness.key import Key
@@ -301,7 +301,7 @@ class Schedule(Machine[StreamState]):
             return None, pieces(part)
         new = np.empty(part.size)
         if one_pass and not refines and is_in_order(part, INT64):
-            return new, [(0, part)]
+            return new, [(0, read_only(part))]
         if refines or part.dtype == FLOAT64 or (one_pass and pipeline.every):
             return new, pieces(part)
         # In place: a block is read before it is written.
