@@ -166,7 +166,8 @@ def test_single_values_in_one_pass_equal_rounding_and_noise(size: int) -> None:
     online_pass.add_noise(steps, noise, RESOLUTION, expected)
     assert not online_pass.publish_values(values, 1 / RESOLUTION, 640.0, noise, RESOLUTION, published)
     assert published.tobytes() == expected.tobytes()
-    assert published.tolist() == [float(step + own) * RESOLUTION for step, own in zip(steps.tolist(), noise.tolist())]
+    noisy = [step + own for step, own in zip(steps.tolist(), noise[:size].tolist(), strict=True)]
+    assert published.tolist() == [float(each) * RESOLUTION for each in noisy]
     for wrong, position in itertools.product((np.nan, np.inf, -np.inf), (0, size // 2, size - 1)):
         broken = values.copy()
         broken[position] = wrong
@@ -186,7 +187,7 @@ def test_whole_numbers_are_published_as_their_doubles_are(block: int, count: int
     noise = np.random.default_rng(count).integers(-10_000, 10_000, count)
     for top in (640.0, 2.0**51):
         both = [np.empty(values.size), np.empty(values.size)]
-        for given, out in zip((values, values.astype(float)), both):
+        for given, out in zip((values, values.astype(float)), both, strict=True):
             if block == 1:
                 assert not online_pass.publish_values(given, 1 / RESOLUTION, top, noise, RESOLUTION, out)
             else:
