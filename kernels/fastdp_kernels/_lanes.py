@@ -127,11 +127,13 @@ else:
             nothing, rounder = _each(_F64, 0.0), _each(_F64, ROUNDER)
             flags, halves = _each(_I64, 0), []
             for half in _halves(context, builder, values, array, at):
+                real = half
                 if values.dtype == types.int64:
-                    half = _jit.rounded(builder, half)
-                size = builder.and_(builder.bitcast(half, flags.type), _each(_I64, WITHOUT_SIGN))
-                flags = builder.or_(flags, builder.add(size, _each(_I64, EXPONENT_ONE)))
-                x = builder.fmul(half, per_unit)
+                    real = _jit.rounded(builder, half)
+                else:
+                    size = builder.and_(builder.bitcast(half, flags.type), _each(_I64, WITHOUT_SIGN))
+                    flags = builder.or_(flags, builder.add(size, _each(_I64, EXPONENT_ONE)))
+                x = builder.fmul(real, per_unit)
                 x = builder.select(builder.fcmp_ordered(">", x, nothing), x, nothing)
                 x = builder.select(builder.fcmp_ordered("<", x, most), x, most)
                 halves.append(builder.bitcast(builder.fadd(x, rounder), flags.type))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels import _lanes
-from fastdp_kernels._jit import bits_of, inline, kernel, minus, plus, real_of
+from fastdp_kernels._jit import bits_if_real, bits_of, inline, kernel, minus, plus, real_of
 from fastdp_kernels._lanes import LANES, ROWS, fill_row, sum_step_rows
 
 ROUNDER = _lanes.ROUNDER
@@ -37,7 +37,7 @@ def step_bits(v: float, steps_per_unit: float, top: float) -> np.int64:
 @inline
 def finite_flag(v: float) -> np.int64:
     """Negative just for NaN and infinity, whose exponents are all ones."""
-    return plus(bits_of(real_of(v)) & WITHOUT_SIGN, EXPONENT_ONE)
+    return plus(bits_if_real(v) & WITHOUT_SIGN, EXPONENT_ONE)
 
 
 @inline

@@ -1,4 +1,4 @@
-"""Whole numbers as doubles, in vectors: before AVX-512 no processor has an instruction for it."""
+"""Whole numbers as doubles, in vectors."""
 
 from __future__ import annotations
 
