@@ -141,14 +141,17 @@ def dask_executor(address: str) -> Iterator[Cluster]:
 
 @contextmanager
 def _without_tracebacks() -> Iterator[None]:
-    """Silence Dask's log of a lost connection, which the sweep reports as its error."""
-    log = logging.getLogger("distributed.client")
-    before = log.level
-    log.setLevel(logging.CRITICAL)
+    """Silence Dask's logs of a lost connection, which the sweep reports as its error."""
+    # Dask gives the client's log a level of its own; the others follow the first.
+    logs = [logging.getLogger(name) for name in ("distributed", "distributed.client")]
+    before = [log.level for log in logs]
+    for log in logs:
+        log.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
-        log.setLevel(before)
+        for log, level in zip(logs, before, strict=True):
+            log.setLevel(level)
 
 
 def lost_errors() -> tuple[type[Exception], ...]:

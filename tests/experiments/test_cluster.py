@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -78,6 +80,18 @@ def test_a_scheduler_that_dies_before_it_is_asked_for_its_cores(monkeypatch) -> 
         local.close()
         with pytest.raises(cluster.lost_errors()):
             cores()
+
+
+def test_all_logs_of_dask_are_silent_while_a_sweep_runs(monkeypatch) -> None:
+    """Which of them tells of a lost scheduler depends on the moment."""
+    from fastdp.experiments import cluster
+
+    logs = [logging.getLogger(f"distributed{each}") for each in ("", ".batched", ".client", ".core", ".comm.tcp")]
+    before = [log.getEffectiveLevel() for log in logs]
+    monkeypatch.setattr(distributed, "Client", MagicMock())
+    with cluster.dask_executor("tcp://127.0.0.1:9"):
+        assert not any(log.isEnabledFor(logging.ERROR) for log in logs)
+    assert [log.getEffectiveLevel() for log in logs] == before
 
 
 def test_a_scheduler_that_dies_is_one_line(toml, small, tmp_path) -> None:
