@@ -254,7 +254,8 @@ class FixedBlocks:
             return False
         if self.every:
             return True
-        whole = progress.filled == 0 and size >= MIN_BLOCKS * self.plan.block
+        block = self.plan.block
+        whole = progress.filled == 0 and size >= MIN_BLOCKS * block and block % online_pass.LANES == 0
         return whole and type(self.smoother) is Recent
 
     def _publish_values(
