@@ -24,7 +24,9 @@ from fastdp.errors import DataError, ParameterError
 Nonfinite = Literal["raise", "zero"]
 #: Values of other types are converted in pieces that stay in the cache (1 MiB of floats).
 PIECE = 2**17
-FLOAT64 = np.dtype(np.float64)
+FLOAT64, INT64 = np.dtype(np.float64), np.dtype(np.int64)
+#: Entries from which on NumPy, which converts them one by one, takes longer than the call of a kernel.
+MIN_COMPILED = 1024
 #: Bits of an array's flags: C-contiguous and aligned.
 IN_PLACE = 0x0101
 NOT_FINITE = "not a finite number"
@@ -99,14 +101,39 @@ def as_floats(column: NDArray[Any]) -> NDArray[np.float64]:
     column : array of bool, integers or floats, one-dimensional
         From :func:`as_column`.
     """
-    if column.dtype == FLOAT64 and column.flags.num & IN_PLACE == IN_PLACE and type(column) is np.ndarray:
-        floats = column[:]
+    if is_in_order(column, FLOAT64):
+        return read_only(column)
+    if is_in_order(column, INT64):
+        floats = np.empty(column.size)
+        convert(column, floats)
     else:
         # A longdouble beyond float64 is infinite: publishers judge that, not NumPy's warnings.
         with np.errstate(over="ignore"):
-            floats = np.require(column, np.float64, ("C", "A", "E"))[:]
-    floats.flags.writeable = False
-    return floats
+            floats = np.require(column, np.float64, ("C", "A", "E"))
+    return read_only(floats)
+
+
+def read_only(column: NDArray[Any]) -> NDArray[Any]:
+    """The same memory: kernels are compiled for arrays that cannot be written."""
+    view = column[:]
+    view.flags.writeable = False
+    return view
+
+
+def is_in_order(column: NDArray[Any], dtype: np.dtype[Any]) -> bool:
+    """Whether kernels for this type read the column where it lies."""
+    return column.dtype == dtype and column.flags.num & IN_PLACE == IN_PLACE and type(column) is np.ndarray
+
+
+def convert(column: NDArray[Any], floats: NDArray[np.float64]) -> None:
+    """Write the column, each entry rounded to the nearest float64, into an array of its size."""
+    if column.size >= MIN_COMPILED and is_in_order(column, INT64):
+        from fastdp_kernels import whole_numbers  # loads Numba
+
+        whole_numbers.to_floats(read_only(column), floats)
+        return
+    with np.errstate(over="ignore"):
+        floats[:] = column
 
 
 def pieces(column: NDArray[Any]) -> Iterable[tuple[int, NDArray[np.float64]]]:

@@ -69,6 +69,8 @@ def _tops() -> None:
     parts: dict[str, Any] = {"threshold": 20.0, "perturber": Hierarchy(prune=1), "smoother": Recent()}
     publisher = fastdp.StreamPublisher(**parts, epsilon=1.0, bound=BOUND, max_range=256, seed=1)
     publisher.publish(np.arange(LENGTH) % BOUND, out=np.empty(LENGTH))
+    # Whole numbers are read as they are.
+    fastdp.StreamPublisher(**parts, epsilon=1.0, bound=BOUND, max_range=256, seed=1).release(np.arange(LENGTH))
     # A hold-out of many values a candidate has histograms of its own.
     parts["threshold"] = NoisyMax(step=BOUND / 8)
     coarse = fastdp.StreamPublisher(**parts, epsilon=1.0, bound=BOUND, max_range=256, holdout=LENGTH, seed=1)

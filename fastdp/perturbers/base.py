@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fastdp.guarantee import Guarantee
 from fastdp.randomness.key import Binding, Key
 from fastdp.randomness.noise import AnyLaw
-from fastdp.randomness.row_words import RowWords
+from fastdp.randomness.row_words import RowWords, distinct_of
 from fastdp.randomness.words import StreamId
 
 
@@ -180,7 +180,7 @@ class TreeRows:
 
     def words(self, pieces: Sequence[tuple[StreamId, int]]) -> RowWords:
         """The words of these pieces for each row, by the keys of the rows' thresholds."""
-        distinct, owners = np.unique(self.theta_steps, return_inverse=True)
+        distinct, owners = distinct_of(self.theta_steps)
         return RowWords([theta_key(self.key, steps) for steps in distinct.tolist()], pieces, owners)
 
 

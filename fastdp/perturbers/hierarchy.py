@@ -256,6 +256,7 @@ class Hierarchy:
         return noise
 
 
+@lru_cache(maxsize=256)
 def _law(plan: HierarchyShape, theta_steps: int, epsilon: float) -> sampler.Law:
     return sampler.discrete_laplace_law(Fraction(theta_steps * plan.levels) / Fraction(epsilon))
 

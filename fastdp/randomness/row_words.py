@@ -8,15 +8,16 @@ stream costs no cipher of its own where several share a key.  The words are thos
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import BLOCK_BITS, MAX_WORDS, StreamId
+from fastdp_kernels import row_counters
 
 Indices = NDArray[np.int64]
 #: The cipher wants this much room behind its output, though it fills whole blocks only.
@@ -46,17 +47,6 @@ class RowWords:
         if max((count for _, count in pieces), default=0) > MAX_WORDS:
             raise OverflowError(f"pieces of up to {self.width} words: beyond the {MAX_WORDS} words of a stream")
 
-    @cached_property
-    def _layout(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64], Indices | None]:
-        """Counters of a row, but for the stream's number: stream ids, block numbers, and the words that are used."""
-        blocks = [-(-count // 2) for _, count in self.pieces]
-        counted = list(zip(self.pieces, blocks, strict=True))
-        high = np.concatenate([np.full(size, stream.pack(), np.uint64) for (stream, _), size in counted])
-        low = np.concatenate([np.arange(size, dtype=np.uint64) for size in blocks])
-        # The second word of a piece's last block is not used where its count is odd.
-        columns = np.flatnonzero(np.concatenate([np.arange(2 * size) < count for (_, count), size in counted]))
-        return _big_endian(high), _big_endian(low), None if columns.size == 2 * low.size else columns
-
     def fill(self, streams: Indices, numbers: Indices) -> NDArray[np.uint64]:
         """The words: uint64[n, width].
 
@@ -67,41 +57,56 @@ class RowWords:
         numbers : int64[n]
             The number in each row's stream ids.
         """
-        high, low, columns = self._layout
-        n, blocks = streams.size, low.size
-        counters: NDArray[np.uint64] = np.empty((n, blocks, 2), np.uint64)
-        members = _big_endian((streams.astype(np.uint64) + np.uint64(1)) << np.uint64(BLOCK_BITS))
+        if not streams.size:
+            return np.empty((0, self.width), np.uint64)
+        ((_, words),) = self.parts(streams, numbers, streams.size)
+        return words
+
+    def parts(self, streams: Indices, numbers: Indices, size: int) -> Iterator[tuple[int, NDArray[np.uint64]]]:
+        """What :meth:`fill` gives, ``size`` rows at a time: the first row, and words that the next ones overwrite."""
+        n, size = streams.size, max(1, min(size, streams.size))
+        high, low, columns = _layout(self.pieces)
         # Bytes are joined, so the machine's own order of bytes does not matter.
-        np.bitwise_or(high, _big_endian(numbers.astype(np.uint64))[:, None], out=counters[:, :, 0])
-        np.bitwise_or(low, members[:, None], out=counters[:, :, 1])
+        names = _big_endian(numbers.astype(np.uint64))
+        members = _big_endian((streams.astype(np.uint64) + np.uint64(1)) << np.uint64(BLOCK_BITS))
+        counters: NDArray[np.uint64] = np.empty((size, low.size, 2), np.uint64)
         words: NDArray[np.uint64] = np.empty(counters.size + _TAIL_WORDS, np.uint64)
         source, target = memoryview(counters.data).cast("B"), memoryview(words.data).cast("B")
-        row_bytes = 2 * blocks * words.itemsize
-        for key, begin, end in self._runs(n):
-            # The counters of a key are all different, so this is counter mode written out.
-            cipher = Cipher(algorithms.AES(key.reveal()), modes.ECB())  # noqa: S305
-            part = target[begin * row_bytes : end * row_bytes + words.itemsize * _TAIL_WORDS]
-            cipher.encryptor().update_into(source[begin * row_bytes : end * row_bytes], part)
-            if key.drawn is not None:
-                self._record(key, streams[begin:end], numbers[begin:end])
-        rows = words[: counters.size].reshape(n, 2 * blocks)
-        if not np.little_endian:
-            rows.byteswap(inplace=True)
-        # Not by an index: its result would lie column by column, where kernels go row by row.
-        return rows if columns is None else rows.take(columns, axis=1)
+        row_bytes, tail_bytes = 2 * low.size * words.itemsize, _TAIL_WORDS * words.itemsize
+        encryptor: CipherContext | None = None
+        before = -1
+        for first in range(0, n, size):
+            last = min(first + size, n)
+            row_counters.write_counters(high, low, names[first:last], members[first:last], counters)
+            for owner, begin, end in self._runs(first, last):
+                key = self.keys[owner]
+                if encryptor is None or owner != before:
+                    # The counters of a key are all different, so this is counter mode written out.
+                    encryptor = Cipher(algorithms.AES(key.reveal()), modes.ECB()).encryptor()  # noqa: S305
+                    before = owner
+                if key.drawn is not None:
+                    self._record(key, streams[begin:end], numbers[begin:end])
+                left, right = (begin - first) * row_bytes, (end - first) * row_bytes
+                encryptor.update_into(source[left:right], target[left : right + tail_bytes])
+            rows = words[: (last - first) * 2 * low.size].reshape(last - first, 2 * low.size)
+            if not np.little_endian:
+                rows.byteswap(inplace=True)
+            # Not by an index: its result would lie column by column, where kernels go row by row.
+            yield first, rows if columns is None else rows.take(columns, axis=1)
 
     def key_of(self, row: int, stream: int) -> Key:
         """The key of a row, with its stream's number."""
         return self.keys[0 if self.owners is None else int(self.owners[row])].of_stream(stream)
 
-    def _runs(self, n: int) -> Iterator[tuple[Key, int, int]]:
+    def _runs(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
         """Neighbouring rows of one key, in order: a run may write behind its end, where the next one begins."""
-        if self.owners is None:
-            yield self.keys[0], 0, n
+        if self.owners is None or len(self.keys) == 1:
+            yield 0, first, last
             return
-        borders = [0, *(np.flatnonzero(np.diff(self.owners)) + 1).tolist(), n]
+        owners = self.owners[first:last]
+        borders = [first, *(np.flatnonzero(np.diff(owners)) + (first + 1)).tolist(), last]
         for begin, end in pairwise(borders):
-            yield self.keys[int(self.owners[begin])], begin, end
+            yield int(self.owners[begin]), begin, end
 
     def _record(self, key: Key, streams: Indices, numbers: Indices) -> None:
         """Tell the check of words what rows have drawn."""
@@ -117,6 +122,28 @@ class RowWords:
                 return stream, column
             column -= count
         raise IndexError(column)
+
+
+def distinct_of(entries: Indices) -> tuple[Indices, Indices]:
+    """The distinct entries, ascending, and which of them each entry is; mostly all are equal, which is fast."""
+    if entries.size and (entries == entries[0]).all():
+        return entries[:1], np.zeros(entries.size, np.int64)
+    distinct, which = np.unique(entries, return_inverse=True)
+    return distinct, which
+
+
+@lru_cache(maxsize=4)
+def _layout(
+    pieces: tuple[tuple[StreamId, int], ...],
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64], Indices | None]:
+    """Counters of a row, but for the stream's number: stream ids, block numbers, and the words that are used."""
+    blocks = [-(-count // 2) for _, count in pieces]
+    counted = list(zip(pieces, blocks, strict=True))
+    high = np.concatenate([np.full(size, stream.pack(), np.uint64) for (stream, _), size in counted])
+    low = np.concatenate([np.arange(size, dtype=np.uint64) for size in blocks])
+    # The second word of a piece's last block is not used where its count is odd.
+    columns = np.flatnonzero(np.concatenate([np.arange(2 * size) < count for (_, count), size in counted]))
+    return _big_endian(high), _big_endian(low), None if columns.size == 2 * low.size else columns
 
 
 def _big_endian(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:

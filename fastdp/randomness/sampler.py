@@ -22,7 +22,7 @@ from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.randomness import exact
 from fastdp.randomness.key import KEY_BYTES, Key
-from fastdp.randomness.row_words import RowWords
+from fastdp.randomness.row_words import RowWords, distinct_of
 from fastdp.randomness.words import CHUNK, MAX_WORDS, Purpose, StreamId, WordStream, node_words, word_at
 from fastdp_kernels import double_double, guarded_log, wide_log
 
@@ -234,32 +234,55 @@ def fill_rows(
                 fill(part, laws[which[row]], words.key_of(row, stream), piece._replace(number=number))
                 begin += count
         return
-    raw = words.fill(streams, numbers)
     sign_bit = np.uint64(0 if laws[0].one_sided else 1)
-    positions: NDArray[np.int64] = np.empty(out.size, np.int64)
-    flat, drawn = raw.reshape(-1), out.reshape(-1)
-    if len(laws) == 1:
-        law = laws[0]
-        waiting = guarded_log.draw_double(flat, law.scale_pair[0], law.offset_pair[0], sign_bit, drawn, positions)
-    else:
-        scales = np.array([law.scale_pair[0] for law in laws])[which]
-        offsets = np.array([law.offset_pair[0] for law in laws])[which]
-        waiting = guarded_log.draw_rows(raw, scales, offsets, sign_bit, out, positions)
-    if not waiting:
-        return
-    owners = which[positions[:waiting] // words.width]
+    scales = np.array([law.scale_pair[0] for law in laws])[which]
+    offsets = np.array([law.offset_pair[0] for law in laws])[which]
+    # A part's counters, words and draws stay in the second cache.
+    size = max(1, CHUNK // max(words.width, 1))
+    positions: NDArray[np.int64] = np.empty(size * words.width, np.int64)
+    doubtful: list[tuple[NDArray[np.int64], NDArray[np.uint64]]] = []
+    for first, raw in words.parts(streams, numbers, size):
+        part = out[first : first + size]
+        flat, drawn = raw.reshape(-1), part.reshape(-1)
+        if len(laws) == 1:
+            waiting = guarded_log.draw_double(flat, scales[0], offsets[0], sign_bit, drawn, positions)
+        else:
+            own = slice(first, first + size)
+            waiting = guarded_log.draw_rows(raw, scales[own], offsets[own], sign_bit, part, positions)
+        if waiting:
+            doubtful.append((positions[:waiting] + first * words.width, flat[positions[:waiting]]))
+    if doubtful:
+        places, open_words = map(np.concatenate, zip(*doubtful, strict=True))
+        _settle_rows(out.reshape(-1), places, open_words, laws, which, words, streams, numbers)
+
+
+def _settle_rows(
+    drawn: NDArray[np.int64],
+    places: NDArray[np.int64],
+    raw: NDArray[np.uint64],
+    laws: Sequence[Law],
+    which: NDArray[np.int64],
+    words: RowWords,
+    streams: NDArray[np.int64],
+    numbers: NDArray[np.int64],
+) -> None:
+    """The doubtful draws of some rows, from their words."""
+    owners = which[places // words.width]
+    sign_bit = np.uint64(0 if laws[0].one_sided else 1)
+    settled: NDArray[np.int64] = np.empty(places.size, np.int64)
     k: int
-    for k in np.unique(owners).tolist():
+    for k in distinct_of(owners)[0].tolist():
         law = laws[k]
-        mine = positions[:waiting][owners == k]
+        mine = np.flatnonzero(owners == k)
         left = double_double.draw_double_double(
-            flat, _NO_WORDS, *law.scale_pair, *law.offset_pair, sign_bit, mine, mine.size, drawn
+            raw, _NO_WORDS, *law.scale_pair, *law.offset_pair, sign_bit, mine, mine.size, settled
         )
         for i in mine[:left].tolist():
-            row, column = divmod(i, words.width)
+            row, column = divmod(int(places[i]), words.width)
             stream, position = words.locate(column)
             own = words.key_of(row, int(streams[row]))
-            drawn[i] = _settle(int(flat[i]), law, own, stream._replace(number=int(numbers[row])), position)
+            settled[i] = _settle(int(raw[i]), law, own, stream._replace(number=int(numbers[row])), position)
+    drawn[places] = settled
 
 
 def draw_rows(
@@ -271,7 +294,7 @@ def draw_rows(
 ) -> NDArray[np.int64]:
     """Draws for many streams, int64[n, words.width], the law of row i being ``law_of(scales[i])``."""
     rows: NDArray[np.int64] = np.empty((streams.size, words.width), np.int64)
-    distinct, which = np.unique(scales, return_inverse=True)
+    distinct, which = distinct_of(scales)
     fill_rows(rows, [law_of(each) for each in distinct.tolist()], which, words, streams, numbers)
     return rows
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fastdp.randomness.key import Key
 from fastdp_kernels import binary_counter
+from fastdp_kernels._jit import processor_has
 
 #: Words produced at a time: 256 KiB stay in the second-level cache.
 CHUNK = 32_768
@@ -27,6 +28,13 @@ BLOCK_BITS = 32
 #: Words of one stream: two a block.
 MAX_WORDS = 2 << BLOCK_BITS
 _ZEROS = memoryview(bytes(8 * CHUNK))
+#: GCM's key stream is that of CTR.  OpenSSL makes 64 bytes of it at a time where the processor has the instructions,
+#: but 16 bytes in CTR itself, which takes more than twice as long.
+GCM_IS_FASTER = processor_has("vaes", "vpclmulqdq", "avx512f")
+#: GCM keeps the first two blocks of a stream for itself.
+GCM_BEGIN = 32
+#: Bytes from which on another cipher pays.
+MIN_GCM = 2**15
 
 
 class Purpose(IntEnum):
@@ -118,7 +126,14 @@ class WordStream:
             self._drawn.add(self._where, start, start + out.size)
         self._left -= out.size
         raw = memoryview(out.data).cast("B")
-        for begin in range(0, len(raw), len(_ZEROS)):
+        first = 0
+        if GCM_IS_FASTER and len(raw) >= MIN_GCM and self._left + out.size == MAX_WORDS:
+            first = GCM_BEGIN
+            self._encryptor.update_into(_ZEROS[:first], raw[:first])
+            secret, member, stream = self._where
+            nonce = (stream.pack() << BLOCK_BITS | member).to_bytes(12, "big")
+            self._encryptor = Cipher(algorithms.AES(secret), modes.GCM(nonce)).encryptor()
+        for begin in range(first, len(raw), len(_ZEROS)):
             part = raw[begin : begin + len(_ZEROS)]
             self._encryptor.update_into(_ZEROS[: len(part)], part)
         if not np.little_endian:

@@ -125,7 +125,7 @@ def release_many(
     Privacy: each value is in one stream, and each stream has noise of its own, so the whole is as private as one
     stream (parallel composition).  One person's values in several streams add up their losses.
 
-    Memory beyond input and output: some 10 MiB a thread, and for streams longer than 2^17 values their noise trees.
+    Memory beyond input and output: some 10 MiB a thread, and for streams longer than 2^18 values their noise trees.
     Parts of your own work too, at the cost of a call for each stream; so do the quantile thresholds.
 
     Examples

@@ -19,6 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import llvmlite.binding
 import numba
 import numpy as np
 from llvmlite import ir
@@ -30,6 +31,15 @@ from numba.extending import intrinsic
 import fastdp_kernels
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def processor_has(*features: str) -> bool:
+    """Whether this processor has instructions, by LLVM's names for them."""
+    try:
+        found = llvmlite.binding.get_host_cpu_features()
+    except RuntimeError:
+        return False
+    return all(found.get(feature, False) for feature in features)
 
 
 def _fingerprint_of_sources() -> str:
@@ -184,8 +194,14 @@ if TYPE_CHECKING:
     def bits_of(x: float) -> np.int64:
         """The IEEE-754 bits of a float64 as an int64."""
 
+    def bits_if_real(number: float | np.int64) -> np.int64:
+        """:func:`bits_of` a float64, and 0 for an int64, which is never NaN or infinite."""
+
     def double_of(bits: np.int64) -> float:
         """The float64 whose IEEE-754 bits are the given int64."""
+
+    def real_of(number: float | np.int64) -> float:
+        """A float64 as it is; an int64 rounded to the nearest float64, in vectors on every machine."""
 
     def plus(a: np.int64, b: np.int64) -> np.int64:
         """Sum modulo 2^64."""
@@ -215,9 +231,48 @@ else:
         return types.int64(types.float64), _reinterpret(ir.IntType(64))
 
     @intrinsic
+    def bits_if_real(_typing: Any, number: Any) -> Any:
+        """:func:`bits_of` a float64, and 0 for an int64, which is never NaN or infinite."""
+
+        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            whole = ir.IntType(64)
+            return builder.bitcast(arguments[0], whole) if number == types.float64 else whole(0)
+
+        return types.int64(number), generate
+
+    @intrinsic
     def double_of(_typing: Any, _bits: Any) -> Any:
         """The float64 whose IEEE-754 bits are the given int64."""
         return types.float64(types.int64), _reinterpret(ir.DoubleType())
+
+    #: Whether vectors of int64 have an instruction for it.
+    CONVERTS = processor_has("avx512dq")
+
+    def rounded(builder: Any, number: Any, converts: bool = CONVERTS) -> Any:
+        """:func:`real_of` for LLVM's int64, or a vector of them, by the instruction or in other operations."""
+        count = getattr(number.type, "count", None)
+        real: Any = ir.DoubleType() if count is None else ir.VectorType(ir.DoubleType(), count)
+        if converts:
+            return builder.sitofp(number, real)
+
+        def each(value: float, kind: Any) -> Any:
+            return ir.Constant(kind, value if count is None else [ir.Constant(kind.element, value)] * count)
+
+        whole = number.type
+        low = builder.or_(builder.and_(number, each(2**32 - 1, whole)), each(0x4330000000000000, whole))
+        high = builder.xor(builder.lshr(number, each(32, whole)), each(0x4530000080000000, whole))
+        # 2^84 + 2^63 + high 2^32 and 2^52 + low; the difference is exact, so that the sum is rounded once.
+        above = builder.fsub(builder.bitcast(high, real), each(2.0**84 + 2.0**63 + 2.0**52, real))
+        return builder.fadd(above, builder.bitcast(low, real))
+
+    @intrinsic
+    def real_of(_typing: Any, number: Any) -> Any:
+        """A float64 as it is; an int64 rounded to the nearest float64, in vectors on every machine."""
+
+        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            return arguments[0] if number == types.float64 else rounded(builder, arguments[0])
+
+        return types.float64(number), generate
 
     def _wrapping(operation: str) -> Callable[..., Any]:
         def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:

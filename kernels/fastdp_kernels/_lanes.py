@@ -16,6 +16,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from fastdp_kernels import _jit
+
 #: Entries of a row, and rows whose sums are made together.
 LANES, ROWS = 16, 8
 # Adding 1.5 * 2^52 rounds a double in [0, 2^51] to the nearest integer (ties to even) and leaves that
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     def sum_step_rows(
         values: np.ndarray, at: int, steps_per_unit: float, top: float, sums: np.ndarray, row: int
     ) -> np.int64:
-        """Sums of ROWS rows of LANES float64 values, each clipped to [0, top] steps and rounded to the grid.
+        """Sums of ROWS rows of LANES float64 or int64, each clipped to [0, top] steps and rounded to the grid.
 
         Returns an integer that is negative if one of them is NaN or infinite.
         """
@@ -98,13 +100,16 @@ else:
         return ir.Constant(ir.VectorType(kind, ROWS), [ir.Constant(kind, value)] * ROWS)
 
     def _flag(builder: Any, values: Any) -> Any:
-        """Negative just for NaN and infinity."""
+        """Negative just for NaN and infinity, which no int64 is."""
+        if values.type.element == _I64:
+            return _each(_I64, 0)
         bits = builder.bitcast(values, ir.VectorType(_I64, ROWS))
         return builder.add(builder.and_(bits, _each(_I64, WITHOUT_SIGN)), _each(_I64, EXPONENT_ONE))
 
     def _steps(builder: Any, values: Any, per_unit: Any, most: Any) -> Any:
-        """ROWS values in steps, clipped and rounded, plus ROUNDER_BITS."""
-        nothing, x = _each(_F64, 0.0), builder.fmul(values, per_unit)
+        """ROWS values, float64 or int64, in steps, clipped and rounded, plus ROUNDER_BITS."""
+        reals = _jit.rounded(builder, values) if values.type.element == _I64 else values
+        nothing, x = _each(_F64, 0.0), builder.fmul(reals, per_unit)
         x = builder.select(builder.fcmp_ordered(">", x, nothing), x, nothing)
         x = builder.select(builder.fcmp_ordered("<", x, most), x, most)
         return builder.bitcast(builder.fadd(x, _each(_F64, ROUNDER)), ir.VectorType(_I64, ROWS))
@@ -142,7 +147,7 @@ else:
     def sum_step_rows(
         _typing: Any, values: Any, _at: Any, _steps_per_unit: Any, _top: Any, sums: Any, _row: Any
     ) -> Any:
-        """Sums of ROWS rows of LANES float64 values, each clipped to [0, top] steps and rounded to the grid.
+        """Sums of ROWS rows of LANES float64 or int64, each clipped to [0, top] steps and rounded to the grid.
 
         Returns an integer that is negative if one of them is NaN or infinite.
         """

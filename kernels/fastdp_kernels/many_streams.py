@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from fastdp_kernels import online_pass
 from fastdp_kernels._jit import kernel
-from fastdp_kernels.online_pass import add_noise, emit_blocks, finite_flag, round_values, sum_blocks
+from fastdp_kernels.online_pass import add_noise, emit_blocks, finite_flag, sum_blocks
 from fastdp_kernels.tree_nodes import release_tree
 
 
@@ -137,7 +138,6 @@ def publish_values(
     noise: np.ndarray,
     tree_blocks: int,
     resolution: float,
-    steps: np.ndarray,
     out: np.ndarray,
     out_starts: np.ndarray,
 ) -> int:
@@ -149,8 +149,6 @@ def publish_values(
         The rows.
     steps_per_unit, tops, noise, tree_blocks, resolution
         As for :func:`sum_rows` and :func:`close_rows`.
-    steps : int64[longest]
-        Scratch.
     out : float64
         Receives the rows, row i from ``out_starts[i]`` on.
 
@@ -160,14 +158,12 @@ def publish_values(
         The first row with a NaN or infinite value, or -1.
     """
     for row in range(starts.size):
-        part = values[starts[row] : starts[row] + counts[row]]
-        own = steps[: counts[row]]
-        if round_values(part, steps_per_unit, tops[row], own):
-            return row
-        target = out[out_starts[row] : out_starts[row] + counts[row]]
         for tree, begin in enumerate(range(0, counts[row], tree_blocks)):
-            end = min(counts[row], begin + tree_blocks)
-            add_noise(own[begin:end], noise[row, tree], resolution, target[begin:end])
+            size = min(counts[row] - begin, tree_blocks)
+            first, to = starts[row] + begin, out_starts[row] + begin
+            part, target = values[first : first + size], out[to : to + size]
+            if online_pass.publish_values(part, steps_per_unit, tops[row], noise[row, tree], resolution, target):
+                return row
     return -1
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels import _lanes
-from fastdp_kernels._jit import bits_of, inline, kernel, minus, plus
+from fastdp_kernels._jit import bits_if_real, bits_of, inline, kernel, minus, plus, real_of
 from fastdp_kernels._lanes import ROWS, fill_row, sum_step_rows, sum_steps_and_fill
 
 LANES = _lanes.LANES
@@ -28,8 +28,8 @@ BLOCKS = 64
 
 @inline
 def step_bits(v: float, steps_per_unit: float, top: float) -> np.int64:
-    """A value in steps, clipped to [0, top] and rounded, plus ROUNDER_BITS."""
-    x = v * steps_per_unit
+    """A value, float64 or int64, in steps, clipped to [0, top] and rounded, plus ROUNDER_BITS."""
+    x = real_of(v) * steps_per_unit
     x = x if x > 0.0 else 0.0
     x = x if x < top else top
     return bits_of(x + ROUNDER)
@@ -38,7 +38,7 @@ def step_bits(v: float, steps_per_unit: float, top: float) -> np.int64:
 @inline
 def finite_flag(v: float) -> np.int64:
     """Negative just for NaN and infinity, whose exponents are all ones."""
-    return plus(bits_of(v) & WITHOUT_SIGN, EXPONENT_ONE)
+    return plus(bits_if_real(v) & WITHOUT_SIGN, EXPONENT_ONE)
 
 
 @inline
@@ -185,7 +185,37 @@ def add_noise(steps: np.ndarray, noise: np.ndarray, resolution: float, out: np.n
     ``out`` (float64) may lie in the memory of ``steps`` (int64).
     """
     for i in range(out.size):
-        out[i] = np.float64(plus(steps[i], noise[i])) * resolution
+        out[i] = real_of(plus(steps[i], noise[i])) * resolution
+
+
+@kernel
+def publish_values(
+    values: np.ndarray, steps_per_unit: float, top: float, noise: np.ndarray, resolution: float, out: np.ndarray
+) -> bool:
+    """Values with noise on each: :func:`round_values` and :func:`add_noise` in one pass.
+
+    Parameters
+    ----------
+    values : float64[n] or int64[n]
+        In units of the input.
+    steps_per_unit, top, resolution
+        As for :func:`sum_blocks` and :func:`add_noise`.
+    noise : int64[>= n]
+        Of each value, in steps.
+    out : float64[n]
+        The published values, in other memory.
+
+    Returns
+    -------
+    bool
+        Whether a value is NaN or infinite; the output is then of no use.
+    """
+    flags = np.int64(0)
+    for i in range(out.size):
+        flags |= finite_flag(values[i])
+        step = minus(step_bits(values[i], steps_per_unit, top), ROUNDER_BITS)
+        out[i] = real_of(plus(step, noise[i])) * resolution
+    return bool(flags < 0)
 
 
 @kernel
@@ -244,7 +274,7 @@ def publish_blocks(
 
     Parameters
     ----------
-    values : float64[k g]
+    values : float64[k g] or int64[k g]
         In units of the input.
     steps_per_unit, top
         As for :func:`sum_blocks`.
@@ -274,14 +304,14 @@ def publish_blocks(
             part = values[first * LANES : (first + BLOCKS) * LANES]
             flags |= _sum_lanes(part, steps_per_unit, top, sums)
             for k in range(BLOCKS):
-                released = np.float64(plus(sums[k], noise[first + k])) * resolution
+                released = real_of(plus(sums[k], noise[first + k])) * resolution
                 fill_row(out, (first + k) * LANES, prediction, released - prediction * others)
                 prediction = released / length
     summed = np.empty(1, np.int64)
     for j in range(done, noise.size):
         # What these values are published as is known before they are read.
         flags |= sum_steps_and_fill(values, j * block, block // LANES, steps_per_unit, top, out, prediction, summed)
-        released = np.float64(plus(minus(summed[0], excess), noise[j])) * resolution
+        released = real_of(plus(minus(summed[0], excess), noise[j])) * resolution
         out[(j + 1) * block - 1] = released - prediction * others
         prediction = released / length
     return prediction if flags >= 0 else np.nan

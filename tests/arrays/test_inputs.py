@@ -17,8 +17,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from fastdp.arrays.column import MIN_COMPILED, as_floats
 from fastdp.arrays.column import as_column as any_column
-from fastdp.arrays.column import as_floats
 from fastdp.errors import DataError
 
 NUMPY_DTYPES = [np.dtype(code) for code in (*"bhilBHILefdg", *(">" + code for code in "hilHILefd"))]
@@ -373,6 +373,44 @@ def test_one_layout_for_the_kernels(stream) -> None:
         assert column.flags.c_contiguous
         assert column.flags.aligned
         assert not column.flags.writeable
+
+
+#: Halves between doubles go to the even one; the ends of int64.
+FAR = [0, 1, -1, 2**32 - 1, 2**32, -(2**32), 2**53, -(2**53), 2**62 + 2**9, 2**62 + 2**9 + 1, 2**63 - 1, -(2**63)]
+FAR += [sign * (2**53 + k) for sign in (1, -1) for k in (1, 2, 3, 5)]
+
+
+@pytest.mark.parametrize("size", [MIN_COMPILED - 1, MIN_COMPILED, 5003])
+def test_whole_numbers_are_the_nearest_doubles(size: int) -> None:
+    generator = np.random.default_rng(size)
+    values = generator.integers(-(2**63), 2**63, size) >> generator.integers(0, 63, size)
+    values[: len(FAR)] = FAR
+    expected = np.array([float(value) for value in values.tolist()])
+    apart = np.repeat(values, 2)[::2]
+    for given in (values, apart, values.astype(">i8")):
+        assert as_floats(given).tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize(
+    "parts", [{"prune": prune} for prune in range(3)] + [{"prune": 1, "smoother": "mean"}], ids=str
+)
+@pytest.mark.parametrize("size", [1_024, 1_264, 20_001])
+def test_long_columns_of_whole_numbers_are_released_as_doubles_are(make, size: int, parts: dict[str, Any]) -> None:
+    """Several trees; around borders of blocks, and of what is summed together."""
+    values = np.random.default_rng(size).integers(-5, 70, 200 + size)
+    values[300 : 300 + len(FAR)] = FAR
+    frozen = values.copy()
+    frozen.flags.writeable = False
+    options = {"max_range": 4_096, "epsilon": 8.0, **parts}
+    expected = make(**options).release(values.astype(float)).values
+    given = [values, frozen, np.repeat(values, 2)[::2], values.astype(">i8"), values.view(np.uint64).view(np.int64)]
+    for column in given:
+        assert make(**options).release(column).values.tobytes() == expected.tobytes()
+    # Piece by piece, through other kernels.
+    publisher = make(**options)
+    parts_of = [publisher.publish(piece) for piece in np.split(values, [150, 260, 777])]
+    assert np.concatenate(parts_of).tobytes() == expected.tobytes()
+    assert values.tobytes() == frozen.tobytes()
 
 
 def test_the_callers_values_are_left_alone(make, stream) -> None:

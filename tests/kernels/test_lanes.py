@@ -4,10 +4,43 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numba import types
 from numba.core.errors import NumbaError
+from numba.extending import intrinsic
 
-from fastdp_kernels._jit import kernel
-from fastdp_kernels._lanes import LANES, ROUNDER_BITS, fill_row, raise_row, sum_row, sum_steps_and_fill
+from fastdp_kernels._jit import kernel, rounded
+from fastdp_kernels._lanes import (
+    LANES,
+    ROUNDER_BITS,
+    ROWS,
+    fill_row,
+    raise_row,
+    sum_row,
+    sum_step_rows,
+    sum_steps_and_fill,
+)
+
+
+@intrinsic
+def by_instruction(_typing, _number):
+    return types.float64(types.int64), lambda _context, builder, _signature, given: rounded(builder, given[0], True)
+
+
+@intrinsic
+def by_halves(_typing, _number):
+    return types.float64(types.int64), lambda _context, builder, _signature, given: rounded(builder, given[0], False)
+
+
+@kernel
+def convert(numbers: np.ndarray, first: np.ndarray, second: np.ndarray) -> None:
+    for i in range(numbers.size):
+        first[i] = by_instruction(numbers[i])
+        second[i] = by_halves(numbers[i])
+
+
+@kernel
+def add_steps(values: np.ndarray, at: int, top: float, sums: np.ndarray) -> np.int64:
+    return sum_step_rows(values, at, 4.0, top, sums, 1)
 
 
 @kernel
@@ -76,3 +109,24 @@ def test_entries_that_do_not_lie_together_are_refused() -> None:
     ):
         with pytest.raises((NumbaError, TypeError), match="C-contiguous"):
             call()
+
+
+def test_whole_numbers_become_the_nearest_double_either_way() -> None:
+    generator = np.random.default_rng(1)
+    numbers = generator.integers(-(2**63), 2**63, 20_000) >> generator.integers(0, 63, 20_000)
+    odd = [2**62 + 2**9 + k for k in (-1, 0, 1)] + [2**53 + k for k in range(-2, 6)]
+    ends = [0, 2**63 - 1, -(2**63), 2**32 - 1, 2**32, *odd, *(-each for each in odd)]
+    numbers[: len(ends)] = ends
+    first, second = np.empty(numbers.size), np.empty(numbers.size)
+    convert(numbers, first, second)
+    assert first.tolist() == second.tolist() == [float(number) for number in numbers.tolist()]
+
+
+def test_sums_of_rows_of_whole_numbers_are_those_of_their_doubles() -> None:
+    values = np.random.default_rng(2).integers(-50, 100, 3 + ROWS * LANES)
+    values[5:9] = [2**63 - 1, -(2**63), 2**60, 2**51]
+    sums, expected = np.zeros(ROWS + 2, np.int64), np.zeros(ROWS + 2, np.int64)
+    assert add_steps(values, 3, 240.0, sums) >= 0
+    assert add_steps(values.astype(float), 3, 240.0, expected) >= 0
+    naive = np.clip(values[3:].astype(float) * 4.0, 0.0, 240.0).astype(np.int64)
+    assert sums.tolist() == expected.tolist() == [0, *naive.reshape(ROWS, LANES).sum(axis=1).tolist(), 0]

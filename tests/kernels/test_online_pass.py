@@ -163,3 +163,40 @@ def test_one_pass_detects_non_finite_values_anywhere(count: int, block: int) -> 
         assert online_pass.publish_blocks(values, 1.0, 2000.0, noise, 1.0, 0.0, published) == expected
         values[position] = wrong
         assert np.isnan(online_pass.publish_blocks(values, 1.0, 2000.0, noise, 1.0, 0.0, published))
+
+
+@pytest.mark.parametrize("size", [1, 7, 16, 1009])
+def test_single_values_in_one_pass_equal_rounding_and_noise(size: int) -> None:
+    values, noise = stream(size, size), np.random.default_rng(size).integers(-(2**60), 2**60, size + 3)
+    steps, expected, published = np.empty(size, np.int64), np.empty(size), np.empty(size)
+    assert not online_pass.round_values(values, 1 / RESOLUTION, 640.0, steps)
+    online_pass.add_noise(steps, noise, RESOLUTION, expected)
+    assert not online_pass.publish_values(values, 1 / RESOLUTION, 640.0, noise, RESOLUTION, published)
+    assert published.tobytes() == expected.tobytes()
+    noisy = [step + own for step, own in zip(steps.tolist(), noise[:size].tolist(), strict=True)]
+    assert published.tolist() == [float(each) * RESOLUTION for each in noisy]
+    for wrong, position in itertools.product((np.nan, np.inf, -np.inf), (0, size // 2, size - 1)):
+        broken = values.copy()
+        broken[position] = wrong
+        assert online_pass.publish_values(broken, 1 / RESOLUTION, 640.0, noise, RESOLUTION, published)
+
+
+#: Beyond 2^53 doubles are rounded to; both signs.
+FAR = [2**63 - 1, -(2**63), 2**53 + 1, -(2**53) - 1, 2**51, 2**51 + 1, -1, 0]
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 150])
+@pytest.mark.parametrize("block", [1, 16, 48, 256])
+def test_whole_numbers_are_published_as_their_doubles_are(block: int, count: int) -> None:
+    """For 16 values 64 blocks are summed together."""
+    values = np.random.default_rng(block).integers(-10, 60, count * block)
+    values[: len(FAR)] = FAR[: values.size]
+    noise = np.random.default_rng(count).integers(-10_000, 10_000, count)
+    for top in (640.0, 2.0**51):
+        both = [np.empty(values.size), np.empty(values.size)]
+        for given, out in zip((values, values.astype(float)), both, strict=True):
+            if block == 1:
+                assert not online_pass.publish_values(given, 1 / RESOLUTION, top, noise, RESOLUTION, out)
+            else:
+                online_pass.publish_blocks(given, 1 / RESOLUTION, top, noise, RESOLUTION, 3.25, out)
+        assert both[0].tobytes() == both[1].tobytes()

@@ -28,11 +28,16 @@ def run(program: str | Path, *, home: Path = ROOT, **environment: str) -> subpro
     )
 
 
+#: Long columns of int64 are converted by the pass that publishes them.
+READ_WHOLE_NUMBERS = {"online_pass.publish_blocks", "online_pass.publish_values"}
+
+
 def test_every_kernel_is_compiled_once_whatever_users_bring() -> None:
     done = run(TOUR)
     assert done.returncode == 0, done.stderr
     signatures = json.loads(done.stdout)
-    assert {name: found for name, found in signatures.items() if len(found) > 1} == {}
+    assert {name for name, found in signatures.items() if len(found) > 1} == READ_WHOLE_NUMBERS
+    assert {len(signatures[name]) for name in READ_WHOLE_NUMBERS} == {2}
     met = {name.split(".")[0] for name, found in signatures.items() if found}
     assert {"online_pass", "many_streams", "many_ranges", "noisy_max", "guarded_log", "privtree"} <= met
     assert {"adaptive_pass", "block_lengths", "revision"} <= met

@@ -74,6 +74,11 @@ def streams() -> None:
         publisher.publish(np.float32([3]))
         fastdp.release(values, 0.5, 50, "pak", seed=1)
         fastdp.release(values, 1.0, 50, "topl", seed=1)
+    frozen = np.arange(3 * LENGTH) % 50
+    frozen.flags.writeable = False
+    for values in (frozen, frozen.copy(), frozen.astype(float), frozen.astype(np.int32)):
+        for prune in range(3):
+            fastdp.ToPS(1.0, 50.0, holdout=60, max_range=512, fan_out=4, prune=prune, seed=1).release(values)
     for threshold, perturber, smoother in parts:
         options = {
             "threshold": threshold,

@@ -13,9 +13,10 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from fastdp.errors import ParameterError, StateError
 from fastdp.randomness import sampler
+from fastdp.randomness import words as key_stream
 from fastdp.randomness.key import Key
 from fastdp.randomness.row_words import RowWords
-from fastdp.randomness.words import CHUNK, Purpose, StreamId, WordStream, word_at
+from fastdp.randomness.words import CHUNK, MIN_GCM, Purpose, StreamId, WordStream, word_at, words_at
 
 
 def block_cipher_words(key: Key, stream: StreamId, count: int, member: int = 0) -> list[int]:
@@ -56,6 +57,33 @@ def test_any_position_any_piece(start: int) -> None:
         assert np.array_equal(part, whole[start : start + size])
         start += size
     assert word_at(key, stream, 7) == whole[7]
+
+
+@pytest.mark.parametrize("faster", [False, True])
+@pytest.mark.parametrize("member", [None, 0, 2**32 - 2])
+@pytest.mark.parametrize("first", [MIN_GCM // 8 - 1, MIN_GCM // 8, CHUNK + 5])
+def test_long_streams_are_the_same_words(
+    monkeypatch: pytest.MonkeyPatch, first: int, member: int | None, faster: bool
+) -> None:
+    """By GCM, which every build of the library has, or by CTR: from the first word, in any pieces."""
+    monkeypatch.setattr(key_stream, "GCM_IS_FASTER", faster)
+    key, stream = Key.from_seed(5), StreamId(Purpose.TREE, 200, 2**40 - 7, 3)
+    key = key if member is None else key.of_stream(member)
+    reader, pieces = WordStream(key, stream), [first, 1, 0, 3, CHUNK, CHUNK - 2]
+    words = np.empty(sum(pieces), np.uint64)
+    for begin, size in zip(np.cumsum([0, *pieces[:-1]]).tolist(), pieces, strict=True):
+        reader.fill(words[begin : begin + size])
+    assert words.tobytes() == words_at(key, stream, np.arange(words.size)).tobytes()
+    # From other places than the first a stream is read by CTR.
+    rest = np.empty(CHUNK, np.uint64)
+    WordStream(key, stream, 3).fill(rest)
+    assert rest.tobytes() == words[3 : 3 + CHUNK].tobytes()
+
+
+def test_gcm_reads_a_stream_to_its_end() -> None:
+    """Two blocks are its own, and the others as many as a stream has left."""
+    most = 2**36 - 32
+    assert key_stream.GCM_BEGIN + most == 8 * key_stream.MAX_WORDS
 
 
 @pytest.mark.parametrize("number", [0, 1, 77, 2**32 - 2])
@@ -105,6 +133,24 @@ def test_rows_of_words_are_those_of_each_stream(counts: list[int]) -> None:
     assert located == [(piece, place) for piece, count in pieces for place in range(count)]
     with pytest.raises(IndexError):
         rows.locate(rows.width)
+
+
+@pytest.mark.parametrize("counts", [[6], [5, 1, 2]])
+@pytest.mark.parametrize("size", [1, 3, 4, 11, 50])
+def test_rows_of_words_come_in_parts(size: int, counts: list[int]) -> None:
+    keys = [Key.from_seed(k) for k in range(3)]
+    pieces = [(StreamId(Purpose.TREE, level), count) for level, count in enumerate(counts)]
+    owners, streams, numbers = np.repeat([2, 0, 1, 0], [4, 1, 3, 3]), np.arange(11)[::-1], np.arange(11) * 7
+    rows = RowWords(keys, pieces, owners)
+    whole = rows.fill(streams, numbers)
+    parts = [(first, words.copy()) for first, words in rows.parts(streams, numbers, size)]
+    assert [first for first, _ in parts] == list(range(0, 11, size))
+    assert np.concatenate([words for _, words in parts]).tobytes() == whole.tobytes()
+    for row, owner in enumerate(owners.tolist()):
+        alone = RowWords(keys[owner], pieces).fill(streams[row : row + 1], numbers[row : row + 1])
+        assert alone.tobytes() == whole[row].tobytes()
+    assert not list(rows.parts(streams[:0], numbers[:0], size))
+    assert rows.fill(streams[:0], numbers[:0]).shape == (0, rows.width)
 
 
 def test_stream_ids_are_distinct_and_bounded() -> None:

@@ -128,13 +128,19 @@ def test_any_scale_of_noise(resolution) -> None:
     assert_same(fastdp.release_many(streams, EPSILON, BOUND, key=key, **parts), streams, key, **parts)
 
 
-def test_doubtful_draws_are_settled_as_for_one_stream() -> None:
-    """Scales of about 2^40 make every hundredth draw doubtful, under several laws at once."""
-    streams, key = [np.full(200, 50.0 + 5 * i) for i in range(8)], Key.from_seed(4)
+@pytest.mark.parametrize("chunk", [sampler.CHUNK, 300])
+def test_doubtful_draws_are_settled_as_for_one_stream(chunk: int, monkeypatch) -> None:
+    """Scales of about 2^39 make one draw in some hundred doubtful, under several laws at once; drawn in parts."""
+    monkeypatch.setattr(sampler, "CHUNK", chunk)
+    found = []
+    settle = sampler._settle_rows
+    monkeypatch.setattr(sampler, "_settle_rows", lambda *of: found.extend(of[1].tolist()) or settle(*of))
+    streams, key = [np.full(200, 50.0 + 5 * (i % 8)) for i in range(40)], Key.from_seed(4)
     parts = {"perturber": Hierarchy(5, prune=0), "smoother": None, "resolution": BOUND / 2**38, "holdout": 80}
     parts |= {"threshold": NoisyMax(), "max_range": 120}
     many = fastdp.release_many(streams, EPSILON, BOUND, key=key, **parts)
     assert np.unique(many.thresholds).size > 2
+    assert len(found) > 5
     assert_same(many, streams, key, **parts)
 
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.arrays.column import as_floats
 from fastdp.arrays.exact_sum import exact_sum
 from fastdp.integer_grid import Grid
 from fastdp.perturbers import HierarchyShape, Perturber
@@ -30,6 +31,7 @@ from fastdp.smoothers.base import CheckedSmoother
 from fastdp_kernels import online_pass, tree_nodes
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 #: The number of a tree and the noise of its leaves; a cache, since the key determines it.
 TreeNoise = tuple[int, NDArray[np.int64]]
 #: Chunks of fewer blocks are not worth a pass of their own.
@@ -181,15 +183,17 @@ class FixedBlocks:
         return renewed._replace(theta_steps=steps, prediction=first, smoother=state, chain=chain)
 
     def prepare(
-        self, progress: Progress, noise: TreeNoise | None, values: Floats, new: Floats | None = None
+        self, progress: Progress, noise: TreeNoise | None, values: Floats | Integers, new: Floats | None = None
     ) -> Step | None:
         """All that these values, behind the hold-out, lead to; None if one of them is NaN or infinite.
 
-        New memory for the output is invisible to callers until the step is recorded: it is written at once.
+        New memory for the output is invisible to callers until the step is recorded: it is written at once.  Whole
+        numbers are read where that takes :meth:`one pass <in_one_pass>`.
         """
-        if new is not None and self._in_one_pass(progress, values.size):
-            return self._publish(progress, noise, values, new)
-        step = self._prepare(progress, noise, values)
+        if new is not None and self.in_one_pass(progress, values.size):
+            publish = self._publish_values if self.every else self._publish_blocks
+            return publish(progress, noise, values, new)
+        step = self._prepare(progress, noise, as_floats(values))
         if new is None or step is None:
             return step
         step.emit(new)
@@ -199,7 +203,7 @@ class FixedBlocks:
         """:meth:`prepare` without writing anything."""
         per_unit, top = 1.0 / self.grid.resolution, float(min(progress.theta_steps, self.grid.bound_steps))
         n_seen, size = progress.n_seen + values.size, values.size
-        if self.smoother is None or self.plan.block == 1:
+        if self.smoother is None or self.every:
             steps: NDArray[np.int64] = np.empty(size, np.int64)
             if online_pass.round_values(values, per_unit, top, steps):
                 return None
@@ -236,14 +240,44 @@ class FixedBlocks:
         )
         return Step(following, noise, totals, predictions, block, progress.filled, size)
 
-    def _in_one_pass(self, progress: Progress, size: int) -> bool:
-        """Whether sums, noise and output are made block by block: every block needs the one before only."""
-        block, recent = self.plan.block, type(self.smoother) is Recent
-        whole = progress.filled == 0 and size >= MIN_BLOCKS * block and block % online_pass.LANES == 0
-        return whole and recent and not self.sums_releases and self.laws[progress.theta_steps] is None
+    @cached_property
+    def every(self) -> bool:
+        """Whether noise is added to every value."""
+        return self.smoother is None or self.plan.block == 1
 
-    def _publish(self, progress: Progress, noise: TreeNoise | None, values: Floats, published: Floats) -> Step | None:
-        """:meth:`prepare` in one pass."""
+    def in_one_pass(self, progress: Progress, size: int) -> bool:
+        """Whether values are read, get their noise and are published in one pass over new memory.
+
+        Noise must not follow the sums, and a block need nothing but the one before.
+        """
+        if self.sums_releases or self.laws[progress.theta_steps] is not None:
+            return False
+        if self.every:
+            return True
+        block = self.plan.block
+        whole = progress.filled == 0 and size >= MIN_BLOCKS * block and block % online_pass.LANES == 0
+        return whole and type(self.smoother) is Recent
+
+    def _publish_values(
+        self, progress: Progress, noise: TreeNoise | None, values: Floats | Integers, published: Floats
+    ) -> Step | None:
+        """:meth:`prepare` in one pass over single values."""
+        resolution, top = self.grid.resolution, float(min(progress.theta_steps, self.grid.bound_steps))
+        begin = 0
+        while begin < values.size:
+            noise, leaf = self.tree(progress, noise, begin)
+            end = min(values.size, begin + self.plan.tree_blocks - leaf)
+            drawn, out = noise[1][leaf : leaf + end - begin], published[begin:end]
+            if online_pass.publish_values(values[begin:end], 1.0 / resolution, top, drawn, resolution, out):
+                return None
+            begin = end
+        following = progress._replace(n_seen=progress.n_seen + values.size, blocks=progress.blocks + values.size)
+        return Step(following, noise, published, None, 1, 0, values.size)
+
+    def _publish_blocks(
+        self, progress: Progress, noise: TreeNoise | None, values: Floats | Integers, published: Floats
+    ) -> Step | None:
+        """:meth:`prepare` in one pass over blocks."""
         grid, block = self.grid, self.plan.block
         per_unit, top = 1.0 / grid.resolution, float(min(progress.theta_steps, grid.bound_steps))
         closing, filled = divmod(values.size, block)
@@ -260,7 +294,8 @@ class FixedBlocks:
             begin += count
         open_sum: NDArray[np.int64] = np.zeros(1, np.int64)
         if filled:
-            if online_pass.sum_blocks(values[closing * block :], per_unit, top, block, 0, open_sum):
+            rest = as_floats(values[closing * block :])
+            if online_pass.sum_blocks(rest, per_unit, top, block, 0, open_sum):
                 return None
             published[closing * block :] = prediction
         following = progress._replace(

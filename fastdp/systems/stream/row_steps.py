@@ -18,7 +18,7 @@ from fastdp.perturbers.base import TreeRows, bound_law, correlation, noise_of_ro
 from fastdp.randomness import prefix
 from fastdp.randomness.drawn_once import repeating
 from fastdp.randomness.key import Key
-from fastdp.randomness.row_words import RowWords
+from fastdp.randomness.row_words import RowWords, distinct_of
 from fastdp.smoothers.base import predict_rows
 from fastdp.systems.stream.fixed_blocks import nodes_scratch
 from fastdp.systems.stream.parameters import StreamParameters
@@ -26,8 +26,8 @@ from fastdp_kernels import many_streams, online_pass
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
-#: Draws of a slab (1 MiB; words and counters twice that each): enough that a slab's calls cost little a stream.
-SLAB_WORDS = 2**17
+#: Draws of a slab (2 MiB): enough that a slab's calls cost little a stream.
+SLAB_WORDS = 2**18
 #: Values of a slab, so that converted input stays small too.
 SLAB_VALUES = 2**20
 
@@ -141,7 +141,6 @@ class RowPipeline:
                 noise,
                 plan.tree_blocks,
                 resolution,
-                np.empty(int(slab.counts.max()), np.int64),
                 out,
                 out_starts,
             )
@@ -182,7 +181,7 @@ class RowPipeline:
         most, size = int(slab.counts.max()), c.plan.tree_blocks
         trees = -(-most // size)
         noise: NDArray[np.int64] = np.empty((slab.counts.size, trees, min(most, size)), np.int64)
-        distinct, owners = np.unique(slab.steps, return_inverse=True)
+        distinct, owners = distinct_of(slab.steps)
         keys = [theta_key(self.key, steps) for steps in distinct.tolist()]
         chains = prefix.start_chains(RowWords(keys, prefix.CHAIN_PIECES, owners), slab.streams)
         rounded: NDArray[np.int64] = np.empty(most, np.int64)

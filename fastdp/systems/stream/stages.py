@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar, Literal, NamedTuple, cast
@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.arrays.column import FLOAT64, NOT_FINITE, as_floats, pieces
+from fastdp.arrays.column import FLOAT64, INT64, NOT_FINITE, as_floats, convert, is_in_order, pieces, read_only
 from fastdp.errors import DataError, StateError
 from fastdp.perturbers import Blocks
 from fastdp.randomness.key import Key
@@ -32,6 +32,7 @@ from fastdp.thresholds.base import held_out
 from fastdp_kernels import block_lengths
 
 Floats = NDArray[np.float64]
+Pipeline = FixedBlocks | AdaptiveBlocks
 #: Values of which a chooser may have seen some.
 UNKNOWN = np.empty(0)
 #: Values from which on they are published while they are read.
@@ -152,15 +153,15 @@ class Schedule(Machine[StreamState]):
     #: Of one publisher, which has one key and one first threshold.
     _short: ClassVar[tuple[Key, int, Short | None] | None] = None
 
-    def pipeline(self, key: Key) -> FixedBlocks | AdaptiveBlocks:
+    def pipeline(self, key: Key) -> Pipeline:
         """The parts between clipped values and published ones, under this key."""
         # One publisher has one key: short calls would notice if its pipeline were made again.
-        made: tuple[Key, FixedBlocks | AdaptiveBlocks] | None = self.__dict__.get("_pipeline")
+        made: tuple[Key, Pipeline] | None = self.__dict__.get("_pipeline")
         if made is None or made[0] is not key:
             made = self.__dict__["_pipeline"] = key, self.pipeline_of(key)
         return made[1]
 
-    def pipeline_of(self, key: Key) -> FixedBlocks | AdaptiveBlocks:
+    def pipeline_of(self, key: Key) -> Pipeline:
         """Made from the composition."""
         c = self.composition
         if isinstance(c.perturber, Blocks):
@@ -256,15 +257,8 @@ class Schedule(Machine[StreamState]):
             stage, room = self.stage(state.progress)
             part = values[at : at + room]
             if stage in ("publish", "warm-up"):
-                # Not where values may be replaced: they are read before noise is drawn.
-                new = np.empty(part.size) if part.size >= LONG and self._in_new_memory(batch, pipeline) else None
-                source = part
-                if new is not None and part.dtype != np.float64 and not refines:
-                    # In place: a block is read before it is written.
-                    with np.errstate(over="ignore"):
-                        new[:] = part
-                    source = as_floats(new)
-                for begin, floats in pieces(source):
+                new, readable = self._in_new_memory(batch, part, pipeline, state.progress, refines=refines)
+                for begin, floats in readable:
                     target = None if new is None else new[begin : begin + floats.size]
                     made = pipeline.prepare(state.progress, state.noise, floats, target)
                     if made is None:
@@ -292,13 +286,28 @@ class Schedule(Machine[StreamState]):
         finish = state.observe if state.pending else None
         return record(Transition, (state, Emission(parts, size), finish, NOTHING_DRAWN))
 
-    def _in_new_memory(self, batch: Column, pipeline: FixedBlocks | AdaptiveBlocks) -> bool:
-        """Whether published values are written while values are read, in one array for all pieces of a batch."""
-        if isinstance(pipeline, AdaptiveBlocks) or not batch.new_memory or self.composition.nonfinite != "raise":
-            return False
-        # Where every value is released, its step becomes the output: floats need no other array.
-        every = pipeline.smoother is None or pipeline.plan.block == 1
-        return not (every and batch.values.dtype == np.float64)
+    def _in_new_memory(
+        self, batch: Column, part: NDArray[Any], pipeline: Pipeline, progress: Progress, *, refines: bool
+    ) -> tuple[Floats | None, Iterable[tuple[int, NDArray[Any]]]]:
+        """One array for all that a part publishes, if it is written while values are read; and these, in pieces.
+
+        Not where values may be replaced: they are read before noise is drawn.
+        """
+        new_memory = batch.new_memory and self.composition.nonfinite == "raise"
+        if part.size < LONG or not new_memory or isinstance(pipeline, AdaptiveBlocks):
+            return None, pieces(part)
+        one_pass = pipeline.in_one_pass(progress, part.size)
+        if pipeline.every and not one_pass and part.dtype == FLOAT64:
+            # Steps of the grid become the output: floats need no other array.
+            return None, pieces(part)
+        new = np.empty(part.size)
+        if one_pass and not refines and is_in_order(part, INT64):
+            return new, [(0, read_only(part))]
+        if refines or part.dtype == FLOAT64 or (one_pass and pipeline.every):
+            return new, pieces(part)
+        # In place: a block is read before it is written.
+        convert(part, new)
+        return new, [(0, as_floats(new))]
 
     def _withhold(
         self, state: StreamState, floats: Floats, at: int, name: str, parts: list[Output], *, copied: bool
