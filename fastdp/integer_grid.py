@@ -48,7 +48,9 @@ class Grid:
     @cached_property
     def bound_steps(self) -> int:
         """The bound in whole steps, at least 1."""
-        return max(1, math.floor(Fraction(self.bound) / Fraction(self.resolution)))
+        # As integers: fractions would be reduced at each step.
+        (a, b), (c, d) = self.bound.as_integer_ratio(), self.resolution.as_integer_ratio()
+        return max(1, a * d // (b * c))
 
     def snap(self, theta: float) -> int:
         """A threshold in steps: the nearest whole number, at least 1 and at most the bound.
@@ -58,7 +60,13 @@ class Grid:
         most = self.bound_steps if theta <= self.bound else max(self.bound_steps, self.ceiling_steps)
         if theta >= most * self.resolution:
             return most
-        return max(1, round(Fraction(theta) / Fraction(self.resolution)))
+        steps = float(theta) / self.resolution if self._exact else Fraction(theta) / Fraction(self.resolution)
+        return max(1, round(steps))
+
+    @cached_property
+    def _exact(self) -> bool:
+        """Whether a quotient of floats is exact: the resolution is a power of two, as by default."""
+        return math.frexp(self.resolution)[0] == 0.5
 
 
 @dataclass(frozen=True)
@@ -91,36 +99,36 @@ def _about(number: Fraction | int) -> str:
         return f"2^{round(number).bit_length() - 1}"
 
 
-def _headroom(epsilon: float, levels: int, fan_out: int) -> Fraction:
+def _headroom(per_step: Fraction, levels: int, fan_out: int) -> Fraction:
     """Noise of a range, in thresholds: a sum of at most 2 (b - 1) h nodes within HEADROOM scales each."""
-    return 2 * (fan_out - 1) * levels * HEADROOM * Fraction(levels) / Fraction(epsilon)
+    return 2 * (fan_out - 1) * levels * HEADROOM * per_step
 
 
-def _shortfall(grid: Grid, epsilon: float, max_range: int, levels: int, fan_out: int) -> str | None:
+def _shortfall(grid: Grid, per_step: Fraction, max_range: int, levels: int, fan_out: int) -> str | None:
     """Why the grid does not fit int64, or None if it provably does.
 
     A range of max_range values sums to at most bound * max_range steps.  Its noise is as ``_headroom`` says but for a
-    probability below e^-64; consistency only averages such sums.
+    probability below e^-64; consistency only averages such sums.  ``per_step`` is the scale of a node's noise for a
+    threshold of one step, levels / epsilon.
     """
     steps = grid.bound_steps
-    scale = Fraction(steps * levels) / Fraction(epsilon)
-    if Fraction(levels) / Fraction(epsilon) < MIN_SCALE:
-        return f"noise of scale {_about(Fraction(levels) / Fraction(epsilon))} steps, at least 2^-40 can be drawn"
+    scale = steps * per_step
+    if per_step < MIN_SCALE:
+        return f"noise of scale {_about(per_step)} steps, at least 2^-40 can be drawn"
     if steps > MAX_STEPS:
         return f"bound / resolution = {_about(steps)} steps, at most 2^50 fit"
     if scale > MAX_SCALE:
         return f"noise of scale {_about(scale)} steps, at most 2^56 fit"
-    total = steps * (max_range + _headroom(epsilon, levels, fan_out))
+    total = steps * (max_range + _headroom(per_step, levels, fan_out))
     if total > MAX_TOTAL:
         return f"a range may sum to {_about(total)} steps, noise included, at most 2^62 fit"
     return None
 
 
-def _with_ceiling(grid: Grid, epsilon: float, max_range: int, levels: int, fan_out: int) -> Grid:
+def _with_ceiling(grid: Grid, per_step: Fraction, max_range: int, levels: int, fan_out: int) -> Grid:
     """Values stay within the bound, so only the noise of a threshold above it must still fit."""
-    by_scale = MAX_SCALE * Fraction(epsilon) / levels
-    by_total = (MAX_TOTAL - grid.bound_steps * max_range) / _headroom(epsilon, levels, fan_out)
-    return replace(grid, ceiling_steps=math.floor(min(by_scale, by_total)))
+    by_total = (MAX_TOTAL - grid.bound_steps * max_range) / _headroom(per_step, levels, fan_out)
+    return replace(grid, ceiling_steps=min(MAX_SCALE // per_step, math.floor(by_total)))
 
 
 def make_grid(
@@ -147,28 +155,29 @@ def make_grid(
 def _proved_grid(
     bound: float, resolution: float | None, epsilon: float, max_range: int, levels: int, fan_out: int
 ) -> Grid:
+    per_step = levels / Fraction(epsilon)
     if resolution is not None:
         if resolution > bound:
             raise ParameterError(f"resolution = {resolution!r}: expected at most the bound, {bound!r}")
         grid = Grid(bound, resolution)
-        problem = _shortfall(grid, epsilon, max_range, levels, fan_out)
+        problem = _shortfall(grid, per_step, max_range, levels, fan_out)
         if problem is not None:
             raise ParameterError(
                 f"resolution = {resolution!r}: {problem}; expected a coarser resolution "
                 f"(bound = {bound!r}, max_range = {max_range}, epsilon = {epsilon!r})"
             )
-        return _with_ceiling(grid, epsilon, max_range, levels, fan_out)
+        return _with_ceiling(grid, per_step, max_range, levels, fan_out)
     step = 2.0 ** (math.frexp(bound)[1] - 1 - 32)
     coarsest: Grid | None = None
     while step <= bound:
         grid = Grid(bound, step)
-        fits = _shortfall(grid, epsilon, max_range, levels, fan_out) is None
-        if fits and grid.bound_steps * levels <= QUICK_SCALE * Fraction(epsilon):
-            return _with_ceiling(grid, epsilon, max_range, levels, fan_out)
+        fits = _shortfall(grid, per_step, max_range, levels, fan_out) is None
+        if fits and grid.bound_steps * per_step <= QUICK_SCALE:
+            return _with_ceiling(grid, per_step, max_range, levels, fan_out)
         coarsest = grid if fits else coarsest
         step *= 2.0
     if coarsest is not None:
-        return _with_ceiling(coarsest, epsilon, max_range, levels, fan_out)
+        return _with_ceiling(coarsest, per_step, max_range, levels, fan_out)
     raise ParameterError(
         f"epsilon = {epsilon!r}: with bound = {bound!r} and max_range = {max_range} no grid fits 64-bit "
         "integers; expected a larger epsilon or a smaller max_range"

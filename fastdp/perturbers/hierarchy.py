@@ -262,12 +262,10 @@ def _law(plan: HierarchyShape, theta_steps: int, epsilon: float) -> sampler.Law:
 
 @lru_cache(maxsize=64)
 def consistency_weights(plan: HierarchyShape) -> NDArray[np.float64]:
-    """Weight of a node's own noise against its children's, by height: (b^l - b^(l-1)) / (b^l - 1), Eq. 10.
-
-    Not to be changed.
-    """
+    """Weight of a node's own noise against its children's, by height: (b^l - b^(l-1)) / (b^l - 1), Eq. 10."""
     b = plan.fan_out
     weights = np.zeros(plan.levels + 1)
     for height in range(2, plan.levels + 1):
         weights[height] = float(Fraction(b**height - b ** (height - 1), b**height - 1))
+    weights.flags.writeable = False
     return weights

@@ -30,24 +30,35 @@ RENAMED = {"RenewFromHoldout": "Withheld", "RenewFromPublished": "Refined"}
 
 def encode(value: Any) -> bytes:
     """The bytes of a value; TypeError for one that has no encoding."""
-    if isinstance(value, str):
+    # Text and numbers first, by their very type: most parameters are such, and each publisher with a key pays.
+    kind = type(value)
+    if kind is str:
         return _text(value)
+    if kind is float:
+        return _double(value)
+    if kind is int:
+        return _whole(value)
     if value is None:
         return _NONE
-    if isinstance(value, bool):
+    if kind is bool:
         return b"t" if value else b"f"
-    if isinstance(value, float):
-        # Negative zero is the same parameter as zero.
-        return _tagged(b"d", struct.pack(">d", value + 0.0))
-    if isinstance(value, int):
-        return _tagged(b"i", b"%d" % value)
-    if isinstance(value, bytes):
-        return _tagged(b"b", value)
-    if isinstance(value, (list, tuple)):
-        return _tagged(b"l", b"".join(map(encode, value)))
     if isinstance(value, dict):
         return _tagged(b"m", b"".join([_name(name) + encode(value[name]) for name in sorted(value)]))
-    # Behind the types above, because abstract classes cost more to ask.
+    if isinstance(value, (list, tuple)):
+        return _tagged(b"l", b"".join([encode(entry) for entry in value]))
+    return _encode_other(value)
+
+
+def _encode_other(value: Any) -> bytes:
+    """:func:`encode` for bytes, arrays and fractions, and for kinds of numbers and text that are not Python's own."""
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, float):
+        return _double(value)
+    if isinstance(value, int):
+        return _whole(value)
+    if isinstance(value, bytes):
+        return _tagged(b"b", value)
     if isinstance(value, np.ndarray):
         return _tagged(b"a", encode([value.dtype.str, list(value.shape), value.tobytes()]))
     if isinstance(value, Fraction):
@@ -59,19 +70,29 @@ def encode(value: Any) -> bytes:
     raise TypeError(f"a {type(value).__name__} has no encoding")
 
 
+def _tagged(tag: bytes, content: bytes) -> bytes:
+    return _SIZED(tag, len(content)) + content
+
+
 def _text(text: str) -> bytes:
     return _tagged(b"s", text.encode("utf-8", "surrogatepass"))
 
 
+def _whole(number: int) -> bytes:
+    return _tagged(b"i", b"%d" % number)
+
+
+def _double(number: float) -> bytes:
+    # Negative zero is the same parameter as zero.
+    return _DOUBLE(b"d", 8, number + 0.0)
+
+
+_SIZED, _DOUBLE = struct.Struct(">cQ").pack, struct.Struct(">cQd").pack
+_NONE = _tagged(b"n", b"")
 #: The same parameters have the same names each time; values are not kept.
 _name = lru_cache(maxsize=1024)(_text)
-
-
-def _tagged(tag: bytes, content: bytes) -> bytes:
-    return tag + len(content).to_bytes(8, "big") + content
-
-
-_NONE = _tagged(b"n", b"")
+#: What :func:`identity` leaves as it is.
+_PLAIN = frozenset({str, float, int, bool, bytes, type(None)})
 
 
 def identity(value: Any) -> Any:
@@ -80,30 +101,37 @@ def identity(value: Any) -> Any:
     A part gives its parameters by its method ``identity`` or ``describe``, or as the fields of a dataclass; of any
     other its instance attributes count.  TypeError for attributes without an encoding.
     """
-    if value is None or isinstance(value, (str, float, int, bytes)):
+    kind = cast("type", type(value))
+    if kind in _PLAIN or isinstance(value, (str, float, int, bytes)):
         return value
     if isinstance(value, (list, tuple)):
         return [identity(entry) for entry in value]
-    if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
-        return {name: identity(entry) for name, entry in value.items()}
-    if isinstance(value, (numbers.Real, np.ndarray)):
+    mapping, number = _abstract(kind)
+    if mapping and all(isinstance(name, str) for name in value):
+        return {name: entry if type(entry) in _PLAIN else identity(entry) for name, entry in value.items()}
+    if number:
         return value
     if hasattr(value, "identity"):
         parameters = value.identity()
     elif hasattr(value, "describe"):
         parameters = value.describe()
     elif dataclasses.is_dataclass(value):
-        parameters = {name: getattr(value, name) for name in _fields(cast("type", type(value)))}
-    elif hasattr(value, "__dict__") and not callable(value) and not isinstance(value, Mapping):
-        kind = type(value)
+        parameters = {name: getattr(value, name) for name in _fields(kind)}
+    elif hasattr(value, "__dict__") and not callable(value) and not mapping:
         parameters = {
             name: own
             for name, own in vars(value).items()
             if not isinstance(getattr(kind, name, None), cached_property)
         }
     else:
-        raise TypeError(f"a {type(value).__name__} has no encoding")
+        raise TypeError(f"a {kind.__name__} has no encoding")
     return {"part": part_name(value), "parameters": identity(parameters)}
+
+
+@lru_cache(maxsize=1024)
+def _abstract(kind: type) -> tuple[bool, bool]:
+    """Whether objects of a class are mappings, and whether numbers or arrays: abstract classes are slow to ask."""
+    return issubclass(kind, Mapping), issubclass(kind, (numbers.Real, np.ndarray))
 
 
 @lru_cache(maxsize=1024)
@@ -114,7 +142,11 @@ def _fields(kind: type) -> list[str]:
 
 def part_name(part: Any) -> str:
     """The class of a part: fastdp's own by name, so that they may move; others with their module."""
-    kind = type(part)
+    return _class_name(cast("type", type(part)))
+
+
+@lru_cache(maxsize=1024)
+def _class_name(kind: type) -> str:
     if kind.__module__.partition(".")[0] == "fastdp":
         return RENAMED.get(kind.__qualname__, kind.__qualname__)
     return f"{kind.__module__}.{kind.__qualname__}"

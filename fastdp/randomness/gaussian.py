@@ -37,6 +37,7 @@ FURTHER = 3
 WORD_BITS = 64
 Integers = NDArray[np.int64]
 _NO_CONSTANTS: NDArray[np.float64] = np.empty(0)
+_NO_CONSTANTS.flags.writeable = False
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,10 @@ def discrete_gaussian_law(sigma: Fraction) -> GaussianLaw:
     sure = [_sure(sigma, heights, y + height) for _, height, y in strips]
     reaches, tall, base = zip(*strips, strict=True)
     table = np.array([first[:-1], tall, base, reaches, sure], np.int64)
-    return GaussianLaw(sigma, table, 1.0 / table[gaussian.HEIGHT], cells, covered, 2**64 % cells, heights, edge)
+    inverses: NDArray[np.float64] = 1.0 / table[gaussian.HEIGHT]
+    for array in (table, inverses):
+        array.flags.writeable = False
+    return GaussianLaw(sigma, table, inverses, cells, covered, 2**64 % cells, heights, edge)
 
 
 def _strips(sigma: float, heights: int, area: float) -> list[tuple[int, int, int]]:

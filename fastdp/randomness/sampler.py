@@ -62,7 +62,9 @@ class Law:
     @cached_property
     def constants(self) -> NDArray[np.float64]:
         """Scale and offset as double-doubles: float64[4]."""
-        return np.array([*self.scale_pair, *self.offset_pair])
+        constants: NDArray[np.float64] = np.array([*self.scale_pair, *self.offset_pair])
+        constants.flags.writeable = False
+        return constants
 
     @cached_property
     def two_words(self) -> bool:

@@ -102,7 +102,10 @@ def _changes(first_day: int, last_day: int, zone: tzinfo) -> tuple[Integers, Int
             low, high = (middle, high) if offset(middle) == offsets[-1] else (low, middle)
         offsets.append(offset(high))
         changes.append(high + max(offsets[-2:]))
-    return np.array(changes, np.int64), np.array(offsets, np.int64)
+    found = np.array(changes, np.int64), np.array(offsets, np.int64)
+    for array in found:
+        array.flags.writeable = False
+    return found
 
 
 def as_instant(name: str, value: Any, zone: tzinfo | None) -> int:

@@ -128,5 +128,5 @@ class CountedHoldout(ABC):
 
 def pack_counts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """Bins of a histogram that hold values, then how many they hold."""
-    filled = np.flatnonzero(counts)
+    filled = counts.nonzero()[0]
     return np.concatenate([filled, counts[filled]])

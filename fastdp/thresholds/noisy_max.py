@@ -188,7 +188,7 @@ class _NoisyMaxChooser(CountedHoldout):
 
 @lru_cache(maxsize=4)
 def _penalties(rule: NoisyMax, task: ThresholdTask, step: float, candidates: int) -> NDArray[np.int64]:
-    """Rounded, and cut off far below overflow; not to be changed."""
+    """Rounded, and cut off far below overflow."""
     b, unit = rule.fan_out, score_unit(task)
     depth = math.log(max(task.max_range, 2)) / math.log(b)
     # Only differences count, so the first candidate's term is taken off: a term that is cut off is then
@@ -197,5 +197,6 @@ def _penalties(rule: NoisyMax, task: ThresholdTask, step: float, candidates: int
     logs += 0.5 * math.log(2.0 * (b - 1) * depth**3) + math.log(unit) + math.log(task.bound)
     slope = math.exp(min(logs, 700.0))
     parts = np.minimum(step / task.bound * np.arange(1, candidates + 1), 1.0)
-    penalties: NDArray[np.float64] = np.minimum(slope * (parts - parts[0]), MAX_PENALTY)
-    return np.rint(penalties).astype(np.int64)
+    penalties: NDArray[np.int64] = np.rint(np.minimum(slope * (parts - parts[0]), MAX_PENALTY)).astype(np.int64)
+    penalties.flags.writeable = False
+    return penalties

@@ -166,7 +166,10 @@ def _candidates(top: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     count = math.ceil(PER_REACH * math.log(top) / math.log(REACH)) + 1
     steps = np.rint(top * float(REACH) ** (np.arange(1 - count, 1) / PER_REACH)).astype(np.int64)
     candidates = np.unique(np.maximum(steps, 1))
-    return candidates, first_of_eighths(candidates)
+    first = first_of_eighths(candidates)
+    for array in (candidates, first):
+        array.flags.writeable = False
+    return candidates, first
 
 
 def first_of_eighths(candidates: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -7,6 +7,7 @@ in additions within it.  So these pieces name vectors of LLVM; on every machine 
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +36,21 @@ if TYPE_CHECKING:
         """Sums of ROWS rows of LANES float64 values, each clipped to [0, top] steps and rounded to the grid.
 
         Returns an integer that is negative if one of them is NaN or infinite.
+        """
+
+    def sum_steps_and_fill(
+        values: np.ndarray,
+        at: int,
+        rows: int,
+        steps_per_unit: float,
+        top: float,
+        out: np.ndarray,
+        value: float,
+        sums: np.ndarray,
+    ) -> np.int64:
+        """Sum of ``rows`` rows as by :func:`sum_step_rows`, into ``sums[0]``, while ``out`` is set to ``value``.
+
+        From ``at`` on in both; ``values`` may be ``out``.  The sum is with ROUNDER_BITS for each value.
         """
 
     def raise_row(entries: np.ndarray, at: int, share: np.int64, extra: np.int64) -> None:
@@ -81,6 +97,18 @@ else:
         """A constant in every lane of a vector of ROWS."""
         return ir.Constant(ir.VectorType(kind, ROWS), [ir.Constant(kind, value)] * ROWS)
 
+    def _flag(builder: Any, values: Any) -> Any:
+        """Negative just for NaN and infinity."""
+        bits = builder.bitcast(values, ir.VectorType(_I64, ROWS))
+        return builder.add(builder.and_(bits, _each(_I64, WITHOUT_SIGN)), _each(_I64, EXPONENT_ONE))
+
+    def _steps(builder: Any, values: Any, per_unit: Any, most: Any) -> Any:
+        """ROWS values in steps, clipped and rounded, plus ROUNDER_BITS."""
+        nothing, x = _each(_F64, 0.0), builder.fmul(values, per_unit)
+        x = builder.select(builder.fcmp_ordered(">", x, nothing), x, nothing)
+        x = builder.select(builder.fcmp_ordered("<", x, most), x, most)
+        return builder.bitcast(builder.fadd(x, _each(_F64, ROUNDER)), ir.VectorType(_I64, ROWS))
+
     def _halves(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> list[Any]:
         """ROWS rows of LANES entries, in vectors of half a row."""
         begins = [builder.add(at, _I64(ROWS * half)) for half in range(2 * ROWS)]
@@ -122,21 +150,53 @@ else:
         def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             array, at, steps_per_unit, top, out, row = arguments
             per_unit, most = _spread(builder, steps_per_unit, ROWS), _spread(builder, top, ROWS)
-            nothing, rounder = _each(_F64, 0.0), _each(_F64, ROUNDER)
             flags, halves = _each(_I64, 0), []
             for half in _halves(context, builder, values, array, at):
-                size = builder.and_(builder.bitcast(half, flags.type), _each(_I64, WITHOUT_SIGN))
-                flags = builder.or_(flags, builder.add(size, _each(_I64, EXPONENT_ONE)))
-                x = builder.fmul(half, per_unit)
-                x = builder.select(builder.fcmp_ordered(">", x, nothing), x, nothing)
-                x = builder.select(builder.fcmp_ordered("<", x, most), x, most)
-                halves.append(builder.bitcast(builder.fadd(x, rounder), flags.type))
+                flags = builder.or_(flags, _flag(builder, half))
+                halves.append(_steps(builder, half, per_unit, most))
             folded = builder.sub(_folded(builder, halves), _each(_I64, ROUNDER_BITS * LANES % 2**64))
             _store(builder, folded, _place(context, builder, sums, out, row, ROWS))
             return _reduced(builder, "or", flags)
 
         arguments = (values, types.int64, types.float64, types.float64, sums, types.int64)
         return types.int64(*arguments), generate
+
+    @intrinsic
+    def sum_steps_and_fill(
+        _typing: Any,
+        values: Any,
+        _at: Any,
+        _rows: Any,
+        _steps_per_unit: Any,
+        _top: Any,
+        out: Any,
+        _value: Any,
+        sums: Any,
+    ) -> Any:
+        """Sum of rows of values in steps, into ``sums[0]``, while the same places of ``out`` are set to a value."""
+
+        def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            array, at, rows, steps_per_unit, top, published, value, total = arguments
+            per_unit, most = _spread(builder, steps_per_unit, ROWS), _spread(builder, top, ROWS)
+            filling, zeros = _spread(builder, value, ROWS), _each(_I64, 0)
+            # Sums of their own, which do not wait for each other.
+            flags, *own = [cgutils.alloca_once_value(builder, zeros) for _ in range(1 + LANES // ROWS)]
+            with cgutils.for_range(builder, rows) as row:
+                first = builder.add(at, builder.mul(row.index, _I64(LANES)))
+                begins = [builder.add(first, _I64(begin)) for begin in range(0, LANES, ROWS)]
+                parts = [_load(builder, _place(context, builder, values, array, begin, ROWS)) for begin in begins]
+                for begin in begins:
+                    _store(builder, filling, _place(context, builder, out, published, begin, ROWS))
+                for part, held in zip(parts, own, strict=True):
+                    builder.store(builder.or_(builder.load(flags), _flag(builder, part)), flags)
+                    builder.store(builder.add(builder.load(held), _steps(builder, part, per_unit, most)), held)
+            summed = reduce(builder.add, [builder.load(held) for held in own])
+            place = context.make_array(sums)(context, builder, total).data
+            builder.store(_reduced(builder, "add", summed), place)
+            return _reduced(builder, "or", builder.load(flags))
+
+        places = (values, types.int64, types.int64, types.float64, types.float64, out, types.float64, sums)
+        return types.int64(*places), generate
 
     @intrinsic
     def raise_row(_typing: Any, entries: Any, _at: Any, _share: Any, _extra: Any) -> Any:

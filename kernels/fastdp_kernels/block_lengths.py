@@ -109,6 +109,9 @@ RISE_BY = 1.25
 CERTAIN = 4.0
 MARGIN = 2.0
 MIN_REFERENCE = 0.07
+#: Up to this many first thresholds a rise may be a swing, as of a day: the threshold falls back with the mean.  From
+#: the first one it then rises again only where the mean is more than so many times what it was in the hold-out.
+MAX_SWING = 2.0
 #: A mean is known where CERTAIN deviations are at most this part of the threshold.
 KNOWN = 0.25
 #: Where the mean is above CUT_OFF thresholds, and nearer to the threshold than to what it was in the hold-out, the
@@ -412,6 +415,8 @@ def follow_growth(memory: np.ndarray, total: float, length: float, noises: float
     before, memory[CUT_MEAN] = memory[CUT_MEAN], 0.0
     # Above the bound it would count noise that sums do not have.
     top = shape[TOP_UNIT] if shape[TOP_UNIT] > 0.0 else np.inf
+    swings = memory[HIGHEST] <= MAX_SWING
+    returned = swings and memory[HIGHEST] > unit == 1.0
     if before > 0.0 and mean < USELESS * before:
         # Values are about as large as the first threshold.
         memory[UNIT], memory[REFERENCE], memory[JUMP] = 1.0, before, 0.0
@@ -422,11 +427,11 @@ def follow_growth(memory: np.ndarray, total: float, length: float, noises: float
             factor *= RISE_BY
         memory[JUMP] = min(max(memory[JUMP] * memory[JUMP], factor), MAX_JUMP)
         memory[UNIT] = min(unit * memory[JUMP], top)
-    elif certain > MAX_RISE * usual * unit:
+    elif certain > (MAX_SWING if returned else MAX_RISE) * usual * unit:
         while memory[UNIT] < top and certain > MAX_RISE * usual * memory[UNIT]:
             memory[UNIT] = min(memory[UNIT] * RISE_BY, top)
         memory[JUMP] = np.sqrt(memory[JUMP])
-    elif memory[JUMP] > 0.0:
+    elif memory[JUMP] > 0.0 or swings:
         while memory[UNIT] > 1.0 and (mean + MARGIN * deviation) * RISE_BY < usual * memory[UNIT]:
             memory[UNIT] = max(memory[UNIT] / RISE_BY, 1.0)
         if memory[UNIT] == unit:

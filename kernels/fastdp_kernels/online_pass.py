@@ -13,8 +13,9 @@ import numpy as np
 
 from fastdp_kernels import _lanes
 from fastdp_kernels._jit import bits_of, inline, kernel, minus, plus
-from fastdp_kernels._lanes import LANES, ROWS, fill_row, sum_step_rows
+from fastdp_kernels._lanes import ROWS, fill_row, sum_step_rows, sum_steps_and_fill
 
+LANES = _lanes.LANES
 ROUNDER = _lanes.ROUNDER
 ROUNDER_BITS = np.int64(_lanes.ROUNDER_BITS)
 WITHOUT_SIGN = np.int64(_lanes.WITHOUT_SIGN)
@@ -238,7 +239,8 @@ def publish_blocks(
 ) -> float:
     """All of the pass for whole blocks whose mean predicts the next block: reading and writing overlap.
 
-    Block by block what :func:`sum_blocks`, :func:`add_noise` and :func:`emit_blocks` do array by array, bit for bit.
+    Block by block what :func:`sum_blocks`, :func:`add_noise` and :func:`emit_blocks` do array by array, bit for bit;
+    g is a multiple of LANES.
 
     Parameters
     ----------
@@ -253,7 +255,7 @@ def publish_blocks(
     prediction : float
         What each value of the first block is predicted to be.
     out : float64[k g]
-        The published values; of no use if the result is NaN.
+        The published values; of no use if the result is NaN.  May be ``values``.
 
     Returns
     -------
@@ -275,16 +277,11 @@ def publish_blocks(
                 released = np.float64(plus(sums[k], noise[first + k])) * resolution
                 fill_row(out, (first + k) * LANES, prediction, released - prediction * others)
                 prediction = released / length
-    rows, published = values.reshape(noise.size, block), out.reshape(noise.size, block)
+    summed = np.empty(1, np.int64)
     for j in range(done, noise.size):
-        row, own = rows[j], published[j]
-        total = np.int64(0)
-        for i in range(block):
-            flags |= finite_flag(row[i])
-            total = plus(total, step_bits(row[i], steps_per_unit, top))
-        released = np.float64(plus(minus(total, excess), noise[j])) * resolution
-        for i in range(block):
-            own[i] = prediction
-        own[block - 1] = released - prediction * others
+        # What these values are published as is known before they are read.
+        flags |= sum_steps_and_fill(values, j * block, block // LANES, steps_per_unit, top, out, prediction, summed)
+        released = np.float64(plus(minus(summed[0], excess), noise[j])) * resolution
+        out[(j + 1) * block - 1] = released - prediction * others
         prediction = released / length
     return prediction if flags >= 0 else np.nan

@@ -208,8 +208,20 @@ FOLLOWED = {
     "an empty hold-out": (0.97, 1000.0),
     "values as large as theta": (0.9, 0.9),
     "growth by 2": (0.2, 0.4),
+    "a day": (0.2, 0.36),
+    "a day that grows": (0.2, 0.36),
     "none": (0.2, 0.2),
 }
+#: Half a day, in values.
+HALF_DAY = 2**12
+
+
+def level_at(name: str, position: int) -> float:
+    before, behind = FOLLOWED[name]
+    if "day" in name:
+        grown = 2.0 if "grows" in name and position >= 4 * HALF_DAY else 1.0
+        return grown * (before, behind)[position // HALF_DAY % 2]
+    return behind if position >= (256 if name == "an empty hold-out" else 4096) else before
 
 
 def follow(name: str, epsilon: float, seed: int) -> tuple[np.ndarray, adaptive.Learner, list[float]]:
@@ -218,10 +230,11 @@ def follow(name: str, epsilon: float, seed: int) -> tuple[np.ndarray, adaptive.L
     shape, memory, generator = shape_of(p), start(p, 6), np.random.default_rng(seed)
     shape[b.TOP_UNIT] = p.top
     learner, units = adaptive.Learner(p, 0.5, 0.25, 6), []
-    while memory[b.POSITION] < 2**17:
+    end = 8 * HALF_DAY if "day" in name else 2**17
+    while memory[b.POSITION] < end:
         length, unit = 2 ** int(memory[b.EXPONENT]), memory[b.UNIT]
         assert length == 2**learner.exponent
-        level = FOLLOWED[name][int(memory[b.POSITION] >= (256 if name == "an empty hold-out" else 4096))]
+        level = level_at(name, int(memory[b.POSITION]))
         # Of an exponential law a value above theta counts as theta; the two smaller levels are below it.
         mean = level if level < 1.0 else level * -np.expm1(-unit / level)
         total = length * mean + unit * generator.laplace(0.0, 1.0 / epsilon)
@@ -261,3 +274,19 @@ def test_a_jump_that_went_too_far_is_taken_back() -> None:
     steps = np.diff(np.log(units))
     assert (steps > np.log(4.0)).sum() >= 2
     assert (steps < 0.0).any()
+
+
+def test_the_swings_of_a_day_raise_theta_once_and_growth_behind_them_does() -> None:
+    """What rose up to MAX_SWING falls back with the mean, and only more than that lets it rise again."""
+    _, _, units = follow("a day", 1.0, 1)
+    assert max(units) == b.RISE_BY
+    changes = np.sign(np.diff(units))
+    assert changes[changes != 0.0].tolist() == [1.0, -1.0], "the first day's, and no other"
+    _, learner, units = follow("a day that grows", 1.0, 1)
+    ends = np.cumsum([2**block.exponent for block in learner.blocks])
+    peaks = np.searchsorted(ends, (2 * np.arange(1, 5) - 0.1) * HALF_DAY)
+    first, second, third, last = np.array(units)[peaks]
+    assert first == b.RISE_BY
+    assert second == 1.0
+    assert last >= third > b.MAX_SWING
+    assert min(units[peaks[2] :]) >= third, "what has grown stays"

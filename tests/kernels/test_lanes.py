@@ -7,7 +7,7 @@ import pytest
 from numba.core.errors import NumbaError
 
 from fastdp_kernels._jit import kernel
-from fastdp_kernels._lanes import LANES, fill_row, raise_row, sum_row
+from fastdp_kernels._lanes import LANES, ROUNDER_BITS, fill_row, raise_row, sum_row, sum_steps_and_fill
 
 
 @kernel
@@ -46,6 +46,24 @@ def test_a_row_is_filled_and_nothing_beside_it() -> None:
     out = np.zeros(40)
     fill(out, 7, 2.5, -1.0)
     assert out.tolist() == [0.0] * 7 + [2.5] * 15 + [-1.0] + [0.0] * 17
+
+
+@kernel
+def read_and_fill(values: np.ndarray, at: int, rows: int, out: np.ndarray, sums: np.ndarray) -> np.int64:
+    return sum_steps_and_fill(values, at, rows, 4.0, 100.0, out, 2.5, sums)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3])
+def test_rows_are_summed_and_filled_and_nothing_beside_them(rows: int) -> None:
+    values, total = np.random.default_rng(rows).normal(5.0, 20.0, 120), np.zeros(1, np.int64)
+    end = 7 + rows * LANES
+    steps = np.rint(np.clip(4.0 * values[7:end], 0.0, 100.0)).astype(np.int64)
+    expected = values.copy()
+    expected[7:end] = 2.5
+    for out in (values.copy(), values):
+        assert read_and_fill(values, 7, rows, out, total) >= 0
+        assert (int(total[0]) - int(steps.sum()) - ROUNDER_BITS * rows * LANES) % 2**64 == 0
+        assert out.tolist() == expected.tolist()
 
 
 def test_entries_that_do_not_lie_together_are_refused() -> None:

@@ -131,7 +131,7 @@ def test_range_sums() -> None:
         assert out == pytest.approx([values[a:b].sum() for a, b in zip(starts, stops, strict=True)], abs=1e-9)
 
 
-@pytest.mark.parametrize("block", [2, 7, 16, 256])
+@pytest.mark.parametrize("block", [16, 32, 48, 256])
 def test_one_pass_equals_sums_noise_and_output(block: int) -> None:
     count, top, first = 150, 640.0, 3.25
     values, noise = stream(count * block, block), np.random.default_rng(block).integers(-10_000, 10_000, count)
@@ -145,14 +145,21 @@ def test_one_pass_equals_sums_noise_and_output(block: int) -> None:
     following = online_pass.publish_blocks(values, 1 / RESOLUTION, top, noise, RESOLUTION, first, published)
     assert published.tobytes() == expected.tobytes()
     assert following == predictions[-1]
+    # Integers are converted into the output, which is then published in place.
+    place = values.copy()
+    shared = place[:]
+    shared.flags.writeable = False
+    following = online_pass.publish_blocks(shared, 1 / RESOLUTION, top, noise, RESOLUTION, first, place)
+    assert place.tobytes() == expected.tobytes()
+    assert following == predictions[-1]
 
 
-@pytest.mark.parametrize("count", [4, 70])
-def test_one_pass_detects_non_finite_values_anywhere(count: int) -> None:
-    noise, last = np.zeros(count, np.int64), 16 * count
-    for wrong, position in itertools.product((np.nan, np.inf, -np.inf), (0, 3, 15, 16, 40, last - 1)):
+@pytest.mark.parametrize(("count", "block"), [(4, 16), (70, 16), (4, 64)])
+def test_one_pass_detects_non_finite_values_anywhere(count: int, block: int) -> None:
+    noise, last = np.zeros(count, np.int64), block * count
+    for wrong, position in itertools.product((np.nan, np.inf, -np.inf), (0, 3, 15, 16, 31, 40, 63, last - 1)):
         values, published = np.arange(float(last)), np.empty(last)
-        expected = sum(range(last - 16, last)) / 16
+        expected = sum(range(last - block, last)) / block
         assert online_pass.publish_blocks(values, 1.0, 2000.0, noise, 1.0, 0.0, published) == expected
         values[position] = wrong
         assert np.isnan(online_pass.publish_blocks(values, 1.0, 2000.0, noise, 1.0, 0.0, published))

@@ -3,9 +3,9 @@
 Nothing is updated that could be computed anew: all differences of neighbours are kept, and every mean is taken over
 all of them; levels given all sums come from one system of linear equations; the revised stream is integrated value by
 value.  Sums are in thresholds, noise comes in from outside, and so do constants: ``constants`` is anything that has
-the names CADENCE, CATCH_UP, FORGET, PRIOR_COUNT, MAX_WHITE, FALL, SEEN, CLASSES, MAX_RISE, CUT_OFF, RISE_BY, CERTAIN,
-MARGIN, MIN_REFERENCE, KNOWN, MAX_JUMP, EARLY, EMPTY_REFERENCE, USELESS; where values are counts of events,
-``events`` has the names FALL, SEEN, CLASSES, MISFIT.
+the names CADENCE, CATCH_UP, FORGET, PRIOR_COUNT, MAX_WHITE, FALL, SEEN, CLASSES, MAX_RISE, MAX_SWING, CUT_OFF,
+RISE_BY, CERTAIN, MARGIN, MIN_REFERENCE, KNOWN, MAX_JUMP, EARLY, EMPTY_REFERENCE, USELESS; where values are counts of
+events, ``events`` has the names FALL, SEEN, CLASSES, MISFIT.
 """
 
 from __future__ import annotations
@@ -368,11 +368,11 @@ class Learner:
             least = next(c.RISE_BY**k for k in rises if certain <= self.reference * self.unit * c.RISE_BY**k)
             self.jump = min(max(self.jump**2, least), c.MAX_JUMP)
             self.unit = min(self.unit * self.jump, self.public.top)
-        elif certain > c.MAX_RISE * self.reference * self.unit:
+        elif certain > self.reference * self.unit * (c.MAX_SWING if self._is_back() else c.MAX_RISE):
             while self.unit < self.public.top and certain > c.MAX_RISE * self.reference * self.unit:
                 self.unit = min(self.unit * c.RISE_BY, self.public.top)
             self.jump **= 0.5
-        elif self.jump:
+        elif self.jump or self.highest <= c.MAX_SWING:
             while self.unit > 1.0 and (mean + c.MARGIN * deviation) * c.RISE_BY < self.reference * self.unit:
                 self.unit = max(self.unit / c.RISE_BY, 1.0)
             if self.unit == before:
@@ -383,6 +383,10 @@ class Learner:
                 self.tried = mean
             longest = max(k for k in range(self.public.most + 1) if 2**k <= max(limit, 2**self.public.least))
             self.exponent = min(self.exponent, longest)
+
+    def _is_back(self):
+        """Whether theta is the first one again, and was never far above it."""
+        return self.unit == 1.0 and 1.0 < self.highest <= self.public.constants.MAX_SWING
 
 
 def release(steps, noise, theta_steps, learner, bound_steps=None):

@@ -79,10 +79,10 @@ def test_rows_are_runs_of_the_publishers_pipeline() -> None:
     assert (row[2 * len(closed) + 1 :: 2] == 0).all()
 
 
-def risen(steps: np.ndarray, noise: np.ndarray, shifts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def risen(steps: np.ndarray, noise: np.ndarray, shifts: np.ndarray, warm_up: int) -> tuple[np.ndarray, np.ndarray]:
     """Blocks under a theta that rises from THETA, and the theta of each; ``noise`` is in units of theta."""
     shape, memory = RIGHT.pipeline.shape.copy(), np.empty(b.MEMORY)
-    shape[b.LIMIT] = 64
+    shape[b.LIMIT] = warm_up
     b.start_memory(0.5, 0.25, 3, True, shape, memory)
     counters, rows, thetas, at = np.zeros(4, np.int64), [], [], 0
     while at < steps.size:
@@ -97,19 +97,27 @@ def risen(steps: np.ndarray, noise: np.ndarray, shifts: np.ndarray) -> tuple[np.
     return np.concatenate(rows), np.array(thetas)
 
 
-@pytest.mark.parametrize("jumps", [False, True])
+#: Scales of values, how many are in the warm-up, and how far theta rises at least, in units of the first.
+GROWTHS = {
+    "on and on": (np.linspace(1.0, 40.0, 3000), 64, 2.0),
+    "jumps": (np.where(np.arange(3000) < 300, 1.0, 20_000.0), 64, 10.0),
+    "swings": (np.where(np.arange(16_000) // 2000 % 2, 2.4, 1.0), 512, 1.2),
+}
+
+
+@pytest.mark.parametrize("growth", GROWTHS)
 @pytest.mark.parametrize("seed", range(8))
 def test_a_rising_theta_is_the_same_for_a_neighbour_whose_noise_is_shifted_by_at_most_theta(
-    seed: int, jumps: bool
+    seed: int, growth: str
 ) -> None:
     """So each block loses epsilon under the theta it had, whatever theta rose or fell to before."""
     generator = np.random.default_rng(seed)
-    growth = np.where(np.arange(3000) < 300, 1.0, 20_000.0) if jumps else np.linspace(1.0, 40.0, 3000)
-    values = np.rint(generator.gamma(2.0, 8.0, 3000) * growth)
-    noise, none = generator.laplace(0.0, 1.0, 3000), np.zeros(3000, np.int64)
-    outputs, thetas = risen(values, noise, none)
-    assert thetas[-1] > 2 * THETA, "it rises"
-    assert not jumps or thetas.max() > 10 * thetas[0]
+    scales, warm_up, least = GROWTHS[growth]
+    values = np.rint(generator.gamma(2.0, 8.0, scales.size) * scales)
+    noise, none = generator.laplace(0.0, 1.0, scales.size), np.zeros(scales.size, np.int64)
+    outputs, thetas = risen(values, noise, none, warm_up)
+    assert thetas.max() >= int(least * THETA), "it rises"
+    assert growth != "swings" or (np.diff(thetas) < 0).any(), "and falls"
     ends = np.cumsum(2 ** outputs[:, 0].astype(np.int64))
     for index in generator.integers(0, ends[-1], 20):
         neighbour = values.copy()
@@ -119,6 +127,6 @@ def test_a_rising_theta_is_the_same_for_a_neighbour_whose_noise_is_shifted_by_at
         assert abs(moved) <= thetas[block]
         shifts = none.copy()
         shifts[block] = moved
-        other, theirs = risen(neighbour, noise, shifts)
+        other, theirs = risen(neighbour, noise, shifts, warm_up)
         assert np.array_equal(other, outputs)
         assert np.array_equal(theirs, thetas)

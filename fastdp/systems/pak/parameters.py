@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 from fastdp import validation
@@ -12,9 +12,11 @@ from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, parallel, remainder, sequential
 from fastdp.integer_grid import Grid, make_grid
 from fastdp.randomness import sampler
+from fastdp.randomness.key import Key
 from fastdp.randomness.words import MAX_WORDS
 from fastdp.state import codec
 from fastdp.systems.stream.parameters import PARTS, vars_of
+from fastdp.systems.stream.sharing import noise_key
 from fastdp.thresholds import PAKQuantile, SmoothQuantile, Threshold, ThresholdTask
 
 MIN_EPSILON = 2.0**-60
@@ -184,6 +186,10 @@ class PAKParameters:
                 f"running sums of the first values: each enters at most {self.holdout.bit_length()} nodes, epsilon_2"
             )
         return "sum of the first values, noise of scale r tau / epsilon_2: epsilon_2"
+
+    def noise_key(self, secret: Key) -> Key:
+        """The noise key of this composition under a secret."""
+        return noise_key(self, "PAK", partial(vars_of, self), secret)
 
     def describe(self) -> dict[str, Any]:
         """The threshold by name, and parameters, for a state file."""

@@ -22,7 +22,7 @@ from fastdp.state.publisher import Publisher
 from fastdp.state.single_caller import single_caller
 from fastdp.systems.pak.machine import PAKMachine, PAKState
 from fastdp.systems.pak.parameters import PAKParameters, usual_threshold
-from fastdp.systems.stream.parameters import vars_of
+from fastdp.systems.stream.sharing import shared
 from fastdp.thresholds import Threshold
 from fastdp.thresholds.fixed import as_rule
 
@@ -111,11 +111,12 @@ class PAK(Publisher[PAKState]):
         key: Key | bytes | None = None,
     ) -> None:
         rule = usual_threshold(delta, clip) if threshold is None else as_rule(threshold)
-        plan = PAKParameters(
+        plan: PAKParameters = shared(
+            PAKParameters,
             *(epsilon, delta, bound, length, holdout, share, tail_factor, rule),
             *(lag_sums, clip, average, resolution),
         )
-        self._begin(PAKMachine(plan), Key.choose(seed, key).bind("PAK", vars_of(plan)))
+        self._begin(PAKMachine(plan), plan.noise_key(Key.choose(seed, key)))
 
     @property
     def _plan(self) -> PAKParameters:

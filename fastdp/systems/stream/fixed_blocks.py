@@ -239,7 +239,7 @@ class FixedBlocks:
     def _in_one_pass(self, progress: Progress, size: int) -> bool:
         """Whether sums, noise and output are made block by block: every block needs the one before only."""
         block, recent = self.plan.block, type(self.smoother) is Recent
-        whole = progress.filled == 0 and size >= MIN_BLOCKS * block > MIN_BLOCKS
+        whole = progress.filled == 0 and size >= MIN_BLOCKS * block and block % online_pass.LANES == 0
         return whole and recent and not self.sums_releases and self.laws[progress.theta_steps] is None
 
     def _publish(self, progress: Progress, noise: TreeNoise | None, values: Floats, published: Floats) -> Step | None:

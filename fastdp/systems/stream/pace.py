@@ -6,13 +6,16 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from fastdp import validation
 from fastdp.durations import DAY, FIXED, split_duration
 from fastdp.errors import AccuracyWarning, ParameterError, warn
-from fastdp.perturbers import Blocks
-from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT, StreamParameters
-from fastdp.thresholds import ScaleFree
+from fastdp.perturbers import Blocks, Perturber
+from fastdp.smoothers import Smoother
+from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT, StreamParameters, composed
+from fastdp.thresholds import ScaleFree, Threshold
+from fastdp.thresholds.fixed import as_rule
 from fastdp.thresholds.scale_free import ENOUGH, MIN_COUNT
 
 DEFAULT_RANGE = 2**20
@@ -95,6 +98,27 @@ class Pace:
         if self.seconds is None or well * self.seconds <= WEEK:
             return well
         return max(_fewest(rule, usual, MIN_COUNT, well), math.ceil(WEEK / self.seconds))
+
+
+def paced(
+    threshold: Threshold | float,
+    perturber: Perturber,
+    smoother: Smoother | None,
+    epsilon: float,
+    bound: float | None,
+    holdout: int | None,
+    max_range: int | None,
+    expected_length: int | None,
+    rate: float | None,
+    every: str | float | timedelta | None,
+    *rest: Any,
+) -> StreamParameters:
+    """The composition of a publisher's arguments; ``rest`` are fields of StreamParameters from ``resolution`` on."""
+    pace, rule = Pace.of(expected_length, rate, every), as_rule(threshold)
+    longest = pace.max_range(max_range)
+    return pace.composed(
+        lambda held: composed(rule, perturber, smoother, epsilon, bound, held, longest, *rest), holdout
+    )
 
 
 def _fewest(rule: ScaleFree, usual: StreamParameters, wanted: float, most: int) -> int:

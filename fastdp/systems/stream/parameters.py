@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -33,6 +33,7 @@ from fastdp.randomness.noise import draw_scale, group_share, noise_law
 from fastdp.releases.error_bars import SumNoise
 from fastdp.smoothers import Smoother
 from fastdp.state import codec
+from fastdp.systems.stream.sharing import noise_key, shared
 from fastdp.thresholds import Fixed, Threshold, ThresholdTask, renewals
 from fastdp.thresholds.renewals import Renewal
 
@@ -42,8 +43,6 @@ _ROLES = ("threshold", "perturber", "smoother", "renewal")
 _YOUNGER: dict[str, Any] = {"contributions": 1, "sensitivity": None, "delta": 0.0, "budget": None}
 #: Most units that may be protected together.
 MAX_CONTRIBUTIONS = 2**30
-
-_PLAIN = (bool, int, float, str)
 
 #: What a guarantee says of a threshold that rises.
 RISES = (
@@ -364,7 +363,7 @@ class StreamParameters:
 
     def noise_key(self, secret: Key) -> Key:
         """The noise key of this composition under a secret."""
-        return secret.bind("stream", self._parameters())
+        return noise_key(self, "stream", self._parameters, secret)
 
     def noise_keys(self, secrets: Sequence[Key]) -> list[Key]:
         """:meth:`noise_key` of many secrets, all or none of which belong to a composition."""
@@ -470,27 +469,19 @@ class StreamParameters:
 
 
 def composed(*fields: Any) -> StreamParameters:
-    """The composition with these fields, in order; publishers alike share one, with all that follows from it.
-
-    Not with parts of one's own, which may change, nor with a renewal, which may warn.
-    """
-    parts = [part for part in fields[:3] if part is not None]
-    if all(PARTS.get(type(part).__name__) is type(part) for part in parts):
-        held = [value for part in parts for value in vars(part).values()]
-        if all(value is None or type(value) in _PLAIN for value in (*held, *fields[3:])):
-            return _shared(tuple(map(type, held)), *fields)
-    return StreamParameters(*fields)
+    """The composition with these fields, in order; shared, but with a renewal, which may warn."""
+    made: StreamParameters = shared(StreamParameters, *fields, warns=fields[9:10] not in ((), (None,)))
+    return made
 
 
-@lru_cache(maxsize=64, typed=True)
-def _shared(_types: tuple[type, ...], *fields: Any) -> StreamParameters:
-    """Numbers that are equal but of other types may give other noise: hence the types."""
-    return StreamParameters(*fields)
+def altered(composition: StreamParameters, **changes: Any) -> StreamParameters:
+    """A composition with other values of some fields, shared as :func:`composed` says."""
+    return composed(*(vars_of(composition) | changes).values())
 
 
 def vars_of(record: Any) -> dict[str, Any]:
     """The fields of a dataclass, as they are."""
-    return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+    return {name: getattr(record, name) for name in record.__dataclass_fields__}
 
 
 def approximated(

@@ -24,11 +24,10 @@ from fastdp.state.publisher import Publisher
 from fastdp.state.single_caller import single_caller
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks
 from fastdp.systems.stream.fixed_blocks import FixedBlocks, Progress
-from fastdp.systems.stream.pace import Pace
-from fastdp.systems.stream.parameters import StreamParameters, composed
+from fastdp.systems.stream.pace import paced
+from fastdp.systems.stream.parameters import StreamParameters
 from fastdp.systems.stream.stages import Emission, Schedule, StreamState
 from fastdp.thresholds import Threshold
-from fastdp.thresholds.fixed import as_rule
 from fastdp.thresholds.renewals import Renewal
 
 if TYPE_CHECKING:
@@ -138,15 +137,14 @@ class StreamPublisher(Publisher[StreamState]):
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
-        pace, rule = Pace.of(expected_length, rate, every), as_rule(threshold)
-        longest = pace.max_range(max_range)
-        composition = pace.composed(
-            lambda held: composed(
-                *(rule, perturber, smoother, epsilon, bound, held, longest, resolution, nonfinite, renewal),
-                *(contributions, sensitivity, delta),
-            ),
-            holdout,
+        rest = resolution, nonfinite, renewal, contributions, sensitivity, delta
+        composition = paced(
+            threshold, perturber, smoother, epsilon, bound, holdout, max_range, expected_length, rate, every, *rest
         )
+        self._compose(composition, seed, key)
+
+    def _compose(self, composition: StreamParameters, seed: int | str | None, key: Key | bytes | None) -> None:
+        """Begin with what was composed."""
         self._begin(Schedule(composition), composition.noise_key(Key.choose(seed, key)))
 
     # What it is and where it stands.

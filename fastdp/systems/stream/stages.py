@@ -289,7 +289,8 @@ class Schedule(Machine[StreamState]):
                 state = self._choose(state, key)
             at += part.size
         size = parts[0].size if len(parts) == 1 else sum([part.size for part in parts])
-        return Transition(state, Emission(parts, size), state.observe if state.pending else None)
+        finish = state.observe if state.pending else None
+        return record(Transition, (state, Emission(parts, size), finish, NOTHING_DRAWN))
 
     def _in_new_memory(self, batch: Column, pipeline: FixedBlocks | AdaptiveBlocks) -> bool:
         """Whether published values are written while values are read, in one array for all pieces of a batch."""

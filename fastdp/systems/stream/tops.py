@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Literal
+from typing import Any, Literal
 
 from fastdp import validation
 from fastdp.arrays.column import Nonfinite
 from fastdp.perturbers import Hierarchy
 from fastdp.randomness.key import Key
 from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent, Smoother
+from fastdp.systems.stream.pace import paced
+from fastdp.systems.stream.parameters import StreamParameters
 from fastdp.systems.stream.publisher import StreamPublisher
+from fastdp.systems.stream.sharing import shared
 from fastdp.thresholds import NoisyMax
 from fastdp.thresholds.noisy_choice import NoiseKind
 from fastdp.thresholds.renewals import Renewal
@@ -92,24 +95,27 @@ class ToPS(StreamPublisher):
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
-        if isinstance(smoother, str):
-            smoother = SMOOTHERS[validation.choice("smoother", smoother, tuple(SMOOTHERS))]()
-        super().__init__(
-            threshold=NoisyMax(c=c, noise=noise, fan_out=fan_out),
-            perturber=Hierarchy(fan_out=fan_out, prune=prune, noise="gaussian" if delta else "laplace"),
-            smoother=smoother,
-            epsilon=epsilon,
-            bound=bound,
-            holdout=holdout,
-            max_range=max_range,
-            expected_length=expected_length,
-            rate=rate,
-            every=every,
-            resolution=resolution,
-            nonfinite=nonfinite,
-            renewal=renewal,
-            contributions=contributions,
-            delta=delta,
-            seed=seed,
-            key=key,
+        composition: StreamParameters = shared(
+            _composition,
+            *(c, noise, fan_out, prune, smoother, delta, epsilon, bound, holdout, max_range, expected_length, rate),
+            *(every, resolution, nonfinite, renewal, contributions),
+            warns=any(each is not None for each in (rate, every, renewal)),
         )
+        self._compose(composition, seed, key)
+
+
+def _composition(
+    c: float,
+    noise: NoiseKind,
+    fan_out: int,
+    prune: int | Literal["optimal"],
+    smoother: SmootherName | Smoother,
+    delta: float,
+    *rest: Any,
+) -> StreamParameters:
+    """What the arguments of a publisher stand for; ``rest`` are those of StreamPublisher."""
+    if isinstance(smoother, str):
+        smoother = SMOOTHERS[validation.choice("smoother", smoother, tuple(SMOOTHERS))]()
+    threshold = NoisyMax(c=c, noise=noise, fan_out=fan_out)
+    perturber = Hierarchy(fan_out=fan_out, prune=prune, noise="gaussian" if delta else "laplace")
+    return paced(threshold, perturber, smoother, *rest, None, delta)

@@ -22,7 +22,7 @@ from fastdp.randomness.noise import NoiseName
 from fastdp.releases.release import Release
 from fastdp.state.publisher import LOG
 from fastdp.systems.stream.adaptive import Workload, focus_of
-from fastdp.systems.stream.parameters import StreamParameters, approximated
+from fastdp.systems.stream.parameters import StreamParameters, altered, approximated, composed
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.systems.stream.stages import Schedule
 from fastdp.thresholds import Chooser, Fixed, ScaleFree, Threshold, ThresholdTask
@@ -104,7 +104,7 @@ class WholeStream:
         noise: NoiseName = "gaussian" if delta else "laplace"
         blocks = Blocks(closing, focus=focus, rising=rising, season=season, noise=noise)
         # Parameters are checked as the publisher's own are, with the whole epsilon and no hold-out.
-        whole = StreamParameters(
+        whole = composed(
             *(Fixed(validation.positive("bound", bound)), blocks, None, epsilon, bound, 0, max_range),
             *(resolution, nonfinite, None, contributions, None, delta),
         )
@@ -231,8 +231,8 @@ def _published(whole: StreamParameters, resolution: float | None, share: float) 
     # For one value, of which several may be protected together.
     unit = whole.unit_epsilon
     if whole.gaussian:
-        return replace(whole, budget=square_remainder(unit, unit * share), contributions=1, resolution=resolution)
-    return replace(whole, epsilon=remainder(unit, unit * share), contributions=1, resolution=resolution)
+        return altered(whole, budget=square_remainder(unit, unit * share), contributions=1, resolution=resolution)
+    return altered(whole, epsilon=remainder(unit, unit * share), contributions=1, resolution=resolution)
 
 
 def _task(published: StreamParameters, epsilon: float, size: int) -> ThresholdTask:
