@@ -157,13 +157,13 @@ class _Runner:
             for name, part in waiting.items():
                 self._store(name, part, run_part(*self._arguments(part)))
             return
-        for _ in range(MAX_ATTEMPTS):
+        for attempt in range(MAX_ATTEMPTS):
+            # Not after a worker died: its part could end this process too.
+            helps = self.executor is None and self.mode == "processes" and not attempt
             try:
                 with ExitStack() as stack:
-                    pool = stack.enter_context(_pool(self.size, self.mode, self.executor))
-                    here = None
-                    if self.executor is None and self.mode == "processes":
-                        here = stack.enter_context(_ending(ThreadPoolExecutor(1)))
+                    pool = stack.enter_context(_pool(self.size, self.mode, self.executor, helps=helps))
+                    here = stack.enter_context(_ending(ThreadPoolExecutor(1))) if helps else None
                     self._spread(waiting, pool, here)
             except lost_errors() as error:
                 # The parts of the dead worker are run again; finished parts are kept.
@@ -191,8 +191,9 @@ class _Runner:
     def _spread(self, waiting: dict[str, Part], pool: Executor, here: Executor | None) -> None:
         """Run parts in a pool, a few more queued than it has workers, and one after another ``here``.
 
-        A stored part waits no longer.
+        A stored part waits no longer.  Parts in threads of this process end early if the sweep does.
         """
+        ended = threading.Event()
         queue = iter(list(waiting))
         running: dict[Future[bytes], str] = {}
         own: list[Future[bytes]] = []
@@ -201,7 +202,8 @@ class _Runner:
             name = next(queue, None)
             if name is None:
                 return None
-            future = executor.submit(run_part, *self._arguments(waiting[name]))
+            local = (ended,) if isinstance(executor, ThreadPoolExecutor) else ()
+            future = executor.submit(run_part, *self._arguments(waiting[name]), *local)
             running[future] = name
             return future
 
@@ -222,13 +224,14 @@ class _Runner:
                     self._store(name, waiting[name], done.result())
                     del waiting[name]
         finally:
+            ended.set()
             for each in running:
                 each.cancel()
 
 
 @contextmanager
-def _pool(size: Callable[[], int], mode: str, executor: Executor | None) -> Iterator[Executor]:
-    """The given executor, or a new one that ends with the sweep."""
+def _pool(size: Callable[[], int], mode: str, executor: Executor | None, *, helps: bool) -> Iterator[Executor]:
+    """The given executor, or a new one that ends with the sweep; with one worker fewer where this process helps."""
     if executor is not None:
         yield executor
         return
@@ -238,14 +241,14 @@ def _pool(size: Callable[[], int], mode: str, executor: Executor | None) -> Iter
     else:
         # Not forked: a fork of a process with threads may hang.
         context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(size() - 1, mp_context=context, initializer=_end_with_parent)
+        pool = ProcessPoolExecutor(max(1, size() - helps), mp_context=context, initializer=_end_with_parent)
     with _ending(pool):
         yield pool
 
 
 @contextmanager
 def _ending(pool: Executor) -> Iterator[Executor]:
-    """An executor that ends with the block; an interrupt does not wait for parts that would not be read."""
+    """An executor that ends with the block; an interrupt does not wait for parts that have not begun."""
     try:
         yield pool
     finally:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from fastdp.errors import DataError, FastDPError, StateError
@@ -17,7 +19,9 @@ from fastdp.experiments.study import AnyWorkload, Cell, RunCell, Truth
 from fastdp.randomness.key import Key
 
 
-def run_part(specification: Specification, part: Part, folder: Path, digest: str | None = None) -> bytes:
+def run_part(
+    specification: Specification, part: Part, folder: Path, digest: str | None = None, ended: Event | None = None
+) -> bytes:
     """The Parquet file of a part.
 
     Parameters
@@ -30,6 +34,8 @@ def run_part(specification: Specification, part: Part, folder: Path, digest: str
         Where the data sets' files are.
     digest : str, optional
         Of the part's data set, as the runner has it.
+    ended : Event, optional
+        Set when the part is not wanted any more: no further cell is run.
 
     Raises
     ------
@@ -38,6 +44,8 @@ def run_part(specification: Specification, part: Part, folder: Path, digest: str
     StateError
         If there is not enough memory, or a file cannot be read.  Any other error of a mechanism does not end the
         part: it is the cell's result.
+    CancelledError
+        After ``ended``.
     """
     columns = specification.study.columns(specification.metrics)
     rows: list[tuple[Any, ...]] = []
@@ -47,7 +55,10 @@ def run_part(specification: Specification, part: Part, folder: Path, digest: str
         if digest is not None and truth.digest != digest:
             name = cells.group.data_set.name
             raise DataError(f"{name}: a worker has other values; expected those of the runner")
-        rows += _run_cells(specification, root, truth, cells, len(columns))
+        for found in _run_cells(specification, root, truth, cells, len(columns)):
+            if ended is not None and ended.is_set():
+                raise CancelledError
+            rows.append(found)
     return pack_rows(columns, rows)
 
 

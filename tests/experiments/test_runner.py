@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -22,6 +23,7 @@ from fastdp import experiments
 from fastdp.errors import DataError, FastDPError, StateError
 from fastdp.experiments import folder as folder_module
 from fastdp.experiments import runner
+from fastdp.experiments.cells import parts
 from fastdp.experiments.folder import SweepFolder
 from fastdp.experiments.values import mechanisms
 from fastdp.files import durable
@@ -353,6 +355,20 @@ def test_a_worker_process_that_dies_is_replaced(small, tmp_path, digest, undistu
     assert digest(folder) == undisturbed
 
 
+def _die_as_worker(*arguments):
+    return ORIGINAL(*arguments) if multiprocessing.parent_process() is None else os._exit(9)
+
+
+def test_this_process_leaves_the_parts_of_dead_workers_alone(small, tmp_path, monkeypatch) -> None:
+    """Memory that ran out in a worker would run out here, with no error that says so."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    import test_runner  # type: ignore[import-not-found]
+
+    monkeypatch.setattr(runner, "run_part", test_runner._die_as_worker)
+    with pytest.raises(StateError, match="workers died 3 times"):
+        experiments.run(experiments.from_table(small), tmp_path / "out", workers=2, mode="processes")
+
+
 def _noted(*arguments):
     (Path(os.environ["FASTDP_TEST_MARKER"]) / str(os.getpid())).touch()
     return ORIGINAL(*arguments)
@@ -372,6 +388,31 @@ def test_this_process_is_one_of_the_worker_processes(small, tmp_path, digest, un
     workers = {int(each.name) for each in marker.iterdir()}
     assert len(workers) == 2
     assert os.getpid() in workers
+
+
+def test_parts_in_threads_end_with_the_sweep(small, tmp_path, monkeypatch) -> None:
+    """An interrupt waits for cells, not for the parts that they belong to."""
+    first, released = threading.Lock(), []
+
+    def stuck(*arguments):
+        *given, ended = arguments
+        if first.acquire(blocking=False):
+            return ORIGINAL(*given)
+        released.append(ended.wait(60))
+        return ORIGINAL(*given, ended)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner, "run_part", stuck)
+    monkeypatch.setattr(SweepFolder, "write_part", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        experiments.run(experiments.from_table(small), tmp_path / "out", workers=2)
+    assert all(released)
+    found, ended = experiments.from_table(small), threading.Event()
+    ended.set()
+    with pytest.raises(CancelledError):
+        ORIGINAL(found, next(iter(parts(found))), Path(), None, ended)
 
 
 def test_a_part_that_cannot_be_written_leaves_nothing(small, tmp_path, monkeypatch, digest, undisturbed) -> None:
