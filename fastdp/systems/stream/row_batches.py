@@ -66,11 +66,15 @@ def concurrently(threads: int, work: Callable[[T], object], slabs: Iterable[T]) 
             errors.append((number, error))
 
     others = [Thread(target=take) for _ in range(threads - 1)]
-    for each in others:
-        each.start()
-    take()
-    for each in others:
-        each.join()
+    try:
+        for each in others:
+            each.start()
+        take()
+        for each in others:
+            each.join()
+    except BaseException as error:  # a thread that cannot start, or an interrupt: no other slab is begun
+        errors.append((-1, error))
+        raise
     if errors:
         raise min(errors, key=lambda found: found[0])[1]
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from threading import Barrier, get_ident
+from threading import Barrier, Event, Thread, get_ident
 
 import pytest
 
+from fastdp.systems.stream import row_batches
 from fastdp.systems.stream.row_batches import concurrently, even, worth
 
 
@@ -55,6 +56,29 @@ def test_an_error_of_the_slabs_themselves_is_raised() -> None:
     with pytest.raises(KeyError, match="slabs"):
         concurrently(2, done.append, slabs())
     assert done == [0]
+
+
+def test_nothing_is_begun_after_a_thread_that_cannot_start(monkeypatch) -> None:
+    """As after an interrupt of the calling thread: the others would work on all slabs, for nobody."""
+    made, begun, gate = [], [], Event()
+
+    class Second(Thread):
+        def start(self) -> None:
+            made.append(self)
+            if len(made) == 2:
+                raise RuntimeError("can't start new thread")
+            super().start()
+
+    def work(slab: int) -> None:
+        begun.append(slab)
+        gate.wait(60)
+
+    monkeypatch.setattr(row_batches, "Thread", Second)
+    with pytest.raises(RuntimeError, match="start"):
+        concurrently(3, work, range(40))
+    gate.set()
+    made[0].join(60)
+    assert len(begun) <= 1
 
 
 @pytest.mark.parametrize(
