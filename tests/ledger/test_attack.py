@@ -112,7 +112,8 @@ def test_the_attack_recovers_all_values_where_noise_follows_from_the_secret_alon
     def unbound(self: Key, *_: object) -> Key:
         return Key(self._secret, simulated=self.simulated, member=self.member, binding=Binding.FIRST_FORMAT)
 
-    monkeypatch.setattr(Key, "bind", unbound)
+    for name in ("bind", "bound"):
+        monkeypatch.setattr(Key, name, unbound)
     errors, noise = ATTACKS[method]()
     assert recovered(errors) == 1.0
     reject(correlation_p(noise))
