@@ -13,7 +13,9 @@ import pytest
 from fastdp.perturbers import Hierarchy
 from fastdp.perturbers.hierarchy import consistency_weights
 from fastdp.randomness.gaussian import discrete_gaussian_law
+from fastdp.randomness.row_words import _layout
 from fastdp.randomness.sampler import discrete_laplace_law
+from fastdp.randomness.words import Purpose, StreamId
 from fastdp.tables.calendar import _changes
 from fastdp.thresholds import NoisyMax, ThresholdTask
 from fastdp.thresholds.noisy_max import _penalties
@@ -26,6 +28,7 @@ CACHED: dict[str, Callable[[], Any]] = {
     "candidates": lambda: _candidates(2**20),
     "changes of a clock": lambda: _changes(0, 3, UTC),
     "a law": lambda: [discrete_laplace_law(Fraction(7, 2)).constants],
+    "counters of rows": lambda: _layout(((StreamId(Purpose.TREE), 3),)),
     "a Gaussian law": lambda: [
         getattr(discrete_gaussian_law(Fraction(9)), each) for each in ("table", "inverses", "constants")
     ],

@@ -143,7 +143,10 @@ def _layout(
     low = np.concatenate([np.arange(size, dtype=np.uint64) for size in blocks])
     # The second word of a piece's last block is not used where its count is odd.
     columns = np.flatnonzero(np.concatenate([np.arange(2 * size) < count for (_, count), size in counted]))
-    return _big_endian(high), _big_endian(low), None if columns.size == 2 * low.size else columns
+    high, low = _big_endian(high), _big_endian(low)
+    for array in (high, low, columns):
+        array.flags.writeable = False
+    return high, low, None if columns.size == 2 * low.size else columns
 
 
 def _big_endian(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -41,7 +41,7 @@ def even(count: int, most: int, threads: int) -> int:
 
 
 def concurrently(threads: int, work: Callable[[T], object], slabs: Iterable[T]) -> None:
-    """Work on every slab; the first error, in the order of the slabs, is raised.
+    """Work on every slab; the first error, in the order of the slabs, is raised once no thread works any more.
 
     The calling thread is one of them: short work would wait for the others to begin.
     """
@@ -70,11 +70,15 @@ def concurrently(threads: int, work: Callable[[T], object], slabs: Iterable[T]) 
         for each in others:
             each.start()
         take()
-        for each in others:
-            each.join()
-    except BaseException as error:  # a thread that cannot start, or an interrupt: no other slab is begun
+    except BaseException as error:
+        # A thread that cannot start, or an interrupt: the others begin nothing more.
         errors.append((-1, error))
-        raise
+    for each in others:
+        while each.is_alive():
+            try:
+                each.join()
+            except BaseException as error:
+                errors.append((-1, error))
     if errors:
         raise min(errors, key=lambda found: found[0])[1]
 

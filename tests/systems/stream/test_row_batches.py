@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count as numbers
 from threading import Barrier, Event, Thread, get_ident
 
 import pytest
@@ -58,27 +59,54 @@ def test_an_error_of_the_slabs_themselves_is_raised() -> None:
     assert done == [0]
 
 
-def test_nothing_is_begun_after_a_thread_that_cannot_start(monkeypatch) -> None:
-    """As after an interrupt of the calling thread: the others would work on all slabs, for nobody."""
-    made, begun, gate = [], [], Event()
+def test_no_thread_works_on_where_another_cannot_start(monkeypatch) -> None:
+    begun, over = [], Event()
 
-    class Second(Thread):
+    class Scarce(Thread):
         def start(self) -> None:
-            made.append(self)
-            if len(made) == 2:
+            if begun:
                 raise RuntimeError("can't start new thread")
+            begun.append(self)
             super().start()
 
-    def work(slab: int) -> None:
-        begun.append(slab)
-        gate.wait(60)
+    def work(_slab: int) -> None:
+        # Where nobody stops the thread that did start, it would never end.
+        if over.is_set():
+            raise InterruptedError
 
-    monkeypatch.setattr(row_batches, "Thread", Second)
-    with pytest.raises(RuntimeError, match="start"):
-        concurrently(3, work, range(40))
-    gate.set()
-    made[0].join(60)
-    assert len(begun) <= 1
+    monkeypatch.setattr(row_batches, "Thread", Scarce)
+    try:
+        with pytest.raises(RuntimeError, match="can't start"):
+            concurrently(3, work, numbers())
+        assert not begun[0].is_alive()
+    finally:
+        over.set()
+
+
+def test_an_interrupt_waits_for_the_slabs_that_are_worked_on(monkeypatch) -> None:
+    caller, both, goes_on, joins, done = get_ident(), Barrier(2), Event(), [], []
+
+    class Awaited(Thread):
+        def join(self, timeout: float | None = None) -> None:
+            joins.append(self)
+            if len(joins) == 1:
+                raise KeyboardInterrupt
+            goes_on.set()
+            super().join(timeout)
+
+    def work(slab: int) -> None:
+        both.wait(60)
+        if get_ident() != caller:
+            goes_on.wait(60)
+            done.append(slab)
+
+    monkeypatch.setattr(row_batches, "Thread", Awaited)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            concurrently(2, work, range(2))
+        assert len(done) == 1
+    finally:
+        goes_on.set()
 
 
 @pytest.mark.parametrize(
