@@ -118,17 +118,12 @@ def parts(specification: Specification) -> Iterator[Part]:
         yield Part(tuple(pending))
 
 
-def query_seed(root: Key, workload: AnyWorkload, data_set: DataSource, repetition: int) -> int:
-    """The seed of random queries, the same for all mechanisms."""
-    return labelled_seed(root, workload, query_labels(workload, data_set), repetition)
-
-
 def query_labels(workload: AnyWorkload, data_set: DataSource) -> str:
     """What the seeds of random queries depend on, besides the sweep's seed and the repetition."""
     return canonical([{**workload.table(), "name": None}, data_set.describe()])
 
 
-def labelled_seed(root: Key, workload: AnyWorkload, labels: str, repetition: int) -> int:
-    """:func:`query_seed`, with its labels."""
+def query_seed(root: Key, workload: AnyWorkload, labels: str, repetition: int) -> int:
+    """The seed of random queries, the same for all mechanisms; labels as :func:`query_labels` gives them."""
     number = 0 if workload.fixed else repetition
     return int.from_bytes(root.derive("queries", labels, number).reveal()[:8], "big")

@@ -18,7 +18,7 @@ from fastdp.errors import DataError, StateError
 from fastdp.experiments.cells import FORMAT, count_cells, parts
 from fastdp.experiments.results import MANIFEST, PARTS, RESULTS, part_path, read_manifest, write_json
 from fastdp.experiments.specification import Specification, canonical
-from fastdp.files.atomic_file import name_target
+from fastdp.files.atomic_file import atomic_file
 
 _LIBRARIES = ("numpy", "numba", "scipy", "pyarrow", "cryptography")
 
@@ -117,18 +117,8 @@ class SweepFolder:
         The folder is not synced: after a power cut the file may be missing, and the part is run again.  Temporary
         files of a killed runner are removed by :meth:`locked`.
         """
-        target = part_path(self.path, name)
-        temporary = target.with_name(f".{target.name}.tmp")
-        try:
-            with temporary.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(target)
-        except BaseException as error:
-            temporary.unlink(missing_ok=True)
-            name_target(error, os.fspath(target))
-            raise
+        with atomic_file(part_path(self.path, name), overwrite=True, alone=True) as file:
+            file.write(content)
 
     def drop_part(self, name: str) -> None:
         """Remove a part's file, so that it is run again."""

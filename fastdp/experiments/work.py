@@ -11,7 +11,7 @@ from threading import Event
 from typing import Any
 
 from fastdp.errors import DataError, FastDPError, StateError
-from fastdp.experiments.cells import CellRange, Group, Part, labelled_seed, query_labels
+from fastdp.experiments.cells import CellRange, Group, Part, query_labels, query_seed
 from fastdp.experiments.data_source import load_truth
 from fastdp.experiments.results import pack_rows
 from fastdp.experiments.specification import Specification
@@ -88,7 +88,7 @@ def _run_cells(
 
 
 def _query_seed(root: Key, labels: dict[str, str], repetition: int, workload: AnyWorkload) -> int:
-    return labelled_seed(root, workload, labels[workload.name], repetition)
+    return query_seed(root, workload, labels[workload.name], repetition)
 
 
 def _failing(error: Exception) -> RunCell:

@@ -27,7 +27,7 @@ NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
 @contextmanager
-def atomic_file(target: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
+def atomic_file(target: Path, *, overwrite: bool, alone: bool = False) -> Iterator[BinaryIO]:
     """A temporary file beside ``target`` that takes its place, durably, when the block ends well.
 
     Parameters
@@ -36,6 +36,9 @@ def atomic_file(target: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
         Untouched until the end, and for ever if anything fails or is interrupted.
     overwrite : bool
         Whether an existing file may be replaced.
+    alone : bool
+        The caller holds a lock on the folder and has removed what killed writers left there.  The folder is neither
+        listed nor synced: after a power cut the file may be missing.
 
     Yields
     ------
@@ -50,7 +53,8 @@ def atomic_file(target: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
     # A link stays a link: the file it points to is replaced.
     final = Path(os.path.realpath(target))
     check_target(target, overwrite=overwrite)
-    remove_leftovers(final)
+    if not alone:
+        remove_leftovers(final)
     temporary, file, permissions = _open_beside(final)
     try:
         with file:
@@ -66,8 +70,9 @@ def atomic_file(target: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
             # Not before: a process that is killed in between leaves a whole release that the next run may repeat.
             final.chmod(permissions)
             # A folder may be open for writing and not for reading; then it cannot be synced.
-            with contextlib.suppress(PermissionError):
-                sync_folder(final.parent)
+            if not alone:
+                with contextlib.suppress(PermissionError):
+                    sync_folder(final.parent)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         name_target(error, os.fspath(target))

@@ -11,8 +11,8 @@ import pytest
 import fastdp
 from fastdp import experiments, metrics
 from fastdp.errors import DataError, ParameterError
-from fastdp.experiments.cells import groups, parts, query_seed
-from fastdp.experiments.data_source import load_truth
+from fastdp.experiments.cells import groups, parts, query_labels, query_seed
+from fastdp.experiments.data_source import DataSource, load_truth
 from fastdp.experiments.values.measure import columns, measure, split_errors
 from fastdp.experiments.values.mechanisms import SYSTEMS, RunResult
 from fastdp.experiments.values.queries import Workload
@@ -150,11 +150,15 @@ def test_a_timeline_covers_the_stream_once() -> None:
 def test_queries_are_shared_by_mechanisms_and_new_in_each_repetition(small) -> None:
     found = experiments.from_table(small)
     root, first, second = Key.from_seed(3), *found.datasets
-    free, fixed = Workload("w"), Workload("w", fixed=True)
-    seeds = {query_seed(root, free, each, k) for each in (first, second) for k in range(3)}
+    free, fixed, renamed = Workload("w"), Workload("w", fixed=True), Workload("renamed")
+
+    def seed(workload: Workload, data_set: DataSource, repetition: int) -> int:
+        return query_seed(root, workload, query_labels(workload, data_set), repetition)
+
+    seeds = {seed(free, each, k) for each in (first, second) for k in range(3)}
     assert len(seeds) == 6
-    assert query_seed(root, fixed, first, 0) == query_seed(root, fixed, first, 5)
-    assert query_seed(root, free, first, 1) == query_seed(root, Workload("renamed"), first, 1)
+    assert seed(fixed, first, 0) == seed(fixed, first, 5)
+    assert seed(free, first, 1) == seed(renamed, first, 1)
 
 
 def test_a_cell_is_what_the_publisher_releases_under_its_key(small, scene) -> None:

@@ -14,7 +14,7 @@ from fastdp import PHDStream, experiments
 from fastdp.counters import Block
 from fastdp.datasets import concentric_circles, made_up_check_ins, made_up_pickups
 from fastdp.errors import FastDPError
-from fastdp.experiments.cells import groups, query_seed
+from fastdp.experiments.cells import groups, query_labels, query_seed
 from fastdp.experiments.data_source import load_truth
 from fastdp.experiments.drawing import Table
 from fastdp.experiments.figures import draw_all
@@ -226,7 +226,9 @@ def test_numbers_are_those_of_the_publisher_under_the_cell_s_key(finished) -> No
     stream = concentric_circles(600, batch=90, deletion=True, seed=7)
     publisher = PHDStream(Box((-1.25, -1.25), (1.25, 1.25)), group.epsilon, Block(4), key=group.key(root, 1))
     publisher.advance(stream.initial)
-    boxes = found.workloads[0].draw(group.data_set.box, query_seed(root, found.workloads[0], group.data_set, 1))
+    workload = found.workloads[0]
+    seed = query_seed(root, workload, query_labels(workload, group.data_set), 1)
+    boxes = workload.draw(group.data_set.box, seed)
     rows = table[(table["cell"] == group.begin + 1) & (table["workload"] == "boxes")]
     assert rows["time"].unique().tolist() == [0.0, 3.0, 6.0, 9.0]
     assert rows["group"].tolist() == 4 * ["small", "medium", "large"]

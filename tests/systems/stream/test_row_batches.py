@@ -70,7 +70,7 @@ def test_no_thread_works_on_where_another_cannot_start(monkeypatch) -> None:
             super().start()
 
     def work(_slab: int) -> None:
-        # Where nobody stops the thread that did start, it would never end.
+        # The running thread ends here if concurrently does not stop it.
         if over.is_set():
             raise InterruptedError
 
