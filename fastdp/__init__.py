@@ -58,34 +58,30 @@ if TYPE_CHECKING:
     from fastdp.tables.windows import Windows
 
 _HOMES = {
-    "PAK": "fastdp.systems.pak.publisher",
-    "AdaptivePHDStream": "fastdp.systems.phdstream.adaptive",
-    "Adaptive": "fastdp.systems.stream.adaptive",
-    "Plan": "fastdp.releases.plan",
-    "PHDStream": "fastdp.systems.phdstream.publisher",
-    "Fleet": "fastdp.fleets.fleet",
-    "Guarantee": "fastdp.guarantee",
-    "Key": "fastdp.randomness.key",
-    "Ledger": "fastdp.ledger.ledger",
-    "Release": "fastdp.releases.release",
-    "ReleasedMany": "fastdp.releases.batch",
-    "StreamPublisher": "fastdp.systems.stream.publisher",
-    "ToPL": "fastdp.systems.topl.publisher",
-    "ToPLServer": "fastdp.systems.topl.server",
-    "ToPS": "fastdp.systems.stream.tops",
-    "Windows": "fastdp.tables.windows",
-    "add_noise": "fastdp.systems.add_noise",
-    "audit": "fastdp.auditing.run",
-    "counts": "fastdp.tables.functions",
-    "discrete_gaussian": "fastdp.randomness.gaussian",
-    "discrete_laplace": "fastdp.randomness.sampler",
-    "means": "fastdp.tables.functions",
-    "metrics": "fastdp.queries",
-    "plan": "fastdp.releases.plan",
-    "release": "fastdp.systems.release",
-    "release_many": "fastdp.systems.release_many",
-    "totals": "fastdp.tables.functions",
-    "workloads": "fastdp.queries",
+    "fastdp.auditing.run": ("audit",),
+    "fastdp.fleets.fleet": ("Fleet",),
+    "fastdp.guarantee": ("Guarantee",),
+    "fastdp.ledger.ledger": ("Ledger",),
+    "fastdp.queries": ("metrics", "workloads"),
+    "fastdp.randomness.gaussian": ("discrete_gaussian",),
+    "fastdp.randomness.key": ("Key",),
+    "fastdp.randomness.sampler": ("discrete_laplace",),
+    "fastdp.releases.batch": ("ReleasedMany",),
+    "fastdp.releases.plan": ("Plan", "plan"),
+    "fastdp.releases.release": ("Release",),
+    "fastdp.systems.add_noise": ("add_noise",),
+    "fastdp.systems.pak.publisher": ("PAK",),
+    "fastdp.systems.phdstream.adaptive": ("AdaptivePHDStream",),
+    "fastdp.systems.phdstream.publisher": ("PHDStream",),
+    "fastdp.systems.release": ("release",),
+    "fastdp.systems.release_many": ("release_many",),
+    "fastdp.systems.stream.adaptive": ("Adaptive",),
+    "fastdp.systems.stream.publisher": ("StreamPublisher",),
+    "fastdp.systems.stream.tops": ("ToPS",),
+    "fastdp.systems.topl.publisher": ("ToPL",),
+    "fastdp.systems.topl.server": ("ToPLServer",),
+    "fastdp.tables.functions": ("counts", "means", "totals"),
+    "fastdp.tables.windows": ("Windows",),
 }
 
 __all__ = [
@@ -141,8 +137,4 @@ __all__ = [
 
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(__name__, _HOMES, __all__)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    __getattr__, __dir__ = lazy_names(__name__, __all__, _HOMES)

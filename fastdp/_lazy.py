@@ -8,24 +8,27 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 
-def lazy_names(package: str, homes: Mapping[str, str], names: Collection[str] = ()) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a package.
+def lazy_names(
+    package: str, names: Collection[str], homes: Mapping[str, Collection[str]]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The ``__getattr__`` and the ``__dir__`` of a package.
 
-    Packages hide it from type checkers (``if not TYPE_CHECKING``), which would otherwise accept any misspelt name.
+    Packages hide them from type checkers (``if not TYPE_CHECKING``), which would otherwise accept any misspelt name.
 
     Parameters
     ----------
     package : str
         Its name.
-    homes : mapping of str to str
-        The module, by its full name, that each public name is in.
     names : collection of str
         All public names; those without a home are modules of the package itself.
+    homes : mapping of str to collection of str
+        The names that each module, by its full name, has; some may be none of the public ones.
     """
+    home_of = {name: home for home, own in homes.items() for name in own}
 
     def load(name: str) -> Any:
-        if name in homes:
-            value = getattr(importlib.import_module(homes[name]), name)
+        if name in home_of:
+            value = getattr(importlib.import_module(home_of[name]), name)
         elif name in names:
             value = importlib.import_module(f"{package}.{name}")
         else:
@@ -33,4 +36,4 @@ def lazy_names(package: str, homes: Mapping[str, str], names: Collection[str] = 
         setattr(sys.modules[package], name, value)
         return value
 
-    return load
+    return load, lambda: sorted(names)

@@ -19,14 +19,11 @@ if TYPE_CHECKING:
     from fastdp.auditing.run import audit
 
 _HOMES = {
-    "AuditResult": "fastdp.auditing.result",
-    "Case": "fastdp.auditing.catalogue",
-    "Publishing": "fastdp.auditing.mechanisms",
-    "TrialMechanism": "fastdp.auditing.mechanisms",
-    "audit": "fastdp.auditing.run",
-    "audit_cases": "fastdp.auditing.catalogue",
+    "fastdp.auditing.catalogue": ("Case", "audit_cases"),
+    "fastdp.auditing.mechanisms": ("Publishing", "TrialMechanism"),
+    "fastdp.auditing.result": ("AuditResult",),
+    "fastdp.auditing.run": ("audit",),
 }
-_MODULES = ("exact",)
 
 __all__ = [
     "AuditResult",
@@ -40,8 +37,4 @@ __all__ = [
 
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(__name__, _HOMES, _MODULES)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    __getattr__, __dir__ = lazy_names(__name__, __all__, _HOMES)

@@ -15,14 +15,10 @@ if TYPE_CHECKING:
     from fastdp.engines import bytewax, dask, dask_tables, quix, ray, spark, spark_tables
     from fastdp.engines.job import Job
 
-_HOMES = {"Job": "fastdp.engines.job"}
+_HOMES = {"fastdp.engines.job": ("Job",)}
 
 __all__ = ["Job", "bytewax", "dask", "dask_tables", "quix", "ray", "spark", "spark_tables"]
 
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(__name__, _HOMES, __all__)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    __getattr__, __dir__ = lazy_names(__name__, __all__, _HOMES)

@@ -9,14 +9,10 @@ from fastdp._lazy import lazy_names
 if TYPE_CHECKING:
     from fastdp.fleets.fleet import Fleet
 
-_HOMES = {"Fleet": "fastdp.fleets.fleet"}
+_HOMES = {"fastdp.fleets.fleet": ("Fleet",)}
 
 __all__ = ["Fleet"]
 
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(__name__, _HOMES)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    __getattr__, __dir__ = lazy_names(__name__, __all__, _HOMES)

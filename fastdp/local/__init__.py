@@ -23,18 +23,16 @@ if TYPE_CHECKING:
     from fastdp.local.sums import SumCollector
 
 _HOMES = {
-    "Announcement": "fastdp.local.client",
-    "Client": "fastdp.local.client",
-    "Distribution": "fastdp.local.distribution",
-    "HistogramCollector": "fastdp.local.histogram",
-    "Hybrid": "fastdp.local.hybrid",
-    "LogSquareWave": "fastdp.local.log_square_wave",
-    "Piecewise": "fastdp.local.piecewise",
-    "SquareWave": "fastdp.local.square_wave",
-    "StochasticRounding": "fastdp.local.stochastic_rounding",
-    "SumCollector": "fastdp.local.sums",
-    "decode": "fastdp.local.encoding",
-    "encode": "fastdp.local.encoding",
+    "fastdp.local.client": ("Announcement", "Client"),
+    "fastdp.local.distribution": ("Distribution",),
+    "fastdp.local.encoding": ("decode", "encode"),
+    "fastdp.local.histogram": ("HistogramCollector",),
+    "fastdp.local.hybrid": ("Hybrid",),
+    "fastdp.local.log_square_wave": ("LogSquareWave",),
+    "fastdp.local.piecewise": ("Piecewise",),
+    "fastdp.local.square_wave": ("SquareWave",),
+    "fastdp.local.stochastic_rounding": ("StochasticRounding",),
+    "fastdp.local.sums": ("SumCollector",),
 }
 
 __all__ = [
@@ -53,8 +51,4 @@ __all__ = [
 
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(__name__, _HOMES)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    __getattr__, __dir__ = lazy_names(__name__, __all__, _HOMES)

@@ -18,18 +18,13 @@ if TYPE_CHECKING:
     from fastdp.randomness.sampler import discrete_laplace, geometric
 
 _HOMES = {
-    "Key": "fastdp.randomness.key",
-    "discrete_gaussian": "fastdp.randomness.gaussian",
-    "discrete_laplace": "fastdp.randomness.sampler",
-    "geometric": "fastdp.randomness.sampler",
+    "fastdp.randomness.gaussian": ("discrete_gaussian",),
+    "fastdp.randomness.key": ("Key",),
+    "fastdp.randomness.sampler": ("discrete_laplace", "geometric"),
 }
 
 __all__ = ["Key", "discrete_gaussian", "discrete_laplace", "geometric"]
 
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(__name__, _HOMES)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    __getattr__, __dir__ = lazy_names(__name__, __all__, _HOMES)

@@ -22,20 +22,15 @@ if TYPE_CHECKING:
     from fastdp.spatial.tree import ReleasedTree
 
 _HOMES = {
-    "Box": "fastdp.spatial.box",
-    "BoxQueries": "fastdp.spatial.queries",
-    "CellIndex": "fastdp.spatial.box_index",
-    "Domain": "fastdp.spatial.domain",
-    "Network": "fastdp.spatial.network",
-    "PointIndex": "fastdp.spatial.box_index",
-    "Polygons": "fastdp.spatial.polygons",
-    "PrivTree": "fastdp.spatial.privtree",
-    "ReleasedTree": "fastdp.spatial.tree",
-    "paper_queries": "fastdp.spatial.queries",
-    "random_boxes": "fastdp.spatial.queries",
-    "relative_error": "fastdp.spatial.queries",
-    "write_cells": "fastdp.spatial.export",
-    "write_points": "fastdp.spatial.export",
+    "fastdp.spatial.box": ("Box",),
+    "fastdp.spatial.box_index": ("CellIndex", "PointIndex"),
+    "fastdp.spatial.domain": ("Domain",),
+    "fastdp.spatial.export": ("write_cells", "write_points"),
+    "fastdp.spatial.network": ("Network",),
+    "fastdp.spatial.polygons": ("Polygons",),
+    "fastdp.spatial.privtree": ("PrivTree",),
+    "fastdp.spatial.queries": ("BoxQueries", "paper_queries", "random_boxes", "relative_error"),
+    "fastdp.spatial.tree": ("ReleasedTree",),
 }
 
 __all__ = [
@@ -56,8 +51,4 @@ __all__ = [
 
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(__name__, _HOMES)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    __getattr__, __dir__ = lazy_names(__name__, __all__, _HOMES)

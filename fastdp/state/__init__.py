@@ -11,17 +11,12 @@ if TYPE_CHECKING:
     from fastdp.state.publisher import Publisher
 
 _HOMES = {
-    "Machine": "fastdp.state.machine",
-    "Publisher": "fastdp.state.publisher",
-    "Transition": "fastdp.state.machine",
+    "fastdp.state.machine": ("Machine", "Transition"),
+    "fastdp.state.publisher": ("Publisher",),
 }
 
 __all__ = ["Machine", "Publisher", "Transition"]
 
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(__name__, _HOMES)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    __getattr__, __dir__ = lazy_names(__name__, __all__, _HOMES)

@@ -15,11 +15,9 @@ if TYPE_CHECKING:
     from fastdp.systems.zeros import Zeros
 
 _HOMES = {
-    "FixedTree": "fastdp.systems.phdstream.baselines",
-    "OfflineOnBatch": "fastdp.systems.phdstream.baselines",
-    "OfflineOnStream": "fastdp.systems.phdstream.baselines",
-    "WEvent": "fastdp.systems.w_event",
-    "Zeros": "fastdp.systems.zeros",
+    "fastdp.systems.phdstream.baselines": ("FixedTree", "OfflineOnBatch", "OfflineOnStream"),
+    "fastdp.systems.w_event": ("WEvent",),
+    "fastdp.systems.zeros": ("Zeros",),
 }
 
 __all__ = [
@@ -32,8 +30,4 @@ __all__ = [
 
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(__name__, _HOMES)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    __getattr__, __dir__ = lazy_names(__name__, __all__, _HOMES)
