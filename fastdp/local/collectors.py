@@ -47,8 +47,7 @@ class Collector(Publisher[Tally]):
 
     _MACHINE: ClassVar[Any] = CollectorMachine
     #: Reports are private already.
-    _FORKS: ClassVar[bool] = True
-    noise_fingerprint = None
+    _PUBLIC: ClassVar[bool] = True
     #: Names of the public parameters besides the mechanism.
     PARAMETERS: ClassVar[tuple[str, ...]]
     slots: int = 1
@@ -223,15 +222,6 @@ class Collector(Publisher[Tally]):
     @classmethod
     def _from_content(cls, content: dict[str, Any], name: str, *, replay: bool, own: Mapping[str, Any]) -> Self:
         return super()._from_content(content, name, replay=replay, own={**own, "kind": cls})
-
-    def __reduce__(self) -> Any:
-        return self._unpickled, (self._machine, self._machine.pack(self._state))
-
-    @classmethod
-    def _unpickled(cls, machine: CollectorMachine, packed: dict[str, Any]) -> Self:
-        twin = cls._of(machine, Key.choose(None, None))
-        twin._state = machine.unpack(packed, twin._key)
-        return twin
 
     def _parameters(self) -> dict[str, int]:
         return {name: getattr(self, name) for name in self.PARAMETERS}

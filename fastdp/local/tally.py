@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -53,6 +54,14 @@ class Refused:
 
 
 NONE_REFUSED = Refused()
+
+
+def as_given(raw: Sequence[Any]) -> tuple[Any, ...]:
+    """What fingerprints are of: reports may be given again as another kind of numbers."""
+    return tuple(
+        bytes(part) if isinstance(part, (bytes, bytearray, memoryview)) else np.asarray(part, np.float64)
+        for part in raw
+    )
 
 
 def as_most_reports(most_reports: object) -> int | None:
@@ -147,11 +156,8 @@ class CollectorMachine(Machine[Tally]):
         return column[good].astype(np.int64), np.broadcast_to(slots, column.shape)[good].astype(np.int64)
 
     def parts(self, batch: Counted) -> tuple[Any, ...]:
-        """What was given; reports may be given again as another kind of numbers."""
-        return tuple(
-            bytes(part) if isinstance(part, (bytes, bytearray, memoryview)) else np.asarray(part, np.float64)
-            for part in batch.raw
-        )
+        """What was given."""
+        return as_given(batch.raw)
 
     def step(self, state: Tally, batch: Counted, key: Key) -> Transition[Tally]:
         """Collect."""

@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from numbers import Real
-from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar, overload
+from typing import Any, ClassVar, Generic, Self, TypeVar, overload
 
 import numpy as np
 
@@ -48,13 +48,13 @@ class Publisher(Generic[S]):
     Notes
     -----
     ``copy.copy`` and ``copy.deepcopy`` give an independent publisher with the same state and a key of its own;
-    pickles are refused.
+    pickles are refused, but of collectors, whose state is public.
     """
 
     #: The class of machine that a subclass drives, by which it reads state.
     _MACHINE: ClassVar[Any] = None
-    #: Whether a fork harms nothing, as there is no noise to repeat.
-    _FORKS: ClassVar[bool] = False
+    #: Whether the state is no secret, as there is no noise to repeat: forks and pickles harm nothing.
+    _PUBLIC: ClassVar[bool] = False
     _key: Key
     _state: S
 
@@ -64,7 +64,7 @@ class Publisher(Generic[S]):
 
     def _begin(self, machine: Any, key: Key) -> None:
         """Take the starting state; reading a state begins here too."""
-        self._guard = CallGuard(forks=self._FORKS)
+        self._guard = CallGuard(forks=self._PUBLIC)
         self._machine = machine
         self._key = key
         self._journal = Journal()
@@ -96,7 +96,7 @@ class Publisher(Generic[S]):
         Two publishers with the same one would give the same noise; a ledger refuses the second.  It reveals nothing
         else about the key.
         """
-        return None if self._key.simulated else self._key.fingerprint()
+        return None if self._key.simulated or self._PUBLIC else self._key.fingerprint()
 
     @property
     def digest(self) -> str:
@@ -482,11 +482,19 @@ class Publisher(Generic[S]):
         twin._state = self._machine.rekeyed(self._state, key)
         return twin
 
-    def __reduce__(self) -> NoReturn:
+    def __reduce__(self) -> Any:
+        if self._PUBLIC:
+            return self._unpickled, (self._machine, self._machine.pack(self._state))
         raise StateError(
             f"a {type(self).__name__} cannot be pickled: the noise key would be neither encrypted nor owner-only; "
             "use to_bytes(key) and from_bytes(state, key)"
         )
+
+    @classmethod
+    def _unpickled(cls, machine: Machine[S], packed: Packed) -> Self:
+        twin = cls._of(machine, Key.choose(None, None))
+        twin._state = machine.unpack(packed, twin._key)
+        return twin
 
 
 def _binding(noise: object) -> Binding:

@@ -16,7 +16,7 @@ from fastdp.local import Hybrid, SquareWave
 from fastdp.local.distribution import Distribution
 from fastdp.local.encoding import read_messages
 from fastdp.local.histogram import HistogramCollector
-from fastdp.local.tally import NONE_REFUSED, CollectorMachine, Refused, Tally
+from fastdp.local.tally import NONE_REFUSED, CollectorMachine, Refused, Tally, as_given
 from fastdp.randomness.key import Key
 from fastdp.state import codec
 from fastdp.state.journal import Packed
@@ -138,11 +138,8 @@ class ServerMachine(Machine[ServerState]):
         return Op(*batch)
 
     def parts(self, batch: Op) -> tuple[Any, ...]:
-        """What was given; reports may be given again as another kind of numbers."""
-        return tuple(
-            bytes(part) if isinstance(part, (bytes, bytearray, memoryview)) else np.asarray(part, np.float64)
-            for part in batch.raw
-        )
+        """What was given."""
+        return as_given(batch.raw)
 
     def step(self, state: ServerState, batch: Op, key: Key) -> Transition[ServerState]:
         """Collect for the threshold, or publish."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ from fastdp.local.encoding import as_bytes
 from fastdp.local.histogram import HistogramCollector
 from fastdp.local.tally import Refused, as_most_reports
 from fastdp.randomness.key import Key
-from fastdp.state.journal import Packed
 from fastdp.state.publisher import Publisher
 from fastdp.state.single_caller import single_caller
 from fastdp.systems.stream.parameters import DEFAULT_HOLDOUT
@@ -74,8 +73,7 @@ class ToPLServer(Publisher[ServerState]):
     _MACHINE: ClassVar[Any] = ServerMachine
     _machine: ServerMachine
     #: Reports are private already.
-    _FORKS: ClassVar[bool] = True
-    noise_fingerprint = None
+    _PUBLIC: ClassVar[bool] = True
     epsilon: float
     bound: float
     holdout: int
@@ -239,12 +237,3 @@ class ToPLServer(Publisher[ServerState]):
         Collecting does so by itself; call it if that was interrupted.
         """
         self._call(Op("choose", None))
-
-    def __reduce__(self) -> Any:
-        return self._unpickled, (self._machine, self._machine.pack(self._state))
-
-    @classmethod
-    def _unpickled(cls, machine: ServerMachine, packed: Packed) -> Self:
-        twin = cls._of(machine, Key.choose(None, None))
-        twin._state = machine.unpack(packed, twin._key)
-        return twin
