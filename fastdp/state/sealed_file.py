@@ -75,23 +75,25 @@ class StateFile:
 
     def header(self) -> bytes | None:
         """The file's header, which differs for every write of the whole file; None if there is no file."""
-        with self._reading():
-            try:
-                with Path(self.real).open("rb") as file:
-                    header = file.read(HEADER.size)
-            except (FileNotFoundError, NotADirectoryError):
-                return None
-        self.seal.generation(header, self.name)
-        return header
+        ends = self._ends()
+        if ends is None:
+            return None
+        self.seal.generation(ends[0], self.name)
+        return ends[0]
 
     def stamp(self) -> bytes | None:
         """Header, size and last bytes, which differ for every write and every record; None if there is no file."""
+        ends = self._ends()
+        return None if ends is None else stamp_of(*ends)
+
+    def _ends(self) -> tuple[bytes, int, bytes] | None:
+        """The first bytes, the size and the last bytes; None if there is no file."""
         with self._reading():
             try:
                 with Path(self.real).open("rb") as file:
                     header, size = file.read(HEADER.size), file.seek(0, os.SEEK_END)
                     file.seek(max(0, size - TAIL_BYTES))
-                    return stamp_of(header, size, file.read())
+                    return header, size, file.read()
             except (FileNotFoundError, NotADirectoryError):
                 return None
 
