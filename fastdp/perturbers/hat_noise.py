@@ -7,7 +7,6 @@ released is the sums times b^j: sums of whole numbers with whole weights.  Proof
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -119,23 +118,11 @@ def _parts(leaves: Integers, above: Integers, plan: HierarchyShape) -> Floats:
 
 
 @lru_cache(maxsize=256)
-def constant(plan: HierarchyShape, max_range: int, prefixes: bool = False) -> float:
-    """K of a hierarchy of hats, by the mean over evenly spread ranges: within 3 % or so.
-
-    Parameters
-    ----------
-    plan : HierarchyShape
-        The shape.
-    max_range : int
-        r.
-    prefixes : bool
-        Of ranges from the tree's beginning, in place of any.
-    """
+def constant(plan: HierarchyShape, max_range: int) -> float:
+    """K of a hierarchy of hats, by the mean over evenly spread ranges of up to r values: within 3 % or so."""
     total = 0.0
     for number in range(1, RANGES + 1):
         first, last = np.floor(np.sort((0.5 + number * _STEPS) % 1.0) * max_range).astype(np.int64).tolist()
-        if prefixes:
-            first, last = 0, math.floor((number - 0.5) / RANGES * max_range)
         start, stop = first // plan.block, (last + 1) // plan.block
         total += range_variance(plan, start, stop)
     return 2.0 * plan.levels**2 * total / RANGES

@@ -45,7 +45,7 @@ def band(
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def new_axes(rows: int = 1, width: float = 9.0, height: float = 4.2) -> Any:
+def new_axes(rows: int = 1, height: float = 4.2) -> Any:
     """Axes of a new figure, drawn without a window: one, or an array of ``rows`` below each other."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -54,7 +54,7 @@ def new_axes(rows: int = 1, width: float = 9.0, height: float = 4.2) -> Any:
         raise ImportError(
             "plot needs matplotlib, which is not installed: pip install 'fastdp-streams[plot]'"
         ) from None
-    figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
+    figure = Figure(figsize=(9.0, height), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     return figure.subplots(rows, 1, sharex=True)
 
