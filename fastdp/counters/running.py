@@ -115,9 +115,8 @@ class CountMachine(Machine[CountState]):
         n_seen, rows, released, chain = state
         if n_seen >= MAX_STEPS:
             raise StateError(f"{n_seen} steps were taken: expected at most 2^40")
-        noise: Integers = np.empty(chosen.size, np.int64)
         key, chain = step_key(key, chain, n_seen, chosen, increments)
-        sampler.fill(noise, self.law, key, StreamId(Purpose.CELL, number=n_seen))
+        noise = sampler.draws(chosen.size, self.law, key, StreamId(Purpose.CELL, number=n_seen))
         mine = rows[chosen]
         error = self.counter.step(mine, noise)
         rows, released = rows.copy(), released.copy()

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -248,17 +248,14 @@ class Hierarchy:
         plan, whole = rows.plan, self.consistent or rows.nodes
         widths = plan.widths if whole else [rows.needed]
         words = rows.words([(StreamId(Purpose.TREE, level + 1), width) for level, width in enumerate(widths)])
-        noise = sampler.draw_rows(
-            words, rows.theta_steps, lambda steps: _law(plan, steps, rows.epsilon), rows.streams, rows.trees
-        )
+
+        def law_of(theta_steps: int) -> sampler.Law:
+            return cast("sampler.Law", noise_law("laplace", theta_steps, plan.levels, rows.epsilon))
+
+        noise = sampler.draw_rows(words, rows.theta_steps, law_of, rows.streams, rows.trees)
         if self.consistent and not rows.nodes and plan.levels > 1:
             consistency.make_rows_consistent(noise, plan.tops, plan.fan_out, plan.levels, consistency_weights(plan))
         return noise
-
-
-@lru_cache(maxsize=256)
-def _law(plan: HierarchyShape, theta_steps: int, epsilon: float) -> sampler.Law:
-    return sampler.discrete_laplace_law(Fraction(theta_steps * plan.levels) / Fraction(epsilon))
 
 
 @lru_cache(maxsize=64)

@@ -120,7 +120,6 @@ def fill(out: NDArray[np.int64], law: Law, key: Key, stream: StreamId, start: in
     size = min(CHUNK, out.size)
     words: NDArray[np.uint64] = np.empty(size, np.uint64)
     positions: NDArray[np.int64] = np.empty(size, np.int64)
-    sign_bit = np.uint64(0 if law.one_sided else 1)
     source = WordStream(key, stream, start)
     second = WordStream(key, stream._replace(refinement=1), start) if law.two_words else None
     further: NDArray[np.uint64] = np.empty(size, np.uint64) if law.two_words else _NO_WORDS
@@ -128,22 +127,37 @@ def fill(out: NDArray[np.int64], law: Law, key: Key, stream: StreamId, start: in
         part = out[begin : begin + CHUNK]
         count = part.size
         source.fill(words[:count])
-        if second is None:
-            waiting = guarded_log.draw_double(
-                words[:count], law.scale_pair[0], law.offset_pair[0], sign_bit, part, positions
-            )
-        else:
+        if second is not None:
             second.fill(further[:count])
-            waiting = wide_log.draw_wide(
-                words[:count], further[:count], *law.scale_pair, *law.offset_pair, sign_bit, part, positions
-            )
-        if not waiting:
-            continue
-        waiting = double_double.draw_double_double(
-            words, further, *law.scale_pair, *law.offset_pair, sign_bit, positions, waiting, part
-        )
-        for i in positions[:waiting].tolist():
+        for i in _draw_certain(law, words[:count], further[:count], part, positions):
             part[i] = _settle(int(words[i]), law, key, stream, start + begin + i)
+
+
+def draws(count: int, law: Law, key: Key, stream: StreamId) -> NDArray[np.int64]:
+    """The first draws of a stream, in new memory: int64[count]; as :func:`fill`."""
+    out: NDArray[np.int64] = np.empty(count, np.int64)
+    fill(out, law, key, stream)
+    return out
+
+
+def _draw_certain(
+    law: Law,
+    words: NDArray[np.uint64],
+    further: NDArray[np.uint64],
+    out: NDArray[np.int64],
+    positions: NDArray[np.int64],
+) -> list[int]:
+    """The first two stages: fills ``out`` with the draws that they settle, and lists where the others are."""
+    sign_bit = np.uint64(0 if law.one_sided else 1)
+    pairs = *law.scale_pair, *law.offset_pair
+    if law.two_words:
+        waiting = wide_log.draw_wide(words, further, *pairs, sign_bit, out, positions)
+    else:
+        waiting = guarded_log.draw_double(words, law.scale_pair[0], law.offset_pair[0], sign_bit, out, positions)
+    if waiting:
+        waiting = double_double.draw_double_double(words, further, *pairs, sign_bit, positions, waiting, out)
+    left: list[int] = positions[:waiting].tolist()
+    return left
 
 
 def draw_nodes_by_height(law: Law, key: Key, number: int, seen: int, after: int, levels: int) -> Nodes:
@@ -189,13 +203,7 @@ def draw_nodes(law: Law, key: Key, number: int, seen: int, after: int, levels: i
     words, offsets = node_words(key, StreamId(Purpose.COUNTER, 0, number), seen, after, levels)
     noise: NDArray[np.int64] = np.empty(words.size, np.int64)
     positions: NDArray[np.int64] = np.empty(words.size, np.int64)
-    sign_bit = np.uint64(0 if law.one_sided else 1)
-    waiting = guarded_log.draw_double(words, law.scale_pair[0], law.offset_pair[0], sign_bit, noise, positions)
-    if waiting:
-        waiting = double_double.draw_double_double(
-            words, _NO_WORDS, *law.scale_pair, *law.offset_pair, sign_bit, positions, waiting, noise
-        )
-    for i in positions[:waiting].tolist():
+    for i in _draw_certain(law, words, _NO_WORDS, noise, positions):
         for height, offset in enumerate(offsets.tolist()):
             if seen >> height <= i - offset < after >> height:
                 stream = StreamId(Purpose.COUNTER, height, number)

@@ -121,9 +121,7 @@ def count(
     leaves, net = leaves[:size], net[:size]
     if not cells.uniform:
         route_strays(cells, visit, ends, leaves, net)
-    noise: Integers = np.empty(size, np.int64)
-    sampler.fill(noise, plan.law, key, StreamId(Purpose.CELL, number=step))
-    counts = net + noise
+    counts = net + sampler.draws(size, plan.law, key, StreamId(Purpose.CELL, number=step))
     gained, drawn = np.empty_like(visit.first), np.empty_like(visit.first)
     adaptive_tree.add_counts(leaves, counts, 1, cells.fan_out, visit.first, gained, drawn, visit.released, weight)
     estimate = visit.projected[leaves]

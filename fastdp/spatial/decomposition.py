@@ -76,8 +76,7 @@ def take_step(
     if plan.counter.width:
         origin = visit.origin[leaves]
         rows[origin >= 0] = residents.state[origin[origin >= 0]]
-    noise: Integers = np.empty(count, np.int64)
-    sampler.fill(noise, plan.cell_law, key, StreamId(Purpose.CELL, number=step))
+    noise = sampler.draws(count, plan.cell_law, key, StreamId(Purpose.CELL, number=step))
     increments = net + plan.counter.step(rows, noise)
     if plan.counter.settles:
         residents = _settle(plan, residents, visit, leaves, step, key)
@@ -266,8 +265,7 @@ def _settle(
     origin = visit.origin[leaves]
     left[origin[origin >= 0]] = False
     settled = np.flatnonzero(left)
-    noise: Integers = np.empty(settled.size, np.int64)
-    sampler.fill(noise, plan.cell_law, key, StreamId(Purpose.CELL, level=1, number=step))
+    noise = sampler.draws(settled.size, plan.cell_law, key, StreamId(Purpose.CELL, level=1, number=step))
     rows = state[settled]
     increments = plan.counter.settle(rows, noise)
     state[settled] = rows

@@ -110,8 +110,7 @@ class WholeParameters:
     def step(self, whole: WholeCount, net: int, step: int, key: Key) -> WholeCount:
         """The count after so many additions less removals."""
         row: Integers = whole.row.copy()
-        noise: Integers = np.empty(1, np.int64)
-        sampler.fill(noise, self.law, key, StreamId(Purpose.CELL, level=LEVEL, number=step))
+        noise = sampler.draws(1, self.law, key, StreamId(Purpose.CELL, level=LEVEL, number=step))
         return WholeCount(whole.steps + 1, whole.released + net + int(self.counter.step(row, noise)[0]), row)
 
     def missing(self, whole: WholeCount, counted: int, variance: float) -> float:

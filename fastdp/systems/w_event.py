@@ -187,9 +187,7 @@ class WEventMachine(Machine[WEventState]):
 
 
 def _noise(scale: Fraction, key: Key, draw: int, step: int) -> int:
-    noise: Steps = np.empty(1, np.int64)
-    sampler.fill(noise, sampler.discrete_laplace_law(scale), key, StreamId(Purpose.TREE, draw, step))
-    return int(noise[0])
+    return int(sampler.draws(1, sampler.discrete_laplace_law(scale), key, StreamId(Purpose.TREE, draw, step))[0])
 
 
 class WEvent(Publisher[WEventState]):

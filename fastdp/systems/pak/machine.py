@@ -153,10 +153,8 @@ class PAKMachine(Machine[PAKState]):
             if plan.lag_sums:
                 _, out = RunningSum.start(lag_key, 1, plan.holdout, theta_steps, rest, 0).advance(steps)
             else:
-                out = np.empty(1, np.int64)
                 law = sampler.discrete_laplace_law(Fraction(theta_steps) / Fraction(rest))
-                sampler.fill(out, law, lag_key, StreamId(Purpose.LAG))
-                out += steps.sum()
+                out = sampler.draws(1, law, lag_key, StreamId(Purpose.LAG)) + steps.sum()
             base = int(out[-1])
         return self._tree(theta_steps, base, key), out
 
