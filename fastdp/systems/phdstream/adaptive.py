@@ -7,7 +7,6 @@ Beyond the paper; the same guarantee, proof and measurements in ``docs/phdstream
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -21,6 +20,7 @@ from fastdp.counters.simple import Simple
 from fastdp.guarantee import Guarantee, parallel, sequential
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
+from fastdp.releases.intervals import laplace_variance
 from fastdp.spatial import count_only, decomposition, saved
 from fastdp.spatial.cell_parameters import CellParameters, make_plan
 from fastdp.spatial.cells import Integers, StepTree
@@ -49,7 +49,7 @@ class AdaptiveState:
     Attributes
     ----------
     n_steps, visit
-        As :class:`fastdp.systems.phdstream.spatial_publisher.PointState` says.
+        As :class:`fastdp.systems.phdstream.spatial_publisher.PointMachine` says.
     grown : CountedTree or None
         The tree at the last count.
     pace : ReleaseSchedule
@@ -116,8 +116,8 @@ class AdaptiveMachine(PointMachine):
         # Cells are cut by deviations of half a point at least, so that the first counts' is compared with that; it
         # must not grow with a later noise that vanishes, or nothing would ever be cut.
         least = count_only.MIN_DEVIATION**2
-        noise = _variance(float(scale))
-        first = round(max(_variance(2.0 * float(scale)), least) / max(noise, least))
+        noise = laplace_variance(scale)
+        first = round(max(laplace_variance(2 * scale), least) / max(noise, least))
         return CountParameters(self.plan, sampler.discrete_laplace_law(scale), noise, first, self.shrink)
 
     def start(self, key: Key) -> AdaptiveState:
@@ -131,8 +131,7 @@ class AdaptiveMachine(PointMachine):
         """Count, or forecast until the next count is due."""
         plan, now = self.counting, state.n_steps + 1
         if state.grown is None:
-            root = decomposition.root_only(plan.cells)
-            _, visit, _ = decomposition.take_step(plan.cells, root, added, removed, 0, key)
+            _, visit, _ = decomposition.take_step(plan.cells, self.root, added, removed, 0, key)
             grown = count_only.initial_tree(plan, visit)
             whole, grown = self._count_whole(state, grown, added, removed, key)
             anew = None if state.anew is None else count_only.is_empty(plan, grown)
@@ -333,8 +332,3 @@ class AdaptivePHDStream(SpatialPublisher):
         if self.total_share:
             whole = sequential(whole, WholeParameters.guarantee(total))
         return replace(for_events(whole, self.sensitivity), simulated=self._key.simulated)
-
-
-def _variance(scale: float) -> float:
-    """Of discrete Laplace noise: 2 q / (1 - q)^2 with q = exp(-1 / scale)."""
-    return 0.5 / math.sinh(min(0.5 / scale, 300.0)) ** 2

@@ -25,8 +25,6 @@ from fastdp.spatial import decomposition, saved
 from fastdp.spatial.cell_parameters import CellParameters, make_plan
 from fastdp.spatial.cells import StepTree
 from fastdp.spatial.domain import Domain, Outside
-from fastdp.spatial.tree_version import TreeVersion
-from fastdp.state import codec
 from fastdp.state.codec import expect
 from fastdp.systems.phdstream.spatial_publisher import PointMachine, SpatialPublisher
 from fastdp_kernels import tree_maps
@@ -65,9 +63,24 @@ class BaselineState:
     chain: str = field(default="", repr=False)
 
 
+def _plan(machine: PointMachine, threshold: float, *, repaired: bool = True) -> CellParameters:
+    """What is fixed of a baseline: half of epsilon is for the cells, half for their counts."""
+    half = Fraction(machine.epsilon) / 2
+    return make_plan(
+        *(machine.domain, machine.fan_out, machine.max_depth, half, half, Simple()),
+        threshold=threshold,
+        repaired=repaired,
+    )
+
+
+def _offline(machine: PointMachine, added: Integers, removed: Integers, step: int, key: Key) -> StepTree:
+    """PrivTree and counts, from nothing."""
+    return decomposition.take_step(machine.plan, machine.root, added, removed, step, key)[1]
+
+
 @dataclass(frozen=True, kw_only=True)
 class OnStreamMachine(PointMachine):
-    """PrivTree on all points so far, at each step; the machines of the other baselines differ in :meth:`follow`.
+    """PrivTree on all points so far, at each step.
 
     Attributes
     ----------
@@ -75,66 +88,51 @@ class OnStreamMachine(PointMachine):
         As of :class:`fastdp.PHDStream`.
     """
 
-    REPAIRED: ClassVar[bool] = False
-
     threshold: float
 
     @cached_property
     def plan(self) -> CellParameters:
         """What is fixed."""
-        half = Fraction(self.epsilon) / 2
-        return make_plan(
-            self.domain,
-            self.fan_out,
-            self.max_depth,
-            half,
-            half,
-            Simple(),
-            threshold=self.threshold,
-            repaired=self.REPAIRED,
-        )
-
-    @cached_property
-    def root(self) -> TreeVersion:
-        """The tree that every run of PrivTree begins with."""
-        return decomposition.root_only(self.plan)
+        return _plan(self, self.threshold, repaired=False)
 
     def start(self, key: Key) -> BaselineState:
         """Before the first batch."""
         del key
         return BaselineState()
 
-    def offline(self, added: Integers, removed: Integers, step: int, key: Key) -> StepTree:
-        """PrivTree and counts, from nothing."""
-        return decomposition.take_step(self.plan, self.root, added, removed, step, key)[1]
-
     def follow(self, state: BaselineState, added: Integers, removed: Integers, key: Key, chain: str) -> BaselineState:
         """PrivTree on all points so far."""
         every = np.sort(np.concatenate([state.added, added])), np.sort(np.concatenate([state.removed, removed]))
-        visit = self.offline(*every, state.n_steps, key)
+        visit = _offline(self, *every, state.n_steps, key)
         return BaselineState(state.n_steps + 1, visit, *every, chain=chain)
-
-    def packed(self, state: BaselineState) -> dict[str, Any]:
-        """The state as JSON."""
-        return {**codec.describe(replace(state, visit=None)), "visit": saved.describe_visit(state.visit)}
 
     def unpacked(self, described: Any) -> BaselineState:
         """The state that was described."""
-        state: BaselineState = codec.restore(BaselineState, {**described, "visit": None})
+        state: BaselineState = super().unpacked(described)
         for codes in (state.added, state.removed):
             saved.check_codes(codes, self.plan)
-        return replace(state, visit=saved.restore_visit(described["visit"], self.plan))
+        return state
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnBatchMachine(OnStreamMachine):
-    """PrivTree on each batch."""
+class OnBatchMachine(PointMachine):
+    """PrivTree on each batch; attribute as of :class:`OnStreamMachine`."""
 
-    REPAIRED: ClassVar[bool] = True
+    threshold: float
+
+    @cached_property
+    def plan(self) -> CellParameters:
+        """What is fixed."""
+        return _plan(self, self.threshold)
+
+    def start(self, key: Key) -> BaselineState:
+        """Before the first batch."""
+        del key
+        return BaselineState()
 
     def follow(self, state: BaselineState, added: Integers, removed: Integers, key: Key, chain: str) -> BaselineState:
         """PrivTree on the batch."""
-        visit = self.offline(added, removed, state.n_steps, key)
+        visit = _offline(self, added, removed, state.n_steps, key)
         size = state.size + added.size - removed.size
         total = float(visit.projected[0])
         factor = max(size, 0) / total if total > 0.0 else 0.0
@@ -143,18 +141,27 @@ class OnBatchMachine(OnStreamMachine):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FixedTreeMachine(OnStreamMachine):
+class FixedTreeMachine(PointMachine):
     """PrivTree on the first batch, then counters.
 
     Attributes
     ----------
-    counter
+    threshold, counter
         As of :class:`FixedTree`.
     """
 
-    REPAIRED: ClassVar[bool] = True
-
+    threshold: float
     counter: Counter
+
+    @cached_property
+    def plan(self) -> CellParameters:
+        """What is fixed."""
+        return _plan(self, self.threshold)
+
+    def start(self, key: Key) -> BaselineState:
+        """Before the first batch."""
+        del key
+        return BaselineState()
 
     @cached_property
     def law(self) -> sampler.Law:
@@ -165,7 +172,7 @@ class FixedTreeMachine(OnStreamMachine):
         """Count in the first batch's cells."""
         visit = state.visit
         if visit is None:
-            first = self.offline(added, removed, 0, key)
+            first = _offline(self, added, removed, 0, key)
             rows: Integers = np.zeros((first.leaves.size, self.counter.width), np.int64)
             return BaselineState(1, first, rows=rows, chain=chain)
         widths = np.array([self.fan_out**k for k in range(self.max_depth, -1, -1)], np.int64)[
@@ -176,8 +183,7 @@ class FixedTreeMachine(OnStreamMachine):
             sign * (np.searchsorted(codes, begins + widths) - np.searchsorted(codes, begins))
             for sign, codes in ((1, added), (-1, removed))
         )
-        noise: Integers = np.empty(visit.leaves.size, np.int64)
-        sampler.fill(noise, self.law, key, StreamId(Purpose.CELL, number=state.n_steps))
+        noise = sampler.draws(visit.leaves.size, self.law, key, StreamId(Purpose.CELL, number=state.n_steps))
         rows = state.rows.copy()
         increments = net + self.counter.step(rows, noise)
         released, held, projected = visit.released.copy(), visit.held.copy(), visit.projected.copy()
@@ -197,7 +203,7 @@ class FixedTreeMachine(OnStreamMachine):
 
     def unpacked(self, described: Any) -> BaselineState:
         """The state that was described."""
-        state = super().unpacked(described)
+        state: BaselineState = super().unpacked(described)
         if state.visit is not None:
             expect(state.rows, np.empty((state.visit.leaves.size, self.counter.width), np.int64))
             check_rows(self.counter, state.rows)

@@ -50,7 +50,7 @@ class PHDState:
     Attributes
     ----------
     n_steps, visit, chain
-        As :class:`fastdp.systems.phdstream.spatial_publisher.PointState` says.
+        As :class:`fastdp.systems.phdstream.spatial_publisher.PointMachine` says.
     residents : TreeVersion
         The tree that the next step begins with.
     whole : WholeCount or None
@@ -109,7 +109,7 @@ class PHDMachine(PointMachine):
         """Before the first batch."""
         del key
         whole = None if self.whole is None else WholeCount()
-        return PHDState(0, decomposition.root_only(self.plan), whole=whole)
+        return PHDState(0, self.root, whole=whole)
 
     def follow(self, state: PHDState, added: Integers, removed: Integers, key: Key, chain: str) -> PHDState:
         """Algorithm 7 for one batch."""

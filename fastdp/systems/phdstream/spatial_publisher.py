@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, get_type_hints
 
 from fastdp import validation
 from fastdp.counters.running import COUNTERS
@@ -14,13 +14,14 @@ from fastdp.guarantee import Guarantee
 from fastdp.randomness.canonical import part_name
 from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import check_chain, step_key
-from fastdp.spatial import saved
+from fastdp.spatial import decomposition, saved
 from fastdp.spatial.cell_parameters import CellParameters
 from fastdp.spatial.cells import Integers, StepTree, encode
 from fastdp.spatial.checks import as_points
 from fastdp.spatial.domain import Domain, Floats
 from fastdp.spatial.points import inside
 from fastdp.spatial.tree import ReleasedTree, sampling_generator
+from fastdp.spatial.tree_version import TreeVersion
 from fastdp.state import codec
 from fastdp.state.machine import Machine, Transition, parameters_of
 from fastdp.state.publisher import Publisher
@@ -30,28 +31,12 @@ from fastdp.state.single_caller import single_caller
 MAX_STEPS = 2**40
 
 
-class PointState(Protocol):
-    """Where a stream of points stands: batches consumed, and what the last step released (None before the first)."""
-
-    @property
-    def n_steps(self) -> int:
-        """Batches consumed."""
-        ...
-
-    @property
-    def visit(self) -> StepTree | None:
-        """The released tree."""
-        ...
-
-    @property
-    def chain(self) -> str:
-        """What noise is bound to (:func:`fastdp.randomness.prefix.step_key`); secret."""
-        ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class PointMachine(Machine[Any]):
     """A mechanism on batches of points; subclasses have a plan and take the steps.
+
+    A state has ``n_steps``, the number of batches consumed; ``visit``, the StepTree that the last step released (None
+    before the first); and ``chain``, what noise is bound to (:func:`fastdp.randomness.prefix.step_key`), secret.
 
     Attributes
     ----------
@@ -84,13 +69,20 @@ class PointMachine(Machine[Any]):
     def follow(self, state: Any, added: Integers, removed: Integers, key: Key, chain: str) -> Any:
         """The state after a batch, given by codes; ``key`` is this step's own."""
 
-    @abstractmethod
+    @cached_property
+    def root(self) -> TreeVersion:
+        """The tree before any step."""
+        return decomposition.root_only(self.plan)
+
     def packed(self, state: Any) -> dict[str, Any]:
         """The state as JSON."""
+        return {**codec.describe(replace(state, visit=None)), "visit": saved.describe_visit(state.visit)}
 
-    @abstractmethod
     def unpacked(self, described: Any) -> Any:
         """The state that was described, checked."""
+        kind = get_type_hints(type(self).start)["return"]
+        visit = saved.restore_visit(described["visit"], self.plan)
+        return replace(codec.restore(kind, {**described, "visit": None}), visit=visit)
 
     def composition(self) -> dict[str, Any]:
         """The parameters, for noise keys and state files; an option younger than these counts where it is used."""
