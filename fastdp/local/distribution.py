@@ -18,7 +18,7 @@ from fastdp.arrays import column
 from fastdp.errors import DataError, ParameterError
 from fastdp.local import octaves
 from fastdp.local.laws import WindowLaw
-from fastdp.local.transition import cell_edges, transition
+from fastdp.local.transition import in_cells, transition
 
 Floats = NDArray[np.float64]
 
@@ -195,9 +195,7 @@ def estimate(
     budget = validation.positive("epsilon", epsilon)
     usual = TOLERANCE * (math.exp(min(budget, 700.0)) if method == "em" else 1.0)
     least = usual if tolerance is None else validation.positive("tolerance", tolerance)
-    counts = _checked_counts(output_counts, law.outputs)
-    if counts.size == law.outputs:
-        counts = np.add.reduceat(counts, cell_edges(law, cells)[:-1])
+    counts = in_cells(law, _checked_counts(output_counts, law.outputs), cells)
 
     from fastdp_kernels import square_wave_em
 

@@ -37,6 +37,11 @@ def cell_edges(law: WindowLaw, cells: int) -> NDArray[np.int64]:
     return -(-np.arange(cells + 1, dtype=np.int64) * law.outputs // cells)
 
 
+def in_cells(law: WindowLaw, counts: NDArray[np.int64], cells: int) -> NDArray[np.int64]:
+    """Counts of all outputs added up to those of so many cells; others are counts of cells already."""
+    return np.add.reduceat(counts, cell_edges(law, cells)[:-1]) if counts.size == law.outputs else counts
+
+
 def transition(law: WindowLaw, bins: int, counts: NDArray[np.int64]) -> Reports:
     """Counts of output cells with the matrix that made them, as the kernels take it.
 

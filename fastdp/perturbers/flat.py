@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ class Flat:
     """
 
     noise: NoiseName = field(default="laplace", kw_only=True)
+    released_nodes: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -46,11 +47,6 @@ class Flat:
     def describe(self) -> dict[str, Any]:
         """Its parameters, for noise keys and state files; the noise is younger than the first of both."""
         return {} if self.noise == "laplace" else {"noise": self.noise}
-
-    @property
-    def released_nodes(self) -> bool:
-        """There is one level only."""
-        return False
 
     def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
         """One level, one value a block, noise in batches."""

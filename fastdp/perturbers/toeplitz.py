@@ -83,6 +83,7 @@ class Toeplitz:
     shares: tuple[float, ...] | None = None
 
     noise: ClassVar[NoiseName] = "gaussian"
+    released_nodes: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check the parameters, and fit the factor."""
@@ -125,11 +126,6 @@ class Toeplitz:
     def epoch(self) -> int:
         """Values whose noise hangs together."""
         return self.length or EPOCH
-
-    @property
-    def released_nodes(self) -> bool:
-        """There is one level only."""
-        return False
 
     def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
         """One level, one value a block; noise begins again with each epoch."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import TypeVar, cast
+from typing import ClassVar, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,15 +29,11 @@ class Fixed:
     """
 
     theta: float
+    uses_holdout: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check the parameter."""
         object.__setattr__(self, "theta", validation.positive("theta", self.theta))
-
-    @property
-    def uses_holdout(self) -> bool:
-        """No."""
-        return False
 
     def start(self, task: ThresholdTask) -> _FixedChooser:
         """A chooser that returns theta."""

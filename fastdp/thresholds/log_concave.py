@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fastdp import local
 from fastdp.local.distribution import Distribution
 from fastdp.local.laws import WindowLaw
-from fastdp.local.transition import cell_edges, transition
+from fastdp.local.transition import in_cells, transition
 from fastdp_kernels import band_matrix
 
 Floats = NDArray[np.float64]
@@ -54,8 +54,7 @@ def concave_estimate(client: local.LogSquareWave, counts: Integers, bins: int) -
     bins : int
         Of the estimate.  The first one, which holds all smaller values and zeros, may have any share.
     """
-    if counts.size == client.n_outputs:
-        counts = np.add.reduceat(counts, cell_edges(client.law, bins)[:-1])
+    counts = in_cells(client.law, counts, bins)
     matrix = _matrix(client.law, bins, counts.size)
     shares, likelihood, steps, converged = fit(matrix, counts.astype(np.float64))
     generator, total = np.random.default_rng(SEED), shares.copy()

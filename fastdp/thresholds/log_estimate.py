@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fastdp import local
 from fastdp.local.distribution import TOLERANCE, Distribution
 from fastdp.local.laws import WindowLaw
-from fastdp.local.transition import cell_edges
+from fastdp.local.transition import in_cells
 
 #: The values that an estimate distinguishes: from bound / 2^OCTAVES to the bound.
 OCTAVES = 14
@@ -42,8 +42,7 @@ def mean_estimate(client: local.LogSquareWave, counts: NDArray[np.int64], bins: 
     bins : int
         Of the estimate.
     """
-    if counts.size == client.n_outputs:
-        counts = np.add.reduceat(counts, cell_edges(client.law, bins)[:-1])
+    counts = in_cells(client.law, counts, bins)
     found = client.estimate_counts(counts, bins, tolerance=TOLERANCE)
     generator, total = np.random.default_rng(SEED), found.frequencies.copy()
     for _ in range(RESAMPLES):

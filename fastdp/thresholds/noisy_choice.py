@@ -56,9 +56,7 @@ def noise_law(kind: NoiseKind, sensitivity: int, epsilon: float) -> sampler.Law:
 
 def draw_noise(law: sampler.Law, choices: int, candidates: int, key: Key) -> NDArray[np.int64]:
     """Independent noise of all candidates, for several choices: int64[choices, candidates]."""
-    noise: NDArray[np.int64] = np.empty((choices, candidates), np.int64)
-    sampler.fill(noise.reshape(-1), law, key, StreamId(Purpose.THRESHOLD))
-    return noise
+    return sampler.draws(choices * candidates, law, key, StreamId(Purpose.THRESHOLD)).reshape(choices, candidates)
 
 
 def exact_guarantee(task: ThresholdTask, kind: NoiseKind, scored: str) -> Guarantee:
@@ -76,8 +74,8 @@ def exact_guarantee(task: ThresholdTask, kind: NoiseKind, scored: str) -> Guaran
 class CountedHoldout(ABC):
     """A histogram of the hold-out, from which theta is chosen; the hold-out itself is not kept."""
 
-    def __init__(self, counts: NDArray[np.int64]) -> None:
-        self._counts = counts
+    def __init__(self, noise: NoiseKind, task: ThresholdTask, counts: NDArray[np.int64]) -> None:
+        self._noise, self._task, self._counts = noise, task, counts
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -85,9 +83,9 @@ class CountedHoldout(ABC):
         return self._counts
 
     @property
-    @abstractmethod
     def law(self) -> sampler.Law:
         """Of one candidate's noise."""
+        return noise_law(self._noise, self.sensitivity, self._task.epsilon)
 
     @property
     @abstractmethod

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,6 @@ from fastdp.thresholds.noisy_choice import (
     NoiseKind,
     draw_noise,
     exact_guarantee,
-    noise_law,
     pack_counts,
     score_unit,
 )
@@ -68,6 +68,7 @@ class NoisyMax:
     noise: NoiseKind = "laplace"
     step: float | None = None
     fan_out: int = 16
+    uses_holdout: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -76,11 +77,6 @@ class NoisyMax:
         object.__setattr__(self, "fan_out", validation.integer("fan_out", self.fan_out, 2, 1024))
         if self.step is not None:
             object.__setattr__(self, "step", validation.positive("step", self.step))
-
-    @property
-    def uses_holdout(self) -> bool:
-        """Yes."""
-        return True
 
     def candidate_step(self, bound: float) -> float:
         """Distance of neighbouring candidates for this bound."""
@@ -111,10 +107,8 @@ class _NoisyMaxChooser(CountedHoldout):
     """Bin j counts values in ((j - 1) step, j step]."""
 
     def __init__(self, rule: NoisyMax, task: ThresholdTask, step: float, counts: NDArray[np.int64]) -> None:
-        super().__init__(counts)
-        self._rule = rule
-        self._task = task
-        self._step = step
+        super().__init__(rule.noise, task, counts)
+        self._rule, self._step = rule, step
 
     def observe(self, values: NDArray[np.float64]) -> None:
         self._bin(as_floats(as_column(values, "values")), self._counts)
@@ -133,11 +127,6 @@ class _NoisyMaxChooser(CountedHoldout):
     def penalties(self) -> NDArray[np.int64]:
         """K times the public term of Eq. 6, of each candidate."""
         return _penalties(self._rule, self._task, self._step, self._counts.size - 1)
-
-    @property
-    def law(self) -> sampler.Law:
-        """Of one candidate's noise."""
-        return noise_law(self._rule.noise, self.sensitivity, self._task.epsilon)
 
     @property
     def sensitivity(self) -> int:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from fastdp.guarantee import Guarantee
 from fastdp.randomness.key import Key
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.smooth_noise import SmoothNoise, calibrate
-from fastdp.thresholds.sorted_holdout import QuantileChooser, rank_of
+from fastdp.thresholds.sorted_holdout import QuantileChooser, ReleaseSorted, rank_of
 
 #: Outside, the Cauchy-type inverse CDF leaves the range of doubles: far out below, near 0 above (|Z|^gamma).
 MIN_GAMMA, MAX_GAMMA = 1.125, 16.0
@@ -67,6 +67,7 @@ class SmoothQuantile:
     noise: Literal["laplace", "gaussian", "cauchy"] = "laplace"
     gamma: float = 2.0
     clip: bool = True
+    uses_holdout: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -84,36 +85,19 @@ class SmoothQuantile:
             object.__setattr__(self, "delta", _checked_delta(self.delta))
         object.__setattr__(self, "clip", validation.flag("clip", self.clip))
 
-    @property
-    def uses_holdout(self) -> bool:
-        """Yes."""
-        return True
-
     def law(self, task: ThresholdTask) -> SmoothNoise:
         """The noise with its constants a and b."""
         return calibrate(self.noise, task.epsilon, _delta_of(self.delta, task), self.gamma)
 
     def start(self, task: ThresholdTask) -> QuantileChooser:
         """An empty collection."""
-        law = self.law(task)
-
-        def release(values: NDArray[np.int64], bound: int, key: Key) -> float:
-            rank = rank_of(self.p, values.size)
-            return _in_cells(int(values[rank - 1]), law.scale(values, bound, rank) * law.draw(key), bound)
-
-        return QuantileChooser(task, release, self.clip)
+        return QuantileChooser(task, _release(self.p, self.law(task)), self.clip)
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:
         """(epsilon, delta) on the hold-out, for real arithmetic; delta = 0 with Cauchy-type noise."""
         law = self.law(task)
         delta = 0.0 if self.noise == "cauchy" else _delta_of(self.delta, task)
-        return Guarantee(
-            epsilon=task.epsilon,
-            delta=delta,
-            arithmetic="real",
-            numeric_distance=_distance(self.clip, 1.0, law),
-            derivation=(_says(self.p, task, law, delta, "smooth sensitivity"),),
-        )
+        return _guarantee(self.p, task, law, delta, "smooth sensitivity", _distance(self.clip, 1.0, law))
 
 
 @dataclass(frozen=True)
@@ -143,6 +127,7 @@ class PAKQuantile:
     delta: float | None = None
     noise: Literal["laplace", "gaussian"] = "laplace"
     clip: bool = True
+    uses_holdout: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -154,11 +139,6 @@ class PAKQuantile:
         validation.choice("noise", self.noise, ("laplace", "gaussian"))
         object.__setattr__(self, "delta", _checked_delta(self.delta))
         object.__setattr__(self, "clip", validation.flag("clip", self.clip))
-
-    @property
-    def uses_holdout(self) -> bool:
-        """Yes."""
-        return True
 
     def law(self, task: ThresholdTask) -> SmoothNoise:
         """The noise with its constants a and b."""
@@ -184,27 +164,15 @@ class PAKQuantile:
 
     def start(self, task: ThresholdTask) -> QuantileChooser:
         """An empty collection; refuses a kappa that is not positive."""
-        law, kappa = self.law(task), self.kappa(task)
-        offset = law.upper(self.beta)
-
-        def release(values: NDArray[np.int64], bound: int, key: Key) -> float:
-            rank = rank_of(self.p, values.size)
-            scale = law.scale(values, bound, rank, kappa)
-            return _in_cells(int(values[rank - 1]), scale * (law.draw(key) + offset), bound)
-
-        return QuantileChooser(task, release, self.clip)
+        law = self.law(task)
+        return QuantileChooser(task, _release(self.p, law, self.kappa(task), law.upper(self.beta)), self.clip)
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:
         """(epsilon, delta) on the hold-out, for real arithmetic."""
-        law, delta = self.law(task), _delta_of(self.delta, task)
-        scaled = f"{self.kappa(task):.6g} times smooth sensitivity, which hides the offset (PAK Eq. 11),"
-        return Guarantee(
-            epsilon=task.epsilon,
-            delta=delta,
-            arithmetic="real",
-            numeric_distance=_distance(self.clip, self.kappa(task), law, law.upper(self.beta)),
-            derivation=(_says(self.p, task, law, delta, scaled),),
-        )
+        law, kappa = self.law(task), self.kappa(task)
+        scaled = f"{kappa:.6g} times smooth sensitivity, which hides the offset (PAK Eq. 11),"
+        distance = _distance(self.clip, kappa, law, law.upper(self.beta))
+        return _guarantee(self.p, task, law, _delta_of(self.delta, task), scaled, distance)
 
 
 @dataclass(frozen=True)
@@ -223,15 +191,11 @@ class TruePercentile:
     """
 
     p: float
+    uses_holdout: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the parameter."""
         object.__setattr__(self, "p", _fraction("p", self.p))
-
-    @property
-    def uses_holdout(self) -> bool:
-        """Yes."""
-        return True
 
     def start(self, task: ThresholdTask) -> QuantileChooser:
         """An empty collection."""
@@ -265,13 +229,27 @@ def _in_cells(quantile: int, shift: float, bound: int) -> float:
     return float(math.floor((quantile + Fraction(shift) + Fraction(1, 2)) / cell) * cell + cell // 2)
 
 
-def _says(p: float, task: ThresholdTask, law: SmoothNoise, delta: float, scaled: str) -> str:
-    """The line of derivation that all rules share."""
+def _release(p: float, law: SmoothNoise, kappa: float = 1.0, offset: float = 0.0) -> ReleaseSorted:
+    """Releases the quantile with noise of kappa SS/a (Z + offset)."""
+
+    def release(values: NDArray[np.int64], bound: int, key: Key) -> float:
+        rank = rank_of(p, values.size)
+        shift = law.scale(values, bound, rank, kappa) * (law.draw(key) + offset)
+        return _in_cells(int(values[rank - 1]), shift, bound)
+
+    return release
+
+
+def _guarantee(
+    p: float, task: ThresholdTask, law: SmoothNoise, delta: float, scaled: str, distance: float
+) -> Guarantee:
+    """What both rules promise; ``scaled`` says by what the noise is scaled."""
     loss = f"epsilon, delta = {delta:.6g}" if delta else "pure epsilon"
-    return (
+    step = (
         f"{p:g} quantile of {task.holdout} held-out values, {law.name} noise of {scaled} / a, a = {law.a:.6g}, "
         f"b = {law.b:.6g} (stretch by e^b and shift by a take epsilon / 2 each): {loss}, for real arithmetic"
     )
+    return Guarantee(task.epsilon, delta, arithmetic="real", numeric_distance=distance, derivation=(step,))
 
 
 def _distance(clip: bool, kappa: float, law: SmoothNoise, offset: float = 0.0) -> float:

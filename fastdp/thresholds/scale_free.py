@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ from fastdp.arrays.column import as_column, as_floats
 from fastdp.errors import AccuracyWarning, ParameterError, warn
 from fastdp.guarantee import Guarantee
 from fastdp.integer_grid import Grid
-from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.noisy_choice import (
@@ -29,7 +28,6 @@ from fastdp.thresholds.noisy_choice import (
     NoiseKind,
     draw_noise,
     exact_guarantee,
-    noise_law,
     score_unit,
 )
 from fastdp_kernels import noisy_max, online_pass
@@ -113,6 +111,7 @@ class ScaleFree:
 
     noise: NoiseKind = "exponential"
     lengths: Lengths = "longest"
+    uses_holdout: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -122,11 +121,6 @@ class ScaleFree:
     def describe(self) -> dict[str, Any]:
         """Its parameters, for noise keys and state files; the younger one only where it is not at its default."""
         return {"noise": self.noise, **({} if self.lengths == "longest" else {"lengths": self.lengths})}
-
-    @property
-    def uses_holdout(self) -> bool:
-        """Yes."""
-        return True
 
     def start(self, task: ThresholdTask) -> _ScaleFreeChooser:
         """An empty histogram over the candidates; warns of a hold-out that is too short."""
@@ -199,8 +193,6 @@ class _ScaleFreeChooser(CountedHoldout):
     """Bin j counts values in (candidate j - 1, candidate j], bin 0 all up to the first, in grid steps."""
 
     def __init__(self, rule: ScaleFree, task: ThresholdTask) -> None:
-        self._rule = rule
-        self._task = task
         self._top = Grid(task.bound, task.resolution).bound_steps
         self.candidates, self._first = _candidates(self._top)
         self.unit = score_unit(task, counts=2)
@@ -226,7 +218,7 @@ class _ScaleFreeChooser(CountedHoldout):
                 (ENOUGH * span / MAX_SHARE) / (task.epsilon * (1.0 - self.target / task.holdout)),
             )
         )
-        super().__init__(np.zeros(self.candidates.size, np.int64))
+        super().__init__(rule.noise, task, np.zeros(self.candidates.size, np.int64))
 
     def observe(self, values: NDArray[np.float64]) -> None:
         """Count values, rounded to the grid as the publisher rounds them."""
@@ -246,11 +238,6 @@ class _ScaleFreeChooser(CountedHoldout):
         beyond: NDArray[np.int64] = np.maximum(self.unit * (above + second) - round(target), 0)
         scores: NDArray[np.int64] = -beyond - np.rint(penalties).astype(np.int64)
         return scores
-
-    @property
-    def law(self) -> sampler.Law:
-        """Of one candidate's noise."""
-        return noise_law(self._rule.noise, self.sensitivity, self._task.epsilon)
 
     @property
     def sensitivity(self) -> int:

@@ -6,7 +6,7 @@ Source: ToPS section 4.1, Eq. 8.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,6 +71,7 @@ class SquareWave:
     bins: int | None = None
     accelerate: bool = False
     scale: Scale = "linear"
+    uses_holdout: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -93,11 +94,6 @@ class SquareWave:
             least, most = (log_concave.MIN_BINS, log_concave.MAX_BINS) if concave else (1, MAX_BINS)
             object.__setattr__(self, "bins", validation.integer("bins", self.bins, least, most))
         object.__setattr__(self, "accelerate", validation.flag("accelerate", self.accelerate))
-
-    @property
-    def uses_holdout(self) -> bool:
-        """Yes."""
-        return True
 
     @property
     def logarithmic(self) -> bool:
