@@ -21,11 +21,11 @@ def as_whole(values: Any, n_seen: int, holdout: int) -> NDArray[Any]:
     return column
 
 
-def check_size(size: int, holdout: int) -> None:
+def check_size(size: int, holdout: int, name: str = "values") -> None:
     """DataError unless there are more values than the hold-out takes; their number is public."""
     if size <= holdout:
         hint = " (choose a smaller holdout)" if holdout > 1 else ""
         raise DataError(
-            f"values has {size} entries: expected more than the hold-out of {holdout}, "
+            f"{name} has {size} entries: expected more than the hold-out of {holdout}, "
             f"after which published values begin{hint}"
         )

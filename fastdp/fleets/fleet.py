@@ -6,7 +6,6 @@ Source: the project's design of fleets, section 1; noise as in ``docs/privacy.md
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -25,6 +24,7 @@ from fastdp.state.machine import Machine
 from fastdp.state.publisher import Publisher
 from fastdp.state.single_caller import CallGuard, single_caller
 from fastdp.systems.stream.publisher import StreamPublisher
+from fastdp.systems.stream.room import guarantee_of_many
 
 Floats = NDArray[np.float64]
 _PUBLISHERS: dict[str, Any] = {"Schedule": StreamPublisher, "CountMachine": RunningCounts}
@@ -142,9 +142,7 @@ class Fleet:
                 f"machine = {validation.shown(self.machine)}: expected one of {', '.join(MACHINES)}; the guarantee "
                 "of a fleet of your own mechanism is that of one stream"
             )
-        one: Guarantee = kind._of(self.machine, self._key.again()).guarantee
-        step = "each value is in one of the streams, whose noise is independent: epsilon for all together (parallel)"
-        return replace(one, derivation=(*one.derivation, step))
+        return guarantee_of_many(kind._of(self.machine, self._key.again()).guarantee)
 
     @property
     def nbytes(self) -> int:

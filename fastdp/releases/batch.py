@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -101,7 +101,7 @@ class ReleasedMany:
         nodes = self.nodes
         if nodes is not None:
             own = nodes.sums[self.tree_borders[i] : self.tree_borders[i + 1]]
-            nodes = ReleasedNodes(own, nodes.leaves, nodes.fan_out, nodes.levels, nodes.tree_values)
+            nodes = replace(nodes, sums=own)
         values = self.values[self.borders[i] : self.borders[i + 1]]
         revision = None if self.revisions is None else self.revisions[i]
         theta = float(self.thresholds[i])
@@ -202,19 +202,21 @@ class ReleasedMany:
         """
         whose, first, last = self.queries(streams, starts, stops)
         low, high = np.empty(whose.size), np.empty(whose.size)
-        for stream in np.unique(whose).tolist():
-            own = whose == stream
-            low[own], high[own] = self[stream].interval(first[own], last[own], confidence, revised)
+        for release, own in self._asked(whose):
+            low[own], high[own] = release.interval(first[own], last[own], confidence, revised)
         return low, high
 
     def std_error(self, streams: Any, starts: Any, stops: Any, revised: bool = False) -> Floats:
         """Root mean square errors of answers: :meth:`Release.std_error` of each query's stream, float64[q]."""
         whose, first, last = self.queries(streams, starts, stops)
         errors = np.empty(whose.size)
-        for stream in np.unique(whose).tolist():
-            own = whose == stream
-            errors[own] = self[stream].std_error(first[own], last[own], revised)
+        for release, own in self._asked(whose):
+            errors[own] = release.std_error(first[own], last[own], revised)
         return errors
+
+    def _asked(self, whose: Indices) -> Iterator[tuple[Release, NDArray[np.bool_]]]:
+        """Each release that queries are of, and which of them."""
+        return ((self[stream], whose == stream) for stream in np.unique(whose).tolist())
 
     def queries(self, streams: Any, starts: Any, stops: Any) -> tuple[Indices, Indices, Indices]:
         """Checked queries of :meth:`range_sum`, three arrays of one length; ParameterError as there."""

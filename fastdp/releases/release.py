@@ -51,6 +51,11 @@ class ReleasedNodes:
     levels: int
     tree_values: int
 
+    @classmethod
+    def of(cls, sums: NDArray[np.float64], plan: Any) -> ReleasedNodes:
+        """Sums of trees of this :class:`fastdp.perturbers.HierarchyShape`, each of whose leaves is one value."""
+        return cls(sums, plan.leaves, plan.fan_out, plan.levels, plan.tree_blocks)
+
     def range_sum(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> NDArray[np.float64]:
         """Answers from the fewest nodes that tile each range (ToPS section 3, the hierarchy approach)."""
         out = np.empty(starts.size)

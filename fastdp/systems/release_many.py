@@ -12,6 +12,7 @@ from fastdp import validation
 from fastdp.arrays.column import NOT_FINITE, Nonfinite, as_floats
 from fastdp.arrays.frames import as_streams
 from fastdp.arrays.rows import StreamRows
+from fastdp.arrays.whole import check_size
 from fastdp.errors import DataError, ParameterError
 from fastdp.perturbers import Blocks, Hierarchy, Perturber
 from fastdp.randomness.drawn_once import repeating
@@ -153,7 +154,9 @@ def release_many(
         uses_holdout = getattr(rule, "uses_holdout", False)
         holdout = max(1, min(DEFAULT_HOLDOUT, shortest // 4)) if uses_holdout else 0
     # What is wrong with the streams comes before what their lengths would ask of the parts.
-    _check_lengths(rows, validation.integer("holdout", holdout, 0))
+    short = rows.lengths <= validation.integer("holdout", holdout, 0)
+    if short.any():
+        check_size(int(rows.lengths[short][0]), holdout, f"streams[{int(short.argmax())}]")
     if max_range is None:
         max_range = min(DEFAULT_RANGE, longest - holdout) if rows.size else DEFAULT_RANGE
     composition = StreamParameters(
@@ -167,7 +170,7 @@ def release_many(
     if numbers is None and seed is None and key is None:
         # A fresh key's streams cannot be asked for again, so their noise may go by their places.
         numbers = np.arange(rows.size)
-    room = Room.of(composition, rows, named, found.source)
+    room = Room.of(composition, rows.lengths, named, found.source)
     if numbers is None or follows:
         each = list(named) if numbers is None else numbers.tolist()
         return EachStream(composition, secret, rows, each).release(room, threads)
@@ -256,13 +259,3 @@ class _Many:
         rows = [values[start : start + count] for start, count in zip(starts.tolist(), counts.tolist(), strict=True)]
         joined = np.concatenate(rows)
         return as_floats(np.where(np.isfinite(joined), joined, 0.0)), borders_of(counts)[:-1]
-
-
-def _check_lengths(rows: StreamRows, holdout: int) -> None:
-    short = np.flatnonzero(rows.lengths <= holdout)
-    if short.size:
-        hint = " (choose a smaller holdout)" if holdout > 1 else ""
-        raise DataError(
-            f"streams[{short[0]}] has {rows.lengths[short[0]]} entries: expected more than the hold-out of "
-            f"{holdout}, after which published values begin{hint}"
-        )

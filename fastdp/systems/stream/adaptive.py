@@ -10,6 +10,7 @@ from fastdp.arrays.column import Nonfinite
 from fastdp.errors import ParameterError
 from fastdp.perturbers.block_noise import Blocks, Closing, Focus
 from fastdp.randomness.key import Key
+from fastdp.systems.stream.pace import paced
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.thresholds import ScaleFree, Threshold
 
@@ -126,30 +127,18 @@ class Adaptive(StreamPublisher):
             threshold = (
                 ScaleFree(lengths="all") if sensitivity is None else validation.positive("sensitivity", sensitivity)
             )
-        super().__init__(
-            threshold=threshold,
-            perturber=Blocks(
-                closing,
-                focus=focus_of(workload, window, focus),
-                rising=rising,
-                season=season,
-                noise="gaussian" if delta else "laplace",
-            ),
-            epsilon=epsilon,
-            bound=bound,
-            holdout=holdout,
-            max_range=max_range,
-            expected_length=expected_length,
-            rate=rate,
-            every=every,
-            resolution=resolution,
-            nonfinite=nonfinite,
-            contributions=contributions,
-            delta=delta,
-            sensitivity=sensitivity,
-            seed=seed,
-            key=key,
+        blocks = Blocks(
+            closing,
+            focus=focus_of(workload, window, focus),
+            rising=rising,
+            season=season,
+            noise="gaussian" if delta else "laplace",
         )
+        composition = paced(
+            *(threshold, blocks, None, epsilon, bound, holdout, max_range, expected_length, rate, every),
+            *(resolution, nonfinite, None, contributions, sensitivity, delta),
+        )
+        self._compose(composition, seed, key)
 
 
 def focus_of(workload: Workload, window: int | None, focus: Focus | None) -> Focus | None:

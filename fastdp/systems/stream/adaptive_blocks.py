@@ -308,10 +308,6 @@ class AdaptiveBlocks:
         name = block_lengths.FIRST if not progress.smoother.size else block_lengths.EXPONENT
         return 1 << int((progress.smoother if progress.smoother.size else self.shape)[name])
 
-    def consumed(self, progress: Progress) -> int:
-        """Values behind the hold-out's first part, the warm-up included."""
-        return int(progress.smoother[block_lengths.POSITION]) + progress.filled
-
     def fits(self, progress: Progress) -> bool:
         """Whether the memory has its form, and what kernels follow as an index is in range."""
         b, memory = block_lengths, progress.smoother

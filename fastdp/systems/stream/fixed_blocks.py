@@ -161,10 +161,6 @@ class FixedBlocks:
         """Of noise that is bound to the prefix."""
         return BoundLaws(self.perturber, self.key, self.epsilon)
 
-    def noise_key(self, theta_steps: int) -> Key:
-        """The key of the noise under this threshold: a scale that differs shares no word."""
-        return theta_key(self.key, theta_steps)
-
     def open(self, progress: Progress, theta: float) -> Progress:
         """Begin to publish with this threshold.
 
@@ -307,10 +303,6 @@ class FixedBlocks:
         )
         return Step(following, noise, published, None, 1, 0, values.size)
 
-    def consumed(self, progress: Progress) -> int:
-        """Values behind the hold-out so far."""
-        return progress.blocks * self.plan.block + progress.filled
-
     def steps(self, theta_steps: int, memory: Floats) -> int:
         """The threshold in use, in grid steps."""
         del memory
@@ -342,7 +334,7 @@ class FixedBlocks:
         plan = self.plan
         trees = -(-values.size // plan.tree_blocks)
         top = float(min(theta_steps, self.grid.bound_steps))
-        scratch, key = nodes_scratch(plan), self.noise_key(theta_steps)
+        scratch, key = nodes_scratch(plan), theta_key(self.key, theta_steps)
         released = np.empty((0 if trees == 1 else trees, plan.nodes))
         for tree in range(trees):
             # The leaves' noise is that of the published values.
@@ -363,7 +355,7 @@ class FixedBlocks:
                 out,
             )
             released = out.reshape(1, -1) if trees == 1 else released
-        return ReleasedNodes(released, plan.leaves, plan.fan_out, plan.levels, plan.tree_blocks)
+        return ReleasedNodes.of(released, plan)
 
     def _add_noise(
         self, progress: Progress, noise: TreeNoise | None, sums: NDArray[np.int64]
@@ -405,7 +397,7 @@ class FixedBlocks:
         """The tree of the block that comes so many behind those closed, made if it is not at hand, and its leaf."""
         tree, leaf = divmod(progress.blocks + after, self.plan.tree_blocks)
         if noise is None or noise[0] != tree:
-            key = self.noise_key(progress.theta_steps)
+            key = theta_key(self.key, progress.theta_steps)
             noise = (tree, self.perturber.leaf_noise(self.plan, progress.theta_steps, self.epsilon, key, tree))
         return noise, leaf
 

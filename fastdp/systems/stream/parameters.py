@@ -115,23 +115,12 @@ class StreamParameters:
                 f"smoother = None: expected a smoother, because the perturber releases blocks of {self.plan.block} "
                 "values (or prune=0)"
             )
-        if self.smoother is not None and isinstance(self.perturber, Blocks):
-            raise ParameterError(
-                f"smoother = {self.smoother!r}: expected None, because blocks that follow the stream "
-                "predict it themselves"
-            )
+        needless = self._needless_smoother()
+        if self.smoother is not None and needless is not None:
+            raise ParameterError(f"smoother = {self.smoother!r}: expected None, because {needless}")
         focus = self.perturber.focus if isinstance(self.perturber, Blocks) else None
         if isinstance(focus, (int, tuple)) and np.max(focus) > self.max_range:
             raise ParameterError(f"focus = {focus}: expected at most max_range = {self.max_range}")
-        if self.smoother is not None and isinstance(self.perturber, Toeplitz):
-            raise ParameterError(
-                f"smoother = {self.smoother!r}: expected None, because Toeplitz releases every value"
-            )
-        if self.smoother is not None and self.perturber.released_nodes:
-            raise ParameterError(
-                f"smoother = {self.smoother!r}: expected None, because an inconsistent hierarchy answers ranges from "
-                "its nodes, and predictions would not enter"
-            )
         if self.renewal is not None:
             self._check_renewal(self.renewal)
         object.__setattr__(self, "resolution", self.grid.resolution)
@@ -145,6 +134,16 @@ class StreamParameters:
                 else:
                     noise_law("gaussian", steps, self.plan.levels, self.publish_epsilon)
             self.guarantee(simulated=False)
+
+    def _needless_smoother(self) -> str | None:
+        """Why the perturber takes no smoother, if it takes none."""
+        if isinstance(self.perturber, Blocks):
+            return "blocks that follow the stream predict it themselves"
+        if isinstance(self.perturber, Toeplitz):
+            return "Toeplitz releases every value"
+        if self.perturber.released_nodes:
+            return "an inconsistent hierarchy answers ranges from its nodes, and predictions would not enter"
+        return None
 
     @property
     def gaussian(self) -> bool:

@@ -17,8 +17,8 @@ from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.randomness.key import MAX_STREAMS, Key
 from fastdp.releases.batch import ReleasedMany
-from fastdp.releases.release import ReleasedNodes
 from fastdp.systems.stream.parameters import StreamParameters
+from fastdp.systems.stream.room import Room
 from fastdp.systems.stream.row_batches import concurrently, even, snapped, worth
 from fastdp.systems.stream.row_steps import SLAB_VALUES, SLAB_WORDS, RowBatch, RowPipeline, Sums
 from fastdp.thresholds.base import RowChooser, held_out
@@ -93,60 +93,42 @@ class Repeater:
 
     def run(self, values: Floats, queries: tuple[Any, Any] | None) -> Repetitions:
         """All repetitions of a whole stream, float64[n], finite."""
-        composition, size, n = self.pipeline.composition, self.numbers.size, self._count(values)
-        plan, steps = composition.plan, self._thresholds(values)
+        composition, size, steps = self.pipeline.composition, self.numbers.size, self._thresholds(values)
         thetas: Floats = np.multiply(steps, composition.grid.resolution)
-        guarantee = composition.guarantee(simulated=True)
-        alone = f"one repetition alone: all {size} of the same values would lose {size} epsilon"
-        guarantee = replace(guarantee, derivation=(*guarantee.derivation, alone))
-        trees = -(-n // plan.tree_blocks) if composition.perturber.released_nodes else 0
 
-        def room(rows: int) -> ReleasedMany:
-            """Memory for so many releases."""
-            sums = ReleasedNodes(
-                np.empty((rows * trees, plan.nodes)), plan.leaves, plan.fan_out, plan.levels, plan.tree_blocks
-            )
-            return ReleasedMany(
-                values=np.empty(rows * n),
-                borders=np.arange(rows + 1) * n,
-                offset=composition.task.holdout,
-                thresholds=thetas,
-                guarantee=guarantee,
-                ids=self.numbers,
-                block=plan.block,
-                nodes=sums if trees else None,
-                tree_borders=np.arange(rows + 1) * trees,
-                noise=composition.noise,
-            )
+        def room(which: Indices) -> Room:
+            """Memory for these releases."""
+            return Room.of(composition, np.full(which.size, values.size), self.numbers[which])
 
-        def fill(which: Indices, sums: Sums | None, into: ReleasedMany, rows: Indices) -> None:
+        def fill(which: Indices, sums: Sums | None, into: Room, rows: Indices) -> None:
             slab = self._slab(values, steps[which], self.numbers[which])
             self.pipeline.publish(slab, into.values, into.borders[rows], sums)
-            if into.nodes is not None:
-                self.pipeline.release_nodes(slab, into.nodes.sums, into.tree_borders[rows])
+            if into.nodes is not None and into.trees is not None:
+                self.pipeline.release_nodes(slab, into.nodes, into.trees[rows])
 
         if queries is None:
-            releases = room(size)
-            self._each(values, steps, lambda which, sums: fill(which, sums, releases, which))
-            releases.values.flags.writeable = False
-            return Repetitions(thetas, None, releases)
+            whole = room(np.arange(size))
+            self._each(values, steps, lambda which, sums: fill(which, sums, whole, which))
+            guarantee = composition.guarantee(simulated=True)
+            alone = f"one repetition alone: all {size} of the same values would lose {size} epsilon"
+            guarantee = replace(guarantee, derivation=(*guarantee.derivation, alone))
+            return Repetitions(thetas, None, replace(whole.released(steps, simulated=True), guarantee=guarantee))
         try:
             first, second = queries
         except (TypeError, ValueError):
             raise ParameterError(
                 f"queries = {validation.shown(queries)}: expected (starts, stops), two columns of whole numbers"
             ) from None
-        _, starts, stops = room(1).queries(0, first, second)
+        _, starts, stops = room(np.arange(1)).released(steps[:1], simulated=True).queries(0, first, second)
         width = starts.size
         answers = np.empty((size, width))
 
         def answer(which: Indices, sums: Sums | None) -> None:
-            rows = np.arange(which.size)
-            scratch = room(rows.size)
+            rows, scratch = np.arange(which.size), room(which)
             fill(which, sums, scratch, rows)
-            scratch.values.flags.writeable = False  # as releases are: kernels are compiled for that alone
+            released = scratch.released(steps[which], simulated=True)
             firsts, lasts = np.tile(starts, rows.size), np.tile(stops, rows.size)
-            answers[which] = scratch.range_sum(np.repeat(rows, width), firsts, lasts).reshape(rows.size, width)
+            answers[which] = released.range_sum(np.repeat(rows, width), firsts, lasts).reshape(rows.size, width)
 
         self._each(values, steps, answer)
         return Repetitions(thetas, answers, None)

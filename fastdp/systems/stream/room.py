@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.arrays.frames import FrameSource
-from fastdp.arrays.rows import StreamRows
 from fastdp.guarantee import Guarantee
 from fastdp.releases.batch import ReleasedMany
 from fastdp.releases.release import ReleasedNodes
@@ -51,10 +50,10 @@ class Room:
     nodes: Floats | None
 
     @classmethod
-    def of(cls, composition: StreamParameters, rows: StreamRows, ids: Ids, source: FrameSource | None) -> Room:
-        """As much as these streams need."""
+    def of(cls, composition: StreamParameters, lengths: Indices, ids: Ids, source: FrameSource | None = None) -> Room:
+        """As much as streams of these lengths need."""
         plan = composition.plan
-        counts = rows.lengths - int(composition.holdout or 0)
+        counts = lengths - int(composition.holdout or 0)
         borders = borders_of(counts)
         trees = borders_of(-(-counts // plan.tree_blocks)) if composition.perturber.released_nodes else None
         nodes = None if trees is None else np.empty((int(trees[-1]), plan.nodes))
@@ -64,7 +63,7 @@ class Room:
         self, steps: Indices, *, simulated: bool, revisions: tuple[RevisedStream, ...] | None = None
     ) -> ReleasedMany:
         """What was written into it, under thresholds in grid steps, as one object."""
-        composition, plan, nodes = self.composition, self.composition.plan, self.nodes
+        composition, plan = self.composition, self.composition.plan
         self.values.flags.writeable = False
         thetas: Floats = np.multiply(steps, composition.grid.resolution)
         return ReleasedMany(
@@ -72,12 +71,10 @@ class Room:
             borders=self.borders,
             offset=int(composition.holdout or 0),
             thresholds=thetas,
-            guarantee=guarantee_of_many(composition, simulated=simulated),
+            guarantee=guarantee_of_many(composition.guarantee(simulated=simulated)),
             ids=self.ids,
             block=plan.block,
-            nodes=None
-            if nodes is None
-            else ReleasedNodes(nodes, plan.leaves, plan.fan_out, plan.levels, plan.tree_blocks),
+            nodes=None if self.nodes is None else ReleasedNodes.of(self.nodes, plan),
             tree_borders=np.zeros(self.counts.size + 1, np.int64) if self.trees is None else self.trees,
             revisions=revisions,
             source=self.source,
@@ -85,8 +82,7 @@ class Room:
         )
 
 
-def guarantee_of_many(composition: StreamParameters, *, simulated: bool) -> Guarantee:
+def guarantee_of_many(one: Guarantee) -> Guarantee:
     """One stream's guarantee holds for all together: a value is in one of them."""
-    one = composition.guarantee(simulated=simulated)
     step = "each value is in one of the streams, whose noise is independent: epsilon for all together (parallel)"
     return replace(one, derivation=(*one.derivation, step))

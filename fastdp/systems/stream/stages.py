@@ -219,8 +219,8 @@ class Schedule(Machine[StreamState]):
             return None
         return self.composition.threshold.start(self.composition.renewal_task)
 
-    def stage(self, progress: Progress, consumed: int | None = None) -> tuple[Stage, int]:
-        """What the next value is used for, and how many values will be; ``consumed`` since the first threshold."""
+    def stage(self, progress: Progress) -> tuple[Stage, int]:
+        """What the next value is used for, and how many values will be."""
         c = self.composition
         if progress.theta_steps == 0:
             return "holdout", c.task.holdout - progress.n_seen
