@@ -37,9 +37,8 @@ if TYPE_CHECKING:
     from fastdp.guarantee import Guarantee
     from fastdp.ledger.ledger import Ledger
     from fastdp.queries import metrics, workloads
-    from fastdp.randomness.gaussian import discrete_gaussian
     from fastdp.randomness.key import Key
-    from fastdp.randomness.sampler import discrete_laplace
+    from fastdp.randomness.public_draws import discrete_gaussian, discrete_laplace
     from fastdp.releases.batch import ReleasedMany
     from fastdp.releases.plan import Plan, plan
     from fastdp.releases.release import Release
@@ -63,9 +62,8 @@ _HOMES = {
     "fastdp.guarantee": ("Guarantee",),
     "fastdp.ledger.ledger": ("Ledger",),
     "fastdp.queries": ("metrics", "workloads"),
-    "fastdp.randomness.gaussian": ("discrete_gaussian",),
     "fastdp.randomness.key": ("Key",),
-    "fastdp.randomness.sampler": ("discrete_laplace",),
+    "fastdp.randomness.public_draws": ("discrete_gaussian", "discrete_laplace"),
     "fastdp.releases.batch": ("ReleasedMany",),
     "fastdp.releases.plan": ("Plan", "plan"),
     "fastdp.releases.release": ("Release",),

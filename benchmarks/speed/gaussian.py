@@ -13,8 +13,8 @@ from benchmarks.peers import open_dp
 from benchmarks.speed.measure import Group
 from fastdp.perturbers import Flat, Toeplitz
 from fastdp.randomness import bulk_prefix, prefix
-from fastdp.randomness.gaussian import discrete_gaussian
 from fastdp.randomness.key import Key
+from fastdp.randomness.public_draws import discrete_gaussian
 from fastdp_kernels import chacha
 
 SIGMAS = {"1": 1.0, "10": 10.0, "10^3": 1e3, "2^22": 2.0**22, "2^36": 2.0**36}

@@ -21,7 +21,7 @@ from fastdp.perturbers import hat_noise, range_variance
 from fastdp.perturbers.base import HierarchyShape, TreeRows, noise_row_by_row
 from fastdp.perturbers.flat import fill
 from fastdp.perturbers.hat_noise import HatsShape
-from fastdp.randomness import sampler
+from fastdp.randomness import row_sampler, sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.noise import NoiseName, checked_noise, concentrated, noise_law
 from fastdp.randomness.words import Purpose, StreamId
@@ -252,7 +252,7 @@ class Hierarchy:
         def law_of(theta_steps: int) -> sampler.Law:
             return cast("sampler.Law", noise_law("laplace", theta_steps, plan.levels, rows.epsilon))
 
-        noise = sampler.draw_rows(words, rows.theta_steps, law_of, rows.streams, rows.trees)
+        noise = row_sampler.draw_rows(words, rows.theta_steps, law_of, rows.streams, rows.trees)
         if self.consistent and not rows.nodes and plan.levels > 1:
             consistency.make_rows_consistent(noise, plan.tops, plan.fan_out, plan.levels, consistency_weights(plan))
         return noise

@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING
 from fastdp._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from fastdp.randomness.gaussian import discrete_gaussian
     from fastdp.randomness.key import Key
-    from fastdp.randomness.sampler import discrete_laplace, geometric
+    from fastdp.randomness.public_draws import discrete_gaussian, discrete_laplace, geometric
 
 _HOMES = {
-    "fastdp.randomness.gaussian": ("discrete_gaussian",),
     "fastdp.randomness.key": ("Key",),
-    "fastdp.randomness.sampler": ("discrete_laplace", "geometric"),
+    "fastdp.randomness.public_draws": ("discrete_gaussian", "discrete_laplace", "geometric"),
 }
 
 __all__ = ["Key", "discrete_gaussian", "discrete_laplace", "geometric"]

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.randomness.key import Key
-from fastdp.randomness.sampler import as_rational, draw
 from fastdp.randomness.words import CHUNK, StreamId, WordStream, words_at
 from fastdp_kernels import gaussian
 
@@ -303,44 +302,3 @@ def _behind(law: GaussianLaw, place: Fraction, bits: int) -> tuple[int, bool] | 
         context.exp(context.minus(decimal(Fraction(k * k) / (2 * square)))), Decimal(law.heights)
     )
     return j, bool(inside < curve)
-
-
-def discrete_gaussian(
-    sigma: float | Fraction,
-    size: int | tuple[int, ...] | None = None,
-    out: NDArray[np.int64] | None = None,
-    rng: np.random.Generator | Key | None = None,
-    *,
-    stream: int = 0,
-    seed: int | str | None = None,
-    key: Key | bytes | None = None,
-) -> NDArray[np.int64]:
-    """Independent exact discrete Gaussian draws.
-
-    Parameters
-    ----------
-    sigma : float or Fraction
-        In [2^-10, 2^44], taken as the exact rational that it denotes.  For integers of L2 sensitivity D it gives
-        rho-zCDP, rho = D^2 / (2 sigma^2), on the machine (``docs/noise.md``, section 8).
-    size, out, rng, stream, seed, key
-        As for :func:`fastdp.discrete_laplace`.
-
-    Returns
-    -------
-    int64 array of the shape ``size``
-        P[X = k] is proportional to exp(-k^2 / (2 sigma^2)); the variance is at most sigma^2.
-
-    Raises
-    ------
-    ParameterError
-        Naming the argument, its value and what is accepted.
-
-    Examples
-    --------
-    >>> import fastdp
-    >>> fastdp.discrete_gaussian(10.0, (2, 3), seed=1).shape
-    (2, 3)
-    """
-    rational = as_rational("sigma", sigma)
-    law = discrete_gaussian_law(rational)
-    return draw("discrete_gaussian", rational, partial(fill, law=law), size, out, stream, (rng, seed, key))

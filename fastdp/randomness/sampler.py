@@ -7,13 +7,11 @@ draws are the same on every machine.  ``docs/noise.md`` has the proofs.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
-from functools import cached_property, lru_cache, partial
-from typing import Any
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +19,8 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.randomness import exact
-from fastdp.randomness.key import KEY_BYTES, Key
-from fastdp.randomness.row_words import RowWords, distinct_of
-from fastdp.randomness.words import CHUNK, MAX_WORDS, Purpose, StreamId, WordStream, node_words, word_at
+from fastdp.randomness.key import Key
+from fastdp.randomness.words import CHUNK, Purpose, StreamId, WordStream, node_words, word_at
 from fastdp_kernels import double_double, guarded_log, wide_log
 
 MIN_SCALE = Fraction(1, 2**40)
@@ -31,13 +28,11 @@ MAX_SCALE = Fraction(2**56)
 #: Above this scale doubles settle too few draws to be worth a pass; two words a draw are used at once.
 ONE_WORD_SCALE = Fraction(2**40)
 WORD_BITS = 63
-#: Rows of more draws than this gain nothing from being drawn together.
-LONG_ROW = 4 * CHUNK
 #: A counter's noise for more values than this gains nothing from one cipher for all heights.
 MAX_TOGETHER = CHUNK // 4
 #: Noise of nodes, and where that of each height is in it.
 Nodes = tuple[NDArray[np.int64], NDArray[np.int64]]
-_NO_WORDS: NDArray[np.uint64] = np.empty(0, np.uint64)
+NO_WORDS: NDArray[np.uint64] = np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True)
@@ -122,7 +117,7 @@ def fill(out: NDArray[np.int64], law: Law, key: Key, stream: StreamId, start: in
     positions: NDArray[np.int64] = np.empty(size, np.int64)
     source = WordStream(key, stream, start)
     second = WordStream(key, stream._replace(refinement=1), start) if law.two_words else None
-    further: NDArray[np.uint64] = np.empty(size, np.uint64) if law.two_words else _NO_WORDS
+    further: NDArray[np.uint64] = np.empty(size, np.uint64) if law.two_words else NO_WORDS
     for begin in range(0, out.size, CHUNK):
         part = out[begin : begin + CHUNK]
         count = part.size
@@ -130,7 +125,7 @@ def fill(out: NDArray[np.int64], law: Law, key: Key, stream: StreamId, start: in
         if second is not None:
             second.fill(further[:count])
         for i in _draw_certain(law, words[:count], further[:count], part, positions):
-            part[i] = _settle(int(words[i]), law, key, stream, start + begin + i)
+            part[i] = settle_at(int(words[i]), law, key, stream, start + begin + i)
 
 
 def draws(count: int, law: Law, key: Key, stream: StreamId) -> NDArray[np.int64]:
@@ -203,111 +198,15 @@ def draw_nodes(law: Law, key: Key, number: int, seen: int, after: int, levels: i
     words, offsets = node_words(key, StreamId(Purpose.COUNTER, 0, number), seen, after, levels)
     noise: NDArray[np.int64] = np.empty(words.size, np.int64)
     positions: NDArray[np.int64] = np.empty(words.size, np.int64)
-    for i in _draw_certain(law, words, _NO_WORDS, noise, positions):
+    for i in _draw_certain(law, words, NO_WORDS, noise, positions):
         for height, offset in enumerate(offsets.tolist()):
             if seen >> height <= i - offset < after >> height:
                 stream = StreamId(Purpose.COUNTER, height, number)
-                noise[i] = _settle(int(words[i]), law, key, stream, i - offset)
+                noise[i] = settle_at(int(words[i]), law, key, stream, i - offset)
     return noise, offsets
 
 
-def fill_rows(
-    out: NDArray[np.int64],
-    laws: Sequence[Law],
-    which: NDArray[np.int64],
-    words: RowWords,
-    streams: NDArray[np.int64],
-    numbers: NDArray[np.int64],
-) -> None:
-    """Overwrite the rows of ``out`` with draws for many streams, each those that :func:`fill` gives for its key.
-
-    Parameters
-    ----------
-    out : int64[n, width], C-contiguous
-        Receives the draws.
-    laws : sequence of Law
-        Distinct laws, one-sided all or none.
-    which : int64[n]
-        The law of each row.
-    words : RowWords
-        The pieces of word streams that a row is drawn from.
-    streams, numbers : int64[n]
-        As :meth:`RowWords.fill` takes them.
-    """
-    if words.width > LONG_ROW or max(law.scale for law in laws) > ONE_WORD_SCALE:
-        for row, (stream, number) in enumerate(zip(streams.tolist(), numbers.tolist(), strict=True)):
-            begin = 0
-            for piece, count in words.pieces:
-                part = out[row, begin : begin + count]
-                fill(part, laws[which[row]], words.key_of(row, stream), piece._replace(number=number))
-                begin += count
-        return
-    sign_bit = np.uint64(0 if laws[0].one_sided else 1)
-    scales = np.array([law.scale_pair[0] for law in laws])[which]
-    offsets = np.array([law.offset_pair[0] for law in laws])[which]
-    # A part's counters, words and draws stay in the second cache.
-    size = max(1, CHUNK // max(words.width, 1))
-    positions: NDArray[np.int64] = np.empty(size * words.width, np.int64)
-    doubtful: list[tuple[NDArray[np.int64], NDArray[np.uint64]]] = []
-    for first, raw in words.parts(streams, numbers, size):
-        part = out[first : first + size]
-        flat, drawn = raw.reshape(-1), part.reshape(-1)
-        if len(laws) == 1:
-            waiting = guarded_log.draw_double(flat, scales[0], offsets[0], sign_bit, drawn, positions)
-        else:
-            own = slice(first, first + size)
-            waiting = guarded_log.draw_rows(raw, scales[own], offsets[own], sign_bit, part, positions)
-        if waiting:
-            doubtful.append((positions[:waiting] + first * words.width, flat[positions[:waiting]]))
-    if doubtful:
-        places, open_words = map(np.concatenate, zip(*doubtful, strict=True))
-        _settle_rows(out.reshape(-1), places, open_words, laws, which, words, streams, numbers)
-
-
-def _settle_rows(
-    drawn: NDArray[np.int64],
-    places: NDArray[np.int64],
-    raw: NDArray[np.uint64],
-    laws: Sequence[Law],
-    which: NDArray[np.int64],
-    words: RowWords,
-    streams: NDArray[np.int64],
-    numbers: NDArray[np.int64],
-) -> None:
-    """The doubtful draws of some rows, from their words."""
-    owners = which[places // words.width]
-    sign_bit = np.uint64(0 if laws[0].one_sided else 1)
-    settled: NDArray[np.int64] = np.empty(places.size, np.int64)
-    k: int
-    for k in distinct_of(owners)[0].tolist():
-        law = laws[k]
-        mine = np.flatnonzero(owners == k)
-        left = double_double.draw_double_double(
-            raw, _NO_WORDS, *law.scale_pair, *law.offset_pair, sign_bit, mine, mine.size, settled
-        )
-        for i in mine[:left].tolist():
-            row, column = divmod(int(places[i]), words.width)
-            stream, position = words.locate(column)
-            own = words.key_of(row, int(streams[row]))
-            settled[i] = _settle(int(raw[i]), law, own, stream._replace(number=int(numbers[row])), position)
-    drawn[places] = settled
-
-
-def draw_rows(
-    words: RowWords,
-    scales: NDArray[np.int64],
-    law_of: Callable[[int], Law],
-    streams: NDArray[np.int64],
-    numbers: NDArray[np.int64],
-) -> NDArray[np.int64]:
-    """Draws for many streams, int64[n, words.width], the law of row i being ``law_of(scales[i])``."""
-    rows: NDArray[np.int64] = np.empty((streams.size, words.width), np.int64)
-    distinct, which = distinct_of(scales)
-    fill_rows(rows, [law_of(each) for each in distinct.tolist()], which, words, streams, numbers)
-    return rows
-
-
-def _settle(word: int, law: Law, key: Key, stream: StreamId, position: int) -> int:
+def settle_at(word: int, law: Law, key: Key, stream: StreamId, position: int) -> int:
     """One draw in exact arithmetic, wrapped to int64."""
     return settle(word, law, lambda k: word_at(key, stream._replace(refinement=k), position))
 
@@ -327,144 +226,3 @@ def settle(word: int, law: Law, further: Callable[[int], int]) -> int:
     magnitude = exact.settle(word >> 1, WORD_BITS, law.scale, law.one_sided, further)
     value = -magnitude if not law.one_sided and word & 1 else magnitude
     return (value + 2**63) % 2**64 - 2**63
-
-
-def discrete_laplace(
-    scale: float | Fraction,
-    size: int | tuple[int, ...] | None = None,
-    out: NDArray[np.int64] | None = None,
-    rng: np.random.Generator | Key | None = None,
-    *,
-    stream: int = 0,
-    seed: int | str | None = None,
-    key: Key | bytes | None = None,
-) -> NDArray[np.int64]:
-    """Independent exact discrete Laplace draws.
-
-    Parameters
-    ----------
-    scale : float or Fraction
-        s in [2^-40, 2^56], taken as the exact rational that it denotes; sensitivity / epsilon for the Laplace
-        mechanism on integers, which is then pure epsilon-DP on the machine (``docs/noise.md``, section 2).
-        :func:`fastdp.add_noise` is that mechanism.
-    size : int or tuple of int
-        How many, at most 2^33 in all, or the shape; with ``out`` it may be left out.
-    out : int64 array, C-contiguous and writable, optional
-        Receives the draws, and is returned.
-    rng : numpy.random.Generator or Key, optional
-        A generator is for simulation: its next 32 bytes are the seed, so calls in a row differ, and who knows
-        its state can subtract the noise.  A Key is the same as ``key=``.  By default the draws come from a fresh key
-        of the operating system, and are fit for a release.
-    stream : int
-        With a key or seed of your own: the number of the stream, below 2^40.  The same key and stream give the
-        same draws; use each stream once.
-    seed, key
-        As for a publisher; by default a fresh key from the operating system.
-
-    Returns
-    -------
-    int64 array of the shape ``size``
-        P[X = k] = (1 - q) / (1 + q) q^abs(k), q = exp(-1/s); variance 2 q / (1 - q)^2.
-
-    Raises
-    ------
-    ParameterError
-        Naming the argument, its value and what is accepted.
-
-    Examples
-    --------
-    >>> import numpy as np, fastdp
-    >>> fastdp.discrete_laplace(2.0, (2, 3)).shape
-    (2, 3)
-    >>> fastdp.discrete_laplace(2.0, 3, rng=np.random.default_rng(1)).dtype
-    dtype('int64')
-    """
-    return _draw("discrete_laplace", scale, size, out, stream, (rng, seed, key))
-
-
-def geometric(
-    scale: float | Fraction,
-    size: int | tuple[int, ...] | None = None,
-    out: NDArray[np.int64] | None = None,
-    rng: np.random.Generator | Key | None = None,
-    *,
-    stream: int = 0,
-    seed: int | str | None = None,
-    key: Key | bytes | None = None,
-) -> NDArray[np.int64]:
-    """Independent exact geometric draws: P[X = k] = (1 - q) q^k, k >= 0, q = exp(-1/scale).
-
-    Parameters and errors as :func:`discrete_laplace`.
-    """
-    return _draw("geometric", scale, size, out, stream, (rng, seed, key))
-
-
-Secrets = tuple[np.random.Generator | Key | None, int | str | None, Key | bytes | None]
-
-
-def _draw(
-    name: str,
-    scale: float | Fraction,
-    size: int | tuple[int, ...] | None,
-    out: NDArray[np.int64] | None,
-    stream: int,
-    secrets: Secrets,
-) -> NDArray[np.int64]:
-    rational = as_rational("scale", scale)
-    return draw(name, rational, partial(fill, law=_law(rational, name == "geometric")), size, out, stream, secrets)
-
-
-def as_rational(name: str, value: float | Fraction) -> Fraction:
-    """A positive parameter as the exact rational that it denotes."""
-    return value if isinstance(value, Fraction) else Fraction(validation.positive(name, value))
-
-
-def draw(
-    name: str,
-    parameter: Fraction,
-    fill: Callable[..., None],
-    size: int | tuple[int, ...] | None,
-    out: NDArray[np.int64] | None,
-    stream: int,
-    secrets: Secrets,
-) -> NDArray[np.int64]:
-    """What a public function of this name draws: ``fill`` takes memory, ``key`` and ``stream``."""
-    number = validation.integer("stream", stream, 0, 2**40 - 1)
-    target = _target(size, out)
-    # Last, because it moves a generator on.
-    key = _secret(*secrets).bind(name, {"numerator": parameter.numerator, "denominator": parameter.denominator})
-    fill(target.reshape(-1), key=key, stream=StreamId(Purpose.DRAWS, number=number))
-    return target
-
-
-def _target(size: int | tuple[int, ...] | None, out: NDArray[np.int64] | None) -> NDArray[np.int64]:
-    """Where the draws go: ``out``, or a new array."""
-    if out is not None:
-        given: Any = out
-        usable = isinstance(given, np.ndarray) and given.dtype == np.int64 and given.flags.c_contiguous
-        if not usable or not out.flags.writeable:
-            raise ParameterError("out: expected a writable, C-contiguous int64 array")
-        if size is None:
-            return out
-    if size is None:
-        raise ParameterError("size = None: expected a whole number or a shape, because there is no out")
-    sides = size if isinstance(size, tuple) else (size,)
-    shape = tuple(validation.integer("size", side, 0, MAX_WORDS) for side in sides)
-    validation.integer("size", math.prod(shape), 0, MAX_WORDS)
-    if out is None:
-        return np.empty(shape, np.int64)
-    if out.shape != shape:
-        raise ParameterError(f"size = {validation.shown(size, public=True)}: expected {out.shape}, the shape of out")
-    return out
-
-
-def _secret(rng: np.random.Generator | Key | None, seed: int | str | None, key: Key | bytes | None) -> Key:
-    if rng is None:
-        return Key.choose(seed, key)
-    if seed is not None or key is not None:
-        raise ParameterError("rng: expected None beside seed or key, one of them decides the noise")
-    if isinstance(rng, np.random.Generator):
-        return Key(rng.bytes(KEY_BYTES), simulated=True)
-    if not isinstance(rng, Key):
-        raise ParameterError(f"rng is a {type(rng).__name__}: expected a numpy.random.Generator or a fastdp.Key")
-    return rng

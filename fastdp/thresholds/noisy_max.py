@@ -17,7 +17,7 @@ from fastdp import validation
 from fastdp.arrays.column import as_column, as_floats
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.randomness import sampler
+from fastdp.randomness import row_sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.row_words import RowWords
 from fastdp.randomness.words import Purpose, StreamId
@@ -172,7 +172,7 @@ class _NoisyMaxChooser(CountedHoldout):
         words = RowWords(packed, [(StreamId(Purpose.THRESHOLD), self._counts.size - 1)], owners)
         none = np.zeros(streams.size, np.int64)
         law = self.law
-        return self._best(histograms, sampler.draw_rows(words, none, lambda _: law, streams, none))
+        return self._best(histograms, row_sampler.draw_rows(words, none, lambda _: law, streams, none))
 
 
 @lru_cache(maxsize=4)

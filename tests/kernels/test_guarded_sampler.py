@@ -239,7 +239,7 @@ def test_the_last_stage_takes_as_many_further_words_as_it_needs(
     for last in (words[-1] - 2**40, words[-1] + 2**40):
         given = [*words[:-1], last]
         monkeypatch.setattr(sampler, "word_at", lambda _key, stream, position, g=given: g[stream.refinement])
-        values.append(sampler._settle(leading, law, Key.from_seed(1), StreamId(Purpose.TREE), 0))
+        values.append(sampler.settle_at(leading, law, Key.from_seed(1), StreamId(Purpose.TREE), 0))
         assert values[-1] == exact_noise.draw(leading, lambda k, g=given: g[k], scale, False)
     assert values == ([-12, -11] if sign else [12, 11])
 

@@ -13,7 +13,7 @@ from fastdp.auditing.couplings import INSTANCES, coupling_lines
 from fastdp.auditing.couplings.check import KEY, SPREADS, Instance, Seen, Shifts, Table, check, run
 from fastdp.auditing.couplings.points import noted_steps
 from fastdp.errors import ParameterError
-from fastdp.randomness import sampler
+from fastdp.randomness import row_sampler, sampler
 from fastdp.randomness.words import Purpose, StreamId
 
 SHIPPED = {case.name: case for case in shipped()}
@@ -77,7 +77,7 @@ def test_a_check_sees_outputs_costs_and_scales() -> None:
 
 
 def test_the_table_takes_the_place_of_all_draws_and_gives_it_back() -> None:
-    law, real = sampler.discrete_laplace_law(8), (sampler.fill, sampler.fill_rows)
+    law, real = sampler.discrete_laplace_law(8), (sampler.fill, row_sampler.fill_rows)
     shifts = Shifts()
     shifts.add(KEY, COUNT, 5, 100)
     whole, moved, part, free = (np.zeros(8, np.int64) for _ in range(4))
@@ -89,7 +89,7 @@ def test_the_table_takes_the_place_of_all_draws_and_gives_it_back() -> None:
     assert np.array_equal(moved - whole, [0, 0, 0, 0, 0, 100, 0, 0])
     assert np.array_equal(part[:3], whole[5:])
     assert table.cost == 12.5
-    assert (sampler.fill, sampler.fill_rows) == real
+    assert (sampler.fill, row_sampler.fill_rows) == real
     sampler.fill(free, law, KEY, COUNT)
     assert not np.array_equal(free, whole)
     with Table(SPREADS.index(0.0)):

@@ -17,7 +17,8 @@ from scipy import stats
 import fastdp
 from fastdp.errors import ParameterError
 from fastdp.randomness import Key, gaussian
-from fastdp.randomness.gaussian import GaussianLaw, discrete_gaussian, discrete_gaussian_law
+from fastdp.randomness.gaussian import GaussianLaw, discrete_gaussian_law
+from fastdp.randomness.public_draws import discrete_gaussian
 from fastdp.randomness.words import Purpose, StreamId, word_at, words_at
 from fastdp_kernels import gaussian as kernel
 from tests.stat import accept, chi_square_p, reject

@@ -12,7 +12,7 @@ import fastdp
 from fastdp.errors import DataError, ParameterError
 from fastdp.perturbers import Flat, Hierarchy
 from fastdp.perturbers.base import RowPerturber
-from fastdp.randomness import sampler
+from fastdp.randomness import row_sampler, sampler
 from fastdp.randomness.key import Key
 from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent
 from fastdp.smoothers.base import RowSmoother
@@ -131,10 +131,11 @@ def test_any_scale_of_noise(resolution) -> None:
 @pytest.mark.parametrize("chunk", [sampler.CHUNK, 300])
 def test_doubtful_draws_are_settled_as_for_one_stream(chunk: int, monkeypatch) -> None:
     """Scales of about 2^39 make one draw in some hundred doubtful, under several laws at once; drawn in parts."""
-    monkeypatch.setattr(sampler, "CHUNK", chunk)
+    for each in (sampler, row_sampler):
+        monkeypatch.setattr(each, "CHUNK", chunk)
     found = []
-    settle = sampler._settle_rows
-    monkeypatch.setattr(sampler, "_settle_rows", lambda *of: found.extend(of[1].tolist()) or settle(*of))
+    settle = row_sampler._settle_rows
+    monkeypatch.setattr(row_sampler, "_settle_rows", lambda *of: found.extend(of[1].tolist()) or settle(*of))
     streams, key = [np.full(200, 50.0 + 5 * (i % 8)) for i in range(40)], Key.from_seed(4)
     parts = {"perturber": Hierarchy(5, prune=0), "smoother": None, "resolution": BOUND / 2**38, "holdout": 80}
     parts |= {"threshold": NoisyMax(), "max_range": 120}
@@ -147,9 +148,10 @@ def test_doubtful_draws_are_settled_as_for_one_stream(chunk: int, monkeypatch) -
 def test_draws_of_the_last_stage_are_those_of_one_stream(monkeypatch) -> None:
     """A second stage that settles nothing leaves all doubtful draws to exact arithmetic and further words."""
     idle = SimpleNamespace(draw_double_double=lambda *arguments: arguments[-2])
-    monkeypatch.setattr(sampler, "double_double", idle)
+    for each in (sampler, row_sampler):
+        monkeypatch.setattr(each, "double_double", idle)
     drawn = []
-    monkeypatch.setattr(sampler, "_settle", lambda *of, settle=sampler._settle: drawn.append(of) or settle(*of))
+    monkeypatch.setattr(sampler, "settle_at", lambda *of, settle=sampler.settle_at: drawn.append(of) or settle(*of))
     streams, key = [np.full(200, 40.0 + i) for i in range(50)], Key.from_seed(7)
     parts = {"perturber": Hierarchy(3, prune=0), "smoother": None, "resolution": BOUND / 2**38, "holdout": 20}
     parts |= {"threshold": NoisyMax(), "max_range": 15}
