@@ -16,7 +16,7 @@ from fastdp.integer_grid import make_grid
 from fastdp.perturbers import Blocks
 from fastdp.randomness.key import Key
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks
-from fastdp.systems.stream.fixed_blocks import Progress
+from fastdp.systems.stream.progress import Progress
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -16,7 +16,8 @@ from fastdp.arrays.frames import FrameSource
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.releases.error_bars import SumNoise
-from fastdp.releases.release import PREFIX_BLOCK, Release, ReleasedNodes, as_indices, preview
+from fastdp.releases.nodes import ReleasedNodes
+from fastdp.releases.release import PREFIX_BLOCK, Release, as_indices, preview
 from fastdp.releases.revised import RevisedStream
 from fastdp_kernels import many_ranges
 

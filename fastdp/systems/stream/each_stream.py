@@ -20,11 +20,12 @@ from fastdp.releases.batch import ReleasedMany
 from fastdp.releases.revised import RevisedStream
 from fastdp.state.machine import Column
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks
+from fastdp.systems.stream.emission import Emission
 from fastdp.systems.stream.fixed_blocks import FixedBlocks
 from fastdp.systems.stream.parameters import StreamParameters
 from fastdp.systems.stream.room import Room
 from fastdp.systems.stream.row_batches import concurrently
-from fastdp.systems.stream.stages import Emission, Schedule
+from fastdp.systems.stream.stages import Schedule
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]

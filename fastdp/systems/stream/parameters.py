@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -19,11 +18,7 @@ from fastdp.guarantee import (
     Guarantee,
     fraction_of,
     gaussian_loss,
-    of_group,
-    parallel,
     remainder,
-    round_up,
-    sequential,
     zcdp_loss,
 )
 from fastdp.integer_grid import Grid, make_event_grid, make_grid
@@ -33,6 +28,7 @@ from fastdp.randomness.noise import draw_scale, group_share, noise_law
 from fastdp.releases.error_bars import SumNoise
 from fastdp.smoothers import Smoother
 from fastdp.state import codec
+from fastdp.systems.stream import guarantees
 from fastdp.systems.stream.sharing import encoded, noise_key, shared
 from fastdp.thresholds import Fixed, Threshold, ThresholdTask, renewals
 from fastdp.thresholds.renewals import Renewal
@@ -43,16 +39,6 @@ _ROLES = ("threshold", "perturber", "smoother", "renewal")
 _YOUNGER: dict[str, Any] = {"contributions": 1, "sensitivity": None, "delta": 0.0, "budget": None}
 #: Most units that may be protected together.
 MAX_CONTRIBUTIONS = 2**30
-
-#: What a guarantee says of a threshold that rises.
-RISES = (
-    "perturber: theta rises as sums released before a block began say, and the block's noise with it: epsilon for "
-    "the one block that a value is in (adaptive parallel)"
-)
-#: What a guarantee says of intervals.
-INTERVALS = "intervals are functions of outputs (post-processing), for values clipped to [0, theta]"
-RISING_INTERVALS = f"{INTERVALS}, that of their block"
-EVENT_INTERVALS = "intervals are functions of outputs (post-processing)"
 
 #: Parts that a state file may name; loading a file never runs anything that the file brings along.
 PARTS: dict[str, Any] = {
@@ -257,7 +243,7 @@ class StreamParameters:
     def publish_epsilon(self) -> float:
         """The perturber's budget: what a renewal from the same values leaves of epsilon."""
         if self.gaussian:
-            return group_share(self.loss, self._group_square)
+            return group_share(self.loss, self.group_square)
         epsilon = self.unit_epsilon
         if self.renewal is None or not self.renewal.share:
             return epsilon
@@ -275,7 +261,7 @@ class StreamParameters:
         return self.perturber.plan(self.publish_epsilon, self.max_range)
 
     @property
-    def _group_square(self) -> int | Fraction:
+    def group_square(self) -> int | Fraction:
         """Squared L2 sensitivity of all that are protected together, in squared sensitivities of one.
 
         For j + l = w, that of l is at most l / w of that of w, and (j / w)^2 + l / w is at most 1: j values may
@@ -289,7 +275,7 @@ class StreamParameters:
     def grid(self) -> Grid:
         """The integers that values are rounded to."""
         # With Gaussian noise the budget follows from the grid: it is at least this.
-        epsilon = group_share(self._zcdp_loss, self._group_square) if self.gaussian else self.publish_epsilon
+        epsilon = group_share(self._zcdp_loss, self.group_square) if self.gaussian else self.publish_epsilon
         if self.sensitivity is not None:
             return make_event_grid(self.sensitivity, self.resolution, epsilon, self.max_range)
         assert self.bound is not None  # noqa: S101 - checked on construction
@@ -382,74 +368,7 @@ class StreamParameters:
 
     @cached_property
     def _stated(self) -> Guarantee:
-        """Threshold and perturber see disjoint values: parallel composition (ToPS section 2.4).
-
-        A renewal from published values shares their budget with the perturber: sequential composition.
-        """
-        chosen = self.threshold.guarantee(self.task)
-        whole = self.perturber.guarantee(self.plan, self.publish_epsilon).of("perturber")
-        if self.rises:
-            whole = replace(whole, derivation=(*whole.derivation, RISES))
-        if self.renewal is not None:
-            renewed = self.threshold.guarantee(self.renewal_task)
-            assert renewed is not None  # noqa: S101 - a threshold that looks at values costs something
-            renewed = renewed.of("renewed threshold, each from values of its own")
-            whole = sequential(renewed, whole) if self.renewal.share else parallel(renewed, whole)
-        if chosen is not None:
-            whole = parallel(chosen.of("threshold"), whole)
-        stated = self.in_units(whole)
-        if self.gaussian:
-            stated = approximated(stated, self.epsilon, self.delta, self.threshold, self.distance)
-        derivation = stated.derivation
-        if self.noise is not None:
-            bounded = RISING_INTERVALS if self.rises else INTERVALS
-            derivation = (*derivation, bounded if self.sensitivity is None else EVENT_INTERVALS)
-        return replace(stated, simulated=whole.simulated, derivation=derivation)
-
-    def in_units(self, member: Guarantee, meets: str = "") -> Guarantee:
-        """What is promised for one value, restated for events and for several at once.
-
-        ``meets`` says what a value meets, if it is not the hold-out or one block or tree.
-        """
-        w, unit, adjacency = self.contributions, member.unit, member.adjacency
-        if self.sensitivity is not None:
-            moves = f"moves one value by at most {self.sensitivity:g}"
-            unit, adjacency = "one event", f"add or remove one event ({moves})"
-            step = f"an event {moves} (theta), and so one block's sum; nothing is clipped"
-            member = replace(member, unit=unit, adjacency=adjacency, derivation=(*member.derivation, step))
-        if w == 1:
-            return member
-        if self.gaussian:
-            return self._gaussian_group(member, unit, adjacency)
-        together = "losses add up, each is a fraction of epsilon"
-        if self.sensitivity is not None:
-            unit, adjacency = f"any {w} events", f"add or remove them (each {moves})"
-            step = f"{w} events lose {w} times that (group): {together}"
-        else:
-            unit, adjacency = f"any {w} consecutive values", "replace them"
-            step = (
-                f"of {w} values j choose a threshold and {w} - j enter blocks or trees, each of them for 1/{w} of "
-                f"epsilon: {together}, j/{w} and ({w} - j)/{w}"
-            )
-            step = f"{meets}: {together} (group)" if meets else step
-        return of_group(member, w, self.epsilon, unit, adjacency, step)
-
-    def _gaussian_group(self, member: Guarantee, unit: str, adjacency: str) -> Guarantee:
-        """Several together, by the L2 sensitivity of all of them: the whole loss once."""
-        if math.isinf(member.rho):
-            # A threshold with a delta of its own: there is no rho for any number of values.
-            return member
-        w, square = self.contributions, float(self._group_square)
-        if self.sensitivity is None:
-            unit, adjacency = f"any {w} consecutive values", "replace them"
-        else:
-            unit, adjacency = f"any {w} events", f"add or remove them (each by at most {self.sensitivity:g})"
-        rho = round_up(Fraction(self.loss) ** 2 / 2)
-        step = (
-            f"{w} values move the sums by sqrt({square:g}) times what one does, in the L2 norm, and j of them that "
-            f"choose a threshold lose j/{w} of sqrt(2 rho): rho = {rho:g} together"
-        )
-        return replace(member, rho=rho, unit=unit, adjacency=adjacency, derivation=(*member.derivation, step))
+        return guarantees.of_stream(self)
 
     def describe(self) -> dict[str, Any]:
         """Parts by name, and parameters, for a state file."""
@@ -481,16 +400,3 @@ def altered(composition: StreamParameters, **changes: Any) -> StreamParameters:
 def vars_of(record: Any) -> dict[str, Any]:
     """The fields of a dataclass, as they are."""
     return {name: getattr(record, name) for name in record.__dataclass_fields__}
-
-
-def approximated(
-    stated: Guarantee, epsilon: float, delta: float, threshold: Threshold, distance: float | None = None
-) -> Guarantee:
-    """Epsilon and delta of a guarantee in rho; ParameterError for thresholds without pure epsilon."""
-    try:
-        return stated.approximate(epsilon, delta, distance)
-    except ValueError:
-        raise ParameterError(
-            f"threshold = {threshold!r}: expected one with pure epsilon, such as NoisyMax, ScaleFree or "
-            "Fixed, beside Gaussian noise"
-        ) from None

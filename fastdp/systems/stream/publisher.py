@@ -17,16 +17,20 @@ from fastdp.errors import AccuracyWarning, ParameterError, warn
 from fastdp.guarantee import Guarantee
 from fastdp.perturbers import HierarchyShape, Perturber
 from fastdp.randomness.key import Key
-from fastdp.releases.release import Release, ReleasedNodes
+from fastdp.releases.nodes import ReleasedNodes
+from fastdp.releases.release import Release
 from fastdp.smoothers import Smoother
 from fastdp.state.machine import Column, record
 from fastdp.state.publisher import Publisher
 from fastdp.state.single_caller import single_caller
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks
-from fastdp.systems.stream.fixed_blocks import FixedBlocks, Progress
+from fastdp.systems.stream.emission import Emission
+from fastdp.systems.stream.fixed_blocks import FixedBlocks
 from fastdp.systems.stream.pace import paced
 from fastdp.systems.stream.parameters import StreamParameters
-from fastdp.systems.stream.stages import Emission, Schedule, StreamState
+from fastdp.systems.stream.progress import Progress
+from fastdp.systems.stream.stages import Schedule
+from fastdp.systems.stream.stream_state import StreamState
 from fastdp.thresholds import Threshold
 from fastdp.thresholds.renewals import Renewal
 

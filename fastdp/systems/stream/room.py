@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fastdp.arrays.frames import FrameSource
 from fastdp.guarantee import Guarantee
 from fastdp.releases.batch import ReleasedMany
-from fastdp.releases.release import ReleasedNodes
+from fastdp.releases.nodes import ReleasedNodes
 from fastdp.releases.revised import RevisedStream
 from fastdp.systems.stream.ids import Ids
 from fastdp.systems.stream.parameters import StreamParameters

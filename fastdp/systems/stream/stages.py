@@ -7,134 +7,39 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, ClassVar, Literal, NamedTuple, cast
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.arrays.column import FLOAT64, INT64, NOT_FINITE, as_floats, convert, is_in_order, pieces, read_only
-from fastdp.errors import DataError, StateError
+from fastdp.errors import DataError
 from fastdp.perturbers import Blocks
 from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import CHAIN_WORDS
 from fastdp.state import codec
 from fastdp.state.journal import Packed
 from fastdp.state.machine import NOTHING_DRAWN, Column, Machine, Transition, record
-from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
-from fastdp.systems.stream.fixed_blocks import NO_CHAIN, FixedBlocks, Progress, Step, TreeNoise, next_chain
+from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks
+from fastdp.systems.stream.emission import Emission, FillIn, Output, as_given
+from fastdp.systems.stream.fixed_blocks import FixedBlocks, Step
 from fastdp.systems.stream.parameters import StreamParameters
+from fastdp.systems.stream.progress import NO_CHAIN, Progress, next_chain
 from fastdp.systems.stream.short import IN_ORDER, MAX_SHORT, Short, short_of
+from fastdp.systems.stream.stream_state import StreamState
 from fastdp.thresholds import Chooser
 from fastdp.thresholds.base import held_out
 from fastdp_kernels import block_lengths
 
 Floats = NDArray[np.float64]
 Pipeline = FixedBlocks | AdaptiveBlocks
-#: Values of which a chooser may have seen some.
-UNKNOWN = np.empty(0)
 #: Values from which on they are published while they are read.
 LONG = 1024
 #: What the next value is used for.
 Stage = Literal["holdout", "warm-up", "publish", "withhold"]
-
-
-class FillIn(NamedTuple):
-    """What is published in the place of withheld values: a constant made of released values."""
-
-    value: float
-    size: int
-
-    def emit(self, out: Floats) -> None:
-        """Write it into ``out``."""
-        out[:] = self.value
-
-
-#: What a part of a batch publishes: it has a ``size`` and an ``emit``.
-Output = Step | AdaptiveStep | FillIn
-
-
-@dataclass(frozen=True)
-class Emission:
-    """What a batch publishes; called, it writes it.
-
-    Attributes
-    ----------
-    parts : list of Step, AdaptiveStep or FillIn
-        In order.
-    size : int
-        Published values.
-    """
-
-    parts: list[Output]
-    size: int
-
-    def __call__(self, out: Floats | None = None) -> Floats:
-        """The published values, in the first entries of ``out`` if it is given."""
-        first = self.parts[0] if len(self.parts) == 1 else None
-        if out is None and isinstance(first, Step) and first.predictions is None:
-            return first.totals
-        target: Floats = np.empty(self.size) if out is None else out[: self.size]
-        begin = 0
-        for part in self.parts:
-            part.emit(target[begin : begin + part.size])
-            begin += part.size
-        return target
-
-
-class StreamState(NamedTuple):
-    """Where a stream stands.
-
-    Attributes
-    ----------
-    progress : Progress
-        The numbers.
-    chooser : Chooser or None
-        Collects values for the next threshold, if there will be one; it has yet to see ``pending``.
-    noise : (int, int64[leaves]) or None
-        The tree in use; a cache.
-    pending : sequence of float64 arrays
-        Values for the chooser.  It is not copied for them, which would cost a pass over the hold-out a chunk.
-        ``UNKNOWN`` in their place: an interrupt came while it was shown some.
-    """
-
-    progress: Progress
-    chooser: Chooser | None
-    noise: TreeNoise | None = None
-    pending: Sequence[Floats] = ()
-
-    def __repr__(self) -> str:
-        # Not the secrets.
-        return f"StreamState({self.progress})"
-
-    def observe(self) -> None:
-        """Show the chooser what is pending, in place: :meth:`check` detects that this was interrupted."""
-        pending = cast("list[Floats]", self.pending)
-        values = pending.copy()
-        pending[:] = [UNKNOWN]
-        for part in values:
-            cast("Chooser", self.chooser).observe(part)
-        pending.clear()
-
-    def check(self) -> None:
-        """StateError if it is not known what the chooser has seen: shown twice, a value would count twice."""
-        if self.pending and self.pending[0] is UNKNOWN:
-            raise StateError(
-                "an earlier call was interrupted while it read the hold-out: expected a new publisher (one that "
-                "keeps a file goes on after an interrupt)"
-            )
-
-    def settled(self) -> Chooser | None:
-        """The chooser after what is pending; a copy, if there is any."""
-        if self.chooser is None or not self.pending:
-            return self.chooser
-        self.check()
-        twin = self.chooser.copy()
-        for part in self.pending:
-            twin.observe(part)
-        return twin
 
 
 @dataclass(frozen=True)
@@ -244,7 +149,7 @@ class Schedule(Machine[StreamState]):
                 following, noise, published = short.publish(progress, state.noise, values)
                 if following is not None:
                     after = record(StreamState, (following, state.chooser, noise, ()))
-                    return record(Transition, (after, partial(_given, published), None, NOTHING_DRAWN))
+                    return record(Transition, (after, partial(as_given, published), None, NOTHING_DRAWN))
                 # The same words are not drawn again.
                 state = StreamState(progress, state.chooser, noise, state.pending)
         pipeline = self.pipeline(key)
@@ -427,15 +332,6 @@ class Schedule(Machine[StreamState]):
             progress = progress._replace(chain=chain)
         chooser = state.settled()
         return StreamState(progress, None if chooser is None else chooser.copy())
-
-
-def _given(published: Floats, out: Floats | None = None) -> Floats:
-    """The published values, in the first entries of ``out`` if it is given."""
-    if out is None:
-        return published
-    target = out[: published.size]
-    target[:] = published
-    return target
 
 
 _FIELDS: dict[str, Any] = {

@@ -22,7 +22,8 @@ from fastdp.randomness.noise import NoiseName
 from fastdp.releases.release import Release
 from fastdp.state.publisher import LOG
 from fastdp.systems.stream.adaptive import Workload, focus_of
-from fastdp.systems.stream.parameters import StreamParameters, altered, approximated, composed
+from fastdp.systems.stream.guarantees import approximated, in_units
+from fastdp.systems.stream.parameters import StreamParameters, altered, composed
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.systems.stream.stages import Schedule
 from fastdp.thresholds import Chooser, Fixed, ScaleFree, Threshold, ThresholdTask
@@ -174,8 +175,10 @@ class WholeStream:
         if chosen is not None:
             published = sequential(chosen.of("threshold, from all values"), published)
         if self.delta:
-            return approximated(self._whole.in_units(published), self.epsilon, self.delta, self.threshold)
-        return self._whole.in_units(published, "each value loses its fraction of epsilon in the choice and its block")
+            return approximated(in_units(self._whole, published), self.epsilon, self.delta, self.threshold)
+        return in_units(
+            self._whole, published, "each value loses its fraction of epsilon in the choice and its block"
+        )
 
     @property
     def noise_fingerprint(self) -> str | None:
