@@ -9,7 +9,7 @@ import numpy as np
 
 from fastdp.spatial.tree_version import NODE
 from fastdp_kernels._jit import kernel
-from fastdp_kernels.adaptive_pass import COLUMNS, sum_adaptive
+from fastdp_kernels.adaptive_pass import COLUMNS, sum_bound
 from fastdp_kernels.binary_counter import count_on
 from fastdp_kernels.privtree import descend
 
@@ -41,7 +41,7 @@ def count_streams(steps: np.ndarray, levels: int, noise: np.ndarray, offsets: np
 def release_blocks(
     values: np.ndarray, theta_steps: int, shape: np.ndarray, start: np.ndarray, noise: np.ndarray, out: np.ndarray
 ) -> None:
-    """:func:`fastdp_kernels.adaptive_pass.sum_adaptive` from its beginning, for each row of noise.
+    """:func:`fastdp_kernels.adaptive_pass.sum_bound` from its beginning, for each row of noise, all of it given.
 
     Parameters
     ----------
@@ -59,11 +59,15 @@ def release_blocks(
     theta = np.float64(theta_steps)
     counters = np.zeros(4, np.int64)
     memory = np.empty(start.size)
-    blocks = np.empty((noise.shape[1] + 1, COLUMNS))
+    blocks, unbound, no_law = np.empty((noise.shape[1] + 1, COLUMNS)), np.empty(0, np.uint64), np.empty(0)
     for i in range(noise.shape[0]):
         memory[:] = start
         counters[:] = 0
-        sum_adaptive(values, 1.0, theta, theta, shape, None, noise[i], counters, memory, blocks)
+        drawn = noise[i]
+        sum_bound(
+            *(values, 1.0, theta, theta, shape, None),
+            *(drawn, unbound, 0, no_law, drawn.size, counters, memory, blocks),
+        )
         for j in range(noise.shape[1]):
             closed = j < counters[2]
             out[i, 2 * j] = np.int64(blocks[j, 0]) if closed else -1

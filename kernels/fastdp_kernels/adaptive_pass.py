@@ -15,7 +15,7 @@ from fastdp_kernels.online_pass import sum_part, sum_signed
 
 #: Why the pass stopped early: a doubtful draw, or a threshold that rose.
 UNSETTLED, ROSE = 1, 2
-#: Numbers that a block leaves behind, see ``sum_adaptive``.
+#: Numbers that a block leaves behind, see ``sum_bound``.
 COLUMNS = 5
 
 
@@ -26,54 +26,6 @@ def _note(memory: np.ndarray, block: np.ndarray) -> None:
     block[2] = memory[PREDICTION]
     block[3] = memory[EXTRA]
     block[4] = memory[CATCH]
-
-
-@kernel
-def sum_adaptive(
-    values: np.ndarray,
-    steps_per_unit: float,
-    top: float,
-    theta_steps: float,
-    shape: np.ndarray,
-    lengths: np.ndarray | None,
-    noise: np.ndarray,
-    counters: np.ndarray,
-    memory: np.ndarray,
-    blocks: np.ndarray,
-) -> int:
-    """:func:`sum_bound` with noise from a table: of a stream that began before noise was bound, of trials and tests.
-
-    Parameters
-    ----------
-    values, steps_per_unit, top, theta_steps, shape, lengths, memory, blocks
-        As for :func:`sum_bound`.
-    noise : int64[any]
-        Noise of the blocks to come; when it is used up the pass stops.
-    counters : int64[4]
-        As :func:`sum_bound`'s.
-
-    Returns
-    -------
-    int
-        How many values were consumed; -1 if one of them is NaN or infinite.
-    """
-    unbound = np.empty(0, np.uint64)
-    return sum_bound(
-        values,
-        steps_per_unit,
-        top,
-        theta_steps,
-        shape,
-        lengths,
-        noise,
-        unbound,
-        0,
-        np.empty(0),
-        noise.size,
-        counters,
-        memory,
-        blocks,
-    )
 
 
 @kernel
@@ -189,7 +141,7 @@ def emit_adaptive(
     Parameters
     ----------
     blocks : float64[any, COLUMNS]
-        As :func:`sum_adaptive` wrote them, the block left open last.
+        As :func:`sum_bound` wrote them, the block left open last.
     filled : int
         Values already published in the first block.
     theta : float

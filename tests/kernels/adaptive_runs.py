@@ -63,6 +63,14 @@ def start(p: adaptive.Public, exponent: int, level: float = 0.5, variance: float
     return memory
 
 
+def sum_adaptive(
+    *public: Any, noise: np.ndarray, counters: np.ndarray, memory: np.ndarray, blocks: np.ndarray
+) -> int:
+    """``adaptive_pass.sum_bound`` of values and public parameters, all of whose noise is given."""
+    unbound = np.empty(0, np.uint64), 0, np.empty(0), noise.size
+    return adaptive_pass.sum_bound(*public, noise, *unbound, counters, memory, blocks)
+
+
 def run_kernel(
     p: adaptive.Public,
     steps: np.ndarray,
@@ -76,10 +84,8 @@ def run_kernel(
 ) -> Pass:
     memory = start(p, exponent, level, variance) if memory is None else memory.copy()
     counters, blocks = np.zeros(4, np.int64), np.full((noise.size + 1, adaptive_pass.COLUMNS), np.nan)
-    consumed = adaptive_pass.sum_adaptive(
-        *(steps.astype(np.float64), 1.0, float(THETA_STEPS), float(THETA_STEPS), shape_of(p), None),
-        *(noise, counters, memory, blocks),
-    )
+    public = steps.astype(np.float64), 1.0, float(THETA_STEPS), float(THETA_STEPS), shape_of(p), None
+    consumed = sum_adaptive(*public, noise=noise, counters=counters, memory=memory, blocks=blocks)
     assert consumed == steps.size, "more noise was needed"
     closed = blocks[: counters[2] + 1]
     published = np.empty(steps.size)

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from fastdp_kernels import adaptive_pass
 from fastdp_kernels import block_lengths as b
-from tests.kernels.adaptive_runs import THETA_STEPS, public, revise, run_kernel, run_oracle, shape_of, start
+from tests.kernels.adaptive_runs import (
+    THETA_STEPS,
+    public,
+    revise,
+    run_kernel,
+    run_oracle,
+    shape_of,
+    start,
+    sum_adaptive,
+)
 from tests.kernels.streams_for_adaptive import STREAMS, laplace, make_stream
 from tests.oracles import adaptive
 
@@ -160,10 +169,8 @@ def test_any_cut_and_any_batch_of_noise_gives_the_same(cuts: list[int], noises: 
             batch = noise[closed : closed - closed % noises + noises]
             blocks = np.full((batch.size + 1, adaptive_pass.COLUMNS), np.nan)
             counters[2] = 0
-            at += adaptive_pass.sum_adaptive(
-                *(part[at:], 1.0, float(THETA_STEPS), float(THETA_STEPS), shape_of(p), None),
-                *(batch, counters, memory, blocks),
-            )
+            public_ones = part[at:], 1.0, float(THETA_STEPS), float(THETA_STEPS), shape_of(p), None
+            at += sum_adaptive(*public_ones, noise=batch, counters=counters, memory=memory, blocks=blocks)
             closed += int(counters[2])
             rows.append(blocks[: counters[2] + (at == part.size)])
             if at == part.size:
@@ -182,9 +189,8 @@ def test_values_that_are_not_finite_are_noticed_anywhere() -> None:
     for place, wrong in itertools.product((0, 7, 8, 100, 999), (np.nan, np.inf, -np.inf)):
         values = np.full(1000, 5.0)
         values[place] = wrong
-        consumed = adaptive_pass.sum_adaptive(
-            values, 1.0, 10.0, 10.0, shape_of(p), None, noise, np.zeros(4, np.int64), start(p, 3), blocks
-        )
+        places = {"counters": np.zeros(4, np.int64), "memory": start(p, 3), "blocks": blocks}
+        consumed = sum_adaptive(values, 1.0, 10.0, 10.0, shape_of(p), None, noise=noise, **places)
         assert consumed == -1
 
 

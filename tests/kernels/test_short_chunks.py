@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fastdp.perturbers import Blocks
 from fastdp_kernels import adaptive_pass, block_lengths, online_pass, short_chunks
+from tests.kernels.adaptive_runs import sum_adaptive
 
 RESOLUTION, TOP = 2.0**-8, 2000.0
 BAD = (np.nan, np.inf, -np.inf)
@@ -95,7 +96,7 @@ def test_open_blocks_are_those_of_the_arrays(seed: int, size: int, filled: int, 
     nothing = np.empty(0, np.int64)
     lengths = block_lengths.lengths_of_events(shape)
     public = 1 / RESOLUTION, top, steps, shape, lengths
-    used = adaptive_pass.sum_adaptive(values, *public, nothing, counters, memory, blocks)
+    used = sum_adaptive(values, *public, noise=nothing, counters=counters, memory=memory, blocks=blocks)
     adaptive_pass.emit_adaptive(blocks, filled, theta, False, events, expected)
     assert (used, counters[0], counters[1]) == (size, filled + size, total)
     assert prediction == memory[block_lengths.PREDICTION] * theta

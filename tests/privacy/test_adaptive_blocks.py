@@ -11,6 +11,7 @@ from fastdp.randomness.key import Key
 from fastdp.systems.stream.progress import Progress
 from fastdp_kernels import adaptive_pass
 from fastdp_kernels import block_lengths as b
+from tests.kernels.adaptive_runs import sum_adaptive
 from tests.noise import chain_draws, chain_noise
 
 THETA = 64
@@ -90,7 +91,7 @@ def risen(steps: np.ndarray, noise: np.ndarray, shifts: np.ndarray, warm_up: int
         drawn = np.rint(noise[len(thetas) :] * theta).astype(np.int64) + shifts[len(thetas) :]
         blocks = np.empty((drawn.size + 1, adaptive_pass.COLUMNS))
         public = 1.0, float(theta), float(THETA), shape, None
-        at += adaptive_pass.sum_adaptive(steps[at:], *public, drawn, counters, memory, blocks)
+        at += sum_adaptive(steps[at:], *public, noise=drawn, counters=counters, memory=memory, blocks=blocks)
         rows.append(blocks[: counters[2]])
         thetas += [theta] * int(counters[2])
         counters[2:] = 0

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastdp import validation
-from fastdp.counters.base import counter_guarantee, event_guarantee, noise_scale
+from fastdp.counters.base import event_guarantee, noise_scale
 from fastdp.counters.simple import Simple
 from fastdp.guarantee import Guarantee, parallel, sequential
 from fastdp.randomness import sampler
@@ -36,7 +36,7 @@ from fastdp.spatial.release_times import (
 )
 from fastdp.spatial.whole_count import WholeCount, WholeParameters, as_share, split
 from fastdp.state import codec
-from fastdp.systems.phdstream.spatial_publisher import PointMachine, SpatialPublisher, for_events
+from fastdp.systems.phdstream.spatial_publisher import PointMachine, SpatialPublisher, for_events, in_halves
 
 #: Events wait for this many steps at most.
 MAX_PERIOD = 2**16
@@ -319,16 +319,10 @@ class AdaptivePHDStream(SpatialPublisher):
     def guarantee(self) -> Guarantee:
         """Epsilon for ``sensitivity`` events over all releases: an event is in one count, of either kind."""
         total, rest = split(self.epsilon, self.total_share)
-        half = rest / 2
-        cells = event_guarantee(half, "PrivTree: (2 beta - 1) / (beta - 1) / lambda, whatever the depth")
-        planted = sequential(
-            cells.of("where PrivTree chooses, cells"),
-            counter_guarantee(Simple(), half).of("where PrivTree chooses, counts"),
-        )
         once = "an event waits until its cell is counted and is in that count only"
         follows = "cells, times of counts, and which of them PrivTree prepares, follow from past releases"
         alone = event_guarantee(rest, follows, once)
-        whole = parallel(planted, alone.of("other counts"))
+        whole = parallel(in_halves(rest, "where PrivTree chooses, "), alone.of("other counts"))
         if self.total_share:
             whole = sequential(whole, WholeParameters.guarantee(total))
         return replace(for_events(whole, self.sensitivity), simulated=self._key.simulated)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.counters.base import Counter, check_rows, counter_guarantee, event_guarantee, noise_scale
 from fastdp.counters.simple import Simple
-from fastdp.guarantee import Guarantee, parallel, sequential
+from fastdp.guarantee import Guarantee, parallel
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
@@ -26,7 +26,7 @@ from fastdp.spatial.cell_parameters import CellParameters, make_plan
 from fastdp.spatial.cells import StepTree
 from fastdp.spatial.domain import Domain, Outside
 from fastdp.state.codec import expect
-from fastdp.systems.phdstream.spatial_publisher import PointMachine, SpatialPublisher
+from fastdp.systems.phdstream.spatial_publisher import PointMachine, SpatialPublisher, in_halves
 from fastdp_kernels import tree_maps
 
 Integers = NDArray[np.int64]
@@ -281,7 +281,7 @@ class OfflineOnBatch(OfflineBaseline):
     @property
     def guarantee(self) -> Guarantee:
         """Epsilon for one event, given the public sizes."""
-        whole = _halves(self.epsilon)
+        whole = in_halves(self.epsilon)
         known = "the number of points present at each time is public"
         return replace(whole, simulated=self._key.simulated, derivation=(*whole.derivation, known))
 
@@ -335,10 +335,4 @@ class FixedTree(SpatialPublisher):
     def guarantee(self) -> Guarantee:
         """Epsilon for one event: in the first batch by cells and counts, in a later one by a counter."""
         later = counter_guarantee(self.counter, self.epsilon)
-        return replace(parallel(_halves(self.epsilon), later.of("later counts")), simulated=self._key.simulated)
-
-
-def _halves(epsilon: float) -> Guarantee:
-    half = epsilon / 2
-    cells = event_guarantee(half, "PrivTree: (2 beta - 1) / (beta - 1) / lambda, whatever the depth")
-    return sequential(cells.of("cells"), counter_guarantee(Simple(), half).of("counts"))
+        return replace(parallel(in_halves(self.epsilon), later.of("later counts")), simulated=self._key.simulated)

@@ -8,9 +8,11 @@ from functools import cached_property
 from typing import Any, ClassVar, get_type_hints
 
 from fastdp import validation
+from fastdp.counters.base import counter_guarantee, event_guarantee
 from fastdp.counters.running import COUNTERS
+from fastdp.counters.simple import Simple
 from fastdp.errors import StateError
-from fastdp.guarantee import Guarantee
+from fastdp.guarantee import Guarantee, sequential
 from fastdp.randomness.canonical import part_name
 from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import check_chain, step_key
@@ -241,6 +243,13 @@ class SpatialPublisher(Publisher[Any]):
     def _variances(self) -> float | None:
         """Variance of the noise of each cell of :attr:`tree`, in points^2; None where it is not known."""
         return None
+
+
+def in_halves(epsilon: float, where: str = "") -> Guarantee:
+    """Cells that PrivTree chooses, with half of epsilon, and one count in each, with the other half."""
+    half = epsilon / 2
+    cells = event_guarantee(half, "PrivTree: (2 beta - 1) / (beta - 1) / lambda, whatever the depth")
+    return sequential(cells.of(f"{where}cells"), counter_guarantee(Simple(), half).of(f"{where}counts"))
 
 
 def for_events(guarantee: Guarantee, events: int) -> Guarantee:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -30,76 +29,6 @@ WEEK = 7.0 * LONG
 UNITS = {name: size / 1e6 for name, size in {**FIXED, "d": DAY, "w": 7 * DAY}.items()}
 
 
-@dataclass(frozen=True)
-class Pace:
-    """What is publicly known of a stream's length and speed.
-
-    Attributes
-    ----------
-    length : int or None
-        Values that are planned for: those expected, or what a year brings; None if neither is known.
-    seconds : float or None
-        Between two values.
-    """
-
-    length: int | None
-    seconds: float | None
-
-    @classmethod
-    def of(cls, expected_length: object, rate: object, every: object) -> Pace:
-        """As the arguments of :class:`fastdp.Adaptive` say it; ParameterError for what they do not accept."""
-        if rate is not None and every is not None:
-            raise ParameterError(
-                f"rate = {validation.shown(rate)}: expected either rate (values a second) or every (time between two "
-                "values), not both"
-            )
-        seconds = None if every is None else _seconds(every)
-        if rate is not None:
-            # The slowest one has an interval that is an ordinary float.
-            seconds = 1.0 / max(validation.positive("rate", rate), 1e-300)
-        length = None if seconds is None else max(1, int(min(PLANNED / seconds, 2.0**50)))
-        if expected_length is not None:
-            length = validation.integer("expected_length", expected_length, 1, 2**50)
-        return cls(length, seconds)
-
-    def max_range(self, given: int | None) -> int:
-        """The longest query: as given, or all that is planned for, at most 2^20 values."""
-        if given is not None:
-            return given
-        return DEFAULT_RANGE if self.length is None else min(DEFAULT_RANGE, self.length)
-
-    def composed(self, make: Callable[[int | None], StreamParameters], holdout: int | None) -> StreamParameters:
-        """The composition, with the hold-out given or the default one; warns of one that lasts long."""
-        made = make(holdout)
-        if holdout is None and self.length is not None and made.threshold.uses_holdout:
-            made = make(self._holdout(make(1)))
-        assert made.holdout is not None  # noqa: S101 - settled on construction
-        if self.seconds is not None and made.holdout * self.seconds > LONG:
-            warn(
-                f"holdout = {made.holdout:,} values at one value every {_lasting(self.seconds)} last "
-                f"{_lasting(made.holdout * self.seconds)}: publishing begins {_when(made.holdout * self.seconds)}; "
-                "expected a shorter hold-out, or a threshold known publicly: threshold=50.0, that is Fixed(50.0), "
-                "publishes from the first value on",
-                AccuracyWarning,
-            )
-        return made
-
-    def _holdout(self, usual: StreamParameters) -> int:
-        """At most a quarter of what is planned for; of ``ScaleFree`` the fewest values that choose well.
-
-        Where those take longer than a week: the fewest that choose without a warning, or a week.
-        """
-        assert self.length is not None  # noqa: S101 - asked for where it is known
-        most = max(1, min(DEFAULT_HOLDOUT, self.length // HOLDOUT_PART))
-        rule = usual.threshold
-        if not isinstance(rule, ScaleFree):
-            return most
-        well = _fewest(rule, usual, ENOUGH, most)
-        if self.seconds is None or well * self.seconds <= WEEK:
-            return well
-        return max(_fewest(rule, usual, MIN_COUNT, well), math.ceil(WEEK / self.seconds))
-
-
 def paced(
     threshold: Threshold | float,
     perturber: Perturber,
@@ -113,12 +42,62 @@ def paced(
     every: str | float | timedelta | None,
     *rest: Any,
 ) -> StreamParameters:
-    """The composition of a publisher's arguments; ``rest`` are fields of StreamParameters from ``resolution`` on."""
-    pace, rule = Pace.of(expected_length, rate, every), as_rule(threshold)
-    longest = pace.max_range(max_range)
-    return pace.composed(
-        lambda held: composed(rule, perturber, smoother, epsilon, bound, held, longest, *rest), holdout
-    )
+    """The composition of a publisher's arguments; ``rest`` are fields of StreamParameters from ``resolution`` on.
+
+    The longest query is as given, or all that is planned for, at most 2^20 values; the hold-out as given, or the
+    default one.  Warns of one that lasts long.
+    """
+    seconds = _seconds_of(rate, every)
+    length = None if seconds is None else max(1, int(min(PLANNED / seconds, 2.0**50)))
+    if expected_length is not None:
+        length = validation.integer("expected_length", expected_length, 1, 2**50)
+    rule = as_rule(threshold)
+    longest = max_range if max_range is not None else min(DEFAULT_RANGE, length or DEFAULT_RANGE)
+
+    def make(held: int | None) -> StreamParameters:
+        return composed(rule, perturber, smoother, epsilon, bound, held, longest, *rest)
+
+    made = make(holdout)
+    if holdout is None and length is not None and made.threshold.uses_holdout:
+        made = make(_holdout(make(1), length, seconds))
+    assert made.holdout is not None  # noqa: S101 - settled on construction
+    if seconds is not None and made.holdout * seconds > LONG:
+        warn(
+            f"holdout = {made.holdout:,} values at one value every {_lasting(seconds)} last "
+            f"{_lasting(made.holdout * seconds)}: publishing begins {_when(made.holdout * seconds)}; "
+            "expected a shorter hold-out, or a threshold known publicly: threshold=50.0, that is Fixed(50.0), "
+            "publishes from the first value on",
+            AccuracyWarning,
+        )
+    return made
+
+
+def _seconds_of(rate: object, every: object) -> float | None:
+    """Between two values, where that is known; ParameterError for what is not accepted."""
+    if rate is None:
+        return None if every is None else _seconds(every)
+    if every is not None:
+        raise ParameterError(
+            f"rate = {validation.shown(rate)}: expected either rate (values a second) or every (time between two "
+            "values), not both"
+        )
+    # The slowest one has an interval that is an ordinary float.
+    return 1.0 / max(validation.positive("rate", rate), 1e-300)
+
+
+def _holdout(usual: StreamParameters, length: int, seconds: float | None) -> int:
+    """At most a quarter of what is planned for; of ``ScaleFree`` the fewest values that choose well.
+
+    Where those take longer than a week: the fewest that choose without a warning, or a week.
+    """
+    most = max(1, min(DEFAULT_HOLDOUT, length // HOLDOUT_PART))
+    rule = usual.threshold
+    if not isinstance(rule, ScaleFree):
+        return most
+    well = _fewest(rule, usual, ENOUGH, most)
+    if seconds is None or well * seconds <= WEEK:
+        return well
+    return max(_fewest(rule, usual, MIN_COUNT, well), math.ceil(WEEK / seconds))
 
 
 def _fewest(rule: ScaleFree, usual: StreamParameters, wanted: float, most: int) -> int:

@@ -125,13 +125,14 @@ def test_halves_are_rounded_up(value: float) -> None:
 def steps_of(grid: Any, values: np.ndarray) -> int:
     """The open sum of a publisher's pass, without noise in it."""
     from fastdp_kernels import adaptive_pass
+    from tests.kernels.adaptive_runs import sum_adaptive
 
     shape, memory = np.zeros(b.SHAPE), np.zeros(b.MEMORY)
     memory[b.EXPONENT] = 10.0
     counters = np.zeros(4, np.int64)
-    blocks = np.empty((1, adaptive_pass.COLUMNS))
+    places = {"counters": counters, "memory": memory, "blocks": np.empty((1, adaptive_pass.COLUMNS))}
     public = 1.0 / grid.resolution, -float(grid.bound_steps), 1.0, shape, np.ones(5)
-    assert adaptive_pass.sum_adaptive(values, *public, np.empty(0, np.int64), counters, memory, blocks) == values.size
+    assert sum_adaptive(values, *public, noise=np.empty(0, np.int64), **places) == values.size
     return int(counters[1])
 
 
