@@ -31,6 +31,7 @@ from fastdp.local import encoding
 from fastdp.local.base import Mechanism
 from fastdp.randomness.key import Key
 from fastdp.state import journal
+from fastdp.state.content import as_text
 from fastdp.state.seal import MAGIC
 from fastdp.state.sealed_file import StateFile
 
@@ -288,7 +289,7 @@ def _state_seeds() -> list[bytes]:
             kept = copy.copy(publisher)
             kept.keep(path)
             kept.publish(np.arange(float(count)))
-            texts += [b"\x01" + journal.as_text(journal.read(StateFile(path))[0]), b"\x00" + path.read_bytes()]
+            texts += [b"\x01" + as_text(journal.read(StateFile(path))[0]), b"\x00" + path.read_bytes()]
     return texts
 
 

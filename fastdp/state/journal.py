@@ -12,68 +12,18 @@ write after loading, it is replaced by a state alone.
 from __future__ import annotations
 
 import dataclasses
-import json
-import zlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
-from fastdp import validation
-from fastdp._version import __version__
 from fastdp.errors import StateError
+from fastdp.state.content import Packed, as_text, content_of
 from fastdp.state.replay import Replay
 from fastdp.state.seal import HEADER
 from fastdp.state.sealed_file import StateFile, stamp_of
 
-#: A state as JSON (:meth:`fastdp.state.machine.Machine.pack`).
-Packed = dict[str, Any]
 #: Records behind a state, and bytes of the file, beyond which it is written again.
 MAX_RECORDS, SPARE_BYTES = 512, 2**22
-#: What reading a description or a packed state may raise if it is none.
-DAMAGE = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    RecursionError,
-    TypeError,
-    ValueError,
-    zlib.error,
-)
-
-
-@contextmanager
-def trusting(name: str, writer: object = __version__) -> Iterator[None]:
-    """Whatever is wrong within a state that passed its authentication is one clear error.
-
-    ``writer`` is the version that wrote it: another one may have had something that this one has not.
-    """
-    try:
-        yield
-    except DAMAGE as error:
-        same = writer in (None, __version__)
-        shown = validation.shown(writer).strip("'")
-        other = "" if same else f" (or needs fastdp {shown}, which wrote it; this is {__version__})"
-        raise StateError(f"{name} is damaged{other}: {error}") from error
-
-
-def content_of(frames: list[bytes], name: str) -> dict[str, Any]:
-    """The content of a state, with the records behind it applied."""
-    with trusting(name):
-        content = json.loads(frames[0])
-        if not isinstance(content, dict) or not {"class", "before", "now", "kept", "composition"} <= set(content):
-            raise ValueError("no publisher in it")
-        for frame in frames[1:]:
-            record = json.loads(frame)
-            before = {**content["now"], **record["drawn"]}
-            digest = content["digest"] if content["chunk"] is None else content["chunk"]["digest"]
-            content |= {"before": before, "now": record["now"], "chunk": record["chunk"], "digest": digest}
-    return content
-
-
-def as_text(content: Any) -> bytes:
-    """JSON without spaces."""
-    return json.dumps(content, separators=(",", ":")).encode()
 
 
 class Journal:

@@ -19,9 +19,10 @@ from fastdp import validation
 from fastdp._version import __version__
 from fastdp.errors import ParameterError, StateError
 from fastdp.randomness.drawn_once import repeating
-from fastdp.randomness.key import Binding, Key
-from fastdp.state import codec, journal
-from fastdp.state.journal import Journal, Packed, trusting
+from fastdp.randomness.key import Key
+from fastdp.state import journal
+from fastdp.state.content import Packed, as_text, content_of, key_of, trusting
+from fastdp.state.journal import Journal
 from fastdp.state.machine import Machine, check_is_machine
 from fastdp.state.replay import Chunk, Replay, as_one
 from fastdp.state.seal import Seal
@@ -248,7 +249,7 @@ class Publisher(Generic[S]):
         values, which would meet the same noise.
         """
         self._refuse_replay("to_bytes")
-        return Seal(key).pack(journal.as_text(self._content(kept=False)))[1]
+        return Seal(key).pack(as_text(self._content(kept=False)))[1]
 
     @classmethod
     def from_bytes(cls, state: bytes, key: bytes | str | None = None, *, moved: bool = False, **own: Any) -> Self:
@@ -270,7 +271,7 @@ class Publisher(Generic[S]):
         StateError
             If the bytes are cut short, altered, of another version or class, or the key is wrong.
         """
-        content = journal.content_of(Seal(key).open(bytes(state), "state").frames, "state")
+        content = content_of(Seal(key).open(bytes(state), "state").frames, "state")
         if content["kept"] and not moved:
             raise StateError(
                 "the bytes are of a kept file, whose publisher may go on: expected those of to_bytes() or save() "
@@ -395,11 +396,7 @@ class Publisher(Generic[S]):
         if replay and (content["before"] is None or not content["kept"]):
             raise StateError(f"{name} records no chunk to replay: expected replay=False")
         with trusting(name, writer):
-            # Files from before streams had numbers name none, those of the first noise format no format.
-            member = codec.whole(content.get("member", 0))
-            binding = _binding(content.get("noise", int(Binding.FIRST_FORMAT)))
-            raw = bytes.fromhex(content["secret"])
-            key = Key(raw, simulated=content["simulated"], member=member, binding=binding)
+            key = key_of(content)
             publisher = cls._of(kind.from_description(content["composition"], **parts), key)
             publisher._state = publisher._machine.unpack(content["before" if replay else "now"], key)
             chunk = None if content["chunk"] is None else Replay(**content["chunk"])
@@ -495,11 +492,3 @@ class Publisher(Generic[S]):
         twin = cls._of(machine, Key.choose(None, None))
         twin._state = machine.unpack(packed, twin._key)
         return twin
-
-
-def _binding(noise: object) -> Binding:
-    """The noise format of a state; ValueError for one that this fastdp does not draw."""
-    known = [int(Binding.FIRST_FORMAT), int(Binding.COMPOSITION)]
-    if type(noise) is not int or noise not in known:
-        raise ValueError(f"noise format {validation.shown(noise)}: expected one of {known}")
-    return Binding(noise)

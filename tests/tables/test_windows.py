@@ -179,7 +179,7 @@ def test_an_advance_is_replayed(tmp_path: Path) -> None:
 def test_damaged_states_are_refused(field: str) -> None:
     import json
 
-    from fastdp.state import journal
+    from fastdp.state.content import as_text
     from fastdp.state.seal import Seal
 
     windows = fastdp.Windows("1h", 1.0, "2024-01-01", counts=True, seed=1)
@@ -190,7 +190,7 @@ def test_damaged_states_are_refused(field: str) -> None:
         state[field] -= 10**12 if field == "clock" else 1
     else:
         state[field]["shape"] = [*state[field]["shape"][:-1], 1, state[field]["shape"][-1]]
-    damaged = Seal(None).pack(journal.as_text(content))[1]
+    damaged = Seal(None).pack(as_text(content))[1]
     with pytest.raises(StateError, match="damaged"):
         fastdp.Windows.from_bytes(damaged)
 

@@ -23,7 +23,7 @@ from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.state import codec
-from fastdp.state.journal import Packed
+from fastdp.state.content import Packed
 from fastdp.state.machine import Column, Machine, Transition
 from fastdp.systems.pak.moving_average import averages
 from fastdp.systems.pak.parameters import PAKParameters

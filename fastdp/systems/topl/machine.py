@@ -19,7 +19,7 @@ from fastdp.local.histogram import HistogramCollector
 from fastdp.local.tally import NONE_REFUSED, CollectorMachine, Refused, Tally, as_given
 from fastdp.randomness.key import Key
 from fastdp.state import codec
-from fastdp.state.journal import Packed
+from fastdp.state.content import Packed
 from fastdp.state.machine import Machine, Transition
 from fastdp.thresholds import Fixed, ThresholdTask
 from fastdp.thresholds import SquareWave as SquareWaveRule

@@ -25,7 +25,7 @@ from fastdp.releases.error_bars import ErrorBars
 from fastdp.releases.intervals import DrawnNoise
 from fastdp.releases.release import Release
 from fastdp.state import codec
-from fastdp.state.journal import Packed
+from fastdp.state.content import Packed
 from fastdp.state.machine import Column, Machine, Transition, parameters_of
 from fastdp.state.publisher import Publisher
 from fastdp.state.single_caller import single_caller
