@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.arrays.kinds import Floats
 from fastdp.errors import DataError, ParameterError
 
 #: What a publisher does with NaN and infinity: refuse them, or count them as 0.
@@ -93,7 +94,7 @@ def as_column(values: Any, name: str = "chunk") -> NDArray[Any]:
     return array
 
 
-def as_floats(column: NDArray[Any]) -> NDArray[np.float64]:
+def as_floats(column: NDArray[Any]) -> Floats:
     """The one layout that kernels are compiled for: float64, contiguous, aligned, read-only; shared if it can be.
 
     Parameters
@@ -125,7 +126,7 @@ def is_in_order(column: NDArray[Any], dtype: np.dtype[Any]) -> bool:
     return column.dtype == dtype and column.flags.num & IN_PLACE == IN_PLACE and type(column) is np.ndarray
 
 
-def convert(column: NDArray[Any], floats: NDArray[np.float64]) -> None:
+def convert(column: NDArray[Any], floats: Floats) -> None:
     """Write the column, each entry rounded to the nearest float64, into an array of its size."""
     if column.size >= MIN_COMPILED and is_in_order(column, INT64):
         from fastdp_kernels import whole_numbers  # loads Numba
@@ -136,7 +137,7 @@ def convert(column: NDArray[Any], floats: NDArray[np.float64]) -> None:
         floats[:] = column
 
 
-def pieces(column: NDArray[Any]) -> Iterable[tuple[int, NDArray[np.float64]]]:
+def pieces(column: NDArray[Any]) -> Iterable[tuple[int, Floats]]:
     """Float64 values whole, others converted piece by piece; each with its position."""
     if column.dtype == np.float64:
         return [(0, as_floats(column))] if column.size else []
@@ -223,7 +224,7 @@ def _to_float(entry: Any) -> float:
         return float("inf") if entry > 0 else float("-inf")
 
 
-def as_reals(values: Any, name: str) -> NDArray[np.float64]:
+def as_reals(values: Any, name: str) -> Floats:
     """An array of real numbers of any shape, given as a parameter: contiguous float64; ParameterError otherwise."""
     array = as_array(values)
     if array is None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from fastdp.arrays.kinds import Integers
 
 HALF = 32
 LOW_HALF = (1 << HALF) - 1
 
 
-def exact_sum(values: NDArray[np.int64]) -> Any:
+def exact_sum(values: Integers) -> Any:
     """Sum along the first axis in Python integers: an int, or nested lists of them; fewer than 2^31 rows."""
     high, low = (values >> HALF).sum(axis=0), (values & LOW_HALF).sum(axis=0)
     return np.asarray(high.astype(object) * (1 << HALF) + low.astype(object), object).tolist()

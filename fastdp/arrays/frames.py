@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.arrays.column import as_column, as_floats, kind_of
+from fastdp.arrays.kinds import Indices
 from fastdp.arrays.rows import StreamRows, as_rows
 from fastdp.arrays.source import import_tables, open_source
 from fastdp.errors import DataError, ParameterError
 
-Indices = NDArray[np.int64]
 #: Where the classes of frames are defined, and what their families are called.
 FAMILIES = {"pandas": "pandas", "polars": "polars", "pyarrow": "pyarrow", "duckdb": "duckdb", "_duckdb": "duckdb"}
 ACCEPTED = "a pandas or polars frame, an Arrow table, or a DuckDB relation"

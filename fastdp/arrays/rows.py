@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.arrays.column import as_column, as_floats, kind_of
+from fastdp.arrays.kinds import Floats, Indices
 from fastdp.errors import DataError
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 ACCEPTED = (
     "a two-dimensional array (a row is a stream), a one-dimensional one with offsets, a list of columns, or an Array "
     "of lists as Arrow and polars have them"

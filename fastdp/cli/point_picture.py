@@ -9,7 +9,8 @@ from fastdp.errors import StateError
 from fastdp.files.atomic_file import check_target
 
 if TYPE_CHECKING:
-    from fastdp.spatial.domain import Domain, Floats
+    from fastdp.arrays.kinds import Floats
+    from fastdp.spatial.domain import Domain
     from fastdp.systems.phdstream.spatial_publisher import SpatialPublisher
 
 #: Batches in a picture.

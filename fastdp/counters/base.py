@@ -5,12 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Protocol, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
-
+from fastdp.arrays.kinds import Integers
 from fastdp.guarantee import Guarantee
-
-Integers = NDArray[np.int64]
 
 
 class Counter(Protocol):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastdp import validation
-from fastdp.counters.base import Integers
+from fastdp.arrays.kinds import Integers
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from fastdp import validation
-from fastdp.counters.base import Integers
+from fastdp.arrays.kinds import Integers
 
 
 @dataclass(frozen=True)

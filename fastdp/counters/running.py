@@ -8,11 +8,11 @@ from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.arrays.column import as_array, as_column, entry_at
-from fastdp.counters.base import Counter, Integers, check_rows, counter_guarantee, noise_scale
+from fastdp.arrays.kinds import Integers
+from fastdp.counters.base import Counter, check_rows, counter_guarantee, noise_scale
 from fastdp.counters.binary_tree import BinaryTree
 from fastdp.counters.block import Block
 from fastdp.counters.simple import Simple
@@ -237,7 +237,7 @@ class RunningCounts(Publisher[CountState]):
         return replace(counter_guarantee(self.counter, self.epsilon), simulated=self._key.simulated)
 
     @single_caller
-    def step(self, values: Any, active: NDArray[np.int64] | None = None) -> Integers:
+    def step(self, values: Any, active: Integers | None = None) -> Integers:
         """Count one more value in each active running sum.
 
         Parameters

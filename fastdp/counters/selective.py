@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
+from fastdp.arrays.kinds import Integers
 from fastdp.counters.base import Counter, counter_guarantee
 from fastdp.counters.running import COUNTERS, CountMachine, CountState, as_increments, packed_counts
 from fastdp.errors import ParameterError, StateError
@@ -22,8 +22,6 @@ from fastdp.state.codec import expect
 from fastdp.state.machine import Machine, Transition
 from fastdp.state.publisher import Publisher
 from fastdp.state.single_caller import single_caller
-
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

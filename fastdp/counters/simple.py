@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fastdp.counters.base import Integers
+from fastdp.arrays.kinds import Integers
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.arrays.kinds import Floats, Indices
 from fastdp.perturbers.base import theta_key
 from fastdp.randomness import prefix
 from fastdp.randomness.key import Key
@@ -19,8 +20,6 @@ from fastdp.systems.stream.row_batches import concurrently
 from fastdp.systems.stream.stages import Schedule
 from fastdp_kernels import block_lengths, fleet_pass
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 #: Which rows publish (None: all), and what.
 Published = tuple[NDArray[np.bool_] | None, Floats]
 #: Arrays grow by a quarter: what is not used yet counts as memory of the streams.

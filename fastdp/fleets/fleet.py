@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.arrays.column import NOT_FINITE, as_column, as_floats, entry_at
+from fastdp.arrays.kinds import Floats, Indices
 from fastdp.counters import RunningCounts
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.fleets.adaptive_rows import AdaptiveRows
-from fastdp.fleets.ids import Indices, as_ids, parts_of
+from fastdp.fleets.ids import as_ids, parts_of
 from fastdp.fleets.streams import MACHINES, Streams
 from fastdp.guarantee import Guarantee
 from fastdp.randomness.key import Key
@@ -26,7 +26,6 @@ from fastdp.state.single_caller import CallGuard, single_caller
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.systems.stream.room import guarantee_of_many
 
-Floats = NDArray[np.float64]
 _PUBLISHERS: dict[str, Any] = {"Schedule": StreamPublisher, "CountMachine": RunningCounts}
 
 

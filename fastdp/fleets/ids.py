@@ -7,14 +7,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.arrays.column import as_array, kind_of
+from fastdp.arrays.kinds import Indices
 from fastdp.errors import DataError
 from fastdp.randomness.key import MAX_STREAMS
 
-Indices = NDArray[np.int64]
 Id = int | str
 #: Ids of a call that are sorted before they are searched for.
 MANY = 2**10

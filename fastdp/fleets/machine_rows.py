@@ -11,13 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.arrays.column import as_column
+from fastdp.arrays.kinds import Floats, Indices
 from fastdp.errors import DataError
 from fastdp.fleets.adaptive_rows import Published
 from fastdp.randomness.key import Key
 from fastdp.state.machine import Column, Machine, Transition
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 class MachineRows:

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp._version import __version__
+from fastdp.arrays.kinds import Indices
 from fastdp.counters.running import CountMachine
 from fastdp.errors import StateError
 from fastdp.fleets.adaptive_rows import AdaptiveRows
-from fastdp.fleets.ids import Id, Indices, Places, as_ids, parts_of
+from fastdp.fleets.ids import Id, Places, as_ids, parts_of
 from fastdp.fleets.machine_rows import MachineRows
 from fastdp.randomness.key import Binding, Key
 from fastdp.state.content import as_text, trusting

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.arrays import column as columns
+from fastdp.arrays.kinds import Floats, Integers
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.local import laws, random_words
@@ -253,18 +254,18 @@ class Mechanism(ABC):
         floats = columns.as_floats(column).tolist()
         return [self._step(value, f"values[{i}]") for i, value in enumerate(floats)]
 
-    def _snap(self, floats: NDArray[np.float64], begin: int, out: NDArray[np.int32]) -> None:
+    def _snap(self, floats: Floats, begin: int, out: NDArray[np.int32]) -> None:
         if self._place_all(floats, out):
             first = int(np.flatnonzero(~np.isfinite(floats))[0])
             raise DataError(f"values[{begin + first}]: {columns.NOT_FINITE}; expected finite ones")
 
-    def _place_all(self, floats: NDArray[np.float64], out: NDArray[np.int32]) -> bool:
+    def _place_all(self, floats: Floats, out: NDArray[np.int32]) -> bool:
         """Grid steps of an array; whether a number is not finite."""
         from fastdp_kernels import local_reports
 
         return bool(local_reports.snap_values(floats, self.low, self._steps_per_unit, self.STEPS, out))
 
-    def check_reports(self, reports: Any) -> NDArray[np.int32] | NDArray[np.int64]:
+    def check_reports(self, reports: Any) -> NDArray[np.int32] | Integers:
         """Reports as whole numbers in 0..n_outputs - 1, or a DataError: their senders are not checked."""
         column = columns.as_column(reports, "reports")
         if column.size and column.dtype.kind not in "iub":
@@ -285,8 +286,8 @@ class MeanMechanism(Mechanism):
     @overload
     def estimate(self, reports: int) -> float: ...
     @overload
-    def estimate(self, reports: Any) -> NDArray[np.float64]: ...
-    def estimate(self, reports: Any) -> float | NDArray[np.float64]:
+    def estimate(self, reports: Any) -> Floats: ...
+    def estimate(self, reports: Any) -> float | Floats:
         """Unbiased estimates of the clipped values; the server's side.
 
         Parameters
@@ -317,8 +318,8 @@ class MeanMechanism(Mechanism):
     @overload
     def variance(self, values: float) -> float: ...
     @overload
-    def variance(self, values: Any) -> NDArray[np.float64]: ...
-    def variance(self, values: Any) -> float | NDArray[np.float64]:
+    def variance(self, values: Any) -> Floats: ...
+    def variance(self, values: Any) -> float | Floats:
         """Variance of one report's estimate at each value, in units of the input squared.
 
         Computed from the integer law itself, so it holds where the paper's formulas (for real numbers) do not:

@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
+from fastdp.arrays.kinds import Integers
 from fastdp.errors import DataError, ParameterError
 from fastdp.local.base import Mechanism
 from fastdp.local.encoding import as_bytes, mechanism_named
@@ -61,24 +61,22 @@ class Collector(Publisher[Tally]):
 
     @staticmethod
     @abstractmethod
-    def _zeros(mechanism: Any, **parameters: int) -> NDArray[np.int64]:
+    def _zeros(mechanism: Any, **parameters: int) -> Integers:
         """Totals of nothing."""
 
     @staticmethod
     @abstractmethod
-    def _n_reports(totals: NDArray[np.int64]) -> int:
+    def _n_reports(totals: Integers) -> int:
         """Reports collected."""
 
     @staticmethod
     @abstractmethod
-    def _check_totals(mechanism: Any, totals: NDArray[np.int64]) -> None:
+    def _check_totals(mechanism: Any, totals: Integers) -> None:
         """ParameterError unless reports can have made the totals."""
 
     @staticmethod
     @abstractmethod
-    def _adds(
-        mechanism: Any, totals: NDArray[np.int64], reports: NDArray[np.int64], slots: NDArray[np.int64]
-    ) -> list[Callable[[], object]]:
+    def _adds(mechanism: Any, totals: Integers, reports: Integers, slots: Integers) -> list[Callable[[], object]]:
         """What adds reports that are in range, in place: calls that no interrupt stops, as none is of Python code."""
 
     @property
@@ -87,9 +85,9 @@ class Collector(Publisher[Tally]):
         return self._machine.mechanism
 
     @property
-    def totals(self) -> NDArray[np.int64]:
+    def totals(self) -> Integers:
         """What was added up: whole numbers."""
-        totals: NDArray[np.int64] = self._machine.settled(self._state).totals
+        totals: Integers = self._machine.settled(self._state).totals
         return totals
 
     @property

@@ -11,16 +11,14 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.arrays import column
+from fastdp.arrays.kinds import Floats, Integers
 from fastdp.errors import DataError, ParameterError
 from fastdp.local import octaves
 from fastdp.local.laws import WindowLaw
 from fastdp.local.transition import in_cells, transition
-
-Floats = NDArray[np.float64]
 
 Method = Literal["em", "ems"]
 #: Stopping rule of the published code: gain of one step in log-likelihood; EM multiplies it by e^epsilon.
@@ -210,7 +208,7 @@ def estimate(
     return Distribution(frequencies, left, right, method, iterations, converged, likelihood, int(counts.sum()))
 
 
-def _checked_counts(output_counts: Any, outputs: int) -> NDArray[np.int64]:
+def _checked_counts(output_counts: Any, outputs: int) -> Integers:
     accepted = f"one count, a whole number of at least 0, for each of {outputs} outputs (or of fewer cells)"
     array = column.as_array(output_counts)
     if array is None:

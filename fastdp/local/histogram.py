@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
+from fastdp.arrays.kinds import Integers
 from fastdp.errors import ParameterError
 from fastdp.local.collectors import MAX_REPORTS, Collector
 from fastdp.local.square_wave import SquareWave
@@ -38,23 +38,23 @@ class HistogramCollector(Collector):
         super().__init__(mechanism, bins=validation.integer("bins", bins, 1, mechanism.STEPS))
 
     @staticmethod
-    def _zeros(mechanism: SquareWave, **parameters: int) -> NDArray[np.int64]:
+    def _zeros(mechanism: SquareWave, **parameters: int) -> Integers:
         del mechanism
         return np.zeros(parameters["bins"], np.int64)
 
     @staticmethod
-    def _n_reports(totals: NDArray[np.int64]) -> int:
+    def _n_reports(totals: Integers) -> int:
         return int(totals.sum())
 
     @staticmethod
-    def _check_totals(mechanism: SquareWave, totals: NDArray[np.int64]) -> None:
+    def _check_totals(mechanism: SquareWave, totals: Integers) -> None:
         del mechanism
         if totals.min() < 0 or totals.max() > MAX_REPORTS:
             raise ParameterError(f"totals of a collector: expected counts from 0 to {MAX_REPORTS}")
 
     @staticmethod
     def _adds(
-        mechanism: SquareWave, totals: NDArray[np.int64], reports: NDArray[np.int64], slots: NDArray[np.int64]
+        mechanism: SquareWave, totals: Integers, reports: Integers, slots: Integers
     ) -> list[Callable[[], object]]:
         del slots
         # Cell k holds the outputs j with floor(j bins / M) = k, as the estimate's matrix has it.

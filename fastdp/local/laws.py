@@ -20,6 +20,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.arrays.kinds import Floats
+
 WORDS = 2**64
 #: Digits for e^epsilon <= 2^47 and for weights below 2^64, with room.
 CONTEXT = Context(prec=80)
@@ -52,7 +54,7 @@ class Estimator(NamedTuple):
     later_offset: float
     later_gain: float
 
-    def __call__(self, reports: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
+    def __call__(self, reports: NDArray[np.integer[Any]]) -> Floats:
         """Unbiased estimates from reports in range (int32[n] or int64[n])."""
         from fastdp_kernels import local_reports
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
+from fastdp.arrays.kinds import Floats
 from fastdp.errors import ParameterError
 from fastdp.local import octaves
 from fastdp.local.square_wave import SquareWave
@@ -59,7 +60,7 @@ class LogSquareWave(SquareWave):
     def _place(self, number: float) -> int:
         return round(octaves.position(min(number, self.high) / self.low) * self._steps_per_octave)
 
-    def _place_all(self, floats: NDArray[np.float64], out: NDArray[np.int32]) -> bool:
+    def _place_all(self, floats: Floats, out: NDArray[np.int32]) -> bool:
         if not np.isfinite(floats).all():
             return True
         at = octaves.positions(np.minimum(floats, self.high) / self.low)

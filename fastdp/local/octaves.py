@@ -10,9 +10,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from fastdp.arrays.kinds import Floats
 
 
 def position(ratio: float) -> float:

@@ -8,10 +8,10 @@ from fractions import Fraction
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.arrays.exact_sum import exact_sum
+from fastdp.arrays.kinds import Integers
 from fastdp.errors import ParameterError
 from fastdp.local.base import MeanMechanism
 from fastdp.local.collectors import MAX_REPORTS, Collector
@@ -40,17 +40,17 @@ class SumCollector(Collector):
         super().__init__(mechanism, slots=validation.integer("slots", slots, 1, MAX_SLOTS))
 
     @staticmethod
-    def _zeros(mechanism: MeanMechanism, **parameters: int) -> NDArray[np.int64]:
+    def _zeros(mechanism: MeanMechanism, **parameters: int) -> Integers:
         # Of each slot and term: how many reports, and their sum.
         return np.zeros((parameters["slots"], len(mechanism.law.terms()), 2), np.int64)
 
     @staticmethod
-    def _n_reports(totals: NDArray[np.int64]) -> int:
+    def _n_reports(totals: Integers) -> int:
         return int(totals[:, :, 0].sum())
 
     @staticmethod
     def _adds(
-        mechanism: MeanMechanism, totals: NDArray[np.int64], reports: NDArray[np.int64], slots: NDArray[np.int64]
+        mechanism: MeanMechanism, totals: Integers, reports: Integers, slots: Integers
     ) -> list[Callable[[], object]]:
         adds: list[Callable[[], object]] = []
         for k, term in enumerate(mechanism.law.terms()):
@@ -60,7 +60,7 @@ class SumCollector(Collector):
         return adds
 
     @staticmethod
-    def _check_totals(mechanism: MeanMechanism, totals: NDArray[np.int64]) -> None:
+    def _check_totals(mechanism: MeanMechanism, totals: Integers) -> None:
         terms, counts, sums = mechanism.law.terms(), totals[:, :, 0], totals[:, :, 1]
         first = np.array([term.first for term in terms])
         last = np.array([term.last - 1 for term in terms])

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.arrays import column as columns
+from fastdp.arrays.kinds import Integers
 from fastdp.errors import DataError, ParameterError
 from fastdp.local.encoding import as_bytes, read_messages
 from fastdp.local.hybrid import Hybrid
@@ -72,7 +73,7 @@ def as_most_reports(most_reports: object) -> int | None:
 class Counted(NamedTuple):
     """A batch: reports that are in range with their slots, what is left out, and what fingerprints are of."""
 
-    reports: list[tuple[NDArray[np.int64], NDArray[np.int64]]]
+    reports: list[tuple[Integers, Integers]]
     refused_reports: int
     refused_messages: int
     raw: tuple[Any, ...]
@@ -92,9 +93,9 @@ class Tally:
         Not copied into the totals before they are recorded, as slots may be many.
     """
 
-    totals: NDArray[np.int64]
+    totals: Integers
     refused: Refused = NONE_REFUSED
-    pending: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=list)
+    pending: list[tuple[Integers, Integers]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ class CollectorMachine(Machine[Tally]):
         raw = as_bytes(data), str((slot, most_reports)).encode()
         return Counted([good], reports.size - good[0].size, refused, raw)
 
-    def _good(self, column: NDArray[Any], slots: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _good(self, column: NDArray[Any], slots: NDArray[Any]) -> tuple[Integers, Integers]:
         good = (column >= 0) & (column < self.mechanism.n_outputs)
         if column.dtype.kind == "f":
             # Numbers too long for 64 bits came as floats; so did NaN, which compares as False.
@@ -217,7 +218,7 @@ class CollectorMachine(Machine[Tally]):
 
     def unpack(self, packed: dict[str, Any], key: Key) -> Tally:
         """The state that was packed."""
-        totals = codec.restore(NDArray[np.int64], packed["totals"])
+        totals = codec.restore(Integers, packed["totals"])
         codec.expect(totals, self.start(key).totals)
         self.kind._check_totals(self.mechanism, totals)
         state = Tally(totals, codec.restore(Refused, packed["refused"]))

@@ -10,8 +10,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastdp.arrays.kinds import Integers
 from fastdp.local.laws import WindowLaw
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fastdp_kernels.square_wave_em import Reports
 
 
-def cell_edges(law: WindowLaw, cells: int) -> NDArray[np.int64]:
+def cell_edges(law: WindowLaw, cells: int) -> Integers:
     """First outputs of the cells, and M: cell k holds the outputs j with floor(j cells / M) = k.
 
     Parameters
@@ -37,12 +37,12 @@ def cell_edges(law: WindowLaw, cells: int) -> NDArray[np.int64]:
     return -(-np.arange(cells + 1, dtype=np.int64) * law.outputs // cells)
 
 
-def in_cells(law: WindowLaw, counts: NDArray[np.int64], cells: int) -> NDArray[np.int64]:
+def in_cells(law: WindowLaw, counts: Integers, cells: int) -> Integers:
     """Counts of all outputs added up to those of so many cells; others are counts of cells already."""
     return np.add.reduceat(counts, cell_edges(law, cells)[:-1]) if counts.size == law.outputs else counts
 
 
-def transition(law: WindowLaw, bins: int, counts: NDArray[np.int64]) -> Reports:
+def transition(law: WindowLaw, bins: int, counts: Integers) -> Reports:
     """Counts of output cells with the matrix that made them, as the kernels take it.
 
     Parameters
@@ -79,10 +79,10 @@ def transition(law: WindowLaw, bins: int, counts: NDArray[np.int64]) -> Reports:
     )
 
 
-def _band(rows: NDArray[np.int64], columns: NDArray[np.int64], low: int, high: int) -> Band:
+def _band(rows: Integers, columns: Integers, low: int, high: int) -> Band:
     from fastdp_kernels import band_matrix
 
-    places: NDArray[np.int64] = np.empty((4, rows.size - 1), np.int64)
+    places: Integers = np.empty((4, rows.size - 1), np.int64)
     left, right = band_matrix.lay_out_band(rows, columns, low, high, places)
     band = band_matrix.Band(places, np.empty((left, rows.size - 1)), np.empty((right, rows.size - 1)))
     band_matrix.fill_band(rows, columns, low, high, band)

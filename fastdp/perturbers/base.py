@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastdp.arrays.kinds import Floats, Integers
 from fastdp.guarantee import Guarantee
 from fastdp.randomness.key import Binding, Key
 from fastdp.randomness.noise import AnyLaw
@@ -76,9 +76,7 @@ class Perturber(Protocol):
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
         """K: a random range of up to ``max_range`` values has noise of variance K theta^2 / epsilon^2."""
 
-    def leaf_noise(
-        self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int
-    ) -> NDArray[np.int64]:
+    def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
         """Noise of the released leaves of one tree, in grid steps: int64[leaves].
 
         Parameters
@@ -95,9 +93,7 @@ class Perturber(Protocol):
             Number of the tree in the stream; each has noise of its own.
         """
 
-    def node_noise(
-        self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int
-    ) -> NDArray[np.int64]:
+    def node_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
         """Independent noise of every node, before consistency: int64[nodes], the leaf level first.
 
         Memory of its own, contiguous: the caller writes to it.
@@ -120,7 +116,7 @@ class CorrelatedPerturber(BoundPerturber, Protocol):
     def memory(self) -> int:
         """How many numbers live between two values; all 0 at first."""
 
-    def correlate(self, noise: NDArray[np.int64], memory: NDArray[np.float64], position: int) -> NDArray[np.float64]:
+    def correlate(self, noise: Integers, memory: Floats, position: int) -> Floats:
         """Turn independent draws into the noise of the values from ``position`` on, in place; the memory behind."""
 
 
@@ -172,9 +168,9 @@ class TreeRows:
     plan: HierarchyShape
     epsilon: float
     key: Key
-    theta_steps: NDArray[np.int64]
-    streams: NDArray[np.int64]
-    trees: NDArray[np.int64]
+    theta_steps: Integers
+    streams: Integers
+    trees: Integers
     needed: int
     nodes: bool = False
 
@@ -188,7 +184,7 @@ class TreeRows:
 class RowPerturber(Protocol):
     """A perturber that can make the noise of many streams in one call; others are asked stream by stream."""
 
-    def noise_rows(self, rows: TreeRows) -> NDArray[np.int64]:
+    def noise_rows(self, rows: TreeRows) -> Integers:
         """Noise for many streams, each what ``leaf_noise`` gives under ``theta_key(key, steps).of_stream(number)``.
 
         Returns
@@ -198,7 +194,7 @@ class RowPerturber(Protocol):
         """
 
 
-def noise_of_rows(perturber: Perturber, rows: TreeRows) -> NDArray[np.int64]:
+def noise_of_rows(perturber: Perturber, rows: TreeRows) -> Integers:
     """:meth:`RowPerturber.noise_rows` of any perturber."""
     # By name: isinstance with a protocol costs more than a short row.
     if hasattr(perturber, "noise_rows"):
@@ -206,7 +202,7 @@ def noise_of_rows(perturber: Perturber, rows: TreeRows) -> NDArray[np.int64]:
     return noise_row_by_row(perturber, rows)
 
 
-def noise_row_by_row(perturber: Perturber, rows: TreeRows) -> NDArray[np.int64]:
+def noise_row_by_row(perturber: Perturber, rows: TreeRows) -> Integers:
     """The same, from the noise of one stream at a time."""
     draw = perturber.node_noise if rows.nodes else perturber.leaf_noise
     each = zip(rows.theta_steps.tolist(), rows.streams.tolist(), rows.trees.tolist(), strict=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastdp.arrays.kinds import Integers
 from fastdp.guarantee import Guarantee
 from fastdp.perturbers.base import HierarchyShape
 from fastdp.perturbers.range_variance import independent_constant
@@ -92,22 +92,18 @@ class Flat:
         own = kind.leaf_noise is not Flat.leaf_noise or kind.node_noise is not Flat.node_noise
         return None if own else noise_law(self.noise, theta_steps, 1, epsilon)
 
-    def leaf_noise(
-        self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int
-    ) -> NDArray[np.int64]:
+    def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
         """Noise of one batch of values, drawn before they are known: for streams of the first noise format."""
         return self.node_noise(plan, theta_steps, epsilon, key, tree)
 
-    def node_noise(
-        self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int
-    ) -> NDArray[np.int64]:
+    def node_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
         """The same: leaves are all the nodes there are."""
-        noise: NDArray[np.int64] = np.empty(plan.leaves, np.int64)
+        noise: Integers = np.empty(plan.leaves, np.int64)
         fill(noise, noise_law(self.noise, theta_steps, 1, epsilon), key, StreamId(Purpose.TREE, 1, tree))
         return noise
 
 
-def fill(out: NDArray[np.int64], law: AnyLaw, key: Key, stream: StreamId) -> None:
+def fill(out: Integers, law: AnyLaw, key: Key, stream: StreamId) -> None:
     """Overwrite ``out`` with draws of either law."""
     if isinstance(law, GaussianLaw):
         gaussian.fill(out, law, key, stream)

@@ -12,13 +12,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastdp.arrays.kinds import Floats, Integers
 from fastdp.perturbers.base import HierarchyShape
 from fastdp_kernels import hats
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 #: Knots of the patch from which a level's covariances are taken, less one: its ends, and its middle.
 PATCH = 6

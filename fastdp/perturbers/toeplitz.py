@@ -18,9 +18,9 @@ from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
+from fastdp.arrays.kinds import Floats, Integers
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.perturbers import toeplitz_fit as fit
@@ -31,8 +31,6 @@ from fastdp.randomness.noise import NoiseName, concentrated
 from fastdp.releases.error_bars import SumNoise
 from fastdp_kernels import correlated_noise
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 #: Values of one epoch where no length is given: noise begins again behind it.
 EPOCH = 2**32
 #: A fit for more values would lose its digits; the one for any length is near it there.
@@ -221,9 +219,7 @@ class Toeplitz:
             begin += left
         return memory
 
-    def leaf_noise(
-        self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int
-    ) -> NDArray[np.int64]:
+    def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
         """Not before the values: ParameterError."""
         del plan, theta_steps, epsilon, key, tree
         raise ParameterError(

@@ -12,9 +12,9 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from fastdp.arrays.kinds import Floats
+
 BUFFERS = 8
 #: mu and theta for streams of any length: sums over 2^8 to 2^30 values have at most 1.47 times the squared error of
 #: the square root factorisation for that length (``tests/perturbers/test_toeplitz_fit.py``).

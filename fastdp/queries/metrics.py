@@ -7,14 +7,15 @@ never for release.  Arrays may have any one shape, say float64[repetitions, quer
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fastdp import validation
 from fastdp.arrays.column import NOT_FINITE, as_array, entry_at, kind_of
+from fastdp.arrays.kinds import Floats
 from fastdp.errors import ParameterError
 
 
-def _reals(name: str, values: ArrayLike) -> NDArray[np.float64]:
+def _reals(name: str, values: ArrayLike) -> Floats:
     """Finite real numbers as float64, of any shape but not empty."""
     array = as_array(values)
     if array is None:
@@ -31,20 +32,20 @@ def _reals(name: str, values: ArrayLike) -> NDArray[np.float64]:
     return numbers
 
 
-def _difference(truth: ArrayLike, answers: ArrayLike) -> NDArray[np.float64]:
+def _difference(truth: ArrayLike, answers: ArrayLike) -> Floats:
     exact, private = _reals("truth", truth), _reals("answers", answers)
     if exact.shape != private.shape:
         raise ParameterError(f"answers has shape {private.shape}: expected that of truth, {exact.shape}")
     return private - exact
 
 
-def _mean_difference(truth: ArrayLike, answers: ArrayLike, lengths: ArrayLike) -> NDArray[np.float64]:
+def _mean_difference(truth: ArrayLike, answers: ArrayLike, lengths: ArrayLike) -> Floats:
     difference, length = _difference(truth, answers), _reals("lengths", lengths)
     if np.any(length <= 0):
         place = entry_at("lengths", (length <= 0).ravel(), "not above 0")
         raise ParameterError(f"{place}; expected numbers above 0 (an empty range has no mean)")
     try:
-        spread: NDArray[np.float64] = np.broadcast_to(length, difference.shape)
+        spread: Floats = np.broadcast_to(length, difference.shape)
     except ValueError:
         raise ParameterError(
             f"lengths has shape {length.shape}: expected that of truth, {difference.shape}"

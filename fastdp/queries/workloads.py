@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
+from fastdp.arrays.kinds import Integers
 
 #: Twice the length of the longest stream still fits int64.
 MAX_STREAM_LENGTH = 2**62
@@ -14,7 +14,7 @@ MAX_RANGES = 2**40
 
 def random_ranges(
     n: int, count: int, max_range: int | None = None, seed: int | None = None
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[Integers, Integers]:
     """Ranges [start, stop) drawn uniformly from all ranges of 1 to ``max_range`` values in a stream of n.
 
     Parameters

@@ -14,10 +14,11 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
+from fastdp.arrays.kinds import Integers
 from fastdp.randomness import gaussian
 from fastdp.randomness.gaussian import GaussianLaw
 from fastdp.randomness.key import Key
-from fastdp.randomness.prefix import CHUNK, Chain, Integers
+from fastdp.randomness.prefix import CHUNK, Chain
 
 #: So many sums have one key: 2^33 questions, and few more for doubtful draws.
 SUMS_OF_A_KEY = 2**32

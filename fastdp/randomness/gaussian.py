@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
+from fastdp.arrays.kinds import Floats, Integers
 from fastdp.errors import ParameterError
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import CHUNK, StreamId, WordStream, words_at
@@ -34,8 +35,7 @@ MAX_HEIGHT_BITS, CELL_BITS = 50, 58
 ATTEMPTS = 64
 FURTHER = 3
 WORD_BITS = 64
-Integers = NDArray[np.int64]
-_NO_CONSTANTS: NDArray[np.float64] = np.empty(0)
+_NO_CONSTANTS: Floats = np.empty(0)
 _NO_CONSTANTS.flags.writeable = False
 
 
@@ -56,8 +56,8 @@ class GaussianLaw:
     """
 
     sigma: Fraction
-    table: NDArray[np.int64]
-    inverses: NDArray[np.float64]
+    table: Integers
+    inverses: Floats
     cells: int
     covered: int
     unfair: int
@@ -65,7 +65,7 @@ class GaussianLaw:
     edge: int
 
     @property
-    def constants(self) -> NDArray[np.float64]:
+    def constants(self) -> Floats:
         """None: kernels that draw as they go leave every draw to :func:`settle`."""
         return _NO_CONSTANTS
 
@@ -106,7 +106,7 @@ def discrete_gaussian_law(sigma: Fraction) -> GaussianLaw:
     sure = [_sure(sigma, heights, y + height) for _, height, y in strips]
     reaches, tall, base = zip(*strips, strict=True)
     table = np.array([first[:-1], tall, base, reaches, sure], np.int64)
-    inverses: NDArray[np.float64] = 1.0 / table[gaussian.HEIGHT]
+    inverses: Floats = 1.0 / table[gaussian.HEIGHT]
     for array in (table, inverses):
         array.flags.writeable = False
     return GaussianLaw(sigma, table, inverses, cells, covered, 2**64 % cells, heights, edge)
@@ -144,7 +144,7 @@ def _tail_cells(edge: int, sigma: Fraction) -> int:
     return math.ceil(1.0 / -math.expm1(-float(edge / (sigma * sigma))) * (1.0 + 1e-9)) + 1
 
 
-def fill(out: NDArray[np.int64], law: GaussianLaw, key: Key, stream: StreamId, start: int = 0) -> None:
+def fill(out: Integers, law: GaussianLaw, key: Key, stream: StreamId, start: int = 0) -> None:
     """Overwrite ``out`` with independent draws; draw i is a function of (key, stream, i) alone.
 
     Parameters

@@ -13,6 +13,7 @@ import struct
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.arrays.kinds import Integers
 from fastdp.randomness import gaussian, sampler
 from fastdp.randomness.gaussian import GaussianLaw
 from fastdp.randomness.key import KEY_BYTES, Binding, Key
@@ -22,7 +23,6 @@ from fastdp.randomness.words import Purpose, StreamId, WordStream
 from fastdp_kernels import chacha
 
 Chain = NDArray[np.uint64]
-Integers = NDArray[np.int64]
 #: Sums whose words are made at a time.
 CHUNK = 2**12
 #: Words of a chain key.

@@ -8,9 +8,9 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
+from fastdp.arrays.kinds import Integers
 from fastdp.errors import ParameterError
 from fastdp.randomness import gaussian, sampler
 from fastdp.randomness.gaussian import discrete_gaussian_law
@@ -22,13 +22,13 @@ from fastdp.randomness.words import MAX_WORDS, Purpose, StreamId
 def discrete_laplace(
     scale: float | Fraction,
     size: int | tuple[int, ...] | None = None,
-    out: NDArray[np.int64] | None = None,
+    out: Integers | None = None,
     rng: np.random.Generator | Key | None = None,
     *,
     stream: int = 0,
     seed: int | str | None = None,
     key: Key | bytes | None = None,
-) -> NDArray[np.int64]:
+) -> Integers:
     """Independent exact discrete Laplace draws.
 
     Parameters
@@ -76,13 +76,13 @@ def discrete_laplace(
 def geometric(
     scale: float | Fraction,
     size: int | tuple[int, ...] | None = None,
-    out: NDArray[np.int64] | None = None,
+    out: Integers | None = None,
     rng: np.random.Generator | Key | None = None,
     *,
     stream: int = 0,
     seed: int | str | None = None,
     key: Key | bytes | None = None,
-) -> NDArray[np.int64]:
+) -> Integers:
     """Independent exact geometric draws: P[X = k] = (1 - q) q^k, k >= 0, q = exp(-1/scale).
 
     Parameters and errors as :func:`discrete_laplace`.
@@ -94,13 +94,13 @@ def geometric(
 def discrete_gaussian(
     sigma: float | Fraction,
     size: int | tuple[int, ...] | None = None,
-    out: NDArray[np.int64] | None = None,
+    out: Integers | None = None,
     rng: np.random.Generator | Key | None = None,
     *,
     stream: int = 0,
     seed: int | str | None = None,
     key: Key | bytes | None = None,
-) -> NDArray[np.int64]:
+) -> Integers:
     """Independent exact discrete Gaussian draws.
 
     Parameters
@@ -145,10 +145,10 @@ def _draw(
     law_of: Callable[[Fraction], Any],
     fill: Callable[..., None],
     size: int | tuple[int, ...] | None,
-    out: NDArray[np.int64] | None,
+    out: Integers | None,
     stream: int,
     secrets: Secrets,
-) -> NDArray[np.int64]:
+) -> Integers:
     """What a public function of this name draws of the law with this parameter."""
     law, number = law_of(parameter), validation.integer("stream", stream, 0, 2**40 - 1)
     target = _target(size, out)
@@ -158,7 +158,7 @@ def _draw(
     return target
 
 
-def _target(size: int | tuple[int, ...] | None, out: NDArray[np.int64] | None) -> NDArray[np.int64]:
+def _target(size: int | tuple[int, ...] | None, out: Integers | None) -> Integers:
     """Where the draws go: ``out``, or a new array."""
     if out is not None:
         given: Any = out

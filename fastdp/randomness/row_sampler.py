@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.arrays.kinds import Integers
 from fastdp.randomness import sampler
 from fastdp.randomness.row_words import RowWords, distinct_of
 from fastdp.randomness.sampler import NO_WORDS, ONE_WORD_SCALE, Law
@@ -18,12 +19,12 @@ LONG_ROW = 4 * CHUNK
 
 
 def fill_rows(
-    out: NDArray[np.int64],
+    out: Integers,
     laws: Sequence[Law],
-    which: NDArray[np.int64],
+    which: Integers,
     words: RowWords,
-    streams: NDArray[np.int64],
-    numbers: NDArray[np.int64],
+    streams: Integers,
+    numbers: Integers,
 ) -> None:
     """Overwrite the rows of ``out`` with draws for many streams, each those that ``sampler.fill`` gives for its key.
 
@@ -53,8 +54,8 @@ def fill_rows(
     offsets = np.array([law.offset_pair[0] for law in laws])[which]
     # A part's counters, words and draws stay in the second cache.
     size = max(1, CHUNK // max(words.width, 1))
-    positions: NDArray[np.int64] = np.empty(size * words.width, np.int64)
-    doubtful: list[tuple[NDArray[np.int64], NDArray[np.uint64]]] = []
+    positions: Integers = np.empty(size * words.width, np.int64)
+    doubtful: list[tuple[Integers, NDArray[np.uint64]]] = []
     for first, raw in words.parts(streams, numbers, size):
         part = out[first : first + size]
         flat, drawn = raw.reshape(-1), part.reshape(-1)
@@ -71,19 +72,19 @@ def fill_rows(
 
 
 def _settle_rows(
-    drawn: NDArray[np.int64],
-    places: NDArray[np.int64],
+    drawn: Integers,
+    places: Integers,
     raw: NDArray[np.uint64],
     laws: Sequence[Law],
-    which: NDArray[np.int64],
+    which: Integers,
     words: RowWords,
-    streams: NDArray[np.int64],
-    numbers: NDArray[np.int64],
+    streams: Integers,
+    numbers: Integers,
 ) -> None:
     """The doubtful draws of some rows, from their words."""
     owners = which[places // words.width]
     sign_bit = np.uint64(0 if laws[0].one_sided else 1)
-    settled: NDArray[np.int64] = np.empty(places.size, np.int64)
+    settled: Integers = np.empty(places.size, np.int64)
     k: int
     for k in distinct_of(owners)[0].tolist():
         law = laws[k]
@@ -101,13 +102,13 @@ def _settle_rows(
 
 def draw_rows(
     words: RowWords,
-    scales: NDArray[np.int64],
+    scales: Integers,
     law_of: Callable[[int], Law],
-    streams: NDArray[np.int64],
-    numbers: NDArray[np.int64],
-) -> NDArray[np.int64]:
+    streams: Integers,
+    numbers: Integers,
+) -> Integers:
     """Draws for many streams, int64[n, words.width], the law of row i being ``law_of(scales[i])``."""
-    rows: NDArray[np.int64] = np.empty((streams.size, words.width), np.int64)
+    rows: Integers = np.empty((streams.size, words.width), np.int64)
     distinct, which = distinct_of(scales)
     fill_rows(rows, [law_of(each) for each in distinct.tolist()], which, words, streams, numbers)
     return rows

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.arrays.frames import FrameSource
+from fastdp.arrays.kinds import Floats, Indices
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.releases.error_bars import SumNoise
@@ -20,9 +21,6 @@ from fastdp.releases.nodes import ReleasedNodes
 from fastdp.releases.release import PREFIX_BLOCK, Release, as_indices, preview
 from fastdp.releases.revised import RevisedStream
 from fastdp_kernels import many_ranges
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -13,13 +13,11 @@ from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastdp.arrays.kinds import Floats, Indices
 from fastdp.releases.intervals import DrawnNoise, checked_confidence
 from fastdp_kernels import hidden
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 #: What is model-based is widened by this factor, chosen on streams (``docs/intervals.md``).
 MODEL_WIDTH = 1.25
 

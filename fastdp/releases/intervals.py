@@ -12,14 +12,12 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
+from fastdp.arrays.kinds import Floats, Integers
 from fastdp.errors import ParameterError
 from fastdp_kernels import laplace_sums
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 #: The errors of the law's numerical inversion, proved in the kernel, stay far below 1 - MAX_CONFIDENCE.
 MAX_CONFIDENCE = 1.0 - 1e-9
 
@@ -70,7 +68,7 @@ def laplace_sum_quantile(scale: Fraction | float, m: int, confidence: float) -> 
     return int(_quantiles(_scale(scale), (validation.integer("m", m, 0, 2**62),), checked_confidence(confidence))[0])
 
 
-def laplace_sum_quantiles(scale: Fraction | float, counts: NDArray[np.int64], confidence: float) -> Floats:
+def laplace_sum_quantiles(scale: Fraction | float, counts: Integers, confidence: float) -> Floats:
     """:func:`laplace_sum_quantile` of each number in ``counts``, int64[q]: whole numbers as float64[q]."""
     distinct, place = np.unique(counts, return_inverse=True)
     return _quantiles(_scale(scale), tuple(distinct.tolist()), checked_confidence(confidence))[place]
@@ -95,7 +93,7 @@ class DrawnNoise(NamedTuple):
         """Of one draw, in squared steps; of a Gaussian one the bound sigma^2 (Canonne et al. 2020, Corollary 9)."""
         return float(self.scale) ** 2 if self.gaussian else laplace_variance(self.scale)
 
-    def quantiles(self, counts: NDArray[np.int64], confidence: float) -> Floats:
+    def quantiles(self, counts: Integers, confidence: float) -> Floats:
         """Half widths of intervals for sums of so many draws, in whole steps: float64[q].
 
         Of Gaussian draws the normal law's, a step wider: sums of two or more of them on integers are normal but for

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastdp.arrays.kinds import Floats, Integers
 from fastdp_kernels import ranges
 
 
@@ -24,24 +24,24 @@ class ReleasedNodes:
         Shape of a tree, and how many values each serves.
     """
 
-    sums: NDArray[np.float64]
+    sums: Floats
     leaves: int
     fan_out: int
     levels: int
     tree_values: int
 
     @classmethod
-    def of(cls, sums: NDArray[np.float64], plan: Any) -> ReleasedNodes:
+    def of(cls, sums: Floats, plan: Any) -> ReleasedNodes:
         """Sums of trees of this :class:`fastdp.perturbers.HierarchyShape`, each of whose leaves is one value."""
         return cls(sums, plan.leaves, plan.fan_out, plan.levels, plan.tree_blocks)
 
-    def range_sum(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> NDArray[np.float64]:
+    def range_sum(self, starts: Integers, stops: Integers) -> Floats:
         """Answers from the fewest nodes that tile each range (ToPS section 3, the hierarchy approach)."""
         out = np.empty(starts.size)
         ranges.sum_nodes(self.sums, self.leaves, self.fan_out, self.levels, self.tree_values, starts, stops, out)
         return out
 
-    def draws(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> NDArray[np.int64]:
+    def draws(self, starts: Integers, stops: Integers) -> Integers:
         """How many nodes each answer adds up."""
         ones = replace(self, sums=np.broadcast_to(np.float64(1.0), self.sums.shape))
         return ones.range_sum(starts, stops).astype(np.int64)

@@ -11,12 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastdp.arrays.kinds import Floats, Indices
 from fastdp_kernels import patterns
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 #: Below so many blocks nothing is looked for; and at least so many periods must have been seen.
 MIN_BLOCKS, MIN_PERIODS = 48, 6

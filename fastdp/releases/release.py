@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.arrays.column import as_array, kind_of
+from fastdp.arrays.kinds import Floats, Integers
 from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee
 from fastdp.releases import bands
@@ -69,7 +69,7 @@ class Release:
     True
     """
 
-    values: NDArray[np.float64]
+    values: Floats
     offset: int
     threshold: float
     guarantee: Guarantee
@@ -77,7 +77,7 @@ class Release:
     nodes: ReleasedNodes | None = None
     revision: RevisedStream | None = None
     noise: SumNoise | None = None
-    _prefix: dict[int, NDArray[np.float64]] = field(default_factory=dict)
+    _prefix: dict[int, Floats] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return self.values.size
@@ -95,7 +95,7 @@ class Release:
 
     def range_sum(
         self, starts: Any, stops: Any, revised: bool = False, *, retrospective: bool | None = None
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """Private answers to sums over [start, stop).
 
         Parameters
@@ -133,7 +133,7 @@ class Release:
 
     def interval(
         self, starts: Any, stops: Any, confidence: float = 0.95, revised: bool = False
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    ) -> tuple[Floats, Floats]:
         """Interval for the true sum of the clipped stream over each [start, stop).
 
         Parameters
@@ -174,7 +174,7 @@ class Release:
             low, high = np.maximum(low, 0.0), np.minimum(high, (last - first) * self.threshold)
         return np.minimum(low, answers), np.maximum(high, answers)
 
-    def std_error(self, starts: Any, stops: Any, revised: bool = False) -> NDArray[np.float64]:
+    def std_error(self, starts: Any, stops: Any, revised: bool = False) -> Floats:
         """Root mean square error of :meth:`range_sum` about the true sum of the clipped stream: float64[q].
 
         In units of the input.  Of the released noise and of what cut blocks hide, as in :meth:`interval`, and the
@@ -182,9 +182,7 @@ class Release:
         """
         first, last = self._ranges(starts, stops)
         bars = self._error_bars(first, last)
-        errors: NDArray[np.float64] = np.hypot(
-            np.sqrt(bars.variances), self.range_sum(first, last, revised) - bars.centre
-        )
+        errors: Floats = np.hypot(np.sqrt(bars.variances), self.range_sum(first, last, revised) - bars.centre)
         return errors
 
     def plot(self, path: str | Path | None = None, ax: Any = None, *, revised: bool = True) -> Any:
@@ -231,7 +229,7 @@ class Release:
             bands.save(axes, path)
         return axes
 
-    def _error_bars(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> ErrorBars:
+    def _error_bars(self, first: Integers, last: Integers) -> ErrorBars:
         """Errors of checked ranges."""
         noise = self.noise
         if noise is None:
@@ -272,11 +270,11 @@ class Release:
         return ErrorBars(centre, draw, noise.resolution, draws.astype(np.int64), weight, model)
 
     @cached_property
-    def _hidden(self) -> tuple[NDArray[np.int64], NDArray[np.float64], float]:
+    def _hidden(self) -> tuple[Integers, Floats, float]:
         """Borders of blocks of one length, what each hides a value, and the variance of a prediction."""
         assert self.noise is not None  # noqa: S101 - checked by the caller
         prefix = self._block_prefix(self.block)
-        edges: NDArray[np.int64] = np.arange(prefix.size, dtype=np.int64) * self.block
+        edges: Integers = np.arange(prefix.size, dtype=np.int64) * self.block
         if self.block == 1:
             return edges, np.zeros(prefix.size), 0.0
         rate = rate_of_blocks(np.diff(prefix), self.noise, self.threshold, self.block)
@@ -286,7 +284,7 @@ class Release:
         return edges, np.full(prefix.size, rate), behind
 
     @property
-    def revised(self) -> NDArray[np.float64]:
+    def revised(self) -> Floats:
         """The stream in the light of everything released, in units of the input: float64[n_published].
 
         Post-processing.  Where no block was ever longer than one value these are the values themselves.
@@ -337,7 +335,7 @@ class Release:
         revision = replace(self.revision, season=validation.period("period", period))
         return replace(self, revision=revision, _prefix={})
 
-    def _ranges(self, starts: Any, stops: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _ranges(self, starts: Any, stops: Any) -> tuple[Integers, Integers]:
         """Checked ranges, as two arrays of one length."""
         first, last = as_indices("starts", starts), as_indices("stops", stops)
         if first.size != last.size:
@@ -353,7 +351,7 @@ class Release:
             )
         return first, last
 
-    def _block_prefix(self, block: int) -> NDArray[np.float64]:
+    def _block_prefix(self, block: int) -> Floats:
         prefix = self._prefix.get(block)
         if prefix is None:
             prefix = np.empty(self.values.size // block + 1)
@@ -361,7 +359,7 @@ class Release:
             self._prefix[block] = prefix
         return prefix
 
-    def _spread_before(self, stops: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _spread_before(self, stops: Integers) -> Floats:
         """Sum before ``stops`` of the stream in which each closed block is spread evenly."""
         prefix = self._block_prefix(self.block)
         closed = prefix.size - 1
@@ -369,17 +367,17 @@ class Release:
         # The block left open at the end still holds its predictions, which are all equal.
         tail = self.values[closed * self.block] if closed * self.block < self.values.size else 0.0
         means = np.append(np.diff(prefix) / self.block, tail)
-        sums: NDArray[np.float64] = prefix[j] + rest * means[np.minimum(j, closed)]
+        sums: Floats = prefix[j] + rest * means[np.minimum(j, closed)]
         return sums
 
 
-def preview(values: NDArray[np.float64]) -> str:
+def preview(values: Floats) -> str:
     """The first values and the last one, for a repr."""
     shown = [f"{value:.6g}" for value in values[:4].tolist()]
     return ", ".join(shown if values.size <= 4 else [*shown, "...", f"{values[-1]:.6g}"])
 
 
-def as_indices(name: str, values: Any) -> NDArray[np.int64]:
+def as_indices(name: str, values: Any) -> Integers:
     """One row of whole numbers: int64[q], contiguous; ParameterError for anything else."""
     found = as_array(values)
     if found is None:

@@ -11,13 +11,12 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastdp.arrays.kinds import Floats, Integers
 from fastdp.releases import patterns
 from fastdp.releases.error_bars import ErrorBars, SumNoise, hidden_of_ends
 from fastdp_kernels import block_lengths, hidden, revision
 
-Floats = NDArray[np.float64]
 #: Revised sums of aligned groups of 32, 64, ... blocks stay within so many standard deviations of the noise of those
 #: released: what smoothing moves by more is a bias that adds up (``docs/adaptive.md``, "Looking back").
 KEPT_BLOCKS = 32
@@ -57,22 +56,22 @@ class _Smoothed(NamedTuple):
 class _Form(NamedTuple):
     """A stream of blocks as :func:`fastdp_kernels.revision.sum_revised` takes it."""
 
-    edges: NDArray[np.int64]
+    edges: Integers
     means: Floats
     levels: Floats
     sums: Floats
     shift: int
-    table: NDArray[np.int64]
+    table: Integers
 
     @classmethod
-    def of(cls, edges: NDArray[np.int64], means: Floats, levels: Floats, sums: Floats) -> _Form:
+    def of(cls, edges: Integers, means: Floats, levels: Floats, sums: Floats) -> _Form:
         """With the block of every 2^shift-th value."""
         shift = int(np.diff(edges).min(initial=2**62)).bit_length() - 1
         table = np.empty(int(edges[-1]) >> shift, np.int64)
         revision.index_blocks(edges, shift, table)
         return cls(edges, means, levels, sums, shift, table)
 
-    def before(self, stops: NDArray[np.int64]) -> Floats:
+    def before(self, stops: Integers) -> Floats:
         """Sums over [0, stop)."""
         out = np.empty(stops.size)
         revision.sum_revised(*(self.edges, self.means, self.levels, self.sums), self.shift, self.table, stops, out)
@@ -106,7 +105,7 @@ class RevisedStream:
         return f"{type(self).__name__}({self.totals.size} blocks)"
 
     @cached_property
-    def edges(self) -> NDArray[np.int64]:
+    def edges(self) -> Integers:
         """Where blocks begin, and where the last one ends: int64[J + 1]."""
         lengths = np.left_shift(1, self.exponents.astype(np.int64))
         return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
@@ -201,7 +200,7 @@ class RevisedStream:
         missing = released - self._smoothed.sums
         return np.append(missing, missing[-1])
 
-    def error_bars(self, noise: SumNoise, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> ErrorBars:
+    def error_bars(self, noise: SumNoise, starts: Integers, stops: Integers) -> ErrorBars:
         """Errors of sums over [start, stop), counted from the released sums of blocks."""
         rates, variance, growth = self._hidden
         cut, whole, shares = hidden_of_ends(starts, stops, self.edges, rates)
@@ -214,7 +213,7 @@ class RevisedStream:
         draw, ones = noise.draw(self.threshold * unit), np.ones(whole.size)
         return ErrorBars(centre, draw, noise.resolution, whole, ones, model)
 
-    def _released_before(self, stops: NDArray[np.int64]) -> Floats:
+    def _released_before(self, stops: Integers) -> Floats:
         """Sums over [0, stop) of the stream whose blocks have their released sums, and the revised stream's form."""
         block = np.searchsorted(self.edges, stops, side="right") - 1
         lengths = np.append(np.diff(self.edges), 1)
@@ -228,7 +227,7 @@ class RevisedStream:
         """A value's mean in each block, in units of the input: float64[J]."""
         return self._smoothed.means
 
-    def sums_before(self, stops: NDArray[np.int64]) -> Floats:
+    def sums_before(self, stops: Integers) -> Floats:
         """Sums over [0, stop) in units of the input: float64[q], each in constant time."""
         return self._form.before(stops)
 
@@ -237,7 +236,7 @@ class RevisedStream:
         return np.diff(self.sums_before(np.arange(count + 1)))
 
 
-def _keep_sums(means: Floats, totals: Floats, lengths: NDArray[np.int64], noise: float, noises: Floats) -> None:
+def _keep_sums(means: Floats, totals: Floats, lengths: Integers, noise: float, noises: Floats) -> None:
     """Move means, in place, where the sums of aligned groups of blocks lie too far from those that were released.
 
     A block's sum has ``noises`` times the variance ``noise``.

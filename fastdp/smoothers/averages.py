@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastdp import validation
+from fastdp.arrays.kinds import Floats
 from fastdp.errors import ParameterError
-from fastdp.smoothers.base import Floats, SmootherState, is_count
+from fastdp.smoothers.base import SmootherState, is_count
 from fastdp_kernels import moving_window
 
 

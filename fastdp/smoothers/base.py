@@ -6,11 +6,11 @@ import math
 from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from fastdp.arrays.kinds import Floats
+
 #: What a smoother remembers between two calls: numbers, so that state files can hold it.  Never changed in place.
-SmootherState = NDArray[np.float64]
+SmootherState = Floats
 
 
 class Smoother(Protocol):

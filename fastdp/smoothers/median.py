@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastdp.smoothers.base import Floats, SmootherState, is_count
+from fastdp.arrays.kinds import Floats
+from fastdp.smoothers.base import SmootherState, is_count
 from fastdp_kernels import running_median
 
 BINS = 2**14

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastdp.smoothers.base import Floats, SmootherState
+from fastdp.arrays.kinds import Floats
+from fastdp.smoothers.base import SmootherState
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.arrays.column import as_column, as_floats
+from fastdp.arrays.kinds import Floats, Integers
 from fastdp.errors import DataError, ParameterError
-from fastdp.spatial.domain import Floats
 from fastdp_kernels import cell_sampling
 
 
@@ -82,9 +82,7 @@ class Box:
         volumes: Floats = np.prod(np.maximum(sides, 0.0), axis=1)
         return volumes
 
-    def sample(
-        self, lower: Floats, upper: Floats, counts: NDArray[np.int64], generator: np.random.Generator
-    ) -> Floats:
+    def sample(self, lower: Floats, upper: Floats, counts: Integers, generator: np.random.Generator) -> Floats:
         """Uniform points of boxes inside this one, box by box: float64[sum of counts, d]."""
         out = generator.random((int(counts.sum()), self.dim))
         cell_sampling.place_points(lower, upper, counts, out)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fastdp.arrays.column import as_reals
+from fastdp.arrays.kinds import Floats, Integers
 from fastdp.errors import ParameterError
 from fastdp.spatial.checks import as_boxes, as_points
 from fastdp_kernels import box_queries
@@ -17,7 +18,7 @@ LEAF = 16
 class _Tree:
     """Items in the order of a k-d tree, with the box around each node."""
 
-    def __init__(self, lower: NDArray[np.float64], upper: NDArray[np.float64]) -> None:
+    def __init__(self, lower: Floats, upper: Floats) -> None:
         n = lower.shape[0]
         self.levels = max(0, (n // LEAF).bit_length() - 1)
         self.order = np.arange(n)
@@ -52,7 +53,7 @@ class PointIndex:
     def __len__(self) -> int:
         return int(self._tree.order.size)
 
-    def count(self, lower: ArrayLike, upper: ArrayLike) -> NDArray[np.int64]:
+    def count(self, lower: ArrayLike, upper: ArrayLike) -> Integers:
         """Number of points with lower <= point <= upper on each axis.
 
         Parameters
@@ -103,7 +104,7 @@ class CellIndex:
         """Sum of all counts."""
         return float(self._sums[1])
 
-    def count(self, lower: ArrayLike, upper: ArrayLike) -> NDArray[np.float64]:
+    def count(self, lower: ArrayLike, upper: ArrayLike) -> Floats:
         """Content of each box: the sum over the cells of count times the part of the cell's volume in the box.
 
         Parameters

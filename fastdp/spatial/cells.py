@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastdp.arrays.kinds import Floats, Integers
 from fastdp.errors import ParameterError
 from fastdp.spatial.cell_parameters import CellParameters
-from fastdp.spatial.domain import Floats
 from fastdp_kernels import cell_codes
-
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastdp.arrays.column import as_array, as_reals, entry_at, kind_of
+from fastdp.arrays.kinds import Floats
 from fastdp.errors import DataError, ParameterError
 
 #: More points in one batch would not fit the integers of a split test.
 MAX_POINTS = 2**38
 
 
-def as_points(values: Any, name: str, dim: int | None = None) -> NDArray[np.float64]:
+def as_points(values: Any, name: str, dim: int | None = None) -> Floats:
     """Points as float64[n, d], C-contiguous; shared with the caller where possible.
 
     Parameters
@@ -55,14 +56,14 @@ def as_points(values: Any, name: str, dim: int | None = None) -> NDArray[np.floa
     if array.dtype.kind not in "biuf":
         raise DataError(f"{name} holds {kind_of(array.dtype)} entries: expected {accepted}")
     with np.errstate(over="ignore"):
-        points: NDArray[np.float64] = np.require(array, np.float64, ("C", "A"))
+        points: Floats = np.require(array, np.float64, ("C", "A"))
     finite = np.isfinite(points).all(axis=1)
     if not finite.all():
         raise DataError(f"{entry_at(name, ~finite, 'a coordinate that is not a finite number')}; expected {accepted}")
     return points
 
 
-def _floats_of(objects: NDArray[Any]) -> NDArray[np.float64] | None:
+def _floats_of(objects: NDArray[Any]) -> Floats | None:
     """Objects as numbers, or None: NumPy's error would quote one."""
     try:
         return objects.astype(np.float64)
@@ -78,7 +79,7 @@ def axes_of(values: Any, name: str) -> int:
     return array.ndim
 
 
-def as_corners(lower: ArrayLike, upper: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def as_corners(lower: ArrayLike, upper: ArrayLike) -> tuple[Floats, Floats]:
     """Corners of one box with an extent along each axis, as two float64[d].
 
     Raises
@@ -96,9 +97,7 @@ def as_corners(lower: ArrayLike, upper: ArrayLike) -> tuple[NDArray[np.float64],
     return low, high
 
 
-def as_boxes(
-    lower: ArrayLike, upper: ArrayLike, dim: int, *, finite: bool = False
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def as_boxes(lower: ArrayLike, upper: ArrayLike, dim: int, *, finite: bool = False) -> tuple[Floats, Floats]:
     """Corners of many boxes, float64[q, d] each; lower <= upper, infinite unless ``finite``.
 
     Raises

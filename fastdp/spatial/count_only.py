@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fastdp.arrays.kinds import Floats, Integers
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial.cell_parameters import CellParameters
-from fastdp.spatial.cells import Integers, KeptTree, StepTree
+from fastdp.spatial.cells import KeptTree, StepTree
 from fastdp.spatial.decomposition import MIN_CAPACITY, route_strays, take_step, walk_down
-from fastdp.spatial.domain import Floats
 from fastdp.spatial.release_times import Growth, ReleaseSchedule
 from fastdp.spatial.tree_version import TreeVersion
 from fastdp_kernels import adaptive_tree, privtree

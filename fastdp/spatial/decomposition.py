@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.arrays.kinds import Floats, Integers
 from fastdp.errors import ParameterError
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial.cell_parameters import CellParameters
-from fastdp.spatial.cells import Integers, KeptTree, SplitScores, StepTree, measures
-from fastdp.spatial.domain import Floats
+from fastdp.spatial.cells import KeptTree, SplitScores, StepTree, measures
 from fastdp.spatial.tree_version import TreeVersion
 from fastdp_kernels import privtree, tree_maps
 

@@ -7,7 +7,8 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from fastdp.arrays.kinds import Floats, Integers
+
 #: What becomes of points outside the domain: an error, or the nearest place inside.
 Outside = Literal["raise", "clip"]
 
@@ -41,9 +42,7 @@ class Domain(Protocol):
     def measure(self, lower: Floats, upper: Floats) -> Floats:
         """Volume, area or length of the domain inside each box; lower, upper float64[n, d], returns float64[n]."""
 
-    def sample(
-        self, lower: Floats, upper: Floats, counts: NDArray[np.int64], generator: np.random.Generator
-    ) -> Floats:
+    def sample(self, lower: Floats, upper: Floats, counts: Integers, generator: np.random.Generator) -> Floats:
         """Uniform points of the domain inside each box, box by box: float64[sum of counts, d]."""
 
     def contains(self, points: Floats) -> NDArray[np.bool_]:

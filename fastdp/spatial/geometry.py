@@ -7,8 +7,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastdp.arrays.kinds import Floats, Integers
 from fastdp.errors import ParameterError
 from fastdp.validation import shown
 
@@ -87,7 +87,7 @@ def simple_parts(geometries: Any) -> Any:
     return parts
 
 
-def plane_scales(lower: NDArray[np.float64], upper: NDArray[np.float64], geographic: bool) -> NDArray[np.float64]:
+def plane_scales(lower: Floats, upper: Floats, geographic: bool) -> Floats:
     """Factors that bring coordinates into the plane of measurement.
 
     Parameters
@@ -116,9 +116,7 @@ def plane_scales(lower: NDArray[np.float64], upper: NDArray[np.float64], geograp
     return np.array([degree * math.cos(math.radians(0.5 * (lower[1] + upper[1]))), degree])
 
 
-def as_corners(
-    lower: NDArray[np.float64], upper: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def as_corners(lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
     """Corners of a bounding box from a state file; ValueError if they are none."""
     if (
         lower.shape != (2,)
@@ -130,11 +128,11 @@ def as_corners(
 
 
 def draw_pieces(
-    cells: NDArray[np.int64],
-    weights: NDArray[np.float64],
-    counts: NDArray[np.int64],
+    cells: Integers,
+    weights: Floats,
+    counts: Integers,
     generator: np.random.Generator,
-) -> NDArray[np.int64]:
+) -> Integers:
     """For each cell in turn, ``counts`` of its pieces, drawn in proportion to their weights.
 
     Parameters
@@ -170,16 +168,16 @@ def draw_pieces(
     cell = np.repeat(np.arange(counts.size), counts)
     first, last = starts[cell], starts[cell + 1] - 1
     targets = before[first] + generator.random(cell.size) * (before[last + 1] - before[first])
-    chosen: NDArray[np.int64] = np.clip(np.searchsorted(ends, targets, side="right"), first, last)
+    chosen: Integers = np.clip(np.searchsorted(ends, targets, side="right"), first, last)
     return chosen
 
 
 def keep_in_cells(
-    points: NDArray[np.float64],
-    lower: NDArray[np.float64],
-    upper: NDArray[np.float64],
-    last: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    points: Floats,
+    lower: Floats,
+    upper: Floats,
+    last: Floats,
+) -> Floats:
     """Points moved by rounding across a border of their half-open cell, moved back.
 
     Parameters

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastdp import validation
+from fastdp.arrays.kinds import Floats, Integers
 from fastdp.spatial.checks import as_boxes, as_points
 from fastdp.spatial.geometry import as_corners, as_geometries, draw_pieces, keep_in_cells, load, plane_scales
 from fastdp.state import codec
@@ -19,10 +20,10 @@ ROUNDING = 1e-9
 class _Pieces(NamedTuple):
     """Parts of segments inside cells: from ``enter`` to ``leave`` as parts of the segment; cells ascend."""
 
-    cells: NDArray[np.int64]
-    segments: NDArray[np.int64]
-    enter: NDArray[np.float64]
-    leave: NDArray[np.float64]
+    cells: Integers
+    segments: Integers
+    enter: Floats
+    leave: Floats
 
 
 class Network:
@@ -87,11 +88,11 @@ class Network:
 
     def _settle(
         self,
-        starts: NDArray[np.float64],
-        steps: NDArray[np.float64],
-        lower: NDArray[np.float64],
-        upper: NDArray[np.float64],
-        scales: NDArray[np.float64],
+        starts: Floats,
+        steps: Floats,
+        lower: Floats,
+        upper: Floats,
+        scales: Floats,
         geographic: bool,
         tolerance: float,
     ) -> None:
@@ -121,8 +122,7 @@ class Network:
     def from_description(cls, geographic: bool, tolerance: float, **arrays: Any) -> Network:
         """The lines that were described; ValueError if they were not."""
         starts, steps, lower, upper, scales = (
-            codec.restore(NDArray[np.float64], arrays.pop(name))
-            for name in ("starts", "steps", "lower", "upper", "scales")
+            codec.restore(Floats, arrays.pop(name)) for name in ("starts", "steps", "lower", "upper", "scales")
         )
         if arrays or starts.ndim != 2 or starts.shape[1] != 2 or steps.shape != starts.shape or not starts.size:
             raise ValueError("no segments")
@@ -137,7 +137,7 @@ class Network:
         )
         return network
 
-    def measure(self, lower: ArrayLike, upper: ArrayLike) -> NDArray[np.float64]:
+    def measure(self, lower: ArrayLike, upper: ArrayLike) -> Floats:
         """Length of the lines inside each cell; cells are half-open, those at the domain's upper border closed.
 
         Parameters
@@ -156,9 +156,7 @@ class Network:
         # Of nothing, bincount makes integers.
         return np.asarray(np.bincount(pieces.cells, weights=lengths, minlength=low.shape[0]), dtype=np.float64)
 
-    def sample(
-        self, lower: ArrayLike, upper: ArrayLike, counts: ArrayLike, generator: np.random.Generator
-    ) -> NDArray[np.float64]:
+    def sample(self, lower: ArrayLike, upper: ArrayLike, counts: ArrayLike, generator: np.random.Generator) -> Floats:
         """Points drawn evenly along the lines inside each cell.
 
         Parameters
@@ -199,7 +197,7 @@ class Network:
         inside[self._tree.query(places, predicate="dwithin", distance=self._tolerance)[0]] = True
         return inside
 
-    def snap(self, points: ArrayLike) -> NDArray[np.float64]:
+    def snap(self, points: ArrayLike) -> Floats:
         """The place on the lines that is nearest to each point.
 
         Each point moves on its own, so a stream and its neighbour stay neighbours: use it before publishing.
@@ -218,12 +216,12 @@ class Network:
         steps = self._steps[nearest] * self._scales
         offsets = (table - self._starts[nearest]) * self._scales
         along = np.clip((offsets * steps).sum(axis=1) / (steps * steps).sum(axis=1), 0.0, 1.0)
-        places: NDArray[np.float64] = np.clip(
+        places: Floats = np.clip(
             self._starts[nearest] + along[:, None] * self._steps[nearest], self.lower, self.upper
         )
         return places
 
-    def _pieces(self, low: NDArray[np.float64], high: NDArray[np.float64]) -> _Pieces:
+    def _pieces(self, low: Floats, high: Floats) -> _Pieces:
         """Clip segments to cells (Liang and Barsky, ACM TOG 3(1), 1984)."""
         shapely = load("shapely")
         boxes = shapely.box(*(low * self._scales).T, *(high * self._scales).T)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp.arrays.column import entry_at
+from fastdp.arrays.kinds import Floats
 from fastdp.errors import DataError
-from fastdp.spatial.domain import Domain, Floats
+from fastdp.spatial.domain import Domain
 
 
 def inside(rows: Floats, domain: Domain, outside: str, name: str) -> Floats:

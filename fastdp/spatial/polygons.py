@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastdp.arrays.kinds import Floats, Integers
 from fastdp.spatial.checks import as_boxes, as_points
 from fastdp.spatial.geometry import as_corners, as_geometries, draw_pieces, keep_in_cells, load, plane_scales
 from fastdp.state import codec
@@ -58,9 +59,7 @@ class Polygons:
         lower, upper = (np.array(corner) for corner in (union.bounds[:2], union.bounds[2:]))
         self._settle(_small_parts(shapely, union), lower, upper, bool(geographic), float(union.area))
 
-    def _settle(
-        self, parts: Any, lower: NDArray[np.float64], upper: NDArray[np.float64], geographic: bool, plane_area: float
-    ) -> None:
+    def _settle(self, parts: Any, lower: Floats, upper: Floats, geographic: bool, plane_area: float) -> None:
         """Take small parts that tile the area."""
         self.lower, self.upper, self.geographic = lower, upper, geographic
         self._scale = float(np.prod(plane_scales(lower, upper, geographic)))
@@ -98,13 +97,13 @@ class Polygons:
             raise ValueError(f"no polygons: {error}") from None
         small = shapely.get_parts(whole)
         area = object.__new__(cls)
-        low, high = (codec.restore(NDArray[np.float64], corner) for corner in (lower, upper))
+        low, high = (codec.restore(Floats, corner) for corner in (lower, upper))
         if not small.size or not all(part.geom_type == "Polygon" and part.is_valid for part in small):
             raise ValueError("no polygons")
         area._settle(small, *as_corners(low, high), geographic is True, codec.restore(float, plane_area))
         return area
 
-    def measure(self, lower: ArrayLike, upper: ArrayLike) -> NDArray[np.float64]:
+    def measure(self, lower: ArrayLike, upper: ArrayLike) -> Floats:
         """Area of the domain inside each cell.
 
         Parameters
@@ -120,13 +119,11 @@ class Polygons:
         low, high = as_boxes(lower, upper, 2, finite=True)
         shapely = load("shapely")
         cells, pieces = self._pieces(low, high)
-        areas: NDArray[np.float64] = shapely.area(pieces) * self._scale
+        areas: Floats = shapely.area(pieces) * self._scale
         # Of nothing, bincount makes integers.
         return np.asarray(np.bincount(cells, weights=areas, minlength=low.shape[0]), dtype=np.float64)
 
-    def sample(
-        self, lower: ArrayLike, upper: ArrayLike, counts: ArrayLike, generator: np.random.Generator
-    ) -> NDArray[np.float64]:
+    def sample(self, lower: ArrayLike, upper: ArrayLike, counts: ArrayLike, generator: np.random.Generator) -> Floats:
         """Points drawn evenly from the part of the domain inside each cell.
 
         Parameters
@@ -173,7 +170,7 @@ class Polygons:
         inside[self._tree.query(load("shapely").points(table), predicate="intersects")[0]] = True
         return inside
 
-    def _pieces(self, low: NDArray[np.float64], high: NDArray[np.float64]) -> tuple[NDArray[np.int64], Any]:
+    def _pieces(self, low: Floats, high: Floats) -> tuple[Integers, Any]:
         """Intersections of cells with parts of the domain: numbers of the cells, ascending, and polygons."""
         shapely = load("shapely")
         boxes = shapely.box(low[:, 0], low[:, 1], high[:, 0], high[:, 1])
@@ -186,9 +183,7 @@ class Polygons:
         areal = shapely.get_type_id(pieces) == shapely.GeometryType.POLYGON
         return cells[owner[areal]], pieces[areal]
 
-    def _triangles(
-        self, low: NDArray[np.float64], high: NDArray[np.float64], asked: NDArray[np.int64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def _triangles(self, low: Floats, high: Floats, asked: Integers) -> tuple[Floats, Integers]:
         """Corners float64[t, 3, 2] of triangles that tile the domain in the requested cells, and their cells."""
         shapely = load("shapely")
         cells, pieces = self._pieces(low[asked], high[asked])

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fastdp import validation
 from fastdp.arrays.column import as_reals, entry_at, is_number
+from fastdp.arrays.kinds import Floats
 from fastdp.errors import ParameterError
 from fastdp.queries import metrics
 from fastdp.spatial.checks import as_corners
@@ -38,8 +39,8 @@ class BoxQueries:
     """
 
     name: str
-    lower: NDArray[np.float64]
-    upper: NDArray[np.float64]
+    lower: Floats
+    upper: Floats
 
     def __len__(self) -> int:
         return int(self.lower.shape[0])

@@ -12,8 +12,7 @@ from functools import cache
 
 import numpy as np
 
-from fastdp.spatial.cells import Integers
-from fastdp.spatial.domain import Floats
+from fastdp.arrays.kinds import Floats, Integers
 
 #: Steps before the second count.
 FIRST_PERIOD = 8

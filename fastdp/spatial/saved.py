@@ -9,14 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastdp.arrays.kinds import Floats, Integers
 from fastdp.counters.base import check_rows
 from fastdp.spatial.box import Box
 from fastdp.spatial.cell_parameters import CellParameters
-from fastdp.spatial.cells import Integers, KeptTree, StepTree, measures
+from fastdp.spatial.cells import KeptTree, StepTree, measures
 from fastdp.spatial.count_only import CountedTree
-from fastdp.spatial.domain import Floats
 from fastdp.spatial.network import Network
 from fastdp.spatial.polygons import Polygons
 from fastdp.state import codec
@@ -29,7 +28,7 @@ MAX_COUNT = 2**62
 _NUMBERS = ("released", "measure", "held", "projected")
 _GROWN = ("weight", "variance", "rate")
 _NONE: Integers = np.empty(0, np.int64)
-_KINDS: dict[str, Any] = {"released": NDArray[np.int64], "weight": NDArray[np.int64]}
+_KINDS: dict[str, Any] = {"released": Integers, "weight": Integers}
 
 
 def describe_visit(visit: StepTree | None) -> dict[str, Any] | None:
@@ -46,7 +45,7 @@ def restore_visit(described: Any, plan: CellParameters) -> StepTree | None:
         return None
     numbers = _numbers(described, _NUMBERS)
     size = numbers["released"].size
-    first, starts = shape(codec.restore(NDArray[np.int64], described["cut"]), size, plan)
+    first, starts = shape(codec.restore(Integers, described["cut"]), size, plan)
     _check_numbers(numbers, size, ())
     _check_measures(numbers["measure"], first, starts, plan)
     parent, code = _paths(first, starts, plan)
@@ -71,7 +70,7 @@ def restore_grown(described: Any, plan: CellParameters) -> CountedTree:
 
 
 def _numbers(described: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: codec.restore(_KINDS.get(name, NDArray[np.float64]), described[name]) for name in names}
+    return {name: codec.restore(_KINDS.get(name, Floats), described[name]) for name in names}
 
 
 def _check_numbers(numbers: dict[str, Any], size: int, positive: tuple[str, ...]) -> None:

@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp.arrays.column import entry_at
+from fastdp.arrays.kinds import Floats, Integers
 from fastdp.errors import DataError, StateError
 from fastdp.randomness.key import Key
 from fastdp.releases.error_bars import MODEL_WIDTH, wider_quantile
@@ -18,7 +18,7 @@ from fastdp.spatial.box import Box
 from fastdp.spatial.cell_parameters import CellParameters
 from fastdp.spatial.cells import StepTree, tree_cells
 from fastdp.spatial.checks import as_points, axes_of
-from fastdp.spatial.domain import Domain, Floats
+from fastdp.spatial.domain import Domain
 from fastdp_kernels import cell_sampling, tree_queries
 
 #: Points of 8 bytes and more; NumPy refuses the sizes of longer arrays in other words.
@@ -53,7 +53,7 @@ class ReleasedTree:
         self._lower, self._upper = tree_cells(plan, visit)
         self.lower, self.upper = self._lower[self._leaves], self._upper[self._leaves]
         self.counts: Floats = self._counts[self._leaves]
-        self.depths: NDArray[np.int64] = visit.depth[self._leaves]
+        self.depths: Integers = visit.depth[self._leaves]
         for array in (self.lower, self.upper, self.counts, self.depths):
             array.flags.writeable = False
 
@@ -97,7 +97,7 @@ class ReleasedTree:
         points = float(self.counts.sum())
         if points <= MAX_POINTS:
             source = np.random.default_rng(generator)
-            counts: NDArray[np.int64] = np.empty(self.counts.size, np.int64)
+            counts: Integers = np.empty(self.counts.size, np.int64)
             cell_sampling.round_counts(self.counts, source.random(self.counts.size), counts)
             with contextlib.suppress(MemoryError):
                 return self._domain.sample(self.lower, self.upper, counts, source)
@@ -193,7 +193,7 @@ class ReleasedTree:
             inside = self._shares(low, high, query, leaf)
             out += np.bincount(query, self._counts[leaf] * inside, minlength=out.size)
 
-    def _shares(self, low: Floats, high: Floats, query: NDArray[np.int64], leaf: NDArray[np.int64]) -> Floats:
+    def _shares(self, low: Floats, high: Floats, query: Integers, leaf: Integers) -> Floats:
         """How much of cut leaves lies in their boxes."""
         corners = np.maximum(low[query], self._lower[leaf]), np.minimum(high[query], self._upper[leaf])
         inside: Floats = self._domain.measure(*corners) / self._domain.measure(self._lower[leaf], self._upper[leaf])
@@ -201,13 +201,13 @@ class ReleasedTree:
 
     def _whole_cells(
         self, low: Floats, high: Floats, numbers: Floats, out: Floats, *, by_volume: bool
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    ) -> tuple[Integers, Integers]:
         """Add up ``numbers`` of the cells in each box; returns query and leaf of those that are cut and not added."""
-        stack: NDArray[np.int64] = np.empty(self._first.size + 1, np.int64)
+        stack: Integers = np.empty(self._first.size + 1, np.int64)
         room = 0
         while True:
-            query: NDArray[np.int64] = np.empty(room, np.int64)
-            leaf: NDArray[np.int64] = np.empty(room, np.int64)
+            query: Integers = np.empty(room, np.int64)
+            leaf: Integers = np.empty(room, np.int64)
             listed = tree_queries.count_boxes(
                 self._fan_out,
                 self._first,

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.spatial.cells import Integers, KeptTree, StepTree
+from fastdp.arrays.kinds import Integers
+from fastdp.spatial.cells import KeptTree, StepTree
 from fastdp_kernels import tree_maps
 
 #: Packed trees have room for so many times their nodes.

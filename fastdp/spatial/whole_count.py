@@ -12,9 +12,9 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
+from fastdp.arrays.kinds import Integers
 from fastdp.counters.base import Counter, check_rows, counter_guarantee, noise_scale
 from fastdp.counters.block import Block
 from fastdp.errors import ParameterError
@@ -24,8 +24,6 @@ from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.releases.intervals import laplace_variance
 from fastdp.state.codec import expect
-
-Integers = NDArray[np.int64]
 
 #: Counts the whole.  That is active at every step, so Block is unbiased, with far less noise than Simple.
 COUNTER = Block(16)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.arrays.column import NOT_FINITE, Nonfinite, as_floats, entry_at
+from fastdp.arrays.kinds import Integers
 from fastdp.arrays.shaped import as_shaped
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
@@ -150,7 +151,7 @@ class VectorNoise:
             public = {"sensitivity": self.sensitivity, "epsilon": self.epsilon, "resolution": self.resolution}
             key, _ = step_key(key.bind("add_noise", {**public, "integers": self.integers}), "", 0, steps)
         out = steps if self.integers else steps.view(np.float64)
-        noise: NDArray[np.int64] = np.empty(min(CHUNK, steps.size), np.int64)
+        noise: Integers = np.empty(min(CHUNK, steps.size), np.int64)
         for begin in range(0, steps.size, CHUNK):
             part = slice(begin, begin + CHUNK)
             drawn = noise[: steps[part].size]
@@ -161,8 +162,8 @@ class VectorNoise:
                 online_pass.add_noise(steps[part], drawn, self.resolution, out[part])
         return out
 
-    def _in_steps(self, column: NDArray[Any], nonfinite: Nonfinite) -> NDArray[np.int64]:
-        steps: NDArray[np.int64] = np.empty(column.size, np.int64)
+    def _in_steps(self, column: NDArray[Any], nonfinite: Nonfinite) -> Integers:
+        steps: Integers = np.empty(column.size, np.int64)
         if self.integers:
             steps[:] = np.minimum(column, np.uint64(MAX_VALUE)) if column.dtype == np.uint64 else column
             return np.clip(steps, -MAX_VALUE, MAX_VALUE, out=steps)

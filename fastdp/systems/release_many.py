@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.arrays.column import NOT_FINITE, Nonfinite, as_floats
 from fastdp.arrays.frames import as_streams
+from fastdp.arrays.kinds import Floats, Indices
 from fastdp.arrays.rows import StreamRows
 from fastdp.arrays.whole import check_size
 from fastdp.errors import DataError, ParameterError
@@ -31,9 +31,6 @@ from fastdp.thresholds import NoisyMax, ScaleFree, Threshold
 from fastdp.thresholds.base import RowChooser
 from fastdp.thresholds.fixed import as_rule
 from fastdp_kernels import many_streams
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 def release_many(

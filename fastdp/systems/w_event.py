@@ -13,10 +13,10 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.arrays.column import NOT_FINITE, as_floats, entry_at
+from fastdp.arrays.kinds import Floats, Integers
 from fastdp.arrays.whole import as_whole
 from fastdp.errors import DataError
 from fastdp.guarantee import Guarantee, fraction_of
@@ -29,8 +29,6 @@ from fastdp.state.machine import Column, Machine, Transition
 from fastdp.state.publisher import Publisher
 from fastdp.state.single_caller import single_caller
 
-Floats = NDArray[np.float64]
-Steps = NDArray[np.int64]
 Scheme = Literal["uniform", "sample", "distribution", "absorption"]
 SCHEMES = get_args(Scheme)
 #: Budget distribution halves what is left of epsilon / 2: in whole parts, so that sums are exact.
@@ -61,7 +59,7 @@ class WEventState:
     n_seen: int
     released: int
     blocked: int
-    spent: Steps
+    spent: Integers
     chain: str
 
 
@@ -137,7 +135,7 @@ class WEventMachine(Machine[WEventState]):
         if not np.isfinite(values).all():
             raise DataError(f"{entry_at(batch.name, ~np.isfinite(values), NOT_FINITE)}; expected finite values")
         resolution, top = self.grid.resolution, self.grid.bound_steps
-        published: Steps = np.empty(values.size, np.int64)
+        published: Integers = np.empty(values.size, np.int64)
         exact = np.rint(np.clip(values * (1.0 / resolution), 0.0, float(top))).astype(np.int64)
         for place, value in enumerate(exact):
             scale = self.scale(state)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.arrays.column import as_column
+from fastdp.arrays.kinds import Floats
 from fastdp.arrays.whole import as_whole
 from fastdp.guarantee import Guarantee
 from fastdp.releases.release import Release
@@ -29,7 +29,7 @@ class Zeros:
         self.holdout = validation.integer("holdout", holdout, 0)
         self.n_seen = 0
 
-    def publish(self, chunk: Any) -> NDArray[np.float64]:
+    def publish(self, chunk: Any) -> Floats:
         """A zero for each value after the hold-out: float64[n]."""
         size = as_column(chunk).size
         held = min(size, max(0, self.holdout - self.n_seen))

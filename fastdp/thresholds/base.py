@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.arrays.kinds import Floats, Integers
 from fastdp.guarantee import Guarantee
 from fastdp.randomness.key import Key
 
@@ -56,16 +57,16 @@ class Chooser(Protocol):
     def copy(self) -> Chooser:
         """An independent copy, so that a rejected chunk can be forgotten."""
 
-    def observe(self, values: NDArray[np.float64]) -> None:
+    def observe(self, values: Floats) -> None:
         """Add values (finite; publishers check that), which may be the caller's memory: what is kept is copied."""
 
     def choose(self, key: Key) -> float:
         """Theta in units of the input, in (0, bound]."""
 
-    def pack(self) -> NDArray[np.int64]:
+    def pack(self) -> Integers:
         """What has been collected, for a state file."""
 
-    def unpack(self, packed: NDArray[np.int64]) -> None:
+    def unpack(self, packed: Integers) -> None:
         """Take over what :meth:`pack` gave; ValueError or IndexError if it does not fit."""
 
 
@@ -78,13 +79,13 @@ class RowChooser(Protocol):
         """Draws in a row of :meth:`choose_rows`."""
 
     @property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> Integers:
         """What has been observed, as a histogram."""
 
-    def histograms(self, values: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.int64]:
+    def histograms(self, values: Floats, starts: Integers) -> Integers:
         """Histograms of many hold-outs that begin at ``starts``, finite: int64[n, bins]."""
 
-    def choose_rows(self, histograms: NDArray[np.int64], key: Key, streams: NDArray[np.int64]) -> NDArray[np.float64]:
+    def choose_rows(self, histograms: Integers, key: Key, streams: Integers) -> Floats:
         """Theta of many streams, each what ``choose`` gives under the key of its stream and hold-out: float64[n].
 
         Parameters

@@ -8,11 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastdp.arrays.kinds import Floats
 from fastdp.local import Distribution, Hybrid
-
-Floats = NDArray[np.float64]
 
 OBJECTIVES = ("corrected", "paper")
 #: Candidates in a bin of a logarithmic scale, whose bins are wide.

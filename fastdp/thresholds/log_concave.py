@@ -12,16 +12,13 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import local
+from fastdp.arrays.kinds import Floats, Integers
 from fastdp.local.distribution import Distribution
 from fastdp.local.laws import WindowLaw
 from fastdp.local.transition import in_cells, transition
 from fastdp_kernels import band_matrix
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 #: Fewest and most bins: curvature needs three behind the first, and a step solves so many equations.
 MIN_BINS, MAX_BINS = 4, 512

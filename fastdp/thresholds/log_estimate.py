@@ -10,9 +10,9 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import local
+from fastdp.arrays.kinds import Integers
 from fastdp.local.distribution import TOLERANCE, Distribution
 from fastdp.local.laws import WindowLaw
 from fastdp.local.transition import in_cells
@@ -27,7 +27,7 @@ SEED = 1
 STANDARD_ERRORS = 1.5
 
 
-def mean_estimate(client: local.LogSquareWave, counts: NDArray[np.int64], bins: int) -> Distribution:
+def mean_estimate(client: local.LogSquareWave, counts: Integers, bins: int) -> Distribution:
     """Mean of converged estimates, each from counts resampled by the Poisson law.
 
     A maximum of the likelihood is a few peaks with gaps between them, whose places are chance; their mean over

@@ -18,10 +18,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fastdp import validation
+from fastdp.arrays.kinds import Integers
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.randomness.key import Key
@@ -200,7 +198,7 @@ class TruePercentile:
     def start(self, task: ThresholdTask) -> QuantileChooser:
         """An empty collection."""
 
-        def release(values: NDArray[np.int64], bound: int, key: Key) -> float:
+        def release(values: Integers, bound: int, key: Key) -> float:
             del bound, key
             return float(values[rank_of(self.p, values.size) - 1])
 
@@ -232,7 +230,7 @@ def _in_cells(quantile: int, shift: float, bound: int) -> float:
 def _release(p: float, law: SmoothNoise, kappa: float = 1.0, offset: float = 0.0) -> ReleaseSorted:
     """Releases the quantile with noise of kappa SS/a (Z + offset)."""
 
-    def release(values: NDArray[np.int64], bound: int, key: Key) -> float:
+    def release(values: Integers, bound: int, key: Key) -> float:
         rank = rank_of(p, values.size)
         shift = law.scale(values, bound, rank, kappa) * (law.draw(key) + offset)
         return _in_cells(int(values[rank - 1]), shift, bound)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.arrays.column import as_column, as_floats
+from fastdp.arrays.kinds import Floats, Integers
 from fastdp.errors import AccuracyWarning, ParameterError, warn
 from fastdp.guarantee import Guarantee
 from fastdp.integer_grid import Grid
@@ -155,7 +156,7 @@ def _constant(task: ThresholdTask) -> float:
 
 
 @lru_cache(maxsize=256)
-def _candidates(top: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _candidates(top: int) -> tuple[Integers, Integers]:
     """bound / 1.5^(i / 3) in whole grid steps, rising, without repeats; which of them begin the eighths."""
     count = math.ceil(PER_REACH * math.log(top) / math.log(REACH)) + 1
     steps = np.rint(top * float(REACH) ** (np.arange(1 - count, 1) / PER_REACH)).astype(np.int64)
@@ -166,14 +167,14 @@ def _candidates(top: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return candidates, first
 
 
-def first_of_eighths(candidates: NDArray[np.int64]) -> NDArray[np.int64]:
+def first_of_eighths(candidates: Integers) -> Integers:
     """The first candidate that is not below 2^e (1 + k / 8), at 8 e + k, for values below 2^63: int64[504]."""
     eighth = np.arange(63 * 8)
-    found: NDArray[np.int64] = np.searchsorted(candidates, np.ldexp(1.0 + eighth % 8 / 8.0, eighth // 8))
+    found: Integers = np.searchsorted(candidates, np.ldexp(1.0 + eighth % 8 / 8.0, eighth // 8))
     return found
 
 
-def _nearest(candidates: NDArray[np.int64]) -> NDArray[np.intp]:
+def _nearest(candidates: Integers) -> NDArray[np.intp]:
     """Which candidate is nearest to 1.5 times each candidate; the lower of two."""
     # Everything doubled twice, so that middles and 1.5 times are whole.
     middles = 2 * (candidates[1:] + candidates[:-1])
@@ -220,14 +221,14 @@ class _ScaleFreeChooser(CountedHoldout):
         )
         super().__init__(rule.noise, task, np.zeros(self.candidates.size, np.int64))
 
-    def observe(self, values: NDArray[np.float64]) -> None:
+    def observe(self, values: Floats) -> None:
         """Count values, rounded to the grid as the publisher rounds them."""
         floats = as_floats(as_column(values, "values"))
-        steps: NDArray[np.int64] = np.empty(floats.size, np.int64)
+        steps: Integers = np.empty(floats.size, np.int64)
         online_pass.round_values(floats, 1.0 / self._task.resolution, float(self._top), steps)
         noisy_max.bin_eighths(steps, self._first, self.candidates, self._counts)
 
-    def scores(self) -> NDArray[np.int64]:
+    def scores(self) -> Integers:
         """Of each candidate."""
         above = self._counts.sum() - np.cumsum(self._counts)
         second = above if self._single else above[_nearest(self.candidates)]
@@ -235,8 +236,8 @@ class _ScaleFreeChooser(CountedHoldout):
         penalties = np.minimum(
             2.0 * self.unit * self.slope * np.log(self.candidates / self.candidates[0]), MAX_PENALTY
         )
-        beyond: NDArray[np.int64] = np.maximum(self.unit * (above + second) - round(target), 0)
-        scores: NDArray[np.int64] = -beyond - np.rint(penalties).astype(np.int64)
+        beyond: Integers = np.maximum(self.unit * (above + second) - round(target), 0)
+        scores: Integers = -beyond - np.rint(penalties).astype(np.int64)
         return scores
 
     @property
@@ -244,10 +245,10 @@ class _ScaleFreeChooser(CountedHoldout):
         """Two counts."""
         return 2 * self.unit
 
-    def choices(self, key: Key, count: int) -> NDArray[np.float64]:
+    def choices(self, key: Key, count: int) -> Floats:
         """Thetas of independent choices: the largest noisy score, the lowest of several, in units of the input."""
         # From the bound down: a finer grid adds candidates at the lower end and leaves the others their noise.
         noise = draw_noise(self.law, count, self.candidates.size, key)[:, ::-1]
         best = np.argmax(self.scores() + noise, axis=1)
-        thetas: NDArray[np.float64] = np.minimum(self.candidates[best] * self._task.resolution, self._task.bound)
+        thetas: Floats = np.minimum(self.candidates[best] * self._task.resolution, self._task.bound)
         return thetas

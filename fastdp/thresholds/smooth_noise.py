@@ -32,8 +32,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastdp.arrays.kinds import Floats, Integers
 from fastdp.local.laws import exp_below
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId, word_at
@@ -51,7 +51,7 @@ RATIO_SLACK = 1 + Fraction(1, 2**49)
 SCALE_SLACK = 1.0 + 2.0**-48
 
 
-def decay_table(b: float, holdout: int) -> NDArray[np.float64]:
+def decay_table(b: float, holdout: int) -> Floats:
     """Weights for e^(-b k), k = 0 .. holdout + 1, as the smooth-sensitivity kernels require.
 
     Powers of one factor r, each rounded once: entry k + 1 is at least e^-b (1 + 2^-50) times entry k.  Where that
@@ -62,7 +62,7 @@ def decay_table(b: float, holdout: int) -> NDArray[np.float64]:
     factor = min(1.0, float(exp_below(exponent) * RATIO_SLACK))
     # Entries further on are below MIN_DECAY; computed, they would be subnormal and slow.
     used = holdout + 2 if b * holdout <= 700.0 else int(700.0 / b) + 2
-    table: NDArray[np.float64] = np.zeros(holdout + 2)
+    table: Floats = np.zeros(holdout + 2)
     table[0], table[1:used] = 1.0, factor
     np.multiply.accumulate(table[:used], out=table[:used])
     table[table < MIN_DECAY] = 0.0
@@ -90,7 +90,7 @@ class SmoothNoise:
     b: float
     gamma: float
 
-    def scale(self, values: NDArray[np.int64], bound: int, rank: int, kappa: float = 1.0) -> float:
+    def scale(self, values: Integers, bound: int, rank: int, kappa: float = 1.0) -> float:
         """Kappa S/a of a sorted hold-out, all in grid steps, rounded up.
 
         S is the smooth sensitivity of the value of that rank.

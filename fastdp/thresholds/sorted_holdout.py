@@ -7,9 +7,9 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp.arrays.column import as_column, as_floats
+from fastdp.arrays.kinds import Floats, Integers
 from fastdp.integer_grid import Grid
 from fastdp.randomness.key import Key
 from fastdp.thresholds.base import ThresholdTask
@@ -19,7 +19,7 @@ FIRST_ROOM = 1024
 
 #: From the hold-out (sorted unless the rule says otherwise) and the bound, both in grid steps, and a key: theta in
 #: grid steps, not clipped.
-ReleaseSorted = Callable[[NDArray[np.int64], int, Key], float]
+ReleaseSorted = Callable[[Integers, int, Key], float]
 
 
 class QuantileChooser:
@@ -31,7 +31,7 @@ class QuantileChooser:
         self._clip = clip
         self._sort = sort
         self._top = Grid(task.bound, task.resolution).bound_steps
-        self._steps: NDArray[np.int64] = np.empty(min(task.holdout, FIRST_ROOM), np.int64)
+        self._steps: Integers = np.empty(min(task.holdout, FIRST_ROOM), np.int64)
         self._count = 0
 
     def copy(self) -> QuantileChooser:
@@ -40,12 +40,12 @@ class QuantileChooser:
         twin._steps, twin._count = self._steps.copy(), self._count
         return twin
 
-    def observe(self, values: NDArray[np.float64]) -> None:
+    def observe(self, values: Floats) -> None:
         """Round values to the grid and keep them."""
         floats = as_floats(as_column(values, "values"))
         count = self._count + floats.size
         if count > self._steps.size:
-            room: NDArray[np.int64] = np.empty(max(count, min(2 * count, self._task.holdout)), np.int64)
+            room: Integers = np.empty(max(count, min(2 * count, self._task.holdout)), np.int64)
             room[: self._count] = self._steps[: self._count]
             self._steps = room
         online_pass.round_values(
@@ -62,11 +62,11 @@ class QuantileChooser:
         theta = max(theta, self._task.resolution)
         return min(theta, self._task.bound) if self._clip else theta
 
-    def pack(self) -> NDArray[np.int64]:
+    def pack(self) -> Integers:
         """The values kept, in grid steps, in no promised order."""
         return self._steps[: self._count].copy()
 
-    def unpack(self, packed: NDArray[np.int64]) -> None:
+    def unpack(self, packed: Integers) -> None:
         """Take over what :meth:`pack` gave."""
         if packed.size > self._task.holdout or min(packed.min(initial=0), self._top - packed.max(initial=0)) < 0:
             raise ValueError("a hold-out that is too long, or values off the grid")

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import local, validation
+from fastdp.arrays.kinds import Integers
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.local.base import MIN_WIDTH, local_epsilon
@@ -111,7 +111,7 @@ class SquareWave:
         """An empty collection."""
         client = self.client(task)
 
-        def release(values: NDArray[np.int64], bound: int, key: Key) -> float:
+        def release(values: Integers, bound: int, key: Key) -> float:
             del bound
             reports = client.perturb(values * task.resolution, key=key, start=0)
             counts = np.bincount(reports, minlength=client.law.outputs)
@@ -129,7 +129,7 @@ class SquareWave:
             return local.LogSquareWave(self._report_epsilon(task), low=low, high=task.bound)
         return local.SquareWave(self._report_epsilon(task), low=0.0, high=task.bound)
 
-    def estimate(self, client: local.SquareWave, counts: NDArray[np.int64]) -> local.Distribution:
+    def estimate(self, client: local.SquareWave, counts: Integers) -> local.Distribution:
         """The server's side: the distribution behind the counts of reports (int64[outputs], or of cells)."""
         if isinstance(client, local.LogSquareWave):
             if self.method == "concave":

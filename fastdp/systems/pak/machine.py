@@ -14,9 +14,9 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp.arrays.column import NOT_FINITE, as_floats, entry_at
+from fastdp.arrays.kinds import Floats, Integers
 from fastdp.errors import DataError
 from fastdp.perturbers.base import theta_key
 from fastdp.randomness import sampler
@@ -27,15 +27,12 @@ from fastdp.state.content import Packed
 from fastdp.state.machine import Column, Machine, Transition
 from fastdp.systems.pak.moving_average import averages
 from fastdp.systems.pak.parameters import PAKParameters
-from fastdp.systems.pak.running_sum import RunningSum, Steps
+from fastdp.systems.pak.running_sum import RunningSum
 from fastdp.thresholds import Fixed
 from fastdp.thresholds.base import held_out
 from fastdp_kernels import online_pass
 
-Floats = NDArray[np.float64]
-
-
-NO_STEPS: Steps = np.empty(0, np.int64)
+NO_STEPS: Integers = np.empty(0, np.int64)
 
 
 class PAKState(NamedTuple):
@@ -59,7 +56,7 @@ class PAKState(NamedTuple):
     n_seen: int = 0
     tree: RunningSum | None = None
     running: float | None = None
-    recent: Steps = NO_STEPS
+    recent: Integers = NO_STEPS
 
     def __repr__(self) -> str:
         # Not the secrets.
@@ -111,7 +108,9 @@ class PAKMachine(Machine[PAKState]):
             out, recent = averages(steps, recent, n_seen, window, resolution)
         return Transition(PAKState(lag, n_seen, tree, running, recent), partial(_given, out))
 
-    def _hold(self, state: PAKState, values: Floats, name: str, key: Key) -> tuple[RunningSum | None, Floats, Steps]:
+    def _hold(
+        self, state: PAKState, values: Floats, name: str, key: Key
+    ) -> tuple[RunningSum | None, Floats, Integers]:
         """Values of the hold-out, or none at all: the tree, the hold-out so far, and what is published."""
         if not np.isfinite(values).all():
             raise _not_finite(values, name)
@@ -134,7 +133,7 @@ class PAKMachine(Machine[PAKState]):
             room = length - state.n_seen
             raise DataError(f"{name} has {size} values: expected at most {room}, the stream has {length}")
 
-    def _open(self, lag: Floats, key: Key) -> tuple[RunningSum, Steps]:
+    def _open(self, lag: Floats, key: Key) -> tuple[RunningSum, Integers]:
         """Choose tau, release the hold-out's sum (or sums), and start the tree."""
         plan = self.plan
         chooser = plan.threshold.start(plan.task)
@@ -145,7 +144,7 @@ class PAKMachine(Machine[PAKState]):
         wide = tau if isinstance(plan.threshold, Fixed) else tau * plan.tail_factor
         # Not min(): a threshold that is no number counts as the highest too.
         theta_steps = plan.grid.snap(wide if wide <= plan.grid.bound else plan.grid.bound)
-        out: Steps = np.empty(0, np.int64)
+        out: Integers = np.empty(0, np.int64)
         base = 0
         if plan.holdout:
             steps, rest = self._steps(as_floats(lag), theta_steps, "values"), plan.epsilon_lag
@@ -164,9 +163,9 @@ class PAKMachine(Machine[PAKState]):
         own = theta_key(key, theta_steps)
         return RunningSum.start(own, 0, plan.length - plan.holdout, theta_steps, plan.epsilon, base)
 
-    def _steps(self, values: Floats, theta_steps: int, name: str) -> Steps:
+    def _steps(self, values: Floats, theta_steps: int, name: str) -> Integers:
         """Values clipped and rounded to whole steps; DataError if one of them is NaN or infinite."""
-        steps: Steps = np.empty(values.size, np.int64)
+        steps: Integers = np.empty(values.size, np.int64)
         top = float(min(theta_steps, self.plan.bound_steps))
         if online_pass.round_values(values, 1.0 / self.plan.grid.resolution, top, steps):
             raise _not_finite(values, name)

@@ -7,14 +7,13 @@ section I (the average over a sliding window).
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Steps = NDArray[np.int64]
+from fastdp.arrays.kinds import Floats, Integers
 
 
 def averages(
-    sums: Steps, recent: Steps, position: int, window: int | None, resolution: float
-) -> tuple[NDArray[np.float64], Steps]:
+    sums: Integers, recent: Integers, position: int, window: int | None, resolution: float
+) -> tuple[Floats, Integers]:
     """The average that goes with each running sum, and the sums that the next call needs.
 
     With S_t the running sum after t values: (S_t - S_{t-w}) / w where S_{t-w} was published, S_t / t where not, and
@@ -41,7 +40,7 @@ def averages(
         ``recent`` for the next call.
     """
     counts = np.arange(position - sums.size + 1, position + 1, dtype=np.float64)
-    out: NDArray[np.float64] = np.multiply(sums, resolution, dtype=np.float64) / counts
+    out: Floats = np.multiply(sums, resolution, dtype=np.float64) / counts
     if window is None:
         return out, recent
     known = np.concatenate([recent, sums])

@@ -9,8 +9,8 @@ from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastdp.arrays.kinds import Floats
 from fastdp.arrays.whole import as_whole
 from fastdp.errors import StateError
 from fastdp.guarantee import Guarantee
@@ -25,8 +25,6 @@ from fastdp.systems.pak.parameters import PAKParameters, usual_threshold
 from fastdp.systems.stream.sharing import shared
 from fastdp.thresholds import Threshold
 from fastdp.thresholds.fixed import as_rule
-
-Floats = NDArray[np.float64]
 
 
 class PAK(Publisher[PAKState]):

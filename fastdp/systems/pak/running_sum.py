@@ -9,14 +9,12 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastdp.arrays.kinds import Integers
 from fastdp.randomness import sampler
 from fastdp.randomness.key import Key
 from fastdp.state import codec
 from fastdp_kernels import binary_counter
-
-Steps = NDArray[np.int64]
 
 
 class RunningSum(NamedTuple):
@@ -51,7 +49,7 @@ class RunningSum(NamedTuple):
     law: sampler.Law
     seen: int
     total: int
-    above: Steps
+    above: Integers
 
     def __repr__(self) -> str:
         # Not the secrets.
@@ -64,7 +62,7 @@ class RunningSum(NamedTuple):
         law = sampler.discrete_laplace_law(Fraction(theta_steps * levels) / Fraction(epsilon))
         return cls(key, number, length, levels, theta_steps, law, 0, base, np.zeros(levels + 1, np.int64))
 
-    def advance(self, steps: Steps) -> tuple[RunningSum, Steps]:
+    def advance(self, steps: Integers) -> tuple[RunningSum, Integers]:
         """The counter after these values, and the noisy running sum after each (modulo 2^64)."""
         key, number, length, levels, theta_steps, law, seen, before, above = self
         after, above, out = seen + steps.size, above.copy(), np.empty(steps.size, np.int64)

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastdp import validation
+from fastdp.arrays.kinds import Integers
 from fastdp.counters.base import event_guarantee, noise_scale
 from fastdp.counters.simple import Simple
 from fastdp.guarantee import Guarantee, parallel, sequential
@@ -23,7 +24,7 @@ from fastdp.randomness.key import Key
 from fastdp.releases.intervals import laplace_variance
 from fastdp.spatial import count_only, decomposition, saved
 from fastdp.spatial.cell_parameters import CellParameters, make_plan
-from fastdp.spatial.cells import Integers, StepTree
+from fastdp.spatial.cells import StepTree
 from fastdp.spatial.count_only import CountedTree, CountParameters
 from fastdp.spatial.domain import Domain, Outside
 from fastdp.spatial.release_times import (

@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
+from fastdp.arrays.kinds import Integers
 from fastdp.counters.base import Counter, check_rows, counter_guarantee, event_guarantee, noise_scale
 from fastdp.counters.simple import Simple
 from fastdp.guarantee import Guarantee, parallel
@@ -28,8 +28,6 @@ from fastdp.spatial.domain import Domain, Outside
 from fastdp.state.codec import expect
 from fastdp.systems.phdstream.spatial_publisher import PointMachine, SpatialPublisher, in_halves
 from fastdp_kernels import tree_maps
-
-Integers = NDArray[np.int64]
 
 
 def _none() -> Integers:

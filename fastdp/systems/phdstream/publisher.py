@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from fastdp import validation
+from fastdp.arrays.kinds import Integers
 from fastdp.counters.base import Counter, counter_guarantee, event_guarantee
 from fastdp.counters.binary_tree import BinaryTree
 from fastdp.counters.block import Block
@@ -22,7 +23,7 @@ from fastdp.randomness.prefix import step_key
 from fastdp.releases.intervals import laplace_variance
 from fastdp.spatial import decomposition, saved
 from fastdp.spatial.cell_parameters import CellParameters, make_plan
-from fastdp.spatial.cells import Integers, KeptTree, SplitScores, StepTree
+from fastdp.spatial.cells import KeptTree, SplitScores, StepTree
 from fastdp.spatial.domain import Domain, Outside
 from fastdp.spatial.tree_version import TreeVersion
 from fastdp.spatial.whole_count import MAX_COUNT, WholeCount, WholeParameters, as_share, split

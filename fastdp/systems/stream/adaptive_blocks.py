@@ -14,8 +14,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastdp.arrays.kinds import Floats, Integers
 from fastdp.integer_grid import EventGrid, Grid
 from fastdp.perturbers import Blocks, HierarchyShape
 from fastdp.perturbers.base import BoundLaws
@@ -28,7 +28,6 @@ from fastdp.releases.revised import RevisedStream
 from fastdp.systems.stream.progress import NO_CHAIN, NO_FLOATS, Progress, TreeNoise, next_chain
 from fastdp_kernels import adaptive_pass, block_lengths, seasons
 
-Floats = NDArray[np.float64]
 #: No theta rises further.
 MAX_UNIT = 2.0**64
 #: Before anything is released a value is taken to be about theta / 2, give or take as much.
@@ -164,7 +163,7 @@ class AdaptiveBlocks:
     ) -> AdaptiveStep | None:
         """All that these values, behind the hold-out, lead to; None if one of them is NaN or infinite."""
         del new
-        counters: NDArray[np.int64] = np.zeros(4, np.int64)
+        counters: Integers = np.zeros(4, np.int64)
         counters[0], counters[1] = progress.filled, progress.open_sum
         memory, chain, closed, at = progress.smoother.copy(), progress.chain.copy(), progress.blocks, 0
         bound = self.laws[progress.theta_steps] is not None
@@ -231,14 +230,14 @@ class AdaptiveBlocks:
         law: AnyLaw | None,
         chain: Chain,
         first: int,
-        counters: NDArray[np.int64],
+        counters: Integers,
         memory: Floats,
         blocks: Floats,
         bends: Floats,
     ) -> int:
         """One pass with noise bound to the prefix; settles the few draws that doubles leave doubtful."""
         assert law is not None  # noqa: S101 - that of a higher theta is bound like the first
-        noise: NDArray[np.int64] = np.empty(blocks.shape[0] - 1, np.int64)
+        noise: Integers = np.empty(blocks.shape[0] - 1, np.int64)
         at = settled = 0
         while True:
             rest = noise, chain, first, law.constants, settled, counters, memory, blocks

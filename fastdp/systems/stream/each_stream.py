@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp.arrays.column import as_floats
+from fastdp.arrays.kinds import Floats, Indices
 from fastdp.arrays.rows import StreamRows
 from fastdp.randomness.key import Key
 from fastdp.releases.batch import ReleasedMany
@@ -27,8 +27,6 @@ from fastdp.systems.stream.room import Room
 from fastdp.systems.stream.row_batches import concurrently
 from fastdp.systems.stream.stages import Schedule
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 #: Streams that a thread takes at a time.
 STREAMS = 64
 

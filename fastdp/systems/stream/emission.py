@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastdp.arrays.kinds import Floats
 from fastdp.systems.stream.adaptive_blocks import AdaptiveStep
 from fastdp.systems.stream.fixed_blocks import Step
-
-Floats = NDArray[np.float64]
 
 
 class FillIn(NamedTuple):

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.arrays.column import as_column, kind_of
+from fastdp.arrays.kinds import Indices
 from fastdp.errors import ParameterError
 from fastdp.randomness.key import MAX_STREAMS
 
-Indices = NDArray[np.int64]
 #: What came in: numbers of streams as int64[n], or ids of which some are texts.
 Ids = Indices | tuple[int | str, ...]
 

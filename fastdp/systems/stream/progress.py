@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastdp.arrays.kinds import Integers
 from fastdp.perturbers import Perturber
 from fastdp.perturbers.base import bound_law, theta_key
 from fastdp.randomness import prefix
@@ -15,7 +15,7 @@ from fastdp.randomness.prefix import Chain
 from fastdp.smoothers import SmootherState
 
 #: The number of a tree and the noise of its leaves; a cache, since the key determines it.
-TreeNoise = tuple[int, NDArray[np.int64]]
+TreeNoise = tuple[int, Integers]
 NO_FLOATS, NO_CHAIN = np.empty(0), np.empty(0, np.uint64)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.arrays.column import FLOAT64, Nonfinite, as_column, as_floats
+from fastdp.arrays.kinds import Floats
 from fastdp.arrays.whole import as_whole
 from fastdp.errors import AccuracyWarning, ParameterError, warn
 from fastdp.guarantee import Guarantee
@@ -37,7 +38,6 @@ from fastdp.thresholds.renewals import Renewal
 if TYPE_CHECKING:
     from fastdp.systems.stream.repeat import Repetitions
 
-Floats = NDArray[np.float64]
 #: Bits of an array's flags: C-contiguous and writable; memory of its own.
 WRITABLE, OWN = 0x0401, 0x0004
 FAR_BELOW = (

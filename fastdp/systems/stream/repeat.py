@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from tqdm import tqdm
 
 from fastdp import validation
+from fastdp.arrays.kinds import Floats, Indices
 from fastdp.errors import ParameterError
 from fastdp.randomness.key import MAX_STREAMS, Key
 from fastdp.releases.batch import ReleasedMany
@@ -23,8 +23,6 @@ from fastdp.systems.stream.row_batches import concurrently, even, snapped, worth
 from fastdp.systems.stream.row_steps import SLAB_VALUES, SLAB_WORDS, RowBatch, RowPipeline, Sums
 from fastdp.thresholds.base import RowChooser, held_out
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 #: Slabs that a thread takes at a time, at most.
 RUN = 16
 
@@ -181,7 +179,7 @@ class Repeater:
         self, values: Floats, steps: Indices, order: Indices, rows: int
     ) -> Iterator[tuple[Indices, Sums | None]]:
         """Slabs of some repetitions, and block sums: those of one threshold are summed once."""
-        last: tuple[int, NDArray[np.int64]] | None = None
+        last: tuple[int, Indices] | None = None
         for i in range(0, order.size, rows):
             which = order[i : i + rows]
             if not self.pipeline.blocks:

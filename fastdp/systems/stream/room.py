@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp.arrays.frames import FrameSource
+from fastdp.arrays.kinds import Floats, Indices
 from fastdp.guarantee import Guarantee
 from fastdp.releases.batch import ReleasedMany
 from fastdp.releases.nodes import ReleasedNodes
@@ -15,9 +15,6 @@ from fastdp.releases.revised import RevisedStream
 from fastdp.systems.stream.ids import Ids
 from fastdp.systems.stream.parameters import StreamParameters
 from fastdp.systems.stream.row_batches import borders_of
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,13 @@ from threading import Lock, Thread
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastdp.arrays.kinds import Floats, Indices
 from fastdp.integer_grid import Grid
 from fastdp.randomness.key import Key
 from fastdp.thresholds import Chooser
 from fastdp.thresholds.base import RowChooser, held_out
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 T = TypeVar("T")
 
 

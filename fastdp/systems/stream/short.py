@@ -11,8 +11,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastdp.arrays.kinds import Floats
 from fastdp.smoothers import Recent
 from fastdp.state.machine import record
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks
@@ -21,7 +21,6 @@ from fastdp.systems.stream.progress import Progress, TreeNoise
 from fastdp_kernels import short_chunks
 from fastdp_kernels.block_lengths import UNIT
 
-Floats = NDArray[np.float64]
 #: Longer chunks gain nothing.
 MAX_SHORT = 8192
 #: Bits of an array's flags: C-contiguous, aligned, writable.

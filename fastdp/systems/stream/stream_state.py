@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from typing import NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastdp.arrays.kinds import Floats
 from fastdp.errors import StateError
 from fastdp.systems.stream.progress import Progress, TreeNoise
 from fastdp.thresholds import Chooser
-
-Floats = NDArray[np.float64]
 
 #: Values of which a chooser may have seen some.
 UNKNOWN = np.empty(0)

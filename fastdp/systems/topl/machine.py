@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.arrays.kinds import Floats
 from fastdp.errors import StateError
 from fastdp.local import Hybrid, SquareWave
 from fastdp.local.distribution import Distribution
@@ -23,8 +24,6 @@ from fastdp.state.content import Packed
 from fastdp.state.machine import Machine, Transition
 from fastdp.thresholds import Fixed, ThresholdTask
 from fastdp.thresholds import SquareWave as SquareWaveRule
-
-Floats = NDArray[np.float64]
 
 
 class Op(NamedTuple):

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.arrays.column import Nonfinite
+from fastdp.arrays.kinds import Floats, Indices
 from fastdp.arrays.whole import as_whole
 from fastdp.guarantee import Guarantee
 from fastdp.randomness.key import Key
@@ -29,9 +29,6 @@ from fastdp.systems.topl.server import ToPLServer
 from fastdp.systems.topl.simulation import SimulationMachine, SimulationState
 from fastdp.thresholds import Fixed, SquareWave
 from fastdp.thresholds.square_wave import Scale
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fastdp import validation
 from fastdp.arrays.column import as_column, is_number
+from fastdp.arrays.kinds import Floats
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, parallel
 from fastdp.local import Hybrid
@@ -28,9 +26,6 @@ from fastdp.thresholds import Fixed
 from fastdp.thresholds import SquareWave as SquareWaveRule
 from fastdp.thresholds.fixed import as_rule
 from fastdp.thresholds.square_wave import SCALES, Scale
-
-Floats = NDArray[np.float64]
-
 
 #: What ToPL takes unless it is told otherwise.
 LOGARITHMIC = SquareWaveRule(scale="logarithmic", method="concave")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.arrays.column import NOT_FINITE, as_floats, entry_at
+from fastdp.arrays.kinds import Floats
 from fastdp.errors import DataError, StateError
 from fastdp.local.random_words import MAX_START
 from fastdp.randomness.key import Key
@@ -18,8 +19,6 @@ from fastdp.state import codec
 from fastdp.state.content import Packed
 from fastdp.state.machine import Column, Machine, Transition
 from fastdp.systems.topl.machine import Op, ServerMachine, ServerState
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
