@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,33 +68,6 @@ def estimator(terms: tuple[Term, ...], low: Fraction | float = 0, unit: Fraction
     origin, step = Fraction(low), Fraction(unit)
     coefficients = [(float(origin + step * term.offset), float(step * term.gain)) for term in terms]
     return Estimator(terms[0].last, *coefficients[0], *coefficients[-1])
-
-
-class Law(Protocol):
-    """What mechanisms need of a law."""
-
-    @property
-    def outputs(self) -> int:
-        """Number of possible reports."""
-
-    @property
-    def total(self) -> int:
-        """Number of words."""
-
-    def report(self, word: int, x: int) -> int:
-        """The report of grid step x by one word below ``total``, in plain integers."""
-
-    def fill(self, words: NDArray[np.uint64], steps: NDArray[np.int32], out: NDArray[np.int32]) -> None:
-        """The same for arrays, compiled."""
-
-    def weight(self, x: int, output: int) -> int:
-        """How many words give the output."""
-
-    def terms(self) -> tuple[Term, ...]:
-        """How a report gives an unbiased estimate of x."""
-
-    def variance_at(self, x: Fraction) -> Fraction:
-        """Exact variance of one estimate, in steps squared; quadratic in x."""
 
 
 def _sum(n: int) -> Fraction:
@@ -361,3 +334,6 @@ class MixtureLaw:
         """Variance of one estimate, in steps squared: both parts are unbiased, so the variances mix."""
         mixed = self.window.total * self.window.variance_at(x) + self.bit.total * self.bit.variance_at(x)
         return mixed / self.total
+
+
+Law = WindowLaw | BitLaw | MixtureLaw

@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -106,7 +105,7 @@ class PAKMachine(Machine[PAKState]):
         if plan.average is not None:
             window = None if plan.average == "all" else plan.average
             out, recent = averages(steps, recent, n_seen, window, resolution)
-        return Transition(PAKState(lag, n_seen, tree, running, recent), partial(_given, out))
+        return Transition(PAKState(lag, n_seen, tree, running, recent), lambda: out)
 
     def _hold(
         self, state: PAKState, values: Floats, name: str, key: Key
@@ -219,10 +218,6 @@ class PAKMachine(Machine[PAKState]):
     def rekeyed(self, state: PAKState, key: Key) -> PAKState:
         """The state for a copy: its tree draws from the copy's key."""
         return self.unpack(self.pack(state), key)
-
-
-def _given(out: Floats) -> Floats:
-    return out
 
 
 def _not_finite(values: Floats, name: str) -> DataError:

@@ -219,7 +219,7 @@ class Schedule(Machine[StreamState]):
     ) -> StreamState:
         """Values of a hold-out; of a later one, something is published in their place."""
         progress = state.progress
-        finite = floats if np.isfinite(floats).all() else self._replace_nonfinite(floats, at, name)
+        finite = self.finite(floats, at, name)
         following = progress._replace(n_seen=progress.n_seen + floats.size)
         if progress.theta_steps:
             period = self.composition.period
