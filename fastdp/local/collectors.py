@@ -48,8 +48,6 @@ class Collector(Publisher[Tally]):
     _MACHINE: ClassVar[Any] = CollectorMachine
     #: Reports are private already.
     _PUBLIC: ClassVar[bool] = True
-    #: Names of the public parameters besides the mechanism.
-    PARAMETERS: ClassVar[tuple[str, ...]]
     slots: int = 1
 
     def __init__(self, mechanism: Mechanism, **parameters: int) -> None:
@@ -157,7 +155,7 @@ class Collector(Publisher[Tally]):
         ParameterError
             If another one collects something else.
         """
-        whole = type(self)(self.mechanism, **self._parameters())
+        whole = type(self)(self.mechanism, **self._machine.parameters)
         refused = Refused()
         for part in (self, *others):
             if type(part) is not type(self) or part._described() != self._described():
@@ -221,14 +219,11 @@ class Collector(Publisher[Tally]):
     def _from_content(cls, content: dict[str, Any], name: str, *, replay: bool, own: Mapping[str, Any]) -> Self:
         return super()._from_content(content, name, replay=replay, own={**own, "kind": cls})
 
-    def _parameters(self) -> dict[str, int]:
-        return {name: getattr(self, name) for name in self.PARAMETERS}
-
     def _described(self) -> dict[str, Any]:
         m = self.mechanism
         named = {"name": type(m).__name__, "epsilon": m.epsilon, "low": m.low, "high": m.high}
-        return {"collector": type(self).__name__, "mechanism": named, **self._parameters()}
+        return {"collector": type(self).__name__, "mechanism": named, **self._machine.parameters}
 
     def __repr__(self) -> str:
-        parameters = ", ".join(f"{name}={value}" for name, value in self._parameters().items())
+        parameters = ", ".join(f"{name}={value}" for name, value in self._machine.parameters.items())
         return f"{type(self).__name__}({self.mechanism!r}, {parameters}, n_reports={self.n_reports})"

@@ -29,7 +29,6 @@ class HistogramCollector(Collector):
         Output cells, and bins of the estimate.
     """
 
-    PARAMETERS = ("bins",)
     bins: int
 
     def __init__(self, mechanism: SquareWave, bins: int = 1024) -> None:

@@ -30,8 +30,6 @@ class SumCollector(Collector):
         For example hours, or places: each report is counted in one.
     """
 
-    PARAMETERS = ("slots",)
-
     def __init__(self, mechanism: MeanMechanism, slots: int = 1) -> None:
         if not isinstance(mechanism, MeanMechanism):
             raise ParameterError(

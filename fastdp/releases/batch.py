@@ -18,7 +18,7 @@ from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.releases.error_bars import SumNoise
 from fastdp.releases.nodes import ReleasedNodes
-from fastdp.releases.release import PREFIX_BLOCK, Release, as_indices, preview
+from fastdp.releases.release import PREFIX_BLOCK, Release, as_indices, check_ranges, preview
 from fastdp.releases.revised import RevisedStream
 from fastdp_kernels import many_ranges
 
@@ -237,13 +237,7 @@ class ReleasedMany:
             raise ParameterError(
                 f"streams[{k}] = {whose[k]}: expected a whole number of at least 0, below {len(self)}"
             )
-        lengths = np.diff(self.borders)[whose]
-        wrong = np.flatnonzero((first < 0) | (last > lengths) | (first > last))
-        if wrong.size:
-            k = int(wrong[0])
-            raise ParameterError(
-                f"starts[{k}] = {first[k]}, stops[{k}] = {last[k]}: expected 0 <= start <= stop <= {lengths[k]}"
-            )
+        check_ranges(first, last, np.diff(self.borders)[whose])
         return whose, first, last
 
     @cached_property

@@ -343,12 +343,7 @@ class Release:
                 raise ParameterError(f"stops has {last.size} entries: expected {first.size}, as starts has")
             size = last.size if first.size == 1 else first.size
             first, last = (np.ascontiguousarray(np.broadcast_to(index, size)) for index in (first, last))
-        wrong = np.flatnonzero((first < 0) | (last > self.values.size) | (first > last))
-        if wrong.size:
-            k = int(wrong[0])
-            raise ParameterError(
-                f"starts[{k}] = {first[k]}, stops[{k}] = {last[k]}: expected 0 <= start <= stop <= {self.values.size}"
-            )
+        check_ranges(first, last, np.broadcast_to(self.values.size, first.shape))
         return first, last
 
     def _block_prefix(self, block: int) -> Floats:
@@ -375,6 +370,16 @@ def preview(values: Floats) -> str:
     """The first values and the last one, for a repr."""
     shown = [f"{value:.6g}" for value in values[:4].tolist()]
     return ", ".join(shown if values.size <= 4 else [*shown, "...", f"{values[-1]:.6g}"])
+
+
+def check_ranges(first: Integers, last: Integers, lengths: Integers) -> None:
+    """ParameterError unless each range lies in as many values."""
+    wrong = np.flatnonzero((first < 0) | (last > lengths) | (first > last))
+    if wrong.size:
+        k = int(wrong[0])
+        raise ParameterError(
+            f"starts[{k}] = {first[k]}, stops[{k}] = {last[k]}: expected 0 <= start <= stop <= {lengths[k]}"
+        )
 
 
 def as_indices(name: str, values: Any) -> Integers:
