@@ -252,37 +252,11 @@ def _regrow(
     starts[1:] = 1
     further = ends, released, weight, estimate, variance, rate
     deviation = _deviation(plan)
+    decided_by = cells.fan_out, cells.max_depth, SPLIT * deviation, KEEP * deviation, cells.uniform, added, removed
+    known = before.first, before.released, grown.weight, before.measure, before.projected, grown.variance, grown.rate
+    tree = starts, old, parent, first, code, ends, released, weight, measure, estimate, variance, rate
     for level, stop in walk_down(cells, starts, parent, first, old, code, measure, further):
-        size = adaptive_tree.regrow(
-            level,
-            stop,
-            cells.fan_out,
-            cells.max_depth,
-            SPLIT * deviation,
-            KEEP * deviation,
-            cells.uniform,
-            added,
-            removed,
-            before.first,
-            before.released,
-            grown.weight,
-            before.measure,
-            before.projected,
-            grown.variance,
-            grown.rate,
-            starts,
-            old,
-            parent,
-            first,
-            code,
-            ends,
-            released,
-            weight,
-            measure,
-            estimate,
-            variance,
-            rate,
-        )
+        size = adaptive_tree.regrow(level, stop, *decided_by, *known, *tree)
         if size < 0:
             return _regrow(plan, grown, added, removed, 4 * capacity)
     size = int(starts[-1])

@@ -191,34 +191,11 @@ def _grow(
     ends[0] = 0, added.size, 0, removed.size
     starts: Integers = np.zeros(plan.max_depth + 2, np.int64)
     starts[1:] = 1
+    decided_by = plan.fan_out, plan.max_depth, plan.unit, plan.bias, plan.threshold, plan.repaired, plan.uniform
+    known = residents.since, added, removed, noise, residents.nodes
+    tree = starts, old, parent, first, code, ends, released, measure, held, projected, score
     for level, stop in walk_down(plan, starts, parent, first, old, code, measure, (ends, released)):
-        size = privtree.descend(
-            level,
-            stop,
-            plan.fan_out,
-            plan.max_depth,
-            plan.unit,
-            plan.bias,
-            plan.threshold,
-            plan.repaired,
-            plan.uniform,
-            residents.since,
-            added,
-            removed,
-            noise,
-            residents.nodes,
-            starts,
-            old,
-            parent,
-            first,
-            code,
-            ends,
-            released,
-            measure,
-            held,
-            projected,
-            score,
-        )
+        size = privtree.descend(level, stop, *decided_by, *known, *tree)
         if size < 0:
             # The same noise and more: the decisions so far come out the same.
             return _grow(plan, residents, added, removed, step, key, 4 * capacity, noise)

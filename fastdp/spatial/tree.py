@@ -204,24 +204,11 @@ class ReleasedTree:
     ) -> tuple[Integers, Integers]:
         """Add up ``numbers`` of the cells in each box; returns query and leaf of those that are cut and not added."""
         stack: Integers = np.empty(self._first.size + 1, np.int64)
-        room = 0
+        tree, room = (self._fan_out, self._first, numbers, self._lower, self._upper), 0
         while True:
             query: Integers = np.empty(room, np.int64)
             leaf: Integers = np.empty(room, np.int64)
-            listed = tree_queries.count_boxes(
-                self._fan_out,
-                self._first,
-                numbers,
-                self._lower,
-                self._upper,
-                low,
-                high,
-                by_volume,
-                stack,
-                query,
-                leaf,
-                out,
-            )
+            listed = tree_queries.count_boxes(*tree, low, high, by_volume, stack, query, leaf, out)
             if listed <= room:
                 return query, leaf
             room = listed
