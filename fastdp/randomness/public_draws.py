@@ -1,4 +1,4 @@
-"""Arrays of exact draws for whoever adds them to numbers by themselves."""
+"""Arrays of exact draws, for noise that users add themselves."""
 
 from __future__ import annotations
 

@@ -208,38 +208,31 @@ class FixedTreeMachine(PointMachine):
         return state
 
 
-class OfflineBaseline(SpatialPublisher):
-    """What the two baselines that run PrivTree again and again share.
-
-    Parameters as for :class:`fastdp.PHDStream`.
-    """
-
-    threshold: float
-
-    def __init__(
-        self,
-        domain: Domain,
-        epsilon: float,
-        *,
-        max_depth: int = 20,
-        fan_out: int = 2,
-        threshold: float = 0.0,
-        outside: Outside = "raise",
-        seed: int | str | None = None,
-        key: Key | bytes | None = None,
-    ) -> None:
-        machine = self._MACHINE(
-            domain=domain,
-            epsilon=epsilon,
-            max_depth=max_depth,
-            fan_out=fan_out,
-            threshold=validation.real("threshold", threshold),
-            outside=outside,
-        )
-        self._start(machine, seed, key)
+def _begin_offline(
+    self: SpatialPublisher,
+    domain: Domain,
+    epsilon: float,
+    *,
+    max_depth: int = 20,
+    fan_out: int = 2,
+    threshold: float = 0.0,
+    outside: Outside = "raise",
+    seed: int | str | None = None,
+    key: Key | bytes | None = None,
+) -> None:
+    """``__init__`` of the two baselines that run PrivTree again and again."""
+    machine = self._MACHINE(
+        domain=domain,
+        epsilon=epsilon,
+        max_depth=max_depth,
+        fan_out=fan_out,
+        threshold=validation.real("threshold", threshold),
+        outside=outside,
+    )
+    self._start(machine, seed, key)
 
 
-class OfflineOnStream(OfflineBaseline):
+class OfflineOnStream(SpatialPublisher):
     """Baseline 1: PrivTree and new counts at each step on all points present.  NOT private at epsilon.
 
     Parameters as for :class:`fastdp.PHDStream`.
@@ -250,6 +243,8 @@ class OfflineOnStream(OfflineBaseline):
     """
 
     _MACHINE: ClassVar[Any] = OnStreamMachine
+    threshold: float
+    __init__ = _begin_offline
 
     @property
     def guarantee(self) -> Guarantee:
@@ -260,7 +255,7 @@ class OfflineOnStream(OfflineBaseline):
         return replace(event_guarantee(math.inf, endless), simulated=self._key.simulated)
 
 
-class OfflineOnBatch(OfflineBaseline):
+class OfflineOnBatch(SpatialPublisher):
     """Baseline 2: PrivTree and counts on each batch alone, scaled up to the number of points present.
 
     Parameters as for :class:`fastdp.PHDStream`.
@@ -275,6 +270,8 @@ class OfflineOnBatch(OfflineBaseline):
     """
 
     _MACHINE: ClassVar[Any] = OnBatchMachine
+    threshold: float
+    __init__ = _begin_offline
 
     @property
     def guarantee(self) -> Guarantee:
