@@ -141,26 +141,14 @@ class AdaptiveRows:
         return None, out
 
     def _pass(self, rows: Indices, values: Floats, out: Floats) -> None:
-        law = self._pipeline.laws[self._steps]
+        pipeline, law = self._pipeline, self._pipeline.laws[self._steps]
         assert law is not None  # noqa: S101 - `of` has looked
-        spikes, done = self._pipeline.perturber.closing == "spike", 0
+        spikes, done = pipeline.perturber.closing == "spike", 0
+        public = self._public, spikes, pipeline.events, pipeline.shape, pipeline.lengths, law.constants
+        states = self._counters, self._chains, self._singles, self._scales
         settled: Indices = np.empty(0, np.int64)
         while True:
-            done = fleet_pass.publish_rows(
-                *(
-                    rows,
-                    values,
-                    done,
-                    self._public,
-                    spikes,
-                    self._pipeline.events,
-                    self._pipeline.shape,
-                    self._pipeline.lengths,
-                    law.constants,
-                    settled,
-                ),
-                *(self._counters, self._chains, self._singles, self._scales, out),
-            )
+            done = fleet_pass.publish_rows(rows, values, done, *public, settled, *states, out)
             if done == rows.size:
                 return
             row, steps = int(rows[done]), int(fleet_pass.in_steps(values[done : done + 1], self._public))
