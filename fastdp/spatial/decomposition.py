@@ -80,21 +80,17 @@ def take_step(
     increments = net + plan.counter.step(rows, noise)
     if plan.counter.settles:
         residents = _settle(plan, residents, visit, leaves, step, key)
-    tree_maps.project_counts(
-        leaves,
-        increments,
-        plan.fan_out,
-        np.empty_like(visit.first),
-        visit.parent,
-        visit.released,
-        visit.measure,
-        visit.held,
-        visit.projected,
-    )
     visit = replace(visit, leaves=leaves)
+    add_increments(plan.fan_out, visit, increments)
     following = residents.append(visit, rows, step, plan.retention)
     # What is settled is looked for in all nodes, and noise follows their order.
     return following.packed() if plan.counter.settles or not following.has_room else following, visit, evidence
+
+
+def add_increments(fan_out: int, visit: StepTree, increments: Integers) -> None:
+    """Add what its leaves counted to a released tree, and project the counts again, in place."""
+    numbers = visit.parent, visit.released, visit.measure, visit.held, visit.projected
+    tree_maps.project_counts(visit.leaves, increments, fan_out, np.empty_like(visit.first), *numbers)
 
 
 def adjusted(plan: CellParameters, visit: StepTree, missing: float) -> StepTree:

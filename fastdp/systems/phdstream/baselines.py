@@ -27,7 +27,6 @@ from fastdp.spatial.cells import StepTree
 from fastdp.spatial.domain import Domain, Outside
 from fastdp.state.codec import expect
 from fastdp.systems.phdstream.spatial_publisher import PointMachine, SpatialPublisher, in_halves
-from fastdp_kernels import tree_maps
 
 
 def _none() -> Integers:
@@ -184,19 +183,9 @@ class FixedTreeMachine(PointMachine):
         noise = sampler.draws(visit.leaves.size, self.law, key, StreamId(Purpose.CELL, number=state.n_steps))
         rows = state.rows.copy()
         increments = net + self.counter.step(rows, noise)
-        released, held, projected = visit.released.copy(), visit.held.copy(), visit.projected.copy()
-        tree_maps.project_counts(
-            visit.leaves,
-            increments,
-            self.fan_out,
-            np.empty_like(released),
-            visit.parent,
-            released,
-            visit.measure,
-            held,
-            projected,
-        )
-        following = replace(visit, released=released, held=held, projected=projected)
+        changed = {name: getattr(visit, name).copy() for name in ("released", "held", "projected")}
+        following = replace(visit, **changed)
+        decomposition.add_increments(self.fan_out, following, increments)
         return BaselineState(state.n_steps + 1, following, rows=rows, chain=chain)
 
     def unpacked(self, described: Any) -> BaselineState:
