@@ -114,6 +114,16 @@ def as_floats(column: NDArray[Any]) -> Floats:
     return read_only(floats)
 
 
+def as_finite(floats: Floats, nonfinite: str, name: str, hint: str = "") -> Floats:
+    """The values, with zeros for NaN and infinity where that is allowed, else DataError, whose end is ``hint``."""
+    finite = np.isfinite(floats)
+    if finite.all():
+        return floats
+    if nonfinite == "raise":
+        raise DataError(f"{entry_at(name, ~finite, NOT_FINITE)}; expected finite values{hint}")
+    return read_only(np.where(finite, floats, 0.0))
+
+
 def read_only(column: NDArray[Any]) -> NDArray[Any]:
     """The same memory: kernels are compiled for arrays that cannot be written."""
     view = column[:]

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fastdp import validation
-from fastdp.arrays.column import NOT_FINITE, as_column, as_floats, entry_at
+from fastdp.arrays.column import as_column, as_finite, as_floats, entry_at
 from fastdp.arrays.kinds import Floats, Indices
 from fastdp.counters import RunningCounts
 from fastdp.errors import DataError, ParameterError, StateError
@@ -177,13 +177,8 @@ class Fleet:
         streams = self._streams
         column = as_column(values, "values")
         found = self._checked(ids, column.size)
-        floats = as_floats(column)
-        finite = np.isfinite(floats)
-        if not finite.all():
-            composition = getattr(streams.machine, "composition", None)
-            if getattr(composition, "nonfinite", "raise") == "raise":
-                raise DataError(f"{entry_at('values', ~finite, NOT_FINITE)}; expected finite values")
-            floats = as_floats(np.where(finite, floats, 0.0))
+        rule = getattr(getattr(streams.machine, "composition", None), "nonfinite", "raise")
+        floats = as_finite(as_floats(column), rule, "values")
         if not column.size:
             return found, np.empty(0)
         threads, known = validation.threads(self.threads), len(streams.places)

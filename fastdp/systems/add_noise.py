@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.arrays.column import NOT_FINITE, Nonfinite, as_floats, entry_at
+from fastdp.arrays.column import Nonfinite, as_finite, as_floats
 from fastdp.arrays.kinds import Integers
 from fastdp.arrays.shaped import as_shaped
-from fastdp.errors import DataError, ParameterError
+from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.integer_grid import MAX_BOUND, MAX_SCALE, MIN_BOUND, MIN_SCALE
 from fastdp.ledger import Ledger
@@ -170,11 +170,8 @@ class VectorNoise:
         floats = as_floats(column)
         per_unit, most = 1.0 / self.resolution, float(MAX_VALUE)
         if noisy_values.round_half_up(floats, per_unit, most, steps):
-            finite = np.isfinite(floats)
-            if nonfinite == "raise":
-                wrong = entry_at("values", ~finite, NOT_FINITE)
-                raise DataError(f"{wrong}; expected finite values (nonfinite='zero' makes them count as 0)")
-            noisy_values.round_half_up(as_floats(np.where(finite, floats, 0.0)), per_unit, most, steps)
+            finite = as_finite(floats, nonfinite, "values", " (nonfinite='zero' makes them count as 0)")
+            noisy_values.round_half_up(finite, per_unit, most, steps)
         return steps
 
 

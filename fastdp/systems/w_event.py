@@ -15,10 +15,9 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from fastdp import validation
-from fastdp.arrays.column import NOT_FINITE, as_floats, entry_at
+from fastdp.arrays.column import as_finite, as_floats
 from fastdp.arrays.kinds import Floats, Integers
 from fastdp.arrays.whole import as_whole
-from fastdp.errors import DataError
 from fastdp.guarantee import Guarantee, fraction_of
 from fastdp.integer_grid import MAX_SCALE, Grid, make_grid
 from fastdp.randomness import prefix, sampler
@@ -131,9 +130,7 @@ class WEventMachine(Machine[WEventState]):
 
     def step(self, state: WEventState, batch: Column, key: Key) -> Transition[WEventState]:
         """Value by value: whether it is released again, and what is published."""
-        values = as_floats(batch.values)
-        if not np.isfinite(values).all():
-            raise DataError(f"{entry_at(batch.name, ~np.isfinite(values), NOT_FINITE)}; expected finite values")
+        values = as_finite(as_floats(batch.values), "raise", batch.name)
         resolution, top = self.grid.resolution, self.grid.bound_steps
         published: Integers = np.empty(values.size, np.int64)
         exact = np.rint(np.clip(values * (1.0 / resolution), 0.0, float(top))).astype(np.int64)

@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.arrays.column import NOT_FINITE, as_floats, entry_at
+from fastdp.arrays.column import as_finite, as_floats
 from fastdp.arrays.kinds import Floats
-from fastdp.errors import DataError, StateError
+from fastdp.errors import StateError
 from fastdp.local.random_words import MAX_START
 from fastdp.randomness.key import Key
 from fastdp.state import codec
@@ -61,7 +60,7 @@ class SimulationMachine(Machine[SimulationState]):
 
     def parts(self, batch: Column) -> tuple[Floats]:
         """The values, with zeros for NaN and infinity where that is allowed."""
-        return (as_floats(self._finite(batch)),)
+        return (self._finite(batch),)
 
     def consumed(self, state: SimulationState) -> int:
         """Users so far."""
@@ -98,14 +97,8 @@ class SimulationMachine(Machine[SimulationState]):
         counts = state.n_held + held, state.n_published + values.size - held
         return Transition(SimulationState(*counts, after), lambda: out, finish)
 
-    def _finite(self, batch: Column) -> NDArray[Any]:
-        finite = np.isfinite(as_floats(batch.values))
-        if finite.all():
-            return batch.values
-        if self.nonfinite == "raise":
-            place = entry_at(batch.name, ~finite, NOT_FINITE)
-            raise DataError(f"{place}; expected finite values (or nonfinite='zero')")
-        return np.where(finite, batch.values, 0.0)
+    def _finite(self, batch: Column) -> Floats:
+        return as_finite(as_floats(batch.values), self.nonfinite, batch.name, " (or nonfinite='zero')")
 
     def settled(self, state: SimulationState) -> SimulationState:
         """The state with nothing pending."""
