@@ -100,7 +100,6 @@ class CountMachine(Machine[CountState]):
 
     def start(self, key: Key) -> CountState:
         """Before any step."""
-        del key
         return CountState(0, np.zeros((self.size, self.counter.width), np.int64), np.zeros(self.size, np.int64))
 
     def read(self, *batch: Any) -> tuple[Integers, Integers]:

@@ -48,7 +48,6 @@ class MachineRows:
 
     def prepare(self, rows: Indices, values: Floats, threads: int) -> Callable[[], Published]:
         """What consumes finite values, each of the stream in its row, in order; until it is called, nothing has."""
-        del threads
         order = np.argsort(rows, kind="stable")
         borders = np.flatnonzero(np.diff(rows[order])) + 1
         made: list[tuple[int, Indices, list[Transition[Any]]]] = []
@@ -103,7 +102,6 @@ class MachineRows:
 
     def unpack(self, keys: list[Key], described: Any, take: Callable[[Any, tuple[int, ...]], Any]) -> None:
         """The states that were packed."""
-        del take
         self._keys = keys
         self._states = [self._machine.unpack(each, key) for each, key in zip(described, keys, strict=True)]
 

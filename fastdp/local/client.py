@@ -115,7 +115,6 @@ class ClientMachine(Machine[ClientState]):
 
     def start(self, key: Key) -> ClientState:
         """Before the report."""
-        del key
         return ClientState()
 
     def read(self, *batch: Any) -> Asked:
@@ -136,7 +135,6 @@ class ClientMachine(Machine[ClientState]):
 
     def step(self, state: ClientState, batch: Asked, key: Key) -> Transition[ClientState]:
         """Make the message, or give the recorded one again."""
-        del key
         batch.mechanism.steps_of(batch.value)
         message = state.message
         if message is None:
@@ -150,7 +148,6 @@ class ClientMachine(Machine[ClientState]):
 
     def unpack(self, packed: dict[str, Any], key: Key) -> ClientState:
         """The state that was packed, with the message where a replay is due."""
-        del key
         message = packed["message"]
         return ClientState(range(2)[packed["n_seen"]], None if message is None else base64.b64decode(message))
 

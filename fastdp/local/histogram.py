@@ -38,7 +38,6 @@ class HistogramCollector(Collector):
 
     @staticmethod
     def _zeros(mechanism: SquareWave, **parameters: int) -> Integers:
-        del mechanism
         return np.zeros(parameters["bins"], np.int64)
 
     @staticmethod
@@ -47,7 +46,6 @@ class HistogramCollector(Collector):
 
     @staticmethod
     def _check_totals(mechanism: SquareWave, totals: Integers) -> None:
-        del mechanism
         if totals.min() < 0 or totals.max() > MAX_REPORTS:
             raise ParameterError(f"totals of a collector: expected counts from 0 to {MAX_REPORTS}")
 
@@ -55,7 +53,6 @@ class HistogramCollector(Collector):
     def _adds(
         mechanism: SquareWave, totals: Integers, reports: Integers, slots: Integers
     ) -> list[Callable[[], object]]:
-        del slots
         # Cell k holds the outputs j with floor(j bins / M) = k, as the estimate's matrix has it.
         cells = reports * totals.size // mechanism.n_outputs
         return [partial(np.add, totals, np.bincount(cells, minlength=totals.size), totals)]

@@ -123,7 +123,6 @@ class CollectorMachine(Machine[Tally]):
 
     def start(self, key: Key) -> Tally:
         """Nothing collected."""
-        del key
         return Tally(self.kind._zeros(self.mechanism, **self.parameters))
 
     def read(self, *batch: Any) -> Counted:
@@ -162,7 +161,6 @@ class CollectorMachine(Machine[Tally]):
 
     def step(self, state: Tally, batch: Counted, key: Key) -> Transition[Tally]:
         """Collect."""
-        del key
         count = sum([reports.size for reports, _ in batch.reports])
         refused = state.refused.plus(batch.refused_reports, batch.refused_messages)
         after = Tally(state.totals, refused, [*state.pending, *batch.reports])
@@ -192,7 +190,6 @@ class CollectorMachine(Machine[Tally]):
 
     def rekeyed(self, state: Tally, key: Key) -> Tally:
         """The state for a copy."""
-        del key
         whole = self.settled(state)
         return Tally(whole.totals.copy(), whole.refused)
 

@@ -135,7 +135,6 @@ class Blocks(Flat):
 
     def group_square(self, plan: HierarchyShape, size: int) -> int:
         """All the values may lie in one block."""
-        del plan
         return size * size
 
     def plan(self, epsilon: float, max_range: int) -> BlocksShape:
@@ -156,7 +155,6 @@ class Blocks(Flat):
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
         """Pure epsilon, or rho: blocks are disjoint, their ends functions of earlier outputs."""
-        del plan
         rest = (
             "blocks are disjoint, and each ends where sums released before it began say (adaptive parallel)",
             "predictions and revisions are functions of the noisy sums (post-processing)",

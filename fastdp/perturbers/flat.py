@@ -50,14 +50,12 @@ class Flat:
 
     def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
         """One level, one value a block, noise in batches."""
-        del epsilon, max_range
         return HierarchyShape(
             fan_out=2, height=1, pruned=0, levels=1, block=1, tops=BATCH, leaves=BATCH, tree_blocks=BATCH
         )
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
         """Pure epsilon, or rho: values are disjoint."""
-        del plan
         if self.noise == "gaussian":
             return concentrated(
                 epsilon,
@@ -71,12 +69,10 @@ class Flat:
 
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
         """K = 2 (r + 2) / 3: twice the mean length of a range; half of it with Gaussian noise."""
-        del plan
         return independent_constant(max_range) * (1.0 if self.noise == "laplace" else 0.5)
 
     def group_square(self, plan: HierarchyShape, size: int) -> int:
         """Squared L2 sensitivity of ``size`` consecutive values, in squares of that of one: each has its sum."""
-        del plan
         return size
 
     def moved_draws(self, plan: HierarchyShape, size: int) -> int:

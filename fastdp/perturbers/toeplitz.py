@@ -127,14 +127,12 @@ class Toeplitz:
 
     def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
         """One level, one value a block; noise begins again with each epoch."""
-        del epsilon, max_range
         return HierarchyShape(
             fan_out=2, height=1, pruned=0, levels=1, block=1, tops=1, leaves=1, tree_blocks=self.epoch
         )
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
         """Rho of the coefficients of C, and of all that rounding may add."""
-        del plan
         return concentrated(
             epsilon,
             f"each value gets y = z - rint(c_1 y' + c_2 y'' + ...), z discrete Gaussian of sigma |C| theta / "
@@ -146,7 +144,6 @@ class Toeplitz:
 
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
         """K of a prefix: ranges between two err by up to twice as much."""
-        del plan
         mu, theta = np.array(self.rates), np.array(self.shares)
         return self._square * fit.prefix_error(mu, theta, min(max_range, self.epoch))
 
@@ -162,7 +159,6 @@ class Toeplitz:
 
     def group_square(self, plan: HierarchyShape, size: int) -> Fraction:
         """Squared L2 sensitivity of ``size`` consecutive values, in squares of that of one."""
-        del plan
         if size == 1:
             return Fraction(1)
         if size > MAX_GROUP:
@@ -179,7 +175,6 @@ class Toeplitz:
 
     def moved_draws(self, plan: HierarchyShape, size: int) -> int:
         """Draws whose z depends on ``size`` values: those of the epochs that they lie in."""
-        del plan
         return self.epoch * (2 if size > 1 else 1) + size
 
     def leaf_law(self, theta_steps: int, epsilon: float) -> GaussianLaw:
@@ -221,7 +216,6 @@ class Toeplitz:
 
     def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
         """Not before the values: ParameterError."""
-        del plan, theta_steps, epsilon, key, tree
         raise ParameterError(
             "perturber = Toeplitz: expected a Hierarchy or Flat here (or one publisher for each stream), because "
             "each value's noise follows that of the values before"

@@ -24,7 +24,6 @@ class Mean:
 
     def start(self, first: float, theta: float) -> SmootherState:
         """No block, sum 0."""
-        del first, theta
         return np.zeros(2)
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
@@ -35,12 +34,10 @@ class Mean:
 
     def is_state(self, state: SmootherState, theta: float, blocks: int) -> bool:
         """A number of blocks comes first."""
-        del theta
         return is_count(float(state[0]), blocks)
 
     def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
         """Running means of many streams, added up in the same order."""
-        del firsts, thetas
         return np.cumsum(means, axis=1) / np.arange(1.0, means.shape[1] + 1.0)
 
 
@@ -67,7 +64,6 @@ class MovingAverage:
 
     def start(self, first: float, theta: float) -> SmootherState:
         """How many blocks, the running sum, then the ring; the guess is the first of the window."""
-        del theta
         return self.step(np.zeros(self.window + 2), np.array([first]))[0]
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
@@ -81,12 +77,10 @@ class MovingAverage:
 
     def is_state(self, state: SmootherState, theta: float, blocks: int) -> bool:
         """A number of blocks comes first, the guess among them; it says where in the ring the next one goes."""
-        del theta
         return is_count(float(state[0]) - 1.0, blocks)
 
     def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
         """The same for many streams."""
-        del thetas
         out = np.empty(means.shape)
         if out.size:
             moving_window.follow_windows(
@@ -120,7 +114,6 @@ class Exponential:
 
     def start(self, first: float, theta: float) -> SmootherState:
         """The guess."""
-        del theta
         return np.array([first])
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
@@ -135,7 +128,6 @@ class Exponential:
 
     def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
         """The same for many streams."""
-        del thetas
         if means.shape[1] == 0:
             return means
         from scipy.signal import lfilter

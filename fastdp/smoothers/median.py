@@ -32,7 +32,6 @@ class Median:
 
     def start(self, first: float, theta: float) -> SmootherState:
         """Lower end and width of the bins, then their counts."""
-        del first
         return np.concatenate([_bins(theta), np.zeros(BINS)])
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
@@ -52,7 +51,6 @@ class Median:
 
     def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
         """The same for many streams; the bins are cleared for each."""
-        del firsts
         out = np.empty(means.shape)
         if out.size:
             dense, counts = np.ascontiguousarray(means), np.empty(BINS)

@@ -16,7 +16,6 @@ class Recent:
 
     def start(self, first: float, theta: float) -> SmootherState:
         """Nothing to remember."""
-        del first, theta
         return np.empty(0)
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
@@ -25,5 +24,4 @@ class Recent:
 
     def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
         """The same for many streams."""
-        del firsts, thetas
         return means

@@ -108,7 +108,6 @@ class Machine(ABC, Generic[S]):
 
     def news(self, before: S, after: S) -> Iterator[tuple[int, str]]:
         """What a log says of a step, with its level: public numbers only."""
-        del before, after
         return iter(())
 
     def consumed(self, state: S) -> int:
@@ -141,7 +140,6 @@ class Machine(ABC, Generic[S]):
 
     def unpack(self, packed: dict[str, Any], key: Key) -> S:
         """The state that was packed, its indices checked; ValueError, LookupError or TypeError if it is none."""
-        del key
         state: S = codec.restore(typing.get_type_hints(type(self).start)["return"], packed["state"])
         self.check_indices(state)
         if self.consumed(state) != codec.whole(packed["n_seen"]):
@@ -158,12 +156,10 @@ class Machine(ABC, Generic[S]):
 
     def rekeyed(self, state: S, key: Key) -> S:
         """The state for a copy, whose noise comes from another key."""
-        del key
         return state
 
     def check_indices(self, state: S) -> None:
         """ValueError unless shapes, and what kernels follow as an index, are in range."""
-        del state
 
 
 def check_is_machine(given: object) -> None:

@@ -463,7 +463,6 @@ class Publisher(Generic[S]):
         return self._rekeyed_copy()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        del memo
         return self._rekeyed_copy()
 
     @single_caller

@@ -266,7 +266,6 @@ def _salt_for(passphrase: str) -> bytes:
 
     Other passphrases have other salts: under a common one, each guess would be tried on all of them at once.
     """
-    del passphrase
     return secrets.token_bytes(16)
 
 

@@ -124,7 +124,6 @@ class WEventMachine(Machine[WEventState]):
 
     def start(self, key: Key) -> WEventState:
         """Nothing is released yet: 0 is known."""
-        del key
         size = self.contributions - 1 if self.scheme == "distribution" else 0
         return WEventState(0, 0, 0, np.zeros(size, np.int64), "")
 

@@ -43,7 +43,6 @@ class Fixed:
 
     def guarantee(self, task: ThresholdTask) -> Guarantee | None:
         """Nothing is looked at."""
-        del task
         return None
 
 
@@ -63,10 +62,8 @@ class _FixedChooser:
 
     def observe(self, values: NDArray[np.float64]) -> None:
         """Hold-out values, if the user asks for a hold-out, are dropped unseen."""
-        del values
 
     def choose(self, key: Key) -> float:
-        del key
         return self.theta
 
     def pack(self) -> NDArray[np.int64]:

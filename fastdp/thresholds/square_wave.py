@@ -112,7 +112,6 @@ class SquareWave:
         client = self.client(task)
 
         def release(values: Integers, bound: int, key: Key) -> float:
-            del bound
             reports = client.perturb(values * task.resolution, key=key, start=0)
             counts = np.bincount(reports, minlength=client.law.outputs)
             return self.choose_from(self.estimate(client, counts), task) / task.resolution

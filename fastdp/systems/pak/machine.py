@@ -179,7 +179,6 @@ class PAKMachine(Machine[PAKState]):
     @classmethod
     def from_description(cls, description: dict[str, Any], **own: Any) -> PAKMachine:
         """The machine that was described."""
-        del own
         return cls(PAKParameters.from_description(description))
 
     def pack(self, state: PAKState) -> Packed:

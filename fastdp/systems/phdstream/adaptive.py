@@ -123,7 +123,6 @@ class AdaptiveMachine(PointMachine):
 
     def start(self, key: Key) -> AdaptiveState:
         """Before the first batch."""
-        del key
         period = min(FIRST_PERIOD, self.max_period) if self.period is None else self.period
         whole = None if self.whole is None else WholeCount()
         return AdaptiveState(0, None, None, ReleaseSchedule(period, prompt=0), anew=False, whole=whole)

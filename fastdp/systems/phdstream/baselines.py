@@ -94,7 +94,6 @@ class OnStreamMachine(PointMachine):
 
     def start(self, key: Key) -> BaselineState:
         """Before the first batch."""
-        del key
         return BaselineState()
 
     def follow(self, state: BaselineState, added: Integers, removed: Integers, key: Key, chain: str) -> BaselineState:
@@ -124,7 +123,6 @@ class OnBatchMachine(PointMachine):
 
     def start(self, key: Key) -> BaselineState:
         """Before the first batch."""
-        del key
         return BaselineState()
 
     def follow(self, state: BaselineState, added: Integers, removed: Integers, key: Key, chain: str) -> BaselineState:
@@ -157,7 +155,6 @@ class FixedTreeMachine(PointMachine):
 
     def start(self, key: Key) -> BaselineState:
         """Before the first batch."""
-        del key
         return BaselineState()
 
     @cached_property

@@ -108,7 +108,6 @@ class PHDMachine(PointMachine):
 
     def start(self, key: Key) -> PHDState:
         """Before the first batch."""
-        del key
         whole = None if self.whole is None else WholeCount()
         return PHDState(0, self.root, whole=whole)
 

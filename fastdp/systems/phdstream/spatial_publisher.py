@@ -128,7 +128,6 @@ class PointMachine(Machine[Any]):
 
     def unpack(self, packed: dict[str, Any], key: Key) -> Any:
         """The state that was packed."""
-        del key
         state = self.unpacked(packed["state"])
         if state.n_steps < 0 or (state.visit is None) != (state.n_steps == 0):
             raise ValueError("a release out of range")

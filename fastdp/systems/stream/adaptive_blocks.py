@@ -162,7 +162,6 @@ class AdaptiveBlocks:
         self, progress: Progress, noise: TreeNoise | None, values: Floats, new: Floats | None = None
     ) -> AdaptiveStep | None:
         """All that these values, behind the hold-out, lead to; None if one of them is NaN or infinite."""
-        del new
         counters: Integers = np.zeros(4, np.int64)
         counters[0], counters[1] = progress.filled, progress.open_sum
         memory, chain, closed, at = progress.smoother.copy(), progress.chain.copy(), progress.blocks, 0

@@ -256,7 +256,6 @@ class FixedBlocks:
 
     def steps(self, theta_steps: int, memory: Floats) -> int:
         """The threshold in use, in grid steps."""
-        del memory
         return theta_steps
 
     def widened(self, memory: Floats) -> Floats:

@@ -267,7 +267,6 @@ class Schedule(Machine[StreamState]):
     @classmethod
     def from_description(cls, description: dict[str, Any], **own: Any) -> Schedule:
         """The machine that was described."""
-        del own
         return cls(StreamParameters.from_description(description))
 
     def pack(self, state: StreamState) -> Packed:
