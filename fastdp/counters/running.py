@@ -45,8 +45,7 @@ def as_increments(values: Any, size: int) -> Integers:
     if odd.any():
         place = entry_at("values", odd, "no whole number, or too large")
         raise DataError(f"{place}; expected whole numbers of absolute value at most 2^40")
-    increments: Integers = column.astype(np.int64)
-    return increments
+    return column.astype(np.int64)
 
 
 class CountState(NamedTuple):

@@ -23,12 +23,10 @@ def position(ratio: float) -> float:
 def positions(ratios: Floats) -> Floats:
     """The same of an array; NaN stays NaN."""
     mantissas, exponents = np.frexp(np.maximum(ratios, 1.0))
-    result: Floats = (exponents - 1) + (2.0 * mantissas - 1.0)
-    return result
+    return (exponents - 1) + (2.0 * mantissas - 1.0)
 
 
 def ratios(at: Floats) -> Floats:
     """The inverse, for positions of at least 0."""
     whole = np.floor(at)
-    result: Floats = np.ldexp(1.0 + (at - whole), whole.astype(np.int64))
-    return result
+    return np.ldexp(1.0 + (at - whole), whole.astype(np.int64))

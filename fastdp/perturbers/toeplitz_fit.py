@@ -55,14 +55,12 @@ def geometric(nu: Floats, count: float) -> Floats:
     """1 + q + ... + q^(count - 1), q = 1 - nu."""
     small = nu * count < 1e-6
     series = -np.expm1(count * np.log1p(-nu)) / np.where(small, 1.0, nu)
-    sums: Floats = np.where(small, count * (1.0 - nu * (count - 1.0) / 2.0), series)
-    return sums
+    return np.where(small, count * (1.0 - nu * (count - 1.0) / 2.0), series)
 
 
 def both(mu: Floats) -> Floats:
     """1 - lambda_i lambda_j."""
-    pairs: Floats = mu[:, None] + mu[None] - mu[:, None] * mu[None]
-    return pairs
+    return mu[:, None] + mu[None] - mu[:, None] * mu[None]
 
 
 def sensitivity_square(mu: Floats, theta: Floats, length: int | None) -> float:

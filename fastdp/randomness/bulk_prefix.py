@@ -72,8 +72,7 @@ def _draw(sums: Integers, law: GaussianLaw, cipher: CipherContext, chain: Chain,
         output, half = divmod(k, 2)
         others = prefixes[where]
         others[:, 1] ^= np.uint64(output)
-        words: NDArray[np.uint64] = _answers(cipher, others)[:, half].astype(np.uint64)
-        return words
+        return _answers(cipher, others)[:, half].astype(np.uint64)
 
     gaussian.fill_from(noise, law, _answers(cipher, prefixes)[:, 0].astype(np.uint64), further)
     chain[:2] = prefixes[-1]

@@ -112,8 +112,7 @@ class ErrorBars:
     def variances(self) -> Floats:
         """In squared units of the input: float64[q]."""
         drawn = self.noise.variance * self.resolution**2
-        variances: Floats = self.draws * self.weight**2 * drawn + self.model
-        return variances
+        return self.draws * self.weight**2 * drawn + self.model
 
 
 def wider_quantile(confidence: float) -> float:
@@ -192,16 +191,14 @@ def _geometric(rate: float, counts: Floats) -> Floats:
     """1 + q + ... + q^(count - 1), q = 1 - rate."""
     small = rate * counts < 1e-6
     series = -np.expm1(counts * math.log1p(-rate)) / (rate or 1.0)
-    sums: Floats = np.where(small, counts * (1.0 - rate * (counts - 1.0) / 2.0), series)
-    return sums
+    return np.where(small, counts * (1.0 - rate * (counts - 1.0) / 2.0), series)
 
 
 def _overlaps(width: float, first: Floats, last: Floats) -> Floats:
     """Sum over blocks of ``width`` of the squared overlap with [first, last), over ``width``."""
     left, right = np.floor(first / width), np.floor(last / width)
     ends = ((left + 1.0) * width - first) ** 2 + (last - right * width) ** 2 + (right - left - 1.0) * width**2
-    overlaps: Floats = np.where(left == right, (last - first) ** 2, ends) / width
-    return overlaps
+    return np.where(left == right, (last - first) ** 2, ends) / width
 
 
 def hidden_of_ends(first: Indices, last: Indices, edges: Indices, rates: Floats) -> tuple[Floats, Indices, Floats]:

@@ -102,8 +102,7 @@ class DrawnNoise(NamedTuple):
         if not self.gaussian:
             return laplace_sum_quantiles(self.scale, counts, confidence)
         level = NormalDist().inv_cdf(0.5 + checked_confidence(confidence) / 2.0)
-        ends: Floats = np.ceil(level * float(self.scale) * np.sqrt(counts)) + (counts > 0)
-        return ends
+        return np.ceil(level * float(self.scale) * np.sqrt(counts)) + (counts > 0)
 
 
 def _scale(scale: Fraction | float) -> float:

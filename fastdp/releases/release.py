@@ -182,8 +182,7 @@ class Release:
         """
         first, last = self._ranges(starts, stops)
         bars = self._error_bars(first, last)
-        errors: Floats = np.hypot(np.sqrt(bars.variances), self.range_sum(first, last, revised) - bars.centre)
-        return errors
+        return np.hypot(np.sqrt(bars.variances), self.range_sum(first, last, revised) - bars.centre)
 
     def plot(self, path: str | Path | None = None, ax: Any = None, *, revised: bool = True) -> Any:
         """Draw the mean value over time, the revised one with its 95 % interval; needs matplotlib.

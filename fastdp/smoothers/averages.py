@@ -133,5 +133,4 @@ class Exponential:
         from scipy.signal import lfilter
 
         keep = 1.0 - self.alpha
-        predictions: Floats = lfilter([self.alpha], [1.0, -keep], means, axis=1, zi=keep * firsts[:, None])[0]
-        return predictions
+        return lfilter([self.alpha], [1.0, -keep], means, axis=1, zi=keep * firsts[:, None])[0]

@@ -67,8 +67,7 @@ class StepTree:
     @property
     def depth(self) -> Integers:
         """Depth of each node: int64[v]."""
-        depths: Integers = np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
-        return depths
+        return np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
 
 
 @dataclass(frozen=True)

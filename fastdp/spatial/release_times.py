@@ -88,8 +88,7 @@ class Growth:
 @cache
 def periods(most: int) -> Integers:
     """The periods that are considered, 1 to ``most``, in steps of a fifth or so."""
-    grid: Integers = np.unique(np.rint(np.geomspace(1, most, 2 + int(6 * np.log(most)))).astype(np.int64))
-    return grid
+    return np.unique(np.rint(np.geomspace(1, most, 2 + int(6 * np.log(most)))).astype(np.int64))
 
 
 def check_pace(pace: ReleaseSchedule, period: int | None, most: int) -> None:

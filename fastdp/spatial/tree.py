@@ -196,8 +196,7 @@ class ReleasedTree:
     def _shares(self, low: Floats, high: Floats, query: Integers, leaf: Integers) -> Floats:
         """How much of cut leaves lies in their boxes."""
         corners = np.maximum(low[query], self._lower[leaf]), np.minimum(high[query], self._upper[leaf])
-        inside: Floats = self._domain.measure(*corners) / self._domain.measure(self._lower[leaf], self._upper[leaf])
-        return inside
+        return self._domain.measure(*corners) / self._domain.measure(self._lower[leaf], self._upper[leaf])
 
     def _whole_cells(
         self, low: Floats, high: Floats, numbers: Floats, out: Floats, *, by_volume: bool

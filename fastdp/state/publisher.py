@@ -190,8 +190,7 @@ class Publisher(Generic[S]):
     def _chunk(self, batch: Any) -> Chunk:
         """What a call consumes, for its fingerprint: values, or one batch, which is repeated whole."""
         parts = self._machine.parts(batch)
-        chunk: Chunk = parts[0] if self._machine.SPLITS else as_one(*parts)
-        return chunk
+        return parts[0] if self._machine.SPLITS else as_one(*parts)
 
     def _record(self, batch: Any, after: S, drawn: Mapping[str, Any]) -> str:
         """Write ahead; the digest that takes effect in the same step in which the batch is consumed."""

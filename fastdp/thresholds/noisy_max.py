@@ -135,8 +135,7 @@ class _NoisyMaxChooser(CountedHoldout):
 
     def scores(self) -> NDArray[np.int64]:
         """Of each candidate, as the kernel adds them up."""
-        scores: NDArray[np.int64] = self.unit() * np.cumsum(self._counts)[1:] - self.penalties()
-        return scores
+        return self.unit() * np.cumsum(self._counts)[1:] - self.penalties()
 
     def choices(self, key: Key, count: int) -> NDArray[np.float64]:
         """Thetas of independent choices."""

@@ -170,16 +170,14 @@ def _candidates(top: int) -> tuple[Integers, Integers]:
 def first_of_eighths(candidates: Integers) -> Integers:
     """The first candidate that is not below 2^e (1 + k / 8), at 8 e + k, for values below 2^63: int64[504]."""
     eighth = np.arange(63 * 8)
-    found: Integers = np.searchsorted(candidates, np.ldexp(1.0 + eighth % 8 / 8.0, eighth // 8))
-    return found
+    return np.searchsorted(candidates, np.ldexp(1.0 + eighth % 8 / 8.0, eighth // 8))
 
 
 def _nearest(candidates: Integers) -> NDArray[np.intp]:
     """Which candidate is nearest to 1.5 times each candidate; the lower of two."""
     # Everything doubled twice, so that middles and 1.5 times are whole.
     middles = 2 * (candidates[1:] + candidates[:-1])
-    nearest: NDArray[np.intp] = np.searchsorted(middles, candidates * (4 * REACH.numerator // REACH.denominator))
-    return nearest
+    return np.searchsorted(middles, candidates * (4 * REACH.numerator // REACH.denominator))
 
 
 def _weights(lengths: Lengths, resolved: float) -> tuple[bool, float, float]:

@@ -186,8 +186,7 @@ class ServerMachine(Machine[ServerState]):
 
     def _merged(self, state: ServerState, collectors: tuple[HistogramCollector, ...]) -> Tally:
         own = collector_of(self.sought(), self.tally(state, "merge"))
-        merged: Tally = own.merge(*collectors).state
-        return merged
+        return own.merge(*collectors).state
 
     def _published(self, state: ServerState, hybrid: Hybrid, column: NDArray[Any]) -> tuple[ServerState, Floats]:
         good = (column >= 0) & (column < hybrid.n_outputs) & (column == np.floor(column))
