@@ -66,7 +66,7 @@ def test_long_streams_are_the_same_words(
     monkeypatch: pytest.MonkeyPatch, first: int, member: int | None, faster: bool
 ) -> None:
     """By GCM, which every build of the library has, or by CTR: from the first word, in any pieces."""
-    monkeypatch.setattr(key_stream, "GCM_IS_FASTER", faster)
+    monkeypatch.setattr(key_stream, "WIDE", faster)
     key, stream = Key.from_seed(5), StreamId(Purpose.TREE, 200, 2**40 - 7, 3)
     key = key if member is None else key.of_stream(member)
     reader, pieces = WordStream(key, stream), [first, 1, 0, 3, CHUNK, CHUNK - 2]
@@ -78,6 +78,24 @@ def test_long_streams_are_the_same_words(
     rest = np.empty(CHUNK, np.uint64)
     WordStream(key, stream, 3).fill(rest)
     assert rest.tobytes() == words[3 : 3 + CHUNK].tobytes()
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("most", [48, 2**24])
+def test_blocks_by_themselves_are_the_same_bytes(monkeypatch: pytest.MonkeyPatch, wide: bool, most: int) -> None:
+    """By XTS, whose masks are all zero, from its least size on, or by the bare cipher; in one call or several."""
+    monkeypatch.setattr(key_stream, "WIDE", wide)
+    monkeypatch.setattr(key_stream, "MAX_XTS", most)
+    secret, size = bytes(range(32)), key_stream.MIN_XTS
+    oracle = Cipher(algorithms.AES(secret), modes.ECB()).encryptor()  # noqa: S305 - the bare cipher is the oracle
+    for count in (size - 16, size, size + 16 * 101):
+        blocks = bytes(np.random.default_rng(count).bytes(count))
+        encrypted = bytearray(count + 16)
+        cipher = key_stream.block_cipher(secret, count)
+        for _ in range(2):
+            key_stream.encrypt_blocks(cipher, memoryview(blocks), memoryview(encrypted))
+            assert encrypted[:count] == oracle.update(blocks)
+    key_stream.encrypt_blocks(cipher, memoryview(b""), memoryview(encrypted))
 
 
 def test_gcm_reads_a_stream_to_its_end() -> None:
@@ -117,8 +135,13 @@ def test_a_stream_ends_before_the_next_one(key: Key) -> None:
         RowWords(Key.from_seed(1), [(stream, 2**33 + 1)])
 
 
+@pytest.mark.parametrize("least", [0, 2**14])
 @pytest.mark.parametrize("counts", [[4], [1], [5, 1, 2], [64, 7, 3]])
-def test_rows_of_words_are_those_of_each_stream(counts: list[int]) -> None:
+def test_rows_of_words_are_those_of_each_stream(
+    monkeypatch: pytest.MonkeyPatch, counts: list[int], least: int
+) -> None:
+    monkeypatch.setattr(key_stream, "WIDE", True)
+    monkeypatch.setattr(key_stream, "MIN_XTS", least)
     key = Key.from_seed(2)
     pieces = [(StreamId(Purpose.TREE, level), count) for level, count in enumerate(counts)]
     rows = RowWords(key, pieces)
