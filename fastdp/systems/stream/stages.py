@@ -24,7 +24,15 @@ from fastdp.state import codec
 from fastdp.state.journal import Packed
 from fastdp.state.machine import NOTHING_DRAWN, Column, Machine, Transition, record
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
-from fastdp.systems.stream.fixed_blocks import NO_CHAIN, FixedBlocks, Progress, Step, TreeNoise, next_chain
+from fastdp.systems.stream.fixed_blocks import (
+    NO_CHAIN,
+    FixedBlocks,
+    Progress,
+    Step,
+    SummedStep,
+    TreeNoise,
+    next_chain,
+)
 from fastdp.systems.stream.parameters import StreamParameters
 from fastdp.systems.stream.short import IN_ORDER, MAX_SHORT, Short, short_of
 from fastdp.thresholds import Chooser
@@ -53,7 +61,7 @@ class FillIn(NamedTuple):
 
 
 #: What a part of a batch publishes: it has a ``size`` and an ``emit``.
-Output = Step | AdaptiveStep | FillIn
+Output = Step | SummedStep | AdaptiveStep | FillIn
 
 
 @dataclass(frozen=True)
@@ -62,7 +70,7 @@ class Emission:
 
     Attributes
     ----------
-    parts : list of Step, AdaptiveStep or FillIn
+    parts : list of Step, SummedStep, AdaptiveStep or FillIn
         In order.
     size : int
         Published values.
