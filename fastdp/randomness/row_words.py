@@ -115,11 +115,45 @@ class RowWords:
 
     def locate(self, column: int) -> tuple[StreamId, int]:
         """The stream id, its number 0, and the position in it that a column holds."""
-        for stream, count in self.pieces:
-            if column < count:
-                return stream, column
-            column -= count
-        raise IndexError(column)
+        return located(self.pieces, column)
+
+
+def located(pieces: tuple[tuple[StreamId, int], ...], column: int) -> tuple[StreamId, int]:
+    """Which piece, and the position in it, one column of all holds."""
+    for stream, count in pieces:
+        if column < count:
+            return stream, column
+        column -= count
+    raise IndexError(column)
+
+
+def joined_words(key: Key, pieces: tuple[tuple[StreamId, int], ...], number: int) -> NDArray[np.uint64]:
+    """The leading words of a few streams of one key, by one cipher, which costs more than some hundred words.
+
+    Parameters
+    ----------
+    key : Key
+        The secret, with its stream's number if it has one.
+    pieces : tuple of (StreamId, int)
+        As :class:`RowWords` takes them.
+    number : int
+        The number in the ids.
+    """
+    if key.drawn is not None:
+        for piece, count in pieces:
+            key.drawn.add((key.reveal(), key.member, piece._replace(number=number)), 0, count)
+    counters, columns = _layout(pieces)
+    if number or key.member:
+        first = pieces[0][0]
+        name = first._replace(number=number).pack() ^ first.pack()
+        own = _big_endian(np.array([name, key.member << BLOCK_BITS], np.uint64))
+        counters = (counters.reshape(-1, 2) | own).reshape(-1)
+    words: NDArray[np.uint64] = np.empty(counters.size + _TAIL_WORDS, np.uint64)
+    cipher = block_cipher(key.reveal(), counters.nbytes)
+    encrypt_blocks(cipher, counters.data.cast("B"), words.data.cast("B"))
+    if not np.little_endian:
+        words.byteswap(inplace=True)
+    return words[: counters.size] if columns is None else words[columns]
 
 
 def distinct_of(entries: Indices) -> tuple[Indices, Indices]:
@@ -130,7 +164,7 @@ def distinct_of(entries: Indices) -> tuple[Indices, Indices]:
     return distinct, which
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def _layout(pieces: tuple[tuple[StreamId, int], ...]) -> tuple[NDArray[np.uint64], Indices | None]:
     """Counters of a row, but for the stream's number: id and block number of each; and the words that are used."""
     blocks = [-(-count // 2) for _, count in pieces]

@@ -15,7 +15,8 @@ from fastdp.errors import ParameterError, StateError
 from fastdp.randomness import sampler
 from fastdp.randomness import words as key_stream
 from fastdp.randomness.key import Key
-from fastdp.randomness.row_words import RowWords
+from fastdp.randomness.row_words import RowWords, joined_words
+from fastdp.randomness.sampler import Pieces
 from fastdp.randomness.words import CHUNK, MIN_GCM, Purpose, StreamId, WordStream, word_at, words_at
 
 
@@ -258,6 +259,56 @@ def test_doubtful_draws_of_nodes_are_settled_by_their_own_words(monkeypatch: pyt
     for height in range(6):
         used = slice(offsets[height] + (5 >> height), offsets[height] + (17 >> height))
         assert np.array_equal(noise[used], expected[used])
+
+
+PIECES = [
+    ((StreamId(Purpose.TREE, 1), 300), (StreamId(Purpose.TREE, 2), 17), (StreamId(Purpose.TREE, 3), 1)),
+    ((StreamId(Purpose.THRESHOLD), 7),),
+    ((StreamId(Purpose.TREE, 1), 2**13), (StreamId(Purpose.TREE, 2), 2)),
+]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2**40 - 1])
+@pytest.mark.parametrize(
+    "key", [Key.from_seed(1), Key.from_seed(1).of_stream(0), Key.from_seed(1).of_stream(2**32 - 2)]
+)
+def test_joined_words_are_those_of_each_stream(key: Key, number: int) -> None:
+    for pieces in PIECES[:2]:
+        expected = [
+            word
+            for piece, count in pieces
+            for word in block_cipher_words(key, piece._replace(number=number), count, key.member)
+        ]
+        assert joined_words(key, pieces, number).tolist() == expected
+    with pytest.raises(OverflowError, match="stream id out of range"):
+        joined_words(key, pieces, 2**40)
+
+
+@pytest.mark.parametrize("scale", [0.5, 1e3, 2.0**45])
+@pytest.mark.parametrize("one_sided", [False, True])
+@pytest.mark.parametrize("pieces", PIECES)
+def test_streams_drawn_together_are_those_drawn_one_by_one(scale: float, one_sided: bool, pieces: Pieces) -> None:
+    law = (sampler.geometric_law if one_sided else sampler.discrete_laplace_law)(Fraction(scale))
+    together, apart = np.empty((2, sum(count for _, count in pieces)), np.int64)
+    for key, number in ((Key.from_seed(1), 0), (Key.from_seed(2).of_stream(5), 3)):
+        sampler.fill_pieces(together, law, key, pieces, number)
+        sampler.fill_one_by_one(apart, law, key, pieces, number)
+        assert np.array_equal(together, apart)
+
+
+def test_doubtful_draws_of_pieces_are_settled_by_their_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    law, key, pieces = sampler.discrete_laplace_law(Fraction(1000)), Key.from_seed(5), PIECES[0]
+    expected, settled = np.empty((2, 318), np.int64)
+    sampler.fill_one_by_one(expected, law, key, pieces, 2)
+
+    def doubtful(words: np.ndarray, *rest: Any) -> int:
+        rest[-1][:] = np.arange(words.size)
+        return int(words.size)
+
+    monkeypatch.setattr(sampler.guarded_log, "draw_double", doubtful)
+    monkeypatch.setattr(sampler.double_double, "draw_double_double", lambda *rest: rest[-2])
+    sampler.fill_pieces(settled, law, key, pieces, 2)
+    assert np.array_equal(settled, expected)
 
 
 def test_words_of_nodes_end_with_their_stream() -> None:
