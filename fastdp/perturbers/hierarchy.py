@@ -233,6 +233,10 @@ class Hierarchy:
     ) -> NDArray[np.int64]:
         widths = plan.widths[:levels]
         nodes: NDArray[np.int64] = np.empty(sum(widths), np.int64)
+        if self.noise == "laplace" and self.basis == "boxes":
+            laplace = cast("sampler.Law", noise_law("laplace", theta_steps, plan.levels, epsilon))
+            sampler.fill_pieces(nodes, laplace, key, _pieces(plan, levels), tree)
+            return nodes
         start = 0
         for level, width in enumerate(widths):
             weight = plan.fan_out**level if self.basis == "hats" else 1
@@ -256,6 +260,12 @@ class Hierarchy:
         if self.consistent and not rows.nodes and plan.levels > 1:
             consistency.make_rows_consistent(noise, plan.tops, plan.fan_out, plan.levels, consistency_weights(plan))
         return noise
+
+
+@lru_cache(maxsize=64)
+def _pieces(plan: HierarchyShape, levels: int) -> tuple[tuple[StreamId, int], ...]:
+    """The streams of words of the lowest levels, and how many each is for."""
+    return tuple((StreamId(Purpose.TREE, level + 1), width) for level, width in enumerate(plan.widths[:levels]))
 
 
 @lru_cache(maxsize=64)

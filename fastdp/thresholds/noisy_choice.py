@@ -56,7 +56,9 @@ def noise_law(kind: NoiseKind, sensitivity: int, epsilon: float) -> sampler.Law:
 
 def draw_noise(law: sampler.Law, choices: int, candidates: int, key: Key) -> NDArray[np.int64]:
     """Independent noise of all candidates, for several choices: int64[choices, candidates]."""
-    return sampler.draws(choices * candidates, law, key, StreamId(Purpose.THRESHOLD)).reshape(choices, candidates)
+    noise: NDArray[np.int64] = np.empty((choices, candidates), np.int64)
+    sampler.fill_pieces(noise.reshape(-1), law, key, ((StreamId(Purpose.THRESHOLD), noise.size),), 0)
+    return noise
 
 
 def exact_guarantee(task: ThresholdTask, kind: NoiseKind, scored: str) -> Guarantee:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fastdp.arrays.kinds import Floats
 from fastdp.systems.stream.adaptive_blocks import AdaptiveStep
-from fastdp.systems.stream.fixed_blocks import Step
+from fastdp.systems.stream.fixed_blocks import Step, SummedStep
 
 
 class FillIn(NamedTuple):
@@ -24,7 +24,7 @@ class FillIn(NamedTuple):
 
 
 #: What a part of a batch publishes: it has a ``size`` and an ``emit``.
-Output = Step | AdaptiveStep | FillIn
+Output = Step | SummedStep | AdaptiveStep | FillIn
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Emission:
 
     Attributes
     ----------
-    parts : list of Step, AdaptiveStep or FillIn
+    parts : list of Step, SummedStep, AdaptiveStep or FillIn
         In order.
     size : int
         Published values.

@@ -219,7 +219,8 @@ class Schedule(Machine[StreamState]):
     ) -> StreamState:
         """Values of a hold-out; of a later one, something is published in their place."""
         progress = state.progress
-        finite = self.finite(floats, at, name)
+        chooser = None if copied else _counted(state, floats)
+        finite = floats if chooser is not None else self.finite(floats, at, name)
         following = progress._replace(n_seen=progress.n_seen + floats.size)
         if progress.theta_steps:
             period = self.composition.period
@@ -229,6 +230,8 @@ class Schedule(Machine[StreamState]):
             value = min(max(mean, 0.0), progress.theta_steps * resolution)
             parts.append(FillIn(value, floats.size))
             following = following._replace(held=progress.held + floats.size)
+        if chooser is not None:
+            return StreamState(following, chooser, state.noise)
         return StreamState(
             following, state.chooser, state.noise, [*state.pending, finite.copy() if copied else finite]
         )
@@ -331,6 +334,21 @@ class Schedule(Machine[StreamState]):
             progress = progress._replace(chain=chain)
         chooser = state.settled()
         return StreamState(progress, None if chooser is None else chooser.copy())
+
+
+def _counted(state: StreamState, floats: Floats) -> Chooser | None:
+    """The chooser after the last values of its hold-out, if it looks whether they are finite, and they are.
+
+    It is a twin, thrown away otherwise: a pass over the values is saved.
+    """
+    # By name: others are shown finite values only.
+    if not hasattr(state.chooser, "observe_unchecked"):
+        return None
+    twin = state.settled()
+    assert twin is not None  # noqa: S101 - there is one
+    twin = twin.copy() if twin is state.chooser else twin
+    finite: bool = twin.observe_unchecked(floats)  # type: ignore[attr-defined]
+    return twin if finite else None
 
 
 _FIELDS: dict[str, Any] = {
