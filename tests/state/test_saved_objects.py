@@ -251,7 +251,8 @@ def test_an_altered_bit_is_one_error(samples: dict[str, Path], name: str, where:
     damaged = bytearray(raw)
     damaged[int(where * len(raw))] ^= 1 << bit
     path.write_bytes(bytes(damaged))
-    with pytest.raises(StateError, match=r"altered|no fastdp state file|format|expected key|unknown protection"):
+    said = r"altered|no fastdp state file|format|expected key|unknown protection|damaged: written \d+ times"
+    with pytest.raises(StateError, match=said):
         load(CASES[name], path)
 
 
@@ -273,7 +274,8 @@ def test_a_file_cut_short_is_one_error_or_the_call_before(samples: dict[str, Pat
                 # What was cut off is zeros by chance.
                 continue
             path.write_bytes(raw[:size] + zeros)
-            if zeros and size > len(raw) - 16:
+            # What is left of the tag may be zeros by chance, as if the record had ended in front of it.
+            if zeros and any(raw[len(raw) - 16 : size]):
                 with pytest.raises(StateError, match="altered"):
                     load(case, path)
             else:
