@@ -156,7 +156,7 @@ def test_a_progress_bar_where_somebody_watches(write_input, values, small_argume
             [sys.executable, "-m", "fastdp", "release", *map(str, arguments)],
             stderr=terminal,
             check=True,
-            timeout=300,
+            timeout=900,
             env={**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'kernels'}"},
         )
         said = os.read(main_end, 100_000).decode()
@@ -459,7 +459,7 @@ def test_interrupted(number, values, lines, small_arguments, tmp_path):
         assert [path.suffix for path in tmp_path.iterdir()] == [".tmp"]
         time.sleep(1.0)
         process.send_signal(number)
-        process.wait(60)
+        process.wait(300)
         said = process.stderr.read().decode()
     finally:
         process.kill()
@@ -486,7 +486,7 @@ def test_the_reader_of_standard_output_goes_away(small_arguments, values, lines,
         assert process.stdout.readline() == b"value\n"
         process.stdout.close()
         assert b"Traceback" not in process.stderr.read()
-        assert process.wait(60) == 1
+        assert process.wait(300) == 1
 
 
 WATCHED = """
@@ -517,7 +517,7 @@ def test_memory_is_constant(suffix, few, more, write_input, tmp_path):
             [sys.executable, "-c", WATCHED, "release", *map(str, arguments), "--max-range", "65536", "--force"],
             capture_output=True,
             check=True,
-            timeout=300,
+            timeout=900,
             env={
                 **os.environ,
                 "PYTHONPATH": f"{root}{os.pathsep}{root / 'kernels'}",

@@ -129,6 +129,6 @@ def test_a_scheduler_that_dies_is_one_line(toml, small, tmp_path) -> None:
     finally:
         scheduler.kill()
         scheduler.wait()
-    said = sweep.communicate(timeout=300)[1]
+    said = sweep.communicate(timeout=900)[1]
     assert sweep.returncode == 1
     assert re.fullmatch(r"Error: the executor lost its workers or its scheduler \(.*\): .* to go on\n", said)

@@ -476,7 +476,7 @@ def test_workers_end_with_the_sweep(small, tmp_path, toml, number) -> None:
     process.send_signal(number)
     try:
         # Workers hold the pipe of standard output: it ends with the last of them.
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
