@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -32,7 +32,15 @@ def _kernel_cache() -> Path:
 os.environ.setdefault("NUMBA_CACHE_DIR", str(_kernel_cache()))
 # Every word that a publisher draws is checked to be drawn once.
 os.environ["FASTDP_DEBUG"] = "1"
-settings.register_profile("fastdp", max_examples=20, deadline=None, derandomize=True, print_blob=True)
+# A busy machine draws slowly.
+settings.register_profile(
+    "fastdp",
+    max_examples=20,
+    deadline=None,
+    derandomize=True,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 # pytest --hypothesis-profile=thorough
 settings.register_profile("thorough", settings.get_profile("fastdp"), max_examples=100)
 settings.load_profile("fastdp")
