@@ -80,6 +80,18 @@ def test_the_ledgers_example_runs() -> None:
     assert "has 0.0 of 1.0 epsilon left" in done.stdout
 
 
+@pytest.mark.parametrize("name", ["adaptive", "intervals", "w_event"])
+def test_the_python_of_a_page_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib", reason="release.plot needs fastdp-streams[plot]").use("agg")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for block in (
+        part.split("```")[0] for part in (ROOT / "docs" / f"{name}.md").read_text().split("```python\n")[1:]
+    ):
+        exec(compile(block, name, "exec", dont_inherit=True), names)  # noqa: S102 - the page's own examples
+    assert names
+
+
 #: What makes an output follow the run, or the partition: the program on the page must notice.
 MISTAKES = {
     "as printed": ("", "", 0),
