@@ -637,8 +637,20 @@ def test_the_local_model_has_no_way_out_for_missing_values(refused, write_input,
     assert said.endswith("value 4,001 is missing, NaN or infinite; expected finite numbers")
 
 
-def test_the_local_model_within_the_holdout(refused, write_input, values):
-    assert "all within the hold-out of 1,000" in refused(write_input(".npy", values[:1000]), "--method", "topl")
+@pytest.mark.parametrize(
+    ("method", "ways"),
+    [
+        (["adaptive"], ", --expected-length, or a public --threshold"),
+        (["tops"], " or --expected-length"),
+        (["topl"], " or a public --threshold"),
+        (["pak", "--length", 9000], " or a public --threshold"),
+    ],
+    ids=lambda given: given[0] if isinstance(given, list) else "",
+)
+def test_within_the_holdout_options_of_the_method_are_named(method, ways, refused, write_input, values):
+    said = refused(write_input(".npy", values[:1000]), "--method", *method)
+    assert "all within the hold-out of 1,000" in said
+    assert said.endswith(f"expected more values, a smaller --holdout{ways}")
 
 
 def test_the_local_model_has_limits_of_epsilon(refused, write_input, values):

@@ -99,6 +99,18 @@ def kept(case: Case, path: Path, calls: int):
     return publisher
 
 
+@table
+def test_what_is_shown_of_an_object_is_short_and_no_state(name: str) -> None:
+    publisher = CASES[name].make()
+    for chunk in (None, CASES[name].calls[0]):
+        if chunk is not None:
+            CASES[name].run(publisher, chunk)
+        shown = repr(publisher)
+        assert shown.startswith(type(publisher).__name__)
+        assert len(shown) < 300
+        assert not any(text in shown for text in (" object at 0x", "State(", "array("))
+
+
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """One kept file of each object, about the middle of its stream."""
