@@ -446,6 +446,8 @@ def test_interrupted(number, values, lines, small_arguments, tmp_path):
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'kernels'}"},
+        # A shell's background jobs ignore Ctrl-C, and so do their children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     assert process.stdin is not None
     assert process.stderr is not None
