@@ -249,8 +249,7 @@ class Hierarchy:
         if self.noise == "gaussian" or self.basis == "hats":
             return noise_row_by_row(self, rows)
         plan, whole = rows.plan, self.consistent or rows.nodes
-        widths = plan.widths if whole else [rows.needed]
-        words = rows.words([(StreamId(Purpose.TREE, level + 1), width) for level, width in enumerate(widths)])
+        words = rows.words(_pieces(plan, plan.levels) if whole else [(StreamId(Purpose.TREE, 1), rows.needed)])
         noise = sampler.draw_rows(
             words, rows.theta_steps, lambda steps: _law(plan, steps, rows.epsilon), rows.streams, rows.trees
         )
