@@ -234,8 +234,7 @@ class Hierarchy:
         widths = plan.widths[:levels]
         nodes: NDArray[np.int64] = np.empty(sum(widths), np.int64)
         if self.noise == "laplace" and self.basis == "boxes":
-            laplace = cast("sampler.Law", noise_law("laplace", theta_steps, plan.levels, epsilon))
-            sampler.fill_pieces(nodes, laplace, key, _pieces(plan, levels), tree)
+            sampler.fill_pieces(nodes, _laplace(plan, theta_steps, epsilon), key, _pieces(plan, levels), tree)
             return nodes
         start = 0
         for level, width in enumerate(widths):
@@ -250,16 +249,18 @@ class Hierarchy:
         if self.noise == "gaussian" or self.basis == "hats":
             return noise_row_by_row(self, rows)
         plan, whole = rows.plan, self.consistent or rows.nodes
-        widths = plan.widths if whole else [rows.needed]
-        words = rows.words([(StreamId(Purpose.TREE, level + 1), width) for level, width in enumerate(widths)])
-
-        def law_of(theta_steps: int) -> sampler.Law:
-            return cast("sampler.Law", noise_law("laplace", theta_steps, plan.levels, rows.epsilon))
-
-        noise = row_sampler.draw_rows(words, rows.theta_steps, law_of, rows.streams, rows.trees)
+        words = rows.words(_pieces(plan, plan.levels) if whole else [(StreamId(Purpose.TREE, 1), rows.needed)])
+        noise = row_sampler.draw_rows(
+            words, rows.theta_steps, lambda steps: _laplace(plan, steps, rows.epsilon), rows.streams, rows.trees
+        )
         if self.consistent and not rows.nodes and plan.levels > 1:
             consistency.make_rows_consistent(noise, plan.tops, plan.fan_out, plan.levels, consistency_weights(plan))
         return noise
+
+
+def _laplace(plan: HierarchyShape, theta_steps: int, epsilon: float) -> sampler.Law:
+    """The law of a node's noise, of boxes with Laplace noise."""
+    return cast("sampler.Law", noise_law("laplace", theta_steps, plan.levels, epsilon))
 
 
 @lru_cache(maxsize=64)
