@@ -191,6 +191,7 @@ class Blocks(Flat):
         shape[b.PRIOR_DRIFT] = PRIOR_DRIFT / max_range
         top = max_range.bit_length() - 1
         shape[b.MOST] = max(top - MAX_EVER, 0)
+        shape[b.FOCUSED] = self.focus is not None and not events
         b.fill_shares(shape)
         first = b.choose_exponent(shape[b.PRIOR_WHITE], shape[b.PRIOR_DRIFT], 0, shape)
         if self.focus is not None:
