@@ -3,9 +3,9 @@
 Nothing is updated that could be computed anew: all differences of neighbours are kept, and every mean is taken over
 all of them; levels given all sums come from one system of linear equations; the revised stream is integrated value by
 value.  Sums are in thresholds, noise comes in from outside, and so do constants: ``constants`` is anything that has
-the names CADENCE, CATCH_UP, MAX_CATCH_UP, FORGET, PRIOR_COUNT, MAX_WHITE, FALL, SEEN, CLASSES, MAX_RISE, MAX_SWING, CUT_OFF,
-RISE_BY, CERTAIN, MARGIN, MIN_REFERENCE, KNOWN, MAX_JUMP, EARLY, EMPTY_REFERENCE, USELESS; where values are counts of
-events, ``events`` has the names FALL, SEEN, CLASSES, MISFIT.
+the names CADENCE, CATCH_UP, MAX_CATCH_UP, FORGET, PRIOR_COUNT, MAX_WHITE, FALL, SEEN, CLASSES, MAX_RISE, MAX_SWING,
+CUT_OFF, RISE_BY, CERTAIN, MARGIN, MIN_REFERENCE, KNOWN, MAX_JUMP, EARLY, EMPTY_REFERENCE, USELESS; where values are
+counts of events, ``events`` has the names FALL, SEEN, CLASSES, MISFIT.
 """
 
 from __future__ import annotations
@@ -132,9 +132,7 @@ def catch_up(k, public):
     if not public.focus or public.events:
         return c.CATCH_UP
     ratios = [length / 2.0**k for length in query_lengths(public)]
-    return min(
-        range(c.CATCH_UP, c.MAX_CATCH_UP + 1), key=lambda up: np.prod([strayed(r, 2.0**-up) for r in ratios])
-    )
+    return min(range(c.CATCH_UP, c.MAX_CATCH_UP + 1), key=lambda up: np.prod([strayed(r, 2.0**-up) for r in ratios]))
 
 
 def settled_error(independent, moving, noise):
