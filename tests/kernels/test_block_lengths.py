@@ -109,11 +109,12 @@ def test_a_choice_that_stops_early_is_the_best_of_all(
     epsilon=st.sampled_from([2.0**-20, 0.01, 1.0, 2.0**10, 2.0**30]),
     exponent=st.integers(0, 12),
     spreads=st.booleans(),
+    focus=st.sampled_from([None, (1, 1), (2**14, 2**14)]),
 )
 def test_numbers_stay_finite_whatever_is_released(
-    totals: list[float], epsilon: float, exponent: int, spreads: bool
+    totals: list[float], epsilon: float, exponent: int, spreads: bool, focus: tuple[int, int] | None
 ) -> None:
-    p = public(epsilon=epsilon, spreads=spreads)
+    p = public(epsilon=epsilon, spreads=spreads, focus=focus)
     memory, shape = start(p, exponent), shape_of(p)
     blocks = np.full((len(totals) + 1, 4), np.nan)
     for j, total in enumerate(totals):
@@ -132,9 +133,12 @@ def test_numbers_stay_finite_whatever_is_released(
 
 @pytest.mark.parametrize("spikes", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-def test_everything_public_is_a_function_of_released_sums(spikes: bool, seed: int) -> None:
+@pytest.mark.parametrize("focus", [None, (500, 5000)])
+def test_everything_public_is_a_function_of_released_sums(
+    spikes: bool, seed: int, focus: tuple[int, int] | None
+) -> None:
     """The proof's step, directly: other values, and noise that makes up for them, give the same of everything."""
-    p = public(limit=1024, spreads=not spikes)
+    p = public(limit=1024, spreads=not spikes, focus=focus)
     generator = np.random.default_rng(seed)
     n = 30_000
     first, second = make_stream("alternating", n, seed), make_stream("wandering", n, seed + 100)
