@@ -115,9 +115,10 @@ def products_of_errors(white, drift, seen, public):
     products = {}
     for k in range(public.least, public.most + 1):
         products[k], share = 1.0, 2.0 ** -catch_up(k, public)
+        closing = settled_error(*parts(k), public.noise) / public.noise
         for length in query_lengths(public):
             error = sum(sum(parts(j)) * hidden(length, 2.0**j) for j in range(k)) / public.noise
-            late = settled_error(*parts(k), public.noise) / public.noise * strayed(length / 2.0**k, share)
+            late = closing * strayed(length / 2.0**k, share)
             # The account of a block is settled within a share of the next one.
             late += share * noise_of_query(length, share * 2.0**k)
             revised = error + noise_of_query(length, 2.0**k)
