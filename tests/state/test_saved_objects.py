@@ -69,7 +69,7 @@ def without_chain(position: dict) -> dict:
 
 def view(publisher) -> list:
     """What an object shows without consuming anything."""
-    names = ("n_seen", "n_steps", "next_count", "threshold", "guarantee", "refused")
+    names = ("n_seen", "n_published", "n_steps", "next_count", "running_sum", "threshold", "guarantee", "refused")
     shown = [getattr(publisher, name, None) for name in names]
     if getattr(publisher, "n_steps", 0) and hasattr(publisher, "sample"):
         tree = publisher.tree
