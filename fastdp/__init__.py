@@ -141,8 +141,4 @@ __all__ = [
 
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(__name__, _HOMES, __all__)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    __getattr__, __dir__ = lazy_names(__name__, _HOMES, __all__)

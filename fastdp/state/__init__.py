@@ -20,8 +20,4 @@ __all__ = ["Machine", "Publisher", "Transition"]
 
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(__name__, _HOMES)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    __getattr__, __dir__ = lazy_names(__name__, _HOMES)
