@@ -327,12 +327,11 @@ def _options(ctx: click.Context, method: str) -> dict[str, Any]:
 
 def _block(publisher: StreamPublisher) -> str:
     """Values under one noisy sum."""
-    from fastdp.cli.summary import thousands
     from fastdp.perturbers import Blocks
 
     if isinstance(publisher.composition.perturber, Blocks):
-        return f"follows the stream; {thousands(publisher.block)} values so far"
-    return thousands(publisher.block)
+        return f"follows the stream; {publisher.block:,} values so far"
+    return f"{publisher.block:,}"
 
 
 def _size(publisher: Publisher) -> tuple[str, str]:
@@ -346,7 +345,7 @@ def _size(publisher: Publisher) -> tuple[str, str]:
 def _summary(
     publisher: Publisher, guarantee: Guarantee, output: str, duration: float, spent: list[tuple[str, str]]
 ) -> str:
-    from fastdp.cli.summary import as_table, rate, seconds, thousands
+    from fastdp.cli.summary import as_table, rate, seconds
     from fastdp.systems.pak.publisher import PAK
     from fastdp.systems.topl.publisher import ToPL
 
@@ -359,9 +358,9 @@ def _summary(
         particulars = [("block length", _block(publisher)), ("resolution", f"{publisher.resolution:g}")]
     return as_table(
         (
-            ("values read", thousands(publisher.n_seen)),
-            ("held out", thousands(publisher.holdout)),
-            ("published", thousands(publisher.n_seen - publisher.holdout)),
+            ("values read", f"{publisher.n_seen:,}"),
+            ("held out", f"{publisher.holdout:,}"),
+            ("published", f"{publisher.n_seen - publisher.holdout:,}"),
             _size(publisher),
             ("guarantee", str(guarantee)),
             *spent,
