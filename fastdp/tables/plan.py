@@ -207,6 +207,12 @@ class TablePlan:
         self.check_cells(last - first, keys)
         return replace(self, start=first, stop=last, cells=(last - first) * keys, taken=taken)
 
+    def has(self, windows: Integers) -> NDArray[np.bool_]:
+        """Which windows are released, so far as their ends are public."""
+        first = np.iinfo(np.int64).min if self.start is None else self.start
+        last = np.iinfo(np.int64).max if self.stop is None else self.stop
+        return (windows >= first) & (windows < last)
+
     # Sums.
 
     @property
