@@ -216,31 +216,6 @@ def test_composition_adds_or_takes_the_largest() -> None:
         sequential(a, Guarantee(0.1, model="local"))
 
 
-@pytest.mark.parametrize("seed", [None, 5])
-def test_a_copy_gets_noise_of_its_own_from_the_next_value_on(seed: int | None) -> None:
-    import copy
-
-    publisher = make(seed=seed, prune=0)
-    publisher.publish(stream(800))
-    twin, second = copy.deepcopy(publisher), copy.copy(publisher)
-    assert (twin.threshold, twin.n_seen) == (publisher.threshold, 800)
-    # Fewer values than the open tree still has: a cached tree would show in every one of them.
-    outputs = [p.publish(np.zeros(10)) for p in (publisher, twin, second)]
-    for a, b in zip(outputs, outputs[1:] + outputs[:1], strict=True):
-        assert not (a == b).any()
-
-
-def test_a_copy_within_the_holdout_counts_on_its_own() -> None:
-    import copy
-
-    publisher = make()
-    publisher.publish(np.full(100, 7.0))
-    twin = copy.copy(publisher)
-    twin.publish(np.full(100, 90.0))
-    assert publisher._state.chooser.counts.sum() == 100
-    assert twin._state.chooser.counts.sum() == 200
-
-
 def test_a_fork_cannot_use_its_parents_publisher() -> None:
     import os
 
