@@ -8,13 +8,13 @@ import multiprocessing
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,8 +27,7 @@ from fastdp.experiments.cells import parts
 from fastdp.experiments.folder import SweepFolder
 from fastdp.experiments.values import mechanisms
 from fastdp.files import durable
-
-ROOT = Path(__file__).parents[2]
+from tests.shared import python
 
 
 @pytest.fixture
@@ -64,8 +63,8 @@ def test_another_seed_gives_other_bytes(small, tmp_path, digest, undisturbed) ->
     assert digest(experiments.run(experiments.from_table(small), tmp_path / "out")) != undisturbed
 
 
-def _command(path: Path, output: Path, *further: str) -> list[str]:
-    return [sys.executable, "-m", "fastdp", "sweep", str(path), "-o", str(output), "--quiet", *further]
+def _command(path: Path, output: Path, *further: str) -> dict[str, Any]:
+    return python("-m", "fastdp", "sweep", path, "-o", output, "--quiet", *further)
 
 
 def test_killed_three_times_at_random_points(small, tmp_path, digest, toml) -> None:
@@ -75,13 +74,11 @@ def test_killed_three_times_at_random_points(small, tmp_path, digest, toml) -> N
     specification.write_text(toml(small))
     whole = experiments.run(experiments.read_specification(specification), tmp_path / "whole")
     output = tmp_path / "out"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "kernels")))}
     generator = np.random.default_rng(5)
     seen = []
     for k in range(3):
         process = subprocess.Popen(
-            _command(specification, output, "--workers", "2", "--mode", ("threads", "processes", "threads")[k]),
-            env=environment,
+            **_command(specification, output, "--workers", "2", "--mode", ("threads", "processes", "threads")[k]),
             start_new_session=True,
             stdout=subprocess.DEVNULL,
         )
@@ -98,7 +95,7 @@ def test_killed_three_times_at_random_points(small, tmp_path, digest, toml) -> N
     assert json.loads((output / "manifest.json").read_text())["finished"] is None
     partial = experiments.load(output)
     assert 0 < partial["cell"].nunique() < 720
-    subprocess.run(_command(specification, output), env=environment, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(**_command(specification, output), check=True, stdout=subprocess.DEVNULL)
     assert digest(output) == digest(whole)
     manifest = experiments.read_manifest(output)
     assert manifest["finished"]
@@ -439,11 +436,9 @@ def test_workers_end_with_the_sweep(small, tmp_path, toml, number) -> None:
     specification = tmp_path / "spec.toml"
     specification.write_text(toml(small))
     output = tmp_path / "out"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "kernels")))}
     # Its own session, so that what is left over can be ended here.
     process = subprocess.Popen(
-        _command(specification, output, "--workers", "2", "--mode", "processes"),
-        env=environment,
+        **_command(specification, output, "--workers", "2", "--mode", "processes"),
         start_new_session=True,
         stdout=subprocess.PIPE,
     )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +10,7 @@ import pytest
 
 import fastdp
 from fastdp.errors import DataError, ParameterError, StateError
+from tests.shared import python, run_python
 
 KEY = bytes(range(32))
 
@@ -228,9 +227,7 @@ def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
         "p.publish(v[:1700]); p.publish(v[1700:3000])\n"
         "os.kill(os.getpid(), 9)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": ":".join(p for p in sys.path if p)}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, check=False)
-    assert done.returncode == -9
+    assert run_python("-c", program).returncode == -9
     values = stream()
     whole = make().publish(values)
     (tmp_path / "backup").write_bytes((tmp_path / "kept").read_bytes())
@@ -262,20 +259,14 @@ def test_two_processes_on_one_file_never_both_publish(tmp_path: Path) -> None:
         "try:\n    p.publish(np.full(100, float(sys.argv[2]))); print('published')\n"
         "except fastdp.errors.StateError: print('refused')\n"
     )
-    environment = {**os.environ, "PYTHONPATH": ":".join(p for p in sys.path if p)}
+    pipe = subprocess.PIPE
     for trial in range(5):
         path = tmp_path / f"kept{trial}"
         publisher = make(seed=None)
         publisher.keep(path)
         publisher.publish(stream()[:1500])
         children = [
-            subprocess.Popen(
-                [sys.executable, "-c", program, str(path), str(value)],
-                env=environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
+            subprocess.Popen(**python("-c", program, path, value), stdin=pipe, stdout=pipe, text=True)
             for value in (0.0, 50.0)
         ]
         # Whoever loads behind the other's write goes on from there, rightly.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import subprocess
-import sys
 from fractions import Fraction
 
 import numpy as np
@@ -20,7 +18,7 @@ from fastdp.randomness.words import Purpose, StreamId
 from tests.grid import exhaustive
 from tests.noise import threshold_key, tree_key
 from tests.oracles import tops
-from tests.shared import real_stream
+from tests.shared import real_stream, run_python
 
 
 def stream(n: int, seed: int = 0) -> np.ndarray:
@@ -124,18 +122,7 @@ def test_a_restarted_process_with_the_same_key_publishes_the_same() -> None:
     values = np.random.default_rng(5).gamma(2.0, 8.0, 9000)
     publisher = fastdp.ToPS(epsilon=0.5, bound=200, holdout=1000, max_range=4096, key=bytes(range(32)))
     here = hashlib.sha256(publisher.publish(values).tobytes()).hexdigest()
-    command = [sys.executable, "-c", program]
-    path = ":".join(p for p in sys.path if p)
-    there = subprocess.run(
-        command, capture_output=True, text=True, check=True, env={"PYTHONPATH": path, "PATH": "", **_cache()}
-    )
-    assert there.stdout.strip() == here
-
-
-def _cache() -> dict[str, str]:
-    import os
-
-    return {"NUMBA_CACHE_DIR": os.environ["NUMBA_CACHE_DIR"]}
+    assert run_python("-c", program, check=True, PATH="").stdout.strip() == here
 
 
 def test_default_keys_differ_and_seeds_agree() -> None:
