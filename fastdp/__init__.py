@@ -141,4 +141,8 @@ __all__ = [
 
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, _HOMES, __all__)
+    __getattr__ = lazy_names(__name__, _HOMES, __all__)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -8,12 +8,10 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 
-def lazy_names(
-    package: str, homes: Mapping[str, str], names: Collection[str] = ()
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` of a package, which lists what ``__all__`` has.
+def lazy_names(package: str, homes: Mapping[str, str], names: Collection[str] = ()) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a package.
 
-    Packages hide them from type checkers (``if not TYPE_CHECKING``), which would otherwise accept any misspelt name.
+    Packages hide it from type checkers (``if not TYPE_CHECKING``), which would otherwise accept any misspelt name.
 
     Parameters
     ----------
@@ -35,7 +33,7 @@ def lazy_names(
         setattr(sys.modules[package], name, value)
         return value
 
-    return load, lambda: sorted(sys.modules[package].__all__)
+    return load
 
 
 def imported(module: str, missing: Exception) -> Any:

@@ -40,4 +40,8 @@ __all__ = [
 
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, _HOMES, _MODULES)
+    __getattr__ = lazy_names(__name__, _HOMES, _MODULES)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -21,4 +21,8 @@ __all__ = ["Job", "bytewax", "dask", "dask_tables", "quix", "ray", "spark", "spa
 
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, _HOMES, __all__)
+    __getattr__ = lazy_names(__name__, _HOMES, __all__)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

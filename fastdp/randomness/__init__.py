@@ -28,4 +28,8 @@ __all__ = ["Key", "discrete_gaussian", "discrete_laplace", "geometric"]
 
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, _HOMES)
+    __getattr__ = lazy_names(__name__, _HOMES)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
