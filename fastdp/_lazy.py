@@ -8,6 +8,14 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 
+def imported(module: str, missing: Exception) -> Any:
+    """A module of an optional package, or the error that says how to get it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise missing from None
+
+
 def lazy_names(package: str, homes: Mapping[str, str], names: Collection[str] = ()) -> Callable[[str], Any]:
     """The ``__getattr__`` of a package.
 
@@ -34,11 +42,3 @@ def lazy_names(package: str, homes: Mapping[str, str], names: Collection[str] = 
         return value
 
     return load
-
-
-def imported(module: str, missing: Exception) -> Any:
-    """A module of an optional package, or the error that says how to get it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise missing from None
