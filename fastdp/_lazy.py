@@ -1,4 +1,4 @@
-"""Names and packages that load on first use (PEP 562), so that importing fastdp costs next to nothing."""
+"""Packages whose public names load on first use (PEP 562), so that importing one costs next to nothing."""
 
 from __future__ import annotations
 
@@ -6,14 +6,6 @@ import importlib
 import sys
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
-
-
-def imported(module: str, missing: Exception) -> Any:
-    """A module of an optional package, or the error that says how to get it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise missing from None
 
 
 def lazy_names(package: str, homes: Mapping[str, str], names: Collection[str] = ()) -> Callable[[str], Any]:

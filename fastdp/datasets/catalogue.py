@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp._lazy import imported
+from fastdp._optional import imported
 from fastdp.datasets.formats import Table, check_ins, transaction_lengths, trip_columns
 from fastdp.errors import DataError, StateError
 from fastdp.files.atomic_file import atomic_file

@@ -9,7 +9,7 @@ from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import contextmanager
 from typing import Any
 
-from fastdp._lazy import imported
+from fastdp._optional import imported
 from fastdp.errors import StateError
 
 #: Seconds to find the scheduler.

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_type_hints
 import numpy as np
 
 from fastdp import validation
-from fastdp._lazy import imported
+from fastdp._optional import imported
 from fastdp.errors import FastDPError, ParameterError, StateError
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp._lazy import imported
+from fastdp._optional import imported
 from fastdp.arrays.column import as_column, as_floats, kind_of
 from fastdp.errors import DataError
 from fastdp.files.columns import pick_column

@@ -6,7 +6,7 @@ import threading
 from typing import Any, Literal, get_args
 
 from fastdp import validation
-from fastdp._lazy import imported
+from fastdp._optional import imported
 from fastdp.arrays.column import as_column
 from fastdp.errors import BudgetError, ParameterError
 from fastdp.ledger import Ledger
