@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import json
 import multiprocessing
 import os
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from importlib.util import find_spec
@@ -340,13 +342,22 @@ def _die_once(*arguments):
 ORIGINAL = runner.run_part
 
 
-def test_a_worker_process_that_dies_is_replaced(small, tmp_path, digest, undisturbed, monkeypatch) -> None:
-    """The spawned workers import this file, so the task must be found in it by name."""
-    monkeypatch.setenv("FASTDP_TEST_MARKER", str(tmp_path / "marker"))
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    import test_runner  # type: ignore[import-not-found]
+@pytest.fixture
+def replace_task(monkeypatch) -> Callable[[str], None]:
+    """Another task, by its name: the spawned workers import this file, so they must find it there."""
 
-    monkeypatch.setattr(runner, "run_part", test_runner._die_once)
+    def replace(name: str) -> None:
+        monkeypatch.syspath_prepend(str(Path(__file__).parent))
+        monkeypatch.setattr(runner, "run_part", getattr(importlib.import_module("test_runner"), name))
+
+    return replace
+
+
+def test_a_worker_process_that_dies_is_replaced(
+    small, tmp_path, digest, undisturbed, monkeypatch, replace_task
+) -> None:
+    monkeypatch.setenv("FASTDP_TEST_MARKER", str(tmp_path / "marker"))
+    replace_task("_die_once")
     folder = experiments.run(experiments.from_table(small), tmp_path / "out", workers=2, mode="processes")
     assert (tmp_path / "marker").exists()
     assert digest(folder) == undisturbed
@@ -356,12 +367,9 @@ def _die_as_worker(*arguments):
     return ORIGINAL(*arguments) if multiprocessing.parent_process() is None else os._exit(9)
 
 
-def test_this_process_leaves_the_parts_of_dead_workers_alone(small, tmp_path, monkeypatch) -> None:
+def test_this_process_leaves_the_parts_of_dead_workers_alone(small, tmp_path, replace_task) -> None:
     """Memory that ran out in a worker would run out here, with no error that says so."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    import test_runner  # type: ignore[import-not-found]
-
-    monkeypatch.setattr(runner, "run_part", test_runner._die_as_worker)
+    replace_task("_die_as_worker")
     with pytest.raises(StateError, match="workers died 3 times"):
         experiments.run(experiments.from_table(small), tmp_path / "out", workers=2, mode="processes")
 
@@ -371,15 +379,14 @@ def _noted(*arguments):
     return ORIGINAL(*arguments)
 
 
-def test_this_process_is_one_of_the_worker_processes(small, tmp_path, digest, undisturbed, monkeypatch) -> None:
+def test_this_process_is_one_of_the_worker_processes(
+    small, tmp_path, digest, undisturbed, monkeypatch, replace_task
+) -> None:
     """It works while the others start."""
     marker = tmp_path / "marker"
     marker.mkdir()
     monkeypatch.setenv("FASTDP_TEST_MARKER", str(marker))
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    import test_runner  # type: ignore[import-not-found]
-
-    monkeypatch.setattr(runner, "run_part", test_runner._noted)
+    replace_task("_noted")
     folder = experiments.run(experiments.from_table(small), tmp_path / "out", workers=2, mode="processes")
     assert digest(folder) == undisturbed
     workers = {int(each.name) for each in marker.iterdir()}
