@@ -40,4 +40,5 @@ def python(*arguments: object, **variables: str) -> dict[str, Any]:
 
 def run_python(*arguments: object, check: bool = False, **variables: str) -> subprocess.CompletedProcess[str]:
     """Such a process, from its begin to its end."""
-    return subprocess.run(**python(*arguments, **variables), capture_output=True, text=True, check=check)
+    process = python(*arguments, **variables)
+    return subprocess.run(**process, capture_output=True, text=True, timeout=900, check=check)

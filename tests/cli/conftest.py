@@ -73,7 +73,7 @@ def command() -> Callable[..., subprocess.CompletedProcess[bytes]]:
 
     def command(*arguments: object, **options: Any) -> subprocess.CompletedProcess[bytes]:
         told = python("-m", "fastdp", *arguments)
-        return subprocess.run(**told, capture_output=True, timeout=300, check=False, **options)
+        return subprocess.run(**told, capture_output=True, timeout=900, check=False, **options)
 
     return command
 

@@ -123,7 +123,7 @@ def test_an_authentic_file_of_any_content_is_a_publisher_or_one_error(
 def test_killed_processes_and_broken_disks(told: tuple[str, ...]) -> None:
     """Short runs of ``python -m benchmarks faults``; CI's machines may not mount disks."""
     command = python("-m", "benchmarks", "faults", "--values", 6000, *told)
-    done = subprocess.run(**command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(**command, cwd=ROOT, capture_output=True, text=True, timeout=1800, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     found = re.search(r"(\d+) of (\d+) kills survived, 0 bytes different", done.stdout)
     assert found is not None
