@@ -12,9 +12,10 @@ import fastdp
 from benchmarks import shared
 from benchmarks.shared import item_counts
 from benchmarks.speed.inputs import endless_pak
-from fastdp.perturbers import Hierarchy
+from fastdp.perturbers import Flat, Hierarchy
 from fastdp.queries.workloads import random_ranges
-from fastdp.thresholds import NoisyMax, PAKQuantile
+from fastdp.smoothers import Recent
+from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile
 
 CHUNK, LONG_CHUNK = 4096, 65_536
 LENGTH = shared.HOLDOUT + shared.PUBLISHED
@@ -40,7 +41,7 @@ SIZES: dict[str, Any] = {
     "holdout": shared.HOLDOUT,
     "max_range": shared.MAX_RANGE,
 }
-H_2 = Hierarchy(2, consistent=False, prune=0)
+H_2, H_16 = Hierarchy(2, consistent=False, prune=0), Hierarchy(16, consistent=False, prune=0)
 
 
 def composed(threshold: Any, perturber: Any, smoother: Any = None) -> Callable[[np.ndarray], object]:
@@ -48,19 +49,24 @@ def composed(threshold: Any, perturber: Any, smoother: Any = None) -> Callable[[
     return lambda values: fastdp.StreamPublisher(**parts, **SIZES).release(values)
 
 
-def pak(values: np.ndarray) -> object:
+def pak(**options: Any) -> Callable[[np.ndarray], object]:
     fixed = (shared.EPSILON, 1.0 / LENGTH**2, shared.BOUND, LENGTH)
-    return fastdp.PAK(*fixed, holdout=shared.HOLDOUT).publish(values)
+    return lambda values: fastdp.PAK(*fixed, holdout=shared.HOLDOUT, **options).publish(values)
 
 
-#: Whole releases, as the quick set and the kernels take them.
+#: Whole releases: the defaults, what ToPS section 5 compares, and PAK.
 RELEASES: dict[str, Callable[[np.ndarray], object]] = {
     "Adaptive": lambda values: fastdp.Adaptive(**SIZES).release(values),
     "ToPS": lambda values: fastdp.ToPS(**SIZES).release(values),
+    "ToPS, prune 3": composed(NoisyMax(), Hierarchy(16, prune=3), Recent()),
     "NM-E + H_16^c": composed(NoisyMax(), Hierarchy(16, prune=0)),
+    "NM-E + H_16": composed(NoisyMax(), H_16),
     "NM-E + H_2": composed(NoisyMax(), H_2),
+    "NM-E + Flat": composed(NoisyMax(), Flat()),
     "S-PAK + H_2": composed(PAKQuantile(), H_2),
-    "PAK, running sums": pak,
+    "PAK, running sums": pak(),
+    "PAK, averages of 1,000": pak(average=1000),
+    "plain binary tree": pak(threshold=Fixed(float(shared.BOUND))),
 }
 
 
@@ -119,6 +125,21 @@ class WholeStream:
     def peakmem_publish(self, name: str, length: int) -> None:
         """The same for any length from 2^20 values on."""
         self.track_cost(name, length)
+
+
+class Release:
+    """Hold-out and 2^20 published values at once, a fresh key and all noise in each run."""
+
+    params = (list(RELEASES),)
+    param_names = ("method",)
+    timeout = 120
+
+    def setup(self, method: str) -> None:
+        self.values = item_counts(LENGTH)
+        RELEASES[method](self.values)
+
+    def time_release(self, method: str) -> None:
+        RELEASES[method](self.values)
 
 
 class Revised:

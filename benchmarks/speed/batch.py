@@ -97,7 +97,7 @@ def data_frames() -> Group:
     return Group("data frames", tasks, items=dict.fromkeys(tasks, values.size))
 
 
-def repetitions(length: int, prune: int) -> Group:
+def repetition_tasks(length: int, prune: int, repetitions: int) -> dict[str, Task]:
     """A plain loop and ``repeat``, 200 queries each; both with what a sweep would seed."""
     values, holdout = item_counts(length), min(length // 6, shared.HOLDOUT)
     published = values.size - holdout
@@ -108,14 +108,18 @@ def repetitions(length: int, prune: int) -> Group:
         return fastdp.ToPS(shared.EPSILON, shared.BOUND, holdout=holdout, max_range=published, prune=prune, **secret)
 
     def plain() -> None:
-        for k in range(REPETITIONS):
+        for k in range(repetitions):
             tops(key=root.of_stream(k)).release(values).range_sum(*queries)
 
-    tasks: dict[str, Task] = {
+    return {
         "loop": plain,
-        "repeat": lambda: tops(seed=1).repeat(values, REPETITIONS, queries=queries),
-        "repeat, 2 threads": lambda: tops(seed=1).repeat(values, REPETITIONS, queries=queries, threads=2),
+        "repeat": lambda: tops(seed=1).repeat(values, repetitions, queries=queries),
+        "repeat, 2 threads": lambda: tops(seed=1).repeat(values, repetitions, queries=queries, threads=2),
     }
+
+
+def repetitions(length: int, prune: int) -> Group:
+    tasks = repetition_tasks(length, prune, REPETITIONS)
     items, threaded = dict.fromkeys(tasks, REPETITIONS), ("repeat, 2 threads",)
     name = f"repetitions, {length:,} values, prune {prune}"
     return Group(name, tasks, items=items, limit="loop", threaded=threaded)
