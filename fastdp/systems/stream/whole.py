@@ -103,9 +103,11 @@ class WholeStream:
         focus = focus_of(workload, window, focus)
         noise: NoiseName = "gaussian" if delta else "laplace"
         blocks = Blocks(closing, focus=focus, rising=rising, season=season, noise=noise)
-        # Parameters are checked as the publisher's own are, with the whole epsilon and no hold-out.
+        # Parameters are checked as the publisher's own are, with the whole epsilon and no hold-out.  Of the number alone,
+        # not of its type, the noise's key must follow.
+        bound = validation.positive("bound", bound)
         whole = composed(
-            *(Fixed(validation.positive("bound", bound)), blocks, None, epsilon, bound, 0, max_range),
+            *(Fixed(bound), blocks, None, epsilon, bound, 0, max_range),
             *(resolution, nonfinite, None, contributions, None, delta),
         )
         validation.part("threshold", threshold, Threshold, "fastdp.thresholds")
