@@ -103,8 +103,8 @@ class WholeStream:
         focus = focus_of(workload, window, focus)
         noise: NoiseName = "gaussian" if delta else "laplace"
         blocks = Blocks(closing, focus=focus, rising=rising, season=season, noise=noise)
-        # Parameters are checked as the publisher's own are, with the whole epsilon and no hold-out.  Of the number alone,
-        # not of its type, the noise's key must follow.
+        # Parameters are checked as the publisher's own are, with the whole epsilon and no hold-out.
+        # The key of the noise follows from the number, not from its type.
         bound = validation.positive("bound", bound)
         whole = composed(
             *(Fixed(bound), blocks, None, epsilon, bound, 0, max_range),
