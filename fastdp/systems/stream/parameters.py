@@ -122,7 +122,10 @@ class StreamParameters:
             )
         focus = self.perturber.focus if isinstance(self.perturber, Blocks) else None
         if isinstance(focus, (int, tuple)) and np.max(focus) > self.max_range:
-            raise ParameterError(f"focus = {focus}: expected at most max_range = {self.max_range}")
+            raise ParameterError(
+                f"focus = {focus}: expected at most max_range = {self.max_range} (with workload='windows' the window "
+                "is the focus)"
+            )
         if self.smoother is not None and isinstance(self.perturber, Toeplitz):
             raise ParameterError(
                 f"smoother = {self.smoother!r}: expected None, because Toeplitz releases every value"
@@ -140,11 +143,22 @@ class StreamParameters:
             largest = self.threshold.theta if isinstance(self.threshold, Fixed) else 0.0
             bounded = {1, self.grid.bound_steps} if self.sensitivity is None else set()
             for steps in {*bounded, self.grid.snap(largest)}:
-                if hasattr(self.perturber, "leaf_law"):
-                    self.perturber.leaf_law(steps, self.publish_epsilon)
-                else:
-                    noise_law("gaussian", steps, self.plan.levels, self.publish_epsilon)
+                self._check_law(steps)
             self.guarantee(simulated=False)
+
+    def _check_law(self, steps: int) -> None:
+        """ParameterError unless Gaussian noise for a threshold of so many grid steps can be drawn."""
+        try:
+            if hasattr(self.perturber, "leaf_law"):
+                self.perturber.leaf_law(steps, self.publish_epsilon)
+            else:
+                noise_law("gaussian", steps, self.plan.levels, self.publish_epsilon)
+        except ParameterError:
+            wanted = f"a larger epsilon, or a coarser resolution= than {self.resolution!r}"
+            raise ParameterError(
+                f"epsilon = {self.epsilon!r}, delta = {self.delta!r}: Gaussian noise for a threshold of {steps:,} "
+                f"grid steps cannot be drawn; expected {'a smaller epsilon' if steps == 1 else wanted}"
+            ) from None
 
     @property
     def gaussian(self) -> bool:
@@ -294,7 +308,9 @@ class StreamParameters:
         if self.sensitivity is not None:
             return make_event_grid(self.sensitivity, self.resolution, epsilon, self.max_range)
         assert self.bound is not None  # noqa: S101 - checked on construction
-        return make_grid(self.bound, self.resolution, epsilon, self.max_range, self.plan.levels, self.plan.fan_out)
+        theta = self.threshold.theta if isinstance(self.threshold, Fixed) else math.inf
+        shape = self.max_range, self.plan.levels, self.plan.fan_out
+        return make_grid(self.bound, self.resolution, epsilon, *shape, theta=theta, reach=self.plan.reach)
 
     @cached_property
     def noise(self) -> SumNoise | None:
