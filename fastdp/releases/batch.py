@@ -153,7 +153,7 @@ class ReleasedMany:
             )
         return self.values.reshape(len(self), -1 if self.values.size else 0)
 
-    def range_sum(self, streams: Any, starts: Any, stops: Any) -> Floats:
+    def range_sum(self, streams: Any, starts: Any, stops: Any, revised: bool = False) -> Floats:
         """Private answers to sums over [start, stop) of each query's stream.
 
         Parameters
@@ -161,11 +161,14 @@ class ReleasedMany:
         streams, starts, stops : int or int[q]
             The stream's place in this object (or its name), and indices into its published values,
             0 <= start <= stop <= their number.
+        revised : bool
+            As for :meth:`Release.range_sum`.
 
         Returns
         -------
         float64[q]
-            Bit for bit what ``many[stream].range_sum(start, stop)`` gives.  Post-processing: no further privacy loss.
+            Bit for bit what ``many[stream].range_sum(start, stop, revised)`` gives.  Post-processing: no further
+            privacy loss.
 
         Raises
         ------
@@ -177,6 +180,10 @@ class ReleasedMany:
             before = self.tree_borders[whose] * self.nodes.tree_values
             return self.nodes.range_sum(before + first, before + last)
         out = np.empty(whose.size)
+        if revised:
+            for own, release in self._asked(whose):
+                out[own] = release.range_sum(first[own], last[own], revised)
+            return out
         places, prefix = self._prefix
         many_ranges.sum_stream_ranges(
             self.values, self.borders, prefix, places, PREFIX_BLOCK, whose, first, last, out
@@ -202,19 +209,22 @@ class ReleasedMany:
         """
         whose, first, last = self.queries(streams, starts, stops)
         low, high = np.empty(whose.size), np.empty(whose.size)
-        for stream in np.unique(whose).tolist():
-            own = whose == stream
-            low[own], high[own] = self[stream].interval(first[own], last[own], confidence, revised)
+        for own, release in self._asked(whose):
+            low[own], high[own] = release.interval(first[own], last[own], confidence, revised)
         return low, high
 
     def std_error(self, streams: Any, starts: Any, stops: Any, revised: bool = False) -> Floats:
         """Root mean square errors of answers: :meth:`Release.std_error` of each query's stream, float64[q]."""
         whose, first, last = self.queries(streams, starts, stops)
         errors = np.empty(whose.size)
-        for stream in np.unique(whose).tolist():
-            own = whose == stream
-            errors[own] = self[stream].std_error(first[own], last[own], revised)
+        for own, release in self._asked(whose):
+            errors[own] = release.std_error(first[own], last[own], revised)
         return errors
+
+    def _asked(self, whose: Indices) -> Iterator[tuple[NDArray[np.bool_], Release]]:
+        """Each stream that is asked for, and its queries."""
+        for stream in np.unique(whose).tolist():
+            yield whose == stream, self[stream]
 
     def queries(self, streams: Any, starts: Any, stops: Any) -> tuple[Indices, Indices, Indices]:
         """Checked queries of :meth:`range_sum`, three arrays of one length; ParameterError as there."""

@@ -241,11 +241,13 @@ def test_many_streams_have_each_its_intervals(kind: str) -> None:
     whose, starts = np.arange(6).repeat(5), np.tile(np.arange(5) * 100, 6)
     for revised in (False, True):
         low, high = many.interval(whose, starts, starts + 333, 0.9, revised)
+        answers = many.range_sum(whose, starts, starts + 333, revised)
         errors = many.std_error(whose, starts, starts + 333, revised)
         for i, stream in enumerate(whose.tolist()):
             own = many[stream].interval(starts[i], starts[i] + 333, 0.9, revised)
             assert (low[i], high[i]) == (own[0][0], own[1][0])
             assert errors[i] == many[stream].std_error(starts[i], starts[i] + 333, revised)[0]
+            assert answers[i] == many[stream].range_sum(starts[i], starts[i] + 333, revised)[0]
 
 
 def test_local_reports_use_the_largest_variance(releases) -> None:
