@@ -1,13 +1,15 @@
 """Before any kernel is imported: a cache folder named by the hash of all kernel sources.
 
 A cached kernel is not recompiled when a helper in another file changes, so a shared cache could test old
-code.  Hypothesis runs without deadlines, because first calls compile.
+code.  Hypothesis runs without deadlines, because first calls compile.  Fresh keys follow from a test's name.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
+import secrets
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -30,10 +32,54 @@ def _kernel_cache() -> Path:
 os.environ.setdefault("NUMBA_CACHE_DIR", str(_kernel_cache()))
 # Every word that a publisher draws is checked to be drawn once.
 os.environ["FASTDP_DEBUG"] = "1"
-settings.register_profile("fastdp", max_examples=20, deadline=None, derandomize=True, print_blob=True)
+# A busy machine draws slowly.
+settings.register_profile(
+    "fastdp",
+    max_examples=20,
+    deadline=None,
+    derandomize=True,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 # pytest --hypothesis-profile=thorough
 settings.register_profile("thorough", settings.get_profile("fastdp"), max_examples=100)
 settings.load_profile("fastdp")
+
+
+class FreshKeys:
+    """In the place of the module ``secrets`` where keys are made: no test fails because of an unlucky key.
+
+    FASTDP_FRESH_SEEDS=1 takes them from the operating system.  A forked child always does: under keys of its
+    parent's it would repeat its noise.
+    """
+
+    compare_digest = staticmethod(secrets.compare_digest)
+
+    def __init__(self) -> None:
+        self.begin("")
+
+    def begin(self, test: str) -> None:
+        self.test, self.drawn = test, itertools.count()
+
+    def token_bytes(self, size: int) -> bytes:
+        """As ``secrets.token_bytes``, from the test's name and a count of the keys that it made."""
+        return hashlib.shake_256(f"{self.test} {next(self.drawn)}".encode()).digest(size)
+
+
+FRESH_KEYS = FreshKeys()
+if os.environ.get("FASTDP_FRESH_SEEDS") != "1":
+    from fastdp.randomness import key
+
+    key.secrets = FRESH_KEYS
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=lambda: setattr(key, "secrets", secrets))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Each test has the same keys alone and among others; fixtures of a module, as those of its first test."""
+    FRESH_KEYS.begin(item.nodeid)
+
 
 TOPS = {"epsilon": 1.0, "bound": 50, "holdout": 40, "max_range": 64, "fan_out": 4, "prune": 1, "seed": 7}
 PARTS = {"epsilon": 1.0, "bound": 50, "max_range": 64, "seed": 7}

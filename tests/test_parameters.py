@@ -262,7 +262,7 @@ def test_blocks_need_a_smoother(compose) -> None:
 
 def test_theta_within_the_bound(compose) -> None:
     assert compose(threshold=Fixed(50.0)).threshold == 50.0
-    with pytest.raises(ParameterError, match=r"^theta = 50.5: expected at most the bound, 50.0"):
+    with pytest.raises(ParameterError, match=r"^theta = 50.5 \(the threshold\): expected at most the bound, 50.0"):
         compose(threshold=Fixed(50.5))
 
 

@@ -35,7 +35,7 @@ RANGES = 150
 RATES = ("1ms", "1s", "1min", "30min", "1h", "1d")
 SHARES = (0.5, 1.0, 1.5, 2.0, 3.0)
 RESULTS = ROOT / "benchmarks" / "results" / "short.json"
-PAGE = ROOT / "docs" / "adaptive.md"
+PAGE = ROOT / "docs" / "records" / "adaptive.md"
 MARKS = "<!-- python -m benchmarks accuracy short: begin -->", "<!-- end -->"
 
 Released = Callable[[int], fastdp.Release]

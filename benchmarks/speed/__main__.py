@@ -30,7 +30,7 @@ OTHERS = {
     "steps": "PHDStream: a step against points present and events in a batch",
     "engines": "Spark: totals of 10^8 rows beside its own group-by, streams beside its own shuffle and sort",
     "load": "1,000 publishers in one process: rates and memory",
-    "summary": "the tables of README.md and docs/speed.md from results/speed.json and its targets",
+    "summary": "the tables of README.md, docs/speed.md and its record from results/speed.json",
 }
 
 

@@ -1,7 +1,8 @@
-"""The tables of speed in README.md and docs/speed.md, from the numbers and targets in ``results/``.
+"""The tables of speed in README.md, docs/speed.md and its record, from the numbers and targets in ``results/``.
 
 ``python -m benchmarks speed summary`` prints the full table, ``--write`` fills the pages between their markers
-(``<!-- speed: full -->``, ``short`` or ``second`` to ``<!-- /speed -->``), ``--check`` fails where one is older.
+(``<!-- speed: full -->``, ``costs``, ``short`` or ``second`` to ``<!-- /speed -->``), ``--check`` fails where one is
+older.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from benchmarks.speed.measure import duration
 
 NUMBERS = ROOT / "benchmarks" / "results" / "speed.json"
 TARGETS = NUMBERS.with_name("speed_targets.toml")
-PAGES = (ROOT / "README.md", ROOT / "docs" / "speed.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "speed.md", ROOT / "docs" / "records" / "speed.md")
 ONE_CORE = "one core by nature"
 Measured = Mapping[str, Any]
-MARKERS = re.compile(r"(<!-- speed: (full|short|second) -->\n).*?(<!-- /speed -->)", re.DOTALL)
+MARKERS = re.compile(r"(<!-- speed: (full|costs|short|second) -->\n).*?(<!-- /speed -->)", re.DOTALL)
 ABSENT = "not measured"
 
 
@@ -199,6 +200,17 @@ def full(summary: Summary) -> str:
     return _markdown(columns, rows) + "\n" + origin(summary)
 
 
+def costs(summary: Summary) -> str:
+    """What a user's calls cost, without targets: every measured task once, shares of a limit left out."""
+    rows, seen = [], set[str]()
+    for row in read_rows():
+        if row.measure not in ("share", "times") and seen.isdisjoint(row.own):
+            work, _, _, alone, two, *_ = cells(summary, row)
+            rows.append([work, alone, "-" if two in (ONE_CORE, ABSENT) else two])
+            seen.update(row.own)
+    return _markdown(["work", "one core", "two cores"], rows)
+
+
 def second(summary: Summary) -> str:
     """The second round: one target a row, and why it is missed."""
     rows = []
@@ -238,7 +250,7 @@ def origin(summary: Summary) -> str:
 
 def filled(text: str, summary: Summary) -> str:
     """A page with its tables renewed."""
-    tables = {"full": full, "short": short, "second": second}
+    tables = {"full": full, "costs": costs, "short": short, "second": second}
     return MARKERS.sub(lambda found: found[1] + "\n" + tables[found[2]](summary) + "\n" + found[3], text)
 
 
@@ -246,7 +258,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--numbers", type=Path, default=NUMBERS, help="what the other parts wrote by --json")
     what = parser.add_mutually_exclusive_group()
     pages = {"type": Path, "nargs": "*", "metavar": "PAGE"}
-    what.add_argument("--write", help="renew the tables of pages (default README.md and docs/speed.md)", **pages)
+    what.add_argument("--write", help="renew the tables of pages (default README.md and both of docs/)", **pages)
     what.add_argument("--check", help="fail if a page differs from the numbers", **pages)
 
 
@@ -259,7 +271,9 @@ def run(options: argparse.Namespace) -> int:
     for page in options.write or options.check or PAGES:
         text = page.read_text()
         if not MARKERS.search(text):
-            raise SystemExit(f"{page}: expected <!-- speed: full --> (short, second) and <!-- /speed -->, found none")
+            raise SystemExit(
+                f"{page}: expected <!-- speed: full --> (or costs, short, second), <!-- /speed -->; found none"
+            )
         renewed = filled(text, summary)
         if options.write is not None:
             page.write_text(renewed)

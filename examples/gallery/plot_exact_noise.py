@@ -33,7 +33,7 @@ for panel, name, outputs in ((panels[0], "floating point", textbook), (panels[1]
     for value, style in ((0.0, "o-"), (1.0, "s--")):
         small = outputs[value][np.abs(outputs[value]) < 0.25]
         panel.plot(bits, [on_grid(small, b) for b in bits], style, markersize=4, label=f"true value {value:g}")
-    panel.set(title=name, xlabel="b")
+    panel.set(title=name, xlabel="b", xticks=bits[::4])
     panel.legend()
 panels[0].set(ylabel="share of small outputs on the grid of $2^{-b}$")
 

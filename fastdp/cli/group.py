@@ -22,11 +22,11 @@ from fastdp.cli.tables_command import counts, means, totals
 EPILOG = """
 \b
 Example: the column "fare" of a file, no fare above 500, privacy loss 0.1 a trip
-  fastdp release trips.csv --column fare -o private.csv --epsilon 0.1 --bound 500
+  fastdp release trips.parquet --column fare -o private.csv --epsilon 0.1 --bound 500
 
 \b
 Example: hourly totals of a table, with intervals and a picture
-  fastdp totals readings.parquet --time timestamp --every 1h --value kwh --epsilon 1 --bound 10 -o private.parquet
+  fastdp totals meters.parquet --time time --every 1h --value kwh --epsilon 1 --bound 10 -o out.parquet --plot out.png
 
 \b
 Example: synthetic pickups for every six hours, in a public box of longitudes and latitudes

@@ -17,6 +17,7 @@ from fastdp.cli.writers import Write, open_target
 from fastdp.errors import DataError
 from fastdp.files.readers import Source, open_source
 from fastdp.systems.pak.publisher import PAK
+from fastdp.systems.stream.adaptive import Adaptive
 from fastdp.systems.stream.publisher import StreamPublisher
 from fastdp.systems.stream.whole import WholeStream
 
@@ -188,8 +189,15 @@ def _check_count(name: str, count: int, system: Publisher | WholeStream) -> None
     if count <= system.holdout:
         raise DataError(
             f"{name}: {count:,} values came, all within the hold-out of {system.holdout:,}, so nothing can be "
-            "published; expected more values, a smaller --holdout, --expected-length, or a public --threshold"
+            f"published; expected more values, a smaller --holdout{_other_ways(system)}"
         )
+
+
+def _other_ways(system: object) -> str:
+    """What else than a smaller hold-out leaves values to publish: the options that the method has."""
+    if isinstance(system, (Adaptive, WholeStream)):
+        return ", --expected-length, or a public --threshold"
+    return " or --expected-length" if isinstance(system, StreamPublisher) else " or a public --threshold"
 
 
 def _way_out(system: object) -> str:

@@ -67,6 +67,10 @@ def _run(kind: str, options: dict[str, Any]) -> None:
     ledger_names = ("ledger", "stream", "limit", "limit_delta", "ledger_key_file")
     budget = LedgerOptions(part=None, **{name: options[name] for name in ledger_names})
     _check_keys(options)
+    if kind != "counts" and options["bound"] is None and options["clip"] is None:
+        raise click.UsageError(
+            "Expected --bound, the public largest value (or LOW,HIGH), or --clip if that is known."
+        )
     check_engine(options)
     with plain_errors(), terminated_cleanly():
         from fastdp.cli.key_file import read_key

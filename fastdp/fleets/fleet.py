@@ -118,7 +118,8 @@ class Fleet:
         if self._present is None:
             return "Fleet that was split, merged or interrupted"
         part = "" if self._present.part is None else ", part {} of {}".format(*self._present.part)
-        return f"Fleet of {len(self):,} streams{part}, {self.machine!r}"
+        promised = self.guarantee if type(self.machine).__name__ in _PUBLISHERS else self.machine
+        return f"Fleet of {len(self):,} streams{part}: {promised}"
 
     @property
     def ids(self) -> Indices | list[str]:

@@ -225,7 +225,7 @@ class Ledger(LedgerReader):
         part = 1 if Loss(over.epsilon, Fraction(0)).within(limit) else 0
         name = Budget._fields[part]
         own = limit[part] < state.limit(wanted.stream)[part]
-        whose = f" (limit_{name} of this object, --limit{'-delta' if part else ''})" if own else ""
+        whose = f" (given as limit_{name}= or --limit{'-delta' if part else ''})" if own else ""
         if over is before:
             said = f"has spent {rounded(before)[part]!r} of {limit[part]!r} {name} already{whose}"
         else:

@@ -57,8 +57,10 @@ class LedgerState:
 
     def last(self) -> tuple[int, bytes]:
         """Number and seal of the last line."""
-        number, seal = self._db.execute("SELECT id, seal FROM line ORDER BY id DESC LIMIT 1").fetchone()
-        return int(number), bytes(seal)
+        # In a damaged file there may be another value in the place of a seal, or none.
+        rows = self._db.execute("SELECT id, coalesce(CAST(seal AS BLOB), x'') FROM line ORDER BY id DESC LIMIT 1")
+        found: tuple[int, bytes] = rows.fetchone()
+        return found
 
     def has(self, number: int, seal: bytes) -> bool:
         """Whether that line has that seal."""

@@ -78,6 +78,10 @@ class Publisher(Generic[S]):
         self._written_as = type(machine if self._MACHINE is None else self).__name__
         self._state = machine.start(key)
 
+    def __repr__(self) -> str:
+        # What it promises; of a machine that does not say so, its public parameters.
+        return f"{type(self).__name__}: {getattr(self, 'guarantee', self._machine)}"
+
     @property
     def machine(self) -> Machine[S]:
         """The mechanism, with its public parameters."""

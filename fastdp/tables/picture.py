@@ -37,7 +37,10 @@ def draw(sums: WindowSums, answers: Answers, path: Any, ax: Any) -> Any:
     exact = _scaled(answers.exact(starts, stops, pooled=pooled), size)
     revised = _scaled(answers.revised(starts, stops, pooled=pooled), size)
     x = (sums.edges[starts] + (sums.edges[stops] - sums.edges[starts]) // 2).astype("datetime64[us]")
-    names = [", ".join(map(str, row)) for row in zip(*sums.keys.values(), strict=True)]
+    names = [
+        ", ".join(f"{name} = {key}" for name, key in zip(sums.keys, row, strict=True))
+        for row in zip(*sums.keys.values(), strict=True)
+    ]
     for k, each in enumerate(axes):
         lines = (exact.estimate, exact.low, exact.high, revised.estimate)
         estimate, low, high, smooth = (line[:, k] for line in lines)
@@ -47,7 +50,7 @@ def draw(sums: WindowSums, answers: Answers, path: Any, ax: Any) -> Any:
         each.set_title(title, loc="left", fontsize=10)
     quantity = {"totals": "total", "counts": "count", "means": "mean"}[sums.kind]
     grouped = f", means of {group} windows" if group > 1 and sums.kind != "means" else ""
-    label = f"{quantity} of {sums.every}{grouped}"
+    label = f"{quantity}, windows of {sums.every}{grouped}"
     if panels == 1:
         axes[0].set_ylabel(label)
     else:

@@ -213,6 +213,8 @@ class Table:
             low, high = self.sums.clip
             clip = f"values were clipped to [{low:g}, {high:g}]; intervals are about clipped values"
         error, first = "no window was released", ""
+        if len(self) and not self._keys:
+            error = "no key was released: none is listed, or with delta none has enough rows for epsilon and delta"
         if len(self) and self._keys:
             one = self._answer(np.zeros(1, np.int64), np.ones(1, np.int64), revised=False)
             half = (one.high - one.low)[0, 0] / 2.0

@@ -42,7 +42,9 @@ class Fixed:
     def start(self, task: ThresholdTask) -> _FixedChooser:
         """A chooser that returns theta."""
         if self.theta > task.bound:
-            raise ParameterError(f"theta = {self.theta!r}: expected at most the bound, {task.bound!r}")
+            raise ParameterError(
+                f"theta = {self.theta!r} (the threshold): expected at most the bound, {task.bound!r}"
+            )
         return _FixedChooser(float(self.theta))
 
     def guarantee(self, task: ThresholdTask) -> Guarantee | None:

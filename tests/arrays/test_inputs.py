@@ -536,7 +536,8 @@ def test_a_foreign_array_that_raises(make) -> None:
 
     with pytest.raises(DataError, match=r"chunk is a Broken that is no array \(ragged\?\): expected") as caught:
         make().publish(Broken())
-    assert caught.value.__context__ is None, "a foreign message may quote a value"
+    # Of an earlier test that interrupts calls the interpreter may still handle an exception.
+    assert not isinstance(caught.value.__context__, RuntimeError), "a foreign message may quote a value"
 
 
 def test_without_pyarrow(make, stream, monkeypatch) -> None:

@@ -78,7 +78,7 @@ def command() -> Callable[..., subprocess.CompletedProcess[bytes]]:
         return subprocess.run(
             [sys.executable, "-m", "fastdp", *map(str, arguments)],
             capture_output=True,
-            timeout=300,
+            timeout=900,
             check=False,
             env={**os.environ, "PYTHONPATH": paths},
             **options,

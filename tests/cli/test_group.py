@@ -16,7 +16,7 @@ def test_version(command):
 
 def test_help_has_an_example():
     said = CliRunner().invoke(main, ["--help"]).output
-    assert "fastdp release trips.csv --column fare" in said
+    assert "fastdp release trips.parquet --column fare" in said
     assert "fastdp demo" in said
 
 

@@ -83,7 +83,7 @@ def test_parts_simulations_and_a_limit_of_ones_own(run, account, complaint, writ
         out = tmp_path / f"{day}.npy"
         assert run(source, "-o", out, *told, "--part", day, "--limit", 0.5, seed=None).exit_code == 0
     said = complaint(run(source, "-o", tmp_path / "again.npy", *told, "--part", "monday", "--limit", 0.5, seed=None))
-    assert "has 0.0 of 0.5 epsilon left (limit_epsilon of this object, --limit), this release needs 0.5" in said
+    assert "has 0.0 of 0.5 epsilon left (given as limit_epsilon= or --limit), this release needs 0.5" in said
     done = run(source, "-o", tmp_path / "simulated.npy", *told[:4], "--part", "monday", "--limit", 0.5)
     assert "(a simulation costs nothing)" in done.stderr
     assert account("spent", "--stream", "meter").output.endswith("; no limit\n")
@@ -122,7 +122,7 @@ def test_a_slip_in_the_ledgers_name_is_an_error(run, complaint, write_input, val
     assert run(source, "-o", tmp_path / "out.npy", *told, *limits, seed=None).exit_code == 0
     Ledger(tmp_path / "bugdet").spend(Guarantee(0.0, delta=1e-5), stream="meter")
     said = complaint(run(source, "-o", tmp_path / "o.npy", *told, "--limit", 9, "--limit-delta", 1e-6, seed=None))
-    assert "has spent 1e-05 of 1e-06 delta already (limit_delta of this object, --limit-delta)" in said
+    assert "has spent 1e-05 of 1e-06 delta already (given as limit_delta= or --limit-delta)" in said
 
 
 def test_a_limit_keeps_what_is_not_named(account, budget: Path) -> None:

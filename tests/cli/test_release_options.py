@@ -225,7 +225,7 @@ def test_a_live_pipe_is_answered_at_once():
                 assert process.stdout.readline() == b"value\n"
             assert float(process.stdout.readline()) == value
         process.stdin.close()
-        assert process.wait(60) == 0
+        assert process.wait(300) == 0
 
 
 @pytest.mark.parametrize("text", ["1\r\n2\r\n3", "1\n\n3\n", '"1"\n2\n3\n', "\ufeffx\n1\n2\n3\n", "1\n2\n3\n\n\n"])

@@ -54,6 +54,13 @@ WINDOWS = ["--time", "at", "--every", "6h"]
 TOTALS = [*WINDOWS, "--value", "kwh", "--epsilon", "1", "--seed", "5"]
 
 
+@pytest.mark.parametrize("kind", ["totals", "means"])
+def test_a_bound_or_a_clip_is_asked_for_by_its_option(kind, source, run):
+    done = run(kind, source, *TOTALS, "-o", "out.csv")
+    assert done.exit_code == 2
+    assert "Expected --bound, the public largest value (or LOW,HIGH), or --clip" in done.output
+
+
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".csv.gz", "-"])
 def test_every_input_gives_what_the_function_gives(suffix, readings, source, run, tmp_path):
     expected = fastdp.totals(str(source), "kwh", "at", "6h", epsilon=1.0, bound=10.0, seed=5).frame

@@ -21,7 +21,7 @@ class Broker:
         silent = logging.getLogger("mock")
         silent.setLevel(logging.CRITICAL)
         self.producer = Producer({"bootstrap.servers": "", "test.mock.num.brokers": 1}, logger=silent)
-        (node,) = self.producer.list_topics(timeout=10).brokers.values()
+        (node,) = self.producer.list_topics(timeout=60).brokers.values()
         self.address = f"{node.host}:{node.port}"
 
     def send(self, topic: str, rows: list[tuple[str, bytes]]) -> None:
@@ -38,7 +38,7 @@ def send(address: str, topic: str, rows: list[tuple[str, bytes]]) -> None:
     for key, value in rows:
         producer.produce(topic, key=key, value=value)
         producer.poll(0)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
 
 
 def read(address: str, topic: str, *, committed: bool = False) -> list[tuple[str, bytes]]:
@@ -55,12 +55,12 @@ def read(address: str, topic: str, *, committed: bool = False) -> list[tuple[str
             "auto.offset.reset": "earliest",
         }
     )
-    partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+    partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
     found: list[tuple[str, bytes]] = []
     consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
     ended = 0
     while ended < len(partitions):
-        message = consumer.poll(10)
+        message = consumer.poll(60)
         if message is None:
             break
         if message.error():

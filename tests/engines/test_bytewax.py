@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -104,7 +103,7 @@ def test_an_altered_replay_meets_independent_noise(tmp_path: Path) -> None:
 
 
 PROGRAM = """
-import json, sys, os, time
+import json, sys, os, signal, time
 from datetime import timedelta
 from pathlib import Path
 from bytewax.recovery import RecoveryConfig
@@ -113,8 +112,13 @@ from tests.engines.scenes import make_job, make_rows
 from tests.engines.test_bytewax import flow
 
 class Out(list):
+    left = int(sys.argv[2])
+
     def __iadd__(self, items):
         os.write(1, b"".join(json.dumps(item).encode() + b"\\n" for item in items))
+        self.left -= len(items)
+        if self.left <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(0.002)
         return self
 
@@ -132,15 +136,12 @@ def test_killed_and_restarted(tmp_path: Path) -> None:
     init_db_dir(tmp_path / "recovery", 1)
     wanted = expected(make_job(tmp_path), make_rows(600))
     seen: dict[int, float] = {}
-    for lines in (40, 300, None):
-        child = subprocess.Popen([sys.executable, "-c", PROGRAM, tmp_path], stdout=subprocess.PIPE, text=True)
-        assert child.stdout is not None
-        for number, line in enumerate(child.stdout):
+    # Outputs until it kills itself.
+    for count in (40, 300, 10_000):
+        command = [sys.executable, "-c", PROGRAM, tmp_path, str(count)]
+        child = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        for line in child.stdout.splitlines():
             _, value, place = json.loads(line)
             assert seen.setdefault(place, value) == value, "an output with two noises"
-            if number == lines:
-                os.kill(child.pid, signal.SIGKILL)
-                break
-        child.stdout.close()
-        assert child.wait() == (0 if lines is None else -signal.SIGKILL)
+        assert child.returncode == (-signal.SIGKILL if count < 10_000 else 0)
     assert seen == wanted

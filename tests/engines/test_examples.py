@@ -33,7 +33,7 @@ def run(arguments: list[str]) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=900,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     (line,) = [each for each in done.stdout.splitlines() if each.startswith(SAID)]

@@ -75,7 +75,7 @@ def run(
             os.kill(os.getpid(), signal.SIGKILL)
 
     frame.update(look)
-    app.run(timeout=float(options.get("patience", 6.0)))
+    app.run(timeout=float(options.get("patience", 15.0)))
 
 
 def worker(address: str, folder: Path, **options: Any) -> subprocess.Popen[bytes]:
@@ -165,11 +165,11 @@ def test_the_same_bytes_for_any_number_of_workers(tmp_path: Path, broker: Any, w
     rows = make_rows(300, STREAMS)
     broker.send("in", messages(rows))
     running = [worker(broker.address, tmp_path, name=str(k)) for k in range(workers)]
-    ended = [each.wait(120) for each in running]
+    ended = [each.wait(300) for each in running]
     # A commit while another worker leaves the group ends a worker; who runs it starts it again.
     for number, code in enumerate(ended):
         if code:
-            assert worker(broker.address, tmp_path, name=str(number)).wait(120) == 0
+            assert worker(broker.address, tmp_path, name=str(number)).wait(300) == 0
     if any(ended):
         assert_whole(by_stream(broker.read("out")), wanted(tmp_path, rows))
     else:
@@ -195,9 +195,9 @@ def test_killed_and_restarted_elsewhere(tmp_path: Path, broker: Any) -> None:
     sent = messages(rows)
     broker.send("in", sent)
     options = {"consumer_extra_config": {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}}
-    assert worker(broker.address, tmp_path, name="one", kill_at=25, **options).wait(120) == -signal.SIGKILL
+    assert worker(broker.address, tmp_path, name="one", kill_at=25, **options).wait(300) == -signal.SIGKILL
     # Another machine: no state but that of the changelog topic.
-    assert worker(broker.address, tmp_path, name="two", **options).wait(120) == 0
+    assert worker(broker.address, tmp_path, name="two", **options).wait(300) == 0
     found, given = broker.read("out"), wanted(tmp_path, rows)
     assert len(found) >= len(sent)
     assert_whole(by_stream(found), given)
@@ -209,14 +209,14 @@ def test_exactly_once_over_kills(tmp_path: Path) -> None:
 
     rows = make_rows(300, STREAMS)
     # What a killed worker left open ends soon.
-    options = {"processing_guarantee": "exactly-once", "producer_extra_config": {"transaction.timeout.ms": 3000}}
+    options = {"processing_guarantee": "exactly-once", "producer_extra_config": {"transaction.timeout.ms": 8000}}
     with own_broker() as address:
         send(address, "in", messages(rows))
         for number, kill_at in enumerate((5, 25, 40)):
             # Another machine each time: no state but that of the changelog topic.
-            ended = worker(address, tmp_path, name=str(number), kill_at=kill_at, **options).wait(120)
+            ended = worker(address, tmp_path, name=str(number), kill_at=kill_at, **options).wait(300)
             assert ended == -signal.SIGKILL
-        assert worker(address, tmp_path, name="last", **options).wait(120) == 0
+        assert worker(address, tmp_path, name="last", **options).wait(300) == 0
         assert by_stream(read(address, "out", committed=True)) == wanted(tmp_path, rows)
 
 
@@ -231,7 +231,7 @@ def test_an_altered_replay_meets_independent_noise(tmp_path: Path) -> None:
         broker = Broker()
         # Several checkpoints: the last ones read what the first ones wrote.
         broker.send("in", [("a", json.dumps(increments[k : k + 3]).encode()) for k in range(0, len(increments), 3)])
-        assert worker(broker.address, tmp_path, name=name, **options).wait(120) == 0
+        assert worker(broker.address, tmp_path, name=name, **options).wait(300) == 0
         return by_stream(broker.read("out"))["a"]
 
     restored("saved", [1] * 30)

@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from unittest.mock import MagicMock
 
@@ -17,6 +16,7 @@ import pytest
 
 from fastdp import experiments
 from fastdp.errors import StateError
+from fastdp.experiments.folder import SweepFolder
 
 distributed = pytest.importorskip("distributed", reason="Dask is not installed (pip install 'fastdp-streams[sweep]')")
 
@@ -39,20 +39,19 @@ def test_a_cluster_with_a_killed_worker_gives_the_same_bytes(small, tmp_path, di
         victims = [nanny.pid for nanny in cluster.workers.values()]
         assert len(set(victims)) == 3
 
-        def kill() -> None:
-            while len(list(out.glob("parts/*.parquet"))) < 10:
-                time.sleep(0.005)
-            os.kill(victims[0], signal.SIGKILL)
-            killed.append(len(list(out.glob("parts/*.parquet"))))
+        write, stored = SweepFolder.write_part, []
 
-        killed: list[int] = []
-        killer = threading.Thread(target=kill)
-        killer.start()
+        def killing(self: SweepFolder, name: str, content: bytes) -> None:
+            write(self, name, content)
+            stored.append(name)
+            if len(stored) == 10:
+                os.kill(victims[0], signal.SIGKILL)
+
+        monkeypatch.setattr(SweepFolder, "write_part", killing)
         with dask_executor(cluster.scheduler_address) as (executor, cores):
             assert cores() == 3
             experiments.run(found, out, executor=executor, workers=cores)
-        killer.join()
-    assert 10 <= killed[0] < 120, "the worker died in the middle"
+    assert len(stored) == 120, "the worker died in the middle"
     assert digest(out) == digest(alone)
 
 
@@ -71,7 +70,14 @@ def test_a_scheduler_that_dies_before_it_is_asked_for_its_cores(monkeypatch) -> 
     """The client's timeout is a lost scheduler too, as a lost task is."""
     from fastdp.experiments import cluster
 
-    monkeypatch.setattr(cluster, "TIMEOUT_SECONDS", 1)
+    class Impatient(distributed.Client):
+        """When it has found its scheduler."""
+
+        def __init__(self, *arguments: object, **options: object) -> None:
+            super().__init__(*arguments, **options)
+            self.rpc.timeout = 1
+
+    monkeypatch.setattr(distributed, "Client", Impatient)
     with (
         distributed.LocalCluster(n_workers=0, dashboard_address=None, silence_logs=50) as local,
         cluster.dask_executor(local.scheduler_address) as (_, cores),
@@ -123,6 +129,6 @@ def test_a_scheduler_that_dies_is_one_line(toml, small, tmp_path) -> None:
     finally:
         scheduler.kill()
         scheduler.wait()
-    said = sweep.communicate(timeout=300)[1]
+    said = sweep.communicate(timeout=900)[1]
     assert sweep.returncode == 1
     assert re.fullmatch(r"Error: the executor lost its workers or its scheduler \(.*\): .* to go on\n", said)

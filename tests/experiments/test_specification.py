@@ -60,7 +60,7 @@ def put(tables, path, value) -> None:
         (
             ("mechanisms", 1, "threshold"),
             {"part": "Fixed", "theta": 1e9},
-            "mechanisms[1].threshold.theta = 1000000000.0: expected at most the bound",
+            "mechanisms[1].threshold.theta = 1000000000.0 (the threshold): expected at most the bound",
         ),
         (("datasets", 0, "bound"), -3, "datasets[0].bound = -3.0: expected a number above 0"),
         (("mechanisms", 0, "system"), "top", "mechanisms[0].system = 'top': expected one of 'adaptive', 'tops'"),

@@ -122,6 +122,20 @@ def test_pages_are_renewed_between_their_markers(tmp_path: Path, capsys: pytest.
     assert page.read_text() == "no marker"
 
 
+def test_the_users_table_has_each_task_once_and_no_target() -> None:
+    lines = summary.costs(Summary(summary.NUMBERS)).splitlines()
+    works = [line.split(" | ")[0] for line in lines[2:]]
+    assert lines[0] == "| work | one core | two cores |"
+    assert len(works) == len(set(works)) > 40
+    shares = [row.work for row in read_rows() if row.measure in ("share", "times")]
+    assert shares
+    assert not [work for work in shares if f"| {work}" in works]
+    again = [row.work for row in read_rows() if row.work == "first release (tops), empty kernel cache"]
+    assert again
+    assert f"| {again[0]}" not in works  # round 2 of a task that stands there already
+    assert not any(text in line for line in lines for text in ("reached", "below target", summary.ABSENT))
+
+
 def test_every_named_task_is_in_the_numbers() -> None:
     """A renamed task would leave its row without a number."""
     found = Summary(summary.NUMBERS)

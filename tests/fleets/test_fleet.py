@@ -163,6 +163,12 @@ def following(publisher: Any, value: float) -> float:
     return float(publisher.publish([value])[0])
 
 
+def test_what_is_shown_of_a_fleet_is_its_guarantee() -> None:
+    shown = repr(fastdp.Fleet(fastdp.Adaptive(epsilon=0.5, bound=100.0, threshold=20.0)))
+    assert shown.startswith("Fleet of 0 streams: epsilon = 0.5 for one value of the stream (replace one value)")
+    assert "\n" not in shown
+
+
 def test_threads_give_the_same_output(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastdp.fleets.adaptive_rows.MIN_PER_THREAD", 10)
     ids = np.random.default_rng(1).integers(0, 50, 3000)

@@ -51,7 +51,7 @@ def test_it_is_volatile_and_has_the_law(connection: Any) -> None:
     counts = np.histogram(noise, [-np.inf, *edges, np.inf])[0]
     stat.accept(stat.chi_square_p(counts, laws.laplace_cells(edges, 4.0)))
     stat.reject(stat.chi_square_p(counts, laws.laplace_cells(edges, 4.4)))
-    register(connection, "other", sensitivity=1, epsilon=0.001, rows=2)
+    register(connection, "other", sensitivity=1, epsilon=1e-12, rows=2)
     ((first, second),) = connection.sql("SELECT other(5), other(5)").fetchall()
     assert first != second
 

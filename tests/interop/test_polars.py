@@ -22,7 +22,7 @@ FRAME = pl.DataFrame({"station": [1, 1, 2, 3], "trips": pl.Series([4, 5, 6, 7], 
 @pytest.mark.parametrize("engine", ["auto", "streaming"])
 def test_an_aggregated_column(lazy: bool, engine: Any) -> None:
     grouped = (FRAME.lazy() if lazy else FRAME).group_by("station", maintain_order=True)
-    private = add_noise(pl.col("trips").cast(pl.Int32), 1, 1e-9).alias("private")
+    private = add_noise(pl.col("trips").cast(pl.Int32), 1, 1e-12).alias("private")
     out = grouped.agg(pl.col("trips").sum()).with_columns(private)
     out = out.collect(engine=engine) if lazy else out
     assert out.schema["private"] == pl.Int64

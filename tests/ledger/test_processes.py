@@ -68,7 +68,7 @@ def race(path: Path, racers: int, tries: int) -> list[int]:
         assert one.stdin is not None
         one.stdin.write("\n")
         one.stdin.flush()
-    return [int(one.communicate(timeout=120)[0]) for one in running]
+    return [int(one.communicate(timeout=300)[0]) for one in running]
 
 
 def test_exactly_one_gets_the_last_budget(path: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_killed_process_has_spent_what_it_reserved(path: Path) -> None:
     assert running.stdout is not None
     assert running.stdout.readline() == "releasing\n"
     running.send_signal(signal.SIGKILL)
-    running.communicate(timeout=60)
+    running.communicate(timeout=300)
     account = Ledger(path, limit_epsilon=0.75)
     assert account.entries()[0].state == "reserved"
     assert account.verify().reserved == [1]
@@ -150,7 +150,7 @@ def test_a_process_killed_at_any_moment_leaves_each_release_that_it_told_of(path
         assert running.stdout is not None
         told = [running.stdout.readline() for _ in range(chance.randrange(1, 30))]
         running.kill()
-        told += running.communicate(timeout=60)[0].splitlines(keepends=True)
+        told += running.communicate(timeout=300)[0].splitlines(keepends=True)
         account = Ledger(path)
         account.verify()
         entries = account.entries()

@@ -8,8 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
+from fastdp.cli import main
 from tests.grid import exhaustive
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,6 +24,33 @@ def test_links_lead_to_files(page: Path) -> None:
         # The gallery's pages are made when the site is built, whose own test follows their links.
         if "://" not in target and not target.startswith("gallery/"):
             assert (page.parent / target).exists(), target
+
+
+def commands() -> dict[str, set[str]]:
+    """Every command and its options."""
+    found: dict[str, set[str]] = {}
+
+    def visit(command: click.Command, name: str) -> None:
+        own = {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
+        found[name] = own | {"--help", "-h"}
+        for inner, each in getattr(command, "commands", {}).items():
+            visit(each, f"{name} {inner}")
+
+    visit(main, "fastdp")
+    return found
+
+
+def test_commands_of_the_pages_have_the_options_that_they_are_given() -> None:
+    known, seen = commands(), 0
+    for page in [*PAGES, *ROOT.glob("docs/*/*.md")]:
+        text = page.read_text().replace("\\\n", " ")
+        for words, rest in re.findall(r"(?<![\w./-])(fastdp(?: [a-z]+(?![\w./-])){1,2})((?: [^\n`|#]*)?)", text):
+            name = words if words in known else words.rpartition(" ")[0]
+            if name in known and name != "fastdp":
+                given = set(re.findall(r"(?<!\S)(--?[a-z][a-z-]*)", rest))
+                assert given <= known[name], f"{page}: {name} {given - known[name]}"
+                seen += len(given)
+    assert seen > 100
 
 
 def test_the_tests_that_proofs_lean_on_exist() -> None:
@@ -49,6 +78,18 @@ def test_the_ledgers_example_runs() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "has 0.0 of 1.0 epsilon left" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["adaptive", "intervals", "w_event"])
+def test_the_python_of_a_page_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib", reason="release.plot needs fastdp-streams[plot]").use("agg")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for block in (
+        part.split("```")[0] for part in (ROOT / "docs" / f"{name}.md").read_text().split("```python\n")[1:]
+    ):
+        exec(compile(block, name, "exec", dont_inherit=True), names)  # noqa: S102 - the page's own examples
+    assert names
 
 
 #: What makes an output follow the run, or the partition: the program on the page must notice.

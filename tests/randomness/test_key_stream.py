@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
+import secrets
 from fractions import Fraction
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from fastdp.errors import ParameterError, StateError
+from fastdp.randomness import key as keys
 from fastdp.randomness import sampler
 from fastdp.randomness import words as key_stream
 from fastdp.randomness.key import Key
@@ -166,6 +169,15 @@ def test_stream_ids_are_distinct_and_bounded() -> None:
     for wrong in (StreamId(Purpose.TREE, 256), StreamId(Purpose.TREE, 0, 2**40), StreamId(Purpose.TREE, 0, 0, 256)):
         with pytest.raises(OverflowError):
             wrong.pack()
+
+
+def test_fresh_keys_come_from_the_operating_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the other tests do not (tests/conftest.py)."""
+    drawn = [os.urandom(32) for _ in range(2)]
+    given = iter(drawn)
+    monkeypatch.setattr(keys, "secrets", secrets)
+    monkeypatch.setattr(secrets, "token_bytes", lambda size: next(given)[:size])
+    assert [key.reveal() for key in (Key.random(), Key.choose(None, None))] == drawn
 
 
 def test_keys() -> None:

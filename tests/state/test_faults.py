@@ -129,7 +129,7 @@ def test_killed_processes_and_broken_disks(told: tuple[str, ...]) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1800,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -194,8 +194,9 @@ def test_noise_is_bound_to_values_and_parameters() -> None:
         fastdp.add_noise(values, 1, 1.0) - values,
     ]
     for i, one in enumerate(others):
-        assert abs(np.corrcoef(one, noise)[0, 1]) < 0.2
-        assert all(abs(np.corrcoef(one, other)[0, 1]) < 0.2 for other in others[:i])
+        # Eight standard deviations of independent noise.
+        assert abs(np.corrcoef(one, noise)[0, 1]) < 0.25
+        assert all(abs(np.corrcoef(one, other)[0, 1]) < 0.25 for other in others[:i])
 
 
 def test_the_guarantee_and_the_ledger(tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ def test_pictures_show_up_to_six_keys_one_below_the_other(tmp_path):
         assert len(lines) == 2
         pooled = t.sums.columns["total"].values.sum(axis=1) if count == 7 else t.sums.columns["total"].values[:, 0]
         np.testing.assert_allclose(lines[0].get_ydata(), pooled)
-        assert axes[0].get_title(loc="left") == ("all 7 keys together" if count == 7 else "key 0")
+        assert axes[0].get_title(loc="left") == ("all 7 keys together" if count == 7 else "k = key 0")
 
 
 def test_a_picture_of_many_windows_shows_days():
@@ -177,6 +177,12 @@ def test_a_picture_of_many_windows_shows_days():
         table("counts", np.zeros((0, 1))).plot()
 
 
+def test_a_release_without_keys_says_why_it_is_empty():
+    said = str(table("counts", np.zeros((24, 0)), keys={"k": []}))
+    assert "24 windows of 1h x 0 keys (k)" in said
+    assert "no key was released: none is listed, or with delta none has enough rows" in said
+
+
 def test_drawing_on_axes_of_the_caller():
     pytest.importorskip("matplotlib", reason="needs matplotlib")
     from matplotlib.figure import Figure
@@ -184,6 +190,7 @@ def test_drawing_on_axes_of_the_caller():
     ax = Figure().subplots()
     assert table("means", (TRUE, TRUE), keys=KEYS).plot(ax=ax) is ax
     assert ax.get_title(loc="left") == "all 2 keys together"
+    assert ax.get_ylabel() == "mean, windows of 1h"
 
 
 @pytest.mark.parametrize("offset", ["+02:00", "-05:30"])

@@ -81,7 +81,7 @@ def test_errors_speak_of_what_was_given(options: dict[str, Any], told: str) -> N
 
 
 def test_a_fixed_threshold_above_the_bound_is_refused() -> None:
-    with pytest.raises(ParameterError, match=r"theta = 11\.0: expected at most the bound"):
+    with pytest.raises(ParameterError, match=r"theta = 11\.0 \(the threshold\): expected at most the bound"):
         Adaptive(1.0, 10.0, threshold=Fixed(11.0))
 
 

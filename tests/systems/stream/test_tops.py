@@ -227,7 +227,8 @@ def test_a_copy_gets_noise_of_its_own_from_the_next_value_on(seed: int | None) -
     # Fewer values than the open tree still has: a cached tree would show in every one of them.
     outputs = [p.publish(np.zeros(10)) for p in (publisher, twin, second)]
     for a, b in zip(outputs, outputs[1:] + outputs[:1], strict=True):
-        assert not (a == b).any()
+        # One or two of ten may agree by chance.
+        assert np.count_nonzero(a == b) < 5
 
 
 def test_a_copy_within_the_holdout_counts_on_its_own() -> None:
