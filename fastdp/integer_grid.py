@@ -18,6 +18,8 @@ MAX_STEPS = 2**50
 #: The largest scale of noise the sampler takes (see ``docs/noise.md``, section 4).
 MAX_SCALE = 2**56
 MAX_TOTAL = 2**62
+#: What sums of hats must stay below, of which differences are taken.
+MAX_DIFFERENCE = 2**63
 #: Up to this scale a draw takes one word (``docs/noise.md``, section 4).
 QUICK_SCALE = 2**40
 MIN_SCALE = Fraction(1, 2**40)
@@ -104,7 +106,9 @@ def _headroom(per_step: Fraction, levels: int, fan_out: int) -> Fraction:
     return 2 * (fan_out - 1) * levels * HEADROOM * per_step
 
 
-def _shortfall(grid: Grid, per_step: Fraction, max_range: int, levels: int, fan_out: int) -> str | None:
+def _shortfall(
+    grid: Grid, per_step: Fraction, max_range: int, levels: int, fan_out: int, theta: float, reach: int
+) -> str | None:
     """Why the grid does not fit int64, or None if it provably does.
 
     A range of max_range values sums to at most bound * max_range steps.  Its noise is as ``_headroom`` says but for a
@@ -122,23 +126,38 @@ def _shortfall(grid: Grid, per_step: Fraction, max_range: int, levels: int, fan_
     total = steps * (max_range + _headroom(per_step, levels, fan_out))
     if total > MAX_TOTAL:
         return f"a range may sum to {_about(total)} steps, noise included, at most 2^62 fit"
+    hats = grid.snap(theta) * per_step * reach
+    if hats >= MAX_DIFFERENCE:
+        return f"noise of hats may reach {_about(hats)} steps, less than 2^63 fit"
     return None
 
 
-def _with_ceiling(grid: Grid, per_step: Fraction, max_range: int, levels: int, fan_out: int) -> Grid:
+def _with_ceiling(grid: Grid, per_step: Fraction, max_range: int, levels: int, fan_out: int, reach: int) -> Grid:
     """Values stay within the bound, so only the noise of a threshold above it must still fit."""
     by_total = (MAX_TOTAL - grid.bound_steps * max_range) / _headroom(per_step, levels, fan_out)
-    return replace(grid, ceiling_steps=min(MAX_SCALE // per_step, math.floor(by_total)))
+    by_reach = (MAX_DIFFERENCE - 1) // (per_step * reach) if reach else MAX_SCALE // per_step
+    return replace(grid, ceiling_steps=min(MAX_SCALE // per_step, math.floor(by_total), by_reach))
 
 
 def make_grid(
-    bound: float, resolution: float | None, epsilon: float, max_range: int, levels: int, fan_out: int
+    bound: float,
+    resolution: float | None,
+    epsilon: float,
+    max_range: int,
+    levels: int,
+    fan_out: int,
+    *,
+    theta: float = math.inf,
+    reach: int = 0,
 ) -> Grid:
     """The grid for these parameters, proved to fit int64.
 
     By default the resolution is the largest power of two not above bound * 2^-32 (whole numbers up to
     2^32 stay exact).  Where the noise of so fine a grid would not fit, or would exceed 2^40 steps and so take
     the sampler's slow path, it is doubled until it does not: noise of 2^40 steps drowns the rounding.
+
+    Of hats the noise of a threshold ``theta``, or of the bound if that is less, reaches ``reach`` scales
+    (:attr:`fastdp.perturbers.HierarchyShape.reach`).
 
     Raises
     ------
@@ -148,36 +167,46 @@ def make_grid(
     if not MIN_BOUND <= bound <= MAX_BOUND:
         raise ParameterError(f"bound = {bound!r}: expected between {MIN_BOUND} and {MAX_BOUND}")
     step = None if resolution is None else validation.positive("resolution", resolution)
-    return _proved_grid(bound, step, epsilon, max_range, levels, fan_out)
+    # Thetas of boxes need no grid of their own.
+    return _proved_grid(
+        bound, step, epsilon, max_range, levels, fan_out, min(theta, bound) if reach else bound, reach
+    )
 
 
 @lru_cache(maxsize=256, typed=True)
 def _proved_grid(
-    bound: float, resolution: float | None, epsilon: float, max_range: int, levels: int, fan_out: int
+    bound: float,
+    resolution: float | None,
+    epsilon: float,
+    max_range: int,
+    levels: int,
+    fan_out: int,
+    theta: float,
+    reach: int,
 ) -> Grid:
     per_step = levels / Fraction(epsilon)
     if resolution is not None:
         if resolution > bound:
             raise ParameterError(f"resolution = {resolution!r}: expected at most the bound, {bound!r}")
         grid = Grid(bound, resolution)
-        problem = _shortfall(grid, per_step, max_range, levels, fan_out)
+        problem = _shortfall(grid, per_step, max_range, levels, fan_out, theta, reach)
         if problem is not None:
             raise ParameterError(
                 f"resolution = {resolution!r}: {problem}; expected a coarser resolution "
                 f"(bound = {bound!r}, max_range = {max_range}, epsilon = {epsilon!r})"
             )
-        return _with_ceiling(grid, per_step, max_range, levels, fan_out)
+        return _with_ceiling(grid, per_step, max_range, levels, fan_out, reach)
     step = 2.0 ** (math.frexp(bound)[1] - 1 - 32)
     coarsest: Grid | None = None
     while step <= bound:
         grid = Grid(bound, step)
-        fits = _shortfall(grid, per_step, max_range, levels, fan_out) is None
+        fits = _shortfall(grid, per_step, max_range, levels, fan_out, theta, reach) is None
         if fits and grid.bound_steps * per_step <= QUICK_SCALE:
-            return _with_ceiling(grid, per_step, max_range, levels, fan_out)
+            return _with_ceiling(grid, per_step, max_range, levels, fan_out, reach)
         coarsest = grid if fits else coarsest
         step *= 2.0
     if coarsest is not None:
-        return _with_ceiling(coarsest, per_step, max_range, levels, fan_out)
+        return _with_ceiling(coarsest, per_step, max_range, levels, fan_out, reach)
     raise ParameterError(
         f"epsilon = {epsilon!r}: with bound = {bound!r} and max_range = {max_range} no grid fits 64-bit "
         "integers; expected a larger epsilon or a smaller max_range"

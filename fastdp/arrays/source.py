@@ -129,13 +129,21 @@ def open_source(frame: Any, columns: Sequence[str], dictionary: Sequence[str] = 
     check_names(chosen, list(schema), frame)
     family = wrapped.implementation.value
     family = family if family in FAMILIES else "pyarrow"
-    if any(kind == narwhals.Unknown for kind in schema.values()) and isinstance(wrapped, narwhals.DataFrame):
+    unknown = [name for name in chosen if schema[name] == narwhals.Unknown]
+    if unknown and isinstance(wrapped, narwhals.DataFrame):
         # Narwhals does not know pandas' times in zones such as America/Los_Angeles; Arrow does.
-        known = narwhals.from_native(wrapped.head(0).to_arrow()).collect_schema()
-        schema = {name: known[name] if kind == narwhals.Unknown else kind for name, kind in schema.items()}
+        schema = {**schema, **_arrow_types(wrapped.head(0).select(unknown), narwhals)}
     if isinstance(wrapped, narwhals.DataFrame):
         return Source(family, chosen, schema, lambda: _eager(wrapped.select(chosen)), rows=len(wrapped))
     return Source(family, chosen, schema, lambda: _lazy(wrapped.select(chosen), family, arrow))
+
+
+def _arrow_types(frame: Any, narwhals: Any) -> dict[str, Any]:
+    """Types of the columns of an empty frame as Arrow names them; none where it has no such type."""
+    try:
+        return dict(narwhals.from_native(frame.to_arrow()).collect_schema())
+    except Exception:  # complex numbers, say
+        return {}
 
 
 def _scan(frame: Any, chosen: list[str]) -> Iterator[Any]:

@@ -59,6 +59,11 @@ class HierarchyShape:
         """Noise draws of one tree."""
         return sum(self.widths)
 
+    @property
+    def reach(self) -> int:
+        """Of hats: how many scales of a leaf's noise the whole sums of one tree stay within; 0 of boxes."""
+        return 0
+
 
 class Perturber(Protocol):
     """Gives block sums their noise, tree by tree."""

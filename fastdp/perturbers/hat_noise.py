@@ -7,6 +7,7 @@ released is the sums times b^j: sums of whole numbers with whole weights.  Proof
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -38,6 +39,18 @@ class HatsShape(HierarchyShape):
     def nodes(self) -> int:
         """Noise draws of one tree."""
         return sum(self.widths)
+
+    @property
+    def reach(self) -> int:
+        """How many scales s of a leaf's noise the numbers that :func:`make_consistent` subtracts differ by at most.
+
+        On the highest level, n = b^j: Z is within 64 n s, and C z0, whose weights n - abs(k) have the squared sum
+        n (2 n^2 + 1) / 3, within 23 roots of it or 146 n, but for probabilities below e^-63 (``docs/hats.md``).
+        """
+        if self.levels == 1:
+            return 0
+        n: int = self.fan_out ** (self.levels - 1)
+        return 64 * n + max(146 * n, math.isqrt(23**2 * n * (2 * n**2 + 1) // 3) + 1)
 
 
 class Tables(NamedTuple):

@@ -20,7 +20,6 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp import validation
 from fastdp.arrays.kinds import Floats, Integers
 from fastdp.errors import ParameterError
 from fastdp.randomness.key import Key
@@ -91,7 +90,9 @@ class GaussianLaw:
 def discrete_gaussian_law(sigma: Fraction) -> GaussianLaw:
     """The law with this sigma, in [2^-10, 2^44]."""
     if not MIN_SIGMA <= sigma <= MAX_SIGMA:
-        raise ParameterError(f"sigma = {validation.shown(sigma)}: expected between 2^-10 and 2^44")
+        raise ParameterError(
+            f"sigma = {Decimal(sigma.numerator) / Decimal(sigma.denominator):.3g}: expected between 2^-10 and 2^44"
+        )
     wide = max(float(sigma), 1.0)
     heights = 2 ** min(MAX_HEIGHT_BITS, CELL_BITS - 1 - math.frexp(wide)[1])
     low, high = heights * wide / STRIPS / 8, 8.0 * heights * wide / STRIPS

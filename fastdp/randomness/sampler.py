@@ -16,7 +16,6 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.randomness import exact
 from fastdp.randomness.key import Key
@@ -76,7 +75,10 @@ def _pair(value: Decimal, context: Context) -> tuple[float, float]:
 @lru_cache(maxsize=1024)
 def _law(scale: Fraction, one_sided: bool) -> Law:
     if not MIN_SCALE <= scale <= MAX_SCALE:
-        raise ParameterError(f"scale = {validation.shown(scale)}: expected a noise scale in [2^-40, 2^56] grid steps")
+        raise ParameterError(
+            f"scale = {Decimal(scale.numerator) / Decimal(scale.denominator):.3g}: expected a noise scale in "
+            "[2^-40, 2^56] grid steps"
+        )
     context = Context(prec=80)
     ratio = context.divide(Decimal(scale.numerator), Decimal(scale.denominator))
     return Law(

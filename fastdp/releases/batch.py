@@ -152,7 +152,7 @@ class ReleasedMany:
             )
         return self.values.reshape(len(self), -1 if self.values.size else 0)
 
-    def range_sum(self, streams: Any, starts: Any, stops: Any) -> Floats:
+    def range_sum(self, streams: Any, starts: Any, stops: Any, revised: bool = False) -> Floats:
         """Private answers to sums over [start, stop) of each query's stream.
 
         Parameters
@@ -160,11 +160,14 @@ class ReleasedMany:
         streams, starts, stops : int or int[q]
             The stream's place in this object (or its name), and indices into its published values,
             0 <= start <= stop <= their number.
+        revised : bool
+            As for :meth:`Release.range_sum`.
 
         Returns
         -------
         float64[q]
-            Bit for bit what ``many[stream].range_sum(start, stop)`` gives.  Post-processing: no further privacy loss.
+            Bit for bit what ``many[stream].range_sum(start, stop, revised)`` gives.  Post-processing: no further
+            privacy loss.
 
         Raises
         ------
@@ -176,6 +179,10 @@ class ReleasedMany:
             before = self.tree_borders[whose] * self.nodes.tree_values
             return self.nodes.range_sum(before + first, before + last)
         out = np.empty(whose.size)
+        if revised:
+            for release, own in self._asked(whose):
+                out[own] = release.range_sum(first[own], last[own], revised)
+            return out
         places, prefix = self._prefix
         many_ranges.sum_stream_ranges(
             self.values, self.borders, prefix, places, PREFIX_BLOCK, whose, first, last, out

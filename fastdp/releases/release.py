@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +32,8 @@ from fastdp_kernels import ranges
 PREFIX_BLOCK = 256
 #: Points of a picture.
 MAX_DRAWN = 1_000
+#: Thetas within 2^300 have squares, and so have their steps and their noise, that are ordinary floats.
+MAX_EXPONENT = 300
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -167,6 +170,9 @@ class Release:
         Where theta rose (:class:`fastdp.Adaptive`) that is the theta of each value's block, not the last one.
         """
         first, last = self._ranges(starts, stops)
+        if shift := self._shift:
+            low, high = self._scaled(-shift).interval(first, last, confidence, revised)
+            return np.ldexp(low, shift), np.ldexp(high, shift)
         bars, answers = self._error_bars(first, last), self.range_sum(first, last, revised)
         half = bars.half_widths(confidence)
         low, high = bars.centre - half, bars.centre + half
@@ -181,6 +187,8 @@ class Release:
         known distance between the answer and the released sums.  Post-processing.
         """
         first, last = self._ranges(starts, stops)
+        if shift := self._shift:
+            return np.ldexp(self._scaled(-shift).std_error(first, last, revised), shift)
         bars = self._error_bars(first, last)
         return np.hypot(np.sqrt(bars.variances), self.range_sum(first, last, revised) - bars.centre)
 
@@ -227,6 +235,25 @@ class Release:
         if path is not None:
             bands.save(axes, path)
         return axes
+
+    @property
+    def _shift(self) -> int:
+        """The binary exponent of theta where its square, or a step's, is no ordinary float; else 0."""
+        exponent = math.frexp(self.threshold)[1]
+        return exponent if abs(exponent) > MAX_EXPONENT else 0
+
+    def _scaled(self, shift: int) -> Release:
+        """The release of the same stream in units that are a power of two larger, exactly."""
+        factor = math.ldexp(1.0, shift)
+        return replace(
+            self,
+            values=self.values * factor,
+            threshold=self.threshold * factor,
+            nodes=self.nodes and replace(self.nodes, sums=self.nodes.sums * factor),
+            revision=self.revision and replace(self.revision, threshold=self.revision.threshold * factor),
+            noise=self.noise and replace(self.noise, resolution=self.noise.resolution * factor),
+            _prefix={},
+        )
 
     def _error_bars(self, first: Integers, last: Integers) -> ErrorBars:
         """Errors of checked ranges."""

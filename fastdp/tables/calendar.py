@@ -195,7 +195,7 @@ class Calendar:
         return self._zone
 
     def edge(self, number: int) -> int:
-        """Where span ``number`` begins; LAST or FIRST where no date is."""
+        """Where span ``number`` begins; behind LAST, or FIRST, where no date is."""
         if self.fixed:
             return self._begin + number * self.fixed
         try:
@@ -205,7 +205,7 @@ class Calendar:
             years, month = divmod(self._date.year * 12 + self._date.month - 1 + number * self._months, 12)
             return instant(datetime(years, month + 1, 1), self._zone)
         except (OverflowError, ValueError):
-            return LAST if number > 0 else FIRST
+            return LAST + 1 if number > 0 else FIRST
 
     def number(self, moment: int) -> int:
         """The span that holds an instant."""

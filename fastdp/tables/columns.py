@@ -90,6 +90,9 @@ def floats_of(column: Any) -> NDArray[np.float64]:
 def digests_of(column: Any) -> tuple[Integers, NDArray[np.bool_] | None]:
     """Who a row belongs to, as 128-bit digests: int64[n, 2]; and which rows say so (None: all)."""
     _, arrow = import_tables()
+    if isinstance(column, arrow.ExtensionArray):
+        # Such as UUIDs, of which Arrow encodes what they are stored as.
+        column = column.storage
     _check_single(column)
     encoded = column if arrow.types.is_dictionary(column.type) else column.dictionary_encode()
     raw = b"".join(
@@ -115,6 +118,11 @@ def _check_single(column: Any) -> None:
     _, arrow = import_tables()
     if arrow.types.is_nested(column.type):
         raise DataError("keys and persons: a column holds lists or structures; expected single entries")
+    if isinstance(column.type, arrow.BaseExtensionType):
+        raise DataError(
+            f"keys: a column holds entries of the type {column.type.extension_name}; expected texts, numbers, "
+            "dates or times (texts of them, for example)"
+        )
 
 
 def _name_of(person: Any) -> str:
@@ -184,6 +192,7 @@ class KeyTable:
         _, arrow = import_tables()
         import pyarrow.compute as compute
 
+        _check_single(column)
         if arrow.types.is_dictionary(column.type):
             # -1 stands behind all others, for rows without an entry.
             of_entries = np.append(self._codes(i, column.dictionary), self._codes(i, arrow.nulls(1, arrow.null())))

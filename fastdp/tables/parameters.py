@@ -60,6 +60,8 @@ def _key_rows(by: tuple[str, ...], given: Any) -> list[KeyRow]:
         return list(itertools.product(*(_plain(given[name]) for name in by)))
     listed = _plain(given)
     if len(by) == 1:
+        if any(isinstance(key, (list, dict, set)) for key in listed):
+            raise ParameterError(f"keys: expected entries of {by[0]!r}, texts or numbers, and no lists of them")
         return [tuple(key) if isinstance(key, tuple) and len(key) == 1 else (key,) for key in listed]
     if not all(isinstance(key, (tuple, list)) and len(key) == len(by) for key in listed):
         raise ParameterError(

@@ -16,7 +16,7 @@ from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.smoothers import Mean
 from fastdp.systems.stream.publisher import StreamPublisher
-from fastdp.thresholds import Fixed
+from fastdp.thresholds import Fixed, NoisyMax
 from fastdp_kernels import hats as kernels
 from tests.oracles import hats as oracle
 
@@ -140,8 +140,8 @@ def test_noise_is_that_of_the_key_tree_and_place() -> None:
 
 def publisher(**options: Any) -> StreamPublisher:
     hats = Hierarchy(4, prune=1, basis="hats")
-    given = {"perturber": hats, "holdout": 0, "max_range": 64, "threshold": Fixed(8.0), "seed": 3, **options}
-    return StreamPublisher(epsilon=1.0, bound=10.0, smoother=Mean(), **given)
+    given = {"perturber": hats, "holdout": 0, "max_range": 64, "threshold": Fixed(8.0), "seed": 3}
+    return StreamPublisher(**{"epsilon": 1.0, "bound": 10.0, "smoother": Mean(), **given, **options})
 
 
 def test_a_stream_is_published_value_by_value_as_at_once() -> None:
@@ -185,7 +185,38 @@ def test_its_guarantee_and_what_is_refused() -> None:
     assert Hierarchy(basis="hats").describe()["basis"] == "hats"
 
 
+@pytest.mark.parametrize(("fan_out", "epsilon"), [(2, 0.01), (4, 1e-4)])
+def test_the_default_grid_holds_the_whole_sums_of_long_trees(fan_out: int, epsilon: float) -> None:
+    composition = publisher(
+        perturber=Hierarchy(fan_out, prune=0, basis="hats"), threshold=Fixed(8.0), epsilon=epsilon, max_range=2**17
+    ).composition
+    hats, plan, key = composition.perturber, composition.plan, Key.from_seed(1)
+    theta = composition.grid.snap(8.0)
+    # The same words: noise in proportion to theta, unless the differences of sums do not fit.
+    full, small = (hats.leaf_noise(plan, steps, epsilon, key.again(), 0) / steps for steps in (theta, 2**10))
+    assert np.abs(np.cumsum(full) - np.cumsum(small)).max() < 1e-3 * np.abs(np.cumsum(small)).max()
+    # A smaller threshold that is public may have a finer grid; one that is chosen may be as large as the bound.
+    finer = publisher(perturber=hats, threshold=Fixed(0.001), epsilon=epsilon, max_range=2**17)
+    chosen = publisher(perturber=hats, threshold=NoisyMax(), holdout=10, epsilon=epsilon, max_range=2**17)
+    assert finer.resolution < composition.resolution <= chosen.resolution
+
+
+def test_a_grid_too_fine_for_sums_of_hats_is_refused_before_there_are_values() -> None:
+    with pytest.raises(ParameterError, match=r"^resolution = .*noise of hats may reach .* expected a coarser"):
+        publisher(perturber=Hierarchy(2, prune=0, basis="hats"), max_range=2**17, resolution=2.0**-30, epsilon=0.1)
+
+
+@pytest.mark.parametrize(("fan_out", "max_range"), [(2, 64), (3, 200)])
+def test_how_far_sums_of_hats_reach(fan_out: int, max_range: int) -> None:
+    plan = made(fan_out, max_range)[1]
+    n = fan_out ** (plan.levels - 1)
+    weights = [n - abs(k) for k in range(-n, n + 1)]
+    root = 23 * math.sqrt(sum(weight**2 for weight in weights))
+    assert math.ceil(64 * n + max(root, 146 * n)) <= plan.reach <= math.ceil(64 * n + max(root, 146 * n)) + 1
+
+
 def test_a_single_level_has_no_hats() -> None:
+    assert made(16, 16)[1].reach == 0
     hats, plan = made(16, 16)
     boxes = Hierarchy(16, prune=0)
     key = Key.from_seed(4)

@@ -57,6 +57,32 @@ def pairs(release: fastdp.Release, seed: int = 0) -> tuple[np.ndarray, np.ndarra
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "pak", "topl"])
+@pytest.mark.parametrize("shift", [-450, 450])
+def test_a_release_in_other_units_has_the_same_intervals(releases, kind: str, shift: int) -> None:
+    release = releases[kind]
+    other, (starts, stops) = release._scaled(shift), pairs(release)
+    for revised in (False, True):
+        for mine, its in zip(
+            (*release.interval(starts, stops, 0.9, revised), release.std_error(starts, stops)),
+            (*other.interval(starts, stops, 0.9, revised), other.std_error(starts, stops)),
+            strict=True,
+        ):
+            assert np.array_equal(np.ldexp(its, -shift), mine)
+
+
+@pytest.mark.parametrize("bound", [1e-250, 1e250])
+@pytest.mark.parametrize("method", ["adaptive", "tops", "pak"])
+def test_bounds_whose_squares_no_float_holds_have_intervals(bound: float, method: str) -> None:
+    options = {"threshold": bound / 2.0} if method == "adaptive" else {}
+    release = fastdp.release(VALUES[:500] / 64.0 * bound, 1.0, bound, method, seed=1, **options)  # type: ignore[arg-type]
+    for revised in (False, True):
+        low, high = release.interval([0, 3], [len(release), 9], revised=revised)
+        errors = release.std_error([0, 3], [len(release), 9], revised=revised)
+        assert np.isfinite([low, high, errors]).all()
+        assert (errors > 0.0).all()
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "pak", "topl"])
 @pytest.mark.parametrize("revised", [False, True])
 def test_an_interval_holds_its_answer_and_grows_with_the_confidence(releases, kind: str, revised: bool) -> None:
     release = releases[kind]
@@ -241,11 +267,13 @@ def test_many_streams_have_each_its_intervals(kind: str) -> None:
     whose, starts = np.arange(6).repeat(5), np.tile(np.arange(5) * 100, 6)
     for revised in (False, True):
         low, high = many.interval(whose, starts, starts + 333, 0.9, revised)
+        answers = many.range_sum(whose, starts, starts + 333, revised)
         errors = many.std_error(whose, starts, starts + 333, revised)
         for i, stream in enumerate(whose.tolist()):
             own = many[stream].interval(starts[i], starts[i] + 333, 0.9, revised)
             assert (low[i], high[i]) == (own[0][0], own[1][0])
             assert errors[i] == many[stream].std_error(starts[i], starts[i] + 333, revised)[0]
+            assert answers[i] == many[stream].range_sum(starts[i], starts[i] + 333, revised)[0]
 
 
 def test_local_reports_use_the_largest_variance(releases) -> None:

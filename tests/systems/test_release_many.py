@@ -299,6 +299,12 @@ def test_what_is_not_accepted() -> None:
         ),
         (np.zeros((3, 50)), {"ids": [1.0, 2, 3]}, ParameterError, "^ids has 3 entries of float64"),
         (np.zeros((3, 50)), {"ids": [1, 2, 1]}, ParameterError, "^ids has 1 more than once"),
+        (
+            np.zeros((3, 50)),
+            {"ids": ["a", "", "b"]},
+            ParameterError,
+            "^ids.* = '': expected a text that is not empty",
+        ),
         (np.zeros((3, 50)), {"ids": [1, -2, 3]}, ParameterError, r"^ids\[1\] = -2: expected a whole number"),
         (np.zeros((3, 50)), {"ids": [1, 2**32 - 1, 3]}, ParameterError, r"^ids\[1\] = 4294967295"),
         (np.zeros((3, 50)), {"threads": 0}, ParameterError, "^threads = 0: expected a whole number of at least 1"),

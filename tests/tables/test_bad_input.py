@@ -7,6 +7,7 @@ import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -246,3 +247,28 @@ def test_a_clip_of_whole_steps_is_not_a_step_short(clip: Any, resolution: float)
     rounded = {10.0: 9.9, -10.0: -9.9} if resolution == 0.3 else {}
     ends = clip if isinstance(clip, tuple) else (0.0, clip)
     assert sums.clip == pytest.approx([rounded.get(end, end) for end in ends], rel=1e-12)
+
+
+def test_entries_that_arrow_has_no_type_for_are_named(ledger: fastdp.Ledger) -> None:
+    frame = GOOD.assign(other=np.ones(3) * 1j)
+    assert "expected numbers" in refused(ledger, frame, value="other")
+    assert spent(ledger) == 0.0
+    # A column that is not in use does no harm.
+    assert len(fastdp.totals(frame, **OPTIONS, seed=1)) == 3
+
+
+def test_persons_may_be_uuids_and_keys_may_not(ledger: fastdp.Ledger) -> None:
+    ids = [UUID(int=1), UUID(int=2), UUID(int=1)]
+    options = {"who": "id", "contributions": 1, "period": "1d", "resolution": 2.0**-10, "seed": 1}
+    by_id, by_text = (
+        fastdp.totals(GOOD.assign(id=each), **OPTIONS, **options).frame["estimate"]
+        for each in (ids, list(map(str, ids)))
+    )
+    assert by_id.tolist() == by_text.tolist()
+    for keys in ("public", ids[:2]):
+        assert "expected texts" in refused(ledger, GOOD.assign(id=ids), by="id", keys=keys)
+
+
+def test_keys_of_one_column_are_no_lists(ledger: fastdp.Ledger) -> None:
+    assert "no lists" in refused(ledger, GOOD, by="meter", keys=[["x"], ["y"]])
+    assert spent(ledger) == 0.0

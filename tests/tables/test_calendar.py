@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastdp.errors import ParameterError
-from fastdp.tables.calendar import Calendar, as_instant, local_time, localised, parse_length, zone_of
+from fastdp.tables.calendar import FIRST, LAST, Calendar, as_instant, local_time, localised, parse_length, zone_of
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ZONES = [
@@ -128,3 +128,13 @@ def test_borders_at_the_end_of_all_calendars() -> None:
     calendar = Calendar("1000y")
     assert calendar.edge(100) == calendar.edge(101) > calendar.edge(8) > calendar.edge(0)
     assert calendar.edge(-100) < calendar.edge(0)
+
+
+@pytest.mark.parametrize("every", ["1d", "1w", "1mo", "1y"])
+@pytest.mark.parametrize("zone", [None, "Etc/GMT+12", "Pacific/Kiritimati"])
+def test_the_first_and_last_times_that_a_calendar_has_lie_in_a_window(every: str, zone: str | None) -> None:
+    calendar = Calendar(every, zone)
+    for moment in (FIRST, FIRST + 1, LAST - 1, LAST):
+        number = int(calendar.numbers(np.array([moment]))[0])
+        assert calendar.number(moment) == number
+        assert calendar.edge(number) <= moment < calendar.edge(number + 1)

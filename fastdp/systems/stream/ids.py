@@ -60,7 +60,9 @@ def _as_names(listed: list[Any], n: int) -> tuple[int | str, ...]:
         if isinstance(each, str) and each and validation.encodes(each):
             names.append(str(each))
         elif isinstance(each, str):
-            raise ParameterError(f"ids[{i}] = {validation.shown(each)}: expected a text that UTF-8 can encode")
+            raise ParameterError(
+                f"ids[{i}] = {validation.shown(each)}: expected a text that is not empty and that UTF-8 can encode"
+            )
         else:
             names.append(validation.integer(f"ids[{i}]", each, 0, MAX_STREAMS - 1))
     seen: set[int | str] = set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -106,7 +107,10 @@ class StreamParameters:
             raise ParameterError(f"smoother = {self.smoother!r}: expected None, because {needless}")
         focus = self.perturber.focus if isinstance(self.perturber, Blocks) else None
         if isinstance(focus, (int, tuple)) and np.max(focus) > self.max_range:
-            raise ParameterError(f"focus = {focus}: expected at most max_range = {self.max_range}")
+            raise ParameterError(
+                f"focus = {focus}: expected at most max_range = {self.max_range} (with workload='windows' the window "
+                "is the focus)"
+            )
         if self.renewal is not None:
             self._check_renewal(self.renewal)
         object.__setattr__(self, "resolution", self.grid.resolution)
@@ -115,10 +119,7 @@ class StreamParameters:
             largest = self.threshold.theta if isinstance(self.threshold, Fixed) else 0.0
             bounded = {1, self.grid.bound_steps} if self.sensitivity is None else set()
             for steps in {*bounded, self.grid.snap(largest)}:
-                if hasattr(self.perturber, "leaf_law"):
-                    self.perturber.leaf_law(steps, self.publish_epsilon)
-                else:
-                    noise_law("gaussian", steps, self.plan.levels, self.publish_epsilon)
+                self._check_law(steps)
             self.guarantee(simulated=False)
 
     def _needless_smoother(self) -> str | None:
@@ -130,6 +131,20 @@ class StreamParameters:
         if self.perturber.released_nodes:
             return "an inconsistent hierarchy answers ranges from its nodes, and predictions would not enter"
         return None
+
+    def _check_law(self, steps: int) -> None:
+        """ParameterError unless Gaussian noise for a threshold of so many grid steps can be drawn."""
+        try:
+            if hasattr(self.perturber, "leaf_law"):
+                self.perturber.leaf_law(steps, self.publish_epsilon)
+            else:
+                noise_law("gaussian", steps, self.plan.levels, self.publish_epsilon)
+        except ParameterError:
+            wanted = f"a larger epsilon, or a coarser resolution= than {self.resolution!r}"
+            raise ParameterError(
+                f"epsilon = {self.epsilon!r}, delta = {self.delta!r}: Gaussian noise for a threshold of {steps:,} "
+                f"grid steps cannot be drawn; expected {'a smaller epsilon' if steps == 1 else wanted}"
+            ) from None
 
     @property
     def gaussian(self) -> bool:
@@ -279,7 +294,9 @@ class StreamParameters:
         if self.sensitivity is not None:
             return make_event_grid(self.sensitivity, self.resolution, epsilon, self.max_range)
         assert self.bound is not None  # noqa: S101 - checked on construction
-        return make_grid(self.bound, self.resolution, epsilon, self.max_range, self.plan.levels, self.plan.fan_out)
+        theta = self.threshold.theta if isinstance(self.threshold, Fixed) else math.inf
+        shape = self.max_range, self.plan.levels, self.plan.fan_out
+        return make_grid(self.bound, self.resolution, epsilon, *shape, theta=theta, reach=self.plan.reach)
 
     @cached_property
     def noise(self) -> SumNoise | None:

@@ -105,8 +105,10 @@ class WholeStream:
         noise: NoiseName = "gaussian" if delta else "laplace"
         blocks = Blocks(closing, focus=focus, rising=rising, season=season, noise=noise)
         # Parameters are checked as the publisher's own are, with the whole epsilon and no hold-out.
+        # The key of the noise follows from the number, not from its type.
+        bound = validation.positive("bound", bound)
         whole = composed(
-            *(Fixed(validation.positive("bound", bound)), blocks, None, epsilon, bound, 0, max_range),
+            *(Fixed(bound), blocks, None, epsilon, bound, 0, max_range),
             *(resolution, nonfinite, None, contributions, None, delta),
         )
         validation.part("threshold", threshold, Threshold, "fastdp.thresholds")

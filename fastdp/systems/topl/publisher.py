@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -62,6 +62,10 @@ class LocalRelease(Release):
         first, last = self._ranges(starts, stops)
         errors: Floats = np.sqrt((last - first) * self.value_variance)
         return errors
+
+    def _scaled(self, shift: int) -> LocalRelease:
+        scaled = cast("LocalRelease", super()._scaled(shift))
+        return replace(scaled, value_variance=math.ldexp(self.value_variance, 2 * shift))
 
     def _error_bars(self, first: Indices, last: Indices) -> ErrorBars:
         """Independent reports: the largest variance, with the wider quantile of the normal and the Laplace law."""

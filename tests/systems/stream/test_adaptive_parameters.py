@@ -64,6 +64,22 @@ def test_what_is_refused_is_named() -> None:
             Adaptive(**{"epsilon": 1.0, "bound": 10.0, name: value})
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"epsilon": 1e6, "delta": 1e-9}, r"^epsilon = 1000000.0, delta = 1e-09: .* expected a smaller epsilon$"),
+        (
+            {"epsilon": 1e3, "sensitivity": 2.0**-10, "bound": None, "delta": 1e-9, "resolution": 2.0**-60},
+            r"^epsilon = .* expected a larger epsilon, or a coarser resolution= than 8.67",
+        ),
+        ({"epsilon": 1.0, "workload": "windows", "window": 50, "max_range": 9}, "^focus = 50: .* 9 .*the window is"),
+    ],
+)
+def test_errors_speak_of_what_was_given(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ParameterError, match=told):
+        fastdp.Adaptive(**{"bound": 100.0, "max_range": 100, **options})
+
+
 def test_a_fixed_threshold_above_the_bound_is_refused() -> None:
     with pytest.raises(ParameterError, match=r"theta = 11\.0 \(the threshold\): expected at most the bound"):
         Adaptive(1.0, 10.0, threshold=Fixed(11.0))
