@@ -233,6 +233,9 @@ class Hierarchy:
     ) -> NDArray[np.int64]:
         widths = plan.widths[:levels]
         nodes: NDArray[np.int64] = np.empty(sum(widths), np.int64)
+        if self.noise == "laplace" and self.basis == "boxes":
+            sampler.fill_pieces(nodes, _law(plan, theta_steps, epsilon), key, _pieces(plan, levels), tree)
+            return nodes
         start = 0
         for level, width in enumerate(widths):
             weight = plan.fan_out**level if self.basis == "hats" else 1
@@ -246,8 +249,7 @@ class Hierarchy:
         if self.noise == "gaussian" or self.basis == "hats":
             return noise_row_by_row(self, rows)
         plan, whole = rows.plan, self.consistent or rows.nodes
-        widths = plan.widths if whole else [rows.needed]
-        words = rows.words([(StreamId(Purpose.TREE, level + 1), width) for level, width in enumerate(widths)])
+        words = rows.words(_pieces(plan, plan.levels) if whole else [(StreamId(Purpose.TREE, 1), rows.needed)])
         noise = sampler.draw_rows(
             words, rows.theta_steps, lambda steps: _law(plan, steps, rows.epsilon), rows.streams, rows.trees
         )
@@ -259,6 +261,12 @@ class Hierarchy:
 @lru_cache(maxsize=256)
 def _law(plan: HierarchyShape, theta_steps: int, epsilon: float) -> sampler.Law:
     return sampler.discrete_laplace_law(Fraction(theta_steps * plan.levels) / Fraction(epsilon))
+
+
+@lru_cache(maxsize=64)
+def _pieces(plan: HierarchyShape, levels: int) -> tuple[tuple[StreamId, int], ...]:
+    """The streams of words of the lowest levels, and how many each is for."""
+    return tuple((StreamId(Purpose.TREE, level + 1), width) for level, width in enumerate(plan.widths[:levels]))
 
 
 @lru_cache(maxsize=64)

@@ -12,11 +12,11 @@ from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
+from cryptography.hazmat.primitives.ciphers import CipherContext
 from numpy.typing import NDArray
 
 from fastdp.randomness.key import Key
-from fastdp.randomness.words import BLOCK_BITS, MAX_WORDS, StreamId
+from fastdp.randomness.words import BLOCK_BITS, MAX_WORDS, StreamId, block_cipher, encrypt_blocks
 from fastdp_kernels import row_counters
 
 Indices = NDArray[np.int64]
@@ -65,30 +65,28 @@ class RowWords:
     def parts(self, streams: Indices, numbers: Indices, size: int) -> Iterator[tuple[int, NDArray[np.uint64]]]:
         """What :meth:`fill` gives, ``size`` rows at a time: the first row, and words that the next ones overwrite."""
         n, size = streams.size, max(1, min(size, streams.size))
-        high, low, columns = _layout(self.pieces)
+        common, columns = _layout(self.pieces)
         # Bytes are joined, so the machine's own order of bytes does not matter.
         names = _big_endian(numbers.astype(np.uint64))
         members = _big_endian((streams.astype(np.uint64) + np.uint64(1)) << np.uint64(BLOCK_BITS))
-        counters: NDArray[np.uint64] = np.empty((size, low.size, 2), np.uint64)
+        counters: NDArray[np.uint64] = np.empty((size, common.size), np.uint64)
         words: NDArray[np.uint64] = np.empty(counters.size + _TAIL_WORDS, np.uint64)
         source, target = memoryview(counters.data).cast("B"), memoryview(words.data).cast("B")
-        row_bytes, tail_bytes = 2 * low.size * words.itemsize, _TAIL_WORDS * words.itemsize
+        row_bytes, tail_bytes = common.nbytes, _TAIL_WORDS * words.itemsize
         encryptor: CipherContext | None = None
         before = -1
         for first in range(0, n, size):
             last = min(first + size, n)
-            row_counters.write_counters(high, low, names[first:last], members[first:last], counters)
+            row_counters.write_counters(common, names[first:last], members[first:last], counters)
             for owner, begin, end in self._runs(first, last):
                 key = self.keys[owner]
+                left, right = (begin - first) * row_bytes, (end - first) * row_bytes
                 if encryptor is None or owner != before:
-                    # The counters of a key are all different, so this is counter mode written out.
-                    encryptor = Cipher(algorithms.AES(key.reveal()), modes.ECB()).encryptor()  # noqa: S305
-                    before = owner
+                    encryptor, before = block_cipher(key.reveal(), right - left), owner
                 if key.drawn is not None:
                     self._record(key, streams[begin:end], numbers[begin:end])
-                left, right = (begin - first) * row_bytes, (end - first) * row_bytes
-                encryptor.update_into(source[left:right], target[left : right + tail_bytes])
-            rows = words[: (last - first) * 2 * low.size].reshape(last - first, 2 * low.size)
+                encrypt_blocks(encryptor, source[left:right], target[left : right + tail_bytes])
+            rows = words[: (last - first) * common.size].reshape(last - first, common.size)
             if not np.little_endian:
                 rows.byteswap(inplace=True)
             # Not by an index: its result would lie column by column, where kernels go row by row.
@@ -117,11 +115,45 @@ class RowWords:
 
     def locate(self, column: int) -> tuple[StreamId, int]:
         """The stream id, its number 0, and the position in it that a column holds."""
-        for stream, count in self.pieces:
-            if column < count:
-                return stream, column
-            column -= count
-        raise IndexError(column)
+        return located(self.pieces, column)
+
+
+def located(pieces: tuple[tuple[StreamId, int], ...], column: int) -> tuple[StreamId, int]:
+    """Which piece, and the position in it, one column of all holds."""
+    for stream, count in pieces:
+        if column < count:
+            return stream, column
+        column -= count
+    raise IndexError(column)
+
+
+def joined_words(key: Key, pieces: tuple[tuple[StreamId, int], ...], number: int) -> NDArray[np.uint64]:
+    """The leading words of a few streams of one key, by one cipher, which costs more than some hundred words.
+
+    Parameters
+    ----------
+    key : Key
+        The secret, with its stream's number if it has one.
+    pieces : tuple of (StreamId, int)
+        As :class:`RowWords` takes them.
+    number : int
+        The number in the ids.
+    """
+    if key.drawn is not None:
+        for piece, count in pieces:
+            key.drawn.add((key.reveal(), key.member, piece._replace(number=number)), 0, count)
+    counters, columns = _layout(pieces)
+    if number or key.member:
+        first = pieces[0][0]
+        name = first._replace(number=number).pack() ^ first.pack()
+        own = _big_endian(np.array([name, key.member << BLOCK_BITS], np.uint64))
+        counters = (counters.reshape(-1, 2) | own).reshape(-1)
+    words: NDArray[np.uint64] = np.empty(counters.size + _TAIL_WORDS, np.uint64)
+    cipher = block_cipher(key.reveal(), counters.nbytes)
+    encrypt_blocks(cipher, counters.data.cast("B"), words.data.cast("B"))
+    if not np.little_endian:
+        words.byteswap(inplace=True)
+    return words[: counters.size] if columns is None else words[columns]
 
 
 def distinct_of(entries: Indices) -> tuple[Indices, Indices]:
@@ -132,21 +164,19 @@ def distinct_of(entries: Indices) -> tuple[Indices, Indices]:
     return distinct, which
 
 
-@lru_cache(maxsize=4)
-def _layout(
-    pieces: tuple[tuple[StreamId, int], ...],
-) -> tuple[NDArray[np.uint64], NDArray[np.uint64], Indices | None]:
-    """Counters of a row, but for the stream's number: stream ids, block numbers, and the words that are used."""
+@lru_cache(maxsize=8)
+def _layout(pieces: tuple[tuple[StreamId, int], ...]) -> tuple[NDArray[np.uint64], Indices | None]:
+    """Counters of a row, but for the stream's number: id and block number of each; and the words that are used."""
     blocks = [-(-count // 2) for _, count in pieces]
     counted = list(zip(pieces, blocks, strict=True))
     high = np.concatenate([np.full(size, stream.pack(), np.uint64) for (stream, _), size in counted])
     low = np.concatenate([np.arange(size, dtype=np.uint64) for size in blocks])
     # The second word of a piece's last block is not used where its count is odd.
     columns = np.flatnonzero(np.concatenate([np.arange(2 * size) < count for (_, count), size in counted]))
-    high, low = _big_endian(high), _big_endian(low)
-    for array in (high, low, columns):
+    common = _big_endian(np.stack([high, low], axis=1).reshape(-1))
+    for array in (common, columns):
         array.flags.writeable = False
-    return high, low, None if columns.size == 2 * low.size else columns
+    return common, None if columns.size == common.size else columns
 
 
 def _big_endian(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:

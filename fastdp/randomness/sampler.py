@@ -22,7 +22,7 @@ from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.randomness import exact
 from fastdp.randomness.key import KEY_BYTES, Key
-from fastdp.randomness.row_words import RowWords, distinct_of
+from fastdp.randomness.row_words import RowWords, distinct_of, joined_words, located
 from fastdp.randomness.words import CHUNK, MAX_WORDS, Purpose, StreamId, WordStream, node_words, word_at
 from fastdp_kernels import double_double, guarded_log, wide_log
 
@@ -33,7 +33,7 @@ ONE_WORD_SCALE = Fraction(2**40)
 WORD_BITS = 63
 #: Rows of more draws than this gain nothing from being drawn together.
 LONG_ROW = 4 * CHUNK
-#: A counter's noise for more values than this gains nothing from one cipher for all heights.
+#: Streams of more draws than this gain nothing from one cipher for all.
 MAX_TOGETHER = CHUNK // 4
 #: Noise of nodes, and where that of each height is in it.
 Nodes = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -147,6 +147,48 @@ def fill(out: NDArray[np.int64], law: Law, key: Key, stream: StreamId, start: in
         )
         for i in positions[:waiting].tolist():
             part[i] = _settle(int(words[i]), law, key, stream, start + begin + i)
+
+
+#: Streams with the number 0, and how many draws of each.
+Pieces = tuple[tuple[StreamId, int], ...]
+
+
+def fill_one_by_one(out: NDArray[np.int64], law: Law, key: Key, pieces: Pieces, number: int) -> None:
+    """:func:`fill_pieces` by a call of :func:`fill` for each stream."""
+    begin = 0
+    for stream, count in pieces:
+        fill(out[begin : begin + count], law, key, stream._replace(number=number))
+        begin += count
+
+
+def fill_pieces(out: NDArray[np.int64], law: Law, key: Key, pieces: Pieces, number: int) -> None:
+    """Overwrite ``out`` with the first draws of a few streams, one after the other, each those of :func:`fill`.
+
+    Parameters
+    ----------
+    out : int64[n], C-contiguous
+        Receives the draws.
+    law, key
+        As for :func:`fill`.
+    pieces : tuple of (StreamId, int)
+        Each stream, its number 0, and how many draws it gives; n in all.
+    number : int
+        The number in the ids.
+    """
+    if out.size > MAX_TOGETHER or law.two_words:
+        fill_one_by_one(out, law, key, pieces, number)
+        return
+    words = joined_words(key, pieces, number)
+    positions: NDArray[np.int64] = np.empty(out.size, np.int64)
+    sign_bit = np.uint64(0 if law.one_sided else 1)
+    waiting = guarded_log.draw_double(words, law.scale_pair[0], law.offset_pair[0], sign_bit, out, positions)
+    if waiting:
+        waiting = double_double.draw_double_double(
+            words, _NO_WORDS, *law.scale_pair, *law.offset_pair, sign_bit, positions, waiting, out
+        )
+    for i in positions[:waiting].tolist():
+        stream, place = located(pieces, i)
+        out[i] = _settle(int(words[i]), law, key, stream._replace(number=number), place)
 
 
 def draw_nodes_by_height(law: Law, key: Key, number: int, seen: int, after: int, levels: int) -> Nodes:

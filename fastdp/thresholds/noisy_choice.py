@@ -57,7 +57,7 @@ def noise_law(kind: NoiseKind, sensitivity: int, epsilon: float) -> sampler.Law:
 def draw_noise(law: sampler.Law, choices: int, candidates: int, key: Key) -> NDArray[np.int64]:
     """Independent noise of all candidates, for several choices: int64[choices, candidates]."""
     noise: NDArray[np.int64] = np.empty((choices, candidates), np.int64)
-    sampler.fill(noise.reshape(-1), law, key, StreamId(Purpose.THRESHOLD))
+    sampler.fill_pieces(noise.reshape(-1), law, key, ((StreamId(Purpose.THRESHOLD), noise.size),), 0)
     return noise
 
 

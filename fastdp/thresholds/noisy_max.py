@@ -119,12 +119,15 @@ class _NoisyMaxChooser(CountedHoldout):
     def observe(self, values: NDArray[np.float64]) -> None:
         self._bin(as_floats(as_column(values, "values")), self._counts)
 
-    def _bin(self, values: NDArray[np.float64], counts: NDArray[np.int64]) -> None:
+    def observe_unchecked(self, values: NDArray[np.float64]) -> bool:
+        """Add values as kernels read them, and say whether all are finite; if not, this chooser is of no use."""
+        return not self._bin(values, self._counts)
+
+    def _bin(self, values: NDArray[np.float64], counts: NDArray[np.int64]) -> bool:
         if values.size < counts.size * noisy_max.PARTED:
-            noisy_max.bin_values(values, self._step, counts)
-            return
+            return noisy_max.bin_values(values, self._step, counts)
         lanes: NDArray[np.int64] = np.zeros((3, counts.size), np.int64)
-        noisy_max.bin_pieces(values, self._step, np.empty(noisy_max.PIECE, np.uint32), lanes, counts)
+        return noisy_max.bin_pieces(values, self._step, np.empty(noisy_max.PIECE, np.uint32), lanes, counts)
 
     def unit(self) -> int:
         """K: one count in the integers that scores are made of."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastdp_kernels._jit import bits_of, inline, kernel
+from fastdp_kernels.online_pass import finite_flag
 
 #: The same bits of 1.0.
 EIGHTHS = np.int64(1023 << 3)
@@ -26,8 +27,8 @@ def _bin(value: float, step: float, bins: int) -> float:
 
 
 @kernel
-def bin_values(values: np.ndarray, step: float, counts: np.ndarray) -> None:
-    """Add each value to bin ceil(value / step), clipped to the ends (values are finite).
+def bin_values(values: np.ndarray, step: float, counts: np.ndarray) -> bool:
+    """Add each value to bin ceil(value / step), clipped to the ends.
 
     Parameters
     ----------
@@ -37,13 +38,21 @@ def bin_values(values: np.ndarray, step: float, counts: np.ndarray) -> None:
         Distance of neighbouring candidates.
     counts : int64[J + 1]
         The histogram; changed in place.
+
+    Returns
+    -------
+    bool
+        Whether a value is NaN or infinite; the histogram is then of no use.
     """
+    flags = np.int64(0)
     for i in range(values.size):
+        flags |= finite_flag(values[i])
         counts[np.int64(_bin(values[i], step, counts.size))] += 1
+    return bool(flags < 0)
 
 
 @kernel
-def bin_pieces(values: np.ndarray, step: float, bins: np.ndarray, lanes: np.ndarray, counts: np.ndarray) -> None:
+def bin_pieces(values: np.ndarray, step: float, bins: np.ndarray, lanes: np.ndarray, counts: np.ndarray) -> bool:
     """:func:`bin_values` for many values a bin: alike ones meet in a bin, where each waits for the one before.
 
     Parameters
@@ -54,12 +63,19 @@ def bin_pieces(values: np.ndarray, step: float, bins: np.ndarray, lanes: np.ndar
         Memory; unsigned, since an index that may be negative counts from the end, which is asked of each.
     lanes : int64[3, J + 1]
         Three further histograms, of zeros; added to ``counts``.
+
+    Returns
+    -------
+    bool
+        As :func:`bin_values`.
     """
+    flags = np.int64(0)
     second, third, fourth = lanes[0], lanes[1], lanes[2]
     pieces = values.size // PIECE
     for piece in range(pieces):
         part = values[piece * PIECE : (piece + 1) * PIECE]
         for i in range(PIECE):
+            flags |= finite_flag(part[i])
             bins[i] = np.uint32(np.int32(_bin(part[i], step, counts.size)))
         for i in range(0, PIECE, 4):
             counts[bins[i]] += 1
@@ -69,7 +85,9 @@ def bin_pieces(values: np.ndarray, step: float, bins: np.ndarray, lanes: np.ndar
     for j in range(counts.size):
         counts[j] += second[j] + third[j] + fourth[j]
     for i in range(pieces * PIECE, values.size):
+        flags |= finite_flag(values[i])
         counts[np.int64(_bin(values[i], step, counts.size))] += 1
+    return bool(flags < 0)
 
 
 @kernel

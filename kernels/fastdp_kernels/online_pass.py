@@ -258,6 +258,48 @@ def emit_blocks(totals: np.ndarray, predictions: np.ndarray, block: int, filled:
 
 
 @kernel
+def emit_sums(
+    sums: np.ndarray,
+    noise: np.ndarray,
+    resolution: float,
+    prediction: float,
+    block: int,
+    filled: int,
+    out: np.ndarray,
+) -> None:
+    """Publish blocks whose mean predicts the next block, from their exact sums.
+
+    Block by block what :func:`add_noise` and :func:`emit_blocks` do array by array, bit for bit.
+
+    Parameters
+    ----------
+    sums, noise : int64[>= k], int64[k]
+        Of the k blocks that close within this chunk, in steps.
+    resolution : float
+        The grid step.
+    prediction : float
+        What each value of the first block is predicted to be.
+    block, filled, out
+        As for :func:`emit_blocks`.
+    """
+    others, length = np.float64(block - 1), np.float64(block)
+    begin, size = 0, block - filled
+    for k in range(noise.size):
+        released = real_of(plus(sums[k], noise[k])) * resolution
+        last = released - prediction * others
+        if size == LANES:
+            fill_row(out, begin, prediction, last)
+        else:
+            part = out[begin : begin + size]
+            for i in range(part.size):
+                part[i] = prediction
+            part[part.size - 1] = last
+        begin, size = begin + size, block
+        prediction = released / length
+    out[begin:] = prediction
+
+
+@kernel
 def publish_blocks(
     values: np.ndarray,
     steps_per_unit: float,

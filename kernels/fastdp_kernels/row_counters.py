@@ -8,22 +8,20 @@ from fastdp_kernels._jit import kernel
 
 
 @kernel
-def write_counters(
-    high: np.ndarray, low: np.ndarray, names: np.ndarray, members: np.ndarray, counters: np.ndarray
-) -> None:
+def write_counters(common: np.ndarray, names: np.ndarray, members: np.ndarray, counters: np.ndarray) -> None:
     """What the blocks of all rows have in common, and what each row has.
 
     Parameters
     ----------
-    high, low : uint64[k]
-        Both halves of each block's counter without what is a row's own.
+    common : uint64[2 k]
+        Both halves of each block's counter, one after the other, without what is a row's own.
     names, members : uint64[n]
-        Each row's part of the halves.
-    counters : uint64[n, k, 2]
+        Each row's part of the first and of the second halves.
+    counters : uint64[n, 2 k]
         Receives the counters; the bytes of all are in the cipher's order.
     """
     for row in range(names.size):
         name, member, own = names[row], members[row], counters[row]
-        for block in range(high.size):
-            own[block, 0] = high[block] | name
-            own[block, 1] = low[block] | member
+        # One loop over all halves: vectors take it as it lies.
+        for half in range(common.size):
+            own[half] = common[half] | (member if half & 1 else name)

@@ -42,7 +42,7 @@ def test_what_is_compiled_is_found_afterwards(tmp_path):
 #: Kernels that each system cannot do without, and that no other kernel calls.
 NEEDED = {
     "adaptive": (adaptive_pass, "sum_bound"),
-    "tops": (online_pass, "emit_blocks"),
+    "tops": (online_pass, "emit_sums"),
     "pak": (binary_counter, "count_on"),
     "topl": (local_reports, "draw_window"),
     "phdstream": (cell_codes, "encode_points"),

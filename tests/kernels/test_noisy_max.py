@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,10 +32,19 @@ def test_bins_of_long_holdouts_are_those_of_a_search(size: int, candidates: int,
     """Four histograms or one; values below, within and above the candidates."""
     values = np.random.default_rng(seed).normal(candidates / 4, candidates / 2, size)
     plain, parted = np.arange(candidates + 1), np.arange(candidates + 1)
-    noisy_max.bin_values(values, 0.5, plain)
+    assert not noisy_max.bin_values(values, 0.5, plain)
     room = np.empty(noisy_max.PIECE, np.uint32), np.zeros((3, candidates + 1), np.int64)
-    noisy_max.bin_pieces(values, 0.5, *room, parted)
+    assert not noisy_max.bin_pieces(values, 0.5, *room, parted)
     bins = np.minimum(np.searchsorted(0.5 * np.arange(candidates + 1), values), candidates)
     expected = np.arange(candidates + 1) + np.bincount(bins, minlength=candidates + 1)
     assert np.array_equal(plain, expected)
     assert np.array_equal(parted, expected)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", [0, 7, 1023, 1024, 2047, 2048, 2099])
+def test_histograms_tell_of_values_that_are_not_finite(wrong: float, place: int) -> None:
+    values, counts = np.full(2100, 3.0), np.zeros(9, np.int64)
+    values[place] = wrong
+    assert noisy_max.bin_values(values, 1.0, counts)
+    assert noisy_max.bin_pieces(values, 1.0, np.empty(noisy_max.PIECE, np.uint32), np.zeros((3, 9), np.int64), counts)

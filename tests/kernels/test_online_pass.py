@@ -87,6 +87,24 @@ def test_emission_closes_every_block() -> None:
             assert rest == (filled + n) % block
 
 
+@pytest.mark.parametrize("block", [2, 3, 16, 48])
+@pytest.mark.parametrize("near", [0, 2**63 - 1])
+def test_emission_from_sums_is_that_of_their_totals_and_means(block: int, near: int) -> None:
+    """Sums and noise meet modulo 2^64, as they do array by array."""
+    for closing, rest in itertools.product((1, 2, 9), (0, 1, block - 1)):
+        generator = np.random.default_rng(closing)
+        sums, noise = near - generator.integers(0, 1000, closing + 1), generator.integers(-900, 900, closing)
+        totals, predictions = np.empty(closing), np.full(closing + 1, 3.25)
+        online_pass.add_noise(sums[:closing], noise, RESOLUTION, totals)
+        predictions[1:] = totals / block
+        for filled in {0, 1, block - 1}:
+            expected = np.empty(closing * block - filled + rest)
+            out = np.full(expected.size, np.nan)
+            online_pass.emit_blocks(totals, predictions, block, filled, expected)
+            online_pass.emit_sums(sums, noise, RESOLUTION, 3.25, block, filled, out)
+            assert out.tobytes() == expected.tobytes()
+
+
 @pytest.mark.parametrize("noise_range", [0, 3, 2**40])
 def test_noisy_max_equals_the_oracle(noise_range: int) -> None:
     generator = np.random.default_rng(41)

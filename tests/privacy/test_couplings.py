@@ -77,7 +77,7 @@ def test_a_check_sees_outputs_costs_and_scales() -> None:
 
 
 def test_the_table_takes_the_place_of_all_draws_and_gives_it_back() -> None:
-    law, real = sampler.discrete_laplace_law(8), (sampler.fill, sampler.fill_rows)
+    law, real = sampler.discrete_laplace_law(8), (sampler.fill, sampler.fill_rows, sampler.fill_pieces)
     shifts = Shifts()
     shifts.add(KEY, COUNT, 5, 100)
     whole, moved, part, free = (np.zeros(8, np.int64) for _ in range(4))
@@ -89,7 +89,7 @@ def test_the_table_takes_the_place_of_all_draws_and_gives_it_back() -> None:
     assert np.array_equal(moved - whole, [0, 0, 0, 0, 0, 100, 0, 0])
     assert np.array_equal(part[:3], whole[5:])
     assert table.cost == 12.5
-    assert (sampler.fill, sampler.fill_rows) == real
+    assert (sampler.fill, sampler.fill_rows, sampler.fill_pieces) == real
     sampler.fill(free, law, KEY, COUNT)
     assert not np.array_equal(free, whole)
     with Table(SPREADS.index(0.0)):

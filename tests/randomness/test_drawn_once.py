@@ -13,6 +13,7 @@ from fastdp.perturbers import Flat, Hierarchy
 from fastdp.randomness import drawn_once
 from fastdp.randomness.drawn_once import DrawnTwiceError, DrawnWords
 from fastdp.randomness.key import Binding, Key
+from fastdp.randomness.row_words import joined_words
 from fastdp.randomness.words import Purpose, StreamId, WordStream
 from fastdp.thresholds import Fixed
 
@@ -54,6 +55,15 @@ def test_words_side_by_side_pass_in_any_order():
     draw(secret.of_stream(0), 0, 10)
     with pytest.raises(DrawnTwiceError):
         draw(secret, 49, 1)
+
+
+def test_joined_words_are_recorded_by_their_streams():
+    secret, pieces = key(), ((StreamId(Purpose.DRAWS, 1), 5), (StreamId(Purpose.DRAWS, 2), 3))
+    joined_words(secret, pieces, 4)
+    joined_words(secret, pieces, 5)
+    WordStream(secret, StreamId(Purpose.DRAWS, 2, 4), 3).fill(np.empty(1, np.uint64))
+    with pytest.raises(DrawnTwiceError):
+        WordStream(secret, StreamId(Purpose.DRAWS, 2, 4), 2).fill(np.empty(1, np.uint64))
 
 
 def test_keys_derived_of_one_composition_share_the_record():

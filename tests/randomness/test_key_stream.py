@@ -18,7 +18,8 @@ from fastdp.randomness import key as keys
 from fastdp.randomness import sampler
 from fastdp.randomness import words as key_stream
 from fastdp.randomness.key import Key
-from fastdp.randomness.row_words import RowWords
+from fastdp.randomness.row_words import RowWords, joined_words
+from fastdp.randomness.sampler import Pieces
 from fastdp.randomness.words import CHUNK, MIN_GCM, Purpose, StreamId, WordStream, word_at, words_at
 
 
@@ -69,7 +70,7 @@ def test_long_streams_are_the_same_words(
     monkeypatch: pytest.MonkeyPatch, first: int, member: int | None, faster: bool
 ) -> None:
     """By GCM, which every build of the library has, or by CTR: from the first word, in any pieces."""
-    monkeypatch.setattr(key_stream, "GCM_IS_FASTER", faster)
+    monkeypatch.setattr(key_stream, "WIDE", faster)
     key, stream = Key.from_seed(5), StreamId(Purpose.TREE, 200, 2**40 - 7, 3)
     key = key if member is None else key.of_stream(member)
     reader, pieces = WordStream(key, stream), [first, 1, 0, 3, CHUNK, CHUNK - 2]
@@ -81,6 +82,24 @@ def test_long_streams_are_the_same_words(
     rest = np.empty(CHUNK, np.uint64)
     WordStream(key, stream, 3).fill(rest)
     assert rest.tobytes() == words[3 : 3 + CHUNK].tobytes()
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("most", [48, 2**24])
+def test_blocks_by_themselves_are_the_same_bytes(monkeypatch: pytest.MonkeyPatch, wide: bool, most: int) -> None:
+    """By XTS, whose masks are all zero, from its least size on, or by the bare cipher; in one call or several."""
+    monkeypatch.setattr(key_stream, "WIDE", wide)
+    monkeypatch.setattr(key_stream, "MAX_XTS", most)
+    secret, size = bytes(range(32)), key_stream.MIN_XTS
+    oracle = Cipher(algorithms.AES(secret), modes.ECB()).encryptor()  # noqa: S305 - the bare cipher is the oracle
+    for count in (size - 16, size, size + 16 * 101):
+        blocks = bytes(np.random.default_rng(count).bytes(count))
+        encrypted = bytearray(count + 16)
+        cipher = key_stream.block_cipher(secret, count)
+        for _ in range(2):
+            key_stream.encrypt_blocks(cipher, memoryview(blocks), memoryview(encrypted))
+            assert encrypted[:count] == oracle.update(blocks)
+    key_stream.encrypt_blocks(cipher, memoryview(b""), memoryview(encrypted))
 
 
 def test_gcm_reads_a_stream_to_its_end() -> None:
@@ -120,8 +139,13 @@ def test_a_stream_ends_before_the_next_one(key: Key) -> None:
         RowWords(Key.from_seed(1), [(stream, 2**33 + 1)])
 
 
+@pytest.mark.parametrize("least", [0, 2**14])
 @pytest.mark.parametrize("counts", [[4], [1], [5, 1, 2], [64, 7, 3]])
-def test_rows_of_words_are_those_of_each_stream(counts: list[int]) -> None:
+def test_rows_of_words_are_those_of_each_stream(
+    monkeypatch: pytest.MonkeyPatch, counts: list[int], least: int
+) -> None:
+    monkeypatch.setattr(key_stream, "WIDE", True)
+    monkeypatch.setattr(key_stream, "MIN_XTS", least)
     key = Key.from_seed(2)
     pieces = [(StreamId(Purpose.TREE, level), count) for level, count in enumerate(counts)]
     rows = RowWords(key, pieces)
@@ -247,6 +271,56 @@ def test_doubtful_draws_of_nodes_are_settled_by_their_own_words(monkeypatch: pyt
     for height in range(6):
         used = slice(offsets[height] + (5 >> height), offsets[height] + (17 >> height))
         assert np.array_equal(noise[used], expected[used])
+
+
+PIECES = [
+    ((StreamId(Purpose.TREE, 1), 300), (StreamId(Purpose.TREE, 2), 17), (StreamId(Purpose.TREE, 3), 1)),
+    ((StreamId(Purpose.THRESHOLD), 7),),
+    ((StreamId(Purpose.TREE, 1), 2**13), (StreamId(Purpose.TREE, 2), 2)),
+]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2**40 - 1])
+@pytest.mark.parametrize(
+    "key", [Key.from_seed(1), Key.from_seed(1).of_stream(0), Key.from_seed(1).of_stream(2**32 - 2)]
+)
+def test_joined_words_are_those_of_each_stream(key: Key, number: int) -> None:
+    for pieces in PIECES[:2]:
+        expected = [
+            word
+            for piece, count in pieces
+            for word in block_cipher_words(key, piece._replace(number=number), count, key.member)
+        ]
+        assert joined_words(key, pieces, number).tolist() == expected
+    with pytest.raises(OverflowError, match="stream id out of range"):
+        joined_words(key, pieces, 2**40)
+
+
+@pytest.mark.parametrize("scale", [0.5, 1e3, 2.0**45])
+@pytest.mark.parametrize("one_sided", [False, True])
+@pytest.mark.parametrize("pieces", PIECES)
+def test_streams_drawn_together_are_those_drawn_one_by_one(scale: float, one_sided: bool, pieces: Pieces) -> None:
+    law = (sampler.geometric_law if one_sided else sampler.discrete_laplace_law)(Fraction(scale))
+    together, apart = np.empty((2, sum(count for _, count in pieces)), np.int64)
+    for key, number in ((Key.from_seed(1), 0), (Key.from_seed(2).of_stream(5), 3)):
+        sampler.fill_pieces(together, law, key, pieces, number)
+        sampler.fill_one_by_one(apart, law, key, pieces, number)
+        assert np.array_equal(together, apart)
+
+
+def test_doubtful_draws_of_pieces_are_settled_by_their_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    law, key, pieces = sampler.discrete_laplace_law(Fraction(1000)), Key.from_seed(5), PIECES[0]
+    expected, settled = np.empty((2, 318), np.int64)
+    sampler.fill_one_by_one(expected, law, key, pieces, 2)
+
+    def doubtful(words: np.ndarray, *rest: Any) -> int:
+        rest[-1][:] = np.arange(words.size)
+        return int(words.size)
+
+    monkeypatch.setattr(sampler.guarded_log, "draw_double", doubtful)
+    monkeypatch.setattr(sampler.double_double, "draw_double_double", lambda *rest: rest[-2])
+    sampler.fill_pieces(settled, law, key, pieces, 2)
+    assert np.array_equal(settled, expected)
 
 
 def test_words_of_nodes_end_with_their_stream() -> None:

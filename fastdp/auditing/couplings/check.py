@@ -5,11 +5,11 @@ that each noisy sum, and each noisy choice, stays the same.  Then every public o
 the shifts may cost at most epsilon: the density of a draw of scale s changes by a factor of at most
 exp(abs(shift) / s).  The coupling holds for all draws, so the table has few different ones, or only 0.
 
-Not tested: the table takes the place of :func:`fastdp.randomness.sampler.fill`, ``fill_rows`` and ``draw_nodes``,
-through which all draws of a key of the first noise format go, so the laws of the draws, the words, the derivation of
-keys, and noise that is bound to the prefix of sums (``sampler``, ``words``, ``key``, ``prefix``, ``chacha``) are not
-used here; they have tests of their own.  Smooth sensitivity and local reports draw real numbers, or whole reports:
-they have no coupling.
+Not tested: the table takes the place of :func:`fastdp.randomness.sampler.fill`, ``fill_rows``, ``fill_pieces`` and
+``draw_nodes``, through which all draws of a key of the first noise format go, so the laws of the draws, the words,
+the derivation of keys, and noise that is bound to the prefix of sums (``sampler``, ``words``, ``key``, ``prefix``,
+``chacha``) are not used here; they have tests of their own.  Smooth sensitivity and local reports draw real numbers,
+or whole reports: they have no coupling.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Table:
         self.seed = seed
         self._spread = SPREADS[seed % len(SPREADS)]
         self._shifts = Shifts() if shifts is None else shifts
-        self._real = (sampler.fill, sampler.fill_rows, sampler.draw_nodes)
+        self._real = (sampler.fill, sampler.fill_rows, sampler.fill_pieces, sampler.draw_nodes)
         #: Scales that a stream of draws was asked for, and how many draws at most.
         self.scales: dict[Source, set[Fraction]] = defaultdict(set)
         self._drawn: dict[Source, int] = defaultdict(int)
@@ -86,11 +86,11 @@ class Table:
 
     def __enter__(self) -> Self:
         sampler.fill, sampler.fill_rows = self.fill, self.fill_rows
-        sampler.draw_nodes = sampler.draw_nodes_by_height
+        sampler.fill_pieces, sampler.draw_nodes = sampler.fill_one_by_one, sampler.draw_nodes_by_height
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
-        sampler.fill, sampler.fill_rows, sampler.draw_nodes = self._real
+        sampler.fill, sampler.fill_rows, sampler.fill_pieces, sampler.draw_nodes = self._real
 
     def fill(self, out: Integers, law: Law, key: Key, stream: StreamId, start: int = 0) -> None:
         """As :func:`fastdp.randomness.sampler.fill`."""

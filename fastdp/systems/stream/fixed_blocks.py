@@ -127,6 +127,37 @@ class Step(NamedTuple):
             online_pass.emit_blocks(self.totals, self.predictions, self.block, self.filled, out)
 
 
+class SummedStep(NamedTuple):
+    """As :class:`Step`, of blocks whose mean predicts the next one: nothing is kept but their sums and noise.
+
+    Attributes
+    ----------
+    following, noise, block, filled, size
+        As of :class:`Step`.
+    sums, drawn : int64
+        Exact sums of the blocks that close, and their noise, in grid steps.  Secret.
+    resolution : float
+        The grid step.
+    prediction : float
+        Of the first block.
+    """
+
+    following: Progress
+    noise: TreeNoise | None
+    sums: NDArray[np.int64]
+    drawn: NDArray[np.int64]
+    resolution: float
+    prediction: float
+    block: int
+    filled: int
+    size: int
+
+    def emit(self, out: Floats) -> None:
+        """Write the published values into ``out``."""
+        account = self.sums, self.drawn, self.resolution, self.prediction, self.block, self.filled
+        online_pass.emit_sums(*account, out)
+
+
 @dataclass(frozen=True)
 class FixedBlocks:
     """The parts between clipped values and published ones, composed.
@@ -184,7 +215,7 @@ class FixedBlocks:
 
     def prepare(
         self, progress: Progress, noise: TreeNoise | None, values: Floats | Integers, new: Floats | None = None
-    ) -> Step | None:
+    ) -> Step | SummedStep | None:
         """All that these values, behind the hold-out, lead to; None if one of them is NaN or infinite.
 
         New memory for the output is invisible to callers until the step is recorded: it is written at once.  Whole
@@ -197,9 +228,9 @@ class FixedBlocks:
         if new is None or step is None:
             return step
         step.emit(new)
-        return step._replace(totals=new, predictions=None, block=1, filled=0)
+        return Step(step.following, step.noise, new, None, 1, 0, new.size)
 
-    def _prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
+    def _prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | SummedStep | None:
         """:meth:`prepare` without writing anything."""
         per_unit, top = 1.0 / self.grid.resolution, float(min(progress.theta_steps, self.grid.bound_steps))
         n_seen, size = progress.n_seen + values.size, values.size
@@ -221,6 +252,18 @@ class FixedBlocks:
             return None
         sums[0] += progress.open_sum
         open_sum = int(sums[closing])
+        if closing and self.predicts_itself(progress):
+            noise, drawn = self._leaves(progress, noise, closing)
+            # Of arrays, whose sums wrap.
+            last = float((sums[closing - 1 : closing] + drawn[closing - 1 :])[0]) * self.grid.resolution
+            following = Progress(
+                *(n_seen, progress.cycle, progress.held, progress.released, progress.theta_steps),
+                *(progress.blocks + closing, filled, open_sum, last / block),
+                smoother=progress.smoother,
+                chain=progress.chain,
+            )
+            account = sums, drawn, self.grid.resolution, progress.prediction, block, progress.filled
+            return SummedStep(following, noise, *account, size)
         predictions = np.empty(closing + 1)
         predictions[0] = prediction = progress.prediction
         totals, released, state, chain = NO_FLOATS, progress.released, progress.smoother, progress.chain
@@ -250,13 +293,16 @@ class FixedBlocks:
 
         Noise must not follow the sums, and a block need nothing but the one before.
         """
-        if self.sums_releases or self.laws[progress.theta_steps] is not None:
-            return False
         if self.every:
-            return True
+            return not self.sums_releases and self.laws[progress.theta_steps] is None
         block = self.plan.block
         whole = progress.filled == 0 and size >= MIN_BLOCKS * block and block % online_pass.LANES == 0
-        return whole and type(self.smoother) is Recent
+        return whole and self.predicts_itself(progress)
+
+    def predicts_itself(self, progress: Progress) -> bool:
+        """Whether a block needs nothing but its sum, its noise and the mean of the block before."""
+        ready = not self.sums_releases and self.laws[progress.theta_steps] is None
+        return ready and type(self.smoother) is Recent
 
     def _publish_values(
         self, progress: Progress, noise: TreeNoise | None, values: Floats | Integers, published: Floats
@@ -400,6 +446,18 @@ class FixedBlocks:
             online_pass.add_noise(part, drawn, self.grid.resolution, part.view(np.float64))
             begin += count
         return noise, released, chain, memory
+
+    def _leaves(
+        self, progress: Progress, noise: TreeNoise | None, count: int
+    ) -> tuple[TreeNoise | None, NDArray[np.int64]]:
+        """Noise of the blocks that close next, and the tree in use behind them."""
+        parts: list[NDArray[np.int64]] = []
+        begin = 0
+        while begin < count:
+            noise, leaf = self.tree(progress, noise, begin)
+            parts.append(noise[1][leaf : leaf + min(count - begin, self.plan.tree_blocks - leaf)])
+            begin += parts[-1].size
+        return noise, parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def tree(self, progress: Progress, noise: TreeNoise | None, after: int) -> tuple[TreeNoise, int]:
         """The tree of the block that comes so many behind those closed, made if it is not at hand, and its leaf."""

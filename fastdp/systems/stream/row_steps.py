@@ -26,8 +26,8 @@ from fastdp_kernels import many_streams, online_pass
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
-#: Draws of a slab (2 MiB): enough that a slab's calls cost little a stream.
-SLAB_WORDS = 2**18
+#: Draws of a slab (4 MiB): enough that a slab's calls cost little a stream.
+SLAB_WORDS = 2**19
 #: Values of a slab, so that converted input stays small too.
 SLAB_VALUES = 2**20
 

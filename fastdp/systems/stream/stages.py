@@ -24,7 +24,15 @@ from fastdp.state import codec
 from fastdp.state.journal import Packed
 from fastdp.state.machine import NOTHING_DRAWN, Column, Machine, Transition, record
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks, AdaptiveStep
-from fastdp.systems.stream.fixed_blocks import NO_CHAIN, FixedBlocks, Progress, Step, TreeNoise, next_chain
+from fastdp.systems.stream.fixed_blocks import (
+    NO_CHAIN,
+    FixedBlocks,
+    Progress,
+    Step,
+    SummedStep,
+    TreeNoise,
+    next_chain,
+)
 from fastdp.systems.stream.parameters import StreamParameters
 from fastdp.systems.stream.short import IN_ORDER, MAX_SHORT, Short, short_of
 from fastdp.thresholds import Chooser
@@ -53,7 +61,7 @@ class FillIn(NamedTuple):
 
 
 #: What a part of a batch publishes: it has a ``size`` and an ``emit``.
-Output = Step | AdaptiveStep | FillIn
+Output = Step | SummedStep | AdaptiveStep | FillIn
 
 
 @dataclass(frozen=True)
@@ -62,7 +70,7 @@ class Emission:
 
     Attributes
     ----------
-    parts : list of Step, AdaptiveStep or FillIn
+    parts : list of Step, SummedStep, AdaptiveStep or FillIn
         In order.
     size : int
         Published values.
@@ -314,7 +322,10 @@ class Schedule(Machine[StreamState]):
     ) -> StreamState:
         """Values of a hold-out; of a later one, something is published in their place."""
         progress = state.progress
-        finite = floats if np.isfinite(floats).all() else self._replace_nonfinite(floats, at, name)
+        chooser = None if copied else _counted(state, floats)
+        finite = floats
+        if chooser is None and not np.isfinite(floats).all():
+            finite = self._replace_nonfinite(floats, at, name)
         following = progress._replace(n_seen=progress.n_seen + floats.size)
         if progress.theta_steps:
             period = self.composition.period
@@ -324,6 +335,8 @@ class Schedule(Machine[StreamState]):
             value = min(max(mean, 0.0), progress.theta_steps * resolution)
             parts.append(FillIn(value, floats.size))
             following = following._replace(held=progress.held + floats.size)
+        if chooser is not None:
+            return StreamState(following, chooser, state.noise)
         return StreamState(
             following, state.chooser, state.noise, [*state.pending, finite.copy() if copied else finite]
         )
@@ -436,6 +449,21 @@ def _given(published: Floats, out: Floats | None = None) -> Floats:
     target = out[: published.size]
     target[:] = published
     return target
+
+
+def _counted(state: StreamState, floats: Floats) -> Chooser | None:
+    """The chooser after the last values of its hold-out, if it looks whether they are finite, and they are.
+
+    It is a twin, thrown away otherwise: a pass over the values is saved.
+    """
+    # By name: others are shown finite values only.
+    if not hasattr(state.chooser, "observe_unchecked"):
+        return None
+    twin = state.settled()
+    assert twin is not None  # noqa: S101 - there is one
+    twin = twin.copy() if twin is state.chooser else twin
+    finite: bool = twin.observe_unchecked(floats)  # type: ignore[attr-defined]
+    return twin if finite else None
 
 
 _FIELDS: dict[str, Any] = {

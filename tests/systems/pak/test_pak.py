@@ -347,6 +347,7 @@ def test_a_choice_and_the_sum_of_its_holdout_have_noise_of_that_holdout() -> Non
                 real(out, law, key, stream, start)
 
             patch.setattr(sampler, "fill", fill)
+            patch.setattr(sampler, "fill_pieces", sampler.fill_one_by_one)
             publisher.publish(lag)
     choices, sums = drawn[::2], drawn[1::2]
     for keys in (choices, sums):
