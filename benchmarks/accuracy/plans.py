@@ -112,11 +112,16 @@ def _blocks(body: Floats, length: int, noisy: Callable[[Floats], Floats]) -> Rel
     """Sums of blocks of this length, made private by the function and spread evenly."""
     edges = np.arange(0, body.size + 1, length)
     sums = np.add.reduceat(body[: edges[-1]], edges[:-1]) if edges.size > 1 else np.empty(0)
+    return _released(edges, noisy(sums), body.size)
+
+
+def _released(edges: Indices, sums: Floats, size: int) -> Released:
+    """Block sums spread evenly, and what they would be without noise."""
 
     def exact(before: Before, stops: Indices) -> Floats:
-        return _spread(edges, np.diff(before(edges)), body.size)(stops)
+        return _spread(edges, np.diff(before(edges)), size)(stops)
 
-    return _spread(edges, noisy(sums), body.size), exact
+    return _spread(edges, sums, size), exact
 
 
 def _spread(edges: Indices, sums: Floats, size: int) -> Before:
@@ -226,11 +231,7 @@ class ShrunkenTree(_Plan):
         edges = np.arange(0, body.size + 1, plan.block)
         leaves = np.add.reduceat(published[: edges[-1]], edges[:-1])
         shrunken = shrink(leaves, plan.fan_out, plan.levels, 2.0 * (plan.levels * given.scale) ** 2)
-
-        def exact(before: Before, stops: Indices) -> Floats:
-            return _spread(edges, np.diff(before(edges)), body.size)(stops)
-
-        return _spread(edges, shrunken, body.size), exact
+        return _released(edges, shrunken, body.size)
 
 
 def shrink(leaves: Floats, fan_out: int, levels: int, variance: float) -> Floats:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fastdp.guarantee import Guarantee
 from fastdp.ledger import Entry, Ledger, entry
-from fastdp.ledger.composition import Odometer
+from fastdp.ledger.odometer import Odometer
 
 GUARANTEE = Guarantee(epsilon=1e-6)
 #: Where the releases of a stream look: at all of it, each at its own positions, or each at its own part.

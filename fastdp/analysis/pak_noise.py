@@ -87,6 +87,17 @@ def inverse_kappa(scale: float, smooth: float, offset: float) -> float:
     return 1.0 - (math.expm1(smooth) * offset / scale if smooth < 700.0 else math.inf)
 
 
+def positive_inverse(epsilon: float, delta: float, beta: float, scale: float, offset: float) -> float:
+    """1 / kappa of these parameters; ParameterError where there is no kappa."""
+    inverse = inverse_kappa(scale, smoothing(epsilon, delta), offset)
+    if inverse <= 0.0:
+        raise ParameterError(
+            f"epsilon = {epsilon!r}, delta = {delta!r}, beta = {beta!r}: 1 / kappa = {inverse:.4g} (Eq. 11), "
+            "expected a number above 0; take a smaller delta or epsilon, or a larger beta"
+        )
+    return inverse
+
+
 def kappa(epsilon: float, delta: float, beta: float, noise: Noise = "laplace") -> float:
     """Factor on the smooth sensitivity that also hides the offset G^-1(1 - beta) (Eq. 11).
 
@@ -109,12 +120,6 @@ def kappa(epsilon: float, delta: float, beta: float, noise: Noise = "laplace") -
     ParameterError
         For a parameter outside its range, and where Eq. 11 gives no positive factor.
     """
-    scale, smooth = noise_scale(epsilon, delta, noise), smoothing(epsilon, delta)
+    scale = noise_scale(epsilon, delta, noise)
     offset = noise_quantile(_checks.share("beta", beta, 0.5), noise)
-    inverse = inverse_kappa(scale, smooth, offset)
-    if inverse <= 0.0:
-        raise ParameterError(
-            f"epsilon = {epsilon!r}, delta = {delta!r}, beta = {beta!r}: 1 / kappa = {inverse:.4g} (Eq. 11), "
-            "expected a number above 0; take a smaller delta or epsilon, or a larger beta"
-        )
-    return 1.0 / inverse
+    return 1.0 / positive_inverse(epsilon, delta, beta, scale, offset)

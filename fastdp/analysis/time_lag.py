@@ -14,7 +14,7 @@ from fastdp import validation
 from fastdp.analysis import _checks
 from fastdp.analysis.pak_bounds import MAX_LENGTH, underestimate_probability
 from fastdp.analysis.pak_distributions import Quantile
-from fastdp.analysis.pak_noise import Noise, inverse_kappa, noise_quantile, noise_scale, smoothing
+from fastdp.analysis.pak_noise import Noise, noise_quantile, noise_scale, positive_inverse, smoothing
 from fastdp.errors import ParameterError
 
 #: The threshold's part of the budget and lambda, near those of Tables I and II.
@@ -118,12 +118,7 @@ def sensitivity_criterion(
     tail, smooth = _checks.share("p_max", p_max), smoothing(epsilon, delta)
     offset = noise_quantile(_checks.share("beta", beta, 0.5), noise)
     scale = noise_scale(epsilon, delta, "gaussian" if as_printed else noise)
-    inverse = inverse_kappa(scale, smooth, offset)
-    if inverse <= 0.0:
-        raise ParameterError(
-            f"epsilon = {epsilon!r}, delta = {delta!r}, beta = {beta!r}: 1 / kappa = {inverse:.4g} (Eq. 11), "
-            "expected a number above 0"
-        )
+    inverse = positive_inverse(epsilon, delta, beta, scale, offset)
     return math.ceil(offset / (inverse * part * math.e * scale * smooth * -tail * math.log(tail)))
 
 

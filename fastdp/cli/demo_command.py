@@ -72,7 +72,7 @@ def run_demo(picture: Path | None, epsilon: float, seed: int | None, n: int | No
     """
     import numpy as np
 
-    from fastdp.cli.summary import as_table, rate, seconds, thousands
+    from fastdp.cli.summary import as_table, rate, seconds
     from fastdp.datasets.generated import DAY_LENGTH, DNS_BOUND, dns_like_day
     from fastdp.systems.stream.adaptive import Adaptive
     from fastdp.systems.stream.tops import ToPS
@@ -87,7 +87,7 @@ def run_demo(picture: Path | None, epsilon: float, seed: int | None, n: int | No
     click.echo(
         as_table(
             (
-                ("values", f"{thousands(len(private))} published, {thousands(holdout)} held out before them"),
+                ("values", f"{len(private):,} published, {holdout:,} held out before them"),
                 ("threshold", f"{private.threshold:g} (public bound {DNS_BOUND:g})"),
                 ("guarantee", str(private.guarantee)),
                 ("speed", f"{rate(n, duration)} ({seconds(duration)}; median of {WARM_RUNS} warm runs)"),

@@ -76,17 +76,10 @@ _LEDGER_OPTIONS = (
 )
 
 
-def ledger_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of :func:`fastdp.cli.budget.LedgerOptions`."""
+def ledger_options(command: Callable[..., Any], *, parts: bool = True) -> Callable[..., Any]:
+    """The options of :func:`fastdp.cli.budget.LedgerOptions`; windows of a table are no ``parts`` of a stream."""
     for option in reversed(_LEDGER_OPTIONS):
-        command = option(command)
-    return command
-
-
-def table_ledger_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The same without ``--part``: windows of a table are no parts of a stream."""
-    for option in reversed([each for each in _LEDGER_OPTIONS if each is not _part_option]):
-        command = option(command)
+        command = option(command) if parts or option is not _part_option else command
     return command
 
 

@@ -7,7 +7,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from fastdp.errors import ParameterError
+from fastdp.errors import ParameterError, StateError
+from fastdp.files.atomic_file import check_target
 
 #: Options and arguments that name a place, by what it is; the output last, so that it is the one complained about.
 PLACES = {
@@ -46,3 +47,14 @@ def places(options: Mapping[str, Any]) -> list[tuple[str, Path]]:
     """What a command reads and writes, and where."""
     given = [(what, options[name]) for what, name in PLACES.items() if name in options]
     return [(what, Path(path)) for what, path in given if path is not None and path != STANDARD]
+
+
+def check_picture(path: Path, *, overwrite: bool) -> None:
+    """Refuse, before anything is paid for, a picture that could not be drawn or written."""
+    from fastdp.releases import bands
+
+    try:
+        bands.check_picture(path)
+    except ImportError as error:
+        raise StateError(str(error)) from None
+    check_target(path, overwrite=overwrite)

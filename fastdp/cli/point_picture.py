@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastdp.errors import StateError
-from fastdp.files.atomic_file import check_target
+from fastdp.cli.paths import check_picture
 
 if TYPE_CHECKING:
     from fastdp.spatial.domain import Domain, Floats
@@ -39,13 +38,7 @@ class PointPicture:
         self._clouds: dict[str, Floats] = {}
         self._cells: list[tuple[Floats, Floats]] = []
         if path is not None:
-            from fastdp.releases.bands import check_picture
-
-            try:
-                check_picture(path)
-            except ImportError as error:
-                raise StateError(str(error)) from None
-            check_target(path, overwrite=overwrite)
+            check_picture(path, overwrite=overwrite)
 
     def add(self, number: int, count: int, points: Floats, publisher: SpatialPublisher) -> None:
         """Keep what batch ``number`` of ``count`` released, if it is one of those that are shown."""

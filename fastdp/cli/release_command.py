@@ -11,205 +11,16 @@ import click
 
 from fastdp.cli.budget import LedgerOptions
 from fastdp.cli.errors import plain_errors, terminated_cleanly
-from fastdp.cli.options import (
-    check_secrets,
-    force_option,
-    key_file_option,
-    ledger_options,
-    options_of,
-    quiet_option,
-    seed_option,
-    state_option,
-)
+from fastdp.cli.options import check_secrets, options_of
+from fastdp.cli.release_options import SETTINGS, USERS, release_command
 
 if TYPE_CHECKING:
     from fastdp.cli.release_run import Publisher
     from fastdp.guarantee import Guarantee
     from fastdp.systems.stream.publisher import StreamPublisher
 
-METHODS = ("adaptive", "tops", "pak", "topl")
-#: Options that not every method has, and the methods that have them.
-USERS = {
-    "threshold": ("adaptive", "pak", "topl"),
-    "max_range": ("adaptive", "tops", "topl"),
-    "expected_length": ("adaptive", "tops"),
-    "every": ("adaptive", "tops"),
-    "fan_out": ("tops",),
-    "prune": ("tops",),
-    "length": ("pak",),
-    "delta": ("pak",),
-    "resolution": ("adaptive", "tops", "pak"),
-    "nonfinite": ("adaptive", "tops"),
-    "sensitivity": ("adaptive",),
-    "contributions": ("adaptive", "tops"),
-    "season": ("adaptive",),
-}
-#: Options on which the output depends, besides the values and the key.
-SETTINGS = ("method", "epsilon", "bound", "holdout", *USERS)
 
-EPILOG = """
-\b
-Examples
-  fastdp release meter.npy -o private.npy --epsilon 0.1 --bound 10000
-  fastdp release trips.parquet --column fare -o private.parquet --epsilon 0.1 --bound 500
-  fastdp release people_a_minute.csv -o private.csv --epsilon 0.5 --sensitivity 1
-  zcat log.gz | fastdp release - -o - --epsilon 0.05 --bound 2000 > private.csv
-  fastdp release log.csv -o - --state log.state --epsilon 0.05 --bound 2000 > private.csv
-  tail -f log.txt | fastdp release - -o - --follow --threshold 50 --epsilon 0.05 --bound 2000
-  fastdp release meter.npy -o private.parquet --values both --index --epsilon 0.1 --bound 10000
-  fastdp release meter.npy -o private.npy --method pak --length 1000000 --epsilon 1 --bound 10000
-  fastdp release meter.npy -o private.npy --method topl --epsilon 1 --bound 10000
-  fastdp release meter.npy -o private.npy --epsilon 0.1 --bound 10000 --ledger budget --stream meter --limit 1
-"""
-
-
-def _prune(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
-    """A whole number, or the word."""
-    if value == "optimal":
-        return value
-    if value.isascii() and value.isdigit():
-        return int(value)
-    raise click.BadParameter(f"{value!r} is neither a whole number nor 'optimal'.", ctx, param)
-
-
-@click.command(epilog=EPILOG)
-@click.argument("source", metavar="IN")
-@click.option("-o", "--output", metavar="OUT", required=True, help="Output file, or - for CSV on standard output.")
-@click.option("--epsilon", type=float, required=True, help="Privacy loss for one value of the stream.")
-@click.option(
-    "--bound",
-    type=float,
-    help="Public upper bound of a value; values outside [0, bound] are clipped. "
-    "Take it from what is known of the quantity, never from the data.",
-)
-@click.option(
-    "--sensitivity",
-    type=float,
-    metavar="S",
-    help="In place of --bound: each value counts events, and one event moves one value by at most S (1 for people a "
-    "minute). Nothing is clipped or held out, and every value is published (adaptive).",
-)
-@click.option(
-    "--contributions",
-    type=int,
-    metavar="W",
-    default=1,
-    show_default=True,
-    help="Epsilon is for any W consecutive values together (adaptive, tops), or with --sensitivity for any W events.",
-)
-@click.option("--column", metavar="C", help="Column: a name or a zero-based number. Needed where there are several.")
-@click.option(
-    "--method",
-    type=click.Choice(METHODS),
-    default="adaptive",
-    show_default=True,
-    help="The system: adaptive, whose blocks follow the stream; tops, the paper's; pak, the differences of private "
-    "running sums of a stream of known length. All three trust this computer with the values; topl simulates the "
-    "local model, where each value is hidden by a report of its own, with far more noise.",
-)
-@click.option(
-    "--holdout",
-    type=int,
-    metavar="M",
-    help="First values, which choose the threshold; published values begin after them. adaptive releases up to an "
-    "eighth of them as noisy sums, pak the noisy sum of all.  [default: none with --threshold; none for adaptive "
-    "where IN says how many values it holds (.npy, .npz, .parquet): the threshold then takes up to a tenth of "
-    "epsilon; fewer with --expected-length or --every; else 65,536]",
-)
-@click.option(
-    "--threshold",
-    type=float,
-    metavar="X",
-    help="Publicly known threshold, in units of a value: values above it are clipped to it, and none is withheld "
-    "(not tops).  It must not come from the data.",
-)
-@click.option(
-    "--max-range",
-    type=int,
-    metavar="R",
-    help="Longest range of values whose sum will be asked for (not pak).  [default: 2^20, or fewer "
-    "with --expected-length or --every; the input's length where adaptive withholds none because IN says it]",
-)
-@click.option(
-    "--expected-length",
-    type=int,
-    metavar="N",
-    help="About how many values will come, a public number: chooses the defaults of --holdout and --max-range "
-    "(adaptive, tops).",
-)
-@click.option(
-    "--every",
-    metavar="T",
-    help="Time between two values, such as 30min, a public number: without --expected-length the stream is planned "
-    "for a year (adaptive, tops).",
-)
-@click.option(
-    "--season",
-    type=float,
-    metavar="N",
-    help="After how many values the stream repeats, a public number (1440 for counts a minute with a day): values "
-    "follow that pattern where released sums show it (adaptive).",
-)
-@click.option("--fan-out", type=int, metavar="B", default=16, show_default=True, help="Tree fan-out (tops).")
-@click.option(
-    "--prune",
-    callback=_prune,
-    metavar="[S|optimal]",
-    default="optimal",
-    show_default=True,
-    help="Lowest levels to prune: noise is added once per B^S values (tops).",
-)
-@click.option(
-    "--length",
-    type=int,
-    metavar="N",
-    help="Values of the whole stream, the hold-out included: a public number (pak, which needs it).",
-)
-@click.option(
-    "--delta", type=float, metavar="D", help="The threshold's share of the guarantee (pak).  [default: 1 / length^2]"
-)
-@click.option(
-    "--resolution",
-    type=float,
-    metavar="X",
-    help="Step to which values are rounded (not topl).  [default: bound / 2^32]",
-)
-@click.option(
-    "--nonfinite",
-    type=click.Choice(["raise", "zero"]),
-    default="raise",
-    show_default=True,
-    help="Missing values, NaN and infinity: stop with an error, or count as 0 (adaptive, tops).",
-)
-@click.option(
-    "--values",
-    type=click.Choice(["published", "revised", "both"]),
-    default="published",
-    show_default=True,
-    help="What is written: values as they are published; revised ones, which use everything that was released and "
-    "are more accurate; or both, in two columns. Revised values need the end of the input: it is kept in memory.",
-)
-@click.option("--index", is_flag=True, help="A first column: the place of each value in the input, from 0.")
-@click.option(
-    "--follow",
-    is_flag=True,
-    help="IN - is a live pipe: each line is answered at once. Needs -o - and no --state (which holds standard output "
-    "back).",
-)
-@seed_option
-@key_file_option
-@state_option
-@click.option(
-    "--chunk-size",
-    type=click.IntRange(min=1),
-    metavar="N",
-    default=65_536,
-    show_default=True,
-    help="Values in memory at a time; the output does not depend on it.",
-)
-@quiet_option
-@force_option
-@ledger_options
+@release_command
 @click.pass_context
 def release(
     ctx: click.Context,
@@ -327,12 +138,11 @@ def _options(ctx: click.Context, method: str) -> dict[str, Any]:
 
 def _block(publisher: StreamPublisher) -> str:
     """Values under one noisy sum."""
-    from fastdp.cli.summary import thousands
     from fastdp.perturbers import Blocks
 
     if isinstance(publisher.composition.perturber, Blocks):
-        return f"follows the stream; {thousands(publisher.block)} values so far"
-    return thousands(publisher.block)
+        return f"follows the stream; {publisher.block:,} values so far"
+    return f"{publisher.block:,}"
 
 
 def _size(publisher: Publisher) -> tuple[str, str]:
@@ -346,7 +156,7 @@ def _size(publisher: Publisher) -> tuple[str, str]:
 def _summary(
     publisher: Publisher, guarantee: Guarantee, output: str, duration: float, spent: list[tuple[str, str]]
 ) -> str:
-    from fastdp.cli.summary import as_table, rate, seconds, thousands
+    from fastdp.cli.summary import as_table, rate, seconds
     from fastdp.systems.pak.publisher import PAK
     from fastdp.systems.topl.publisher import ToPL
 
@@ -359,9 +169,9 @@ def _summary(
         particulars = [("block length", _block(publisher)), ("resolution", f"{publisher.resolution:g}")]
     return as_table(
         (
-            ("values read", thousands(publisher.n_seen)),
-            ("held out", thousands(publisher.holdout)),
-            ("published", thousands(publisher.n_seen - publisher.holdout)),
+            ("values read", f"{publisher.n_seen:,}"),
+            ("held out", f"{publisher.holdout:,}"),
+            ("published", f"{publisher.n_seen - publisher.holdout:,}"),
             _size(publisher),
             ("guarantee", str(guarantee)),
             *spent,

@@ -15,11 +15,6 @@ def as_table(rows: Iterable[tuple[str, str]]) -> str:
     return "\n".join(f"{name:<{width}}  {text}" for name, text in listed)
 
 
-def thousands(number: int) -> str:
-    """A whole number for people: 1,048,576."""
-    return f"{number:,}"
-
-
 def seconds(duration: float) -> str:
     """A duration of readable length: 0.0021 s, 12.3 s."""
     return f"{duration:.3g} s" if duration < 100 else f"{duration:,.0f} s"

@@ -91,14 +91,14 @@ def sweep(
 
 
 def _say_estimate(specification: Specification, folder: Path, workers: int) -> None:
-    from fastdp.cli.summary import as_table, seconds, thousands
+    from fastdp.cli.summary import as_table, seconds
     from fastdp.experiments import estimate
 
     found = estimate(specification, folder)
     rows = (
-        ("cells", thousands(found.cells)),
-        ("rows", thousands(found.rows)),
-        ("parts", thousands(found.parts)),
+        ("cells", f"{found.cells:,}"),
+        ("rows", f"{found.rows:,}"),
+        ("parts", f"{found.parts:,}"),
         ("time", f"{seconds(found.seconds)} of one worker, {seconds(found.seconds / found.cells)} a cell"),
         (f"with {workers}", f"{seconds(found.seconds / workers)} at best"),
         ("size", f"at most {found.table_bytes / 1e6:,.1f} MB, and {found.most_bytes / 1e6:,.1f} MB on the way"),
@@ -118,15 +118,15 @@ def _executor(scheduler: str | None) -> Iterator[tuple[Executor | None, int | Ca
 
 
 def _summary(folder: Path) -> str:
-    from fastdp.cli.summary import as_table, seconds, thousands
+    from fastdp.cli.summary import as_table, seconds
     from fastdp.experiments import load, read_manifest
 
     manifest, table = read_manifest(folder), load(folder)
     failed = [error for error in table["error"] if isinstance(error, str)]
     spent = sum(each["seconds"] or 0.0 for each in manifest["sessions"])
     rows = [
-        ("cells", thousands(manifest["cells"])),
-        ("failed", thousands(len(failed)) + (f", the first: {failed[0]}" if failed else "")),
+        ("cells", f"{manifest['cells']:,}"),
+        ("failed", f"{len(failed):,}" + (f", the first: {failed[0]}" if failed else "")),
         ("time", seconds(spent)),
         ("results", f"{folder / 'results.parquet'}"),
     ]

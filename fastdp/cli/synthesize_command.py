@@ -340,14 +340,14 @@ def _summary(
     duration: float,
     spent: list[tuple[str, str]],
 ) -> str:
-    from fastdp.cli.summary import as_table, seconds, thousands
+    from fastdp.cli.summary import as_table, seconds
 
     return as_table(
         (
-            ("batches", thousands(stream.n_steps)),
-            ("cells", f"{thousands(stream.tree.n_leaves)} in the last batch"),
+            ("batches", f"{stream.n_steps:,}"),
+            ("cells", f"{stream.tree.n_leaves:,} in the last batch"),
             ("total", f"{stream.total:,.0f} points in the last batch, estimated"),
-            ("synthetic", f"{thousands(points)} points in all files"),
+            ("synthetic", f"{points:,} points in all files"),
             ("guarantee", str(stream.guarantee)),
             *spent,
             ("time", f"{seconds(duration)}, reading and writing included"),

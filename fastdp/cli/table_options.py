@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from fastdp.cli.options import force_option, key_file_option, seed_option, table_ledger_options
+from fastdp.cli.options import force_option, key_file_option, ledger_options, seed_option
 
 EPILOG = """
 \b
@@ -175,7 +175,7 @@ def table_command(values: bool) -> Callable[[Callable[..., None]], click.Command
 
     def decorate(function: Callable[..., None]) -> click.Command:
         function.__doc__ = f"{function.__doc__}\n{INTRODUCTION}"
-        function = table_ledger_options(function)
+        function = ledger_options(function, parts=False)
         for option in reversed(
             (*_IN_OUT, *_WINDOWS, *_KEYS, *(_VALUES if values else ()), *_PRIVACY, *_ENGINE, *_REST)
         ):

@@ -121,8 +121,7 @@ def _check_keys(options: dict[str, Any]) -> None:
 
 def _check_outputs(options: dict[str, Any]) -> None:
     """Refuse what could not be written, before anything is paid for."""
-    from fastdp.cli.paths import STANDARD
-    from fastdp.errors import ParameterError, StateError
+    from fastdp.cli.paths import STANDARD, check_picture
     from fastdp.files.atomic_file import check_target
     from fastdp.tables.writing import description_of, kind_of
 
@@ -133,15 +132,7 @@ def _check_outputs(options: dict[str, Any]) -> None:
             if path is not None:
                 check_target(path, overwrite=options["force"])
     if options["picture"] is not None:
-        from fastdp.releases.bands import check_picture
-
-        try:
-            check_picture(options["picture"])
-        except ImportError as error:
-            raise StateError(str(error)) from None
-        if Path(options["output"]).resolve() == options["picture"].resolve():
-            raise ParameterError(f"--plot {options['picture']}: is the output; expected another file")
-        check_target(options["picture"], overwrite=options["force"])
+        check_picture(options["picture"], overwrite=options["force"])
 
 
 def _frame(source: str) -> Any:

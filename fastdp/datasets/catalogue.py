@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
+from fastdp._optional import imported
 from fastdp.datasets.formats import Table, check_ins, transaction_lengths, trip_columns
 from fastdp.errors import DataError, StateError
 from fastdp.files.atomic_file import atomic_file
@@ -173,10 +174,8 @@ def _download(entry: Entry, path: Path) -> None:
             f"{entry.file}: no download, since its terms ({entry.licence}) forbid copies. By hand: ask "
             f"for the file as {entry.page} says and put it at {path}"
         )
-    try:
-        import pooch
-    except ImportError:
-        raise StateError("downloads need pooch, which is not installed: pip install 'fastdp-streams[data]'") from None
+    told = "downloads need pooch, which is not installed: pip install 'fastdp-streams[data]'"
+    pooch = imported("pooch", StateError(told))
     try:
         pooch.retrieve(entry.url, known_hash=None, fname=path.name, path=path.parent)
     except (OSError, ValueError) as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import sys
 from collections.abc import Callable, Iterator
@@ -10,6 +9,7 @@ from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import contextmanager
 from typing import Any
 
+from fastdp._optional import imported
 from fastdp.errors import StateError
 
 #: Seconds to find the scheduler.
@@ -49,12 +49,8 @@ def ray_executor(address: str) -> Iterator[Cluster]:
     StateError
         If Ray is not installed, or there is no answer.
     """
-    try:
-        ray: Any = importlib.import_module("ray")
-    except ImportError:
-        raise StateError(
-            f"--scheduler {RAY} needs Ray, which is not installed: pip install 'fastdp-streams[ray]'"
-        ) from None
+    told = f"--scheduler {RAY} needs Ray, which is not installed: pip install 'fastdp-streams[ray]'"
+    ray = imported("ray", StateError(told))
     try:
         ray.init(address, log_to_driver=False, configure_logging=False, logging_level=logging.CRITICAL)
     except (OSError, RuntimeError, ValueError) as error:
@@ -111,12 +107,8 @@ def dask_executor(address: str) -> Iterator[Cluster]:
     StateError
         If distributed is not installed, or there is no answer.
     """
-    try:
-        distributed: Any = importlib.import_module("distributed")
-    except ImportError:
-        raise StateError(
-            "--scheduler needs Dask, which is not installed: pip install 'fastdp-streams[sweep]'"
-        ) from None
+    told = "--scheduler needs Dask, which is not installed: pip install 'fastdp-streams[sweep]'"
+    distributed = imported("distributed", StateError(told))
     try:
         client = distributed.Client(address, timeout=TIMEOUT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:

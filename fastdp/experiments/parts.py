@@ -19,7 +19,6 @@ _ROLES: dict[str, Any] = {
     "renewal": renewals,
     "counter": counters,
 }
-#: Public dataclasses of these modules that are not parts.
 #: Parameters that the cell gives.
 _OF_THE_CELL = {"self", "epsilon", "bound", "holdout", "max_range", "length", "domain", "seed", "key", "sensitivity"}
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, get_type_hints
 import numpy as np
 
 from fastdp import validation
+from fastdp._optional import imported
 from fastdp.errors import FastDPError, ParameterError, StateError
 
 T = TypeVar("T")
@@ -76,12 +77,8 @@ def read(kind: type[T], table: object, place: str, accepted: Sequence[str] | Non
 
 def convert(value: object, kind: Any, place: str) -> Any:
     """A value of a TOML file as a Python type; ParameterError with the entry's path if it has another type."""
-    try:
-        import msgspec
-    except ImportError:
-        raise StateError(
-            "a specification needs msgspec, which is not installed: pip install 'fastdp-streams[sweep]'"
-        ) from None
+    told = "a specification needs msgspec, which is not installed: pip install 'fastdp-streams[sweep]'"
+    msgspec = imported("msgspec", StateError(told))
     try:
         return msgspec.convert(_builtin(value), kind)
     except msgspec.ValidationError as error:

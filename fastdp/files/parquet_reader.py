@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp._optional import imported
 from fastdp.arrays.column import as_column, as_floats, kind_of
 from fastdp.errors import DataError
 from fastdp.files.columns import pick_column
@@ -27,14 +28,9 @@ def import_pyarrow() -> Any:
     DataError
         Saying how to get it.
     """
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise DataError(
-            "Parquet files need pyarrow, which is not installed: pip install 'fastdp-streams[parquet]'"
-        ) from None
-    return pyarrow
+    told = "Parquet files need pyarrow, which is not installed: pip install 'fastdp-streams[parquet]'"
+    imported("pyarrow.parquet", DataError(told))
+    return imported("pyarrow", DataError(told))
 
 
 @contextmanager

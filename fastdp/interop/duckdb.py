@@ -13,6 +13,7 @@ import threading
 from typing import Any, Literal, get_args
 
 from fastdp import validation
+from fastdp._optional import imported
 from fastdp.arrays.column import as_column
 from fastdp.errors import BudgetError, ParameterError
 from fastdp.guarantee import Guarantee
@@ -75,12 +76,8 @@ def register(
     relation that is fetched twice is evaluated twice.  NULL stays NULL, so whether a group has a value is public;
     NaN and infinity are refused.
     """
-    try:
-        import pyarrow as pa
-    except ImportError:
-        raise ParameterError(
-            "pyarrow is not installed: expected it beside DuckDB (pip install 'fastdp-streams[parquet]')"
-        ) from None
+    told = "pyarrow is not installed: expected it beside DuckDB (pip install 'fastdp-streams[parquet]')"
+    pa = imported("pyarrow", ParameterError(told))
     validation.choice("kind", kind, get_args(Kind))
     if not hasattr(connection, "create_function"):
         raise ParameterError(f"connection is a {type(connection).__name__}: expected a DuckDB connection")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fastdp import validation
+from fastdp._optional import imported
 from fastdp.errors import ParameterError
 from fastdp.guarantee import round_up
 from fastdp.randomness.key import Key
@@ -121,10 +122,5 @@ def make_discrete_laplace(
 
 
 def _opendp() -> Any:
-    try:
-        import opendp.prelude
-    except ImportError:
-        raise ParameterError(
-            "OpenDP is not installed: expected the package opendp (pip install 'fastdp-streams[opendp]')"
-        ) from None
-    return opendp.prelude
+    told = "OpenDP is not installed: expected the package opendp (pip install 'fastdp-streams[opendp]')"
+    return imported("opendp.prelude", ParameterError(told))

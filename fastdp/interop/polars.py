@@ -6,6 +6,7 @@ import threading
 from typing import Any, Literal, get_args
 
 from fastdp import validation
+from fastdp._optional import imported
 from fastdp.arrays.column import as_column
 from fastdp.errors import BudgetError, ParameterError
 from fastdp.ledger import Ledger
@@ -50,10 +51,9 @@ def add_noise(
     ParameterError, BudgetError
         Naming the argument.  In a query, errors of the expression are polars'.
     """
-    try:
-        import polars as pl
-    except ImportError:
-        raise ParameterError("polars is not installed: expected the package polars (pip install polars)") from None
+    pl = imported(
+        "polars", ParameterError("polars is not installed: expected the package polars (pip install polars)")
+    )
     validation.choice("kind", kind, get_args(Kind))
     if not isinstance(column, (str, pl.Expr)):
         raise ParameterError(f"column is a {type(column).__name__}: expected a column's name, or an expression")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from fastdp.ledger.composition import Budget, compose
+from fastdp.ledger.composition import Budget
 from fastdp.ledger.entry import Entry
 from fastdp.ledger.ledger import Ledger, Reservation
+from fastdp.ledger.odometer import compose
 
 __all__ = ["Budget", "Entry", "Ledger", "Reservation", "compose"]

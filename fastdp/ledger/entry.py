@@ -153,14 +153,11 @@ def _plain_guarantee(guarantee: object) -> Guarantee:
     delta = _not_less("delta", guarantee.delta)
     distance = _not_less("numeric_distance", guarantee.numeric_distance)
     rho = math.inf if guarantee.rho == math.inf else _not_less("rho", guarantee.rho)
-    if rho < 0.0:
-        raise ParameterError(f"rho = {rho!r}: expected at least 0")
-    if epsilon < 0.0:
-        raise ParameterError(f"epsilon = {epsilon!r}: expected at least 0")
+    for said, value in (("rho", rho), ("epsilon", epsilon), ("numeric_distance", distance)):
+        if value < 0.0:
+            raise ParameterError(f"{said} = {value!r}: expected at least 0")
     if not 0.0 <= delta <= 1.0:
         raise ParameterError(f"delta = {delta!r}: expected a number from 0 to 1")
-    if distance < 0.0:
-        raise ParameterError(f"numeric_distance = {distance!r}: expected at least 0")
     steps: Any = guarantee.derivation
     if not isinstance(steps, (tuple, list)) or not all(isinstance(step, str) for step in steps):
         raise ParameterError(f"derivation = {validation.shown(steps, public=True)}: expected a tuple of texts")

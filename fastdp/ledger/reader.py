@@ -11,6 +11,7 @@ from fastdp.guarantee import Guarantee
 from fastdp.ledger import composition, entry
 from fastdp.ledger.composition import Budget, Region
 from fastdp.ledger.entry import Entry
+from fastdp.ledger.odometer import compose
 from fastdp.ledger.state import LedgerState, budget
 from fastdp.ledger.store import Store, Verification
 from fastdp.randomness.key import Key
@@ -44,7 +45,7 @@ class LedgerReader:
 
     def spent(self, stream: str) -> Guarantee:
         """What all releases of a stream promise together; epsilon 0 where there are none."""
-        return composition.compose(self.entries(stream), stream)
+        return compose(self.entries(stream), stream)
 
     def remaining(
         self, stream: str, *, start: int | None = None, stop: int | None = None, part: str | None = None

@@ -13,8 +13,8 @@ from typing import Any
 
 from fastdp import validation
 from fastdp.errors import ParameterError, StateError
-from fastdp.ledger import composition
-from fastdp.ledger.composition import Budget, Odometer
+from fastdp.ledger import odometer
+from fastdp.ledger.composition import Budget
 from fastdp.ledger.entry import Entry, from_line
 
 #: A line says what happened, and is never changed.  All other tables follow from the lines.
@@ -28,7 +28,7 @@ CREATE INDEX reserved ON release (id) WHERE state = 'reserved';
 CREATE UNIQUE INDEX noise ON release (fingerprint) WHERE fingerprint IS NOT NULL AND state <> 'cancelled';
 CREATE TABLE limits (stream TEXT PRIMARY KEY, epsilon REAL, delta REAL) WITHOUT ROWID;
 """
-    + composition.SCHEMA
+    + odometer.SCHEMA
 )
 DERIVED = ("release", "limits", "stream_account", "level")
 #: States of a release: how a line begins it, and how a line ends a reservation.
@@ -53,7 +53,7 @@ class LedgerState:
 
     def __init__(self, db: sqlite3.Connection, mac: Mac) -> None:
         self._db, self.mac = db, mac
-        self.odometer = Odometer(db)
+        self.odometer = odometer.Odometer(db)
 
     def last(self) -> tuple[int, bytes]:
         """Number and seal of the last line."""

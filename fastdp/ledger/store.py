@@ -7,11 +7,7 @@ first line follows 32 zero bytes.  Ledgers of the first format were text files o
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import hmac
-import json
 import os
-import secrets
 import sqlite3
 import stat
 import threading
@@ -19,29 +15,18 @@ import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import zip_longest
 from pathlib import Path
 from urllib.parse import quote
 
-from fastdp import validation
 from fastdp.errors import StateError
-from fastdp.files.durable import sync_folder
-from fastdp.ledger.state import DERIVED, SCHEMA, LedgerState, Line, Mac, sealed
+from fastdp.ledger.database import APPLICATION, VERSION, Row, header, import_lines, make_ledger, replayed
+from fastdp.ledger.state import DERIVED, SCHEMA, LedgerState, Mac
 from fastdp.randomness.key import Key
 
-FORMAT = 1
-START = bytes(32)
-#: "fdpL" marks the file as a ledger.
-APPLICATION, VERSION = 0x6664704C, 3
 #: It has the same lines. Sums are made again, under other names, so that no older program adds to them.
 OLDER = 2
 LOCK_SECONDS = 30.0
-#: How a line of the first format ends.
-_SEAL = b', "chain": "'
-_SEALED = len(_SEAL) + 64 + len(b'"}')
-#: Number, text and seal of a line.
-Row = tuple[int, bytes, bytes]
 _ROWS = "SELECT id, coalesce(CAST(body AS BLOB), x''), coalesce(CAST(seal AS BLOB), x'') FROM line"
 _REPAIR = "restore a backup, and record what was released since"
 
@@ -109,7 +94,7 @@ class Store:
         _stores.add(self)
         if create and not path.exists():
             with self._readable_errors("created"):
-                _create(path, key)
+                make_ledger(path, key)
         try:
             with self.transaction(write=False):
                 pass
@@ -163,7 +148,7 @@ class Store:
             if db.execute("PRAGMA integrity_check").fetchone() != ("ok",):
                 raise StateError(f"{self.name} is damaged: {_REPAIR}")
             rows = db.execute(f"{_ROWS} ORDER BY id")
-            copy = _replayed(_noting(rows, found, head), self._key, self.name)
+            copy = replayed(_noting(rows, found, head), self._key, self.name)
             for table in ("sqlite_schema", *DERIVED):
                 columns = "type, name, sql" if table == "sqlite_schema" else "*"
                 pairs = zip_longest(*(each.execute(f"SELECT {columns} FROM {table}") for each in (db, copy)))
@@ -192,7 +177,7 @@ class Store:
                 db.close()
                 if error.sqlite_errorcode != sqlite3.SQLITE_NOTADB:
                     raise
-                _import(self._path, identity, self._key, self.name)
+                import_lines(self._path, identity, self._key, self.name)
                 return self._opened()
             except BaseException:
                 db.close()
@@ -234,7 +219,7 @@ class Store:
         if db.execute("PRAGMA journal_mode").fetchone() != ("wal",):
             raise StateError(f"{self.name}: expected a file in WAL mode, on a local disk")
         row = db.execute(f"{_ROWS} WHERE id = 0").fetchone()
-        mac = _header(row or (0, b"", b""), self._key, self.name)
+        mac = header(row or (0, b"", b""), self._key, self.name)
         if found[1] == OLDER:
             self._sum_again(db)
         return mac
@@ -244,7 +229,7 @@ class Store:
         db.execute("BEGIN IMMEDIATE")
         # Another process may have done it meanwhile.
         if db.execute("PRAGMA user_version").fetchone()[0] == OLDER:
-            copy = _replayed(db.execute(f"{_ROWS} ORDER BY id"), self._key, self.name)
+            copy = replayed(db.execute(f"{_ROWS} ORDER BY id"), self._key, self.name)
             tables = db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> 'line'")
             for (table,) in tables.fetchall():
                 db.execute(f"DROP TABLE {table}")
@@ -285,142 +270,3 @@ def _noting(rows: Iterable[Row], found: list[int], head: str | None) -> Iterator
         if head is not None and seal.hex().startswith(head):
             found.append(number)
         yield number, text, seal
-
-
-def _replayed(rows: Iterable[Row], key: Key | None, name: str) -> sqlite3.Connection:
-    """A new database of these lines, in a temporary file, and of what follows from them.
-
-    Raises
-    ------
-    StateError
-        If lines were altered, reordered or cut out, or say what makes no sense; it names the line.
-    """
-    db = sqlite3.connect("", isolation_level=None)
-    db.executescript(f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION};{SCHEMA}BEGIN;")
-    state: LedgerState | None = None
-    before = START
-    for expected, (number, text, seal) in enumerate(rows):
-        if state is None:
-            state = LedgerState(db, _header((number, text, seal), key, name))
-        line = _parsed(text, name, expected)
-        if not hmac.compare_digest(sealed(before, text, state.mac), seal):
-            reason = "its lines were altered, reordered or cut out" + (", or the key is wrong" if key else "")
-            raise StateError(f"{name} is damaged at line {expected}: {reason} (the seal does not match)")
-        if not number == line.get("id") == expected:
-            raise StateError(f"{name} is damaged at line {expected}: it says to be line {line.get('id')!r}")
-        try:
-            state.insert(number, text.decode(), seal)
-            if number:
-                state.take(line)
-        except (ArithmeticError, LookupError, TypeError, ValueError, sqlite3.Error) as error:
-            raise StateError(f"{name} is damaged at line {expected}: {error}") from error
-        before = seal
-    if state is None:
-        raise StateError(f"{name} is no fastdp ledger, or was cut short")
-    db.execute("COMMIT")
-    return db
-
-
-def _header(row: Row, key: Key | None, name: str) -> Mac:
-    """What seals the lines that follow this first one; StateError if it is none, or the key is another one."""
-    _, text, seal = row
-    header = _parsed(text, name, 0)
-    if header.get("fastdp_ledger") != FORMAT:
-        found = validation.shown(header.get("fastdp_ledger"))
-        raise StateError(f"{name} has lines of format {found}: this fastdp reads format {FORMAT}")
-    if header.get("seal") != ("sha256" if key is None else "hmac-sha256"):
-        kind = "None: it was made without a key" if key is not None else "the key it was made with"
-        raise StateError(f"{name}: expected key = {kind}")
-    mac = sealing(key, str(header.get("name")))
-    if not hmac.compare_digest(sealed(START, text, mac), seal):
-        reason = "it was altered" + (", or the key is wrong" if key else "")
-        raise StateError(f"{name} is damaged at line 0: {reason} (the seal does not match)")
-    return mac
-
-
-def sealing(key: Key | None, name: str) -> Mac:
-    """SHA-256, or HMAC-SHA-256 with a key of the ledger's own."""
-    if key is None:
-        return lambda message: hashlib.sha256(message).digest()
-    secret = key.derive("ledger", name).reveal()
-    return lambda message: hmac.digest(secret, message, "sha256")
-
-
-def _parsed(text: bytes, name: str, number: int) -> Line:
-    try:
-        line = json.loads(text.decode())
-    except (ValueError, RecursionError):
-        line = None
-    if not isinstance(line, dict):
-        what = "is no fastdp ledger, or was cut short" if number == 0 else f"is damaged at line {number}: no entry"
-        raise StateError(f"{name} {what}")
-    return line
-
-
-def _create(path: Path, key: Key | None) -> None:
-    """Make a ledger without entries, owner-only, unless there is one."""
-    name = secrets.token_hex(16)
-    header = {
-        "id": 0,
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "fastdp_ledger": FORMAT,
-        "name": name,
-        "seal": "sha256" if key is None else "hmac-sha256",
-    }
-    text = json.dumps(header).encode()
-    made = _replayed([(0, text, sealed(START, text, sealing(key, name)))], key, str(path))
-    # Never over a ledger that another process made meanwhile; and there never is an empty one.
-    with _beside(path, made) as whole, contextlib.suppress(FileExistsError):
-        os.link(whole, path)
-
-
-@contextmanager
-def _beside(path: Path, db: sqlite3.Connection) -> Iterator[Path]:
-    """The database as a synced file for its owner beside ``path``, which the block links or renames."""
-    raw = bytearray(db.serialize())
-    # Read and write version in the header (https://sqlite.org/fileformat.html): WAL mode from the first call on.
-    raw[18:20] = b"\2\2"
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(raw)
-            file.flush()
-            os.fsync(file.fileno())
-        yield temporary
-        sync_folder(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _import(path: Path, identity: tuple[int, int], key: Key | None, name: str) -> None:
-    """Replace a ledger of the first format, checked, by a database of the same lines; its heads stay valid."""
-    import fcntl
-
-    with path.open("rb") as file:
-        # Of two processes the second waits, and then finds that the name belongs to the database.
-        fcntl.flock(file, fcntl.LOCK_EX)
-        if any((found.st_dev, found.st_ino) != identity for found in (os.fstat(file.fileno()), path.stat())):
-            return
-        rows = file.read().split(b"\n")
-        if not rows[0].startswith(b'{"id": 0, '):
-            raise StateError(f"{name} is no fastdp ledger, or was cut short")
-        # A whole last line counts without its line end.
-        last = b"" if _old_seal(rows[-1]) else rows.pop()
-        if last:
-            raise StateError(
-                f"{name} is of the first format and ends in a line that was cut off ({len(last)} bytes). If a crash "
-                "did this, nothing was released under that line: delete it, and open the ledger again. Otherwise "
-                "find out what was released, and record that afterwards"
-            )
-        lines = ((number, row[:-_SEALED] + b"}", _old_seal(row)) for number, row in enumerate(rows))
-        with _beside(path, _replayed(lines, key, name)) as whole:
-            whole.replace(path)
-
-
-def _old_seal(row: bytes) -> bytes:
-    """The seal at the end of a line of the first format; none if it has another form."""
-    ending = row[-_SEALED:]
-    try:
-        return bytes.fromhex(ending[len(_SEAL) : -2].decode()) if ending.startswith(_SEAL) else b""
-    except ValueError:
-        return b""

@@ -74,11 +74,12 @@ class Blocks(Flat):
     ----------
     closing : "spread", "spike" or "none"
         What becomes of the difference between a block's released sum and what was published in it: the next values
-        make up for it, half as many as the longer of two blocks has; the block's last value does, as in ToPS,
+        make up for it, half as many as the longer of two blocks has (with a focus on long ranges fewer, down to a
+        thirty-second); the block's last value does, as in ToPS,
         and carries all its noise; or nothing does, and sums of published values are sums of predictions.
     focus : int, (int, int) or "longest", optional
         The length of the ranges that matter, the shortest and the longest of them, or r: public.  Lengths of blocks
-        are chosen for them alone.  By default, ranges of all lengths up to r.
+        are chosen for them alone, and revised answers count twice.  By default, ranges of all lengths up to r.
     rising : bool
         Whether theta follows the sums of a stream that outgrows its hold-out; it never does where theta is public.
     season : float, optional
@@ -191,6 +192,7 @@ class Blocks(Flat):
         shape[b.PRIOR_DRIFT] = PRIOR_DRIFT / max_range
         top = max_range.bit_length() - 1
         shape[b.MOST] = max(top - MAX_EVER, 0)
+        shape[b.FOCUSED] = self.focus is not None and not events
         b.fill_shares(shape)
         first = b.choose_exponent(shape[b.PRIOR_WHITE], shape[b.PRIOR_DRIFT], 0, shape)
         if self.focus is not None:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastdp.arrays.column import as_reals
 from fastdp.errors import ParameterError
-from fastdp.plots.streams import PRIVATE, TRUTH
+from fastdp.plots.streams import PRIVATE, TRUTH, finish, new_figure, tidy
 from fastdp.spatial.checks import as_boxes, as_points
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def points_and_cells(
         low, high = (np.asarray(corner, dtype=np.float64) for corner in box)
 
     aspect = float(np.clip((high[1] - low[1]) / (high[0] - low[0]), 0.3, 3.0))
-    figure = _figure((PANEL * width + 0.4, PANEL * aspect * len(clouds) + 0.5))
+    figure = new_figure((PANEL * width + 0.4, PANEL * aspect * len(clouds) + 0.5))
     axes = figure.subplots(len(clouds), width, squeeze=False, sharex=True, sharey=True)
     for i, (name, row) in enumerate(clouds.items()):
         for j, points in enumerate(row):
@@ -113,7 +113,7 @@ def points_and_cells(
             if i == 0 and columns is not None:
                 ax.set_title(columns[j], fontsize=10)
         axes[i, 0].set_ylabel(fill(name, int(CHARACTERS * PANEL * aspect)), fontsize=10)
-    return _finish(figure, path)
+    return finish(figure, path)
 
 
 def errors_over_time(
@@ -167,7 +167,7 @@ def errors_over_time(
             raise ParameterError(
                 f"errors of {name!r} have shape {runs.shape}, times {moments.shape}: expected [T] both"
             )
-    figure = _figure((7.5, 4.5))
+    figure = new_figure((7.5, 4.5))
     ax = figure.subplots()
     for (name, runs), colour, dash in zip(table.items(), _COLOURS, _DASHES, strict=False):
         if len(runs) > 1:
@@ -182,11 +182,9 @@ def errors_over_time(
     ax.set_ylabel(y_label)
     if title:
         ax.set_title(title, loc="left", fontsize=11)
-    ax.grid(visible=True, color="#dddddd", linewidth=0.6)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right"]].set_visible(False)
+    tidy(ax)
     ax.legend(frameon=False, fontsize=9)
-    return _finish(figure, path)
+    return finish(figure, path)
 
 
 def counters_compared(
@@ -228,24 +226,6 @@ def counters_compared(
     return errors_over_time(
         np.arange(1, exact.size + 1), errors, path, title=title, x_label="activation", y_label="mean absolute error"
     )
-
-
-def _figure(size: tuple[float, float]) -> Figure:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=size, dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def _finish(figure: Figure, path: str | Path | None) -> Figure:
-    if path is not None:
-        kinds = figure.canvas.get_supported_filetypes()
-        if Path(path).suffix.lower().lstrip(".") not in kinds:
-            raise ParameterError(f"picture {path}: expected a suffix among {', '.join(sorted(kinds))}")
-        figure.savefig(path)
-    return figure
 
 
 def _frame(parts: Sequence[NDArray[np.float64]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

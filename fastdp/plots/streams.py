@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastdp.arrays.column import as_reals
 from fastdp.errors import ParameterError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TRUTH, PRIVATE = "#222222", "#d1495b"
 #: Releases in the order of their lines; the last is drawn above the others.
@@ -80,8 +83,6 @@ def truth_and_releases(
     ImportError
         If matplotlib is not installed.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, MultipleLocator
 
     exact = as_reals(truth, "truth")
@@ -91,13 +92,7 @@ def truth_and_releases(
     for name, values in streams.items():
         if values.shape != exact.shape:
             raise ParameterError(f"released[{name!r}] has shape {values.shape}: expected truth's, {exact.shape}")
-    figure = Figure(figsize=(9.0, 5.4), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    kinds = figure.canvas.get_supported_filetypes()
-    suffix = Path(path).suffix.lower().lstrip(".")
-    if suffix not in kinds:
-        raise ParameterError(f"picture {path}: expected a suffix among {', '.join(sorted(kinds))}")
-
+    figure = new_figure((9.0, 5.4))
     exact_means = bin_means(exact, bins)
     low, high = span if span is not None else (0.0, float(exact.size))
     centres = low + (high - low) * (np.arange(exact_means.size) + 0.5) / exact_means.size
@@ -120,18 +115,39 @@ def truth_and_releases(
     if clock:
         lower.xaxis.set_major_locator(MultipleLocator(4))
         lower.xaxis.set_major_formatter(FuncFormatter(_as_clock))
-    _tidy(upper, lower, span=(low, high))
+    for ax in (upper, lower):
+        ax.set_xlim(low, high)
+        tidy(ax)
     figure.align_ylabels()
-    figure.savefig(path)
+    finish(figure, path)
 
 
 def _as_clock(hour: float, _position: int | None = None) -> str:
     return f"{round(hour) % 24}:00"
 
 
-def _tidy(*axes: Any, span: tuple[float, float]) -> None:
-    for ax in axes:
-        ax.set_xlim(*span)
-        ax.grid(visible=True, color="#dddddd", linewidth=0.6)
-        ax.set_axisbelow(True)
-        ax.spines[["top", "right"]].set_visible(False)
+def new_figure(size: tuple[float, float]) -> Figure:
+    """A figure of so many inches, drawn without a window."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def tidy(ax: Any) -> None:
+    """A faint grid behind the lines, and no frame."""
+    ax.grid(visible=True, color="#dddddd", linewidth=0.6)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def finish(figure: Figure, path: str | Path | None) -> Figure:
+    """Write the picture, if there is a path, whose suffix chooses its format."""
+    if path is not None:
+        kinds = figure.canvas.get_supported_filetypes()
+        if Path(path).suffix.lower().lstrip(".") not in kinds:
+            raise ParameterError(f"picture {path}: expected a suffix among {', '.join(sorted(kinds))}")
+        figure.savefig(path)
+    return figure

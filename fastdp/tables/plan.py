@@ -1,4 +1,4 @@
-"""The public parameters of a release of windows, checked, and what follows from them: grid, noise, guarantee, key."""
+"""The public parameters of a release of windows, checked, and what follows from them: budgets, grid, noise, key."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from fastdp.arrays.column import Nonfinite
 from fastdp.errors import ParameterError
-from fastdp.guarantee import Guarantee, parallel, remainder, sequential, square_remainder, zcdp_loss
+from fastdp.guarantee import Guarantee, remainder, square_remainder, zcdp_loss
 from fastdp.integer_grid import make_grid
-from fastdp.randomness.noise import NoiseName, concentrated, l2_square
+from fastdp.randomness.noise import NoiseName, l2_square
+from fastdp.tables import guarantees
 from fastdp.tables.calendar import Calendar
 from fastdp.tables.columns import KeyRow
 from fastdp.tables.quantity import Quantity
@@ -207,6 +208,12 @@ class TablePlan:
         self.check_cells(last - first, keys)
         return replace(self, start=first, stop=last, cells=(last - first) * keys, taken=taken)
 
+    def has(self, windows: Integers) -> NDArray[np.bool_]:
+        """Which windows are released, so far as their ends are public."""
+        first = np.iinfo(np.int64).min if self.start is None else self.start
+        last = np.iinfo(np.int64).max if self.stop is None else self.stop
+        return (windows >= first) & (windows < last)
+
     # Sums.
 
     @property
@@ -259,99 +266,9 @@ class TablePlan:
             return None
         return quantities[0].low * self.step, quantities[0].high * self.step
 
-    # Guarantee.
-
-    @cached_property
-    def unit(self) -> tuple[str, str]:
-        """What is protected, and when two tables are adjacent."""
-        k, period = self.contributions, "" if self.periods is None else f" in any period of {self.periods.every}"
-        if self.who is not None:
-            return f"one person{period}", f"add or remove all rows of one person{period.replace('any', 'one')}"
-        if k == 1:
-            return "one row of the table", "add or remove one row"
-        return f"{k} rows of the table{period}", f"add or remove up to {k} rows{period.replace('any', 'one')}"
-
-    def _part(self, epsilon: float, *derivation: str, delta: float = 0.0) -> Guarantee:
-        unit, adjacency = self.unit
-        return Guarantee(epsilon, delta, unit, adjacency, arithmetic="exact", derivation=derivation)
-
     def guarantee(self, *, simulated: bool) -> Guarantee:
         """Of everything that is released."""
-        k = self.contributions
-        parts = [self._sums_part(q).of("sums") for q in self.quantities()]
-        rows, choice = self.clip_epsilons
-        if self.chooses_clip:
-            counted = f"how many rows count: sensitivity {k}, discrete Laplace noise"
-            chosen = f"noisy max over counts of rows above candidates: monotone, sensitivity {k}"
-            parts += [self._part(rows, counted).of("clip"), self._part(choice, chosen).of("clip")]
-        if self.key_rule == "private":
-            step = "a key is released if its noisy count of rows passes a threshold that delta gives"
-            parts.append(self._part(self.key_epsilon, step, delta=0.0 if self.gaussian else self.delta).of("keys"))
-        if self.reports_persons:
-            step = "counts of persons with and without dropped rows, which are disjoint"
-            parts.append(self._part(self.person_epsilon, step).of("persons"))
-        whole = sequential(*parts) if len(parts) > 1 else parallel(*parts)
-        if self.gaussian:
-            return self._approximate(whole, simulated)
-        # The parts are rounded so that they never exceed epsilon; they may fall short of it by a rounding.
-        return Guarantee(
-            *(self.epsilon, whole.delta, whole.unit, whole.adjacency, whole.model, whole.arithmetic),
-            simulated=simulated,
-            derivation=(*whole.derivation, *self._public_knowledge()),
-        )
-
-    def _sums_part(self, q: Quantity) -> Guarantee:
-        """Of one sum of each window and key."""
-        k, sums = self.contributions, f"{q.name}: disjoint windows and keys, k rows of a unit change the sums by"
-        clip = f"{q.sensitivity}" if q.name == "count" or not self.chooses_clip else "clip"
-        if self.gaussian:
-            unit, adjacency = self.unit
-            step = (
-                f"{sums} sqrt({self.square}) * {clip} in the L2 norm (k = {k}), discrete Gaussian noise of sigma "
-                f"sqrt({self.square}) * {clip} / {q.epsilon:g}: rho = {q.epsilon:g}^2 / 2"
-            )
-            return replace(concentrated(q.epsilon, step), unit=unit, adjacency=adjacency)
-        if clip == "clip":
-            step = f"{sums} k clips in all, discrete Laplace noise of scale k * clip / epsilon (k = {k})"
-        else:
-            step = f"{sums} k * {clip} steps in all, discrete Laplace noise of scale k * {clip} / epsilon (k = {k})"
-        return self._part(q.epsilon, step)
-
-    def _approximate(self, whole: Guarantee, simulated: bool) -> Guarantee:
-        """Epsilon and delta of parts in rho; keys add a delta of their own."""
-        stated = whole.approximate(self.epsilon, self.noise_delta)
-        if self.key_delta:
-            # All but an event of this probability is concentrated (Bun and Steinke 2016, section 8).
-            step = f"keys: released beyond that with probability {self.key_delta:g}: delta = {self.delta:g} in all"
-            stated = replace(stated, delta=self.delta, rho=math.inf, derivation=(*stated.derivation, step))
-        derivation = (*stated.derivation, *self._public_knowledge())
-        return replace(stated, simulated=simulated, derivation=derivation)
-
-    def _public_knowledge(self) -> list[str]:
-        """What the guarantee takes the caller's word for."""
-        said = []
-        ends = self.taken or [name for name, end in (("first", self.start), ("last", self.stop)) if end is None]
-        if self.online:
-            said.append("the clock that closes windows is public")
-        elif ends:
-            said.append(f"the {' and '.join(ends)} window of the table is public knowledge (start=, stop=)")
-        if self.key_rule == "public":
-            said.append("the keys of the table are public knowledge, on the caller's word (keys='public')")
-        if self.who is None and self.contributions > 1:
-            said.append(f"a unit has at most {self.contributions} rows, on the caller's word (who= enforces it)")
-        if self.who is not None:
-            where = "in all" if self.periods is None else f"in each period of {self.periods.every}"
-            said.append(
-                f"of a person (column {self.who!r}) the first {self.contributions} rows {where} count, whatever "
-                "other persons do"
-            )
-            if self.per_window is not None:
-                said.append(f"of a person at most {self.per_window} rows of one window count")
-        # Not for means: of deviations from the middle of the clip a replaced value moves two sensitivities.
-        row_alone = self.periods is None and self.who is None and self.contributions == 1
-        if row_alone and self.kind == "totals" and self.bound and self.bound[0] >= 0:
-            said.append("replacing the value of one row, in its window and key, is covered too")
-        return said
+        return guarantees.of_everything(self, simulated)
 
     # Noise.
 

@@ -19,6 +19,7 @@ from fastdp.tables.rows import NOT_FINITE, Reader, Rows, mask_of
 from fastdp.tables.sums import NoisySums, WindowSums
 
 Integers = NDArray[np.int64]
+NO_ROWS = "frame has no rows: expected start= and stop=, because it has no first and last window"
 
 
 def start_key(key: Key, first: int, keys: list[KeyRow]) -> Key:
@@ -60,7 +61,6 @@ class TableRelease:
     def run(self) -> WindowSums:
         """Read the table and release it."""
         plan = self.plan
-        self.check()
         if self._is_settled():
             return self._release(plan.settled(plan.start or 0, plan.stop or 0, max(1, len(plan.keys))), self.source)
         source = self.source.twice()
@@ -83,7 +83,7 @@ class TableRelease:
                 "windows, keys and the clip are public"
             )
         if self.source.rows == 0 and (self.plan.start is None or self.plan.stop is None):
-            raise DataError("frame has no rows: expected start= and stop=, because it has no first and last window")
+            raise DataError(NO_ROWS)
 
     def _release(self, plan: TablePlan, source: Source, survey: _Survey | None = None) -> WindowSums:
         keys = list(plan.keys) if survey is None or survey.keys is None else survey.keys
@@ -152,11 +152,7 @@ class _Survey:
     def add(self, rows: Rows) -> None:
         """Count what the release depends on."""
         plan = self.plan
-        counted = rows.codes >= 0
-        if plan.start is not None:
-            counted &= rows.windows >= plan.start
-        if plan.stop is not None:
-            counted &= rows.windows < plan.stop
+        counted = (rows.codes >= 0) & plan.has(rows.windows)
         if plan.key_rule in ("public", "private"):
             columns = rows.keys if counted.all() else [column.filter(mask_of(counted)) for column in rows.keys]
             for key, count in count_keys(columns).items():
@@ -171,7 +167,7 @@ class _Survey:
         """The plan with windows and keys that are known now."""
         plan = self.plan
         if not self._ends and (plan.start is None or plan.stop is None):
-            raise DataError("frame has no rows: expected start= and stop=, because it has no first and last window")
+            raise DataError(NO_ROWS)
         first = plan.calendar.number(self._ends[0]) if plan.start is None else plan.start
         last = plan.calendar.number(self._ends[1]) + 1 if plan.stop is None else plan.stop
         if plan.key_rule == "public":

@@ -87,11 +87,7 @@ class Reader(NamedTuple):
             by = [batch.column(name) for name in plan.by]
             codes = table.codes(by) if table is not None and plan.by else np.zeros(len(times), np.int32)
             if digests is not None:
-                counted = codes >= 0
-                if plan.start is not None:
-                    counted &= windows >= plan.start
-                if plan.stop is not None:
-                    counted &= windows < plan.stop
+                counted = (codes >= 0) & plan.has(windows)
                 batch, times = batch.filter(mask_of(counted)), times[counted]
                 windows, codes = windows[counted], codes[counted]
                 periods = np.zeros(len(times), np.int64) if plan.periods is None else plan.periods.numbers(times)

@@ -76,17 +76,22 @@ EVENTS = 8
 QUERIES = 9
 #: The largest threshold, in units of the first one; 0: no limit.
 TOP_UNIT = 14
+#: 1 if the queries are a focus, and values no counts of events, or 0.
+FOCUSED = 15
+#: For each exponent: an account is settled over 2^-u times a block of so many values (:func:`fill_shares`).
+CATCH_UPS = 16
 #: For each exponent and class, the factors that depend on lengths alone (:func:`fill_shares`), so that a choice
 #: divides little: of a block's noise in revised and in published values, of the closing error, of the energy.
-SHARES = 15
+SHARES = CATCH_UPS + SCALES
 OWN, PUBLISHED, LATE, HIDDEN = 0, 1, 2, 3
 FACTORS = 4
 
 #: Blocks shorter than this many values share a choice.
 CADENCE = 512.0
 #: What a block left open is spread over 2^-CATCH_UP times as many values as it or the next block has, whichever is
-#: longer, or by all of the next.
-CATCH_UP = 1.0
+#: longer, or by all of the next; with a focus, over what strays least in it, down to 2^-MAX_CATCH_UP times as many.
+CATCH_UP = 1
+MAX_CATCH_UP = 5
 #: How fast differences are forgotten, by block.
 FORGET = 0.98
 #: The prior signal counts as so many differences at its scale.
@@ -100,8 +105,6 @@ SEEN = 0.5
 #: Four classes of query length share the attention.
 CLASSES = 4
 SHAPE = SHARES + SCALES * CLASSES * FACTORS
-#: Noise and the closing error of a block enter published values while the next one catches up: this part of a block.
-CATCH_SHARE = 2.0**-CATCH_UP
 #: The threshold rises by RISE_BY while the mean of a value, less CERTAIN standard deviations of its noise, is more
 #: than MAX_RISE times what it was in the hold-out; that is taken MARGIN deviations too large, and MIN_REFERENCE.
 MAX_RISE = 1.5
@@ -162,14 +165,14 @@ def closing_error(by_white: float, by_drift: float, noise: float) -> float:
 
 
 @inline
-def late_share(ratio: float) -> float:
+def late_share(ratio: float, share: float) -> float:
     """Share of the closing error that enters a query of ``ratio`` blocks.
 
-    The running sum of published values strays over a block and comes back over the CATCH_SHARE of the next: short
+    The running sum of published values strays over a block and comes back over the ``share`` of the next: short
     queries meet one of two slopes, long ones two independent places.
     """
     square = ratio * ratio
-    slopes, far = 1.0 + 1.0 / CATCH_SHARE, 2.0 / 3.0 * (1.0 + CATCH_SHARE)
+    slopes, far = 1.0 + 1.0 / share, 2.0 / 3.0 * (1.0 + share)
     return float(slopes * square / (1.0 + slopes / far * square))
 
 
@@ -183,19 +186,33 @@ def lengths_of_events(shape: np.ndarray) -> np.ndarray | None:
 
 @kernel
 def fill_shares(shape: np.ndarray) -> None:
-    """Fill in the factors of a choice, once the lengths of queries and the bounds of the exponent are there."""
+    """Fill in the factors of a choice, and over how much accounts are settled.
+
+    The lengths of queries, whether they are a focus, and the bounds of the exponent are there.
+    """
     for k in range(int(shape[MOST]) + 1):
+        least = np.inf
+        for up in range(CATCH_UP, (MAX_CATCH_UP if shape[FOCUSED] else CATCH_UP) + 1):
+            strays = 1.0
+            for c in range(CLASSES):
+                strays *= late_share(shape[QUERIES + c] / LENGTHS[k], 0.5**up)
+            if strays < least:
+                least, shape[CATCH_UPS + k] = strays, up
+        # Noise and the closing error enter published values while the next block catches up: this part of a block.
+        share = 0.5 ** shape[CATCH_UPS + k]
         for c in range(CLASSES):
             ratio, at = shape[QUERIES + c] / LENGTHS[k], SHARES + (k * CLASSES + c) * FACTORS
             shape[at + OWN] = noise_of_query(ratio)
-            shape[at + PUBLISHED] = CATCH_SHARE * noise_of_query(ratio / CATCH_SHARE)
-            shape[at + LATE] = late_share(ratio)
+            shape[at + PUBLISHED] = share * noise_of_query(ratio / share)
+            shape[at + LATE] = late_share(ratio, share)
             shape[at + HIDDEN] = hidden_share(ratio)
 
 
 @kernel
 def choose_exponent(white: float, drift: float, seen: int, shape: np.ndarray) -> int:
     """The k for which blocks of 2^k values have the least product of errors: classes of queries, both answers.
+
+    With a focus the error of revised answers counts twice.
 
     Parameters
     ----------
@@ -224,6 +241,9 @@ def choose_exponent(white: float, drift: float, seen: int, shape: np.ndarray) ->
                 late = closing * shape[at + LATE] + shape[at + PUBLISHED]
                 product *= (hidden + shape[at + OWN]) * (hidden + late)
                 floor *= hidden * hidden
+                if shape[FOCUSED]:
+                    product *= hidden + shape[at + OWN]
+                    floor *= hidden
             if product < best_product:
                 best, best_product = k, product
             if floor >= best_product:
@@ -465,7 +485,8 @@ def predict(memory: np.ndarray, shape: np.ndarray) -> None:
         level = unit if unit < level else level
     memory[PREDICTION] = level
     longer = memory[LAST] if memory[LAST] > exponent else exponent
-    latest = longer - CATCH_UP if longer > CATCH_UP else 0.0
+    up = shape[CATCH_UPS + int(longer)]
+    latest = longer - up if longer > up else 0.0
     catch = int(latest if latest < exponent else exponent)
     memory[CATCH] = LENGTHS[catch]
     memory[EXTRA] = shape[SPREADS] * memory[CARRY] * INVERSES[catch]

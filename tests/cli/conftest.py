@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import gzip
-import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,8 +12,8 @@ from click.testing import CliRunner, Result
 
 import fastdp
 from fastdp.cli import main
+from tests.shared import python
 
-ROOT = Path(__file__).parents[2]
 OPTIONS = {"epsilon": 0.5, "bound": 200.0, "holdout": 1000, "max_range": 4096, "seed": 5}
 #: The systems of the central model by the command's name for them; the first is its default.
 SYSTEMS = {"adaptive": fastdp.Adaptive, "tops": fastdp.ToPS}
@@ -74,15 +72,8 @@ def command() -> Callable[..., subprocess.CompletedProcess[bytes]]:
     """``python -m fastdp`` in a process of its own."""
 
     def command(*arguments: object, **options: Any) -> subprocess.CompletedProcess[bytes]:
-        paths = os.pathsep.join(map(str, (ROOT, ROOT / "kernels")))
-        return subprocess.run(
-            [sys.executable, "-m", "fastdp", *map(str, arguments)],
-            capture_output=True,
-            timeout=900,
-            check=False,
-            env={**os.environ, "PYTHONPATH": paths},
-            **options,
-        )
+        told = python("-m", "fastdp", *arguments)
+        return subprocess.run(**told, capture_output=True, timeout=900, check=False, **options)
 
     return command
 

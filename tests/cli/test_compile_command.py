@@ -10,6 +10,7 @@ import pytest
 import fastdp_kernels
 from fastdp.cli import group
 from fastdp.cli.compile_command import SYSTEMS
+from fastdp.cli.first_calls import CALLS
 from fastdp_kernels import (
     adaptive_pass,
     binary_counter,
@@ -62,7 +63,7 @@ def test_every_system_calls_its_kernels(system, monkeypatch):
         return kernel(*arguments)
 
     monkeypatch.setattr(module, name, called)
-    SYSTEMS[system]()
+    CALLS[system]()
     assert calls
 
 
@@ -82,8 +83,9 @@ def test_both_kinds_of_values_and_of_holdouts_are_compiled(monkeypatch):
     watch(adaptive_pass, "sum_bound", lambda arguments: arguments[5] is None)
     watch(noisy_max, "bin_values", len)
     watch(noisy_max, "bin_pieces", len)
-    SYSTEMS["adaptive"]()
-    SYSTEMS["tops"]()
+    assert tuple(CALLS) == SYSTEMS
+    CALLS["adaptive"]()
+    CALLS["tops"]()
     assert met == {("sum_bound", True), ("sum_bound", False), ("bin_values", 3), ("bin_pieces", 5)}
 
 

@@ -4,7 +4,6 @@ import os
 import signal
 import struct
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 import fastdp
+from tests.shared import python, run_python
 
 INPUTS = (".csv", ".csv.gz", ".txt", ".txt.gz", ".npy", ".npz", ".parquet")
 OUTPUTS = (".csv", ".csv.gz", ".npy", ".npz", ".parquet")
@@ -149,16 +149,10 @@ def test_a_progress_bar_where_somebody_watches(write_input, values, small_argume
     main_end, terminal = pty.openpty()
     # A terminal of no width gets no bar.
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
-    root = Path(__file__).parents[2]
     arguments = [write_input(".csv", values), "-o", tmp_path / "out.npy", *small_arguments]
     try:
-        subprocess.run(
-            [sys.executable, "-m", "fastdp", "release", *map(str, arguments)],
-            stderr=terminal,
-            check=True,
-            timeout=900,
-            env={**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'kernels'}"},
-        )
+        told = python("-m", "fastdp", "release", *arguments)
+        subprocess.run(**told, stderr=terminal, check=True, timeout=900)
         said = os.read(main_end, 100_000).decode()
     finally:
         os.close(terminal)
@@ -429,23 +423,11 @@ def _size(folder: Path) -> int:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted(number, values, lines, small_arguments, tmp_path):
     """A stream cut off by Ctrl-C or a polite kill leaves neither output nor temporary file."""
-    root = Path(__file__).parents[2]
+    told = ("release", "-", "-o", tmp_path / "out.csv", *small_arguments, "--chunk-size", 500)
     process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "fastdp",
-            "release",
-            "-",
-            "-o",
-            str(tmp_path / "out.csv"),
-            *small_arguments,
-            "--chunk-size",
-            "500",
-        ],
+        **python("-m", "fastdp", *told),
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'kernels'}"},
         # A shell's background jobs ignore Ctrl-C, and so do their children.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
@@ -474,15 +456,10 @@ def test_interrupted(number, values, lines, small_arguments, tmp_path):
 
 
 def test_the_reader_of_standard_output_goes_away(small_arguments, values, lines, tmp_path):
-    root = Path(__file__).parents[2]
     source = tmp_path / "in.csv"
     source.write_text(lines(np.tile(values, 50)))
-    with subprocess.Popen(
-        [sys.executable, "-m", "fastdp", "release", str(source), "-o", "-", "--chunk-size", "100", *small_arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'kernels'}"},
-    ) as process:
+    told = python("-m", "fastdp", "release", source, "-o", "-", "--chunk-size", 100, *small_arguments)
+    with subprocess.Popen(**told, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline() == b"value\n"
@@ -510,25 +487,14 @@ def test_memory_is_constant(suffix, few, more, write_input, tmp_path):
     """Millions of values more, but not half of the memory that one copy of them would take."""
     if not Path("/proc/self/status").exists():
         pytest.skip("needs Linux to tell a process's peak memory")
-    root = Path(__file__).parents[2]
 
     def peak(n: int) -> int:
         source = write_input(suffix, np.arange(n) % 100.0, name=str(n))
         arguments = [source, "-o", tmp_path / f"out{suffix}", "--epsilon", "1", "--bound", "100", "--quiet"]
-        done = subprocess.run(
-            [sys.executable, "-c", WATCHED, "release", *map(str, arguments), "--max-range", "65536", "--force"],
-            capture_output=True,
-            check=True,
-            timeout=900,
-            env={
-                **os.environ,
-                "PYTHONPATH": f"{root}{os.pathsep}{root / 'kernels'}",
-                # Allocators that keep what was freed would be measured instead of what is held.
-                "ARROW_DEFAULT_MEMORY_POOL": "system",
-                "MALLOC_ARENA_MAX": "1",
-            },
-        )
-        return int(done.stdout)
+        told = ("-c", WATCHED, "release", *arguments, "--max-range", "65536", "--force")
+        # Allocators that keep what was freed would be measured instead of what is held.
+        kept = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
+        return int(run_python(*told, check=True, **kept).stdout)
 
     assert min(peak(few + more) for _ in range(2)) - peak(few) < more * 8 / 1024 / 2, "kibibytes"
 

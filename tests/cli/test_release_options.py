@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,8 +15,8 @@ from click.testing import CliRunner, Result
 import fastdp
 from fastdp.cli import main, writers
 from fastdp.guarantee import Guarantee
+from tests.shared import python
 
-ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 
 
@@ -208,14 +206,9 @@ FOLLOWED = ("-", "-o", "-", "--follow", "--threshold", "50", "--epsilon", "1", "
 
 def test_a_live_pipe_is_answered_at_once():
     """Each answer is read before the next value is sent: a reader or writer that waited would hang."""
-    paths = os.pathsep.join(map(str, (ROOT, ROOT / "kernels")))
     expected = fastdp.Adaptive(1.0, 100.0, threshold=50.0, max_range=64, seed=5).publish(np.arange(5.0))
-    with subprocess.Popen(
-        [sys.executable, "-m", "fastdp", "release", *FOLLOWED, "--seed", "5", "--quiet"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": paths},
-    ) as process:
+    told = python("-m", "fastdp", "release", *FOLLOWED, "--seed", 5, "--quiet")
+    with subprocess.Popen(**told, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         for number, value in enumerate(expected):

@@ -167,14 +167,6 @@ def test_a_refused_command_leaves_no_state(release, values, lines) -> None:
         assert not Path("s").exists() or "column" in str(arguments)
 
 
-def test_files_are_kept_apart(release, run, values, lines, complaint) -> None:
-    Path("in.csv").write_text(lines(values))
-    assert complaint(run("in.csv", "-o", "out.csv", "--state", "in.csv")).startswith(
-        "state file in.csv: is the input"
-    )
-    assert complaint(run("in.csv", "-o", "s.csv", "--state", "s.csv")).startswith("output s.csv: is the state file")
-
-
 def test_other_and_damaged_files_are_refused(release, values, lines, complaint) -> None:
     import fastdp
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastdp.cli import progress
 from fastdp.spatial import Box
 from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
 from fastdp.systems.phdstream.publisher import PHDStream
@@ -204,20 +203,6 @@ def test_an_interrupt_leaves_whole_files(write_events, synthesize, events, monke
     assert [file.name for file in files] == ["batch_000.npy", "batch_001.npy"]
     for file, wanted in zip(files, library(events, [0, 300, 600]), strict=True):
         np.testing.assert_array_equal(read(file), wanted)
-
-
-def test_the_bar_ends_at_the_number_of_batches(monkeypatch):
-    bars = []
-
-    class Bar(progress.tqdm):
-        def close(self) -> None:
-            bars.append((self.n, self.total))
-            super().close()
-
-    monkeypatch.setattr(progress, "tqdm", Bar)
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    assert list(progress.counted(5, "batches", "out", quiet=False)) == [0, 1, 2, 3, 4]
-    assert bars[0] == (5, 5)
 
 
 @pytest.mark.parametrize(

@@ -116,16 +116,6 @@ def test_what_was_interrupted_is_written_from_the_start(method, number, go, synt
     assert contents() == contents("whole")
 
 
-def test_fresh_state_files_hold_fresh_keys(go) -> None:
-    assert go().exit_code == 0
-    Path("s").unlink()
-    first = contents()
-    assert "of an earlier run" in go().stderr
-    assert go("--force").exit_code == 0
-    assert written() == FILES
-    assert all(first[name] != found for name, found in contents().items())
-
-
 def test_altered_batches_get_nothing(go, cut_short, complaint, events, write_events) -> None:
     cut_short(3)
     before, state = moments(), Path("s").read_bytes()
@@ -199,13 +189,6 @@ def test_other_settings_and_keys_are_refused(go, synthesize, source, complaint, 
     assert "holds a fastdp release: expected a fastdp synthesize" in complaint(synthesize(source, "--state", "r"))
 
 
-def test_a_seed_stays_a_simulation(go, synthesize, source, complaint) -> None:
-    assert synthesize(source, folder="whole").exit_code == 0
-    assert "SIMULATED" in go("--seed", 4).stderr
-    assert contents() == contents("whole")
-    assert "another key or seed" in complaint(go("--seed", 5, "--force"))
-
-
 def test_files_of_others_are_not_replaced(go, synthesize, source, complaint) -> None:
     assert synthesize(source, batch=100).exit_code == 0
     others = contents()
@@ -258,17 +241,6 @@ def test_files_that_are_there_stay_until_they_are_replaced(go, cut_short) -> Non
     whole = contents()
     cut_short(2, left=FILES)
     assert contents() == whole
-
-
-def test_places_are_kept_apart(go, synthesize, source, complaint) -> None:
-    told = complaint(synthesize(source, "--state", source))
-    assert told.startswith(f"state file {source}: is the input")
-    assert "is the state file" in complaint(synthesize(source, "--state", Path.cwd() / "out"))
-    assert "is named like a file of the output" in complaint(synthesize(source, "--state", "out/batch_000.csv"))
-    Path("out").mkdir()
-    source.rename("out/batch_000.csv")
-    assert "input" in complaint(synthesize("out/batch_000.csv", "--force"))
-    assert written() == ["batch_000.csv"]
 
 
 def test_a_folder_that_may_not_be_written_costs_nothing(go, complaint, monkeypatch) -> None:

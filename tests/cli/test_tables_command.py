@@ -165,6 +165,7 @@ def test_what_could_not_be_written_costs_nothing(source, run, tmp_path):
     (tmp_path / "there.csv").write_text("kept")
     (tmp_path / "old.csv.json").write_text("kept")
     (tmp_path / "there.png").write_text("kept")
+    (tmp_path / "link.png").symlink_to("out.csv")
     ledger = ["--ledger", "budget", "--stream", "meters", "--limit", 1]
     for outputs in (
         ["-o", "out.txt"],
@@ -173,7 +174,7 @@ def test_what_could_not_be_written_costs_nothing(source, run, tmp_path):
         ["-o", "nowhere/out.csv"],
         ["-o", "out.csv", "--plot", "out.xyz"],
         ["-o", "out.csv", "--plot", "there.png"],
-        ["-o", "out.csv", "--plot", "out.csv"],
+        ["-o", "out.csv", "--plot", "link.png"],
         ["-o", "budget"],
         ["-o", source],
     ):

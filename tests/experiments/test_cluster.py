@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from unittest.mock import MagicMock
 
@@ -17,6 +16,7 @@ import pytest
 from fastdp import experiments
 from fastdp.errors import StateError
 from fastdp.experiments.folder import SweepFolder
+from tests.shared import python
 
 distributed = pytest.importorskip("distributed", reason="Dask is not installed (pip install 'fastdp-streams[sweep]')")
 
@@ -103,12 +103,9 @@ def test_all_logs_of_dask_are_silent_while_a_sweep_runs(monkeypatch) -> None:
 def test_a_scheduler_that_dies_is_one_line(toml, small, tmp_path) -> None:
     """Of the command, with everything that Dask logs."""
     (tmp_path / "spec.toml").write_text(toml(small))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     file = tmp_path / "scheduler.json"
     command = ["distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard", "--scheduler-file", str(file)]
-    scheduler = subprocess.Popen(
-        [sys.executable, "-m", *command], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    scheduler = subprocess.Popen(**python("-m", *command), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         while not file.exists() or not file.read_text().endswith("}"):
             assert scheduler.poll() is None
@@ -118,8 +115,7 @@ def test_a_scheduler_that_dies_is_one_line(toml, small, tmp_path) -> None:
         options = ["-o", str(out), "--scheduler", address, "-q"]
         # Without workers no part is ever done.
         sweep = subprocess.Popen(
-            [sys.executable, "-m", "fastdp", "sweep", str(tmp_path / "spec.toml"), *options],
-            env=environment,
+            **python("-m", "fastdp", "sweep", tmp_path / "spec.toml", *options),
             stderr=subprocess.PIPE,
             text=True,
         )

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import json
 import multiprocessing
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,8 +29,7 @@ from fastdp.experiments.cells import parts
 from fastdp.experiments.folder import SweepFolder
 from fastdp.experiments.values import mechanisms
 from fastdp.files import durable
-
-ROOT = Path(__file__).parents[2]
+from tests.shared import python
 
 
 @pytest.fixture
@@ -64,8 +65,8 @@ def test_another_seed_gives_other_bytes(small, tmp_path, digest, undisturbed) ->
     assert digest(experiments.run(experiments.from_table(small), tmp_path / "out")) != undisturbed
 
 
-def _command(path: Path, output: Path, *further: str) -> list[str]:
-    return [sys.executable, "-m", "fastdp", "sweep", str(path), "-o", str(output), "--quiet", *further]
+def _command(path: Path, output: Path, *further: str) -> dict[str, Any]:
+    return python("-m", "fastdp", "sweep", path, "-o", output, "--quiet", *further)
 
 
 #: The command of which all processes are killed when it syncs a file for the n-th time.
@@ -97,16 +98,14 @@ def test_killed_three_times_at_random_points(small, tmp_path, digest, toml) -> N
     specification.write_text(toml(small))
     whole = experiments.run(experiments.read_specification(specification), tmp_path / "whole")
     output = tmp_path / "out"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "kernels")))}
     generator = np.random.default_rng(5)
     seen = []
     for mode in modes:
-        _, _, _, *options = _command(specification, output, "--workers", "2", "--mode", mode)
         # Behind the first few, which are of the manifest.
         fatal = 8 + int(generator.integers(2, 25))
+        options = ("sweep", specification, "-o", output, "--quiet", "--workers", 2, "--mode", mode)
         process = subprocess.run(
-            [sys.executable, "-c", DYING, str(fatal), *options],
-            env=environment,
+            **python("-c", DYING, fatal, *options),
             start_new_session=True,
             stdout=subprocess.DEVNULL,
             check=False,
@@ -118,7 +117,7 @@ def test_killed_three_times_at_random_points(small, tmp_path, digest, toml) -> N
     assert json.loads((output / "manifest.json").read_text())["finished"] is None
     partial = experiments.load(output)
     assert 0 < partial["cell"].nunique() < 720
-    subprocess.run(_command(specification, output), env=environment, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(**_command(specification, output), check=True, stdout=subprocess.DEVNULL)
     assert digest(output) == digest(whole)
     manifest = experiments.read_manifest(output)
     assert manifest["finished"]
@@ -365,13 +364,22 @@ def _die_once(*arguments):
 ORIGINAL = runner.run_part
 
 
-def test_a_worker_process_that_dies_is_replaced(small, tmp_path, digest, undisturbed, monkeypatch) -> None:
-    """The spawned workers import this file, so the task must be found in it by name."""
-    monkeypatch.setenv("FASTDP_TEST_MARKER", str(tmp_path / "marker"))
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    import test_runner  # type: ignore[import-not-found]
+@pytest.fixture
+def replace_task(monkeypatch) -> Callable[[str], None]:
+    """Another task, by its name: the spawned workers import this file, so they must find it there."""
 
-    monkeypatch.setattr(runner, "run_part", test_runner._die_once)
+    def replace(name: str) -> None:
+        monkeypatch.syspath_prepend(str(Path(__file__).parent))
+        monkeypatch.setattr(runner, "run_part", getattr(importlib.import_module("test_runner"), name))
+
+    return replace
+
+
+def test_a_worker_process_that_dies_is_replaced(
+    small, tmp_path, digest, undisturbed, monkeypatch, replace_task
+) -> None:
+    monkeypatch.setenv("FASTDP_TEST_MARKER", str(tmp_path / "marker"))
+    replace_task("_die_once")
     folder = experiments.run(experiments.from_table(small), tmp_path / "out", workers=2, mode="processes")
     assert (tmp_path / "marker").exists()
     assert digest(folder) == undisturbed
@@ -381,12 +389,9 @@ def _die_as_worker(*arguments):
     return ORIGINAL(*arguments) if multiprocessing.parent_process() is None else os._exit(9)
 
 
-def test_this_process_leaves_the_parts_of_dead_workers_alone(small, tmp_path, monkeypatch) -> None:
+def test_this_process_leaves_the_parts_of_dead_workers_alone(small, tmp_path, replace_task) -> None:
     """Memory that ran out in a worker would run out here, with no error that says so."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    import test_runner  # type: ignore[import-not-found]
-
-    monkeypatch.setattr(runner, "run_part", test_runner._die_as_worker)
+    replace_task("_die_as_worker")
     with pytest.raises(StateError, match="workers died 3 times"):
         experiments.run(experiments.from_table(small), tmp_path / "out", workers=2, mode="processes")
 
@@ -396,15 +401,14 @@ def _noted(*arguments):
     return ORIGINAL(*arguments)
 
 
-def test_this_process_is_one_of_the_worker_processes(small, tmp_path, digest, undisturbed, monkeypatch) -> None:
+def test_this_process_is_one_of_the_worker_processes(
+    small, tmp_path, digest, undisturbed, monkeypatch, replace_task
+) -> None:
     """It works while the others start."""
     marker = tmp_path / "marker"
     marker.mkdir()
     monkeypatch.setenv("FASTDP_TEST_MARKER", str(marker))
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    import test_runner  # type: ignore[import-not-found]
-
-    monkeypatch.setattr(runner, "run_part", test_runner._noted)
+    replace_task("_noted")
     folder = experiments.run(experiments.from_table(small), tmp_path / "out", workers=2, mode="processes")
     assert digest(folder) == undisturbed
     workers = {int(each.name) for each in marker.iterdir()}
@@ -461,11 +465,9 @@ def test_workers_end_with_the_sweep(small, tmp_path, toml, number) -> None:
     specification = tmp_path / "spec.toml"
     specification.write_text(toml(small))
     output = tmp_path / "out"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "kernels")))}
     # Its own session, so that what is left over can be ended here.
     process = subprocess.Popen(
-        _command(specification, output, "--workers", "2", "--mode", "processes"),
-        env=environment,
+        **_command(specification, output, "--workers", "2", "--mode", "processes"),
         start_new_session=True,
         stdout=subprocess.PIPE,
     )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import builtins
-from typing import Any
+import sys
 
 import pytest
 
@@ -25,14 +24,8 @@ def test_a_missing_tool_is_named(missing: str, told: str, monkeypatch: pytest.Mo
     from fastdp.interop import duckdb, opendp, polars
 
     frame = pd.DataFrame({"id": ["a"] * 9, "v": [1.0] * 9})
-    real = builtins.__import__
-
-    def imports(name: str, *rest: Any) -> Any:
-        if name.partition(".")[0] == missing:
-            raise ImportError(name)
-        return real(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", imports)
+    for name in (missing, *(name for name in sys.modules if name.startswith(f"{missing}."))):
+        monkeypatch.setitem(sys.modules, name, None)
     calls = {
         "opendp": [lambda: opendp.make_discrete_laplace(None, None, 1.0, 1.0)],
         "polars": [lambda: polars.add_noise("n", 1.0, 1.0)],

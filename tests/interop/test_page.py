@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
+
+from tests.shared import run_python
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -28,11 +27,5 @@ def test_the_examples_run() -> None:
     examples = blocks("batch.md") + INTEROP
     missing = [tool for tool in ("opendp", "duckdb", "polars", "pandas") if find_spec(tool) is None]
     runnable = [each for each in examples if not any(f"import {tool}" in each for tool in missing)]
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", "\n".join(runnable)],
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'kernels'}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python("-W", "error", "-c", "\n".join(runnable))
     assert done.returncode == 0, done.stderr

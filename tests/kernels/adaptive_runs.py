@@ -53,6 +53,7 @@ def shape_of(p: adaptive.Public) -> np.ndarray:
     lengths = adaptive.query_lengths(p)
     shape[b.QUERIES : b.QUERIES + len(lengths)] = lengths
     shape[[b.LEAST, b.MOST, b.FIRST, b.LIMIT, b.SPREADS]] = p.least, p.most, p.first, p.limit, p.spreads
+    shape[b.FOCUSED] = p.focus is not None and p.events is None
     b.fill_shares(shape)
     return shape
 

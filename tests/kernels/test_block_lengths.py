@@ -24,7 +24,19 @@ close = {"rtol": 1e-9, "atol": 1e-9}
     [(0.02, 0, 0, True), (0.5, 0, 0, True), (0.5, 5, 1024, True), (0.5, 9, 256, False), (20.0, 3, 256, False)],
 )
 def test_the_pass_equals_the_oracle(name: str, epsilon: float, exponent: int, limit: int, spreads: bool) -> None:
-    p = public(epsilon=epsilon, limit=limit, spreads=spreads)
+    check_pass(name, epsilon, exponent, limit, spreads)
+
+
+@pytest.mark.parametrize("name", STREAMS)
+@pytest.mark.parametrize("focus", [(1, 1), (700, 700), (30, 9000)])
+def test_the_pass_with_a_focus_equals_the_oracle(name: str, focus: tuple[int, int]) -> None:
+    check_pass(name, 0.5, 4, 512, True, focus=focus)
+
+
+def check_pass(
+    name: str, epsilon: float, exponent: int, limit: int, spreads: bool, focus: tuple[int, int] | None = None
+) -> None:
+    p = public(epsilon=epsilon, limit=limit, spreads=spreads, focus=focus)
     n = 10_000
     steps, noise = make_stream(name, n, 3), laplace(n, THETA_STEPS / epsilon, 4)
     got = run_kernel(p, steps, noise, exponent, spikes=not spreads)
@@ -62,15 +74,40 @@ def test_the_first_choice_is_the_oracles() -> None:
                 assert b.choose_exponent(white, drift, seen, shape_of(p)) == expected, (epsilon, max_range, seen)
 
 
+@pytest.mark.parametrize("max_range", [1, 100, 2**16])
+def test_the_first_choice_with_a_focus_is_the_oracles(max_range: int) -> None:
+    for epsilon in (0.05, 5.0):
+        for focus in ((1, max_range), (max_range, max_range)):
+            p = public(epsilon=epsilon, max_range=max_range, focus=focus)
+            for white, drift, seen in ((0.02, 0.02 / max_range, 0), (0.5, 0.0, 3)):
+                expected = adaptive.choose_exponent(white, drift, seen, p)
+                assert b.choose_exponent(white, drift, seen, shape_of(p)) == expected, (epsilon, focus, seen)
+
+
+@pytest.mark.parametrize("focus", [None, (1, 1), (1000, 1000), (1000, 100_000), (2**20, 2**20)])
+def test_accounts_are_settled_as_the_oracle_says(focus: tuple[int, int] | None) -> None:
+    p = public(max_range=2**20, focus=focus)
+    ups = shape_of(p)[b.CATCH_UPS :][: p.most + 1].tolist()
+    assert ups == [adaptive.catch_up(k, p) for k in range(p.most + 1)]
+    assert set(ups) == ({b.CATCH_UP} if focus is None else {*ups})
+    if focus == (2**20, 2**20):
+        assert set(ups) == {b.MAX_CATCH_UP}, "no block is longer: soon is better than slowly"
+    if focus == (1, 1):
+        assert set(ups[3:]) == {b.CATCH_UP}, "a steep way back is met by short ranges"
+
+
 @given(
     white=st.floats(-8.0, 1.0),
     drift=st.floats(-20.0, -2.0),
     seen=st.integers(0, 12),
     epsilon=st.sampled_from([0.01, 0.3, 20.0, 300.0]),
+    focus=st.sampled_from([None, (10, 10), (1000, 2**20)]),
 )
 @settings(max_examples=60)
-def test_a_choice_that_stops_early_is_the_best_of_all(white: float, drift: float, seen: int, epsilon: float) -> None:
-    p = public(epsilon=epsilon, max_range=2**20)
+def test_a_choice_that_stops_early_is_the_best_of_all(
+    white: float, drift: float, seen: int, epsilon: float, focus: tuple[int, int] | None
+) -> None:
+    p = public(epsilon=epsilon, max_range=2**20, focus=focus)
     products = adaptive.products_of_errors(10.0**white, 10.0**drift, seen, p)
     chosen = b.choose_exponent(10.0**white, 10.0**drift, seen, shape_of(p))
     assert products[chosen] <= min(products.values()) * (1.0 + 1e-9)
@@ -81,11 +118,12 @@ def test_a_choice_that_stops_early_is_the_best_of_all(white: float, drift: float
     epsilon=st.sampled_from([2.0**-20, 0.01, 1.0, 2.0**10, 2.0**30]),
     exponent=st.integers(0, 12),
     spreads=st.booleans(),
+    focus=st.sampled_from([None, (1, 1), (2**14, 2**14)]),
 )
 def test_numbers_stay_finite_whatever_is_released(
-    totals: list[float], epsilon: float, exponent: int, spreads: bool
+    totals: list[float], epsilon: float, exponent: int, spreads: bool, focus: tuple[int, int] | None
 ) -> None:
-    p = public(epsilon=epsilon, spreads=spreads)
+    p = public(epsilon=epsilon, spreads=spreads, focus=focus)
     memory, shape = start(p, exponent), shape_of(p)
     blocks = np.full((len(totals) + 1, 4), np.nan)
     for j, total in enumerate(totals):
@@ -104,9 +142,12 @@ def test_numbers_stay_finite_whatever_is_released(
 
 @pytest.mark.parametrize("spikes", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-def test_everything_public_is_a_function_of_released_sums(spikes: bool, seed: int) -> None:
+@pytest.mark.parametrize("focus", [None, (500, 5000)])
+def test_everything_public_is_a_function_of_released_sums(
+    spikes: bool, seed: int, focus: tuple[int, int] | None
+) -> None:
     """The proof's step, directly: other values, and noise that makes up for them, give the same of everything."""
-    p = public(limit=1024, spreads=not spikes)
+    p = public(limit=1024, spreads=not spikes, focus=focus)
     generator = np.random.default_rng(seed)
     n = 30_000
     first, second = make_stream("alternating", n, seed), make_stream("wandering", n, seed + 100)

@@ -18,8 +18,10 @@ import fastdp
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, sequential
 from fastdp.ledger import Budget, Entry, compose, composition
-from fastdp.ledger.composition import EVERYWHERE, SCHEMA, Loss, Odometer, Region, left
+from fastdp.ledger import odometer as odometers
+from fastdp.ledger.composition import EVERYWHERE, Loss, Region, left
 from fastdp.ledger.entry import ELEMENTS
+from fastdp.ledger.odometer import SCHEMA, Odometer
 from tests.oracles import ledger as oracle
 
 PLACES = 6
@@ -178,9 +180,9 @@ def test_one_release_more_takes_as_many_steps_however_many_there_were(steps, sha
 
 @given(st.lists(st.integers(0, 2**2200) | st.integers(0, 2**20).map(lambda n: n << 1000), max_size=20))
 def test_stored_sums_sort_as_the_numbers_do(numbers: list[int]) -> None:
-    packed = [composition._pack(number) for number in numbers]
-    assert [composition._unpack(raw) for raw in packed] == numbers
-    assert [composition._unpack(raw) for raw in sorted(packed)] == sorted(numbers)
+    packed = [odometers._pack(number) for number in numbers]
+    assert [odometers._unpack(raw) for raw in packed] == numbers
+    assert [odometers._unpack(raw) for raw in sorted(packed)] == sorted(numbers)
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,9 @@ from fastdp import Ledger
 from fastdp.errors import BudgetError
 from fastdp.guarantee import Guarantee, gaussian_delta, zcdp_epsilon, zcdp_rho
 from fastdp.ledger import divergence
-from fastdp.ledger.composition import Budget, Odometer
+from fastdp.ledger.composition import Budget
 from fastdp.ledger.entry import Entry
+from fastdp.ledger.odometer import Odometer
 
 RHO = 0.02
 

@@ -6,11 +6,11 @@ import os
 import random
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 from fastdp import Guarantee
 from fastdp.ledger import Ledger
+from tests.shared import python
 
 RACE = """
 import sys
@@ -48,14 +48,8 @@ while True:
 
 
 def start(program: str, *arguments: object) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(part for part in sys.path if part)}
-    return subprocess.Popen(
-        [sys.executable, "-c", program, *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
+    pipe = subprocess.PIPE
+    return subprocess.Popen(**python("-c", program, *arguments), stdin=pipe, stdout=pipe, text=True)
 
 
 def race(path: Path, racers: int, tries: int) -> list[int]:

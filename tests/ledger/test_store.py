@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from fastdp import Guarantee
 from fastdp.errors import ParameterError, StateError
-from fastdp.ledger import Ledger, store
+from fastdp.ledger import Ledger, database, store
 from fastdp.ledger.state import LedgerState, sealed
 from fastdp.randomness.key import Key
 
@@ -52,7 +52,9 @@ def edit(path: Path, *statements: str) -> None:
 def append(path: Path, body: dict) -> None:
     """A line whose seal is right, whatever it says."""
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
-        mac = store.sealing(None, json.loads(db.execute("SELECT body FROM line WHERE id = 0").fetchone()[0])["name"])
+        mac = database.sealing(
+            None, json.loads(db.execute("SELECT body FROM line WHERE id = 0").fetchone()[0])["name"]
+        )
         number, before = LedgerState(db, mac).last()
         text = json.dumps({"id": number + 1, "time": "", **body})
         db.execute("INSERT INTO line VALUES (?, ?, ?)", (number + 1, text, sealed(before, text.encode(), mac)))
@@ -236,8 +238,8 @@ def test_a_key_seals(path: Path, ledger) -> None:
 def test_every_ledger_has_a_sealing_key_of_its_own() -> None:
     """Lines of one ledger are no lines of another under the same key, nor does the key itself seal anything."""
     key = Key.from_bytes(KEY)
-    seals = {store.sealing(key, name)(b"line") for name in ("one", "two")}
-    seals |= {store.sealing(None, "one")(b"line"), hmac.digest(KEY, b"line", "sha256")}
+    seals = {database.sealing(key, name)(b"line") for name in ("one", "two")}
+    seals |= {database.sealing(None, "one")(b"line"), hmac.digest(KEY, b"line", "sha256")}
     assert len(seals) == 4
 
 
@@ -429,7 +431,7 @@ def test_names_with_signs_of_an_address(tmp_path: Path) -> None:
 
 
 def test_two_that_make_one_file_make_one_ledger(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, made = store._create, []
+    real, made = store.make_ledger, []
 
     def meanwhile(*arguments: object) -> None:
         if not made:
@@ -438,7 +440,7 @@ def test_two_that_make_one_file_make_one_ledger(path: Path, monkeypatch: pytest.
             made[0].spend(Guarantee(0.5), stream="meter")
         real(*arguments)
 
-    monkeypatch.setattr(store, "_create", meanwhile)
+    monkeypatch.setattr(store, "make_ledger", meanwhile)
     assert Ledger(path).spent("meter").epsilon == 0.5
     assert sorted(each.name for each in path.parent.glob("*budget*.tmp")) == []
 
@@ -505,7 +507,7 @@ class TestFirstFormat:
         self, path: Path, old: list[bytes], ledger, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The second one has found the old file, and waits for the first."""
-        real, made = store._import, []
+        real, made = store.import_lines, []
 
         def overtaken(*arguments: object) -> None:
             if not made:
@@ -513,7 +515,7 @@ class TestFirstFormat:
                 ledger().spend(Guarantee(0.5), stream="meter")
             real(*arguments)
 
-        monkeypatch.setattr(store, "_import", overtaken)
+        monkeypatch.setattr(store, "import_lines", overtaken)
         assert ledger().verify().lines == len(old) + 1
 
 

@@ -15,11 +15,11 @@ import fastdp
 from fastdp.errors import DataError, ParameterError
 from fastdp.local import Announcement, Client, HistogramCollector, LogSquareWave, SquareWave, decode, encode, octaves
 from fastdp.local.distribution import Distribution
-from fastdp.randomness.key import Key
 from fastdp.thresholds import SquareWave as Rule
 from fastdp.thresholds import ThresholdTask, log_concave, log_estimate
 from fastdp.thresholds.local_objective import range_errors
 from tests.noise import unbound_key
+from tests.thresholds.test_square_wave import theta_of
 
 LOW, HIGH = 100.0 / 2**14, 100.0
 values_ = st.floats(-10.0, 1e300, allow_nan=False)
@@ -235,12 +235,6 @@ def test_the_concave_estimate_has_one_peak_and_a_tail() -> None:
 
 
 # The rule, and ToPL with it.
-
-
-def theta_of(rule: Rule, values: np.ndarray, facts: ThresholdTask, seed: int | Key) -> float:
-    chooser = rule.start(facts)
-    chooser.observe(values)
-    return chooser.choose(seed if isinstance(seed, Key) else Key.from_seed(seed))
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0])

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import decimal
 import itertools
-import os
 import pickle
-import subprocess
-import sys
 from fractions import Fraction
 from typing import Any
 
@@ -22,6 +19,7 @@ from fastdp.randomness.key import Key
 from tests import stat
 from tests.noise import unbound_key
 from tests.oracles import local
+from tests.shared import run_python
 
 MEANS = [
     (StochasticRounding, local.variance_rounding),
@@ -280,11 +278,7 @@ print([name for name in heavy if name in sys.modules])
 fastdp.local.Hybrid(1.0).perturb([0.1] * 65)
 print([name for name in heavy if name in sys.modules])
 """
-    environment = {**os.environ, "PYTHONPATH": ":".join(part for part in sys.path if part)}
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
-    )
-    few, many = done.stdout.splitlines()
+    few, many = run_python("-c", program, check=True).stdout.splitlines()
     assert few == "[]"
     assert "numba" in many
     assert "cryptography" in many

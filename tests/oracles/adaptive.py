@@ -3,9 +3,9 @@
 Nothing is updated that could be computed anew: all differences of neighbours are kept, and every mean is taken over
 all of them; levels given all sums come from one system of linear equations; the revised stream is integrated value by
 value.  Sums are in thresholds, noise comes in from outside, and so do constants: ``constants`` is anything that has
-the names CADENCE, CATCH_UP, FORGET, PRIOR_COUNT, MAX_WHITE, FALL, SEEN, CLASSES, MAX_RISE, MAX_SWING, CUT_OFF,
-RISE_BY, CERTAIN, MARGIN, MIN_REFERENCE, KNOWN, MAX_JUMP, EARLY, EMPTY_REFERENCE, USELESS; where values are counts of
-events, ``events`` has the names FALL, SEEN, CLASSES, MISFIT.
+the names CADENCE, CATCH_UP, MAX_CATCH_UP, FORGET, PRIOR_COUNT, MAX_WHITE, FALL, SEEN, CLASSES, MAX_RISE, MAX_SWING,
+CUT_OFF, RISE_BY, CERTAIN, MARGIN, MIN_REFERENCE, KNOWN, MAX_JUMP, EARLY, EMPTY_REFERENCE, USELESS; where values are
+counts of events, ``events`` has the names FALL, SEEN, CLASSES, MISFIT.
 """
 
 from __future__ import annotations
@@ -112,17 +112,28 @@ def products_of_errors(white, drift, seen, public):
         within = energy_of(white, drift, seen) - energy_of(independent, 0.0, seen)
         return energy_of(independent, 0.0, k), within / public.constants.FALL ** (seen - k)
 
-    share = 2.0**-public.constants.CATCH_UP
     products = {}
     for k in range(public.least, public.most + 1):
-        products[k] = 1.0
+        products[k], share = 1.0, 2.0 ** -catch_up(k, public)
+        closing = settled_error(*parts(k), public.noise) / public.noise
         for length in query_lengths(public):
             error = sum(sum(parts(j)) * hidden(length, 2.0**j) for j in range(k)) / public.noise
-            late = settled_error(*parts(k), public.noise) / public.noise * strayed(length / 2.0**k, share)
+            late = closing * strayed(length / 2.0**k, share)
             # The account of a block is settled within a share of the next one.
             late += share * noise_of_query(length, share * 2.0**k)
-            products[k] *= (error + noise_of_query(length, 2.0**k)) * (error + late)
+            revised = error + noise_of_query(length, 2.0**k)
+            # A focus is on revised answers first.
+            products[k] *= revised ** (2 if public.focus else 1) * (error + late)
     return products
+
+
+def catch_up(k, public):
+    """How many times the longer of two blocks, of 2^k values, is halved for the part that settles the account."""
+    c = public.constants
+    if not public.focus or public.events:
+        return c.CATCH_UP
+    ratios = [length / 2.0**k for length in query_lengths(public)]
+    return min(range(c.CATCH_UP, c.MAX_CATCH_UP + 1), key=lambda up: np.prod([strayed(r, 2.0**-up) for r in ratios]))
 
 
 def settled_error(independent, moving, noise):
@@ -233,7 +244,7 @@ class Learner:
     @property
     def catch_up(self):
         last = self.blocks[-1].exponent if self.blocks else 0
-        return catch_up_length(self.exponent, last, self.public.constants.CATCH_UP)
+        return catch_up_length(self.exponent, last, self.public)
 
     def means_by_scale(self):
         """Of all differences seen, fading by block: {scale: (weight, energy, noises)}."""
@@ -412,19 +423,19 @@ def release(steps, noise, theta_steps, learner, bound_steps=None):
     return learner
 
 
-def catch_up_length(exponent, before, catch_up):
-    """A quarter of the longer of two neighbouring blocks, but no more than the second has."""
-    return 2 ** int(min(exponent, max(max(exponent, before) - catch_up, 0)))
+def catch_up_length(exponent, before, public):
+    """A part of the longer of two neighbouring blocks, but no more than the second has."""
+    longer = max(exponent, before)
+    return 2 ** int(min(exponent, max(longer - catch_up(longer, public), 0)))
 
 
 def published(learner, count, *, spikes, skip=0):
     """The first ``count`` values behind the first ``skip`` blocks, in thresholds."""
-    catch_up = learner.public.constants.CATCH_UP
     before = learner.blocks[skip - 1].exponent if skip else 0
     opened = Block(learner.exponent, np.nan, learner.prediction, learner.extra, 0.0, 0.0, 0.0)
     out = []
     for block in [*learner.blocks[skip:], opened]:
-        first = catch_up_length(block.exponent, before, catch_up)
+        first = catch_up_length(block.exponent, before, learner.public)
         before = block.exponent
         values = [block.prediction + block.extra * (i < first) for i in range(2**block.exponent)]
         if spikes:

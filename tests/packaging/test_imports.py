@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import ast
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import fastdp
+from tests.shared import run_python
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels" / "fastdp_kernels"
 
 
 def run(program: str, *flags: str) -> str:
-    environment = {**os.environ, "PYTHONPATH": ":".join(p for p in sys.path if p)}
-    done = subprocess.run(
-        [sys.executable, *flags, "-c", program], env=environment, capture_output=True, text=True, check=True
-    )
-    return done.stdout
+    return run_python(*flags, "-c", program, check=True).stdout
 
 
 def test_importing_fastdp_loads_nothing_heavy() -> None:

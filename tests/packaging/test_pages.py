@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import click
@@ -13,6 +10,7 @@ import pytest
 
 from fastdp.cli import main
 from tests.grid import exhaustive
+from tests.shared import run_python
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("*.md")], key=str)
@@ -69,13 +67,7 @@ def test_the_ledgers_example_runs() -> None:
     blocks = [part.split("```")[0] for part in (ROOT / "docs" / "ledger.md").read_text().split("```python\n")[1:]]
     # The second one resumes what the first one's ledger holds.
     assert len(blocks) == 2
-    done = subprocess.run(
-        [sys.executable, "-c", "".join(blocks)],
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'kernels'}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python("-c", "".join(blocks))
     assert done.returncode == 0, done.stderr
     assert "has 0.0 of 1.0 epsilon left" in done.stdout
 
@@ -115,13 +107,7 @@ def test_the_scale_out_example_runs_and_notices_mistakes(mistake: str, tmp_path:
     )
     script = tmp_path / "scale_out.py"
     script.write_text(promised.replace(right, wrong) if right else block)
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'kernels'}", "TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python(script, TMPDIR=str(tmp_path))
     if right:
         assert done.returncode == 1
         assert re.search("AssertionError: (a retry differs|the output follows the partition)", done.stderr), (

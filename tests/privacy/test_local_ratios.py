@@ -9,6 +9,7 @@ from fractions import Fraction
 import mpmath
 import pytest
 
+from benchmarks.accuracy.local_ratios import largest_ratio
 from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding
 from fastdp.local.laws import WORDS, Law, MixtureLaw, WindowLaw, bit_law, exp_below, window_law
 from tests.oracles import local
@@ -46,16 +47,6 @@ def hybrid(epsilon: float, steps: int) -> Law:
 
 
 MAKERS: list[Callable[[float, int], Law]] = [square, piecewise, bit_law, hybrid]
-
-
-def largest_ratio(law: Law, inputs: Iterable[int], outputs: Iterable[int]) -> Fraction:
-    """Over every pair of inputs and every output."""
-    inputs = list(inputs)
-    worst = Fraction(1)
-    for output in outputs:
-        weights = [law.weight(x, output) for x in inputs]
-        worst = max(worst, Fraction(max(weights), min(weights)))
-    return worst
 
 
 def excess(ratio: Fraction, epsilon: float) -> mpmath.mpf:

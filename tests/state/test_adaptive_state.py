@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import fastdp
 from fastdp.errors import DataError, StateError
 from fastdp.state import codec, journal
 from fastdp.state.sealed_file import StateFile
@@ -19,47 +17,6 @@ from fastdp_kernels import block_lengths as b
 from tests.noise import bound_key
 from tests.state.adaptive_publishers import CLOSINGS, fixed, make, stream
 
-KEY = bytes(range(32))
-#: In the hold-out's first part, at and in its warm-up, at its end, and in blocks.
-PLACES = [0, 1, 535, 536, 537, 570, 599, 600, 601, 1000, 1777, 5999, 6000]
-
-
-@pytest.mark.parametrize("closing", CLOSINGS)
-@pytest.mark.parametrize("place", PLACES)
-def test_a_loaded_publisher_continues_exactly(tmp_path: Path, place: int, closing: str) -> None:
-    values, path = stream(), tmp_path / "s"
-    whole = make(closing=closing).publish(values)
-    publisher = make(closing=closing)
-    first = publisher.publish(values[:place])
-    publisher.save(path, KEY)
-    loaded = Adaptive.load(path, KEY)
-    assert (loaded.n_seen, loaded.n_published, loaded.threshold) == (place, max(0, place - 600), publisher.threshold)
-    assert loaded.guarantee == publisher.guarantee
-    assert loaded.composition == publisher.composition
-    assert np.array_equal(np.concatenate([first, loaded.publish(values[place:])]), whole)
-    again = fastdp.StreamPublisher.load(path, KEY)
-    assert np.array_equal(again.publish(values[place:]), whole[first.size :])
-
-
-@pytest.mark.parametrize("place", PLACES[1:])
-def test_kept_state_replays_and_continues(tmp_path: Path, place: int) -> None:
-    values, path = stream(), tmp_path / "kept"
-    whole = make().publish(values)
-    publisher = make()
-    publisher.keep(path, KEY)
-    before = publisher.publish(values[: place // 2])
-    first = publisher.publish(values[place // 2 : place])
-    replayed = Adaptive.load(path, KEY, replay=True)
-    assert replayed.n_seen == place // 2
-    altered = values[place // 2 : place].copy()
-    altered[-1] += 1.0
-    with pytest.raises(DataError, match="differs"):
-        replayed.publish(altered)
-    assert np.array_equal(replayed.publish(values[place // 2 : place]), first)
-    rest = Adaptive.load(path, KEY)
-    parts = [before, first, rest.publish(values[place : place + 500]), rest.publish(values[place + 500 :])]
-    assert np.array_equal(np.concatenate(parts), whole)
-
 
 def test_a_release_is_kept_too(tmp_path: Path) -> None:
     publisher = make()
@@ -67,32 +24,6 @@ def test_a_release_is_kept_too(tmp_path: Path) -> None:
     release = publisher.release(stream())
     assert np.array_equal(Adaptive.load(tmp_path / "kept", replay=True).publish(stream()), release.values)
     assert np.array_equal(release.values, make().publish(stream()))
-
-
-@pytest.mark.parametrize("seed", [None, 5])
-@pytest.mark.parametrize("place", [100, 570, 600, 1777])
-def test_a_copy_has_noise_of_its_own(seed: int | None, place: int) -> None:
-    values = stream()
-    publisher = make(seed=seed)
-    publisher.publish(values[:place])
-    twins = [publisher, copy.copy(publisher), copy.deepcopy(publisher)]
-    places = [twin._machine.pack(twin._state) for twin in twins]
-    chains = [place.pop("chain") for place in places]
-    assert places[0] == places[1] == places[2]
-    assert len(set(chains)) == (3 if publisher.threshold else 1)
-    levels = []
-    for twin in twins:
-        twin.publish(values[place:])
-        levels.append(twin._progress.smoother[b.LEVEL])
-    assert len(set(levels)) == 3
-    if seed is not None:
-        assert np.array_equal(twins[0].publish(values), _after(make(seed=seed), values, values))
-
-
-def _after(publisher: Adaptive, *chunks: np.ndarray) -> np.ndarray:
-    for chunk in chunks:
-        out = publisher.publish(chunk)
-    return out
 
 
 def test_a_refused_chunk_changes_nothing() -> None:
@@ -220,12 +151,6 @@ def test_damage_within_an_authentic_file_is_one_error(tmp_path: Path) -> None:
         StateFile(path).write(json.dumps(broken).encode(), None)
         with pytest.raises(StateError, match="damaged"):
             Adaptive.load(path)
-
-
-def test_files_name_their_class(tmp_path: Path) -> None:
-    fixed().save(tmp_path / "s")
-    with pytest.raises(StateError, match="Adaptive"):
-        fastdp.ToPS.load(tmp_path / "s")
 
 
 def test_a_replay_that_cuts_the_stream_differently_is_refused(tmp_path, monkeypatch) -> None:

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from fastdp.state.sealed_file import StateFile
 from fastdp.systems.stream.adaptive import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax
 from tests.grid import exhaustive
+from tests.shared import python
 
 ROOT = Path(__file__).parents[2]
 STREAM = np.random.default_rng(3).gamma(2.0, 8.0, 700)
@@ -122,16 +122,8 @@ def test_an_authentic_file_of_any_content_is_a_publisher_or_one_error(
 )
 def test_killed_processes_and_broken_disks(told: tuple[str, ...]) -> None:
     """Short runs of ``python -m benchmarks faults``; CI's machines may not mount disks."""
-    paths = os.pathsep.join(map(str, (ROOT, ROOT / "kernels")))
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", "faults", "--values", "6000", *told],
-        env={**os.environ, "PYTHONPATH": paths},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=1800,
-        check=False,
-    )
+    command = python("-m", "benchmarks", "faults", "--values", 6000, *told)
+    done = subprocess.run(**command, cwd=ROOT, capture_output=True, text=True, timeout=1800, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     found = re.search(r"(\d+) of (\d+) kills survived, 0 bytes different", done.stdout)
     assert found is not None

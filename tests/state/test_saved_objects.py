@@ -69,7 +69,7 @@ def without_chain(position: dict) -> dict:
 
 def view(publisher) -> list:
     """What an object shows without consuming anything."""
-    names = ("n_seen", "n_steps", "next_count", "threshold", "guarantee", "refused")
+    names = ("n_seen", "n_published", "n_steps", "next_count", "running_sum", "threshold", "guarantee", "refused")
     shown = [getattr(publisher, name, None) for name in names]
     if getattr(publisher, "n_steps", 0) and hasattr(publisher, "sample"):
         tree = publisher.tree
@@ -341,8 +341,11 @@ def test_files_of_another_user_are_one_error(
 
 
 @table
-def test_copies_never_share_noise(name: str) -> None:
-    case, cut = CASES[name], golden_cut(CASES[name])
+@pytest.mark.parametrize("early", [False, True])
+def test_copies_never_share_noise(name: str, early: bool) -> None:
+    """Copied in the middle, and behind the first call: within the hold-out where there is one."""
+    case = CASES[name]
+    cut = 1 if early else golden_cut(case)
     publisher = case.make()
     for chunk in case.calls[:cut]:
         case.run(publisher, chunk)

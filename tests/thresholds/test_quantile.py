@@ -23,6 +23,7 @@ from tests import stat
 from tests.grid import exhaustive
 from tests.oracles import smooth_sensitivity as oracle
 from tests.shared import real_stream, shared_file
+from tests.thresholds.publishers import check_resumed, publisher_of
 
 M, N = 65_536, 2**20 + 65_536
 RUNS = 400
@@ -440,20 +441,7 @@ def test_a_threshold_is_never_below_one_step() -> None:
 @pytest.mark.parametrize("rule", RULES)
 def test_publishers_take_these_thresholds(rule: Any, tmp_path: Path) -> None:
     values = np.random.default_rng(9).gamma(2.0, 10.0, 700)
-
-    def make() -> fastdp.StreamPublisher:
-        return fastdp.StreamPublisher(
-            threshold=rule,
-            perturber=fastdp.perturbers.Hierarchy(fan_out=4, prune=1),
-            smoother=fastdp.smoothers.Recent(),
-            epsilon=1.0,
-            bound=100,
-            holdout=300,
-            max_range=256,
-            seed=3,
-        )
-
-    release = make().release(values)
+    release = publisher_of(rule, 300).release(values)
     assert release.values.size == 400
     guarantee = release.guarantee
     if isinstance(rule, TruePercentile):
@@ -463,11 +451,4 @@ def test_publishers_take_these_thresholds(rule: Any, tmp_path: Path) -> None:
         assert guarantee.epsilon == 1.0
         assert guarantee.arithmetic == "real"
         assert guarantee.delta == (0.0 if getattr(rule, "noise", "") == "cauchy" else 1.0 / (300 + 256) ** 2)
-    # Saved within the hold-out, loaded, continued in other chunks: the same values.
-    publisher = make()
-    publisher.publish(values[:123])
-    publisher.save(tmp_path / "state")
-    loaded = fastdp.StreamPublisher.load(tmp_path / "state")
-    rest = [loaded.publish(values[123:299]), loaded.publish(values[299:301]), loaded.publish(values[301:])]
-    assert (np.concatenate(rest) == release.values).all()
-    assert loaded.threshold == release.threshold
+    check_resumed(publisher_of(rule, 300), values, release, tmp_path)

@@ -22,6 +22,7 @@ from fastdp.thresholds import NoisyMax, ScaleFree, Threshold, ThresholdTask
 from tests import stat
 from tests.noise import bound_key
 from tests.oracles import scale_free as oracle
+from tests.thresholds.publishers import check_resumed, publisher_of
 
 R = 2**20
 
@@ -273,24 +274,11 @@ def test_guarantee() -> None:
 @pytest.mark.parametrize("perturber", [Flat(), Hierarchy(4, prune=1), Hierarchy(2, consistent=False, prune=0)])
 def test_publishers_take_it(perturber: Any, tmp_path: Path) -> None:
     values = np.random.default_rng(9).gamma(2.0, 10.0, 1700)
-
-    def make() -> fastdp.StreamPublisher:
-        smoother = fastdp.smoothers.Recent() if perturber == Hierarchy(4, prune=1) else None
-        return fastdp.StreamPublisher(
-            threshold=ScaleFree(), perturber=perturber, smoother=smoother, epsilon=1.0, bound=100,
-            holdout=1500, max_range=256, seed=3,
-        )  # fmt: skip
-
-    whole = make().release(values)
+    whole = publisher_of(ScaleFree(), 1500, perturber).release(values)
     assert whole.guarantee.epsilon == 1.0
-    publisher = make()
+    publisher = publisher_of(ScaleFree(), 1500, perturber)
     assert publisher.composition.task.noise_constant == perturber.noise_constant(publisher.plan, 256)
-    publisher.publish(values[:123])
-    publisher.save(tmp_path / "state")
-    loaded = fastdp.StreamPublisher.load(tmp_path / "state")
-    rest = [loaded.publish(values[123:1499]), loaded.publish(values[1499:1501]), loaded.publish(values[1501:])]
-    assert (np.concatenate(rest) == whole.values).all()
-    assert loaded.threshold == whole.threshold
+    check_resumed(publisher, values, whole, tmp_path)
     assert math.isfinite(whole.threshold)
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import fastdp
 from fastdp import local
 from fastdp.errors import DataError, ParameterError
 from fastdp.local.distribution import Distribution, estimate
@@ -21,6 +20,7 @@ from fastdp.thresholds.local_objective import best_threshold, prune_tail, range_
 from tests.noise import unbound_key
 from tests.oracles import square_wave_em as oracle
 from tests.shared import real_stream
+from tests.thresholds.publishers import check_resumed, publisher_of
 
 
 def distribution(frequencies: Any, low: float = 0.0, high: float = 1.0) -> Distribution:
@@ -346,28 +346,10 @@ def test_bad_parameters_are_named() -> None:
 
 def test_publishers_take_the_rule(tmp_path: Path) -> None:
     values = np.random.default_rng(12).gamma(2.0, 5.0, 900)
-
-    def make() -> fastdp.StreamPublisher:
-        return fastdp.StreamPublisher(
-            threshold=SquareWave(bins=64),
-            perturber=fastdp.perturbers.Hierarchy(fan_out=4, prune=1),
-            smoother=fastdp.smoothers.Recent(),
-            epsilon=1.0,
-            bound=100,
-            holdout=500,
-            max_range=256,
-            seed=3,
-        )
-
-    release = make().release(values)
+    release = publisher_of(SquareWave(bins=64), 500).release(values)
     assert 0.0 < release.threshold <= 100.0
     assert (release.guarantee.epsilon, release.guarantee.arithmetic) == (1.0, "exact")
-    publisher = make()
-    publisher.publish(values[:123])
-    publisher.save(tmp_path / "state")
-    loaded = fastdp.StreamPublisher.load(tmp_path / "state")
-    rest = [loaded.publish(values[123:499]), loaded.publish(values[499:])]
-    assert (np.concatenate(rest) == release.values).all()
+    check_resumed(publisher_of(SquareWave(bins=64), 500), values, release, tmp_path)
 
 
 # The published figures.

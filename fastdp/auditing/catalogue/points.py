@@ -48,12 +48,10 @@ class Coin:
         return int((values[0] > 0) == (word < 1.0 / (1.0 + math.exp(-self.epsilon))))
 
 
-def make_selective(
-    key: Key, *, epsilon: float, counting: type[SelectiveCounting] = SelectiveCounting
-) -> SelectiveCounting:
+def make_selective(key: Key, *, epsilon: float) -> SelectiveCounting:
     """Two counters; half of epsilon for the selector, half for the counters."""
     coin = Coin(epsilon / 2.0, int.from_bytes(key.derive("coin").reveal(), "big"))
-    return counting([Simple(), Simple()], coin, epsilon / 2.0, key=key)
+    return SelectiveCounting([Simple(), Simple()], coin, epsilon / 2.0, key=key)
 
 
 def chosen_counts(fresh: Callable[[], Any], data: Sequence[int]) -> Integers:

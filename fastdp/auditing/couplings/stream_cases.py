@@ -272,9 +272,8 @@ def windows(generator: Generator, claimed: int = 0) -> Instance:
     begin = place_of(generator, x.size - w + 1, c.task.holdout, c.plan.tree_blocks * c.plan.block)
     if c.task.holdout and pick(generator, False, True):
         begin = c.task.holdout - int(generator.integers(1, min(w, c.task.holdout + 1)))
-    there, places = x, range(begin, begin + w)
-    for place in places:
-        there = altered(generator, there, place)
+    places = range(begin, begin + w)
+    there = altered(generator, x, *places)
     return _instance(generator, make, x, there, partial(window_shifts, make, KEY, x, there, places))
 
 
@@ -291,9 +290,8 @@ def w_event(generator: Generator) -> Instance:
     )
     x = values_of(generator, 30)
     begin = int(generator.integers(0, x.size - w + 1))
-    there, places = x, range(begin, begin + w)
-    for place in places:
-        there = altered(generator, there, place)
+    places = range(begin, begin + w)
+    there = altered(generator, x, *places)
     by_key = lambda key: make(key=key)  # noqa: E731
     instance = _instance(generator, by_key, x, there, lambda _: None)
     return replace(instance, shifts=partial(baseline_shifts, by_key, x, there, places))

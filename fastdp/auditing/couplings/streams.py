@@ -50,10 +50,11 @@ def values_of(generator: Generator, count: int) -> Floats:
     return np.where(np.repeat(generator.random(count // 16 + 1) < 0.5, 16)[:count], wild, calm)
 
 
-def altered(generator: Generator, values: Floats, place: int) -> Floats:
-    """The stream with another value at one place."""
+def altered(generator: Generator, values: Floats, *places: int) -> Floats:
+    """The stream with another value at each of these places."""
     other = values.copy()
-    other[place] = generator.choice(VALUES[values[place] != VALUES])
+    for place in places:
+        other[place] = generator.choice(VALUES[values[place] != VALUES])
     return other
 
 

@@ -45,7 +45,8 @@ class Adaptive(StreamPublisher):
         w: epsilon is for any w consecutive values together (w-event privacy), or for any w events.
     focus : int or (int, int), optional
         Length of the ranges that matter, or the shortest and the longest of them, in values: public.  Lengths
-        of blocks are chosen for these alone, and other ranges have larger errors.  By default all up to r count.
+        of blocks are chosen for these alone, and for revised answers first; other ranges have larger errors.  By
+        default all up to r count.
     workload : "ranges", "prefixes" or "windows"
         In place of a focus: "prefixes" are sums from the first value on (a focus on r), "windows" those of the last
         ``window`` values.

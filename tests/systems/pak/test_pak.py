@@ -146,25 +146,6 @@ def test_a_value_opens_streams_for_its_own_nodes_only(monkeypatch: pytest.Monkey
         assert drawn.pop() == 2 * sum((position + 1) % 2**h == 0 for h in range(34))
 
 
-def test_a_copy_has_noise_of_its_own_and_pickles_are_refused() -> None:
-    import copy
-    import pickle
-
-    values = stream(700)
-    for before in (100, 300):
-        publisher, undisturbed = (make(threshold=NoisyMax()) for _ in range(2))
-        for p in (publisher, undisturbed):
-            p.publish(values[:before])
-        twins = copy.copy(publisher), copy.deepcopy(publisher)
-        assert [twin.n_seen for twin in twins] == [before, before]
-        outputs = [p.publish(values[before:]) for p in (*twins, publisher)]
-        assert not (outputs[0] == outputs[1]).any()
-        assert not (outputs[0] == outputs[2]).any()
-        assert np.array_equal(outputs[2], undisturbed.publish(values[before:]))
-    with pytest.raises(fastdp.errors.StateError, match="cannot be pickled"):
-        pickle.dumps(publisher)
-
-
 def test_the_holdout_is_forgotten_and_delta_is_the_users() -> None:
     publisher = make(threshold=NoisyMax())
     publisher.publish(stream(300))

@@ -12,7 +12,7 @@ import pytest
 
 from fastdp.analysis.tree_loss import tree_step_loss
 from fastdp.counters import Simple
-from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.errors import ParameterError, StateError
 from fastdp.randomness import sampler
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import Box, PointIndex, count_only, random_boxes, relative_error
@@ -35,7 +35,15 @@ from tests.noise import bound_key, step_keys, unbound_key
 from tests.oracles import counts_alone as oracle
 from tests.oracles import phdstream as first_oracle
 from tests.state.saved_objects import FIXTURES, KEY
-from tests.systems.phdstream.test_phdstream import SQUARE, Half, batches, clustered, draws
+from tests.systems.phdstream.test_phdstream import (
+    SQUARE,
+    Half,
+    batches,
+    check_interrupt,
+    check_tree,
+    clustered,
+    draws,
+)
 
 
 def make(domain=SQUARE, epsilon: float = 1.0, **options) -> AdaptivePHDStream:
@@ -170,16 +178,7 @@ def test_cells_are_chosen_before_the_batch_is_looked_at() -> None:
 def test_the_released_tree_is_consistent(shrink: bool) -> None:
     stream = make(epsilon=0.3, shrink=shrink, max_period=6)
     for added, removed in batches(25, 2, 2):
-        points = stream.step(added, removed)
-        visit, tree = stream._state.visit, stream.tree
-        inner = np.flatnonzero(visit.first >= 0)
-        sums = visit.projected[visit.first[inner]] + visit.projected[visit.first[inner] + 1]
-        assert np.allclose(sums, visit.projected[inner], rtol=1e-12)
-        assert (visit.projected >= 0).all()
-        assert tree.counts.sum() == pytest.approx(stream.total)
-        assert np.prod(tree.upper - tree.lower, axis=1).sum() == pytest.approx(1.0)
-        assert abs(len(points) - stream.total) < 6 * math.sqrt(tree.n_leaves / 4) + 1
-        assert SQUARE.contains(points).all()
+        check_tree(stream, stream.step(added, removed))
         assert stream.count([0, 0], [1, 1]) == pytest.approx(stream.total)
 
 
@@ -323,25 +322,7 @@ def test_a_wrong_guess_of_the_size_changes_nothing(monkeypatch: pytest.MonkeyPat
 
 
 def test_an_interrupt_leaves_the_batch_consumed_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    reference, stream = make(period=1), make(period=1)
-    steps = batches(3, 2, 9)
-    for one in (reference, stream):
-        one.step(*steps[0])
-    real = count_only.count
-
-    def interrupted(*arguments):
-        real(*arguments)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(count_only, "count", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        stream.step(*steps[1])
-    monkeypatch.setattr(count_only, "count", real)
-    with pytest.raises(DataError, match="outside"):
-        stream.step([[1.5, 0.5]])
-    assert stream.n_steps == 1
-    for batch in steps[1:]:
-        assert np.array_equal(stream.step(*batch), reference.step(*batch))
+    check_interrupt(make(period=1), make(period=1), monkeypatch, count_only, "count")
 
 
 def test_the_period_follows_what_moves() -> None:

@@ -8,6 +8,7 @@ import math
 import pickle
 from dataclasses import fields
 from fractions import Fraction
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -179,21 +180,26 @@ def test_the_order_within_a_batch_has_no_influence(order: list[int], seed: int) 
     assert np.array_equal(one.step(points[:3], None), other.step(points[:3][::-1].tolist(), []))
 
 
+def check_tree(stream, points: np.ndarray) -> None:
+    """What is released after a step: counts that add up, cells that cover the square, points within it."""
+    visit, tree = stream._state.visit, stream.tree
+    inner = np.flatnonzero(visit.first >= 0)
+    sums = visit.projected[visit.first[inner]] + visit.projected[visit.first[inner] + 1]
+    assert np.allclose(sums, visit.projected[inner], rtol=1e-12)
+    assert (visit.projected >= 0).all()
+    assert tree.counts.sum() == pytest.approx(stream.total)
+    assert np.prod(tree.upper - tree.lower, axis=1).sum() == pytest.approx(1.0)
+    assert abs(len(points) - stream.total) < 6 * math.sqrt(tree.n_leaves / 4) + 1
+    assert SQUARE.contains(points).all()
+
+
 @pytest.mark.parametrize("counter", ["simple", "block", "binary"])
 def test_the_released_tree_is_consistent(counter: str) -> None:
     stream = make(counter=counter, epsilon=0.3)
     for added, removed in batches(20, 2, 2):
-        points = stream.step(added, removed)
-        visit, tree = stream._state.visit, stream.tree
-        inner = np.flatnonzero(visit.first >= 0)
-        sums = visit.projected[visit.first[inner]] + visit.projected[visit.first[inner] + 1]
-        assert np.allclose(sums, visit.projected[inner], rtol=1e-12)
-        assert (visit.projected >= 0).all()
+        check_tree(stream, stream.step(added, removed))
+        visit = stream._state.visit
         assert (visit.projected[1:] <= visit.projected[visit.parent[1:]]).all(), "s+ never rises, in floats too"
-        assert tree.counts.sum() == pytest.approx(stream.total)
-        assert np.prod(tree.upper - tree.lower, axis=1).sum() == pytest.approx(1.0)
-        assert abs(len(points) - stream.total) < 6 * math.sqrt(tree.n_leaves / 4) + 1
-        assert SQUARE.contains(points).all()
 
 
 @pytest.mark.statistical
@@ -325,25 +331,31 @@ def test_points_outside_can_be_clipped() -> None:
     assert np.array_equal(clipping.step(points), plain.step(np.clip(points, 0, 1)))
 
 
-@pytest.mark.parametrize("counter", ["simple", "block"])
-def test_an_interrupt_leaves_the_batch_consumed_or_not(counter: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    reference, stream = make(counter=counter), make(counter=counter)
+def check_interrupt(reference, stream, monkeypatch: pytest.MonkeyPatch, home: type | ModuleType, name: str) -> None:
+    """Behind a function of the second step: the batch is not consumed, and the stream goes on as the reference."""
     steps = batches(3, 2, 9)
     for one in (reference, stream):
         one.step(*steps[0])
-    append = TreeVersion.append
+    real = getattr(home, name)
 
     def interrupted(*arguments):
-        append(*arguments)
+        real(*arguments)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(TreeVersion, "append", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        stream.step(*steps[1])
-    monkeypatch.setattr(TreeVersion, "append", append)
+    with monkeypatch.context() as patch:
+        patch.setattr(home, name, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            stream.step(*steps[1])
+    with pytest.raises(DataError, match="outside"):
+        stream.step([[1.5, 0.5]])
     assert stream.n_steps == 1
     for batch in steps[1:]:
         assert np.array_equal(stream.step(*batch), reference.step(*batch))
+
+
+@pytest.mark.parametrize("counter", ["simple", "block"])
+def test_an_interrupt_leaves_the_batch_consumed_or_not(counter: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_interrupt(make(counter=counter), make(counter=counter), monkeypatch, TreeVersion, "append")
 
 
 def test_a_copy_has_noise_of_its_own_and_the_batch_leaves_no_secret() -> None:

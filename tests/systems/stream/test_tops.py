@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import subprocess
-import sys
 from fractions import Fraction
 
 import numpy as np
@@ -20,7 +18,7 @@ from fastdp.randomness.words import Purpose, StreamId
 from tests.grid import exhaustive
 from tests.noise import threshold_key, tree_key
 from tests.oracles import tops
-from tests.shared import real_stream
+from tests.shared import real_stream, run_python
 
 
 def stream(n: int, seed: int = 0) -> np.ndarray:
@@ -124,18 +122,7 @@ def test_a_restarted_process_with_the_same_key_publishes_the_same() -> None:
     values = np.random.default_rng(5).gamma(2.0, 8.0, 9000)
     publisher = fastdp.ToPS(epsilon=0.5, bound=200, holdout=1000, max_range=4096, key=bytes(range(32)))
     here = hashlib.sha256(publisher.publish(values).tobytes()).hexdigest()
-    command = [sys.executable, "-c", program]
-    path = ":".join(p for p in sys.path if p)
-    there = subprocess.run(
-        command, capture_output=True, text=True, check=True, env={"PYTHONPATH": path, "PATH": "", **_cache()}
-    )
-    assert there.stdout.strip() == here
-
-
-def _cache() -> dict[str, str]:
-    import os
-
-    return {"NUMBA_CACHE_DIR": os.environ["NUMBA_CACHE_DIR"]}
+    assert run_python("-c", program, check=True, PATH="").stdout.strip() == here
 
 
 def test_default_keys_differ_and_seeds_agree() -> None:
@@ -214,32 +201,6 @@ def test_composition_adds_or_takes_the_largest() -> None:
     assert sequential(a, Guarantee(float("inf"))).epsilon == float("inf")
     with pytest.raises(ValueError, match="compose"):
         sequential(a, Guarantee(0.1, model="local"))
-
-
-@pytest.mark.parametrize("seed", [None, 5])
-def test_a_copy_gets_noise_of_its_own_from_the_next_value_on(seed: int | None) -> None:
-    import copy
-
-    publisher = make(seed=seed, prune=0)
-    publisher.publish(stream(800))
-    twin, second = copy.deepcopy(publisher), copy.copy(publisher)
-    assert (twin.threshold, twin.n_seen) == (publisher.threshold, 800)
-    # Fewer values than the open tree still has: a cached tree would show in every one of them.
-    outputs = [p.publish(np.zeros(10)) for p in (publisher, twin, second)]
-    for a, b in zip(outputs, outputs[1:] + outputs[:1], strict=True):
-        # One or two of ten may agree by chance.
-        assert np.count_nonzero(a == b) < 5
-
-
-def test_a_copy_within_the_holdout_counts_on_its_own() -> None:
-    import copy
-
-    publisher = make()
-    publisher.publish(np.full(100, 7.0))
-    twin = copy.copy(publisher)
-    twin.publish(np.full(100, 90.0))
-    assert publisher._state.chooser.counts.sum() == 100
-    assert twin._state.chooser.counts.sum() == 200
 
 
 def test_a_fork_cannot_use_its_parents_publisher() -> None:

@@ -1,0 +1,87 @@
+"""Calls of each system that need all of its kernels, for ``fastdp compile``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+
+import fastdp
+from fastdp.perturbers import Hierarchy
+from fastdp.smoothers import Recent
+from fastdp.spatial import Box
+from fastdp.thresholds import NoisyMax
+
+LENGTH = 2_000
+BOUND = 50.0
+SECRET = bytes(32)
+
+
+def _stream(system: Literal["adaptive", "tops", "pak", "topl"]) -> Callable[[], object]:
+    def run() -> object:
+        values = np.arange(LENGTH) % BOUND
+        release = fastdp.release(values, 1.0, BOUND, system, seed=1)
+        release.interval(0, 5)
+        return release.range_sum(0, 5, retrospective=True)
+
+    return run
+
+
+def _adaptive() -> None:
+    _stream("adaptive")()
+    fastdp.Adaptive(1.0, BOUND, threshold=20.0, season=16, seed=1).publish(np.arange(LENGTH) % BOUND)
+    # Counts of events, which nothing bounds, have a pass of their own.
+    release = fastdp.release(np.arange(LENGTH) % 5, 1.0, sensitivity=1.0, seed=1)
+    release.interval(0, 5)
+    release.range_sum(0, 5, retrospective=True)
+
+
+def _tops() -> None:
+    _stream("tops")()
+    # Into the caller's memory it writes by other kernels.
+    parts: dict[str, Any] = {"threshold": 20.0, "perturber": Hierarchy(prune=1), "smoother": Recent()}
+    publisher = fastdp.StreamPublisher(**parts, epsilon=1.0, bound=BOUND, max_range=256, seed=1)
+    publisher.publish(np.arange(LENGTH) % BOUND, out=np.empty(LENGTH))
+    # Whole numbers are read as they are.
+    fastdp.StreamPublisher(**parts, epsilon=1.0, bound=BOUND, max_range=256, seed=1).release(np.arange(LENGTH))
+    # A hold-out of many values a candidate has histograms of its own.
+    parts["threshold"] = NoisyMax(step=BOUND / 8)
+    coarse = fastdp.StreamPublisher(**parts, epsilon=1.0, bound=BOUND, max_range=256, holdout=LENGTH, seed=1)
+    coarse.publish(np.arange(LENGTH) % BOUND)
+
+
+def _phdstream() -> None:
+    points = [[0.1 * i, 0.1 * i] for i in range(10)] * 20
+    for system in (fastdp.PHDStream, fastdp.AdaptivePHDStream):
+        publisher = system(Box([0.0, 0.0], [1.0, 1.0]), epsilon=1.0, seed=1)
+        publisher.step(points, points[:5])
+        publisher.sample()
+        publisher.count([[0.1, 0.1]], [[0.5, 0.5]])
+
+
+def _totals() -> None:
+    import pyarrow
+
+    hours = np.arange("2026-01-01", "2026-01-03", dtype="datetime64[h]").astype("datetime64[us]")
+    table = pyarrow.table({"at": hours, "value": np.ones(hours.size)})
+    private = fastdp.totals(table, "value", "at", "1h", epsilon=1.0, bound=BOUND, clip=5.0, seed=1)
+    private.frame.validate()
+
+
+def _fleet() -> None:
+    fleet = fastdp.Fleet(fastdp.Adaptive(epsilon=1.0, bound=BOUND, threshold=20.0), key=SECRET)
+    fleet.publish(np.arange(100), np.ones(100))
+    counted = fastdp.Fleet(fastdp.Adaptive(epsilon=1.0, sensitivity=1.0), key=SECRET)
+    counted.publish(np.arange(100), np.ones(100))
+
+
+CALLS: dict[str, Callable[[], object]] = {
+    "adaptive": _adaptive,
+    "tops": _tops,
+    "pak": _stream("pak"),
+    "topl": _stream("topl"),
+    "phdstream": _phdstream,
+    "totals": _totals,
+    "fleet": _fleet,
+}

@@ -1,0 +1,303 @@
+"""The odometer: exact sums of what the releases on a stream cost, kept in SQL tables, and their composition.
+
+Source: ToPS section 2.4 (sequential, parallel); Rogers et al. 2016, "Privacy odometers and filters" (basic
+composition is a valid filter for budgets that are chosen adaptively); proofs in ``docs/privacy.md``, section 11.
+
+Releases with Gaussian noise also have a rho of concentrated DP.  Rhos are summed too: a pure epsilon counts as
+epsilon^2 / 2, a release with a delta and without a rho as one that has none.  Once a stream has a rho, epsilon is the
+least of the sum of epsilons, of what the sum of rhos gives for the sum of deltas, and of what sums of Renyi
+divergences give (:mod:`fastdp.ledger.divergence`).
+
+A sum is stored as bytes that sort like the number: an index finds the largest of a million sums in one step.
+"""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from fastdp.guarantee import Guarantee, round_up, zcdp_epsilon
+from fastdp.ledger.composition import (
+    DELTA,
+    DOUBLE_DELTA,
+    EPSILON,
+    EVERYWHERE,
+    NO_RHO,
+    OWN_RHO,
+    RHO,
+    UNIT,
+    Budget,
+    Loss,
+    Region,
+    common_kind,
+    cost,
+    float_above,
+    rho_of,
+    rounded,
+)
+from fastdp.ledger.divergence import ORDERS, epsilon_at, largest, orders_of, size_class
+from fastdp.ledger.entry import ELEMENTS, VALUE, Entry
+
+#: The sum of the pure epsilons of a class is measure PURE and the class, which lies above all others.
+PURE = 10**5
+#: Which elements a sum covers: all of the stream, positions of the stream, or (positions of) a labelled part.
+WHOLE, RANGES, PARTS = range(3)
+
+SCHEMA = """
+CREATE TABLE stream_account (
+  id INTEGER PRIMARY KEY, stream TEXT NOT NULL, unit TEXT NOT NULL, adjacency TEXT NOT NULL,
+  releases INTEGER NOT NULL, without_epsilon INTEGER NOT NULL, their_delta BLOB NOT NULL,
+  UNIQUE (stream, unit, adjacency));
+CREATE TABLE level (
+  account INTEGER NOT NULL, measure INTEGER NOT NULL, place INTEGER NOT NULL, part TEXT NOT NULL,
+  start INTEGER NOT NULL, sum BLOB NOT NULL,
+  PRIMARY KEY (account, measure, place, part, start)) WITHOUT ROWID;
+CREATE INDEX highest ON level (account, measure, place, sum);
+"""
+
+
+def _pack(number: int) -> bytes:
+    """Bytes that sort as the numbers do: the length, then the digits without zeros at the end."""
+    count = (number.bit_length() + 7) // 8
+    return count.to_bytes(2) + number.to_bytes(count).rstrip(b"\0")
+
+
+def _unpack(raw: bytes) -> int:
+    return int.from_bytes(raw[2:].ljust(int.from_bytes(raw[:2]), b"\0"))
+
+
+ZERO = _pack(0)
+
+
+class Odometer:
+    """What the releases of each stream cost any one of its elements, or one of a region's, at most.
+
+    Releases on the whole stream add up.  Of those on ranges of positions, the most that cover one position counts; of
+    labelled parts, the one with the largest sum, computed in the same way.  Ranges without a label may meet any part.
+    Where a replaced value is one element less and one more, those two may lie in other parts than the value: the
+    releases for one element have a largest part of their own.  Units whose parts are not proved disjoint add up.
+
+    Parameters
+    ----------
+    db : sqlite3.Connection
+        Holds the tables of SCHEMA; by default a new one, in memory.
+    """
+
+    def __init__(self, db: sqlite3.Connection | None = None) -> None:
+        if db is None:
+            db = sqlite3.connect(":memory:", isolation_level=None)
+            db.executescript(SCHEMA)
+        self._db = db
+
+    def add(self, entry: Entry, times: int = 1) -> None:
+        """Count a release once more, or with ``times`` = -1 once less.  One that does not count adds nothing."""
+        said, kind = entry.guarantee, (entry.stream, *entry.kind)
+        self._db.execute(
+            "INSERT INTO stream_account (stream, unit, adjacency, releases, without_epsilon, their_delta) "
+            "VALUES (?, ?, ?, 0, 0, ?) ON CONFLICT DO NOTHING",
+            (*kind, ZERO),
+        )
+        if not entry.counts:
+            return
+        account, their_delta = self._db.execute(
+            "SELECT id, their_delta FROM stream_account WHERE stream = ? AND unit = ? AND adjacency = ?", kind
+        ).fetchone()
+        endless = math.isinf(said.epsilon)
+        stated = _unpack(their_delta) + (times * int(Fraction(said.delta) * UNIT) if endless else 0)
+        self._db.execute(
+            "UPDATE stream_account SET releases = releases + ?, without_epsilon = without_epsilon + ?, "
+            "their_delta = ? WHERE id = ?",
+            (times, times * endless, _pack(stated), account),
+        )
+        if endless:
+            # Not a cost that meets others somewhere: it may be cancelled, and their sum must then be what it was.
+            return
+        place, region = _where(entry)
+        amounts = dict(enumerate(cost(said)))
+        if entry.kind not in ELEMENTS:
+            amounts[DOUBLE_DELTA] = 0
+        amounts[RHO] = rho_of(said)
+        if math.isfinite(said.rho):
+            amounts[OWN_RHO] = amounts[RHO]
+        elif said.epsilon and amounts[RHO] < NO_RHO:
+            amounts[PURE + size_class(said.epsilon)] = amounts[EPSILON]
+        for measure, amount in amounts.items():
+            if amount:
+                self._raise((account, measure, place, region.part or ""), region, times * amount)
+
+    def _raise(self, key: tuple[int, int, int, str], region: Region, amount: int) -> None:
+        """Change the sums of the positions of a region; a sum holds from its row's start to the next one's."""
+        start, stop = region.start or 0, region.stop
+        for edge in (start, stop):
+            if edge is not None:
+                self._db.execute(
+                    "INSERT OR IGNORE INTO level SELECT ?1, ?2, ?3, ?4, ?5, coalesce((SELECT sum FROM level WHERE "
+                    "account = ?1 AND measure = ?2 AND place = ?3 AND part = ?4 AND start < ?5 "
+                    "ORDER BY start DESC LIMIT 1), ?6)",
+                    (*key, edge, ZERO),
+                )
+        covered = "account = ? AND measure = ? AND place = ? AND part = ? AND start >= ?"
+        values: tuple[object, ...] = (*key, start)
+        if stop is not None:
+            covered, values = f"{covered} AND start < ?", (*values, stop)
+        rows = self._db.execute(f"SELECT start, sum FROM level WHERE {covered}", values).fetchall()
+        # Not by a function of SQLite's: an interrupt within one would become another error.
+        self._db.executemany(
+            "UPDATE level SET sum = ? WHERE account = ? AND measure = ? AND place = ? AND part = ? AND start = ?",
+            [(_pack(_unpack(level) + amount), *key, edge) for edge, level in rows],
+        )
+
+    def total(self, stream: str, region: Region = EVERYWHERE, limit: Budget | None = None) -> Loss:
+        """What the releases of a stream add up to; ParameterError if units do not fit together.
+
+        A limit that the amount is held against names the orders of divergences, because the best one of each history
+        could follow from outputs.
+        """
+        rows = self._db.execute(
+            "SELECT id, unit, adjacency, without_epsilon, their_delta FROM stream_account WHERE stream = ? "
+            "AND releases > 0",
+            (stream,),
+        ).fetchall()
+        common = common_kind(((unit, adjacency) for _, unit, adjacency, _, _ in rows), stream)
+        epsilon = delta = endless = 0
+        for account, unit, adjacency, without, their_delta in rows:
+            endless += without
+            delta += _unpack(their_delta)
+            if (unit, adjacency) == common:
+                epsilon += self._most(account, EPSILON, region)
+                delta += self._most(account, DELTA, region)
+            else:
+                epsilon += 2 * self._most(account, EPSILON, EVERYWHERE)
+                delta += self._most(account, DOUBLE_DELTA, EVERYWHERE)
+        # No delta makes up for a release without an epsilon.
+        if endless:
+            return Loss(math.inf, Fraction(delta, UNIT))
+        loss = Loss(Fraction(epsilon, UNIT), Fraction(delta, UNIT))
+        return self._concentrated(rows[0][0], region, loss, limit) if len(rows) == 1 and delta else loss
+
+    def _concentrated(self, account: int, region: Region, loss: Loss, limit: Budget | None) -> Loss:
+        """The loss, with the least epsilon that its rho and divergences give, where all releases have a rho."""
+        rho = self._most(account, RHO, region)
+        if not 0 < rho < NO_RHO:
+            return loss
+        exact, delta = Fraction(rho, UNIT), math.nextafter(float(loss.delta), 0.0)
+        if not 0.0 < delta < 1.0:
+            return replace(loss, epsilon=Fraction(0) if delta else loss.epsilon, rho=exact)
+        found = [zcdp_epsilon(round_up(exact), delta)]
+        pure = []
+        for measure in self._classes(account):
+            pure.append((largest(measure - PURE), float_above(Fraction(self._most(account, measure, region), UNIT))))
+        if pure:
+            own = float_above(Fraction(self._most(account, OWN_RHO, region), UNIT))
+            orders: Sequence[float] = ORDERS
+            if limit is not None and 0.0 < limit.delta < 1.0:
+                # Any public orders do: beyond what floats hold, those of the nearest limit.
+                orders = orders_of(min(max(limit.epsilon, 2.0**-60), 2.0**60), limit.delta)
+            found.append(min(epsilon_at(order, pure, own, delta) for order in orders))
+        return replace(loss, epsilon=min(loss.epsilon, *map(Fraction, found)), rho=exact)
+
+    def _classes(self, account: int) -> Iterator[int]:
+        """The measures of classes that pure releases are of."""
+        measure: int | None = OWN_RHO
+        while measure is not None:
+            measure = self._db.execute(
+                "SELECT min(measure) FROM level WHERE account = ? AND measure > ?", (account, measure)
+            ).fetchone()[0]
+            if measure is not None:
+                yield measure
+
+    def _most(self, account: int, measure: int, region: Region) -> int:
+        """The largest sum of one measure that meets in one element of a region."""
+        most = 0
+        # Positions in a part are no positions in the stream.
+        asked = RANGES if region.part is None else PARTS
+        for place in (WHOLE, RANGES, PARTS):
+            among, values = "account = ? AND measure = ? AND place = ?", (account, measure, place)
+            if place == asked and region != EVERYWHERE:
+                most += self._highest_in(among, values, region)
+            else:
+                most += self._highest(among, values)
+        return most
+
+    def _highest_in(self, among: str, values: tuple[object, ...], region: Region) -> int:
+        among, values = f"{among} AND part = ?", (*values, region.part or "")
+        start = self._db.execute(
+            f"SELECT max(start) FROM level WHERE {among} AND start <= ?", (*values, region.start or 0)
+        ).fetchone()[0]
+        among, values = f"{among} AND start >= ?", (*values, start or 0)
+        if region.stop is not None:
+            among, values = f"{among} AND start < ?", (*values, region.stop)
+        # By position: the plus keeps SQLite from walking down the index of sums until a row lies in the region.
+        return self._highest(among, values, "+sum")
+
+    def _highest(self, among: str, values: tuple[object, ...], of: str = "sum") -> int:
+        found = self._db.execute(f"SELECT max({of}) FROM level WHERE {among}", values).fetchone()[0]
+        return 0 if found is None else _unpack(found)
+
+
+def _where(entry: Entry) -> tuple[int, Region]:
+    """The part of the stream that counts as such: only those that are proved disjoint (``docs/privacy.md``)."""
+    if entry.part is not None and entry.kind == VALUE:
+        return PARTS, Region(entry.part, entry.start, entry.stop)
+    if entry.part is not None and entry.kind in ELEMENTS:
+        return PARTS, Region(entry.part)
+    if entry.start is not None and entry.kind == VALUE:
+        return RANGES, Region(None, entry.start, entry.stop)
+    return WHOLE, EVERYWHERE
+
+
+def compose(entries: Sequence[Entry], stream: str = "") -> Guarantee:
+    """What all these releases of one stream promise together.
+
+    Parameters
+    ----------
+    entries : sequence of Entry
+        Those that count are composed; simulations and cancelled ones are left out.
+    stream : str
+        For messages.
+
+    Returns
+    -------
+    Guarantee
+        Epsilon and delta are exact sums, rounded up; the distances of sampled noise from its law, each times
+        1 + e^epsilon, are part of delta.  The model is ``"local"`` only if all are: a central release of the same
+        values is seen by the curator.
+
+    Raises
+    ------
+    ParameterError
+        If units or adjacencies do not fit together.
+    """
+    counted = [entry for entry in entries if entry.counts]
+    unit, adjacency = common_kind((entry.kind for entry in counted), stream)
+    odometer = Odometer()
+    for entry in counted:
+        odometer.add(replace(entry, stream=stream))
+    total = odometer.total(stream)
+    loss = rounded(total)
+    each = [entry.guarantee for entry in counted]
+    lines = [f"entry {entry.id}, {entry.extent}: {entry.guarantee}" for entry in counted]
+    if any((g.unit, g.adjacency) != (unit, adjacency) for g in each):
+        lines.append("a replaced value is one element less and one more: those for one element count 2 epsilon")
+    if any(g.numeric_distance for g in each):
+        lines.append("delta counts (1 + e^epsilon) times the distance of the sampled noise from its law")
+    if math.isfinite(total.rho):
+        lines.append(
+            "rhos add up, a pure epsilon counts as epsilon^2 / 2, and Renyi divergences do: epsilon is what they "
+            "give, if that is less"
+        )
+    if len(counted) > 1:
+        lines.append("the most that meets in one element: disjoint parts in parallel, everything else in sequence")
+    return Guarantee(
+        epsilon=loss.epsilon,
+        delta=loss.delta,
+        unit=unit,
+        adjacency=adjacency,
+        model="local" if each and all(g.model == "local" for g in each) else "central",
+        arithmetic="exact" if all(g.arithmetic == "exact" for g in each) else "real",
+        derivation=tuple(lines),
+        rho=float_above(total.rho),
+    )
