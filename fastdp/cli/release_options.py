@@ -120,8 +120,8 @@ _OPTIONS = (
         "--max-range",
         type=int,
         metavar="R",
-        help="Longest range of values whose sum will be asked for (not pak).  [default: 2^20, or the input's length "
-        "if it is known and less]",
+        help="Longest range of values whose sum will be asked for (not pak).  [default: 2^20, or fewer "
+        "with --expected-length or --every; the input's length where adaptive withholds none because IN says it]",
     ),
     click.option(
         "--expected-length",
