@@ -10,5 +10,5 @@ def imported(module: str, missing: Exception) -> Any:
     """A module of such a package, or the error that says how to get it."""
     try:
         return importlib.import_module(module)
-    except ImportError:
+    except ModuleNotFoundError:
         raise missing from None

@@ -77,7 +77,7 @@ if os.environ.get("FASTDP_FRESH_SEEDS") != "1":
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Each test has the same keys alone and among others; fixtures of a module, as those of its first test."""
+    """Each test has the same keys alone and among others; wider fixtures have those of the test that made them."""
     FRESH_KEYS.begin(item.nodeid)
 
 

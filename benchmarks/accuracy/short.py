@@ -25,7 +25,7 @@ from fastdp.errors import AccuracyWarning
 from fastdp.queries.workloads import random_ranges
 from fastdp.randomness import Key
 from fastdp.systems.stream import whole
-from fastdp.systems.stream.pace import DEFAULT_RANGE, Pace
+from fastdp.systems.stream.pace import DEFAULT_RANGE, seconds_of
 from fastdp.thresholds import ScaleFree
 
 SIZES = (1000, 10_000, 100_000, 2**20)
@@ -157,7 +157,7 @@ def page_of(records: list[dict[str, Any]]) -> str:
     lines.append("|---" * 7 + "|")
     for every in RATES:
         made = [fastdp.Adaptive(epsilon, 1000.0, every=every, seed=1) for epsilon in EPSILONS[::-1]]
-        seconds = Pace.of(None, None, every).seconds
+        seconds = seconds_of(None, every)
         assert seconds is not None
         cells = [f"{each.holdout:,} | {lasting(each.holdout * seconds)}" for each in made]
         lines.append(f"| {every} | {lasting(65_536 * seconds)} | {' | '.join(cells)} | {made[0].max_range:,} |")

@@ -32,7 +32,8 @@ _stream = click.option("--stream", metavar="NAME", help="This stream only.  [def
 def ledger() -> None:
     """Account for privacy budgets: what was released on which stream, and what is left.
 
-    A ledger is a file, and only grows. "fastdp release" and "fastdp synthesize" write to it with --ledger.
+    A ledger is a file, and only grows. "fastdp release", "synthesize", "totals", "counts" and
+    "means" write to it with --ledger.
     """
 
 

@@ -11,9 +11,11 @@ Source: NIST SP 800-38A section 6.5 (CTR mode); ``docs/noise.md``.
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
@@ -148,9 +150,24 @@ class WordStream:
 
 def block_cipher(secret: bytes, size: int) -> CipherContext:
     """AES of each block by itself, which of different counters is counter mode written out, for ``size`` bytes."""
-    if WIDE and size >= MIN_XTS:
-        return Cipher(algorithms.AES(secret + XTS_KEY), modes.XTS(XTS_TWEAK)).encryptor()
+    if WIDE and size >= MIN_XTS and xts_is_ecb():
+        return _xts(secret)
     return Cipher(algorithms.AES(secret), modes.ECB()).encryptor()  # noqa: S305
+
+
+def _xts(secret: bytes) -> CipherContext:
+    return Cipher(algorithms.AES(secret + XTS_KEY), modes.XTS(XTS_TWEAK)).encryptor()
+
+
+@cache
+def xts_is_ecb() -> bool:
+    """Whether this library has XTS, and encrypts a few blocks with it as the bare cipher does."""
+    secret, blocks = bytes(range(32)), bytes(range(64))
+    try:
+        found = _xts(secret).update(blocks)
+    except (UnsupportedAlgorithm, ValueError):
+        return False
+    return found == Cipher(algorithms.AES(secret), modes.ECB()).encryptor().update(blocks)  # noqa: S305
 
 
 def encrypt_blocks(cipher: CipherContext, blocks: memoryview, out: memoryview) -> None:

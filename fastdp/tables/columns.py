@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime, tzinfo
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,14 +91,17 @@ def floats_of(column: Any) -> NDArray[np.float64]:
 def digests_of(column: Any) -> tuple[Integers, NDArray[np.bool_] | None]:
     """Who a row belongs to, as 128-bit digests: int64[n, 2]; and which rows say so (None: all)."""
     _, arrow = import_tables()
+    kind = column.type
     if isinstance(column, arrow.ExtensionArray):
         # Such as UUIDs, of which Arrow encodes what they are stored as.
         column = column.storage
     _check_single(column)
     encoded = column if arrow.types.is_dictionary(column.type) else column.dictionary_encode()
+    names = encoded.dictionary.to_pylist()
+    if getattr(kind, "extension_name", None) == "arrow.uuid":
+        names = [None if name is None else UUID(bytes=name) for name in names]
     raw = b"".join(
-        hashlib.blake2b(_name_of(name).encode(), digest_size=16, person=b"fastdp person").digest()
-        for name in encoded.dictionary.to_pylist()
+        hashlib.blake2b(_name_of(name).encode(), digest_size=16, person=b"fastdp person").digest() for name in names
     )
     distinct = np.frombuffer(raw, "<i8").reshape(-1, 2).astype(np.int64)
     present = None
@@ -126,7 +130,9 @@ def _check_single(column: Any) -> None:
 
 
 def _name_of(person: Any) -> str:
-    """A person as text: numbers that are equal are one person, and so is their text, whatever types batches have."""
+    """A person as text: equal numbers and UUIDs are one person, and so is their text, whatever types batches have."""
+    if isinstance(person, UUID):
+        person = str(person)
     if isinstance(person, (float, Decimal)) and math.isfinite(person) and person == int(person):
         person = int(person)
     if isinstance(person, str) and WHOLE.fullmatch(person):

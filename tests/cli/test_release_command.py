@@ -424,21 +424,22 @@ def _size(folder: Path) -> int:
 def test_interrupted(number, values, lines, small_arguments, tmp_path):
     """A stream cut off by Ctrl-C or a polite kill leaves neither output nor temporary file."""
     told = ("release", "-", "-o", tmp_path / "out.csv", *small_arguments, "--chunk-size", 500)
-    process = subprocess.Popen(
-        **python("-m", "fastdp", *told),
-        stdin=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        # A shell's background jobs ignore Ctrl-C, and so do their children.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
+    # A shell's background jobs ignore Ctrl-C, and so do their children; handlers are not handed down.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = subprocess.Popen(**python("-m", "fastdp", *told), stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert process.stdin is not None
     assert process.stderr is not None
     try:
         process.stdin.write(lines(values).encode())
         process.stdin.flush()
         # The temporary file is filled when kernels have loaded; then the command waits for more of the stream.
+        deadline = time.monotonic() + 900
         while not _size(tmp_path):
             assert process.poll() is None
+            assert time.monotonic() < deadline
             time.sleep(0.05)
         assert [path.suffix for path in tmp_path.iterdir()] == [".tmp"]
         time.sleep(1.0)

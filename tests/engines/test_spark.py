@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from time import sleep
+from time import monotonic, sleep
 from typing import Any
 
 import numpy as np
@@ -260,13 +260,15 @@ def test_a_query_is_killed_and_restarted(tmp_path: Path, session: Any) -> None:
         put(tmp_path, rows[40 * number : 40 * number + 40], number)
     child = subprocess.Popen([sys.executable, "-W", "ignore", "-c", PROGRAM, tmp_path], start_new_session=True)
     commits = tmp_path / "checkpoint" / "commits"
-    while True:
+    deadline = monotonic() + 900
+    while monotonic() < deadline:
         # Not reaped, so that its group is there to be killed.
         ended = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if (commits / "1").exists():
             break
         assert ended is None, "the query ended"
         sleep(0.05)
+    assert (commits / "1").exists()
     # Java and the Python workers are in its group.
     os.killpg(child.pid, signal.SIGKILL)
     child.wait()

@@ -345,9 +345,12 @@ def test_other_values_with_the_time_set_back_are_seen(small, tmp_path) -> None:
     before = runner.check_data(found, tmp_path)
     times = path.stat()
     np.save(path, np.arange(900.0)[::-1])
+    deadline = time.monotonic() + 60
     # A file system's clock may be coarse.
     while path.stat().st_ctime_ns == times.st_ctime_ns or path.stat().st_mtime_ns != times.st_mtime_ns:
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        if time.monotonic() > deadline:
+            pytest.skip("this file system does not record the time of a change")
     assert runner.check_data(found, tmp_path) != before
 
 

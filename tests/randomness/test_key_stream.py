@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 
 from fastdp.errors import ParameterError, StateError
 from fastdp.randomness import key as keys
@@ -100,6 +101,24 @@ def test_blocks_by_themselves_are_the_same_bytes(monkeypatch: pytest.MonkeyPatch
             key_stream.encrypt_blocks(cipher, memoryview(blocks), memoryview(encrypted))
             assert encrypted[:count] == oracle.update(blocks)
     key_stream.encrypt_blocks(cipher, memoryview(b""), memoryview(encrypted))
+
+
+@pytest.mark.parametrize("other", ["none", "another"])
+def test_a_library_without_that_xts_uses_the_bare_cipher(monkeypatch: pytest.MonkeyPatch, other: str) -> None:
+    real = key_stream._xts
+
+    def xts(secret: bytes) -> CipherContext:
+        if other == "none":
+            raise UnsupportedAlgorithm("no XTS")
+        return real(secret[::-1])
+
+    monkeypatch.setattr(key_stream, "WIDE", True)
+    monkeypatch.setattr(key_stream, "_xts", xts)
+    monkeypatch.setattr(key_stream, "xts_is_ecb", key_stream.xts_is_ecb.__wrapped__)
+    assert not key_stream.xts_is_ecb()
+    secret, blocks = bytes(range(32)), bytes(key_stream.MIN_XTS)
+    oracle = Cipher(algorithms.AES(secret), modes.ECB()).encryptor()  # noqa: S305 - the bare cipher is the oracle
+    assert key_stream.block_cipher(secret, len(blocks)).update(blocks) == oracle.update(blocks)
 
 
 def test_gcm_reads_a_stream_to_its_end() -> None:

@@ -24,7 +24,7 @@ from fastdp.perturbers import Hierarchy
 from fastdp.smoothers import Recent
 from fastdp.state import sealed_file
 from fastdp.state.publisher import Publisher
-from fastdp.systems.stream import stages, stream_state
+from fastdp.systems.stream import emission, stages, stream_state
 from fastdp.thresholds import NoisyMax, noisy_max
 from fastdp.thresholds.renewals import RenewFromPublished
 from tests.state.saved_objects import CASES, golden_cut
@@ -232,7 +232,10 @@ def test_an_interrupt_within_the_holdout_loses_nothing_unnoticed(tmp_path: Path,
     at, refused, went_on = 0, 0, 0
     while True:
         at += 1
-        publisher, interrupt = make(), Interrupt(at, (stages.__file__, stream_state.__file__, noisy_max.__file__))
+        publisher, interrupt = (
+            make(),
+            Interrupt(at, (*(m.__file__ for m in (stages, stream_state, emission)), noisy_max.__file__)),
+        )
         publisher.publish(values[:begin])
         if kept:
             publisher.keep(tmp_path / f"{name}{at}")

@@ -7,6 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 import fastdp
 from fastdp.errors import AccuracyWarning
 from fastdp.tables import persons
-from fastdp.tables.columns import digests_of
+from fastdp.tables.columns import as_arrow, digests_of
 from tests.oracles import tables
 from tests.tables.rows import SECRET, as_family, expected, random_rows
 
@@ -142,3 +143,13 @@ def test_persons_missing_in_a_dictionary_are_missing() -> None:
     _, present = digests_of(names)
     assert present is not None
     assert present.tolist() == [True, False, False, False]
+
+
+def test_a_uuid_is_one_person_in_whatever_column() -> None:
+    ids = [UUID(int=7), UUID(int=8), UUID(int=7)]
+    plain = pa.array([each.bytes for each in ids], pa.uuid())
+    coded = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0]), plain[:2])
+    wanted = digests_of(pa.array([str(each) for each in ids]))[0].tolist()
+    assert wanted[0] == wanted[2] != wanted[1]
+    for column in (plain, coded, as_arrow(ids, "persons")):
+        assert digests_of(column)[0].tolist() == wanted

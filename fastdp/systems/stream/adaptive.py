@@ -59,7 +59,7 @@ class Adaptive(StreamPublisher):
     season : float, optional
         Public: after how many values the stream repeats, such as 1,440 for counts a minute that have a day.  Where
         released sums show it, published values follow waves of this period and of seven (a week), and revised ones
-        as :meth:`fastdp.releases.Release.with_season` says.  It costs no budget, and a wrong period next to no
+        as :meth:`fastdp.Release.with_season` says.  It costs no budget, and a wrong period next to no
         accuracy.
     delta : float
         Above 0: block sums get Gaussian noise, and the release is (epsilon, delta)-DP (``docs/gaussian.md``).

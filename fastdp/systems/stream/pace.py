@@ -47,7 +47,7 @@ def paced(
     The longest query is as given, or all that is planned for, at most 2^20 values; the hold-out as given, or the
     default one.  Warns of one that lasts long.
     """
-    seconds = _seconds_of(rate, every)
+    seconds = seconds_of(rate, every)
     length = None if seconds is None else max(1, int(min(PLANNED / seconds, 2.0**50)))
     if expected_length is not None:
         length = validation.integer("expected_length", expected_length, 1, 2**50)
@@ -72,7 +72,7 @@ def paced(
     return made
 
 
-def _seconds_of(rate: object, every: object) -> float | None:
+def seconds_of(rate: object, every: object) -> float | None:
     """Between two values, where that is known; ParameterError for what is not accepted."""
     if rate is None:
         return None if every is None else _seconds(every)
