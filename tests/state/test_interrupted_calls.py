@@ -232,10 +232,8 @@ def test_an_interrupt_within_the_holdout_loses_nothing_unnoticed(tmp_path: Path,
     at, refused, went_on = 0, 0, 0
     while True:
         at += 1
-        publisher, interrupt = (
-            make(),
-            Interrupt(at, (*(m.__file__ for m in (stages, stream_state, emission)), noisy_max.__file__)),
-        )
+        publisher = make()
+        interrupt = Interrupt(at, tuple(each.__file__ for each in (stages, stream_state, emission, noisy_max)))
         publisher.publish(values[:begin])
         if kept:
             publisher.keep(tmp_path / f"{name}{at}")
