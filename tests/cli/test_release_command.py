@@ -424,7 +424,7 @@ def _size(folder: Path) -> int:
 def test_interrupted(number, values, lines, small_arguments, tmp_path):
     """A stream cut off by Ctrl-C or a polite kill leaves neither output nor temporary file."""
     told = ("release", "-", "-o", tmp_path / "out.csv", *small_arguments, "--chunk-size", 500)
-    # A shell's background jobs ignore Ctrl-C, and so do their children; handlers are not handed down.
+    # A shell starts background jobs with SIGINT ignored, and a child inherits that; a handler is reset in it.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         process = subprocess.Popen(**python("-m", "fastdp", *told), stdin=subprocess.PIPE, stderr=subprocess.PIPE)
