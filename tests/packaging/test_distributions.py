@@ -37,6 +37,19 @@ def names(requirements: list[str]) -> set[str]:
     return {re.split(r"[^A-Za-z0-9_.-]", each)[0] for each in requirements}
 
 
+def test_all_that_is_installed_is_pinned() -> None:
+    """README's test command gives the same versions tomorrow: fuzzers alone are not part of ``.ci/run``."""
+    pinned = {line.partition("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
+    project, groups = PROJECT["project"], PROJECT["dependency-groups"]
+    lists = [project["dependencies"], *project["optional-dependencies"].values(), PROJECT["build-system"]["requires"]]
+    lists += [[each for each in group if isinstance(each, str)] for name, group in groups.items() if name != "fuzz"]
+    plain = [each for listed in lists for each in listed if "sys_platform == 'win32'" not in each]
+    assert names(plain) - pinned == {"fastdp-streams"}
+    command = re.search(r"<!-- test command -->\n```sh\n(.*)\n```", (ROOT / "README.md").read_text())
+    assert command
+    assert command[1].count("-c constraints.txt") == command[1].count("pip install") == 2
+
+
 def test_extras_are_for_users() -> None:
     extras = PROJECT["project"]["optional-dependencies"]
     assert not {name for each in extras.values() for name in names(each)} & TOOLS
