@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import errno
-import hmac
 import json
 import os
 import shutil
@@ -352,18 +351,6 @@ def test_locks_that_fail_are_one_error(
     assert type(publisher).load(tmp_path / "kept").n_seen == publisher.n_seen > 0
 
 
-def sealed_by_hand(version: int, header: bytes, payload: bytes, key: bytes) -> bytes:
-    """AES-256-GCM as formats 2 and 3 say: under the key itself, or under HKDF-SHA256 of it (RFC 5869)."""
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-    magic, _, protection, generation, salt, nonce = HEADER.unpack(header)
-    header = HEADER.pack(magic, version, protection, generation, salt, nonce)
-    if version == 3:
-        extracted = hmac.digest(salt, key, "sha256")
-        key = hmac.digest(extracted, b"fastdp state file 3\x01", "sha256")
-    return header + AESGCM(key).encrypt(nonce, payload, header)
-
-
 def test_each_file_has_a_cipher_key_of_its_own(tmp_path: Path) -> None:
     """Nonces are random: under one cipher key for all files of a user they would repeat some day."""
     key = bytes(range(32))
@@ -371,23 +358,6 @@ def test_each_file_has_a_cipher_key_of_its_own(tmp_path: Path) -> None:
         kept("tops", tmp_path / name, 1, key)
     headers = [(tmp_path / name).read_bytes()[: HEADER.size] for name in ("a", "b")]
     assert len({HEADER.unpack(header)[4] for header in headers}) == 2
-
-
-@pytest.mark.parametrize("version", [2, 3])
-def test_files_of_older_formats_are_read_and_written_as_format_4(tmp_path: Path, version: int) -> None:
-    """In format 2 their cipher key was the user's key."""
-    key, path, calls = bytes(range(32)), tmp_path / "kept", CASES["tops"].calls
-    publisher, _ = kept("tops", path, 1, key)
-    expected = publisher.publish(calls[1])
-    other = tmp_path / "other"
-    kept("tops", other, 1, key)
-    content, header = journal.read(sealed_file.StateFile(other, key))
-    other.write_bytes(sealed_by_hand(version, header[: HEADER.size], json.dumps(content).encode(), key))
-    again = KIND.load(other, key)
-    assert HEADER.unpack(other.read_bytes()[: HEADER.size])[1] == version, "reading changes nothing"
-    assert again.publish(calls[1]).tobytes() == expected.tobytes()
-    assert HEADER.unpack(other.read_bytes()[: HEADER.size])[1] == 4
-    assert KIND.load(other, key).n_seen == publisher.n_seen
 
 
 def test_a_small_file_does_not_inflate_to_all_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
