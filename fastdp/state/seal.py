@@ -47,10 +47,11 @@ MAX_PAYLOAD, MAX_INFLATION = 2**28, 64
 _DICTIONARY = (
     b'"perturber":{"name":"Hierarchy","fan_out":16,"consistent":true,"prune":"optimal"},"threshold":{"name":"NoisyMax",'
     b'"c":60,"noise":"exponential","step":null},"smoother":{"name":"Recent"},"renewal":null,"epsilon":1.0,"bound":'
-    b'100.0,"holdout":65536,"max_range":1048576,"resolution":null,"nonfinite":"raise","counter":{"name":"Simple"},'
+    b'100.0,"holdout":65536,"max_range":1048576,"resolution":null,"nonfinite":"raise","contributions":1,"sensitivity":'
+    b'null,"delta":0.0,"budget":null},"total_share":0.0,"counter":{"name":"Simple"},"whole":null,"drawn":0,'
     b'"state":{"shape":[0],"data":"eJwDAAAAAAE="},"n_seen":0,"cycle":1,"held":0,"released":0,"theta_steps":0,"blocks":0,'
     b'"filled":0,"open_sum":0,"prediction":0.0,"smoother":"eJwDAAAAAAE=","chain":"eJwDAAAAAAE=","holdout":"eJwDAAAAAAE="'
-    b'},"before":null,"chunk":null,"digest":"","noise":2,"simulated":false,"kept":false,"now":{"n_seen":0,"secret":"",'
+    b'},"before":null,"chunk":null,"digest":"","noise":2,"simulated":false,"home":null,"now":{"n_seen":0,"secret":"",'
     b'"member":0,"fastdp":"0.1.0","composition":{"class":"ToPS","Adaptive","PAK","PHDStream"'
 )
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import errno
+import hmac
 import json
 import os
 import shutil
+import struct
 import unicodedata
 import zlib
 from pathlib import Path
@@ -353,11 +355,19 @@ def test_locks_that_fail_are_one_error(
 
 def test_each_file_has_a_cipher_key_of_its_own(tmp_path: Path) -> None:
     """Nonces are random: under one cipher key for all files of a user they would repeat some day."""
-    key = bytes(range(32))
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    key, salts = bytes(range(32)), set()
     for name in ("a", "b"):
         kept("tops", tmp_path / name, 1, key)
-    headers = [(tmp_path / name).read_bytes()[: HEADER.size] for name in ("a", "b")]
-    assert len({HEADER.unpack(header)[4] for header in headers}) == 2
+        raw = (tmp_path / name).read_bytes()
+        header, (length, _, nonce) = raw[:47], struct.unpack(">QI12s", raw[47:71])
+        salt = HEADER.unpack(header)[4]
+        # HKDF-SHA256 (RFC 5869) of the user's key, and the first frame under that.
+        own = hmac.digest(hmac.digest(salt, key, "sha256"), b"fastdp state file 1\x01", "sha256")
+        assert AESGCM(own).decrypt(nonce, raw[71 : 71 + length], header + bytes(8))
+        salts.add(salt)
+    assert len(salts) == 2
 
 
 def test_a_small_file_does_not_inflate_to_all_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
