@@ -108,15 +108,16 @@ def test_a_copy_of_a_kept_file_is_refused(tmp_path: Path, make_copy) -> None:
     assert KIND.load(tmp_path / "link", KEY).n_seen == loaded.n_seen
 
 
-def test_one_file_is_kept_and_no_other_after_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("calls", [0, 1])
+def test_one_file_is_kept_and_no_other_after_it(tmp_path: Path, calls: int) -> None:
     """The first would stay behind: whoever loads it gives its noise to other values."""
-    publisher, _ = kept("tops", tmp_path / "one", 1)
+    publisher, _ = kept("tops", tmp_path / "one", calls)
     for keeper in (publisher, KIND.load(tmp_path / "one")):
         with pytest.raises(StateError, match=r"keep\(.*two'\) on a publisher that keeps .*one': expected that path"):
             keeper.keep(tmp_path / "two")
     assert list(tmp_path.iterdir()) == [tmp_path / "one"]
     publisher.keep(tmp_path / "one")
-    publisher.publish(CASES["tops"].calls[1])
+    publisher.publish(CASES["tops"].calls[calls])
 
 
 @pytest.mark.parametrize("call", ["save", "keep"])
