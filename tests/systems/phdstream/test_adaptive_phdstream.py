@@ -235,6 +235,12 @@ def test_the_order_within_a_batch_has_no_influence_and_the_seed_decides() -> Non
         assert np.array_equal(one.sample(), one.sample())
 
 
+def never_anew(patch: pytest.MonkeyPatch) -> None:
+    """Nothing is coarse enough, nor empty."""
+    patch.setattr(adaptive, "MAX_COARSE", 1.0)
+    patch.setattr(count_only, "is_empty", lambda plan, grown: False)
+
+
 def test_it_finds_cells_where_the_first_batch_is_empty() -> None:
     stream = make(epsilon=2.0, max_depth=10)
     with pytest.raises(StateError, match="expected a step first"):
@@ -248,10 +254,11 @@ def test_it_finds_cells_where_the_first_batch_is_empty() -> None:
     # Cells of depth 10 are a 32nd wide.  From counts alone, the first of which sees one cell, it would be 0.8.
     assert stream.count([0.15, 0.65], [0.25, 0.75]) / 12_000 > 0.97
     alone = make(epsilon=2.0, max_depth=10)
-    alone._state = replace(alone._state, anew=None)
-    alone.advance([])
-    for batch in points:
-        alone.advance(batch)
+    with pytest.MonkeyPatch.context() as patch:
+        never_anew(patch)
+        alone.advance([])
+        for batch in points:
+            alone.advance(batch)
     assert alone.count([0.15, 0.65], [0.25, 0.75]) / 12_000 < 0.9
     assert alone.tree.n_leaves > 50
     for depth in (0, 1):
@@ -458,9 +465,7 @@ def test_cells_are_planted_anew_where_the_shape_moves(monkeypatch: pytest.Monkey
 
     planted = AdaptivePHDStream(SQUARE, 1.0, seed=3)
     errors = [error(planted), error(PHDStream(SQUARE, 1.0, seed=3))]
-    # Nothing is coarse enough, nor empty: never anew.
-    monkeypatch.setattr(adaptive, "MAX_COARSE", 1.0)
-    monkeypatch.setattr(count_only, "is_empty", lambda plan, grown: False)
+    never_anew(monkeypatch)
     errors.append(error(AdaptivePHDStream(SQUARE, 1.0, seed=3)))
     assert planted._state.anew
     assert planted.next_count == 41
