@@ -516,8 +516,8 @@ def test_range_sum_refuses(make, stream, name: str) -> None:
             release.range_sum(**({"starts": 0, "stops": 171} | {name: wrong}))
 
 
-@pytest.mark.parametrize("retrospective", [False, True])
-def test_range_sum_out_of_range(make, stream, retrospective: bool) -> None:
+@pytest.mark.parametrize("revised", [False, True])
+def test_range_sum_out_of_range(make, stream, revised: bool) -> None:
     release = make().release(stream)
     for starts, stops, where in (
         (-1, 3, r"starts\[0\] = -1, stops\[0\] = 3"),
@@ -531,7 +531,7 @@ def test_range_sum_out_of_range(make, stream, retrospective: bool) -> None:
         (-(2**63), 2**63 - 1, r"starts\[0\] = -9223372036854775808"),
     ):
         with pytest.raises(ParameterError, match=rf"^{where}.*: expected 0 <= start <= stop <= 171"):
-            release.range_sum(starts, stops, retrospective)
+            release.range_sum(starts, stops, revised)
 
 
 def test_range_sum_of_different_lengths(make, stream) -> None:

@@ -54,11 +54,11 @@ def _streams() -> None:
         release = RELEASES[name](values)
         if isinstance(release, fastdp.Release):
             starts, stops = random_ranges(len(release), shared.QUERIES, 2**16, seed=1)
-            release.range_sum(starts, stops, retrospective=True)
+            release.range_sum(starts, stops, revised=True)
             release.interval(starts, stops)
     fastdp.release(values, 1.0, shared.BOUND, "topl", seed=1)
     events = fastdp.release(values[:100_000] % 5, 0.5, sensitivity=1.0, seed=1)
-    events.range_sum(0, 50, retrospective=True)
+    events.range_sum(0, 50, revised=True)
     for smoother in (Mean(), Median(), MovingAverage()):
         composed(NoisyMax(), Hierarchy(16, prune=1), smoother)(values)
     composed(SmoothQuantile(), Flat())(values)

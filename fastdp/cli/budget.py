@@ -117,8 +117,10 @@ class LedgerOptions:
         from fastdp.errors import StateError
 
         noted, named = resume.reservation, _named(resume)
-        mine = [each for each in ledger.entries(self.stream) if _is(each, noted) or each.note.startswith(named)]
-        if noted is not None and not any(_is(each, noted) for each in mine):
+        mine = [
+            each for each in ledger.entries(self.stream) if _described(each) == noted or each.note.startswith(named)
+        ]
+        if noted is not None and not any(_described(each) == noted for each in mine):
             raise StateError(
                 f"ledger {str(self.ledger)!r}: the reservation {noted} of stream {self.stream!r}, under which "
                 "this release began, is not there; expected the ledger that holds it, or a new --state file"
@@ -150,11 +152,6 @@ def _named(resume: Resume) -> str:
 def _described(entry: Entry) -> dict[str, Any]:
     """Enough to recognise an entry, even in a ledger that was made again."""
     return {"id": entry.id, "time": entry.time, "nonce": entry.nonce}
-
-
-def _is(entry: Entry, noted: dict[str, Any] | None) -> bool:
-    """Whether that was noted; older state files have no nonce."""
-    return noted is not None and {**_described(entry), **noted} == _described(entry)
 
 
 def in_words(loss: Any) -> str:

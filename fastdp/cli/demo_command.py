@@ -131,7 +131,7 @@ def _errors(truth: NDArray[np.float64], private: Release, paper: Release) -> lis
     def errors(starts: NDArray[np.int64], stops: NDArray[np.int64]) -> list[float]:
         answers = (
             private.range_sum(starts, stops),
-            private.range_sum(starts, stops, retrospective=True),
+            private.range_sum(starts, stops, revised=True),
             paper.range_sum(starts, stops),
             np.zeros(starts.size),
         )

@@ -66,7 +66,7 @@ class CountState(NamedTuple):
     n_seen: int
     rows: Integers
     released: Integers
-    chain: str = ""
+    chain: str
 
     def __repr__(self) -> str:
         return f"CountState(n_seen={self.n_seen})"
@@ -99,7 +99,8 @@ class CountMachine(Machine[CountState]):
 
     def start(self, key: Key) -> CountState:
         """Before any step."""
-        return CountState(0, np.zeros((self.size, self.counter.width), np.int64), np.zeros(self.size, np.int64))
+        rows: Integers = np.zeros((self.size, self.counter.width), np.int64)
+        return CountState(0, rows, np.zeros(self.size, np.int64), "")
 
     def read(self, *batch: Any) -> tuple[Integers, Integers]:
         """The active sums, and their increments."""
@@ -136,10 +137,6 @@ class CountMachine(Machine[CountState]):
 
     # State files.
 
-    def pack(self, state: CountState) -> dict[str, Any]:
-        """The state as JSON."""
-        return {"n_seen": state.n_seen, "state": packed_counts(state)}
-
     def unpack(self, packed: dict[str, Any], key: Key) -> CountState:
         """The state that was packed."""
         state = self.unpacked(packed["state"], key)
@@ -148,9 +145,8 @@ class CountMachine(Machine[CountState]):
         return state
 
     def unpacked(self, described: Any, key: Key) -> CountState:
-        """What :func:`packed_counts` described."""
-        kinds = tuple[int, Integers, Integers, str]
-        state = CountState(*codec.restore(kinds, [*described, ""] if len(described) == 3 else described))
+        """The state that was described, field by field."""
+        state = CountState(*codec.restore(tuple[int, Integers, Integers, str], described))
         like = self.start(key)
         expect(state.rows, like.rows)
         expect(state.released, like.released)
@@ -159,12 +155,6 @@ class CountMachine(Machine[CountState]):
             raise ValueError(f"{state.n_seen} steps out of range")
         check_rows(self.counter, state.rows)
         return state
-
-
-def packed_counts(state: CountState) -> Any:
-    """As JSON; as files of the first noise format hold it, if it has no chain."""
-    described = codec.describe(tuple(state))
-    return described if state.chain else described[:3]
 
 
 class RunningCounts(Publisher[CountState]):

@@ -12,7 +12,7 @@ import numpy as np
 from fastdp import validation
 from fastdp.arrays.kinds import Integers
 from fastdp.counters.base import Counter, counter_guarantee
-from fastdp.counters.running import COUNTERS, CountMachine, CountState, as_increments, packed_counts
+from fastdp.counters.running import COUNTERS, CountMachine, CountState, as_increments
 from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee, sequential
 from fastdp.randomness.canonical import identity, part_name
@@ -149,7 +149,7 @@ class SelectiveMachine(Machine[SelectiveState]):
 
     def pack(self, state: SelectiveState) -> dict[str, Any]:
         """The state as JSON."""
-        described = [state.n_seen, codec.describe(state.last), [packed_counts(each) for each in state.counts]]
+        described = [state.n_seen, codec.describe(state.last), codec.describe(state.counts)]
         return {"n_seen": state.n_seen, "state": described}
 
     def unpack(self, packed: dict[str, Any], key: Key) -> SelectiveState:

@@ -17,7 +17,7 @@ from fastdp.experiments.study import AnyWorkload
 from fastdp.randomness.key import Key
 
 #: Increased when the same specification would give other numbers, so that no old part is read as a new one.
-FORMAT = 2
+FORMAT = 1
 MIN_CELLS, MAX_CELLS, DEFAULT_PARTS = 16, 1000, 1000
 
 

@@ -96,9 +96,7 @@ class Release:
             ]
         )
 
-    def range_sum(
-        self, starts: Any, stops: Any, revised: bool = False, *, retrospective: bool | None = None
-    ) -> Floats:
+    def range_sum(self, starts: Any, stops: Any, revised: bool = False) -> Floats:
         """Private answers to sums over [start, stop).
 
         Parameters
@@ -109,8 +107,6 @@ class Release:
             False: the sum of the values as they were published.  True: from everything released so far.  With
             ``revision`` that is the revised stream; else a block that the range cuts is answered from its own noisy
             sum, spread evenly, which avoids the last value of a block, with the noise of the whole block.
-        retrospective : bool, optional
-            The former name of ``revised``.
 
         Returns
         -------
@@ -125,7 +121,6 @@ class Release:
         first, last = self._ranges(starts, stops)
         if self.nodes is not None:
             return self.nodes.range_sum(first, last)
-        revised = revised if retrospective is None else retrospective
         if revised and self.revision is not None:
             return self.revision.sums_before(last) - self.revision.sums_before(first)
         if revised and self.block > 1:

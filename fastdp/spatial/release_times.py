@@ -44,9 +44,8 @@ class ReleaseSchedule:
         Sums of the regression that ``weight`` comes from.
     costs : float64[k]
         Mean relative error of a cell that each period on the grid promises, averaged over past counts; empty before.
-    prompt : int or None
-        Until this step every batch is counted in cells that PrivTree chooses; None for a stream that never does
-        so, as none did when its state file was written.
+    prompt : int
+        Until this step every batch is counted in cells that PrivTree chooses.
     """
 
     period: int
@@ -54,7 +53,7 @@ class ReleaseSchedule:
     products: float = 0.0
     squares: float = 0.0
     costs: Floats | None = None
-    prompt: int | None = None
+    prompt: int = 0
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ def check_pace(pace: ReleaseSchedule, period: int | None, most: int) -> None:
         raise ValueError("a period out of range")
     if not (0.0 <= pace.weight <= 1.0 and math.isfinite(pace.products) and 0.0 <= pace.squares < math.inf):
         raise ValueError("a pace out of range")
-    if pace.prompt is not None and not 0 <= pace.prompt < 2**62:
+    if not 0 <= pace.prompt < 2**62:
         raise ValueError("a pace out of range")
     if pace.costs is not None and not (
         period is None and pace.costs.shape == periods(most).shape and np.isfinite(pace.costs).all()
@@ -105,17 +104,14 @@ def check_pace(pace: ReleaseSchedule, period: int | None, most: int) -> None:
         raise ValueError("costs out of range")
 
 
-def after_jump(pace: ReleaseSchedule, jumped: bool, now: int, elapsed: int) -> tuple[ReleaseSchedule, bool]:
+def after_jump(pace: ReleaseSchedule, jumped: bool, now: int) -> tuple[ReleaseSchedule, bool]:
     """The pace, and whether PrivTree chooses the next cells, after a count that found a jump or did not.
 
     A stream that jumped may do so again: for a while every batch is counted as :class:`fastdp.PHDStream` would.
     """
-    if pace.prompt is None:
-        # Half as long at most as the time that it took to notice.
-        return (replace(pace, period=max(min(pace.period, elapsed // 2), 1)) if jumped else pace), jumped
     if jumped:
         pace = replace(pace, prompt=now + PROMPT_STEPS)
-    return (pace, False) if now >= (pace.prompt or 0) else (replace(pace, period=1), True)
+    return (pace, False) if now >= pace.prompt else (replace(pace, period=1), True)
 
 
 def following_pace(

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.errors import StateError
-from fastdp.randomness.canonical import RENAMED
 
 #: Bytes that an array may have, or how many times those that it takes packed: a small file that would inflate to all
 #: memory is refused before that.
@@ -67,12 +66,9 @@ def _inflated(text: str) -> bytes:
 
 
 def same(now: Any, recorded: Any) -> bool:
-    """Whether two JSON documents say the same; ``now`` may have fields younger than ``recorded``.
-
-    Arrays are compared unpacked: another zlib packs them otherwise.
-    """
+    """Whether two JSON documents say the same; arrays are compared unpacked, as another zlib packs them otherwise."""
     if isinstance(now, dict) and isinstance(recorded, dict):
-        return all(name in now and same(now[name], value) for name, value in recorded.items())
+        return now.keys() == recorded.keys() and all(same(now[name], value) for name, value in recorded.items())
     if isinstance(now, list) and isinstance(recorded, list):
         return len(now) == len(recorded) and all(map(same, now, recorded))
     if isinstance(now, str) and isinstance(recorded, str) and now != recorded:
@@ -102,10 +98,7 @@ def describe(record: Any) -> Any:
 
 
 def restore(kind: Any, described: Any) -> Any:
-    """The record of this type (a type annotation) that was described.
-
-    An entry that is missing, because the field is younger than the file, gets the field's default.
-    """
+    """The record of this type (a type annotation) that was described."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
         return None if described is None else restore(inner[0], described)
@@ -118,7 +111,7 @@ def restore(kind: Any, described: Any) -> Any:
         return tuple(restore(k, entry) for k, entry in zip(kinds, described, strict=True))
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
-        names = [field.name for field in dataclasses.fields(kind) if field.name in described]
+        names = [field.name for field in dataclasses.fields(kind)]
         return kind(**{name: restore(hints[name], described[name]) for name in names})  # type: ignore[operator]
     if type(described) is not kind:
         raise ValueError(f"a {type(described).__name__} in place of a {kind.__name__}")
@@ -140,10 +133,9 @@ def describe_part(part: Any, known: Parts) -> Any:
     name = type(part).__name__
     if known.get(name) is not type(part):
         raise StateError(f"a {name} of your own cannot be saved: expected one of {', '.join(sorted(known))}")
-    written = RENAMED.get(name, name)
     if hasattr(part, "describe"):
-        return {"name": written, **part.describe()}
-    return {"name": written, **{f.name: getattr(part, f.name) for f in dataclasses.fields(part) if f.init}}
+        return {"name": name, **part.describe()}
+    return {"name": name, **{f.name: getattr(part, f.name) for f in dataclasses.fields(part) if f.init}}
 
 
 def build_part(description: Any, known: Parts) -> Any:
@@ -153,8 +145,7 @@ def build_part(description: Any, known: Parts) -> Any:
     if not isinstance(description, dict):
         return description
     parameters = dict(description)
-    written = parameters.pop("name")
-    kind: Any = known[next((name for name, former in RENAMED.items() if former == written), written)]
+    kind: Any = known[parameters.pop("name")]
     return getattr(kind, "from_description", kind)(**parameters)
 
 

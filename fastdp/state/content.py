@@ -48,7 +48,7 @@ def content_of(frames: list[bytes], name: str) -> dict[str, Any]:
     """The content of a state, with the records behind it applied."""
     with trusting(name):
         content = json.loads(frames[0])
-        if not isinstance(content, dict) or not {"class", "before", "now", "kept", "composition"} <= set(content):
+        if not isinstance(content, dict) or not {"class", "fastdp", "home", "before", "now"} <= set(content):
             raise ValueError("no publisher in it")
         for frame in frames[1:]:
             record = json.loads(frame)
@@ -65,9 +65,8 @@ def as_text(content: Any) -> bytes:
 
 def key_of(content: dict[str, Any]) -> Key:
     """The key of a state; ValueError, LookupError or TypeError if it is none."""
-    # Files from before streams had numbers name none, those of the first noise format no format.
-    noise, known = content.get("noise", int(Binding.FIRST_FORMAT)), [Binding.FIRST_FORMAT, Binding.COMPOSITION]
-    if type(noise) is not int or noise not in known:
-        raise ValueError(f"noise format {validation.shown(noise)}: expected one of {list(map(int, known))}")
-    member, raw = codec.whole(content.get("member", 0)), bytes.fromhex(content["secret"])
-    return Key(raw, simulated=content["simulated"], member=member, binding=Binding(noise))
+    noise, member = content["noise"], codec.whole(content["member"])
+    if type(noise) is not int or noise != Binding.COMPOSITION:
+        raise ValueError(f"noise format {validation.shown(noise)}: expected {int(Binding.COMPOSITION)}")
+    secret = bytes.fromhex(content["secret"])
+    return Key(secret, simulated=content["simulated"], member=member, binding=Binding.COMPOSITION)

@@ -79,25 +79,25 @@ class Journal:
         """Replace a file of this publisher by its present state."""
         payload = as_text(content)
         with file.locked():
-            known = self._found(file)
-            if content["kept"]:
+            known, kept = self._found(file), content["home"] is not None
+            if kept:
                 # Until the folder is synced, too, the next record is a whole file.
                 self._appends = False
             file.write(payload, known)
-            if content["kept"]:
+            if kept:
                 # The file may be ahead of the publisher now, so that a save must not leave it alone.
                 self.last = None
             stamp = file.stamp()
             assert stamp is not None  # noqa: S101 - it was just written, under the lock
             self._stamps[file.real] = stamp
             file.sync_folder()
-            if content["kept"]:
+            if kept:
                 self._records, self._end = 0, int.from_bytes(stamp[HEADER.size : HEADER.size + 8], "big")
                 self._base, self.last, self._appends = len(payload), content["now"], True
 
     def record(
         self,
-        content: Callable[[], Mapping[str, Any]],
+        content: Callable[[str], Mapping[str, Any]],
         now: Packed,
         replay: Replay,
         drawn: Mapping[str, Any],
@@ -108,7 +108,8 @@ class Journal:
         Parameters
         ----------
         content : callable
-            Makes what the file holds besides, with the rolling digest before the batch; asked for a whole file only.
+            Makes what the file at a path holds besides, with the rolling digest before the batch; asked for a whole
+            file only.
         now, before : dict
             The packed states after and before the batch.
         replay : Replay
@@ -126,7 +127,7 @@ class Journal:
         # A hold-out that is used up does not stay in the file.
         shrunk = self._base > 3 * len(payload) + 1024
         if not fits or many or shrunk:
-            self.write(file, {**content(), "now": now, "before": {**before, **drawn}, "chunk": chunk})
+            self.write(file, {**content(file.real), "now": now, "before": {**before, **drawn}, "chunk": chunk})
             return
         with file.locked():
             header = self._found(file)

@@ -150,10 +150,6 @@ class Machine(ABC, Generic[S]):
         """The state without anything that :attr:`Transition.finish` has yet to do; a copy, if it has anything."""
         return state
 
-    def same(self, now: dict[str, Any], recorded: dict[str, Any]) -> bool:
-        """Whether two packed states are the same; ``recorded`` may lack fields that are younger than it."""
-        return codec.same(now, recorded)
-
     def rekeyed(self, state: S, key: Key) -> S:
         """The state for a copy, whose noise comes from another key."""
         return state

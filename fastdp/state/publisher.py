@@ -20,7 +20,7 @@ from fastdp._version import __version__
 from fastdp.errors import ParameterError, StateError
 from fastdp.randomness.drawn_once import repeating
 from fastdp.randomness.key import Key
-from fastdp.state import journal
+from fastdp.state import codec, journal
 from fastdp.state.content import Packed, as_text, content_of, key_of, trusting
 from fastdp.state.journal import Journal
 from fastdp.state.machine import Machine, check_is_machine
@@ -209,7 +209,7 @@ class Publisher(Generic[S]):
         if last is None or last["n_seen"] != consumed:
             last = machine.pack(self._state)
         replay = Replay.of(chunk, self._key, self._digest)
-        self._journal.record(lambda: self._content(kept=True), now, replay, drawn, last)
+        self._journal.record(self._content, now, replay, drawn, last)
         return replay.digest
 
     def _check_destination(self, batch: Any, chunk: Chunk, now: Packed, count: int) -> None:
@@ -223,7 +223,7 @@ class Publisher(Generic[S]):
             with repeating():
                 first = self._machine.first(batch, count)
                 now = self._machine.pack(self._machine.step(self._state, first, self._key).state)
-        if not self._machine.same(json.loads(json.dumps(now)), recorded):
+        if not codec.same(json.loads(json.dumps(now)), recorded):
             raise StateError(
                 f"the replay leads to another position than the state file recorded (by fastdp {writer}, this is "
                 f"{__version__}): expected the fastdp that wrote it, because the same noise would meet other sums"
@@ -252,7 +252,7 @@ class Publisher(Generic[S]):
         values, which would meet the same noise.
         """
         self._refuse_replay("to_bytes")
-        return Seal(key).pack(as_text(self._content(kept=False)))[1]
+        return Seal(key).pack(as_text(self._content(None)))[1]
 
     @classmethod
     def from_bytes(cls, state: bytes, key: bytes | str | None = None, *, moved: bool = False, **own: Any) -> Self:
@@ -275,7 +275,7 @@ class Publisher(Generic[S]):
             If the bytes are cut short, altered, of another version or class, or the key is wrong.
         """
         content = content_of(Seal(key).open(bytes(state), "state").frames, "state")
-        if content["kept"] and not moved:
+        if content["home"] is not None and not moved:
             raise StateError(
                 "the bytes are of a kept file, whose publisher may go on: expected those of to_bytes() or save() "
                 "(if it does not: moved=True)"
@@ -339,7 +339,7 @@ class Publisher(Generic[S]):
     def _write(self, file: StateFile, *, kept: bool) -> None:
         # What the file has already is left alone: written again, it would not have the last call.
         if not self._journal.is_current(file, self._machine.consumed(self._state)):
-            self._journal.write(file, {**self._content(kept=kept), **({"home": file.real} if kept else {})})
+            self._journal.write(file, self._content(file.real if kept else None))
 
     @classmethod
     def load(
@@ -375,28 +375,27 @@ class Publisher(Generic[S]):
         file = StateFile(path, key)
         content, stamp = journal.read(file)
         publisher = cls._from_content(content, file.name, replay=replay, own=own)
-        # Files that are not kept, and those of older versions, have no home.
-        home = content.get("home")
+        home = content["home"]
         if home not in (None, file.real) and not moved:
             raise StateError(
                 f"{file.name} is a copy of {validation.shown(home)}, where it was kept: expected it there, "
                 "because two copies would publish two streams under one noise (if it was moved here: moved=True)"
             )
         saved = content["before" if replay else "now"]
-        publisher._journal = Journal(file, stamp, saved, kept=bool(content["kept"]))
+        publisher._journal = Journal(file, stamp, saved, kept=home is not None)
         return publisher
 
     @classmethod
     def _from_content(cls, content: dict[str, Any], name: str, *, replay: bool, own: Mapping[str, Any]) -> Self:
         parts = dict(own)
         kind = parts.pop("machine", cls._MACHINE) if cls._MACHINE is None else cls._MACHINE
-        writer = content.get("fastdp")
+        writer = content["fastdp"]
         with trusting(name, writer):
             fits = cls._fits(content, kind)
         if not fits:
             shown = validation.shown(content["class"]).strip("'")
             raise StateError(f"{name} holds a {shown}: expected a {(kind if cls._MACHINE is None else cls).__name__}")
-        if replay and (content["before"] is None or not content["kept"]):
+        if replay and (content["before"] is None or content["home"] is None):
             raise StateError(f"{name} records no chunk to replay: expected replay=False")
         with trusting(name, writer):
             key = key_of(content)
@@ -406,8 +405,7 @@ class Publisher(Generic[S]):
             publisher._written_as = content["class"]
             publisher._replay = chunk if replay else None
             publisher._destination = (content["now"], writer) if replay else None
-            # Files of the first fastdp have no rolling digest.
-            publisher._digest = chunk.digest if chunk and not replay else content.get("digest", "")
+            publisher._digest = chunk.digest if chunk and not replay else content["digest"]
             bytes.fromhex(publisher._digest)
         return publisher
 
@@ -429,9 +427,8 @@ class Publisher(Generic[S]):
         """A publisher with the same parts and parameters before its first value."""
         return self._of(self._machine, key)
 
-    def _content(self, *, kept: bool) -> dict[str, Any]:
-        """What a state file holds of this publisher, for its present state."""
-        home = {} if not kept or self._journal.kept is None else {"home": self._journal.kept.real}
+    def _content(self, home: str | None) -> dict[str, Any]:
+        """What a state file holds of this publisher, for its present state; ``home`` is where it is kept."""
         return {
             "class": self._written_as,
             "fastdp": __version__,
@@ -440,12 +437,11 @@ class Publisher(Generic[S]):
             "member": self._key.member,
             "noise": int(self._key.binding),
             "simulated": self._key.simulated,
-            "kept": kept,
+            "home": home,
             "now": self._machine.pack(self._state),
             "before": None,
             "digest": self._digest,
             "chunk": None,
-            **home,
         }
 
     def _description(self) -> dict[str, Any]:

@@ -27,14 +27,13 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 MAGIC = b"fastdp\x00s"
-#: Written, and read.  Format 2 used a key of 32 bytes as it is; since format 3 one key gives each file a cipher key
-#: of its own, because random nonces under one cipher key may repeat after 2^32 writes; format 4 has frames.
-VERSION, READ = 4, (2, 3, 4)
+#: The format that is written and read.
+VERSION = 1
 #: Magic, version, protection, generation, salt, nonce; all authenticated.
 HEADER = struct.Struct(">8sHBQ16s12s")
 _FRAME = struct.Struct(">QI12s")
 _LENGTH = struct.Struct(">I")
-_PURPOSE = b"fastdp state file 3"
+_PURPOSE = b"fastdp state file 1"
 _CHECKSUM_BYTES, _TAG_BYTES = 32, 16
 #: Sealed bytes have a power of two as their size, this one at least: it would reveal how values compress.
 MIN_BYTES = 512
@@ -44,14 +43,15 @@ MIN_FILE_BYTES = 8192
 MAX_GENERATIONS = 2**63
 #: A payload inflates to at most this many bytes, or so many times its own: a small file must not fill the memory.
 MAX_PAYLOAD, MAX_INFLATION = 2**28, 64
-#: What most states contain; part of format 4, so it never changes.
+#: What most states contain; part of the format.
 _DICTIONARY = (
     b'"perturber":{"name":"Hierarchy","fan_out":16,"consistent":true,"prune":"optimal"},"threshold":{"name":"NoisyMax",'
     b'"c":60,"noise":"exponential","step":null},"smoother":{"name":"Recent"},"renewal":null,"epsilon":1.0,"bound":'
-    b'100.0,"holdout":65536,"max_range":1048576,"resolution":null,"nonfinite":"raise","counter":{"name":"Simple"},'
+    b'100.0,"holdout":65536,"max_range":1048576,"resolution":null,"nonfinite":"raise","contributions":1,"sensitivity":'
+    b'null,"delta":0.0,"budget":null},"total_share":0.0,"counter":{"name":"Simple"},"whole":null,"drawn":0,'
     b'"state":{"shape":[0],"data":"eJwDAAAAAAE="},"n_seen":0,"cycle":1,"held":0,"released":0,"theta_steps":0,"blocks":0,'
     b'"filled":0,"open_sum":0,"prediction":0.0,"smoother":"eJwDAAAAAAE=","chain":"eJwDAAAAAAE=","holdout":"eJwDAAAAAAE="'
-    b'},"before":null,"chunk":null,"digest":"","noise":2,"simulated":false,"kept":false,"now":{"n_seen":0,"secret":"",'
+    b'},"before":null,"chunk":null,"digest":"","noise":2,"simulated":false,"home":null,"now":{"n_seen":0,"secret":"",'
     b'"member":0,"fastdp":"0.1.0","composition":{"class":"ToPS","Adaptive","PAK","PHDStream"'
 )
 
@@ -70,8 +70,6 @@ class Header(NamedTuple):
     protection: Protection
     generation: int
     salt: bytes
-    nonce: bytes
-    version: int
 
 
 class Opened(NamedTuple):
@@ -145,7 +143,7 @@ class Seal:
             around = _FRAME.size + _TAG_BYTES + (HEADER.size if index == 0 else 0)
             size = max(least, 1 << (len(body) + around - 1).bit_length())
             body = body.ljust(size - around, b"\0")
-            sealed = self._cipher(VERSION, self._parse(header, "state").salt, self.key).encrypt(nonce, body, position)
+            sealed = self._cipher(self._parse(header, "state").salt, self.key).encrypt(nonce, body, position)
         length = len(sealed).to_bytes(8, "big")
         return _FRAME.pack(len(sealed), zlib.crc32(length), nonce) + sealed
 
@@ -156,8 +154,6 @@ class Seal:
         self.demand(header, name)
         if parsed.generation >= MAX_GENERATIONS:
             raise StateError(f"{name} is damaged: written {parsed.generation} times")
-        if parsed.version < VERSION:
-            return Opened([self._opened_first(header, raw[at:], parsed, name)], header, whole=True)
         frames: list[bytes] = []
         while at < len(raw):
             begin, sealed = at + _FRAME.size, b""
@@ -196,22 +192,13 @@ class Seal:
             raise StateError(f"{name} is damaged: it is cut short, or inflates to more than {most:,} bytes")
         return payload
 
-    def _opened_first(self, header: bytes, sealed: bytes, parsed: Header, name: str) -> bytes:
-        """The payload of formats 2 and 3, which have one and no frames."""
-        if self.key is None:
-            payload, checksum = sealed[:-_CHECKSUM_BYTES], sealed[-_CHECKSUM_BYTES:]
-            if not secrets.compare_digest(checksum, _checksum(header + payload)):
-                raise StateError(f"{name} is damaged: its checksum does not match")
-            return payload
-        return self._decrypted(header, parsed.nonce, sealed, header, name)
-
     def _decrypted(self, header: bytes, nonce: bytes, sealed: bytes, position: bytes, name: str) -> bytes:
         from cryptography.exceptions import InvalidTag
 
-        parsed = self._parse(header, name)
+        salt = self._parse(header, name).salt
         for key in self._spellings():
             with contextlib.suppress(InvalidTag):
-                return self._cipher(parsed.version, parsed.salt, key).decrypt(nonce, sealed, position)
+                return self._cipher(salt, key).decrypt(nonce, sealed, position)
         raise StateError(f"{name}: wrong key, or the file was altered (authentication failed)")
 
     def demand(self, header: bytes, name: str) -> None:
@@ -228,16 +215,15 @@ class Seal:
     def _parse(self, header: bytes, name: str) -> Header:
         if len(header) < HEADER.size or not header.startswith(MAGIC):
             raise StateError(f"{name} is no fastdp state file, or was cut short")
-        _, version, protection, generation, salt, nonce = HEADER.unpack(header)
-        if version not in READ:
-            age = "a newer fastdp wrote it" if version > VERSION else "an older fastdp wrote it"
+        _, version, protection, generation, salt, _ = HEADER.unpack(header)
+        if version != VERSION:
             raise StateError(
-                f"{name} has format {version}: this fastdp reads formats {READ[0]} to {READ[-1]} "
-                f"({age}, or it is damaged)"
+                f"{name} has format {version}: this fastdp reads format {VERSION} (another fastdp wrote it, or it is "
+                "damaged)"
             )
         if protection not in tuple(Protection):
             raise StateError(f"{name} is damaged: unknown protection {protection}")
-        return Header(Protection(protection), generation, salt, nonce, version)
+        return Header(Protection(protection), generation, salt)
 
     def _protection(self) -> Protection:
         if self.key is None:
@@ -251,13 +237,11 @@ class Seal:
             return list(dict.fromkeys([self.key, *forms]))
         return [] if self.key is None else [self.key]
 
-    def _cipher(self, version: int, salt: bytes, key: bytes | str) -> AESGCM:
+    def _cipher(self, salt: bytes, key: bytes | str) -> AESGCM:
         # Imported here: a user's device in the local model that needs no state file loads no cipher.
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-        if isinstance(key, str):
-            return AESGCM(_stretched(salt, key))
-        return AESGCM(key if version == 2 else _subkey(salt, key))
+        return AESGCM(_stretched(salt, key) if isinstance(key, str) else _subkey(salt, key))
 
 
 @functools.lru_cache(maxsize=16)

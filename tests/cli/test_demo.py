@@ -42,7 +42,7 @@ def test_table_and_picture(run_demo, tmp_path):
     truth = np.array([values[2000 + a : 2000 + b].sum() for a, b in zip(starts, stops, strict=True)])
     answers = {
         "as published": release.range_sum(starts, stops),
-        "revised": release.range_sum(starts, stops, retrospective=True),
+        "revised": release.range_sum(starts, stops, revised=True),
         "ToPS": paper.range_sum(starts, stops),
         "zeros": 0.0 * truth,
     }
@@ -51,7 +51,7 @@ def test_table_and_picture(run_demo, tmp_path):
     parts = values[2000:].reshape(120, 50).sum(axis=1)
     drawn = {
         "as published": release.range_sum(edges[:-1], edges[1:]),
-        "revised": release.range_sum(edges[:-1], edges[1:], retrospective=True),
+        "revised": release.range_sum(edges[:-1], edges[1:], revised=True),
         "ToPS": paper.range_sum(edges[:-1], edges[1:]),
         "zeros": 0.0 * parts,
     }

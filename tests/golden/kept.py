@@ -1,17 +1,16 @@
-"""Golden cases of saved objects, over the table of ``tests/state/saved_objects.py`` and its files."""
+"""Golden cases of saved objects, over the table of ``tests/state/saved_objects.py``."""
 
 from __future__ import annotations
 
 import copy
-import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.golden.parts import Golden, public, values
+from tests.golden.parts import Golden
 from tests.state import saved_objects
-from tests.state.saved_objects import FIXTURES, KEY, golden_cut
+from tests.state.saved_objects import KEY, golden_cut
 
 
 def _load(case: Any, path: Path, **options: Any) -> Any:
@@ -49,22 +48,6 @@ def _copied(folder: Path, case: Any) -> Iterator[Any]:
             yield case.run(each, chunk)
 
 
-def _fixture(folder: Path, case: Any, file: str) -> Iterator[Any]:
-    """A file of an earlier fastdp: its last call again, and the rest of the stream."""
-    path, cut = folder / file, golden_cut(case)
-    shutil.copy(FIXTURES / file, path)
-    publisher = _load(case, path, replay=True, moved=True)
-    for chunk in case.calls[cut - 1 :]:
-        yield case.run(publisher, chunk)
-
-
-def _first(folder: Path, name: str) -> Iterator[Any]:
-    """A file of the first fastdp, whose recorded chunk was of another table: the next values alone."""
-    path = folder / "kept"
-    shutil.copy(FIXTURES / f"state_v2_first_{name.lower()}.fastdp", path)
-    yield public(name).load(path, KEY).publish(values(200))
-
-
 def _cases() -> Iterator[tuple[str, Golden]]:
     for name, case in saved_objects.CASES.items():
         portable = case.portable and not name.startswith("topl")
@@ -72,12 +55,6 @@ def _cases() -> Iterator[tuple[str, Golden]]:
         yield f"saved {name}", Golden(partial(_saved, case=case), portable)
         if case.copies:
             yield f"copies of {name}", Golden(partial(_copied, case=case), portable)
-        if case.portable:
-            for written in case.formats:
-                file = f"{written}_{name}.fastdp"
-                yield f"file {file}", Golden(partial(_fixture, case=case, file=file), portable)
-    for name in ("ToPS", "PAK"):
-        yield f"file of the first fastdp, {name}", Golden(partial(_first, name=name))
 
 
 CASES = dict(_cases())

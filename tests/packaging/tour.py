@@ -66,7 +66,7 @@ def streams() -> None:
         fastdp.release(values, 1, 50, "tops", seed=1, max_range=64, prune=0)
         adaptive = fastdp.release(values, 1, 50, seed=1, max_range=64)
         for first, last in ranges:
-            adaptive.range_sum(first, last, retrospective=True)
+            adaptive.range_sum(first, last, revised=True)
         assert adaptive.revised.size == len(adaptive)
         publisher = fastdp.ToPS(1.0, 50.0, holdout=40, max_range=64, fan_out=4, prune=1, seed=1)
         publisher.publish(values)
@@ -93,7 +93,7 @@ def streams() -> None:
         release = publisher.release(numbers)
         for first, last in ranges:
             release.range_sum(first, last)
-            release.range_sum(first, last, retrospective=True)
+            release.range_sum(first, last, revised=True)
         for rows in (numbers.reshape(5, -1), numbers.reshape(5, -1).astype(np.float32), [numbers, numbers[:99]]):
             many = fastdp.release_many(rows, 1.0, 50.0, seed=1, **options)
             many.range_sum(0, 0, 5)

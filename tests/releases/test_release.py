@@ -1,4 +1,4 @@
-"""Release: range sums are sums of slices, retrospective ones of the evenly spread stream."""
+"""Release: range sums are sums of slices, revised ones of the evenly spread stream."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def random_pairs(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return pairs[:, 0], pairs[:, 1]
 
 
-@pytest.mark.parametrize("retrospective", [False, True])
-def test_range_sums_are_sums_of_slices(releases, retrospective: bool) -> None:
+@pytest.mark.parametrize("revised", [False, True])
+def test_range_sums_are_sums_of_slices(releases, revised: bool) -> None:
     for seed, release in enumerate(releases.values()):
         starts, stops = random_pairs(len(release), seed)
-        stream = spread(release) if retrospective else release.values
-        answers = release.range_sum(starts, stops, retrospective=retrospective)
+        stream = spread(release) if revised else release.values
+        answers = release.range_sum(starts, stops, revised=revised)
         assert answers.dtype == np.float64
         assert answers.shape == (300,)
         np.testing.assert_allclose(answers, slice_sums(stream, starts, stops), rtol=1e-9, atol=1e-6)
@@ -61,26 +61,18 @@ def test_the_two_answers_differ_only_where_a_block_is_cut(releases) -> None:
     assert release.block == 16
     whole = np.arange(0, 62) * 16
     np.testing.assert_allclose(
-        release.range_sum(0, whole), release.range_sum(0, whole, retrospective=True), rtol=1e-12, atol=1e-7
+        release.range_sum(0, whole), release.range_sum(0, whole, revised=True), rtol=1e-12, atol=1e-7
     )
     cut = whole + 9
     cut = cut[cut < 62 * 16]
-    apart = np.abs(release.range_sum(0, cut) - release.range_sum(0, cut, retrospective=True))
+    apart = np.abs(release.range_sum(0, cut) - release.range_sum(0, cut, revised=True))
     assert np.median(apart) > 1.0
 
 
-def test_without_blocks_retrospective_is_the_same(releases) -> None:
+def test_without_blocks_revised_is_the_same(releases) -> None:
     release = releases[0, 1000]
     starts, stops = random_pairs(1000, 3)
-    assert np.array_equal(release.range_sum(starts, stops), release.range_sum(starts, stops, retrospective=True))
-
-
-def test_retrospective_is_the_former_name_of_revised(releases) -> None:
-    release = releases[2, 1000]
-    starts, stops = random_pairs(1000, 3)
-    revised = release.range_sum(starts, stops, revised=True)
-    assert np.array_equal(revised, release.range_sum(starts, stops, retrospective=True))
-    assert not np.array_equal(revised, release.range_sum(starts, stops))
+    assert np.array_equal(release.range_sum(starts, stops), release.range_sum(starts, stops, revised=True))
 
 
 @pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
@@ -117,12 +109,12 @@ def test_unfinished_last_block(releases, n: int) -> None:
     # The open block is answered from its predictions, which are all equal.
     assert np.unique(release.values[closed:]).size == 1
     prediction = release.values[closed]
-    for retrospective in (False, True):
+    for revised in (False, True):
         ends = np.arange(rest + 1)
         np.testing.assert_allclose(
-            release.range_sum(closed, closed + ends, retrospective), ends * prediction, rtol=1e-9, atol=1e-6
+            release.range_sum(closed, closed + ends, revised), ends * prediction, rtol=1e-9, atol=1e-6
         )
-        np.testing.assert_allclose(release.range_sum(0, n, retrospective), release.values.sum(), rtol=1e-9, atol=1e-6)
+        np.testing.assert_allclose(release.range_sum(0, n, revised), release.values.sum(), rtol=1e-9, atol=1e-6)
 
 
 def test_any_block_length_and_any_prediction() -> None:
@@ -133,36 +125,36 @@ def test_any_block_length_and_any_prediction() -> None:
         values = np.concatenate([closed, np.full(rest * (block - 1), 777.0)])
         release = fastdp.Release(values, 0, 50.0, fastdp.Guarantee(1.0), block)
         starts, stops = random_pairs(values.size, block)
-        for retrospective, stream in ((False, values), (True, spread(release))):
+        for revised, stream in ((False, values), (True, spread(release))):
             np.testing.assert_allclose(
-                release.range_sum(starts, stops, retrospective),
+                release.range_sum(starts, stops, revised),
                 slice_sums(stream, starts, stops),
                 rtol=1e-9,
                 atol=1e-6,
             )
 
 
-@given(data=st.data(), prune=st.sampled_from([0, 2]), n=st.sampled_from([17, 256, 1960]), retrospective=st.booleans())
-def test_ranges_add_up(releases, data, prune: int, n: int, retrospective: bool) -> None:
+@given(data=st.data(), prune=st.sampled_from([0, 2]), n=st.sampled_from([17, 256, 1960]), revised=st.booleans())
+def test_ranges_add_up(releases, data, prune: int, n: int, revised: bool) -> None:
     release = releases[prune, n]
     a, b, c = sorted(data.draw(st.lists(st.integers(0, n), min_size=3, max_size=3)))
-    left, right, both = release.range_sum([a, b, a], [b, c, c], retrospective)
+    left, right, both = release.range_sum([a, b, a], [b, c, c], revised)
     assert left + right == pytest.approx(both, rel=1e-9, abs=1e-6)
-    stream = spread(release) if retrospective else release.values
+    stream = spread(release) if revised else release.values
     assert both == pytest.approx(stream[a:c].sum(), rel=1e-9, abs=1e-6)
 
 
-@pytest.mark.parametrize("retrospective", [False, True])
-def test_empty_ranges_are_0(releases, retrospective: bool) -> None:
+@pytest.mark.parametrize("revised", [False, True])
+def test_empty_ranges_are_0(releases, revised: bool) -> None:
     for release in releases.values():
         places = np.arange(len(release) + 1)
-        assert (release.range_sum(places, places, retrospective) == 0.0).all()
+        assert (release.range_sum(places, places, revised) == 0.0).all()
 
 
-@pytest.mark.parametrize("retrospective", [False, True])
-def test_no_ranges(releases, retrospective: bool) -> None:
+@pytest.mark.parametrize("revised", [False, True])
+def test_no_ranges(releases, revised: bool) -> None:
     for nothing in ([], (), np.empty(0, int), np.empty(0)):
-        assert releases[2, 17].range_sum(nothing, nothing, retrospective).shape == (0,)
+        assert releases[2, 17].range_sum(nothing, nothing, revised).shape == (0,)
 
 
 def test_no_ranges_and_one_start(releases) -> None:
@@ -172,17 +164,17 @@ def test_no_ranges_and_one_start(releases) -> None:
 
 
 def test_broadcasting(releases) -> None:
-    for retrospective in (False, True):
+    for revised in (False, True):
         release = releases[2, 255]
         several = [20, 33, 255]
         for starts, stops in ((3, several), ([3], several), (np.int8(3), tuple(several)), ([3, 3, 3], several)):
             assert np.array_equal(
-                release.range_sum(starts, stops, retrospective),
-                [release.range_sum(3, stop, retrospective)[0] for stop in several],
+                release.range_sum(starts, stops, revised),
+                [release.range_sum(3, stop, revised)[0] for stop in several],
             )
         assert np.array_equal(
-            release.range_sum([1, 2, 3], 200, retrospective),
-            [release.range_sum(start, 200, retrospective)[0] for start in (1, 2, 3)],
+            release.range_sum([1, 2, 3], 200, revised),
+            [release.range_sum(start, 200, revised)[0] for start in (1, 2, 3)],
         )
 
 
@@ -201,7 +193,7 @@ def test_queries_do_not_interfere(releases) -> None:
     release = releases[2, 1960]
     starts, stops = random_pairs(1960, 5)
     first = release.range_sum(starts, stops)
-    release.range_sum(starts, stops, retrospective=True)
+    release.range_sum(starts, stops, revised=True)
     assert np.array_equal(release.range_sum(starts, stops), first)
     assert np.array_equal(release.range_sum(starts[:1], stops[:1]), first[:1])
 

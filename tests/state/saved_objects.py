@@ -1,16 +1,9 @@
-"""Every online object with inputs for it: the table that the tests of state files run over.
-
-``python -m tests.state.saved_objects`` writes the files in ``fixtures`` that later versions must be able to read.
-It refuses to overwrite one: files of a format that was in use are never made again.  ``state_v2_*`` are of the first
-noise format, without a word about it; ``state_v2n2_*`` are of the second.
-"""
+"""Every online object with inputs for it: the table that the tests of state files run over."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,10 +33,6 @@ from fastdp.thresholds.renewals import RenewFromHoldout
 from tests.noise import unbound_key
 
 KEY = bytes(range(32))
-FIXTURES = Path(__file__).parent / "fixtures"
-#: State format 2 with noise format 1, and with noise format 2.
-FORMATS = ("state_v2", "state_v2n2")
-PRESENT = FORMATS[-1]
 SQUARE = Box([0.0, 0.0], [1.0, 1.0])
 
 
@@ -80,8 +69,6 @@ class Case:
         Whether it draws no noise, so that copies and pickles give the same.
     portable : bool
         Whether outputs are the same with other versions of the libraries below.
-    formats : sequence of str
-        The formats in which such an object could be saved.
     """
 
     make: Callable[[], Any]
@@ -92,7 +79,6 @@ class Case:
     copies: bool = True
     plain: bool = False
     portable: bool = True
-    formats: Sequence[str] = FORMATS
 
 
 #: A scale-free threshold warns of so short a hold-out.
@@ -161,7 +147,6 @@ def _adaptive(**options: Any) -> Case:
     return Case(
         lambda: Adaptive(**{**ADAPTIVE, **options}),
         _chunks(30, 29, 150, 900, 0, 3000, 1),
-        formats=FORMATS[1:],
     )
 
 
@@ -189,7 +174,7 @@ def _add_rows(windows: fastdp.Windows, rows: tuple[np.ndarray, ...]) -> np.ndarr
 
 
 def _report(mechanism: Any, values: np.ndarray) -> Any:
-    # Reports are the input of servers and collectors: the same for files of any noise format.
+    # Reports are the input of servers and collectors.
     return mechanism.perturb(values, key=unbound_key(2), start=0)
 
 
@@ -257,15 +242,10 @@ CASES: dict[str, Case] = {
     "adaptive_events": Case(
         lambda: Adaptive(1.0, sensitivity=1.0, max_range=4096, seed=1),
         _chunks(1, 29, 150, 0, 800, 3),
-        formats=FORMATS[1:],
     ),
     "windows": _adaptive(contributions=3),
-    "w_event_distribution": Case(
-        lambda: WEvent("distribution", 9.0, 64, 5, seed=1), _chunks(1, 12, 60, 0, 40), formats=FORMATS[1:]
-    ),
-    "w_event_absorption": Case(
-        lambda: WEvent("absorption", 9.0, 64, 5, seed=1), _chunks(1, 12, 60, 0, 40), formats=FORMATS[1:]
-    ),
+    "w_event_distribution": Case(lambda: WEvent("distribution", 9.0, 64, 5, seed=1), _chunks(1, 12, 60, 0, 40)),
+    "w_event_absorption": Case(lambda: WEvent("absorption", 9.0, 64, 5, seed=1), _chunks(1, 12, 60, 0, 40)),
     "pak": Case(
         lambda: fastdp.PAK(1.0, 1e-6, 64, 400, holdout=80, threshold=NoisyMax(), seed=1),
         _chunks(30, 49, 1, 150, 0, 170),
@@ -324,7 +304,6 @@ CASES: dict[str, Case] = {
         _windows(20, 1, 60, 5, 90),
         _add_rows,
         lambda rows: (rows[0], rows[1] + 1.0, *rows[2:]),
-        formats=FORMATS[1:],
     ),
     "phdstream": _spatial(fastdp.PHDStream, retention=2),
     "phdstream_tree": _spatial(fastdp.PHDStream, "binary", fan_out=3),
@@ -346,34 +325,5 @@ def is_empty(chunk: Any) -> bool:
 
 
 def golden_cut(case: Case) -> int:
-    """How many calls the saved object of a fixture has seen."""
+    """How many calls an object has seen when it is saved."""
     return (len(case.calls) + 1) // 2
-
-
-def ending(output: np.ndarray) -> list[Any]:
-    """What a fixture records of an output."""
-    return output.ravel()[-20:].tolist()
-
-
-def main() -> None:
-    """Write the fixtures of the present noise format that are missing."""
-    record = FIXTURES / f"{PRESENT}.json"
-    expected = json.loads(record.read_text()) if record.exists() else {}
-    for name, case in CASES.items():
-        path = FIXTURES / f"{PRESENT}_{name}.fastdp"
-        if not case.portable or path.exists():
-            continue
-        publisher, cut = case.make(), golden_cut(case)
-        publisher.keep(path, KEY)
-        for chunk in case.calls[:cut]:
-            last = case.run(publisher, chunk)
-        other = case.make()
-        for chunk in case.calls[:cut]:
-            case.run(other, chunk)
-        rest = [ending(case.run(other, chunk)) for chunk in case.calls[cut:]]
-        expected[name] = {"last": ending(last), "rest": rest}
-    record.write_text(json.dumps(expected, indent=0))
-
-
-if __name__ == "__main__":
-    main()

@@ -8,6 +8,7 @@ import hmac
 import json
 import os
 import shutil
+import struct
 import unicodedata
 import zlib
 from pathlib import Path
@@ -107,15 +108,16 @@ def test_a_copy_of_a_kept_file_is_refused(tmp_path: Path, make_copy) -> None:
     assert KIND.load(tmp_path / "link", KEY).n_seen == loaded.n_seen
 
 
-def test_one_file_is_kept_and_no_other_after_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("calls", [0, 1])
+def test_one_file_is_kept_and_no_other_after_it(tmp_path: Path, calls: int) -> None:
     """The first would stay behind: whoever loads it gives its noise to other values."""
-    publisher, _ = kept("tops", tmp_path / "one", 1)
+    publisher, _ = kept("tops", tmp_path / "one", calls)
     for keeper in (publisher, KIND.load(tmp_path / "one")):
         with pytest.raises(StateError, match=r"keep\(.*two'\) on a publisher that keeps .*one': expected that path"):
             keeper.keep(tmp_path / "two")
     assert list(tmp_path.iterdir()) == [tmp_path / "one"]
     publisher.keep(tmp_path / "one")
-    publisher.publish(CASES["tops"].calls[1])
+    publisher.publish(CASES["tops"].calls[calls])
 
 
 @pytest.mark.parametrize("call", ["save", "keep"])
@@ -352,42 +354,21 @@ def test_locks_that_fail_are_one_error(
     assert type(publisher).load(tmp_path / "kept").n_seen == publisher.n_seen > 0
 
 
-def sealed_by_hand(version: int, header: bytes, payload: bytes, key: bytes) -> bytes:
-    """AES-256-GCM as formats 2 and 3 say: under the key itself, or under HKDF-SHA256 of it (RFC 5869)."""
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-    magic, _, protection, generation, salt, nonce = HEADER.unpack(header)
-    header = HEADER.pack(magic, version, protection, generation, salt, nonce)
-    if version == 3:
-        extracted = hmac.digest(salt, key, "sha256")
-        key = hmac.digest(extracted, b"fastdp state file 3\x01", "sha256")
-    return header + AESGCM(key).encrypt(nonce, payload, header)
-
-
 def test_each_file_has_a_cipher_key_of_its_own(tmp_path: Path) -> None:
     """Nonces are random: under one cipher key for all files of a user they would repeat some day."""
-    key = bytes(range(32))
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    key, salts = bytes(range(32)), set()
     for name in ("a", "b"):
         kept("tops", tmp_path / name, 1, key)
-    headers = [(tmp_path / name).read_bytes()[: HEADER.size] for name in ("a", "b")]
-    assert len({HEADER.unpack(header)[4] for header in headers}) == 2
-
-
-@pytest.mark.parametrize("version", [2, 3])
-def test_files_of_older_formats_are_read_and_written_as_format_4(tmp_path: Path, version: int) -> None:
-    """In format 2 their cipher key was the user's key."""
-    key, path, calls = bytes(range(32)), tmp_path / "kept", CASES["tops"].calls
-    publisher, _ = kept("tops", path, 1, key)
-    expected = publisher.publish(calls[1])
-    other = tmp_path / "other"
-    kept("tops", other, 1, key)
-    content, header = journal.read(sealed_file.StateFile(other, key))
-    other.write_bytes(sealed_by_hand(version, header[: HEADER.size], json.dumps(content).encode(), key))
-    again = KIND.load(other, key)
-    assert HEADER.unpack(other.read_bytes()[: HEADER.size])[1] == version, "reading changes nothing"
-    assert again.publish(calls[1]).tobytes() == expected.tobytes()
-    assert HEADER.unpack(other.read_bytes()[: HEADER.size])[1] == 4
-    assert KIND.load(other, key).n_seen == publisher.n_seen
+        raw = (tmp_path / name).read_bytes()
+        header, (length, _, nonce) = raw[:47], struct.unpack(">QI12s", raw[47:71])
+        salt = HEADER.unpack(header)[4]
+        # HKDF-SHA256 (RFC 5869) of the user's key, and the first frame under that.
+        own = hmac.digest(hmac.digest(salt, key, "sha256"), b"fastdp state file 1\x01", "sha256")
+        assert AESGCM(own).decrypt(nonce, raw[71 : 71 + length], header + bytes(8))
+        salts.add(salt)
+    assert len(salts) == 2
 
 
 def test_a_small_file_does_not_inflate_to_all_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -184,7 +184,7 @@ def test_damaged_states_are_refused(field: str) -> None:
 
     windows = fastdp.Windows("1h", 1.0, "2024-01-01", counts=True, seed=1)
     windows.add([datetime(2024, 1, 1, 3)])
-    content = json.loads(json.dumps(windows._content(kept=False)))
+    content = json.loads(json.dumps(windows._content(None)))
     state = content["now"]["state"]
     if field in ("closed", "clock"):
         state[field] -= 10**12 if field == "clock" else 1

@@ -67,7 +67,7 @@ def revised(fresh: Fresh, data: Sequence[float]) -> Floats:
 def retrospective(fresh: Fresh, data: Sequence[float]) -> Floats:
     """What is published, and the sums of all prefixes by everything that was released."""
     release = fresh().release(data)
-    later = release.range_sum(0, np.arange(1, len(release) + 1), retrospective=True)
+    later = release.range_sum(0, np.arange(1, len(release) + 1), revised=True)
     return np.concatenate([release.values, later])
 
 

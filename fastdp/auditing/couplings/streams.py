@@ -162,7 +162,7 @@ def see_release(seen: Seen, release: Release) -> None:
         starts, stops = np.sort(np.random.default_rng(0).integers(0, n + 1, (2, 400)), axis=0)
     seen.add("values", release.values, release.offset, release.threshold, release.guarantee, release.block)
     seen.add("range sums", release.range_sum(starts, stops))
-    seen.add("retrospective sums", release.range_sum(starts, stops, retrospective=True))
+    seen.add("revised sums", release.range_sum(starts, stops, revised=True))
     seen.add("revised", release.revised)
     if release.noise is not None:
         seen.add("noise", release.noise)

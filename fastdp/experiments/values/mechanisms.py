@@ -275,7 +275,7 @@ def _adaptive(
     revised = validation.flag("retrospective", retrospective)
 
     def result(release: Any) -> RunResult:
-        answer = partial(release.range_sum, retrospective=revised)
+        answer = partial(release.range_sum, revised=revised)
         if release.revision is None or not revised or release.revision.threshold != release.threshold:
             # Without noise theta would rise elsewhere.
             return RunResult(answer, release.threshold, splits=False)

@@ -59,9 +59,8 @@ class AdaptiveState:
         Steps up to the last count.
     added, removed : tuple of int64[n]
         Codes of the batches since.  Secret.
-    anew : bool or None
-        Whether the next count lets PrivTree choose its cells; None for a stream that never does so, as none did when
-        its state file was written.
+    anew : bool
+        Whether the next count lets PrivTree choose its cells.
     whole : WholeCount or None
         The count of the whole at the last count, where there is one.
     """
@@ -73,7 +72,7 @@ class AdaptiveState:
     counted: int = 0
     added: tuple[Integers, ...] = field(default=(), repr=False)
     removed: tuple[Integers, ...] = field(default=(), repr=False)
-    anew: bool | None = None
+    anew: bool = False
     chain: str = field(default="", repr=False)
     whole: WholeCount | None = None
 
@@ -125,7 +124,7 @@ class AdaptiveMachine(PointMachine):
         """Before the first batch."""
         period = min(FIRST_PERIOD, self.max_period) if self.period is None else self.period
         whole = None if self.whole is None else WholeCount()
-        return AdaptiveState(0, None, None, ReleaseSchedule(period, prompt=0), anew=False, whole=whole)
+        return AdaptiveState(0, None, None, ReleaseSchedule(period), whole=whole)
 
     def follow(self, state: AdaptiveState, added: Integers, removed: Integers, key: Key, chain: str) -> AdaptiveState:
         """Count, or forecast until the next count is due."""
@@ -134,7 +133,7 @@ class AdaptiveMachine(PointMachine):
             _, visit, _ = decomposition.take_step(plan.cells, self.root, added, removed, 0, key)
             grown = count_only.initial_tree(plan, visit)
             whole, grown = self._count_whole(state, grown, added, removed, key)
-            anew = None if state.anew is None else count_only.is_empty(plan, grown)
+            anew = count_only.is_empty(plan, grown)
             return AdaptiveState(now, grown.visit, grown, state.pace, now, anew=anew, chain=chain, whole=whole)
         waiting = (*state.added, added), (*state.removed, removed)
         elapsed = now - state.counted
@@ -149,9 +148,9 @@ class AdaptiveMachine(PointMachine):
         total = float(state.grown.visit.projected[0])
         most = self.max_period if self.period is None else None
         pace = following_pace(state.pace, growth, total, now, plan.noise, most)
-        anew = None if state.anew is None else growth.coarse > MAX_COARSE
-        if anew is not None and most is not None:
-            pace, anew = after_jump(pace, anew, now, elapsed)
+        anew = growth.coarse > MAX_COARSE
+        if most is not None:
+            pace, anew = after_jump(pace, anew, now)
         return AdaptiveState(now, grown.visit, grown, pace, now, anew=anew, chain=chain, whole=whole)
 
     def _count_whole(
@@ -173,8 +172,6 @@ class AdaptiveMachine(PointMachine):
         """The state as JSON."""
         # What a step between two counts releases follows from the last count.
         plain = codec.describe(replace(state, visit=None, grown=None))
-        if state.whole is None:
-            del plain["whole"]
         return {**plain, "grown": None if state.grown is None else saved.describe_grown(state.grown)}
 
     def unpacked(self, described: Any) -> AdaptiveState:
@@ -196,17 +193,6 @@ class AdaptiveMachine(PointMachine):
         missing = self._missing(state.whole, grown)
         visit = count_only.forecast(self.counting, grown, state.pace, elapsed, missing) if elapsed else grown.visit
         return replace(state, grown=grown, visit=visit)
-
-    def same(self, now: dict[str, Any], recorded: dict[str, Any]) -> bool:
-        """Whether two packed states are the same."""
-        # Files of the first fastdps have costs that BLAS summed, in another order on each kind of processor; what
-        # follows from them, the period, is compared.
-        return super().same(_without_costs(now), _without_costs(recorded))
-
-
-def _without_costs(packed: dict[str, Any]) -> dict[str, Any]:
-    state = packed["state"]
-    return {**packed, "state": {**state, "pace": {**state["pace"], "costs": None}}}
 
 
 class AdaptivePHDStream(SpatialPublisher):

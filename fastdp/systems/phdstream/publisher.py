@@ -140,12 +140,9 @@ class PHDMachine(PointMachine):
 
     def packed(self, state: PHDState) -> dict[str, Any]:
         """The state as JSON."""
-        visit = saved.describe_visit(state.visit)
-        residents = codec.describe(state.residents.tree)
-        packed = {"n_steps": state.n_steps, "residents": residents, "visit": visit, "chain": state.chain}
-        if state.whole is not None:
-            packed |= {"whole": codec.describe(state.whole), "drawn": state.drawn}
-        return packed
+        plain = {"n_steps": state.n_steps, "drawn": state.drawn, "chain": state.chain}
+        trees = {"residents": codec.describe(state.residents.tree), "visit": saved.describe_visit(state.visit)}
+        return {**plain, **trees, "whole": codec.describe(state.whole)}
 
     def unpacked(self, described: Any) -> PHDState:
         """The state that was described."""
@@ -153,15 +150,13 @@ class PHDMachine(PointMachine):
         saved.check_residents(tree, self.plan)
         residents = TreeVersion.of(self.plan.fan_out, tree)
         visit = saved.restore_visit(described["visit"], self.plan)
-        # States of the first noise format have no chain.
-        n_steps, chain = codec.whole(described["n_steps"]), str(described.get("chain", ""))
-        if self.whole is None:
-            return PHDState(n_steps, residents, visit, chain=chain)
-        whole, drawn = codec.restore(WholeCount, described["whole"]), codec.whole(described["drawn"])
-        self.whole.check(whole)
-        if whole.steps != n_steps or not 0 <= drawn <= MAX_COUNT:
-            raise ValueError("a number of counts out of range")
-        return PHDState(n_steps, residents, visit, whole, drawn, chain)
+        n_steps, drawn = codec.whole(described["n_steps"]), codec.whole(described["drawn"])
+        whole = codec.restore(WholeCount | None, described["whole"])
+        if self.whole is not None:
+            self.whole.check(whole)
+            if whole.steps != n_steps or not 0 <= drawn <= MAX_COUNT:
+                raise ValueError("a number of counts out of range")
+        return PHDState(n_steps, residents, visit, whole, drawn, str(described["chain"]))
 
 
 class PHDStream(SpatialPublisher):

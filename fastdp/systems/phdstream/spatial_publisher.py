@@ -88,17 +88,13 @@ class PointMachine(Machine[Any]):
         return replace(codec.restore(kind, {**described, "visit": None}), visit=visit)
 
     def composition(self) -> dict[str, Any]:
-        """The parameters, for noise keys and state files; an option younger than these counts where it is used."""
+        """The parameters, for noise keys; an option younger than these counts where it is used."""
         given = parameters_of(self)
         return {name: given[name] for name in given if name != "total_share" or given[name]}
 
     def bind(self, key: Key) -> Key:
         """The key of this mechanism with these parameters."""
         return key.bind(part_name(self), self.composition())
-
-    def describe(self) -> dict[str, Any]:
-        """The parameters as JSON."""
-        return {name: codec.describe_part(value, self.PARTS) for name, value in self.composition().items()}
 
     def read(self, *batch: Any) -> tuple[Integers, Integers]:
         """A batch as ascending codes of cells of the greatest depth."""

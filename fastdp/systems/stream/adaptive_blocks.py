@@ -292,15 +292,6 @@ class AdaptiveBlocks:
         deviation = math.sqrt(memory[block_lengths.VARIANCE])
         return bool(level - block_lengths.CERTAIN * deviation > block_lengths.CUT_OFF * unit)
 
-    def widened(self, memory: Floats) -> Floats:
-        """The memory of a state file, which may be from before theta could rise, or jump."""
-        b = block_lengths
-        if memory.size == b.UNIT:
-            memory = np.concatenate([memory, [1.0, -1.0], np.zeros(b.JUMP - b.SPAN)])
-        if memory.size == b.JUMP:
-            memory = np.concatenate([memory, [0.0, 0.0, memory[b.UNIT]]])
-        return memory
-
     def block(self, progress: Progress) -> int:
         """Length of the open block, or of the first one."""
         name = block_lengths.FIRST if not progress.smoother.size else block_lengths.EXPONENT

@@ -304,10 +304,6 @@ class FixedBlocks:
         """The threshold in use, in grid steps."""
         return theta_steps
 
-    def widened(self, memory: Floats) -> Floats:
-        """The memory of a state file."""
-        return memory
-
     def fits(self, progress: Progress) -> bool:
         """Whether the memory has its form, and what kernels follow as an index is in range."""
         memory = progress.smoother

@@ -36,7 +36,7 @@ from fastdp.thresholds.renewals import Renewal
 
 DEFAULT_HOLDOUT = 65_536
 _ROLES = ("threshold", "perturber", "smoother", "renewal")
-#: Parameters that are younger than noise keys and state files, and the value that stands in neither.
+#: Parameters that are younger than noise keys, and the value that does not stand there.
 _YOUNGER: dict[str, Any] = {"contributions": 1, "sensitivity": None, "delta": 0.0, "budget": None}
 #: Most units that may be protected together.
 MAX_CONTRIBUTIONS = 2**30
@@ -389,7 +389,7 @@ class StreamParameters:
 
     def describe(self) -> dict[str, Any]:
         """Parts by name, and parameters, for a state file."""
-        fields = self._parameters()
+        fields = vars_of(self)
         for role in _ROLES:
             fields[role] = codec.describe_part(fields[role], PARTS)
         return fields

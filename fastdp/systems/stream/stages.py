@@ -27,12 +27,11 @@ from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks
 from fastdp.systems.stream.emission import Emission, FillIn, Output, as_given
 from fastdp.systems.stream.fixed_blocks import FixedBlocks, Step
 from fastdp.systems.stream.parameters import StreamParameters
-from fastdp.systems.stream.progress import NO_CHAIN, Progress, next_chain
+from fastdp.systems.stream.progress import Progress, next_chain
 from fastdp.systems.stream.short import IN_ORDER, MAX_SHORT, Short, short_of
 from fastdp.systems.stream.stream_state import StreamState
 from fastdp.thresholds import Chooser
 from fastdp.thresholds.base import held_out
-from fastdp_kernels import block_lengths
 
 Floats = NDArray[np.float64]
 Pipeline = FixedBlocks | AdaptiveBlocks
@@ -285,13 +284,9 @@ class Schedule(Machine[StreamState]):
 
     def unpack(self, packed: Packed, key: Key) -> StreamState:
         """The state that was packed, with the summary of the values held put into a fresh chooser."""
-        # The others may be younger than the file.
-        numbers: dict[str, Any] = {"n_seen": packed["n_seen"]} | {
-            name: codec.restore(_FIELDS[name], value) for name, value in packed.items() if name in _FIELDS
-        }
-        smoother = self.pipeline(key).widened(codec.unpack(packed["smoother"], "<f8").astype(np.float64))
-        # The chain key is younger than the first files.
-        chain = codec.unpack(packed["chain"], "<u8").astype(np.uint64) if "chain" in packed else NO_CHAIN
+        numbers = {name: codec.restore(kind, packed[name]) for name, kind in _FIELDS.items()}
+        smoother = codec.unpack(packed["smoother"], "<f8").astype(np.float64)
+        chain = codec.unpack(packed["chain"], "<u8").astype(np.uint64)
         progress = Progress(smoother=smoother, chain=chain, **numbers)
         self._check(progress, key)
         held = codec.unpack(packed["holdout"], "<i8").astype(np.int64)
@@ -301,12 +296,6 @@ class Schedule(Machine[StreamState]):
                 raise ValueError("values held for no threshold")
             chooser.unpack(held)
         return StreamState(progress, chooser)
-
-    def same(self, now: dict[str, Any], recorded: dict[str, Any]) -> bool:
-        """Whether two packed states are the same, but for what a threshold that rises waits for: it moves no sum."""
-        if isinstance(self.composition.perturber, Blocks):
-            now, recorded = _settled(now), _settled(recorded)
-        return super().same(now, recorded)
 
     def _check(self, progress: Progress, key: Key) -> None:
         """ValueError unless shapes, and what kernels follow as an index, are in range."""
@@ -354,9 +343,3 @@ def _counted(state: StreamState, floats: Floats) -> Chooser | None:
 _FIELDS: dict[str, Any] = {
     name: float if name == "prediction" else int for name in Progress._fields if name not in ("smoother", "chain")
 }
-
-
-def _settled(packed: Packed) -> Packed:
-    """A packed state without the sums that a threshold waits for."""
-    memory = codec.unpack(packed["smoother"], "<f8")[: block_lengths.SPAN]
-    return {**packed, "smoother": codec.pack(memory, "<f8")}
