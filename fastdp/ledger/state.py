@@ -59,8 +59,16 @@ class LedgerState:
         """Number and seal of the last line."""
         # In a damaged file there may be another value in the place of a seal, or none.
         rows = self._db.execute("SELECT id, coalesce(CAST(seal AS BLOB), x'') FROM line ORDER BY id DESC LIMIT 1")
-        found: tuple[int, bytes] = rows.fetchone()
+        found: tuple[int, bytes] = rows.fetchone() or (-1, b"")
         return found
+
+    def is_torn(self) -> bool:
+        """Whether the last line is not the one that the file's first page names."""
+        return self._db.execute("PRAGMA user_version").fetchone() != self.last()[:1]
+
+    def copy_to(self, db: sqlite3.Connection) -> None:
+        """Copy all tables."""
+        self._db.backup(db)
 
     def has(self, number: int, seal: bytes) -> bool:
         """Whether that line has that seal."""
@@ -78,8 +86,9 @@ class LedgerState:
         return line
 
     def insert(self, number: int, text: str, seal: bytes) -> None:
-        """Add a line as it is."""
+        """Add a line as it is, and its number to the file's first page."""
         self._db.execute("INSERT INTO line VALUES (?, ?, ?)", (number, text, seal))
+        self._db.execute(f"PRAGMA user_version = {number}")
 
     def take(self, line: Line) -> None:
         """Bring all tables up to date; ArithmeticError, LookupError, TypeError or ValueError for a senseless line."""
@@ -102,7 +111,7 @@ class LedgerState:
                 "epsilon = coalesce(excluded.epsilon, epsilon), delta = coalesce(excluded.delta, delta)",
                 (line["stream"] or "", *amounts),
             )
-        elif kind != "recover":  # in ledgers of the first format, about a last line that was cut off
+        else:
             raise ValueError(f"a line of kind {kind!r}")
 
     def _end(self, number: int, state: str, stop: object) -> None:
