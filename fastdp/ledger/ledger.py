@@ -240,7 +240,7 @@ class Ledger(LedgerReader):
             said = f"has {rest[part]!r} of {limit[part]!r} {name} left{whose}, "
             said += f"this release needs {rounded(needs)[part]!r}"
             if after.epsilon > before.epsilon + needs.epsilon:
-                twice, by_rho = "some count twice in the weakest unit", "not epsilons add up here but rhos"
+                twice, by_rho = "beside a weaker unit a release counts twice", "not epsilons add up here but rhos"
                 why = twice if math.isinf(before.rho) else by_rho
                 said += f" (in total {rounded(after)[part]!r}: {why})"
         raise BudgetError(f"Refused: stream {wanted.stream!r} {said}. Nothing was recorded")

@@ -43,6 +43,8 @@ Mac = Callable[[bytes], bytes]
 class LedgerState:
     """The tables of an open ledger, within a transaction of the caller's.
 
+    Each question is answered at once, by ``fetchall``: an open cursor in a traceback that is kept would hold a lock.
+
     Parameters
     ----------
     db : sqlite3.Connection
@@ -58,8 +60,8 @@ class LedgerState:
     def last(self) -> tuple[int, bytes]:
         """Number and seal of the last line."""
         # In a damaged file there may be another value in the place of a seal, or none.
-        rows = self._db.execute("SELECT id, coalesce(CAST(seal AS BLOB), x'') FROM line ORDER BY id DESC LIMIT 1")
-        found: tuple[int, bytes] = rows.fetchone() or (-1, b"")
+        asked = "SELECT id, coalesce(CAST(seal AS BLOB), x'') FROM line ORDER BY id DESC LIMIT 1"
+        found: tuple[int, bytes] = self._db.execute(asked).fetchone() or (-1, b"")
         return found
 
     def is_torn(self) -> bool:
@@ -136,9 +138,8 @@ class LedgerState:
 
     def all_reserved(self) -> list[int]:
         """Numbers of the reservations that were never ended."""
-        return [
-            number for (number,) in self._db.execute("SELECT id FROM release WHERE state = 'reserved' ORDER BY id")
-        ]
+        asked = "SELECT id FROM release WHERE state = 'reserved' ORDER BY id"
+        return [number for (number,) in self._db.execute(asked).fetchall()]
 
     def entries(self, stream: str | None) -> list[Entry]:
         """The releases of a stream, or all, in the order in which they were recorded."""
@@ -147,7 +148,7 @@ class LedgerState:
     def _entries(self, which: str, *values: object) -> list[Entry]:
         rows = self._db.execute(
             f"SELECT id, body, state, stop FROM release JOIN line USING (id) WHERE {which} ORDER BY id", values
-        )
+        ).fetchall()
         return [_read(*row) for row in rows]
 
     def noise(self, fingerprint: str) -> tuple[int, str] | None:
@@ -159,18 +160,19 @@ class LedgerState:
 
     def streams(self) -> list[str]:
         """Names of the streams with entries, sorted."""
-        return sorted(stream for (stream,) in self._db.execute("SELECT DISTINCT stream FROM stream_account"))
+        found = self._db.execute("SELECT DISTINCT stream FROM stream_account").fetchall()
+        return sorted(stream for (stream,) in found)
 
     def limit(self, stream: str | None) -> Budget:
         """What the ledger allows a stream: its own limit, and the general one for what that does not name."""
-        rows = self._db.execute("SELECT * FROM limits WHERE stream IN (?, '')", (stream or "",))
+        rows = self._db.execute("SELECT * FROM limits WHERE stream IN (?, '')", (stream or "",)).fetchall()
         found = {name: amounts for name, *amounts in rows}
         said = [found[name] for name in (stream or "", "") if name in found]
         return Budget(*(next((each[part] for each in said if each[part] is not None), math.inf) for part in range(2)))
 
     def limits(self) -> dict[str | None, Budget]:
         """The limits of the streams that have one of their own; under None the general one."""
-        named = [name or None for (name,) in self._db.execute("SELECT stream FROM limits")]
+        named = [name or None for (name,) in self._db.execute("SELECT stream FROM limits").fetchall()]
         return {name: self.limit(name) for name in named}
 
 

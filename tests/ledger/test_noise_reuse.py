@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -127,8 +125,7 @@ def test_a_refusal_for_noise_comes_before_one_for_budget(ledger) -> None:
 def test_what_draws_no_secret_noise_has_no_fingerprint(ledger, lines) -> None:
     account = ledger()
     plain: list[Any] = [
-        *(tops(seed=1, key=None), Guarantee(0.5), fastdp.systems.Zeros(), fastdp.local.SquareWave(0.5)),
-        fastdp.ToPLServer(0.5, 100.0, 10, 64),
+        *(tops(seed=1, key=None), Guarantee(0.5), fastdp.systems.Zeros(), fastdp.ToPLServer(0.5, 100.0, 10, 64)),
     ]
     for _ in range(2):
         for each in plain:
@@ -144,25 +141,6 @@ def test_a_loaded_publisher_is_the_one_that_was_recorded(ledger, tmp_path: Path)
     ledger().spend(publisher, stream="meter")
     with pytest.raises(BudgetError, match="entry 1"):
         ledger().spend(loaded, stream="meter")
-
-
-def test_a_ledger_from_before_fingerprints_goes_on(path: Path, ledger, lines) -> None:
-    shutil.copyfile(Path(__file__).parent / "fixtures" / "before_fingerprints.jsonl", path)
-    path.chmod(0o600)
-    account = ledger()
-    found = account.entries()
-    assert [(each.id, each.state, each.fingerprint) for each in found] == [
-        *((2, "spent", None), (3, "reserved", None), (4, "spent", None), (6, "cancelled", None)),
-    ]
-    assert account.spent("meter").epsilon == 0.75
-    with pytest.raises(ParameterError, match="its noise is not that of entry 3"):
-        account.resume(3, fastdp.Adaptive(0.25, 100.0, 1000, 4096, key=bytes(32)))
-    fastdp.ledger.Reservation(account, found[1]).commit()
-    account.spend(tops(), stream="meter")
-    account.spend(Guarantee(0.5), stream="meter")
-    with_one, without = (json.loads(text) for _, text, _ in lines()[-2:])
-    assert with_one["fingerprint"] == tops().noise_fingerprint
-    assert set(with_one) - set(without) == {"fingerprint"}
 
 
 class TestResume:

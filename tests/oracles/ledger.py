@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from fractions import Fraction
 from itertools import product
 
 #: epsilon, part, start, stop: as a release is recorded (None: all parts; all positions; no end).
 Release = tuple[Fraction, str | None, int | None, int | None]
 Where = tuple[str | None, int | None, int | None]
+
+
+def written(amount: float) -> Fraction:
+    """The decimal that was written."""
+    return Fraction(Decimal(str(amount)))
 
 
 def worst(releases: list[Release], positions: int, among: Where = (None, None, None)) -> Fraction:
