@@ -22,7 +22,7 @@ import numpy as np
 import fastdp
 from fastdp import local
 from fastdp.cli.event_batches import in_order
-from fastdp.cli.key_file import read_key
+from fastdp.randomness.key_file import read_key
 from fastdp.errors import DataError, FastDPError
 from fastdp.experiments.specification import read_specification
 from fastdp.files.event_reader import read_events

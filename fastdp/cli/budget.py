@@ -98,7 +98,7 @@ class LedgerOptions:
 
     def _opened(self, *, new: bool) -> Ledger:
         """The ledger; ``new`` says whether it may be made."""
-        from fastdp.cli.key_file import read_ledger_key
+        from fastdp.randomness.key_file import read_ledger_key
         from fastdp.errors import ParameterError
         from fastdp.ledger import Ledger
 
@@ -130,7 +130,7 @@ class LedgerOptions:
         """What the stream has cost so far, for the command's last words."""
         if self.ledger is None or self.stream is None:
             return []
-        from fastdp.cli.key_file import read_ledger_key
+        from fastdp.randomness.key_file import read_ledger_key
         from fastdp.ledger import Ledger
 
         spent = Ledger(self.ledger, key=read_ledger_key(self.ledger_key_file), create=False).spent(self.stream)

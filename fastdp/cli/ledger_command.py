@@ -132,7 +132,7 @@ def _named(amount: str | None) -> float | EllipsisType | None:
 
 
 def _opened(path: Path, key_file: Path | None, *, create: bool = False) -> Ledger:
-    from fastdp.cli.key_file import read_ledger_key
+    from fastdp.randomness.key_file import read_ledger_key
     from fastdp.ledger import Ledger
 
     return Ledger(path, key=read_ledger_key(key_file), create=create)

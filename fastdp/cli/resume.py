@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp._version import __version__
-from fastdp.cli.key_file import read_key
+from fastdp.randomness.key_file import read_key
 from fastdp.cli.paths import STANDARD
 from fastdp.errors import BudgetError, DataError, StateError
 from fastdp.ledger.charge import stream_key

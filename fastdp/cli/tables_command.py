@@ -73,7 +73,7 @@ def _run(kind: str, options: dict[str, Any]) -> None:
         )
     check_engine(options)
     with plain_errors(), terminated_cleanly():
-        from fastdp.cli.key_file import read_key
+        from fastdp.randomness.key_file import read_key
         from fastdp.cli.paths import STANDARD, check_separate
 
         check_separate(options)

@@ -98,7 +98,7 @@ def common_kind(kinds: Iterable[Kind], stream: str) -> Kind:
         return VALUE
     raise ParameterError(
         f"guarantee on stream {stream!r} with the units {'; '.join(map(str, found))}: expected one that all others "
-        "imply (docs/ledger.md, \"Units\"); name another stream for another unit"
+        'imply (docs/ledger.md, "Units"); name another stream for another unit'
     )
 
 

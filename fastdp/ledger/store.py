@@ -215,7 +215,9 @@ class Store:
         if db.execute("PRAGMA application_id").fetchone() != (APPLICATION,):
             raise StateError(f"{self.name} is no fastdp ledger, or was cut short")
         if db.execute("PRAGMA journal_mode").fetchone() != ("delete",):
-            raise StateError(f"{self.name}: expected a rollback journal (sqlite3 FILE 'PRAGMA journal_mode = DELETE')")
+            raise StateError(
+                f"{self.name}: expected a rollback journal (sqlite3 FILE 'PRAGMA journal_mode = DELETE')"
+            )
         row = db.execute(f"{_ROWS} WHERE id = 0").fetchone()
         return header(row or (0, b"", b""), self._key, self.name)
 

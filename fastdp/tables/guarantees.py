@@ -24,7 +24,10 @@ def in_units(plan: TablePlan, guarantee: Guarantee) -> Guarantee:
     elif k == 1:
         unit, adjacency = "one row of the table", "add or remove one row"
     else:
-        unit, adjacency = f"{k} rows of the table{period}", f"add or remove up to {k} rows{period.replace('any', 'one')}"
+        unit, adjacency = (
+            f"{k} rows of the table{period}",
+            f"add or remove up to {k} rows{period.replace('any', 'one')}",
+        )
     return replace(guarantee, unit=unit, adjacency=adjacency, rows=rows)
 
 

@@ -468,7 +468,10 @@ def test_a_refusal_says_what_it_would_come_to(tmp_path: Path) -> None:
     """In one unit for all: an event is two values replaced, so what is left for events is not left for values."""
     ledger = fastdp.Ledger(tmp_path / "budget", limit_epsilon=3.0)
     ledger.spend(fastdp.PHDStream(Box(0, 1), 1.5), stream="places")
-    with pytest.raises(BudgetError, match=r"has 1\.5 of 3\.0 .* needs 0\.5 \(in total 3\.5: beside a weaker unit a release counts twice"):
+    with pytest.raises(
+        BudgetError,
+        match=r"has 1\.5 of 3\.0 .* needs 0\.5 \(in total 3\.5: beside a weaker unit a release counts twice",
+    ):
         ledger.spend(fastdp.ToPS(0.5, 4.0, 4, 16, prune=0), stream="places")
     with pytest.raises(BudgetError, match=r"has 1\.5 of 3\.0 .* needs 4\.0\. Nothing"):
         ledger.spend(fastdp.PHDStream(Box(0, 1), 4.0), stream="places")
