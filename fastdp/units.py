@@ -62,9 +62,10 @@ class Rows(NamedTuple):
         if self == weaker:
             return 1
         one_row = weaker.who is None and weaker.most == 1
-        if self.period is not None and not one_row:
-            if weaker.period is None or not weaker.period.is_within(self.period):
-                return None
+        # One row lies in one period, whatever the periods are.
+        apart = weaker.period is None or (self.period is not None and not weaker.period.is_within(self.period))
+        if self.period is not None and apart and not one_row:
+            return None
         if self.who is not None:
             return 2 if one_row or weaker.who == self.who else None
         return 1 if weaker.who is None and weaker.most <= self.most else None
@@ -74,8 +75,8 @@ class Rows(NamedTuple):
         who = "rows" if self.who is None else f"column {self.who!r}"
         if self.period is None:
             return who
-        p = self.period
-        return f"{who}, periods of {p.length} {p.measure} from {p.begin}, {'no zone' if p.time_zone is None else p.time_zone}"
+        measure, length, begin, zone = self.period
+        return f"{who}, periods of {length} {measure} from {begin} on, {zone or 'no zone'}"
 
     @classmethod
     def read(cls, said: Any) -> Self | None:

@@ -179,8 +179,8 @@ def _download(entry: Entry, path: Path) -> None:
         )
     if entry.sha256 is None and not entry.url.startswith("https://"):
         raise DataError(
-            f"{entry.file}: no download, since {entry.url} is not encrypted and no SHA-256 of it is known, so anyone on "
-            f"the way could replace it. By hand: fetch that file in a way that you trust and put it at {path}"
+            f"{entry.file}: no download, since {entry.url} is not encrypted and no SHA-256 of it is known, so anyone "
+            f"on the way could replace it. By hand: fetch that file in a way that you trust and put it at {path}"
         )
     told = "downloads need pooch, which is not installed: pip install 'fastdp-streams[data]'"
     pooch = imported("pooch", StateError(told))

@@ -47,8 +47,8 @@ class Job:
         Of this job; public.  Two jobs under one secret need two names.
     secret : str or callable
         Where a worker finds the 32 bytes that all noise follows from: ``"file:PATH"`` (an owner-only file, raw or
-        hexadecimal, as for ``--key-file``), ``"env:NAME"`` (64 hexadecimal digits), or a function without arguments that asks your secret store.  Engines ship and log arguments, so the
-        bytes themselves are refused.
+        hexadecimal, as for ``--key-file``), ``"env:NAME"`` (64 hexadecimal digits), or a function without arguments
+        that asks your secret store.  Engines ship and log arguments, so the bytes themselves are refused.
 
     Notes
     -----

@@ -227,7 +227,8 @@ def _refuse_parts(entry: Entry) -> None:
     """Which releases on parts of a stream are disjoint is proved for some units only (``docs/privacy.md``)."""
     if entry.start is not None and entry.kind != VALUE:
         raise ParameterError(
-            f"start = {entry.start!r}, stop = {entry.stop!r}: expected None for {entry.kind}: only {VALUE} lies at one position in both of two adjacent streams (an element more moves "
+            f"start = {entry.start!r}, stop = {entry.stop!r}: expected None for {entry.kind}: only "
+            f"{VALUE} lies at one position in both of two adjacent streams (an element more moves "
             "all later positions; part= takes a label that follows from an element itself, such as its day)"
         )
     if entry.part is not None and entry.kind not in (VALUE, *ELEMENTS):

@@ -42,8 +42,8 @@ class Ledger(LedgerReader):
     -----
     Privacy: the ledger computes basic composition, exactly (``docs/privacy.md``), and releases nothing itself.  Sums
     of epsilon hold for releases with independent noise only, so it refuses a publisher whose noise an entry has
-    already, and one that cannot say which noise it has.  It trusts its input: it cannot see two names for one stream, positions and parts that are not disjoint,
-    or a secret that is used outside it.
+    already, and one that cannot say which noise it has.  It trusts its input: it cannot see two names for
+    one stream, positions and parts that are not disjoint, or a secret that is used outside it.
 
     Each call is one transaction, on disk before the call returns; its time does not grow with the number of releases.
     Objects can be shared by threads, and processes may have one each, on a local disk.  A line is never changed;
@@ -201,8 +201,8 @@ class Ledger(LedgerReader):
         if not isinstance(guarantee, Guarantee) and isinstance(getattr(guarantee, "guarantee", None), Guarantee):
             if not (guarantee.guarantee.simulated or hasattr(guarantee, "noise_fingerprint")):
                 raise ParameterError(
-                    f"guarantee is a {type(guarantee).__name__} without a noise_fingerprint, so its noise could be used "
-                    "twice: expected a publisher that has one (None: it draws no noise from a key), or the "
+                    f"guarantee is a {type(guarantee).__name__} without a noise_fingerprint, so its noise could be "
+                    "used twice: expected a publisher that has one (None: it draws no noise from a key), or the "
                     "fastdp.Guarantee of a release with noise of its own"
                 )
             fingerprint = _fingerprint(guarantee)

@@ -272,7 +272,7 @@ def compose(entries: Sequence[Entry], stream: str = "") -> Guarantee:
     Returns
     -------
     Guarantee
-        Epsilon and delta are exact sums of decimals, rounded up; the distances of sampled noise from its law, each times
+        Epsilon and delta are exact sums of decimals, rounded up; distances of sampled noise from its law, each times
         1 + e^epsilon, are part of delta.  The model is ``"local"`` only if all are: a central release of the same
         values is seen by the curator.
 

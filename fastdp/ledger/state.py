@@ -66,7 +66,8 @@ class LedgerState:
 
     def is_torn(self) -> bool:
         """Whether the last line is not the one that the file's first page names."""
-        return self._db.execute("PRAGMA user_version").fetchone() != self.last()[:1]
+        named: tuple[int] = self._db.execute("PRAGMA user_version").fetchone()
+        return named != self.last()[:1]
 
     def copy_to(self, db: sqlite3.Connection) -> None:
         """Copy all tables."""

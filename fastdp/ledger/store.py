@@ -124,8 +124,8 @@ class Store:
                 state = LedgerState(db, self._mac)
                 if state.is_torn():
                     raise StateError(
-                        f"{self.name} is damaged: its last line is not the one that its first page names (a copy made "
-                        f"during a call, or without its -journal); {_REPAIR}"
+                        f"{self.name} is damaged: its last line is not the one that its first page names (a copy "
+                        f"made during a call, or without its -journal); {_REPAIR}"
                     )
                 if self._seen is not None and not state.has(*self._seen):
                     raise StateError(

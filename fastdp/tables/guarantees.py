@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def in_units(plan: TablePlan, guarantee: Guarantee) -> Guarantee:
     """The guarantee with what is protected, and when two tables are adjacent."""
     k, period = plan.contributions, "" if plan.periods is None else f" in any period of {plan.periods.every}"
-    rows = Rows(plan.who, 1 if plan.who is not None else k, plan.periods and plan.periods.period)
+    rows = Rows(plan.who, 1 if plan.who is not None else k, None if plan.periods is None else plan.periods.period)
     if plan.who is not None:
         unit, adjacency = f"one person{period}", f"add or remove all rows of one person{period.replace('any', 'one')}"
     elif k == 1:

@@ -94,7 +94,7 @@ def test_a_copy_of_an_open_ledger_has_every_release(path: Path, filled: Ledger, 
 
 
 def test_a_copy_that_was_made_during_a_call_is_refused(path: Path, filled: Ledger, tmp_path: Path) -> None:
-    """Pages are written in order, the first one first: of each such state, but the whole one, the first call says so."""
+    """Pages are written in order: with the first one alone every call says so, with some of the others `verify`."""
     before = path.read_bytes()
     filled.spend(Guarantee(0.25), stream="meter")
     after = path.read_bytes()

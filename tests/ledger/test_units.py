@@ -265,7 +265,7 @@ class TestTables:
     def test_rows_and_persons_meet_in_one_row(self, ledger) -> None:
         account = ledger()
         self.count(account, who=None, contributions=3)
-        with pytest.raises(ParameterError, match="3 rows of the table .*; one person in any period of 1mo"):
+        with pytest.raises(ParameterError, match=r"3 rows of the table .*; one person in any period of 1mo"):
             self.count(account, period="1mo")
         self.count(account, who=None, contributions=1)
         self.count(account, period="1mo")
