@@ -18,6 +18,7 @@ from typing import Any
 
 from fastdp import validation
 from fastdp.errors import ParameterError
+from fastdp.units import Rows
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ class Guarantee:
     rho : float
         Concentrated DP: the mechanism is rho-zCDP, of which epsilon at this delta is one consequence and
         :meth:`at_delta` gives others; ``inf`` where nothing of the kind is claimed.
+    rows : Rows or None
+        Unit and adjacency of a table as a value, by which a ledger knows which guarantees imply which others.
 
     Examples
     --------
@@ -69,6 +72,7 @@ class Guarantee:
     simulated: bool = False
     derivation: tuple[str, ...] = ()
     rho: float = math.inf
+    rows: Rows | None = None
 
     def __str__(self) -> str:
         """One line for reports and the command line."""
@@ -129,9 +133,10 @@ class Guarantee:
         return replace(self, epsilon=epsilon, delta=delta, derivation=(*self.derivation, step))
 
     def identity(self) -> dict[str, Any]:
-        """The fields, where a part that holds a guarantee joins a noise key; rho is younger than the first keys."""
+        """The fields, without an infinite rho and rows that are None, as parts join a noise key."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {name: value for name, value in fields.items() if name != "rho" or math.isfinite(value)}
+        without = {"rho": math.inf, "rows": None}
+        return {name: value for name, value in fields.items() if name not in without or value != without[name]}
 
     def to_dict(self) -> dict[str, Any]:
         """The fields by name, in terms that strict JSON has: an infinite number as the text ``"inf"``."""
@@ -172,6 +177,11 @@ class Guarantee:
         steps = read["derivation"]
         if not isinstance(steps, (list, tuple)) or not all(isinstance(step, str) for step in steps):
             raise ParameterError(f"derivation = {validation.shown(steps, public=True)}: expected a list of texts")
+        try:
+            read["rows"] = Rows.read(read["rows"])
+        except (TypeError, ValueError):
+            shown = validation.shown(read["rows"], public=True)
+            raise ParameterError(f"rows = {shown}: expected None, or column, number and period of rows") from None
         return cls(**{**read, "derivation": tuple(steps)})
 
 
@@ -183,7 +193,7 @@ _NUMBERS = ("epsilon", "delta", "numeric_distance", "rho")
 
 
 def _merge(first: Guarantee, second: Guarantee, epsilon: float, delta: float) -> Guarantee:
-    if (first.unit, first.adjacency, first.model) != (second.unit, second.adjacency, second.model):
+    if any(getattr(first, name) != getattr(second, name) for name in ("unit", "adjacency", "model", "rows")):
         raise ValueError("guarantees with different units, adjacencies or models do not compose")
     return Guarantee(
         epsilon=epsilon,
@@ -195,6 +205,7 @@ def _merge(first: Guarantee, second: Guarantee, epsilon: float, delta: float) ->
         numeric_distance=first.numeric_distance + second.numeric_distance,
         simulated=first.simulated or second.simulated,
         derivation=first.derivation + second.derivation,
+        rows=first.rows,
     )
 
 
@@ -360,6 +371,7 @@ def of_group(member: Guarantee, size: int, epsilon: float, unit: str, adjacency:
         rho=round_up(Fraction(member.rho) * size**2) if math.isfinite(member.rho) else member.rho,
         unit=unit,
         adjacency=adjacency,
+        rows=None,
         derivation=(*member.derivation, step),
     )
 

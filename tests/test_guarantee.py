@@ -30,6 +30,7 @@ from fastdp.guarantee import (
     zcdp_loss,
     zcdp_rho,
 )
+from fastdp.units import Period, Rows
 
 NUMBER = st.floats(0.0, math.inf, allow_nan=False)
 GUARANTEES = st.builds(
@@ -44,6 +45,13 @@ GUARANTEES = st.builds(
     simulated=st.booleans(),
     derivation=st.lists(st.text(), max_size=4).map(tuple),
     rho=NUMBER,
+    rows=st.none()
+    | st.builds(
+        Rows,
+        st.none() | st.text(),
+        st.integers(1),
+        st.none() | st.builds(Period, st.just("days"), st.just(7), st.integers(0, 6), st.none() | st.text()),
+    ),
 )
 
 
@@ -65,6 +73,7 @@ def test_what_is_written_reads_back(guarantee: Guarantee) -> None:
         bool,
         tuple,
         float,
+        type(guarantee.rows),
     ]
 
 
@@ -74,6 +83,7 @@ def test_it_has_every_field_under_its_own_name() -> None:
         **dataclasses.asdict(guarantee),
         "derivation": list(guarantee.derivation),
         "rho": "inf",
+        "rows": None,
     }
     assert Guarantee(math.inf).to_dict()["epsilon"] == "inf"
     # NumPy's numbers are written as JSON's.

@@ -22,7 +22,6 @@ import numpy as np
 import fastdp
 from fastdp import local
 from fastdp.cli.event_batches import in_order
-from fastdp.cli.key_file import read_key
 from fastdp.errors import DataError, FastDPError
 from fastdp.experiments.specification import read_specification
 from fastdp.files.event_reader import read_events
@@ -30,6 +29,7 @@ from fastdp.files.readers import open_source
 from fastdp.local import encoding
 from fastdp.local.base import Mechanism
 from fastdp.randomness.key import Key
+from fastdp.randomness.key_file import read_key
 from fastdp.state import journal
 from fastdp.state.content import as_text
 from fastdp.state.seal import MAGIC

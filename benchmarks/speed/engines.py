@@ -115,6 +115,7 @@ def streams(session: Any, rows: int, rounds: int) -> None:
 
     with tempfile.TemporaryDirectory() as name:
         secret, stored = Path(name) / "secret", f"{name}/rows"
+        secret.touch(0o600)
         secret.write_bytes(bytes(32))
         mixed = f.col("id") * 2654435761 % 2**31
         made = session.range(rows).select(

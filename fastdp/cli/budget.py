@@ -98,9 +98,9 @@ class LedgerOptions:
 
     def _opened(self, *, new: bool) -> Ledger:
         """The ledger; ``new`` says whether it may be made."""
-        from fastdp.cli.key_file import read_ledger_key
         from fastdp.errors import ParameterError
         from fastdp.ledger import Ledger
+        from fastdp.randomness.key_file import read_ledger_key
 
         path = cast("Path", self.ledger)
         if new and self.limit is None and not path.exists():
@@ -132,8 +132,8 @@ class LedgerOptions:
         """What the stream has cost so far, for the command's last words."""
         if self.ledger is None or self.stream is None:
             return []
-        from fastdp.cli.key_file import read_ledger_key
         from fastdp.ledger import Ledger
+        from fastdp.randomness.key_file import read_ledger_key
 
         spent = Ledger(self.ledger, key=read_ledger_key(self.ledger_key_file), create=False).spent(self.stream)
         free = " (a simulation costs nothing)" if publisher.guarantee.simulated else ""

@@ -73,8 +73,8 @@ def _run(kind: str, options: dict[str, Any]) -> None:
         )
     check_engine(options)
     with plain_errors(), terminated_cleanly():
-        from fastdp.cli.key_file import read_key
         from fastdp.cli.paths import STANDARD, check_separate
+        from fastdp.randomness.key_file import read_key
 
         check_separate(options)
         _check_outputs(options)

@@ -42,6 +42,8 @@ class Entry:
         The column that is the stream.
     read : callable
         Reads the file.
+    sha256 : str or None
+        Of the file; a ``url`` that begins with http:// needs it.
     """
 
     title: str
@@ -53,6 +55,7 @@ class Entry:
     bound: float | None
     column: str
     read: Callable[[Path], Table]
+    sha256: str | None = None
 
 
 CATALOGUE = {
@@ -136,8 +139,8 @@ def fetch(name: str, folder: Path | None = None) -> Path:
 
     Notes
     -----
-    The publishers state no digests.  That of the first download is kept beside the file, and the file is
-    compared with it from then on.
+    The publishers state no digests.  That of the first download (over https, or with a known SHA-256) is kept beside
+    the file, and the file is compared with it from then on.
     """
     path = path_of(name, folder)
     if not path.exists():
@@ -174,10 +177,15 @@ def _download(entry: Entry, path: Path) -> None:
             f"{entry.file}: no download, since its terms ({entry.licence}) forbid copies. By hand: ask "
             f"for the file as {entry.page} says and put it at {path}"
         )
+    if entry.sha256 is None and not entry.url.startswith("https://"):
+        raise DataError(
+            f"{entry.file}: no download, since {entry.url} is not encrypted and no SHA-256 of it is known, so anyone "
+            f"on the way could replace it. By hand: fetch that file in a way that you trust and put it at {path}"
+        )
     told = "downloads need pooch, which is not installed: pip install 'fastdp-streams[data]'"
     pooch = imported("pooch", StateError(told))
     try:
-        pooch.retrieve(entry.url, known_hash=None, fname=path.name, path=path.parent)
+        pooch.retrieve(entry.url, known_hash=entry.sha256, fname=path.name, path=path.parent)
     except (OSError, ValueError) as error:
         reason = str(error).partition("\n")[0][:200]
         raise DataError(

@@ -24,6 +24,7 @@ from fastdp.guarantee import Guarantee
 from fastdp.ledger import Ledger
 from fastdp.perturbers.base import bound_law
 from fastdp.randomness.key import KEY_BYTES, Key, is_secret
+from fastdp.randomness.key_file import read_key
 from fastdp.state.machine import Machine
 from fastdp.state.publisher import Publisher
 from fastdp.systems.stream.stages import Schedule
@@ -45,9 +46,9 @@ class Job:
     name : str
         Of this job; public.  Two jobs under one secret need two names.
     secret : str or callable
-        Where a worker finds the 32 bytes that all noise follows from: ``"file:PATH"``, ``"env:NAME"`` (64 hexadecimal
-        digits), or a function without arguments that asks your secret store.  Engines ship and log arguments, so the
-        bytes themselves are refused.
+        Where a worker finds the 32 bytes that all noise follows from: ``"file:PATH"`` (an owner-only file, raw or
+        hexadecimal, as for ``--key-file``), ``"env:NAME"`` (64 hexadecimal digits), or a function without arguments
+        that asks your secret store.  Engines ship and log arguments, so the bytes themselves are refused.
 
     Notes
     -----
@@ -107,7 +108,7 @@ class Job:
 
     def _secret(self) -> Key:
         if self._root is None:
-            self._root = Key.from_bytes(_read(self.secret))
+            self._root = _read(self.secret)
         return self._root
 
     @property
@@ -217,21 +218,25 @@ def publish(fleet: Fleet, ids: Any, values: Any) -> tuple[NDArray[np.int64], Flo
     return np.array(rows[::-1], np.int64), out
 
 
-def _read(secret: str | Callable[[], bytes]) -> bytes:
-    """The 32 bytes; errors name the place and never show what was found."""
+def _read(secret: str | Callable[[], bytes]) -> Key:
+    """The key; errors name the place and never show what was found."""
     if callable(secret):
         found, place = secret(), "secret(): "
     else:
         kind, _, name = secret.partition(":")
         place = f"secret = {secret!r}: "
         try:
-            found = Path(name).read_bytes() if kind == "file" else bytes.fromhex(os.environ[name])
+            if kind == "file":
+                return read_key(Path(name), "secret: file")
+            found = bytes.fromhex(os.environ[name])
+        except ParameterError:
+            raise
         except (OSError, KeyError, ValueError) as error:
             wanted = "a readable file" if kind == "file" else "64 hexadecimal digits in that variable"
             raise ParameterError(f"{place}expected {wanted} ({type(error).__name__})") from None
     if not is_secret(found):
         raise ParameterError(f"{place}expected {KEY_BYTES} bytes")
-    return bytes(found)
+    return Key.from_bytes(found)
 
 
 def engine(extra: str, module: str) -> Any:

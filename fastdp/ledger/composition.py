@@ -1,6 +1,7 @@
 """Composition of releases on one stream: what one release costs, in exact amounts, and what a limit leaves.
 
-Costs are whole multiples of 2^-1100 (every float is one), so sums are exact.
+Amounts are the decimals that were written, 0.1 a tenth; costs are whole multiples of 10^-324 (the shortest decimal of
+every float is one), so sums are exact.
 """
 
 from __future__ import annotations
@@ -14,17 +15,14 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from fastdp.errors import ParameterError
-from fastdp.guarantee import Guarantee, round_up
+from fastdp.guarantee import Guarantee
 from fastdp.ledger.entry import ELEMENTS, VALUE, Kind
 
-UNIT = 2**1100
+UNIT = 10**324
 #: Above it, e^epsilon times any positive float exceeds 1, the largest delta.
 MAX_EXPONENT = 1000
-#: Limits and epsilons are written in decimals and stored as floats.  Decimals whose sum is at most the limit are
-#: never refused for their rounding, u = 2^-53 each: (1 + u) / (1 - u) < 1 + 2^-51.
-ROUNDING = 1 + Fraction(1, 2**51)
-#: Which cost a sum is of: epsilon, delta, the delta of a release for one element beside replaced values, or rho, of
-#: all releases or of those that are not pure.
+#: Which cost a sum is of: epsilon, delta, the delta of a release whose unit counts twice, or rho, of all releases or
+#: of those that are not pure.
 EPSILON, DELTA, DOUBLE_DELTA, RHO, OWN_RHO = range(5)
 #: In place of a rho that there is not.
 NO_RHO = UNIT << 1000
@@ -57,7 +55,12 @@ class Loss:
 
 
 def _fits(spent: Fraction | float, limit: float) -> bool:
-    return spent <= (ROUNDING * Fraction(limit) if math.isfinite(limit) else limit)
+    return spent <= (written(limit) if math.isfinite(limit) else limit)
+
+
+def written(amount: float) -> Fraction:
+    """The decimal that a float stands for: the shortest one that reads back as it."""
+    return Fraction(repr(amount))
 
 
 @dataclass(frozen=True)
@@ -72,23 +75,30 @@ class Region:
 EVERYWHERE = Region()
 
 
+def times(kind: Kind, weaker: Kind) -> int | None:
+    """The number of changes of one unit that make any one change of another; None where none do."""
+    if kind == weaker or kind.rows is None or weaker.rows is None:
+        return 1 if kind == weaker else 2 if kind in ELEMENTS and weaker == VALUE else None
+    return kind.rows.times(weaker.rows)
+
+
 def common_kind(kinds: Iterable[Kind], stream: str) -> Kind:
-    """The unit and adjacency that the composition of releases of these kinds is stated for.
+    """The unit and adjacency that the composition of releases of these kinds is stated for: the weakest of them.
 
     Raises
     ------
     ParameterError
-        If they differ and none can be counted as another.
+        If none of them follows from all others.
     """
-    found = sorted(set(kinds))
-    if len(found) < 2:
-        return found[0] if found else VALUE
-    if len(found) == 2 and VALUE in found and set(found) & set(ELEMENTS):
+    found = sorted(set(kinds), key=str)
+    for weakest in found:
+        if all(times(kind, weakest) for kind in found):
+            return weakest
+    if not found:
         return VALUE
-    listed = "; ".join(f"{unit} ({adjacency})" for unit, adjacency in found)
     raise ParameterError(
-        f"guarantee on stream {stream!r} with the units {listed}: expected one and the same, or {VALUE[0]!r} "
-        f"({VALUE[1]}) with one of those that add or remove one element; name another stream for another unit"
+        f"guarantee on stream {stream!r} with the units {'; '.join(map(str, found))}: expected one that all others "
+        'imply (docs/ledger.md, "Units"); name another stream for another unit'
     )
 
 
@@ -101,10 +111,10 @@ def cost(guarantee: Guarantee) -> tuple[int, int, int]:
 def _cost(epsilon: float, delta: float, distance: float) -> tuple[int, int, int]:
     # The sampled law P~ is at most d from the P of the proof: P~1 <= P1 + d <= e^eps P2 + delta + d
     # <= e^eps P~2 + delta + (1 + e^eps) d.
-    one = min(Fraction(1), Fraction(delta) + _on_both_sides(Fraction(distance), epsilon))
-    # Group privacy for two elements: P1 <= e^eps P2 + delta <= e^(2 eps) P3 + (e^eps + 1) delta.
+    one = min(Fraction(1), written(delta) + _on_both_sides(written(distance), epsilon))
+    # Group privacy for two units: P1 <= e^eps P2 + delta <= e^(2 eps) P3 + (e^eps + 1) delta.
     two = min(Fraction(1), _on_both_sides(one, epsilon))
-    return math.ceil(Fraction(epsilon) * UNIT), math.ceil(one * UNIT), math.ceil(two * UNIT)
+    return math.ceil(written(epsilon) * UNIT), math.ceil(one * UNIT), math.ceil(two * UNIT)
 
 
 def rho_of(guarantee: Guarantee) -> int:
@@ -113,7 +123,7 @@ def rho_of(guarantee: Guarantee) -> int:
     if guarantee.numeric_distance or (not claimed and (guarantee.delta or guarantee.epsilon > MAX_EXPONENT)):
         return NO_RHO
     # Of pure epsilon exactly, so that sums of it are.
-    exact = Fraction(guarantee.rho) if claimed else Fraction(guarantee.epsilon) ** 2 / 2
+    exact = written(guarantee.rho) if claimed else written(guarantee.epsilon) ** 2 / 2
     return math.ceil(exact * UNIT)
 
 
@@ -130,7 +140,7 @@ def _exp_above(exponent: Fraction) -> Fraction:
 
 
 def rounded(loss: Loss) -> Budget:
-    """An exact amount in floats that do not understate it."""
+    """An exact amount in floats whose decimals do not understate it."""
     return Budget(float_above(loss.epsilon), min(1.0, float_above(loss.delta)))
 
 
@@ -154,12 +164,15 @@ def _rest(limit: float, met: Fraction | float) -> float:
         return limit
     if met >= limit:
         return 0.0
-    return -round_up(Fraction(met) - Fraction(limit))
+    exact = written(limit) - Fraction(met)
+    nearest = float(exact)
+    return nearest if written(nearest) <= exact else math.nextafter(nearest, 0.0)
 
 
 def float_above(amount: Fraction | float) -> float:
-    """An amount as a float that does not understate it."""
+    """An amount as a float whose decimal does not understate it."""
     try:
-        return amount if isinstance(amount, float) else round_up(amount)
+        nearest = float(amount)
     except OverflowError:
         return math.inf
+    return nearest if math.isinf(nearest) or written(nearest) >= amount else math.nextafter(nearest, math.inf)

@@ -1,4 +1,4 @@
-"""Databases of sealed lines: checked line by line, made new, and brought over from the first format."""
+"""Databases of sealed lines: checked line by line, and made new."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import json
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,13 +19,10 @@ from fastdp.files.durable import sync_folder
 from fastdp.ledger.state import SCHEMA, LedgerState, Line, Mac, sealed
 from fastdp.randomness.key import Key
 
-FORMAT = 1
+FORMAT = 4
 START = bytes(32)
 #: "fdpL" marks the file as a ledger.
-APPLICATION, VERSION = 0x6664704C, 3
-#: How a line of the first format ends.
-_SEAL = b', "chain": "'
-_SEALED = len(_SEAL) + 64 + len(b'"}')
+APPLICATION = 0x6664704C
 #: Number, text and seal of a line.
 Row = tuple[int, bytes, bytes]
 
@@ -40,7 +36,7 @@ def replayed(rows: Iterable[Row], key: Key | None, name: str) -> sqlite3.Connect
         If lines were altered, reordered or cut out, or say what makes no sense; it names the line.
     """
     db = sqlite3.connect("", isolation_level=None)
-    db.executescript(f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION};{SCHEMA}BEGIN;")
+    db.executescript(f"PRAGMA application_id = {APPLICATION};{SCHEMA}BEGIN;")
     state: LedgerState | None = None
     before = START
     for expected, (number, text, seal) in enumerate(rows):
@@ -113,58 +109,15 @@ def make_ledger(path: Path, key: Key | None) -> None:
     }
     text = json.dumps(header).encode()
     made = replayed([(0, text, sealed(START, text, sealing(key, name)))], key, str(path))
-    # Never over a ledger that another process made meanwhile; and there never is an empty one.
-    with _beside(path, made) as whole, contextlib.suppress(FileExistsError):
-        os.link(whole, path)
-
-
-@contextmanager
-def _beside(path: Path, db: sqlite3.Connection) -> Iterator[Path]:
-    """The database as a synced file for its owner beside ``path``, which the block links or renames."""
-    raw = bytearray(db.serialize())
-    # Read and write version in the header (https://sqlite.org/fileformat.html): WAL mode from the first call on.
-    raw[18:20] = b"\2\2"
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(raw)
+            file.write(made.serialize())
             file.flush()
             os.fsync(file.fileno())
-        yield temporary
+        # Never over a ledger that another process made meanwhile; and there never is an empty one.
+        with contextlib.suppress(FileExistsError):
+            os.link(temporary, path)
         sync_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def import_lines(path: Path, identity: tuple[int, int], key: Key | None, name: str) -> None:
-    """Replace a ledger of the first format, checked, by a database of the same lines; its heads stay valid."""
-    import fcntl
-
-    with path.open("rb") as file:
-        # Of two processes the second waits, and then finds that the name belongs to the database.
-        fcntl.flock(file, fcntl.LOCK_EX)
-        if any((found.st_dev, found.st_ino) != identity for found in (os.fstat(file.fileno()), path.stat())):
-            return
-        rows = file.read().split(b"\n")
-        if not rows[0].startswith(b'{"id": 0, '):
-            raise StateError(f"{name} is no fastdp ledger, or was cut short")
-        # A whole last line counts without its line end.
-        last = b"" if _old_seal(rows[-1]) else rows.pop()
-        if last:
-            raise StateError(
-                f"{name} is of the first format and ends in a line that was cut off ({len(last)} bytes). If a crash "
-                "did this, nothing was released under that line: delete it, and open the ledger again. Otherwise "
-                "find out what was released, and record that afterwards"
-            )
-        lines = ((number, row[:-_SEALED] + b"}", _old_seal(row)) for number, row in enumerate(rows))
-        with _beside(path, replayed(lines, key, name)) as whole:
-            whole.replace(path)
-
-
-def _old_seal(row: bytes) -> bytes:
-    """The seal at the end of a line of the first format; none if it has another form."""
-    ending = row[-_SEALED:]
-    try:
-        return bytes.fromhex(ending[len(_SEAL) : -2].decode()) if ending.startswith(_SEAL) else b""
-    except ValueError:
-        return b""

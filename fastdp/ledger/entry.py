@@ -10,24 +10,36 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastdp import validation
 from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee
+from fastdp.units import Rows
 
 LONGEST_NAME, LONGEST_NOTE = 200, 2000
 #: Bytes of an entry, and how deeply its mechanism may be nested.
 LONGEST_ENTRY, DEEPEST = 2**16, 32
 #: The largest position that SQLite stores.
 LAST = 2**63 - 1
-#: What is protected, and against which change.
-Kind = tuple[str, str]
-VALUE: Kind = (Guarantee.unit, Guarantee.adjacency)
+
+
+class Kind(NamedTuple):
+    """What is protected, and against which change."""
+
+    unit: str
+    adjacency: str
+    rows: Rows | None = None
+
+    def __str__(self) -> str:
+        return f"{self.unit} ({self.adjacency}{'' if self.rows is None else f'; {self.rows}'})"
+
+
+VALUE = Kind(Guarantee.unit, Guarantee.adjacency)
 #: A value that is replaced is one such element less and one more.
-ELEMENTS: tuple[Kind, ...] = (
-    ("one event (one addition or one removal)", "add or remove one event"),
-    ("one point", "add or remove one point"),
+ELEMENTS = (
+    Kind("one event (one addition or one removal)", "add or remove one event"),
+    Kind("one point", "add or remove one point"),
 )
 #: Arguments of publishers that are secrets, or that the guarantee says already.
 _SECRET = ("seed", "key", "options")
@@ -85,7 +97,7 @@ class Entry:
     @property
     def kind(self) -> Kind:
         """Unit and adjacency of its guarantee."""
-        return self.guarantee.unit, self.guarantee.adjacency
+        return Kind(self.guarantee.unit, self.guarantee.adjacency, self.guarantee.rows)
 
     @property
     def extent(self) -> str:
@@ -162,12 +174,17 @@ def _plain_guarantee(guarantee: object) -> Guarantee:
     if not isinstance(steps, (tuple, list)) or not all(isinstance(step, str) for step in steps):
         raise ParameterError(f"derivation = {validation.shown(steps, public=True)}: expected a tuple of texts")
     simulated = validation.flag("simulated", guarantee.simulated)
+    try:
+        rows = Rows.read(guarantee.rows)
+    except (TypeError, ValueError):
+        raise ParameterError(
+            f"rows = {validation.shown(guarantee.rows, public=True)}: expected None or Rows"
+        ) from None
     for said in ("unit", "adjacency", "model", "arithmetic"):
         text(said, getattr(guarantee, said), LONGEST_NAME)
     return Guarantee(
         *(epsilon, delta, guarantee.unit, guarantee.adjacency, guarantee.model, guarantee.arithmetic),
-        *(distance, simulated, tuple(steps)),
-        rho=rho,
+        *(distance, simulated, tuple(steps), rho, rows),
     )
 
 
@@ -208,16 +225,15 @@ def _depth(line: str) -> int:
 
 def _refuse_parts(entry: Entry) -> None:
     """Which releases on parts of a stream are disjoint is proved for some units only (``docs/privacy.md``)."""
-    unit, adjacency = entry.kind
     if entry.start is not None and entry.kind != VALUE:
         raise ParameterError(
-            f"start = {entry.start!r}, stop = {entry.stop!r}: expected None for {unit!r} ({adjacency}): only "
-            f"{VALUE[0]!r} ({VALUE[1]}) lies at one position in both of two adjacent streams (an element more moves "
+            f"start = {entry.start!r}, stop = {entry.stop!r}: expected None for {entry.kind}: only "
+            f"{VALUE} lies at one position in both of two adjacent streams (an element more moves "
             "all later positions; part= takes a label that follows from an element itself, such as its day)"
         )
     if entry.part is not None and entry.kind not in (VALUE, *ELEMENTS):
         raise ParameterError(
-            f"part = {entry.part!r}: expected None for {unit!r} ({adjacency}), which may lie in several parts; one "
+            f"part = {entry.part!r}: expected None for {entry.kind}, which may lie in several parts; one "
             "value (replace) or one event or point (add or remove) lies in one"
         )
 
@@ -273,7 +289,7 @@ def from_line(line: dict[str, Any], state: str) -> Entry:
     said = dict(line["guarantee"])
     if said["epsilon"] == "infinite":
         said["epsilon"] = math.inf
-    said["derivation"] = tuple(said["derivation"])
+    said["derivation"], said["rows"] = tuple(said["derivation"]), Rows.read(said.get("rows"))
     part, (start, stop) = line["part"], _positions(line["start"], line["stop"])
     fingerprint = line.get("fingerprint")
     return Entry(

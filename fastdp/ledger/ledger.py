@@ -42,8 +42,8 @@ class Ledger(LedgerReader):
     -----
     Privacy: the ledger computes basic composition, exactly (``docs/privacy.md``), and releases nothing itself.  Sums
     of epsilon hold for releases with independent noise only, so it refuses a publisher whose noise an entry has
-    already.  It trusts its input: it cannot see two names for one stream, positions and parts that are not disjoint,
-    or a secret that is used outside it.
+    already, and one that cannot say which noise it has.  It trusts its input: it cannot see two names for
+    one stream, positions and parts that are not disjoint, or a secret that is used outside it.
 
     Each call is one transaction, on disk before the call returns; its time does not grow with the number of releases.
     Objects can be shared by threads, and processes may have one each, on a local disk.  A line is never changed;
@@ -79,7 +79,8 @@ class Ledger(LedgerReader):
         ----------
         guarantee : Guarantee or publisher
             What the release promises; of a publisher its ``guarantee``, its class and public parameters become the
-            mechanism, and the fingerprint of its noise is recorded.  A simulation is recorded and costs nothing.
+            mechanism, and the fingerprint of its noise is recorded; one without ``noise_fingerprint`` is refused.  A
+            simulation is recorded and costs nothing.
         stream : str
             Name of the stream; budgets are per stream.
         start, stop : int, optional
@@ -106,7 +107,8 @@ class Ledger(LedgerReader):
             If the stream would then have cost more than a limit, or if the publisher's noise is that of an earlier
             entry (:meth:`resume`); nothing is recorded.
         ParameterError
-            For arguments that are not accepted, or a unit that does not compose with those on this stream.
+            For arguments that are not accepted, a publisher without a fingerprint, or a unit that does not compose
+            with those on this stream (``docs/ledger.md``, "Units").
         StateError
             If the file is damaged, locked or cannot be written; nothing is recorded then.
         """
@@ -197,6 +199,12 @@ class Ledger(LedgerReader):
     ) -> Entry:
         fingerprint = None
         if not isinstance(guarantee, Guarantee) and isinstance(getattr(guarantee, "guarantee", None), Guarantee):
+            if not (guarantee.guarantee.simulated or hasattr(guarantee, "noise_fingerprint")):
+                raise ParameterError(
+                    f"guarantee is a {type(guarantee).__name__} without a noise_fingerprint, so its noise could be "
+                    "used twice: expected a publisher that has one (None: it draws no noise from a key), or the "
+                    "fastdp.Guarantee of a release with noise of its own"
+                )
             fingerprint = _fingerprint(guarantee)
             mechanism = entry.described(guarantee) if mechanism is None else mechanism
             guarantee = guarantee.guarantee
@@ -232,7 +240,7 @@ class Ledger(LedgerReader):
             said = f"has {rest[part]!r} of {limit[part]!r} {name} left{whose}, "
             said += f"this release needs {rounded(needs)[part]!r}"
             if after.epsilon > before.epsilon + needs.epsilon:
-                twice, by_rho = "an event counts twice beside a replaced value", "not epsilons add up here but rhos"
+                twice, by_rho = "beside a weaker unit a release counts twice", "not epsilons add up here but rhos"
                 why = twice if math.isinf(before.rho) else by_rho
                 said += f" (in total {rounded(after)[part]!r}: {why})"
         raise BudgetError(f"Refused: stream {wanted.stream!r} {said}. Nothing was recorded")
@@ -297,7 +305,7 @@ def _depend_on_no_data(kinds: Any) -> bool:
 
 
 def _fingerprint(publisher: Any) -> str | None:
-    """What a publisher's noise follows from; None of a mechanism that does not say, and of a simulation."""
+    """What a publisher's noise follows from; None without a key, and of a simulation."""
     fingerprint: str | None = getattr(publisher, "noise_fingerprint", None)
     return fingerprint
 

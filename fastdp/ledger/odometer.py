@@ -13,13 +13,15 @@ A sum is stored as bytes that sort like the number: an index finds the largest o
 
 from __future__ import annotations
 
+import json
 import math
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from fastdp.guarantee import Guarantee, round_up, zcdp_epsilon
+from fastdp.guarantee import Guarantee, zcdp_epsilon
+from fastdp.ledger import composition
 from fastdp.ledger.composition import (
     DELTA,
     DOUBLE_DELTA,
@@ -37,9 +39,11 @@ from fastdp.ledger.composition import (
     float_above,
     rho_of,
     rounded,
+    written,
 )
 from fastdp.ledger.divergence import ORDERS, epsilon_at, largest, orders_of, size_class
-from fastdp.ledger.entry import ELEMENTS, VALUE, Entry
+from fastdp.ledger.entry import ELEMENTS, VALUE, Entry, Kind
+from fastdp.units import Rows
 
 #: The sum of the pure epsilons of a class is measure PURE and the class, which lies above all others.
 PURE = 10**5
@@ -48,9 +52,9 @@ WHOLE, RANGES, PARTS = range(3)
 
 SCHEMA = """
 CREATE TABLE stream_account (
-  id INTEGER PRIMARY KEY, stream TEXT NOT NULL, unit TEXT NOT NULL, adjacency TEXT NOT NULL,
+  id INTEGER PRIMARY KEY, stream TEXT NOT NULL, kind TEXT NOT NULL,
   releases INTEGER NOT NULL, without_epsilon INTEGER NOT NULL, their_delta BLOB NOT NULL,
-  UNIQUE (stream, unit, adjacency));
+  UNIQUE (stream, kind));
 CREATE TABLE level (
   account INTEGER NOT NULL, measure INTEGER NOT NULL, place INTEGER NOT NULL, part TEXT NOT NULL,
   start INTEGER NOT NULL, sum BLOB NOT NULL,
@@ -79,6 +83,7 @@ class Odometer:
     labelled parts, the one with the largest sum, computed in the same way.  Ranges without a label may meet any part.
     Where a replaced value is one element less and one more, those two may lie in other parts than the value: the
     releases for one element have a largest part of their own.  Units whose parts are not proved disjoint add up.
+    Releases of several units add up in the weakest, each as often as :func:`composition.times` says.
 
     Parameters
     ----------
@@ -94,19 +99,19 @@ class Odometer:
 
     def add(self, entry: Entry, times: int = 1) -> None:
         """Count a release once more, or with ``times`` = -1 once less.  One that does not count adds nothing."""
-        said, kind = entry.guarantee, (entry.stream, *entry.kind)
+        said, kind = entry.guarantee, (entry.stream, json.dumps(entry.kind))
         self._db.execute(
-            "INSERT INTO stream_account (stream, unit, adjacency, releases, without_epsilon, their_delta) "
-            "VALUES (?, ?, ?, 0, 0, ?) ON CONFLICT DO NOTHING",
+            "INSERT INTO stream_account (stream, kind, releases, without_epsilon, their_delta) "
+            "VALUES (?, ?, 0, 0, ?) ON CONFLICT DO NOTHING",
             (*kind, ZERO),
         )
         if not entry.counts:
             return
         account, their_delta = self._db.execute(
-            "SELECT id, their_delta FROM stream_account WHERE stream = ? AND unit = ? AND adjacency = ?", kind
+            "SELECT id, their_delta FROM stream_account WHERE stream = ? AND kind = ?", kind
         ).fetchone()
         endless = math.isinf(said.epsilon)
-        stated = _unpack(their_delta) + (times * int(Fraction(said.delta) * UNIT) if endless else 0)
+        stated = _unpack(their_delta) + (times * int(written(said.delta) * UNIT) if endless else 0)
         self._db.execute(
             "UPDATE stream_account SET releases = releases + ?, without_epsilon = without_epsilon + ?, "
             "their_delta = ? WHERE id = ?",
@@ -117,7 +122,7 @@ class Odometer:
             return
         place, region = _where(entry)
         amounts = dict(enumerate(cost(said)))
-        if entry.kind not in ELEMENTS:
+        if entry.kind not in ELEMENTS and (said.rows is None or said.rows.who is None):
             amounts[DOUBLE_DELTA] = 0
         amounts[RHO] = rho_of(said)
         if math.isfinite(said.rho):
@@ -157,16 +162,16 @@ class Odometer:
         could follow from outputs.
         """
         rows = self._db.execute(
-            "SELECT id, unit, adjacency, without_epsilon, their_delta FROM stream_account WHERE stream = ? "
-            "AND releases > 0",
+            "SELECT id, kind, without_epsilon, their_delta FROM stream_account WHERE stream = ? AND releases > 0",
             (stream,),
         ).fetchall()
-        common = common_kind(((unit, adjacency) for _, unit, adjacency, _, _ in rows), stream)
+        kinds = [_kind(text) for _, text, _, _ in rows]
+        common = common_kind(kinds, stream)
         epsilon = delta = endless = 0
-        for account, unit, adjacency, without, their_delta in rows:
+        for kind, (account, _, without, their_delta) in zip(kinds, rows, strict=True):
             endless += without
             delta += _unpack(their_delta)
-            if (unit, adjacency) == common:
+            if composition.times(kind, common) == 1:
                 epsilon += self._most(account, EPSILON, region)
                 delta += self._most(account, DELTA, region)
             else:
@@ -186,7 +191,7 @@ class Odometer:
         exact, delta = Fraction(rho, UNIT), math.nextafter(float(loss.delta), 0.0)
         if not 0.0 < delta < 1.0:
             return replace(loss, epsilon=Fraction(0) if delta else loss.epsilon, rho=exact)
-        found = [zcdp_epsilon(round_up(exact), delta)]
+        found = [zcdp_epsilon(float_above(exact), delta)]
         pure = []
         for measure in self._classes(account):
             pure.append((largest(measure - PURE), float_above(Fraction(self._most(account, measure, region), UNIT))))
@@ -197,7 +202,7 @@ class Odometer:
                 # Any public orders do: beyond what floats hold, those of the nearest limit.
                 orders = orders_of(min(max(limit.epsilon, 2.0**-60), 2.0**60), limit.delta)
             found.append(min(epsilon_at(order, pure, own, delta) for order in orders))
-        return replace(loss, epsilon=min(loss.epsilon, *map(Fraction, found)), rho=exact)
+        return replace(loss, epsilon=min(loss.epsilon, *map(written, found)), rho=exact)
 
     def _classes(self, account: int) -> Iterator[int]:
         """The measures of classes that pure releases are of."""
@@ -238,6 +243,11 @@ class Odometer:
         return 0 if found is None else _unpack(found)
 
 
+def _kind(text: str) -> Kind:
+    unit, adjacency, rows = json.loads(text)
+    return Kind(unit, adjacency, Rows.read(rows))
+
+
 def _where(entry: Entry) -> tuple[int, Region]:
     """The part of the stream that counts as such: only those that are proved disjoint (``docs/privacy.md``)."""
     if entry.part is not None and entry.kind == VALUE:
@@ -262,7 +272,7 @@ def compose(entries: Sequence[Entry], stream: str = "") -> Guarantee:
     Returns
     -------
     Guarantee
-        Epsilon and delta are exact sums, rounded up; the distances of sampled noise from its law, each times
+        Epsilon and delta are exact sums of decimals, rounded up; distances of sampled noise from its law, each times
         1 + e^epsilon, are part of delta.  The model is ``"local"`` only if all are: a central release of the same
         values is seen by the curator.
 
@@ -272,7 +282,7 @@ def compose(entries: Sequence[Entry], stream: str = "") -> Guarantee:
         If units or adjacencies do not fit together.
     """
     counted = [entry for entry in entries if entry.counts]
-    unit, adjacency = common_kind((entry.kind for entry in counted), stream)
+    common = common_kind((entry.kind for entry in counted), stream)
     odometer = Odometer()
     for entry in counted:
         odometer.add(replace(entry, stream=stream))
@@ -280,8 +290,9 @@ def compose(entries: Sequence[Entry], stream: str = "") -> Guarantee:
     loss = rounded(total)
     each = [entry.guarantee for entry in counted]
     lines = [f"entry {entry.id}, {entry.extent}: {entry.guarantee}" for entry in counted]
-    if any((g.unit, g.adjacency) != (unit, adjacency) for g in each):
-        lines.append("a replaced value is one element less and one more: those for one element count 2 epsilon")
+    for kind in sorted({entry.kind for entry in counted} - {common}, key=str):
+        count = "2 epsilon and (1 + e^epsilon) delta" if composition.times(kind, common) == 2 else "epsilon and delta"
+        lines.append(f"{kind}: each counts {count} for {common}")
     if any(g.numeric_distance for g in each):
         lines.append("delta counts (1 + e^epsilon) times the distance of the sampled noise from its law")
     if math.isfinite(total.rho):
@@ -294,8 +305,7 @@ def compose(entries: Sequence[Entry], stream: str = "") -> Guarantee:
     return Guarantee(
         epsilon=loss.epsilon,
         delta=loss.delta,
-        unit=unit,
-        adjacency=adjacency,
+        **common._asdict(),
         model="local" if each and all(g.model == "local" for g in each) else "central",
         arithmetic="exact" if all(g.arithmetic == "exact" for g in each) else "real",
         derivation=tuple(lines),

@@ -43,6 +43,8 @@ Mac = Callable[[bytes], bytes]
 class LedgerState:
     """The tables of an open ledger, within a transaction of the caller's.
 
+    Each question is answered at once, by ``fetchall``: an open cursor in a traceback that is kept would hold a lock.
+
     Parameters
     ----------
     db : sqlite3.Connection
@@ -58,9 +60,18 @@ class LedgerState:
     def last(self) -> tuple[int, bytes]:
         """Number and seal of the last line."""
         # In a damaged file there may be another value in the place of a seal, or none.
-        rows = self._db.execute("SELECT id, coalesce(CAST(seal AS BLOB), x'') FROM line ORDER BY id DESC LIMIT 1")
-        found: tuple[int, bytes] = rows.fetchone()
+        asked = "SELECT id, coalesce(CAST(seal AS BLOB), x'') FROM line ORDER BY id DESC LIMIT 1"
+        found: tuple[int, bytes] = self._db.execute(asked).fetchone() or (-1, b"")
         return found
+
+    def is_torn(self) -> bool:
+        """Whether the last line is not the one that the file's first page names."""
+        named: tuple[int] = self._db.execute("PRAGMA user_version").fetchone()
+        return named != self.last()[:1]
+
+    def copy_to(self, db: sqlite3.Connection) -> None:
+        """Copy all tables."""
+        self._db.backup(db)
 
     def has(self, number: int, seal: bytes) -> bool:
         """Whether that line has that seal."""
@@ -78,8 +89,9 @@ class LedgerState:
         return line
 
     def insert(self, number: int, text: str, seal: bytes) -> None:
-        """Add a line as it is."""
+        """Add a line as it is, and its number to the file's first page."""
         self._db.execute("INSERT INTO line VALUES (?, ?, ?)", (number, text, seal))
+        self._db.execute(f"PRAGMA user_version = {number}")
 
     def take(self, line: Line) -> None:
         """Bring all tables up to date; ArithmeticError, LookupError, TypeError or ValueError for a senseless line."""
@@ -102,7 +114,7 @@ class LedgerState:
                 "epsilon = coalesce(excluded.epsilon, epsilon), delta = coalesce(excluded.delta, delta)",
                 (line["stream"] or "", *amounts),
             )
-        elif kind != "recover":  # in ledgers of the first format, about a last line that was cut off
+        else:
             raise ValueError(f"a line of kind {kind!r}")
 
     def _end(self, number: int, state: str, stop: object) -> None:
@@ -127,9 +139,8 @@ class LedgerState:
 
     def all_reserved(self) -> list[int]:
         """Numbers of the reservations that were never ended."""
-        return [
-            number for (number,) in self._db.execute("SELECT id FROM release WHERE state = 'reserved' ORDER BY id")
-        ]
+        asked = "SELECT id FROM release WHERE state = 'reserved' ORDER BY id"
+        return [number for (number,) in self._db.execute(asked).fetchall()]
 
     def entries(self, stream: str | None) -> list[Entry]:
         """The releases of a stream, or all, in the order in which they were recorded."""
@@ -138,7 +149,7 @@ class LedgerState:
     def _entries(self, which: str, *values: object) -> list[Entry]:
         rows = self._db.execute(
             f"SELECT id, body, state, stop FROM release JOIN line USING (id) WHERE {which} ORDER BY id", values
-        )
+        ).fetchall()
         return [_read(*row) for row in rows]
 
     def noise(self, fingerprint: str) -> tuple[int, str] | None:
@@ -150,18 +161,19 @@ class LedgerState:
 
     def streams(self) -> list[str]:
         """Names of the streams with entries, sorted."""
-        return sorted(stream for (stream,) in self._db.execute("SELECT DISTINCT stream FROM stream_account"))
+        found = self._db.execute("SELECT DISTINCT stream FROM stream_account").fetchall()
+        return sorted(stream for (stream,) in found)
 
     def limit(self, stream: str | None) -> Budget:
         """What the ledger allows a stream: its own limit, and the general one for what that does not name."""
-        rows = self._db.execute("SELECT * FROM limits WHERE stream IN (?, '')", (stream or "",))
+        rows = self._db.execute("SELECT * FROM limits WHERE stream IN (?, '')", (stream or "",)).fetchall()
         found = {name: amounts for name, *amounts in rows}
         said = [found[name] for name in (stream or "", "") if name in found]
         return Budget(*(next((each[part] for each in said if each[part] is not None), math.inf) for part in range(2)))
 
     def limits(self) -> dict[str | None, Budget]:
         """The limits of the streams that have one of their own; under None the general one."""
-        named = [name or None for (name,) in self._db.execute("SELECT stream FROM limits")]
+        named = [name or None for (name,) in self._db.execute("SELECT stream FROM limits").fetchall()]
         return {name: self.limit(name) for name in named}
 
 

@@ -1,7 +1,8 @@
-"""The ledger's file: an SQLite database of sealed lines, in WAL mode, and one transaction for each call.
+"""The ledger's file: an SQLite database of sealed lines, and one transaction for each call.
 
 A line is a JSON object.  Its seal is SHA-256 (HMAC-SHA-256 with a key) of the seal before it and of its own text; the
-first line follows 32 zero bytes.  Ledgers of the first format were text files of the same lines, and are imported.
+first line follows 32 zero bytes.  The journal is a rollback journal, so that the file alone holds every line between
+two calls (``docs/adr/0013-ledger-rollback-journal.md``).
 """
 
 from __future__ import annotations
@@ -20,12 +21,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 from fastdp.errors import StateError
-from fastdp.ledger.database import APPLICATION, VERSION, Row, header, import_lines, make_ledger, replayed
-from fastdp.ledger.state import DERIVED, SCHEMA, LedgerState, Mac
+from fastdp.ledger.database import APPLICATION, Row, header, make_ledger, replayed
+from fastdp.ledger.state import DERIVED, LedgerState, Mac
 from fastdp.randomness.key import Key
 
-#: It has the same lines. Sums are made again, under other names, so that no older program adds to them.
-OLDER = 2
 LOCK_SECONDS = 30.0
 _ROWS = "SELECT id, coalesce(CAST(body AS BLOB), x''), coalesce(CAST(seal AS BLOB), x'') FROM line"
 _REPAIR = "restore a backup, and record what was released since"
@@ -123,6 +122,11 @@ class Store:
             try:
                 db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
                 state = LedgerState(db, self._mac)
+                if state.is_torn():
+                    raise StateError(
+                        f"{self.name} is damaged: its last line is not the one that its first page names (a copy "
+                        f"made during a call, or without its -journal); {_REPAIR}"
+                    )
                 if self._seen is not None and not state.has(*self._seen):
                     raise StateError(
                         f"{self.name} lacks lines that this object has seen: expected the same file, grown (was an "
@@ -141,10 +145,12 @@ class Store:
 
     def verify(self, head: str | None) -> Verification:
         """Check every line, every seal and every total; see :meth:`Ledger.verify`."""
-        with self.transaction(write=False) as state:
-            db = self._db
-            found: list[int] = []
-            assert db is not None  # noqa: S101 - open during a transaction
+        found: list[int] = []
+        # A copy is checked: a ledger of a million lines takes half a minute, and nobody could write meanwhile.
+        with contextlib.closing(sqlite3.connect("")) as db, self._readable_errors("read"):
+            with self.transaction(write=False) as held:
+                held.copy_to(db)
+            state = LedgerState(db, self._mac)
             if db.execute("PRAGMA integrity_check").fetchone() != ("ok",):
                 raise StateError(f"{self.name} is damaged: {_REPAIR}")
             rows = db.execute(f"{_ROWS} ORDER BY id")
@@ -173,12 +179,6 @@ class Store:
             db = self._connected()
             try:
                 self._mac = self._checked(db)
-            except sqlite3.DatabaseError as error:
-                db.close()
-                if error.sqlite_errorcode != sqlite3.SQLITE_NOTADB:
-                    raise
-                import_lines(self._path, identity, self._key, self.name)
-                return self._opened()
             except BaseException:
                 db.close()
                 raise
@@ -210,37 +210,16 @@ class Store:
 
     def _checked(self, db: sqlite3.Connection) -> Mac:
         """What seals the lines, if the file is a ledger and the key is its own."""
-        db.execute("PRAGMA synchronous = FULL")
-        found = [db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
-        if found[0] != APPLICATION:
+        # EXTRA: the folder too is synced once the journal is gone, or it could come back and undo the call.
+        db.execute("PRAGMA synchronous = EXTRA")
+        if db.execute("PRAGMA application_id").fetchone() != (APPLICATION,):
             raise StateError(f"{self.name} is no fastdp ledger, or was cut short")
-        if found[1] not in (OLDER, VERSION):
-            raise StateError(f"{self.name} has format {found[1]}: this fastdp reads formats 1 to {VERSION}")
-        if db.execute("PRAGMA journal_mode").fetchone() != ("wal",):
-            raise StateError(f"{self.name}: expected a file in WAL mode, on a local disk")
+        if db.execute("PRAGMA journal_mode").fetchone() != ("delete",):
+            raise StateError(
+                f"{self.name}: expected a rollback journal (sqlite3 FILE 'PRAGMA journal_mode = DELETE')"
+            )
         row = db.execute(f"{_ROWS} WHERE id = 0").fetchone()
-        mac = header(row or (0, b"", b""), self._key, self.name)
-        if found[1] == OLDER:
-            self._sum_again(db)
-        return mac
-
-    def _sum_again(self, db: sqlite3.Connection) -> None:
-        """Make all tables but the lines again, from the lines, which are checked."""
-        db.execute("BEGIN IMMEDIATE")
-        # Another process may have done it meanwhile.
-        if db.execute("PRAGMA user_version").fetchone()[0] == OLDER:
-            copy = replayed(db.execute(f"{_ROWS} ORDER BY id"), self._key, self.name)
-            tables = db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> 'line'")
-            for (table,) in tables.fetchall():
-                db.execute(f"DROP TABLE {table}")
-            for statement in SCHEMA.split(";")[1:-1]:
-                db.execute(statement)
-            for table in DERIVED:
-                for values in copy.execute(f"SELECT * FROM {table}"):
-                    db.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(values))})", values)
-            copy.close()
-            db.execute(f"PRAGMA user_version = {VERSION}")
-        db.execute("COMMIT")
+        return header(row or (0, b"", b""), self._key, self.name)
 
     @contextmanager
     def _readable_errors(self, done: str) -> Iterator[None]:
@@ -259,7 +238,9 @@ def _reason(error: sqlite3.Error | UnicodeDecodeError) -> str:
     code = sqlite3.SQLITE_CORRUPT if unreadable else getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_BUSY:
         return f"it stayed locked by another process for {LOCK_SECONDS:g} seconds"
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+    if code == sqlite3.SQLITE_NOTADB:
+        return "it is no fastdp ledger, or was cut short"
+    if code == sqlite3.SQLITE_CORRUPT:
         return f"it is damaged ({error}); {_REPAIR}"
     return f"it could not be read or written ({error})"
 

@@ -24,6 +24,8 @@ class Zeros:
     """
 
     guarantee = Guarantee(epsilon=0.0, arithmetic="exact", derivation=("zeros whatever the values are: epsilon 0",))
+    #: There is no noise.
+    noise_fingerprint = None
 
     def __init__(self, holdout: int = 0) -> None:
         self.holdout = validation.integer("holdout", holdout, 0)

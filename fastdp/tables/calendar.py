@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.durations import DAY, FIXED, split_duration
 from fastdp.errors import ParameterError
+from fastdp.units import Period
 
 Integers = NDArray[np.int64]
 MICROSECOND = timedelta(microseconds=1)
@@ -188,6 +189,16 @@ class Calendar:
                 what = "the first day of a month" if self._months else "a date"
                 raise ParameterError(f"origin = {validation.shown(origin)}: expected {what} for {name} = {every!r}")
         self._cache: tuple[int, Integers] = 0, np.empty(0, np.int64)
+
+    @property
+    def period(self) -> Period:
+        """The spans as a value that can be compared."""
+        if self.fixed:
+            return Period("microseconds", self.fixed, self._begin % self.fixed, self.time_zone)
+        if self._days:
+            return Period("days", self._days, self._date.toordinal() % self._days, self.time_zone)
+        month = self._date.year * 12 + self._date.month - 1
+        return Period("months", self._months, month % self._months, self.time_zone)
 
     @cached_property
     def zone(self) -> tzinfo | None:

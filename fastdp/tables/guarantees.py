@@ -9,24 +9,30 @@ from typing import TYPE_CHECKING
 from fastdp.guarantee import Guarantee, parallel, sequential
 from fastdp.randomness.noise import concentrated
 from fastdp.tables.quantity import Quantity
+from fastdp.units import Rows
 
 if TYPE_CHECKING:
     from fastdp.tables.plan import TablePlan
 
 
-def unit_of(plan: TablePlan) -> tuple[str, str]:
-    """What is protected, and when two tables are adjacent."""
+def in_units(plan: TablePlan, guarantee: Guarantee) -> Guarantee:
+    """The guarantee with what is protected, and when two tables are adjacent."""
     k, period = plan.contributions, "" if plan.periods is None else f" in any period of {plan.periods.every}"
+    rows = Rows(plan.who, 1 if plan.who is not None else k, None if plan.periods is None else plan.periods.period)
     if plan.who is not None:
-        return f"one person{period}", f"add or remove all rows of one person{period.replace('any', 'one')}"
-    if k == 1:
-        return "one row of the table", "add or remove one row"
-    return f"{k} rows of the table{period}", f"add or remove up to {k} rows{period.replace('any', 'one')}"
+        unit, adjacency = f"one person{period}", f"add or remove all rows of one person{period.replace('any', 'one')}"
+    elif k == 1:
+        unit, adjacency = "one row of the table", "add or remove one row"
+    else:
+        unit, adjacency = (
+            f"{k} rows of the table{period}",
+            f"add or remove up to {k} rows{period.replace('any', 'one')}",
+        )
+    return replace(guarantee, unit=unit, adjacency=adjacency, rows=rows)
 
 
 def _part(plan: TablePlan, epsilon: float, *derivation: str, delta: float = 0.0) -> Guarantee:
-    unit, adjacency = unit_of(plan)
-    return Guarantee(epsilon, delta, unit, adjacency, arithmetic="exact", derivation=derivation)
+    return in_units(plan, Guarantee(epsilon, delta, arithmetic="exact", derivation=derivation))
 
 
 def of_everything(plan: TablePlan, simulated: bool) -> Guarantee:
@@ -52,6 +58,7 @@ def of_everything(plan: TablePlan, simulated: bool) -> Guarantee:
         *(plan.epsilon, whole.delta, whole.unit, whole.adjacency, whole.model, whole.arithmetic),
         simulated=simulated,
         derivation=(*whole.derivation, *_public_knowledge(plan)),
+        rows=whole.rows,
     )
 
 
@@ -60,12 +67,11 @@ def _sums_part(plan: TablePlan, q: Quantity) -> Guarantee:
     k, sums = plan.contributions, f"{q.name}: disjoint windows and keys, k rows of a unit change the sums by"
     clip = f"{q.sensitivity}" if q.name == "count" or not plan.chooses_clip else "clip"
     if plan.gaussian:
-        unit, adjacency = unit_of(plan)
         step = (
             f"{sums} sqrt({plan.square}) * {clip} in the L2 norm (k = {k}), discrete Gaussian noise of sigma "
             f"sqrt({plan.square}) * {clip} / {q.epsilon:g}: rho = {q.epsilon:g}^2 / 2"
         )
-        return replace(concentrated(q.epsilon, step), unit=unit, adjacency=adjacency)
+        return in_units(plan, concentrated(q.epsilon, step))
     if clip == "clip":
         step = f"{sums} k clips in all, discrete Laplace noise of scale k * clip / epsilon (k = {k})"
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import http.server
 import threading
 from dataclasses import replace
@@ -89,7 +90,9 @@ def home(tmp_path, monkeypatch):
     threading.Thread(target=server.serve_forever, daemon=True).start()
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     url = f"http://127.0.0.1:{server.server_port}/data/kosarak.dat.gz"
-    monkeypatch.setitem(CATALOGUE, "kosarak", replace(CATALOGUE["kosarak"], url=url))
+    monkeypatch.setitem(
+        CATALOGUE, "kosarak", replace(CATALOGUE["kosarak"], url=url, sha256=hashlib.sha256(content).hexdigest())
+    )
     yield served
     server.shutdown()
     server.server_close()
@@ -106,9 +109,19 @@ def test_a_download_is_kept_and_compared_with_the_first(home, tmp_path) -> None:
         fetch("kosarak", tmp_path)
 
 
+def test_a_download_without_encryption_needs_a_known_digest(home, tmp_path, monkeypatch) -> None:
+    for sha256, words in ((None, "not encrypted and no SHA-256 of it is known"), ("0" * 64, "no download \\(")):
+        monkeypatch.setitem(CATALOGUE, "kosarak", replace(CATALOGUE["kosarak"], sha256=sha256))
+        with pytest.raises(DataError, match=words) as found:
+            fetch("kosarak", tmp_path)
+        assert str(found.value).endswith(f"put it at {tmp_path / 'kosarak.dat.gz'}")
+        assert not (tmp_path / "kosarak.dat.gz").exists()
+    assert len(home) == 1
+
+
 def test_without_network_the_manual_way(tmp_path, monkeypatch) -> None:
     pytest.importorskip("pooch", reason="pooch is not installed (pip install 'fastdp-streams[data]')")
-    nowhere = replace(CATALOGUE["kosarak"], url="http://127.0.0.1:9/kosarak.dat.gz")
+    nowhere = replace(CATALOGUE["kosarak"], url="http://127.0.0.1:9/kosarak.dat.gz", sha256="0" * 64)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setitem(CATALOGUE, "kosarak", nowhere)
     with pytest.raises(DataError) as found:

@@ -28,6 +28,7 @@ def needs(*modules: str) -> pytest.MarkDecorator:
 def write_secret(folder: Path) -> str:
     """Where workers find the secret of these tests."""
     path = folder / "secret"
+    path.touch(0o600)
     path.write_bytes(bytes(range(32)))
     return f"file:{path}"
 

@@ -166,6 +166,11 @@ def test_secrets_are_found_or_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     ]
     assert keys[0] == keys[1] == keys[2]
     monkeypatch.setenv("FASTDP_TEST_SECRET", "f00d")
+    open_to_all = tmp_path / "open"
+    open_to_all.write_bytes(SECRET)
+    open_to_all.chmod(0o640)
+    with pytest.raises(ParameterError, match=r"secret: file .*group or others have access \(mode 0640\)"):
+        _ = Job(machine, name="a", secret=f"file:{open_to_all}").key
     wrong = {"env:FASTDP_TEST_SECRET": "32 bytes", "file:/nowhere": "a readable file", "env:NONE": "64"}
     for secret, said in wrong.items():
         with pytest.raises(ParameterError, match=said) as found:

@@ -23,6 +23,7 @@ from fastdp.ledger.composition import EVERYWHERE, Loss, Region, left
 from fastdp.ledger.entry import ELEMENTS
 from fastdp.ledger.odometer import SCHEMA, Odometer
 from tests.oracles import ledger as oracle
+from tests.oracles.ledger import written
 
 PLACES = 6
 EPSILONS = st.sampled_from([0.1, 0.25, 0.3, 1.0, 1e-9, 7.0])
@@ -51,15 +52,14 @@ def odometer_of(entries: Iterable[Entry] = ()) -> Odometer:
 
 
 def element(epsilon: float, kind: int = 0, **said) -> Entry:
-    unit, adjacency = ELEMENTS[kind]
-    return entry(epsilon, unit=unit, adjacency=adjacency, **said)
+    return entry(epsilon, **ELEMENTS[kind]._asdict(), **said)
 
 
 @given(st.lists(st.tuples(EPSILONS, EPSILONS, WHERE), max_size=8), WHERE)
 def test_equals_the_oracle(drawn, asked) -> None:
     entries = [entry(e, part, *span, delta=d / 16) for e, d, (part, span) in drawn]
     for name, losses in (("epsilon", [d[0] for d in drawn]), ("delta", [d[1] / 16 for d in drawn])):
-        releases = [(Fraction(loss), part, *span) for loss, (_, _, (part, span)) in zip(losses, drawn, strict=True)]
+        releases = [(written(loss), part, *span) for loss, (_, _, (part, span)) in zip(losses, drawn, strict=True)]
         assert getattr(total(entries, "s"), name) == oracle.worst(releases, PLACES + 1)
         met = total(entries, "s", Region(asked[0], *asked[1]))
         assert getattr(met, name) == oracle.worst(releases, PLACES + 1, (asked[0], *asked[1]))
@@ -72,8 +72,8 @@ def test_equals_the_oracle(drawn, asked) -> None:
 )
 def test_both_adjacencies_equal_the_oracle(values, elements, asked) -> None:
     entries = [entry(e, part, *span) for e, (part, span) in values] + [element(e, part=part) for e, part in elements]
-    of_values = [(Fraction(e), part, *span) for e, (part, span) in values]
-    of_elements = [(Fraction(e), part, None, None) for e, part in elements]
+    of_values = [(written(e), part, *span) for e, (part, span) in values]
+    of_elements = [(written(e), part, None, None) for e, part in elements]
     assert total(entries, "s").epsilon == oracle.worst_of_both(of_values, of_elements, PLACES + 1)
     met = total(entries, "s", Region(asked[0], *asked[1])).epsilon
     assert met == oracle.worst_of_both(of_values, of_elements, PLACES + 1, (asked[0], *asked[1]))
@@ -91,9 +91,9 @@ def test_an_odometer_that_grows_and_shrinks_equals_the_oracle(changes, random, a
     where = Region(asked[0], *asked[1])
     for gone, epsilon, (part, span), kind in changes:
         made = entry(epsilon, part, *span) if kind is None else element(epsilon, kind, part=part)
-        values = [(Fraction(e.guarantee.epsilon), e.part, e.start, e.stop) for e in held if e.kind != ELEMENTS[0]]
-        elements = [(Fraction(e.guarantee.epsilon), e.part, None, None) for e in held if e.kind == ELEMENTS[0]]
-        loss = Fraction(epsilon), part, *(span if kind is None else (None, None))
+        values = [(written(e.guarantee.epsilon), e.part, e.start, e.stop) for e in held if e.kind != ELEMENTS[0]]
+        elements = [(written(e.guarantee.epsilon), e.part, None, None) for e in held if e.kind == ELEMENTS[0]]
+        loss = written(epsilon), part, *(span if kind is None else (None, None))
         with_it = (values, [*elements, loss]) if kind is not None else ([*values, loss], elements)
         after = oracle.worst_of_both(*with_it, PLACES + 1) if with_it[0] else oracle.worst(with_it[1], PLACES + 1)
         odometer.add(made)
@@ -125,7 +125,7 @@ def test_many_releases_between_two_questions_equal_the_oracle(batches, random, a
             odometer.add(entry(*release))
         for _ in range(len(held) // 4):
             odometer.add(entry(*held.pop(random.randrange(len(held)))), -1)
-        releases = [(Fraction(epsilon), *where) for epsilon, *where in held]
+        releases = [(written(epsilon), *where) for epsilon, *where in held]
         for where in ((None, asked, asked + 1), ("a", asked, asked + 1), (None, None, None)):
             assert odometer.total("s", Region(*where)).epsilon == oracle.worst(releases, WIDE + 1, where)
 
@@ -251,8 +251,8 @@ def test_parts_of_other_units_add_up() -> None:
 def test_the_distance_from_the_exact_law_is_in_delta() -> None:
     """Both sides of P1 <= e^eps P2 + delta may be off by it."""
     one = compose([entry(1.0, delta=1e-6, numeric_distance=1e-8)])
-    exact = Decimal.from_float(1e-6) + (1 + Decimal(1).exp()) * Decimal.from_float(1e-8)
-    assert 0 <= Decimal.from_float(one.delta) - exact < Decimal("1e-21")
+    exact = Decimal("1e-6") + (1 + Decimal(1).exp()) * Decimal("1e-8")
+    assert 0 <= Decimal(str(one.delta)) - exact < Decimal("1e-21")
     assert one.numeric_distance == 0.0
     assert any("distance of the sampled noise" in line for line in one.derivation)
     assert not total([entry(1.0, numeric_distance=1e-8)], "s").within(Budget(1.0, 3e-8))
@@ -271,9 +271,9 @@ def test_what_is_left_can_be_spent_and_no_more(drawn, limit: float, asked) -> No
         assert rest == 0.0
         return
     met = total(entries, "s", Region(*where)).epsilon
-    assert Fraction(rest) + min(met, Fraction(limit)) <= Fraction(limit)
+    assert written(rest) + min(met, written(limit)) <= written(limit)
     assert total([*entries, entry(rest, *where)], "s").within(most)
-    more = rest + limit * 2.0**-40
+    more = math.nextafter(max(rest, 2.0**-60 * limit), math.inf)
     assert not total([*entries, entry(more, *where)], "s").within(most)
 
 
@@ -308,7 +308,7 @@ def test_no_privacy_stays_none_whatever_the_part() -> None:
 def test_one_element_counts_twice_beside_a_replaced_value(kind: int) -> None:
     alone = [element(0.5, kind), element(0.25, kind)]
     assert compose(alone).epsilon == 0.75
-    assert (compose(alone).unit, compose(alone).adjacency) == ELEMENTS[kind]
+    assert (compose(alone).unit, compose(alone).adjacency) == ELEMENTS[kind][:2]
     both = compose([*alone, entry(0.125)])
     assert both.epsilon == 2 * 0.75 + 0.125
     assert (both.unit, both.adjacency) == ("one value of the stream", "replace one value")
@@ -317,8 +317,8 @@ def test_one_element_counts_twice_beside_a_replaced_value(kind: int) -> None:
 
 def test_the_delta_of_two_elements_is_that_of_group_privacy() -> None:
     delta = compose([element(1.0, delta=1e-6), entry(1.0, delta=1e-6)]).delta
-    each = Decimal.from_float(1e-6)
-    assert 0 <= Decimal.from_float(delta) - (Decimal(1).exp() * each + 2 * each) < Decimal("1e-20")
+    each = Decimal("1e-6")
+    assert 0 <= Decimal(str(delta)) - (Decimal(1).exp() * each + 2 * each) < Decimal("1e-20")
     assert compose([element(5000.0, delta=1e-6), entry(1.0)]).delta == 1.0
 
 
@@ -327,7 +327,7 @@ def test_units_that_do_not_meet_are_refused() -> None:
         1.0, unit="3 events (additions or removals) of one person", adjacency="add or remove at most 3 events"
     )
     for others in ([entry(1.0)], [element(1.0)], [element(1.0), entry(1.0)]):
-        with pytest.raises(ParameterError, match=r"stream 's' with the units .*expected one and the same"):
+        with pytest.raises(ParameterError, match=r"stream 's' with the units .*expected one that all others imply"):
             compose([person, *others], "s")
     with pytest.raises(ParameterError, match="one point"):
         compose([element(1.0, 0), element(1.0, 1)], "s")
@@ -356,7 +356,7 @@ def events(sensitivity: float) -> Guarantee:
 )
 def test_values_windows_and_events_are_never_added(one: Guarantee, other: Guarantee) -> None:
     first, second = (Entry(1, "", "s", said, None, None, None, None, "", "spent") for said in (one, other))
-    with pytest.raises(ParameterError, match="expected one and the same"):
+    with pytest.raises(ParameterError, match="expected one that all others imply"):
         compose([first, second], "s")
     with pytest.raises(ValueError, match="do not compose"):
         sequential(one, other)
@@ -378,16 +378,24 @@ def test_local_and_central_releases_of_the_same_values_add_up() -> None:
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=60), st.integers(1, 6))
-def test_decimals_that_fit_as_written_are_never_refused(digits: list[int], places: int) -> None:
+def test_decimals_are_added_and_compared_as_they_are_written(digits: list[int], places: int) -> None:
     scale = Decimal(10) ** -places
     written = [digit * scale for digit in digits]
     spent = total([entry(float(number)) for number in written], "s")
     limit = sum(written)
+    assert spent.epsilon == Fraction(limit)
     assert spent.within(Budget(float(limit), math.inf))
-    assert not spent.within(Budget(float(limit) * (1 - 2.0**-45), math.inf))
+    assert not spent.within(Budget(math.nextafter(float(limit), 0.0), math.inf))
 
 
-def test_sums_are_rounded_up() -> None:
-    ten = compose([entry(0.1)] * 10)
-    assert Fraction(ten.epsilon) >= 10 * Fraction(0.1)
-    assert ten.epsilon == math.nextafter(1.0, 2.0)
+def test_a_sum_is_the_number_that_a_reader_adds_up() -> None:
+    assert compose([entry(0.1)] * 10).epsilon == 1.0
+    assert compose([entry(0.1), entry(0.2)]).epsilon == 0.3
+    assert left(Budget(1.0, math.inf), total([entry(0.1)] * 6, "s"), total([entry(0.1)] * 6, "s")).epsilon == 0.4
+
+
+@given(st.lists(st.floats(1e-300, 1e300), min_size=1, max_size=4))
+def test_sums_that_no_float_holds_are_rounded_up_by_their_decimals(amounts: list[float]) -> None:
+    exact = sum(map(written, amounts))
+    above = compose([entry(amount) for amount in amounts]).epsilon
+    assert written(above) >= exact > written(math.nextafter(above, 0.0))

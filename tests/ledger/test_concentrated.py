@@ -16,6 +16,7 @@ from fastdp.ledger import divergence
 from fastdp.ledger.composition import Budget
 from fastdp.ledger.entry import Entry
 from fastdp.ledger.odometer import Odometer
+from tests.oracles.ledger import written
 
 RHO = 0.02
 
@@ -39,8 +40,8 @@ def spent(*guarantees: Guarantee, where: list[dict] | None = None) -> Odometer:
 
 def test_rhos_add_up_exactly() -> None:
     total = spent(*[gaussian()] * 10).total("s")
-    assert total.rho == 10 * Fraction(RHO)
-    assert total.delta == 10 * Fraction(1e-6)
+    assert total.rho == 10 * written(RHO)
+    assert total.delta == 10 * written(1e-6)
     assert float(total.epsilon) == pytest.approx(zcdp_epsilon(10 * RHO, 1e-5), rel=1e-9)
     assert float(total.epsilon) < 0.4 * 10 * gaussian().epsilon
 
@@ -50,7 +51,7 @@ def test_pure_releases_count_as_half_the_square(before: int) -> None:
     """Those in front of the first rho and later ones, each by itself."""
     pure = [Guarantee(0.25)] * before
     total = spent(*pure, *[gaussian()] * 5, Guarantee(0.5)).total("s")
-    rho = Fraction(before, 32) + 5 * Fraction(RHO) + Fraction(1, 8)
+    rho = Fraction(before, 32) + 5 * written(RHO) + Fraction(1, 8)
     assert 0 <= total.rho - rho < Fraction(1, 2**1000)
     assert float(total.epsilon) <= float(sum(g.epsilon for g in (*pure, *[gaussian()] * 5, Guarantee(0.5))))
 
@@ -65,7 +66,7 @@ def test_a_delta_of_another_kind_has_no_rho(order: int) -> None:
     given = [gaussian(), Guarantee(0.5, 1e-9)][:: 1 if order else -1]
     total = spent(*given).total("s")
     assert total.rho == math.inf
-    assert total.epsilon == Fraction(gaussian().epsilon) + Fraction(1, 2)
+    assert total.epsilon == written(gaussian().epsilon) + Fraction(1, 2)
     # The same where noise is only near its law.
     assert spent(gaussian(), gaussian(numeric_distance=1e-12)).total("s").rho == math.inf
 
@@ -77,7 +78,7 @@ def test_disjoint_parts_count_once() -> None:
     total = spent(*given, where=where).total("s")
     at = [
         sum(
-            (Fraction(g.zcdp) for g, w in zip(given, where, strict=True) if w["start"] <= p < (w["stop"] or 99)),
+            (written(g.zcdp) for g, w in zip(given, where, strict=True) if w["start"] <= p < (w["stop"] or 99)),
             Fraction(0),
         )
         for p in range(40)
@@ -89,14 +90,14 @@ def test_disjoint_parts_count_once() -> None:
 def test_cancelled_releases_leave_nothing() -> None:
     odometer = spent(Guarantee(0.5), gaussian(), gaussian(0.5))
     odometer.add(entry(gaussian(0.5)), -1)
-    assert odometer.total("s").rho - (Fraction(1, 8) + Fraction(RHO)) < Fraction(1, 2**1000)
+    assert odometer.total("s").rho - (Fraction(1, 8) + written(RHO)) < Fraction(1, 2**1000)
     odometer.add(entry(Guarantee(0.5)), -1)
-    assert odometer.total("s").rho - Fraction(RHO) < Fraction(1, 2**1000)
+    assert odometer.total("s").rho - written(RHO) < Fraction(1, 2**1000)
     unknown = spent(Guarantee(0.5, 1e-9), Guarantee(0.5, 1e-9), gaussian())
     for _ in range(2):
         unknown.add(entry(Guarantee(0.5, 1e-9)), -1)
     # It cannot be told any more what they were: the sum of epsilons stands.
-    assert unknown.total("s").epsilon == gaussian().epsilon
+    assert unknown.total("s").epsilon == written(gaussian().epsilon)
 
 
 def test_a_delta_alone_before_the_first_rho_has_no_rho() -> None:
@@ -104,10 +105,10 @@ def test_a_delta_alone_before_the_first_rho_has_no_rho() -> None:
     alone = Guarantee(0.0, 0.5)
     for order in ([alone, gaussian(), gaussian()], [gaussian(), alone, gaussian()]):
         total = spent(*order).total("s")
-        assert (total.rho, total.epsilon) == (math.inf, 2 * Fraction(gaussian().epsilon))
+        assert (total.rho, total.epsilon) == (math.inf, 2 * written(gaussian().epsilon))
     odometer = spent(Guarantee(0.3), alone, gaussian(), where=[{}, {"start": 3, "stop": 9}, {}])
     odometer.add(entry(alone, 1, start=3, stop=9), -1)
-    assert odometer.total("s").delta == Fraction(1e-6)
+    assert odometer.total("s").delta == written(1e-6)
 
 
 def of_response(epsilon: float, order: float) -> float:

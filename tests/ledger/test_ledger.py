@@ -38,7 +38,7 @@ def test_ten_tenths_make_one(ledger) -> None:
     # Another stream has a budget of its own, and a simulation needs none.
     account.spend(Guarantee(1.0), stream="other")
     assert account.spend(Guarantee(5.0, simulated=True), stream="meter").state == "spent"
-    assert account.spent("meter").epsilon == math.nextafter(1.0, 2.0)
+    assert account.spent("meter").epsilon == 1.0
     assert account.streams == ["meter", "other"]
 
 
@@ -327,7 +327,6 @@ def test_a_publisher_that_ended_tells_where(ledger) -> None:
         fastdp.PAK(1.0, 1e-6, 100.0, 1000, holdout=100),
         fastdp.ToPL(**OPTIONS),
         fastdp.PHDStream(Box([0, 0], [1, 1]), 0.5),
-        fastdp.local.SquareWave(0.5),
         fastdp.systems.Zeros(),
     ],
     ids=lambda publisher: type(publisher).__name__,
@@ -469,7 +468,10 @@ def test_a_refusal_says_what_it_would_come_to(tmp_path: Path) -> None:
     """In one unit for all: an event is two values replaced, so what is left for events is not left for values."""
     ledger = fastdp.Ledger(tmp_path / "budget", limit_epsilon=3.0)
     ledger.spend(fastdp.PHDStream(Box(0, 1), 1.5), stream="places")
-    with pytest.raises(BudgetError, match=r"has 1\.5 of 3\.0 .* needs 0\.5 \(in total 3\.5: an event counts twice"):
+    with pytest.raises(
+        BudgetError,
+        match=r"has 1\.5 of 3\.0 .* needs 0\.5 \(in total 3\.5: beside a weaker unit a release counts twice",
+    ):
         ledger.spend(fastdp.ToPS(0.5, 4.0, 4, 16, prune=0), stream="places")
     with pytest.raises(BudgetError, match=r"has 1\.5 of 3\.0 .* needs 4\.0\. Nothing"):
         ledger.spend(fastdp.PHDStream(Box(0, 1), 4.0), stream="places")

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fastdp
 from fastdp import Guarantee
 from fastdp.counters import BinaryTree, RunningCounts, SelectiveCounting, event_guarantee
+from fastdp.engines import Job
 from fastdp.errors import BudgetError, ParameterError, StateError
 from fastdp.ledger import Ledger
 from fastdp.randomness.key import Key
 from fastdp.spatial import Box, PrivTree
+from fastdp.systems.w_event import WEvent
 
 SECRET = bytes(range(32))
 SQUARE = Box([0, 0], [1, 1])
@@ -46,6 +47,7 @@ PUBLISHERS: dict[str, Callable[..., Any]] = {
     "PHDStream": lambda **key: fastdp.PHDStream(SQUARE, 0.5, **key),
     "AdaptivePHDStream": lambda **key: fastdp.AdaptivePHDStream(SQUARE, 0.5, **key),
     "PrivTree": lambda **key: PrivTree(SQUARE, 0.5, **key),
+    "WEvent": lambda **key: WEvent("uniform", 0.5, 100.0, 10, **key),
     "RunningCounts": lambda **key: RunningCounts(BinaryTree(), 0.5, **key),
     "SelectiveCounting": lambda **key: SelectiveCounting([BinaryTree()], First(), 0.5, **key),
 }
@@ -102,6 +104,64 @@ def test_a_part_of_a_stream_is_other_values_under_the_same_noise(ledger) -> None
         account.spend(tops(), stream="meter", part="tuesday")
 
 
+FRAME = pd.DataFrame({"at": pd.date_range("2026-01-01", periods=48, freq="h"), "value": 1.0, "by": ["a", "b"] * 24})
+#: How a table comes to its keys.
+KEY_RULES: dict[str, dict[str, Any]] = {
+    "none": {},
+    "given": {"by": "by", "keys": ["a", "b"]},
+    "public": {"by": "by", "keys": "public"},
+    "private": {"by": "by", "delta": 1e-6},
+}
+
+
+@pytest.mark.parametrize("rule", KEY_RULES)
+def test_tables_with_private_keys_and_all_others_have_a_fingerprint(ledger, rule: str) -> None:
+    account = ledger()
+    for count, (name, more) in enumerate((("totals", {"clip": 2.0}), ("counts", {}), ("means", {"clip": 2.0})), 1):
+        said = {"epsilon": 0.5, "key": SECRET, "ledger": account, "stream": "meter", **more, **KEY_RULES[rule]}
+        where = ("at", "1d") if name == "counts" else ("value", "at", "1d")
+        getattr(fastdp, name)(FRAME, *where, **said)
+        with pytest.raises(BudgetError, match=f"same secret and composition were used by entry {2 * count - 1} on"):
+            getattr(fastdp, name)(FRAME.iloc[:-1], *where, **said)
+    assert len({each.fingerprint for each in account.entries()} - {None}) == 3
+
+
+def public_objects() -> dict[str, Any]:
+    """All that a user may hold and that states a guarantee, under one key where it takes one."""
+    key = SECRET
+    released = fastdp.release(VALUES, 0.5, 100.0, "tops", holdout=100, max_range=256, key=key)
+    return {
+        **{name: make(key=key) for name, make in PUBLISHERS.items()},
+        "Fleet": fastdp.Fleet(fastdp.Adaptive(0.5, 100.0, threshold=5.0), key=key),
+        "Job": Job(fastdp.Adaptive(0.5, 100.0, threshold=5.0), name="job", secret=lambda: key),
+        "Windows": fastdp.Windows("1d", 0.5, "2026-01-01", counts=True, key=key),
+        "Release": released,
+        "ReleasedMany": fastdp.release_many(VALUES.reshape(2, -1), 0.5, bound=100.0, threshold=20.0, key=key),
+        "Table": fastdp.counts(FRAME, "at", "1d", epsilon=0.5, key=key),
+        "SquareWave": fastdp.local.SquareWave(0.5),
+        "of one's own": type("Own", (), {"guarantee": Guarantee(0.5)})(),
+    }
+
+
+def test_no_object_with_noise_is_recorded_twice(ledger) -> None:
+    """Each is refused the first time, as one that cannot say which noise it has, or the second time."""
+    account = ledger()
+    for name, each in public_objects().items():
+        before = len(account.entries())
+        if hasattr(each, "noise_fingerprint"):
+            assert account.spend(each, stream=name).fingerprint == each.noise_fingerprint is not None
+            with pytest.raises(BudgetError, match="the same secret and composition"):
+                account.reserve(each, stream=f"{name} again")
+        else:
+            with pytest.raises(ParameterError, match=f"a {type(each).__name__} without a noise_fingerprint"):
+                account.spend(each, stream=name)
+            assert len(account.entries()) == before
+    # A simulation needs none, and the guarantee of a release that was made elsewhere may be recorded.
+    simulated = type("Own", (), {"guarantee": Guarantee(0.5, simulated=True)})()
+    assert account.spend(simulated, stream="own").fingerprint is None
+    assert account.spend(public_objects()["Release"].guarantee, stream="own").fingerprint is None
+
+
 def test_what_was_cancelled_has_used_no_noise(ledger) -> None:
     account = ledger()
     first = account.reserve(tops(), stream="meter")
@@ -127,8 +187,7 @@ def test_a_refusal_for_noise_comes_before_one_for_budget(ledger) -> None:
 def test_what_draws_no_secret_noise_has_no_fingerprint(ledger, lines) -> None:
     account = ledger()
     plain: list[Any] = [
-        *(tops(seed=1, key=None), Guarantee(0.5), fastdp.systems.Zeros(), fastdp.local.SquareWave(0.5)),
-        fastdp.ToPLServer(0.5, 100.0, 10, 64),
+        *(tops(seed=1, key=None), Guarantee(0.5), fastdp.systems.Zeros(), fastdp.ToPLServer(0.5, 100.0, 10, 64)),
     ]
     for _ in range(2):
         for each in plain:
@@ -144,25 +203,6 @@ def test_a_loaded_publisher_is_the_one_that_was_recorded(ledger, tmp_path: Path)
     ledger().spend(publisher, stream="meter")
     with pytest.raises(BudgetError, match="entry 1"):
         ledger().spend(loaded, stream="meter")
-
-
-def test_a_ledger_from_before_fingerprints_goes_on(path: Path, ledger, lines) -> None:
-    shutil.copyfile(Path(__file__).parent / "fixtures" / "before_fingerprints.jsonl", path)
-    path.chmod(0o600)
-    account = ledger()
-    found = account.entries()
-    assert [(each.id, each.state, each.fingerprint) for each in found] == [
-        *((2, "spent", None), (3, "reserved", None), (4, "spent", None), (6, "cancelled", None)),
-    ]
-    assert account.spent("meter").epsilon == 0.75
-    with pytest.raises(ParameterError, match="its noise is not that of entry 3"):
-        account.resume(3, fastdp.Adaptive(0.25, 100.0, 1000, 4096, key=bytes(32)))
-    fastdp.ledger.Reservation(account, found[1]).commit()
-    account.spend(tops(), stream="meter")
-    account.spend(Guarantee(0.5), stream="meter")
-    with_one, without = (json.loads(text) for _, text, _ in lines()[-2:])
-    assert with_one["fingerprint"] == tops().noise_fingerprint
-    assert set(with_one) - set(without) == {"fingerprint"}
 
 
 class TestResume:

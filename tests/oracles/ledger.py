@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from decimal import Context, Decimal
 from fractions import Fraction
 from itertools import product
 
 #: epsilon, part, start, stop: as a release is recorded (None: all parts; all positions; no end).
 Release = tuple[Fraction, str | None, int | None, int | None]
 Where = tuple[str | None, int | None, int | None]
+
+
+def written(amount: float) -> Fraction:
+    """The decimal that was written."""
+    return Fraction(Decimal(str(amount)))
 
 
 def worst(releases: list[Release], positions: int, among: Where = (None, None, None)) -> Fraction:
@@ -46,3 +52,26 @@ def _touches(release: Release, label: str | None, place: int, inner: int) -> boo
         return False
     at = place if part is None else inner
     return start is None or (start <= at and (stop is None or at < stop))
+
+
+def in_weakest(
+    releases: list[tuple[str, float, float, float]], implied: dict[tuple[str, str], int]
+) -> tuple[str, Fraction, Fraction] | None:
+    """The unit that all others imply, with the sums of epsilon and delta for it; None where there is none.
+
+    A release is (unit, epsilon, delta, distance of its noise from its law); ``implied`` says how often a unit counts
+    for a weaker one.  Two changes: P1 <= e^eps P2 + delta <= e^(2 eps) P3 + (1 + e^eps) delta.
+    """
+    units = {unit for unit, _, _, _ in releases}
+    for weakest in units:
+        if all(unit == weakest or (unit, weakest) in implied for unit in units):
+            break
+    else:
+        return None
+    epsilons, deltas = Fraction(0), Fraction(0)
+    for unit, epsilon, delta, distance in releases:
+        times = 1 if unit == weakest else implied[unit, weakest]
+        grown = Fraction(Context(prec=60).exp(Decimal(epsilon)))
+        epsilons += times * written(epsilon)
+        deltas += (written(delta) + (1 + grown) * written(distance)) * (1 if times == 1 else 1 + grown)
+    return weakest, epsilons, deltas

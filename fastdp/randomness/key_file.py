@@ -1,4 +1,4 @@
-"""``--key-file``: 256 bits of a user's own, from a file that only the user can read."""
+"""Files of keys: 256 bits of a user's own, from a file that only the user can read."""
 
 from __future__ import annotations
 
