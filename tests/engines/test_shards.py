@@ -20,7 +20,7 @@ class Here(Shards):
 
     fail: frozenset[int] = frozenset()
 
-    def _run(self, batch: int, parts: dict[int, tuple[Any, Any]]) -> dict[int, tuple[Any, Any]]:
+    def _run(self, batch: int, parts: dict[int, Any]) -> dict[int, tuple[Any, Any]]:
         answers = {
             k: Shard(self.job, self.folder, (k, self.shards)).publish(batch, *part) for k, part in parts.items()
         }
