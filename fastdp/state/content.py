@@ -70,4 +70,5 @@ def key_of(content: dict[str, Any]) -> Key:
     if type(noise) is not int or noise not in known:
         raise ValueError(f"noise format {validation.shown(noise)}: expected one of {list(map(int, known))}")
     member, raw = codec.whole(content.get("member", 0)), bytes.fromhex(content["secret"])
-    return Key(raw, simulated=content["simulated"], member=member, binding=Binding(noise))
+    family = bytes.fromhex(content.get("family", ""))
+    return Key(raw, simulated=content["simulated"], member=member, binding=Binding(noise), family=family)

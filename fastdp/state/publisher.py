@@ -438,6 +438,7 @@ class Publisher(Generic[S]):
             "composition": self._description(),
             "secret": self._key.reveal().hex(),
             "member": self._key.member,
+            **({"family": self._key.family.hex()} if self._key.family else {}),
             "noise": int(self._key.binding),
             "simulated": self._key.simulated,
             "kept": kept,
