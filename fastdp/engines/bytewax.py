@@ -24,7 +24,7 @@ def release(step_id: str, up: Any, job: Job, shards: int = 16) -> Any:
         Mechanism, name and place of the secret.
     shards : int
         Into how many fleets the ids are split; public.  At least the number of workers; the output does not depend on
-        it.  It belongs to the state: a restart with another number is refused.
+        it.  It belongs to the state: a restart with another number is refused before a row is read.
 
     Returns
     -------
@@ -48,7 +48,7 @@ def release(step_id: str, up: Any, job: Job, shards: int = 16) -> Any:
 
         def __init__(self, state: bytes | None) -> None:
             # Bytewax does not say which shard a new one is; its first row does.
-            self.fleet: Fleet | None = job.from_bytes(state) if state else None
+            self.fleet: Fleet | None = job.from_bytes(state, shards) if state else None
 
         def on_batch(self, rows: list[Row]) -> tuple[list[Row], bool]:
             ids, values = [row[0] for row in rows], [row[1] for row in rows]

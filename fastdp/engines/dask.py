@@ -32,7 +32,7 @@ class DaskShards(Shards):
         super().__init__(job, folder, shards)
         self._client = client
 
-    def _run(self, batch: int, parts: dict[int, tuple[Any, Any]]) -> dict[int, tuple[Indices, Floats]]:
+    def _run(self, batch: int, parts: dict[int, tuple[Any, Any, int]]) -> dict[int, tuple[Indices, Floats]]:
         submit, at = self._client.submit, str(self.folder)
         running = {
             k: submit(_publish, self.job, at, (k, self.shards), batch, *part, pure=False) for k, part in parts.items()
@@ -42,13 +42,13 @@ class DaskShards(Shards):
 
 
 def _publish(
-    job: Job, folder: str, part: tuple[int, int], batch: int, ids: Any, values: Any
+    job: Job, folder: str, part: tuple[int, int], batch: int, ids: Any, values: Any, written: int
 ) -> tuple[Indices, Floats]:
-    """On a worker."""
-    place = folder, job.name, part
+    """On a worker, which may hold a shard of an earlier program, perhaps with other parameters."""
+    place = folder, repr((job.name, job.machine.describe())), part
     # Taken out while in use: a task that comes twice reads the state again.
     shard = _OPEN.pop(place, None) or Shard(job, folder, part)
-    answer = shard.publish(batch, ids, values)
+    answer = shard.publish(batch, ids, values, written)
     _OPEN[place] = shard
     return answer
 

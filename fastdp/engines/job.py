@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp import validation
-from fastdp.errors import ParameterError
+from fastdp.errors import ParameterError, StateError
 from fastdp.fleets.fleet import Fleet
 from fastdp.fleets.streams import MACHINES, Streams
 from fastdp.guarantee import Guarantee
@@ -134,9 +134,16 @@ class Job:
         """The state of a fleet, sealed."""
         return fleet.to_bytes(self._seal())
 
-    def from_bytes(self, state: bytes) -> Fleet:
-        """The fleet whose state this is; StateError if it is damaged, or of another job or secret."""
-        return Fleet._of(Streams.from_bytes(state, self._seal(), type(self.machine), self._empty()), threads=1)
+    def from_bytes(self, state: bytes, shards: int | None = None) -> Fleet:
+        """The fleet whose state this is, or the part of one in so many shards.
+
+        StateError if it is damaged, or of another job, secret, mechanism, parameter or number of shards.
+        """
+        streams = Streams.from_bytes(state, self._seal(), type(self.machine), self._empty())
+        mine = streams.part and streams.part[1]
+        if shards not in (None, mine):
+            raise StateError(f"shards = {shards}: expected {mine}, the number that the state was made with")
+        return Fleet._of(streams, threads=1)
 
     def advance(self, state: bytes | None, ids: Any, values: Any) -> tuple[bytes, NDArray[np.int64], Floats]:
         """Consume values of some streams: a function from state to state, for engines that store bytes.
@@ -188,16 +195,7 @@ class Job:
         stream : str
             As for :meth:`fastdp.Ledger.spend`.
         """
-        ledger.spend(_Registered(self), stream=stream, note=f"job {self.name!r}")
-
-
-class _Registered:
-    """A job as a ledger reads publishers."""
-
-    def __init__(self, job: Job) -> None:
-        self.guarantee = job.guarantee
-        self.noise_fingerprint = job.machine.bind(job.key).fingerprint()
-        self.machine = job.machine
+        ledger.spend(self.fleet(), stream=stream, note=f"job {self.name!r}")
 
 
 def publish(fleet: Fleet, ids: Any, values: Any) -> tuple[NDArray[np.int64], Floats]:

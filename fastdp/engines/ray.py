@@ -36,7 +36,7 @@ class RayShards(Shards):
                 f"this Ray namespace has actors of job {job.name!r}: expected one program for a job"
             ) from None
 
-    def _run(self, batch: int, parts: dict[int, tuple[Any, Any]]) -> dict[int, tuple[Indices, Floats]]:
+    def _run(self, batch: int, parts: dict[int, tuple[Any, Any, int]]) -> dict[int, tuple[Indices, Floats]]:
         running = {k: self.actors[k].publish.remote(batch, *part) for k, part in parts.items()}
         return dict(zip(running, self._ray.get(list(running.values())), strict=True))
 

@@ -44,15 +44,20 @@ class Shard:
         self._folder = Path(folder) / f"shard-{part[0]}-of-{part[1]}"
         #: The batch behind which the fleet stands.
         self._open: tuple[int, Fleet] | None = None
+        self._written = 0
 
-    def publish(self, batch: int, ids: Any, values: Any) -> tuple[Indices, Floats]:
-        """Consume the rows of a batch; once more for the last one: which rows publish, and what."""
-        before = self._before(batch)
+    def publish(self, batch: int, ids: Any, values: Any, written: int = 0) -> tuple[Indices, Floats]:
+        """Consume the rows of a batch; once more for the last one: which rows publish, and what.
+
+        ``written`` is the last batch whose state is known to be in the folder.
+        """
+        before = self._before(batch, max(written, self._written))
         if self._open is not None and self._open[0] == before:
             fleet = self._open[1]
         elif before:
-            fleet = self._job.from_bytes(self._file(before).read_bytes())
+            fleet = self._job.from_bytes(self._file(before).read_bytes(), self._part[1])
         else:
+            self._agree()
             fleet = self._job.fleet(self._part)
         self._open = None
         rows, out = publish(fleet, ids, values)
@@ -62,18 +67,33 @@ class Shard:
         for number in self._numbers():
             if number < before:
                 self._file(number).unlink(missing_ok=True)
-        self._open = batch, fleet
+        self._open, self._written = (batch, fleet), batch
         return rows, out
 
-    def _before(self, batch: int) -> int:
+    def _before(self, batch: int, written: int) -> int:
         """The batch whose state this one continues; 0 where it is the first."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         numbers = list(self._numbers())
-        if numbers and batch < max(numbers):
+        newest = max(numbers, default=0)
+        if newest < written:
             raise StateError(
-                f"batch = {batch}: expected {max(numbers)} once more, or a later one; the states before it are gone"
+                f"{self._folder} has lost the state behind batch {written}: expected the files as they were written; "
+                "its streams would begin again and cost epsilon again"
+            )
+        if batch < newest:
+            raise StateError(
+                f"batch = {batch}: expected {newest} once more, or a later one; the states before it are gone"
             )
         return max((number for number in numbers if number < batch), default=0)
+
+    def _agree(self) -> None:
+        """StateError for a job or a number of shards that is not the folder's; a new folder takes these."""
+        path = self._folder.parent / "job.state"
+        if path.exists():
+            self._job.from_bytes(path.read_bytes(), self._part[1])
+        else:
+            with atomic_file(path, overwrite=True) as file:
+                file.write(self._job.to_bytes(self._job.fleet((0, self._part[1]))))
 
     def _numbers(self) -> Iterator[int]:
         for path in self._folder.glob("*.state"):
@@ -101,6 +121,8 @@ class Shards(ABC):
     def __init__(self, job: Job, folder: str | os.PathLike[str], shards: int) -> None:
         self.job, self.folder = job, Path(folder).resolve()
         self.shards = validation.integer("shards", shards, 1, 2**12)
+        #: The last batch of each shard whose outputs came.
+        self._written: dict[int, int] = {}
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         others = [path.name for path in self.folder.glob("shard-*") if not path.name.endswith(f"-of-{shards}")]
         if others:
@@ -139,18 +161,23 @@ class Shards(ABC):
         owners = Fleet.part_of(found, self.shards)
         places = {int(k): np.flatnonzero(owners == k) for k in np.unique(owners)}
         parts = {
-            k: ([found[i] for i in mine.tolist()] if isinstance(found, list) else found[mine], numbers[mine])
+            k: (
+                [found[i] for i in mine.tolist()] if isinstance(found, list) else found[mine],
+                numbers[mine],
+                self._written.get(k, 0),
+            )
             for k, mine in places.items()
         }
         answers = self._run(batch, parts)
+        self._written |= dict.fromkeys(answers, batch)
         rows = np.concatenate([places[k][rows] for k, (rows, _) in answers.items()] or [np.empty(0, np.int64)])
         out = np.concatenate([published for _, published in answers.values()] or [np.empty(0)])
         order = np.argsort(rows, kind="stable")
         return rows[order], out[order]
 
     @abstractmethod
-    def _run(self, batch: int, parts: dict[int, tuple[Any, Any]]) -> dict[int, tuple[Indices, Floats]]:
-        """What :meth:`Shard.publish` gives for ids and values of each shard, on the workers."""
+    def _run(self, batch: int, parts: dict[int, tuple[Any, Any, int]]) -> dict[int, tuple[Indices, Floats]]:
+        """What :meth:`Shard.publish` gives for the further arguments of each shard, on the workers."""
 
     def close(self) -> None:
         """End; the state stays in its folder."""

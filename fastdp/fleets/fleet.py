@@ -145,6 +145,17 @@ class Fleet:
         return guarantee_of_many(kind._of(self.machine, self._key.again()).guarantee)
 
     @property
+    def noise_fingerprint(self) -> str | None:
+        """As of a publisher, for all streams of this secret and mechanism, whatever their ids; None for a simulation.
+
+        A ledger refuses it beside another fleet's, a job's, and that of a publisher of one of these streams.
+        """
+        streams = self._streams
+        if streams.key.simulated:
+            return None
+        return streams.machine.bind(streams.secret.of_stream(0)).fingerprint().partition(":")[0] + ":*"
+
+    @property
     def nbytes(self) -> int:
         """Memory of the states, without ids, where they are arrays; else ParameterError."""
         rows = self._streams.rows

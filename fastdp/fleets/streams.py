@@ -32,6 +32,8 @@ FRAME_BYTES = 2**26 - 2**14
 VERSION = 1
 MACHINES: dict[str, Any] = {"Schedule": Schedule, "CountMachine": CountMachine}
 Packed = tuple[dict[str, Any], bytes]
+#: Of a parameter that a mechanism does not have; nothing equals it.
+_NONE = object()
 
 
 class Streams:
@@ -218,7 +220,7 @@ class Streams:
         machine: type[Machine[Any]] | None,
         like: Streams | None = None,
     ) -> Streams:
-        """What :meth:`to_bytes` gave, faster where it is like another; StateError names what is wrong with it."""
+        """What :meth:`to_bytes` gave, of the mechanism of ``like``; StateError names what is wrong with it."""
         opened = Seal(key).open(bytes(state), "the state")
         if not opened.whole:
             raise StateError("the state was cut short: expected all that to_bytes() gave")
@@ -236,6 +238,8 @@ class Streams:
             return like.empty()._filled(content, data)
         if content["fleet"] != VERSION:
             raise StateError(f"the state has fleet format {validation.shown(content['fleet'])}: expected {VERSION}")
+        if like is not None and content["class"] != type(like.machine).__name__:
+            _refuse_other({"mechanism": content["class"]}, {"mechanism": type(like.machine).__name__})
         kind: Any = MACHINES.get(content["class"], machine)
         if kind is None or kind.__name__ != content["class"]:
             raise StateError(
@@ -245,7 +249,10 @@ class Streams:
         key = Key(secret, simulated=content["simulated"], binding=Binding(content["binding"]))
         if key.binding is Binding.FIRST_FORMAT:
             raise ValueError("a key that streams would share")
-        return cls(kind.from_description(content["composition"]), key)._filled(content, data)
+        found = cls(kind.from_description(content["composition"]), key)
+        if like is not None:
+            _refuse_other(_parameters(found.machine.describe()), _parameters(like.machine.describe()))
+        return found._filled(content, data)
 
     def _filled(self, content: dict[str, Any], data: bytes) -> Streams:
         """The streams that were packed, in this object, which had none."""
@@ -274,6 +281,32 @@ class Streams:
         if at != len(data):
             raise ValueError("more numbers than streams")
         return self
+
+
+def _parameters(description: Any, name: str = "") -> dict[str, Any]:
+    """The public parameters of a mechanism, those of its parts under names with dots."""
+    if not isinstance(description, dict):
+        return {name: description}
+    parts = (_parameters(each, f"{name}.{inner}".lstrip(".")) for inner, each in description.items())
+    return {path: value for part in parts for path, value in part.items()}
+
+
+def _refuse_other(stored: dict[str, Any], asked: dict[str, Any]) -> None:
+    """StateError that names each parameter which is not that of the state."""
+    differ = [
+        f"{name} = {_of(stored, name)} in the state, {_of(asked, name)} asked for"
+        for name in dict.fromkeys([*stored, *asked])
+        if stored.get(name, _NONE) != asked.get(name, _NONE)
+    ]
+    if differ:
+        raise StateError(
+            f"the state was made with other parameters ({'; '.join(differ)}): expected those of the state, or a job "
+            "with another name, which begins every stream again and costs its epsilon beside this one's"
+        )
+
+
+def _of(parameters: dict[str, Any], name: str) -> str:
+    return validation.shown(parameters[name], public=True) if name in parameters else "nothing"
 
 
 def _checked_with(secret: Key, key: Key) -> Key:

@@ -153,10 +153,15 @@ class LedgerState:
         return [_read(*row) for row in rows]
 
     def noise(self, fingerprint: str) -> tuple[int, str] | None:
-        """Number and stream of the release that has this noise."""
-        found = self._db.execute(
-            "SELECT id, stream FROM release WHERE fingerprint = ? AND state <> 'cancelled'", (fingerprint,)
-        ).fetchone()
+        """Number and stream of a release that has this noise, or some of it.
+
+        A fleet's fingerprint is that of its streams with a star in the place of a stream's own part.
+        """
+        fleet = fingerprint.partition(":")[0] + ":*"
+        # Two searches of the index; with OR it would be one of all entries.
+        which = "SELECT id, stream FROM release WHERE fingerprint {} ? AND state <> 'cancelled'"
+        both = f"{which.format('GLOB')} UNION ALL {which.format('=')}"
+        found = self._db.execute(both, (fingerprint, fleet)).fetchone()
         return found and (int(found[0]), str(found[1]))
 
     def streams(self) -> list[str]:

@@ -56,6 +56,8 @@ class Key:
         What the key belongs to.
     drawn : DrawnWords or None
         What a composition has drawn, where that is checked (:mod:`fastdp.randomness.drawn_once`).
+    family : bytes
+        Of the key of one stream: a digest that all streams of its secret, and composition, have; else empty.
 
     Examples
     --------
@@ -67,10 +69,11 @@ class Key:
     """
 
     # No properties: a step of noise asks a dozen times.
-    __slots__ = ("_secret", "binding", "drawn", "member", "simulated")
+    __slots__ = ("_secret", "binding", "drawn", "family", "member", "simulated")
     _secret: bytes
     binding: Binding
     drawn: DrawnWords | None
+    family: bytes
     member: int
     simulated: bool
 
@@ -82,6 +85,7 @@ class Key:
         member: int = 0,
         binding: Binding = Binding.ROOT,
         drawn: DrawnWords | None = None,
+        family: bytes = b"",
     ) -> None:
         if not is_secret(secret):
             raise ParameterError(
@@ -95,6 +99,7 @@ class Key:
         put(self, "member", validation.integer("member", member, 0, MAX_STREAMS) if member else 0)
         put(self, "binding", binding)
         put(self, "drawn", drawn)
+        put(self, "family", family)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"{name}: a Key does not change; expected another one, such as from Key.derive")
@@ -104,7 +109,9 @@ class Key:
 
     def again(self) -> Key:
         """The same key for a simulation that may be repeated: its draws are checked separately."""
-        return Key(self._secret, simulated=self.simulated, member=self.member, binding=self.binding)
+        return Key(
+            self._secret, simulated=self.simulated, member=self.member, binding=self.binding, family=self.family
+        )
 
     @classmethod
     def random(cls) -> Key:
@@ -157,12 +164,21 @@ class Key:
             this number is what a publisher with this key releases.  Numbered streams read counter blocks of their own
             under one AES key, so thousands of them are drawn in one call of the cipher (``docs/batch.md``).
         """
+        own, member = self, self.member
         if isinstance(stream, str):
-            return self.within("stream", stream)
-        if self.member:
+            own = self.within("stream", stream)
+        elif member:
             raise ParameterError(f"stream = {validation.shown(stream)}: expected a key that has no stream number yet")
-        member = validation.integer("stream", stream, 0, MAX_STREAMS - 1) + 1
-        return Key(self._secret, simulated=self.simulated, member=member, binding=self.binding, drawn=self.drawn)
+        else:
+            member = validation.integer("stream", stream, 0, MAX_STREAMS - 1) + 1
+        return Key(
+            own._secret,
+            simulated=own.simulated,
+            member=member,
+            binding=own.binding,
+            drawn=own.drawn,
+            family=_digest(self._secret, b"streams"),
+        )
 
     def bind(self, mechanism: str, parameters: Mapping[str, Any]) -> Key:
         """The key of one composition under this secret: any other composition's is independent of it.
@@ -188,7 +204,8 @@ class Key:
 
     def bound(self, composition: bytes) -> Key:
         """What :meth:`bind` gives for the parameters of this encoding; of a user's secret only."""
-        return self._derived(composition, Binding.COMPOSITION)
+        family = self.family and _digest(self.family, composition)
+        return self._derived(composition, Binding.COMPOSITION, family)
 
     def _identity(self, name: str, value: Any) -> Any:
         try:
@@ -211,10 +228,12 @@ class Key:
             return self
         return self._derived(encode(labels), self.binding)
 
-    def _derived(self, message: bytes, binding: Binding) -> Key:
+    def _derived(self, message: bytes, binding: Binding, family: bytes = b"") -> Key:
         """Keyed BLAKE2b of an encoding; the stream number stays beside it."""
-        digest = hashlib.blake2b(message, digest_size=KEY_BYTES, key=self._secret, person=b"fastdp bind 2")
-        return Key(digest.digest(), simulated=self.simulated, member=self.member, binding=binding, drawn=self.drawn)
+        digest = hashlib.blake2b(message, digest_size=KEY_BYTES, key=self._secret, person=b"fastdp bind 2").digest()
+        return Key(
+            digest, simulated=self.simulated, member=self.member, binding=binding, drawn=self.drawn, family=family
+        )
 
     def derive(self, *labels: str | int) -> Key:
         """An independent key for a named purpose (keyed BLAKE2b)."""
@@ -227,9 +246,12 @@ class Key:
         return Key(digest, simulated=self.simulated, binding=self.binding, drawn=self.drawn)
 
     def fingerprint(self) -> str:
-        """32 hexadecimal digits that only this key has and that reveal nothing else about it, for a ledger."""
-        message = b"fingerprint" + self.member.to_bytes(8, "big")
-        return hashlib.blake2b(message, digest_size=16, key=self._secret, person=b"fastdp print 2").hexdigest()
+        """32 hexadecimal digits that only this key has and that reveal nothing else about it, for a ledger.
+
+        Of the key of a stream those of its family come before, and a colon.
+        """
+        own = _digest(self._secret, b"fingerprint" + self.member.to_bytes(8, "big")).hex()
+        return f"{self.family.hex()}:{own}" if self.family else own
 
     def reveal(self) -> bytes:
         """The secret itself, for the cipher and for an encrypted state file; keep it out of logs.
@@ -253,3 +275,8 @@ class Key:
 
     def __reduce__(self) -> NoReturn:
         raise StateError("a Key cannot be pickled: pickles are neither encrypted nor owner-only")
+
+
+def _digest(secret: bytes, message: bytes) -> bytes:
+    """16 bytes that reveal nothing about the secret."""
+    return hashlib.blake2b(message, digest_size=16, key=secret, person=b"fastdp print 2").digest()

@@ -68,5 +68,5 @@ def key_of(content: dict[str, Any]) -> Key:
     noise, member = content["noise"], codec.whole(content["member"])
     if type(noise) is not int or noise != Binding.COMPOSITION:
         raise ValueError(f"noise format {validation.shown(noise)}: expected {int(Binding.COMPOSITION)}")
-    secret = bytes.fromhex(content["secret"])
-    return Key(secret, simulated=content["simulated"], member=member, binding=Binding.COMPOSITION)
+    secret, family = (bytes.fromhex(content[name]) for name in ("secret", "family"))
+    return Key(secret, simulated=content["simulated"], member=member, binding=Binding.COMPOSITION, family=family)

@@ -435,6 +435,7 @@ class Publisher(Generic[S]):
             "composition": self._description(),
             "secret": self._key.reveal().hex(),
             "member": self._key.member,
+            "family": self._key.family.hex(),
             "noise": int(self._key.binding),
             "simulated": self._key.simulated,
             "home": home,

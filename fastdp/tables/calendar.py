@@ -5,6 +5,7 @@ Times are int64 microseconds since 1970-01-01: in UTC where there is a zone, as 
 
 from __future__ import annotations
 
+import hashlib
 import re
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from functools import cached_property, lru_cache
@@ -29,14 +30,20 @@ CALENDAR = {"d": (0, 1), "w": (0, 7), "mo": (1, 0), "y": (12, 0)}
 MONDAY = date(1970, 1, 5)
 #: The first and last microsecond that a datetime can hold in every zone.
 FIRST, LAST = -62_135_510_400_000_000, 253_402_214_400_000_000
-#: Zones without a name.
-OFFSET = re.compile(r"(?:UTC)?([+-])(\d\d):?(\d\d)")
+#: The years in which a zone is compared with another, unless windows begin later; no zone changed its clock before.
+COMPARED = 1800, 2100
+#: So many days are compared at least: weekdays and dates fall together in every way.
+LONG_DAYS = 28 * 366
+#: Zones without a name; those with GMT are Java's.
+OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d\d):?(\d\d)")
 ACCEPTED = "a length such as '15min', '1h', '90s', '1d', '1w', '1mo' or '1y'"
 
 
 def zone_name(name: str | None) -> str | None:
-    """A zone's name as Arrow has it: pandas calls "+02:00" "UTC+02:00"."""
-    fixed = OFFSET.fullmatch(str(name))
+    """A zone's name as Arrow has it: pandas calls "+02:00" "UTC+02:00".  Zones that always show UTC are "UTC"."""
+    zone, fixed = zone_of(name), OFFSET.fullmatch(str(name))
+    if zone is not None and zone.utcoffset(None) == timedelta():
+        return "UTC"
     return "{}{}:{}".format(*fixed.groups()) if fixed else name
 
 
@@ -86,27 +93,41 @@ def localised(clock: Integers, zone: tzinfo) -> Integers:
 @lru_cache(maxsize=64)
 def _changes(first_day: int, last_day: int, zone: tzinfo) -> tuple[Integers, Integers]:
     """Clock times from which the next offset holds: int64[c]; and the offsets: int64[c + 1]."""
-
-    def offset(moment: int) -> int:
-        aware = _AWARE_EPOCH + timedelta(microseconds=moment)
-        return (aware.astimezone(zone).utcoffset() or timedelta()) // MICROSECOND
-
     # A zone changes its clock at most once in a day or so.
-    begin, end = max(first_day - 2, FIRST // DAY), min(last_day + 3, LAST // DAY)
-    changes, offsets = [], [offset(begin * DAY)]
-    for day in range(begin, end):
-        if offset((day + 1) * DAY) == offsets[-1]:
+    first, behind = max(first_day - 2, FIRST // DAY), min(last_day + 3, LAST // DAY) + 1
+    days = [EPOCH + timedelta(day) for day in range(first, behind)]
+    shown = [zone.utcoffset(day) or timedelta() for day in days]
+    changes, offsets = [], shown[:1]
+    for low, before, after in zip(days, shown, shown[1:], strict=False):
+        if before == after:
             continue
-        low, high = day * DAY, (day + 1) * DAY
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if offset(middle) == offsets[-1] else (low, middle)
-        offsets.append(offset(high))
-        changes.append(high + max(offsets[-2:]))
-    found = np.array(changes, np.int64), np.array(offsets, np.int64)
+        high = low + timedelta(1)
+        while high - low > MICROSECOND:
+            middle = low + (high - low) // 2
+            low, high = (middle, high) if zone.utcoffset(middle) == before else (low, middle)
+        changes.append(high - EPOCH)
+        offsets.append(after)
+    found = [np.array([each // MICROSECOND for each in times], np.int64) for times in (changes, offsets)]
     for array in found:
         array.flags.writeable = False
-    return found
+    return found[0], found[1]
+
+
+@lru_cache(maxsize=64)
+def zone_rules(zone: tzinfo | None, begin: int | None) -> bytes | None:
+    """A digest of what a zone's clock shows from a window's beginning on (None: ever); None where that is UTC.
+
+    Zones alike in this have the same windows, whatever their names and whichever release of the time zone database
+    has them; zones that differ, or a zone that two releases differ on, have digests of their own.
+    """
+    if zone is None or zone.utcoffset(None) == timedelta():
+        return None
+    years = [(datetime(year, 1, 1) - EPOCH).days for year in COMPARED]
+    first = years[0] if begin is None else begin // DAY
+    changes, offsets = _changes(first, max(years[1], first + LONG_DAYS), zone)
+    if not offsets.any():
+        return None
+    return hashlib.sha256(changes.astype("<i8").tobytes() + offsets.astype("<i8").tobytes()).digest()
 
 
 def as_instant(name: str, value: Any, zone: tzinfo | None) -> int:

@@ -19,7 +19,7 @@ from fastdp.guarantee import Guarantee, remainder, square_remainder, zcdp_loss
 from fastdp.integer_grid import make_grid
 from fastdp.randomness.noise import NoiseName, l2_square
 from fastdp.tables import guarantees
-from fastdp.tables.calendar import Calendar
+from fastdp.tables.calendar import Calendar, zone_rules
 from fastdp.tables.columns import KeyRow
 from fastdp.tables.quantity import Quantity
 from fastdp.tables.sums import Kind
@@ -276,8 +276,8 @@ class TablePlan:
         """All that the noise follows from besides secret and rows; the same for a table and for its stream."""
         return {
             "kind": self.kind,
-            "every": _calendar(self.calendar),
-            "period": None if self.periods is None else _calendar(self.periods),
+            "every": self._spans(self.calendar),
+            "period": None if self.periods is None else self._spans(self.periods),
             "epsilon": self.epsilon,
             "delta": self.delta,
             "bound": self.bound,
@@ -294,6 +294,11 @@ class TablePlan:
             # Younger than the first noise keys.
             **({"noise": self.noise} if self.gaussian else {}),
         }
+
+    def _spans(self, calendar: Calendar) -> list[Any]:
+        """A calendar in plain terms, without the name of its zone; two borders fix what its origin is."""
+        begin = None if self.start is None else self.calendar.edge(self.start)
+        return [calendar.every, zone_rules(calendar.zone, begin), calendar.edge(0), calendar.edge(1)]
 
     def describe(self) -> dict[str, Any]:
         """The public parameters, for a ledger."""
@@ -320,8 +325,3 @@ class TablePlan:
 def key_digest(keys: Sequence[KeyRow]) -> bytes:
     """Names these keys, in this order."""
     return hashlib.sha256(repr(list(keys)).encode()).digest()
-
-
-def _calendar(calendar: Calendar) -> list[Any]:
-    """A calendar in plain terms; two borders fix what its origin is."""
-    return [calendar.every, calendar.time_zone, calendar.edge(0), calendar.edge(1)]

@@ -13,6 +13,7 @@ import fastdp
 from fastdp.counters import BinaryTree, RunningCounts
 from fastdp.engines import Job
 from fastdp.errors import BudgetError, DataError, ParameterError, StateError
+from fastdp.fleets import streams
 from fastdp.perturbers import Hierarchy
 from tests.engines.scenes import (
     assert_altered_replay,
@@ -24,6 +25,8 @@ from tests.engines.scenes import (
 )
 
 SECRET = bytes(range(32))
+#: The parameters of ``make_job``.
+JOB: dict[str, Any] = {"epsilon": 1.0, "bound": 10.0, "threshold": 5.0, "max_range": 256}
 
 
 def split(rows: list[Any]) -> tuple[list[str], list[float]]:
@@ -99,11 +102,48 @@ def test_neither_pickles_nor_states_hold_the_secret(tmp_path: Path) -> None:
         for secret in (SECRET, job.key.reveal()):
             assert secret not in data
             assert secret.hex().encode() not in data
-    other = Job(job.machine, name="others", secret=job.secret)
-    with pytest.raises(StateError, match="wrong key"):
-        other.advance(state, *split(rows))
+    others = [
+        Job(job.machine, name="others", secret=job.secret),
+        Job(job.machine, name="meters", secret=lambda: bytes(32)),
+    ]
+    for other in others:
+        with pytest.raises(StateError, match="wrong key"):
+            other.advance(state, *split(rows))
     with pytest.raises(StateError, match="authentication failed"):
         job.advance(state[:-1] + bytes([state[-1] ^ 1]), *split(rows))
+
+
+#: A change of the job, and what the state then says of it.
+CHANGED: list[tuple[dict[str, Any], str]] = [
+    ({"epsilon": 0.1}, r"epsilon = 1\.0 in the state, 0\.1 asked for"),
+    ({"bound": 20.0}, r"bound = 10\.0 in the state, 20\.0 asked for"),
+    ({"threshold": 4.0}, r"threshold\.theta = 5\.0 in the state, 4\.0 asked for"),
+    ({"contributions": 3}, "contributions = nothing in the state, 3 asked for"),
+    ({"max_range": 512}, "max_range = 256 in the state, 512 asked for"),
+    ({"closing": "spike"}, r"perturber\.closing = 'spread' in the state, 'spike' asked for"),
+    ({"nonfinite": "zero"}, "nonfinite = 'raise' in the state, 'zero' asked for"),
+]
+
+
+@pytest.mark.parametrize("version", [None, "0.0.1"])
+def test_a_state_of_other_parameters_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str | None
+) -> None:
+    """Before a row is consumed, whichever fastdp wrote it."""
+    rows = make_rows(60)
+    with monkeypatch.context() as patch:
+        if version:
+            patch.setattr(streams, "__version__", version)
+        state = make_job(tmp_path).advance(None, *split(rows[:30]))[0]
+    for change, said in CHANGED:
+        job = make_job(tmp_path, **change)
+        for _ in range(2):
+            with pytest.raises(StateError, match=said):
+                job.advance(state, *split(rows[30:]))
+    with pytest.raises(StateError, match="mechanism = 'Schedule' in the state, 'CountMachine' asked for"):
+        Job(RunningCounts(BinaryTree(64), 1.0), name="meters", secret=write_secret(tmp_path)).from_bytes(state)
+    _, _, out = make_job(tmp_path).advance(state, *split(rows[30:]))
+    assert out.tolist() == [value for place, value in expected(make_job(tmp_path), rows).items() if place >= 30]
 
 
 def noise(job: Job, state: bytes | None, increments: list[int]) -> list[float]:
@@ -137,6 +177,10 @@ def test_a_ledger_refuses_a_second_job(tmp_path: Path) -> None:
     job.register(ledger, stream="meters")
     with pytest.raises(BudgetError, match="same secret and composition"):
         pickle.loads(pickle.dumps(job)).register(ledger, stream="elsewhere")  # noqa: S301
+    # What publishes streams of the job elsewhere has their noise.
+    for other in (fastdp.Fleet(job.machine, key=job.key), fastdp.Adaptive(**JOB, key=job.key.of_stream("m1"))):
+        with pytest.raises(BudgetError, match="same secret and composition"):
+            ledger.spend(other, stream="elsewhere")
     assert ledger.spent("meters").epsilon == 1.0
     Job(job.machine, name="others", secret=job.secret).register(ledger, stream="meters")
     assert ledger.spent("meters").epsilon == 2.0

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -10,8 +13,10 @@ import pytest
 
 from fastdp.counters import RunningCounts, Simple
 from fastdp.engines import Job
+from fastdp.engines.bytewax import release
 from fastdp.engines.shards import Shard, Shards
 from fastdp.errors import DataError, StateError
+from fastdp.fleets.fleet import Fleet
 from tests.engines.scenes import make_job, write_secret
 
 
@@ -20,7 +25,7 @@ class Here(Shards):
 
     fail: frozenset[int] = frozenset()
 
-    def _run(self, batch: int, parts: dict[int, tuple[Any, Any]]) -> dict[int, tuple[Any, Any]]:
+    def _run(self, batch: int, parts: dict[int, Any]) -> dict[int, tuple[Any, Any]]:
         answers = {
             k: Shard(self.job, self.folder, (k, self.shards)).publish(batch, *part) for k, part in parts.items()
         }
@@ -79,6 +84,93 @@ def test_wrong_rows_change_nothing(tmp_path: Path) -> None:
             here.publish(1, ids, np.where(np.arange(60) == 50, np.nan, values))
         assert here.publish(1, ids, values)[1].tolist() == job.fleet().publish(ids, values)[1].tolist()
         assert here.publish(2, [], [])[1].size == 0
+
+
+@pytest.mark.parametrize("mine", [True, False])
+def test_a_folder_of_other_parameters_is_refused(tmp_path: Path, mine: bool) -> None:
+    """Also by the shards that have no state yet."""
+    ids = [each for each in range(99) if int(Fleet.part_of([each], 2)[0]) == 0]
+    others = [each for each in range(99) if each not in ids]
+    with Here(make_job(tmp_path), tmp_path / "state", 2) as here:
+        here.publish(1, ids, np.ones(len(ids)))
+    given = ids if mine else others
+    with (
+        Here(make_job(tmp_path, epsilon=0.1), tmp_path / "state", 2) as here,
+        pytest.raises(StateError, match=r"epsilon = 1\.0 in the state, 0\.1 asked for"),
+    ):
+        here.publish(2, given, np.ones(len(given)))
+    with Here(make_job(tmp_path), tmp_path / "state", 2) as here:
+        assert here.publish(2, given, np.ones(len(given)))[1].size == len(given)
+
+
+@pytest.mark.parametrize("new", [1, 8, 16])
+def test_a_shard_of_another_number_is_refused(tmp_path: Path, new: int) -> None:
+    job, (ids, values) = make_job(tmp_path), batches(1)[0]
+    with Here(job, tmp_path / "state", 4) as here:
+        here.publish(1, ids, values)
+    for k in range(new):
+        mine = Fleet.part_of(ids, new) == k
+        with pytest.raises(StateError, match=f"shards = {new}: expected 4, the number that the state was made with"):
+            Shard(job, tmp_path / "state", (k, new)).publish(2, ids[mine], values[mine])
+
+
+@pytest.mark.parametrize("lost", ["whole", "shard", "newest"])
+@pytest.mark.parametrize("known_by", ["shard", "program"])
+def test_a_state_that_was_lost_is_refused(tmp_path: Path, lost: str, known_by: str) -> None:
+    """By the shard that wrote it, and where another worker goes on by the program that saw its outputs."""
+    job, given, folder = make_job(tmp_path), batches(3), tmp_path / "state"
+    shard = Shard(job, folder, (0, 1))
+    with Here(job, folder, 1) as here:
+        publish = shard.publish if known_by == "shard" else here.publish
+        for number in (1, 2):
+            publish(number, *given[number - 1])
+        away = {"whole": folder, "shard": folder / "shard-0-of-1", "newest": folder / "shard-0-of-1" / "2.state"}[
+            lost
+        ]
+        kept = tmp_path / "kept"
+        away.rename(kept)
+        with pytest.raises(StateError, match="has lost the state behind batch 2"):
+            publish(3, *given[2])
+        if away.exists():
+            shutil.rmtree(away)
+        kept.rename(away)
+        fleet = job.fleet()
+        wanted = [fleet.publish(*batch)[1].tolist() for batch in given]
+        assert publish(3, *given[2])[1].tolist() == wanted[2]
+
+
+def test_a_worker_that_holds_a_shard_of_another_job_reads_the_state(tmp_path: Path) -> None:
+    from fastdp.engines.dask import _publish
+
+    (ids, values), folder = batches(1)[0], str(tmp_path / "state")
+    _publish(make_job(tmp_path), folder, (0, 1), 1, ids, values, 0)
+    with pytest.raises(StateError, match=r"epsilon = 1\.0 in the state, 0\.1 asked for"):
+        _publish(make_job(tmp_path, epsilon=0.1), folder, (0, 1), 2, ids, values, 1)
+
+
+def test_bytewax_reads_no_state_of_another_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Bytewax calls for each state when a program starts again, before a row; it need not be installed."""
+    made: list[Any] = []
+    operators = ModuleType("bytewax.operators")
+    vars(operators).update(
+        StatefulBatchLogic=type("StatefulBatchLogic", (), {"RETAIN": False}),
+        flat_map_batch=lambda *_: None,
+        stateful_batch=lambda name, up, kind: made.append(kind),
+        map=lambda *_: None,
+    )
+    monkeypatch.setitem(sys.modules, "bytewax", ModuleType("bytewax"))
+    monkeypatch.setitem(sys.modules, "bytewax.operators", operators)
+    job = make_job(tmp_path)
+    for shards in (8, 16, 4, 8):
+        release("dp", None, job, shards)
+    one = made[0](None)
+    one.on_batch([("m1", 1.0)])
+    state = one.snapshot()
+    for other in made[1:3]:
+        with pytest.raises(StateError, match="expected 8, the number that the state was made with"):
+            other(state)
+    assert len(made[3](state).fleet) == 1
+    assert made[1](b"").fleet is None
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import struct
 from collections import defaultdict
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
+from functools import cache
 from zoneinfo import ZoneInfo
 
 from tests.oracles import words
@@ -26,6 +27,37 @@ def instant(clock, zone):
     if clock.tzinfo is None:
         clock = clock.replace(tzinfo=ZoneInfo(zone) if zone else UTC)
     return (clock - EPOCH) // timedelta(microseconds=1)
+
+
+@cache
+def rules(zone, begin=None):
+    """What a zone's clock shows from the day of an instant on, 1800 by default, to 2100, as a digest.
+
+    Day by day; where the clock was changed the minute and the second are looked for one by one.
+    """
+    if zone is None:
+        return None
+    micro, plain = timedelta(microseconds=1), datetime(1970, 1, 1)
+    clock = datetime(1800, 1, 1) if begin is None else plain + timedelta(begin // (86_400 * 10**6))
+
+    def offset(shown):
+        return shown.replace(tzinfo=ZoneInfo(zone)).utcoffset()
+
+    changes, offsets = [], [offset(clock)]
+    while clock < datetime(2100, 1, 1):
+        behind = clock + timedelta(1)
+        if offset(behind) != offsets[-1]:
+            while offset(clock + timedelta(minutes=1)) == offsets[-1]:
+                clock += timedelta(minutes=1)
+            while offset(clock) == offsets[-1]:
+                clock += timedelta(seconds=1)
+            changes.append(clock)
+            offsets.append(offset(clock))
+        clock = behind
+    if not any(offsets):
+        return None
+    numbers = [(each - plain) // micro for each in changes] + [each // micro for each in offsets]
+    return hashlib.sha256(struct.pack(f"<{len(numbers)}q", *numbers)).digest()
 
 
 def window(moment, every, zone):

@@ -106,12 +106,14 @@ def expected(
     ``borders`` are those of windows 0 and 1, ``span`` the numbers of the first window and the one behind the last;
     ``sums`` names each quantity with low, high, centre, resolution and epsilon.
     """
+    begin = borders[0] + span[0] * (borders[1] - borders[0])
+    shown = tables.rules(zone, begin if start else None)
     parameters = composition(
-        every=[every, zone, *borders],
+        every=[every, shown, *borders],
         epsilon=epsilon,
         keys=hashlib.sha256(repr(keys or []).encode()).digest(),
         start=span[0] if start else None,
-        period=None if period is None else [period[0], zone, *period[1:]],
+        period=None if period is None else [period[0], shown, *period[1:]],
         per_window=per_window,
         contributions=contributions,
         **composed,

@@ -1,0 +1,28 @@
+"""Tables in four zones: the calls whose noise must not follow from a zone's name, and what they draw."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.tables.rows import SECRET, random_rows
+
+#: Two names of one zone, one that changes its clock within these rows, and none.
+ZONES = ("UTC", "Etc/UTC", "Europe/Berlin", None)
+ROWS = random_rows(400, 5)
+_OPTIONS: dict[str, Any] = {"start": "2024-03-29", "stop": "2024-04-02", "epsilon": 1.0, "key": SECRET}
+_OPTIONS |= {"by": "meter", "keys": ["a", "c"]}
+
+
+def released(functions: Any, table: Any, zone: str | None) -> bytes:
+    """Totals by hour, counts by day and means by hour, of a module with these functions: zone, borders, noisy sums."""
+    found = [
+        functions.totals(table, "kwh", "at", "1h", clip=2.5, time_zone=zone, **_OPTIONS),
+        functions.counts(table, "at", "1d", time_zone=zone, period="1d", contributions=2, **_OPTIONS),
+        functions.means(table, "kwh", "at", "1h", clip=(-1.0, 2.5), time_zone=zone, **_OPTIONS),
+    ]
+    # Of two names of UTC the table shows one.
+    parts = [str(found[0].sums.time_zone).encode()]
+    for each in found:
+        steps = [column.steps.tobytes() for column in each.sums.columns.values()]
+        parts += [each.sums.edges.tobytes(), *steps]
+    return b"".join(parts)
