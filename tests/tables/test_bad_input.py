@@ -204,12 +204,14 @@ def test_releases_are_entered_and_refused_twice(ledger: fastdp.Ledger) -> None:
     assert not np.array_equal(other.columns["total"].steps, first.columns["total"].steps)
 
 
-def test_one_person_is_a_unit_of_its_own(ledger: fastdp.Ledger) -> None:
+def test_one_person_counts_twice_for_a_row(ledger: fastdp.Ledger) -> None:
     options: dict[str, Any] = {"epsilon": 1.0, "ledger": ledger, "stream": "meters"}
     fastdp.counts(GOOD, "at", "1h", **options)
+    fastdp.counts(GOOD, "at", "1h", who="who", contributions=3, period="1d", **options)
+    spent = ledger.spent("meters")
+    assert (spent.unit, spent.epsilon) == ("one row of the table", 3.0)
     with pytest.raises(ParameterError, match="name another stream for another unit"):
-        fastdp.counts(GOOD, "at", "1h", who="who", contributions=3, period="1d", **options)
-    assert [entry.guarantee.unit for entry in ledger.entries()] == ["one row of the table"]
+        ledger.spend(fastdp.Guarantee(1.0), stream="meters")
 
 
 def test_many_keys_fit_an_entry(ledger: fastdp.Ledger) -> None:
