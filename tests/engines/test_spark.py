@@ -119,6 +119,19 @@ def test_streams_of_a_table(tmp_path: Path, session: Any, workers: int) -> None:
     session.conf.set("spark.sql.shuffle.partitions", "2")
 
 
+def test_another_number_of_partitions_after_a_restart(tmp_path: Path, session: Any) -> None:
+    """The checkpoint has the number that decides where the state of a key is; a session's new one is not taken."""
+    rows = make_rows(90)
+    for number, partitions in enumerate(("2", "5", "1")):
+        session.conf.set("spark.sql.shuffle.partitions", partitions)
+        put(tmp_path, rows[30 * number : 30 * number + 30], number)
+        start_query(session, tmp_path).awaitTermination()
+    session.conf.set("spark.sql.shuffle.partitions", "2")
+    found, places = read(tmp_path)
+    assert places == list(range(90))
+    assert dict(found) == expected(make_job(tmp_path), rows)
+
+
 def make_table() -> Any:
     """Over the last Sunday of March, with values that are no multiple of any step."""
     import pandas as pd
