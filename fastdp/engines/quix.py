@@ -46,8 +46,8 @@ def release(frame: Any, job: Job) -> Any:
         raise ParameterError(f"frame is a {type(frame).__name__}: expected a quixstreams StreamingDataFrame")
     if not frame.processing_context.state_manager.using_changelogs:
         raise ParameterError(
-            "use_changelog_topics = False: expected True, because a partition that moves to another worker would find "
-            "no state there, and its streams would begin again"
+            "use_changelog_topics = False: expected True, because on another worker a partition would find no state, "
+            "and its streams would begin again"
         )
     checkpoint = _checkpoint(job)
     # A sink of which only `flush` is used: Quix calls it at the end of a checkpoint, before it writes the states.

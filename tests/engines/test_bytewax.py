@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from fastdp.errors import StateError
+from fastdp.fleets.fleet import Fleet
 from tests.engines.scenes import (
     Row,
     assert_altered_replay,
@@ -73,11 +75,29 @@ def test_aborted_and_recovered(tmp_path: Path) -> None:
     # At least once: some come again, with the same noise.
     assert {place for _, _, place in out} == set(wanted)
     assert all(value == wanted[place] for _, value, place in out)
-    # Another number of shards would begin streams again.
+    # Another number of shards would begin streams again, here those of an id that no state has.
     before = len(out)
-    with pytest.raises(RuntimeError):
-        run_main(flow([*rows, *rows], job, out, shards=5), recovery_config=RecoveryConfig(recovery))
+    for shards in (16, 8, 2):
+        number = next(n for n in range(99) if int(Fleet.part_of([f"new{n}"], shards)[0]) == shards - 1)
+        given = [*rows, (f"new{number}", 1.0, 600)]
+        with pytest.raises(StateError, match=f"shards = {shards}: expected 4, the number that the state was made"):
+            _first(
+                lambda n=shards, g=given: run_main(
+                    flow(g, job, out, shards=n), recovery_config=RecoveryConfig(recovery)
+                )
+            )
     assert len(out) == before
+
+
+def _first(run: Any) -> None:
+    """Run; of an error that Bytewax puts into others the first one."""
+    try:
+        run()
+    except Exception as error:
+        first: BaseException = error
+        while first.__cause__ or first.__context__:
+            first = first.__cause__ or first.__context__ or first
+        raise first from None
 
 
 def test_an_altered_replay_meets_independent_noise(tmp_path: Path) -> None:

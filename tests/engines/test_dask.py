@@ -23,6 +23,8 @@ from tests.engines.scenes import (
     needs,
     replay_altered,
 )
+from tests.tables.rows import as_family
+from tests.tables.zones import ROWS, ZONES, instants, released
 
 pytestmark = [needs("distributed"), pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
@@ -138,6 +140,21 @@ def test_sums_are_those_of_one_machine(readings: Path, name: str, client: Any) -
         for quantity, sums in one.sums.columns.items():
             assert table.sums.columns[quantity].steps.tolist() == sums.steps.tolist()
         assert (table.sums.keys, table.guarantee) == (one.sums.keys, one.guarantee)
+
+
+def test_tables_in_every_zone(tmp_path: Path, client: Any) -> None:
+    import dask.dataframe as dd
+
+    from fastdp.engines import dask_tables
+
+    clock = as_family(ROWS, "pandas", tmp_path)
+    for zone in ZONES:
+        wanted = released(fastdp, clock, zone)
+        assert released(dask_tables, dd.from_pandas(clock, npartitions=3), zone) == wanted
+        assert released(dask_tables, as_family(ROWS, "parquet", tmp_path), zone) == wanted
+        if zone is not None:
+            aware = dd.from_pandas(instants(clock, zone), npartitions=3)
+            assert released(dask_tables, aware, None) == wanted
 
 
 def test_what_tables_refuse(readings: Path, tmp_path: Path) -> None:

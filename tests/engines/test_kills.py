@@ -51,10 +51,10 @@ def shards_step(folder: Path, number: int, ids: Any, values: Any) -> list[float]
 
 
 def run(step: Step, folder: Path) -> None:
-    """The program: the last batch of its log once more, then the others; a line leaves when the state is stored."""
+    """The program: each batch that its log does not have; a line leaves when the state is stored."""
     log = folder / "log"
     seen = visible(log)
-    for number in range(seen[-1][0] if seen else 1, BATCHES + 1):
+    for number in range(len(seen) + 1, BATCHES + 1):
         out = step(folder, number, *batches()[number - 1])
         with log.open("ab", buffering=0) as file:
             file.write(json.dumps([number, out]).encode() + b"\n")
@@ -79,6 +79,5 @@ def test_a_program_that_is_killed_shows_one_noise_and_loses_nothing(step: Step, 
         assert ends[-1].code == 0
         kills += sum(end.killed for end in ends)
         found = visible(folder / "log")
-        assert all(line == wanted[line[0] - 1] for line in found), "an output with two noises"
-        assert {line[0] for line in found} == set(range(1, BATCHES + 1)), "an output that was lost"
+        assert found == wanted, "an output with another noise, or one that was lost"
     assert kills >= 10

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from fastdp.errors import StateError
+from fastdp.errors import ParameterError, StateError
 from tests.engines.scenes import (
     Row,
     assert_altered_replay,
@@ -240,3 +240,36 @@ def test_an_altered_replay_meets_independent_noise(tmp_path: Path) -> None:
         shutil.copytree(tmp_path / "statesaved", tmp_path / f"state{number}")
         found.append([out - 30.0 for out in restored(str(number), [*[1] * 100, value, *[1] * 199])])
     assert_altered_replay(found[0], found[1], found[2], 100)
+
+
+def test_another_number_of_partitions_is_refused(tmp_path: Path) -> None:
+    """Quix looks for the state of a key in its partition; the changelog topic has the number of the first start."""
+    from dataclasses import replace
+
+    from quixstreams.models.topics.exceptions import TopicConfigurationMismatch
+
+    from fastdp.engines import quix
+    from tests.engines.kafka import Broker, application
+
+    broker = Broker()
+    for partitions in (4, 8):
+        app = application(broker.address, tmp_path / "state")
+        topic = app.topic("in", value_deserializer="json", key_deserializer="str")
+        topic.broker_config = replace(topic.broker_config, num_partitions=partitions)
+        frame = app.dataframe(topic)
+        if partitions == 4:
+            quix.release(frame, make_job(tmp_path))
+        else:
+            with pytest.raises(TopicConfigurationMismatch, match="expected 8, got 4"):
+                quix.release(frame, make_job(tmp_path))
+
+
+def test_states_that_another_worker_would_not_find_are_refused(tmp_path: Path) -> None:
+    from fastdp.engines import quix
+    from tests.engines.kafka import Broker, application
+
+    broker = Broker()
+    app = application(broker.address, tmp_path / "state", use_changelog_topics=False)
+    frame = app.dataframe(app.topic("in", value_deserializer="json", key_deserializer="str"))
+    with pytest.raises(ParameterError, match="use_changelog_topics = False: expected True"):
+        quix.release(frame, make_job(tmp_path))

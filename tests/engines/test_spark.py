@@ -18,6 +18,8 @@ import pytest
 import fastdp
 from fastdp.errors import DataError, ParameterError
 from tests.engines.scenes import Row, expected, make_job, make_rows, needs
+from tests.tables.rows import as_family
+from tests.tables.zones import ROWS, ZONES, instants, released
 
 pytestmark = [
     needs("pyspark", "pandas", "pyarrow", "narwhals"),
@@ -117,6 +119,19 @@ def test_streams_of_a_table(tmp_path: Path, session: Any, workers: int) -> None:
     session.conf.set("spark.sql.shuffle.partitions", "2")
 
 
+def test_another_number_of_partitions_after_a_restart(tmp_path: Path, session: Any) -> None:
+    """The checkpoint has the number that decides where the state of a key is; a session's new one is not taken."""
+    rows = make_rows(90)
+    for number, partitions in enumerate(("2", "5", "1")):
+        session.conf.set("spark.sql.shuffle.partitions", partitions)
+        put(tmp_path, rows[30 * number : 30 * number + 30], number)
+        start_query(session, tmp_path).awaitTermination()
+    session.conf.set("spark.sql.shuffle.partitions", "2")
+    found, places = read(tmp_path)
+    assert places == list(range(90))
+    assert dict(found) == expected(make_job(tmp_path), rows)
+
+
 def make_table() -> Any:
     """Over the last Sunday of March, with values that are no multiple of any step."""
     import pandas as pd
@@ -150,6 +165,27 @@ def test_totals_and_counts_are_those_of_one_machine(session: Any, every: str, zo
     ]
     for one, two in pairs:
         assert_equal(one, two)
+
+
+def test_tables_in_every_zone(session: Any, tmp_path: Path) -> None:
+    """Clock times in a named zone, and instants in that of the session, whose name may be another."""
+    from fastdp.engines import spark_tables
+
+    before = session.conf.get("spark.sql.session.timeZone")
+    clock = as_family(ROWS, "pandas", tmp_path)
+    times = [row[0] for row in ROWS]
+    plain = session.createDataFrame(
+        clock.assign(at=times), "at timestamp_ntz, meter string, kwh double, person bigint"
+    )
+    try:
+        for zone in ZONES:
+            wanted = released(fastdp, clock, zone)
+            assert released(spark_tables, plain, zone) == wanted
+            if zone is not None:
+                session.conf.set("spark.sql.session.timeZone", zone)
+                assert released(spark_tables, session.createDataFrame(instants(clock, zone)), None) == wanted
+    finally:
+        session.conf.set("spark.sql.session.timeZone", before)
 
 
 def assert_equal(one: Any, two: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 from unittest import mock
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 import fastdp
 from fastdp.counters import BinaryTree, RunningCounts
-from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.errors import BudgetError, DataError, ParameterError, StateError
 from fastdp.fleets.adaptive_rows import AdaptiveRows
 from fastdp.fleets.fleet import Fleet
 from fastdp.fleets.ids import Places
@@ -65,6 +66,49 @@ def alone(kind: str, stream: Any, values: NDArray[np.float64], secret: fastdp.Ke
 def values_for(kind: str, count: int, seed: int = 0) -> NDArray[np.float64]:
     values = np.random.default_rng(seed).exponential(8.0, count)
     return np.floor(values) if kind == "counts" else values
+
+
+@pytest.mark.parametrize("stream", [0, 17, "meter 17"])
+@pytest.mark.parametrize("fleet_first", [True, False])
+def test_a_ledger_takes_the_noise_of_a_fleet_and_of_its_streams_once(
+    stream: Any, fleet_first: bool, tmp_path: Path
+) -> None:
+    secret = fastdp.Key.from_bytes(bytes(range(32)))
+    ledger = fastdp.Ledger(tmp_path / "budget")
+
+    def fleet(key: fastdp.Key = secret) -> Fleet:
+        return Fleet(adaptive(), key=key)
+
+    def one() -> Any:
+        return adaptive(key=secret.of_stream(stream))
+
+    one().save(tmp_path / "one")
+    first, others = (fleet, [one]) if fleet_first else (one, [])
+    ledger.spend(first(), stream="first")
+    # The other, its copy from a file or bytes, and a part of the fleet.
+    others += [fleet, lambda: fleet().split(2)[1], lambda: Fleet.from_bytes(fleet().to_bytes())]
+    others += [lambda: fastdp.Adaptive.load(tmp_path / "one")]
+    for other in others:
+        with pytest.raises(BudgetError, match="the same secret and composition were used by entry 1"):
+            ledger.spend(other(), stream="second")
+    assert len(ledger.entries()) == 1
+    # Noise of its own: the key itself, another secret, mechanism, or stream of another secret.
+    for separate in (
+        adaptive(key=secret),
+        Fleet(adaptive("spike"), key=secret),
+        fleet(secret.of_stream("fleet")),
+        fleet(fastdp.Key.from_bytes(bytes(32))),
+        adaptive(key=fastdp.Key.from_bytes(bytes([1] * 32)).of_stream(stream)),
+    ):
+        ledger.spend(separate, stream="second")
+    assert Fleet(adaptive(), seed=1).noise_fingerprint is None
+
+
+def test_a_loaded_stream_has_its_fingerprint(tmp_path: Path) -> None:
+    for number, stream in enumerate((3, "meter 17")):
+        publisher = adaptive(key=fastdp.Key.from_bytes(bytes(32)).of_stream(stream))
+        publisher.save(tmp_path / str(number))
+        assert fastdp.Adaptive.load(tmp_path / str(number)).noise_fingerprint == publisher.noise_fingerprint
 
 
 KINDS = ["spread", "season", "spike", "events", "windows", "holdout", "tops", "flat", "counts"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from tests.tables.rows import SECRET, random_rows
@@ -13,8 +14,13 @@ _OPTIONS: dict[str, Any] = {"start": "2024-03-29", "stop": "2024-04-02", "epsilo
 _OPTIONS |= {"by": "meter", "keys": ["a", "c"]}
 
 
+def instants(clock: Any, zone: str) -> Any:
+    """A pandas frame of clock times as one of the zone's instants; times that the clock skips move forward."""
+    return clock.assign(at=clock["at"].dt.tz_localize(zone, nonexistent=timedelta(hours=1)))
+
+
 def released(functions: Any, table: Any, zone: str | None) -> bytes:
-    """Totals by hour, counts by day and means by hour, of a module with these functions: zone, borders, noisy sums."""
+    """Totals by hour, counts by day and means by hour, of a module: zone, borders, noisy sums."""
     found = [
         functions.totals(table, "kwh", "at", "1h", clip=2.5, time_zone=zone, **_OPTIONS),
         functions.counts(table, "at", "1d", time_zone=zone, period="1d", contributions=2, **_OPTIONS),
