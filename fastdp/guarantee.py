@@ -105,6 +105,7 @@ class Guarantee:
         delta = validation.probability("delta", delta)
         return replace(self, epsilon=zcdp_epsilon(self.rho, delta), delta=delta)
 
+    @validation.plain
     def approximate(self, epsilon: float, delta: float, distance: float | None = None) -> Guarantee:
         """The guarantee as (epsilon, delta), which follow from its rho.
 
@@ -161,10 +162,7 @@ class Guarantee:
         """
         known = [field.name for field in dataclasses.fields(cls)]
         if not isinstance(fields, Mapping) or set(fields) != set(known):
-            given = sorted(map(str, fields)) if isinstance(fields, Mapping) else fields
-            raise ParameterError(
-                f"fields = {validation.shown(given, public=True)}: expected a mapping with {', '.join(known)}"
-            )
+            raise ParameterError(f"fields = {validation.shown(fields)}: expected a mapping with {', '.join(known)}")
         read = dict(fields)
         for name in _NUMBERS:
             read[name] = math.inf if read[name] == "inf" else validation.real(name, read[name])
@@ -176,11 +174,11 @@ class Guarantee:
         read["simulated"] = validation.flag("simulated", read["simulated"])
         steps = read["derivation"]
         if not isinstance(steps, (list, tuple)) or not all(isinstance(step, str) for step in steps):
-            raise ParameterError(f"derivation = {validation.shown(steps, public=True)}: expected a list of texts")
+            raise ParameterError(f"derivation = {validation.shown(steps)}: expected a list of texts")
         try:
             read["rows"] = Rows.read(read["rows"])
         except (TypeError, ValueError):
-            shown = validation.shown(read["rows"], public=True)
+            shown = validation.shown(read["rows"])
             raise ParameterError(f"rows = {shown}: expected None, or column, number and period of rows") from None
         return cls(**{**read, "derivation": tuple(steps)})
 

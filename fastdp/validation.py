@@ -2,34 +2,80 @@
 
 from __future__ import annotations
 
+import inspect
+import itertools
 import math
 import operator
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from numbers import Real
-from typing import cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 from fastdp.errors import ParameterError
 
+P = ParamSpec("P")
+R = TypeVar("R")
 MAX_SHOWN_LENGTH = 80
 MAX_THREADS = 1024
+_SCALARS = frozenset({bool, int, float, complex, str, type(None)})
+#: Whose scalars print no entries.
+_MODULES = frozenset({"builtins", "datetime", "decimal", "fractions", "numpy", "pathlib", "fastdp"})
 
 
-def shown(value: object, *, public: bool = False) -> str:
+def is_scalar(value: object) -> bool:
+    """Whether this is one text, number, time or the like, or an object of fastdp; what has entries is none."""
+    kind = type(value)
+    if kind in _SCALARS or isinstance(value, type):
+        return True
+    # NumPy's scalars have no length; arrays do, even where they have no axis.
+    return not hasattr(value, "__len__") and kind.__module__.partition(".")[0] in _MODULES
+
+
+def shown(value: object) -> str:
     """The value for a message: its repr, cut short; numbers too long to print by their length.
 
-    What has entries may be a column of private values in a parameter's place: unless it is ``public``, such as a
-    specification's list, its type alone is shown.
+    What has entries may be a column of private values in a parameter's place, and so may be what others made: of
+    these the type alone is shown.
     """
     if isinstance(value, int) and value.bit_length() > 256:
         return f"<a {'negative ' if value < 0 else ''}whole number of {value.bit_length()} bits>"
     try:
-        if not public and not isinstance(value, (str, type)) and hasattr(value, "__len__") and len(value):
-            return f"<{type(value).__name__}>"
-        text = repr(value)
+        text = repr(value) if is_scalar(value) else f"<{type(value).__name__}>"
     except Exception:  # a foreign repr, or an int inside it that is too long to print
-        return f"<{type(value).__name__}>"
+        text = f"<{type(value).__name__}>"
     return text if len(text) <= MAX_SHOWN_LENGTH else text[: MAX_SHOWN_LENGTH - 3] + "..."
+
+
+def plain(function: Callable[P, R]) -> Callable[P, R]:
+    """The function, which refuses a column before it begins, wherever its annotation names no container.
+
+    Checks of its own follow: this one keeps what has entries, and no truth, hash or order, away from them.
+    """
+    own = inspect.unwrap(function)
+    checked = {name: _accepted(kind) for name, kind in own.__annotations__.items() if name != "return"}
+    names = own.__code__.co_varnames[: own.__code__.co_argcount]
+
+    @wraps(function)
+    def check(*args: P.args, **kwargs: P.kwargs) -> R:
+        # Python says itself which names are unknown.
+        if own.__annotations__.keys() >= kwargs.keys():
+            for name, value in itertools.chain(zip(names, args, strict=False), kwargs.items()):
+                if (accepted := checked.get(name)) and not any(takes(value) for takes, _ in accepted):
+                    words = dict.fromkeys(said for _, said in accepted)
+                    raise ParameterError(f"{name} = {shown(value)}: expected {' or '.join(words)}")
+        return function(*args, **kwargs)
+
+    return check
+
+
+def _accepted(annotation: str) -> list[tuple[Callable[[object], bool], str]] | None:
+    """What the kinds of an annotation take; None where one of them is not known here."""
+    while (shorter := re.sub(r"\[[^][]*\]", "", annotation)) != annotation:
+        annotation = shorter
+    found = [_KINDS.get(kind) for kind in annotation.split(" | ")]
+    return None if None in found else cast("list[tuple[Callable[[object], bool], str]]", found)
 
 
 def real(name: str, value: object) -> float:
@@ -98,6 +144,21 @@ def part(name: str, value: object, kind: type, module: str) -> None:
         raise ParameterError(f"{name} = {shown(value)}: expected an object from {module} ({lacking})")
 
 
+#: What an annotation takes, and its words.
+_KINDS: dict[str, tuple[Callable[[object], bool], str]] = {
+    "bool": (is_scalar, "True or False"),
+    "int": (is_scalar, "a whole number"),
+    "float": (is_scalar, "a number"),
+    "str": (is_scalar, "a text"),
+    "Literal": (is_scalar, "a text"),
+    "Path": (lambda value: isinstance(value, os.PathLike), "a path"),
+    "None": (lambda value: value is None, "None"),
+    "bytes": (lambda value: isinstance(value, (bytes, bytearray, memoryview)), "bytes"),
+    "Mapping": (lambda value: isinstance(value, Mapping), "a mapping"),
+    "Callable": (callable, "a function"),
+}
+
+
 def encodes(text: str) -> bool:
     """Whether a text has no lone surrogates, which no file and no column can hold."""
     try:
@@ -116,6 +177,22 @@ def path(name: str, value: object) -> str:
     except (TypeError, UnicodeError):
         pass
     raise ParameterError(f"{name} = {shown(value)}: expected the path of a file or folder, without NUL characters")
+
+
+def pair(name: str, value: object) -> tuple[Any, Any]:
+    """Two of a kind, in a list or tuple."""
+    if not isinstance(value, (list, tuple)) or len(value) != 2:
+        raise ParameterError(f"{name} = {shown(value)}: expected two entries")
+    return value[0], value[1]
+
+
+def ends(name: str, value: object) -> tuple[float, float]:
+    """Two finite numbers, in a list or tuple."""
+    low, high = pair(name, value)
+    try:
+        return real(name, low), real(name, high)
+    except ParameterError:  # which shows an entry
+        raise ParameterError(f"{name} = {shown(value)}: expected two finite numbers") from None
 
 
 def choice(name: str, value: object, accepted: Sequence[str]) -> str:

@@ -68,7 +68,7 @@ def appears(value: Any, message: str) -> bool:
     """The value is in the message; of one too large to read its size, of what may be a column only its type."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 2**300:
         return f"{value.bit_length()} bits" in message
-    if not isinstance(value, (str, type)) and hasattr(value, "__len__") and len(value):
+    if not isinstance(value, (str, type)) and hasattr(value, "__len__"):
         return f"<{type(value).__name__}>" in message and repr(value) not in message
     return repr(value) in message
 

@@ -162,9 +162,9 @@ def search_p_max(
     """
     ascending = _checks.sorted_sample("values", values)
     slack, few = _checks.at_least("tolerance", tolerance, 0.0), validation.integer("least_tail", least_tail, 1)
-    if len(shares) == 0:
-        raise ParameterError("shares is empty: expected at least one number above 0 and below 1")
-    tried = np.array(sorted({_checks.share("shares", q) for q in shares}, reverse=True))
+    tried = _checks.sorted_sample("shares", shares)[::-1]
+    if not 0.0 < tried[-1] <= tried[0] < 1.0:
+        raise ParameterError("shares: expected numbers above 0 and below 1")
     least = few / ascending.size
     if tried[-1] <= least:
         raise ParameterError(

@@ -212,6 +212,7 @@ class _Problem:
         return -math.log(found.improvement) if isinstance(found, Optimum) else WALL + math.log1p(found)
 
 
+@validation.plain
 def optimise_pak(
     quantile: Quantile,
     n: int,

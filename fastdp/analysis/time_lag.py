@@ -75,6 +75,7 @@ def quantile_criterion(beta: float, p_max: float = 0.005, lambda_: float = 0.5) 
     return last
 
 
+@validation.plain
 def sensitivity_criterion(
     epsilon: float,
     delta: float,
@@ -156,6 +157,7 @@ def reach_criterion(epsilon: float, delta: float, spread: float, p_max: float = 
     return math.ceil(reached / (smooth * q))
 
 
+@validation.plain
 def recommended_lag(
     quantile: Quantile,
     bound: float,
@@ -195,6 +197,8 @@ def recommended_lag(
         For a parameter outside its range, or a quantile that is not above 0.
     """
     limit, budget = validation.positive("bound", bound), SHARE * validation.positive("epsilon", epsilon)
+    if not callable(quantile):
+        raise ParameterError(f"quantile = {validation.shown(quantile)}: expected a function")
     centre = float(quantile(LAMBDA * _checks.share("p_max", p_max)))
     if not centre > 0.0:
         raise ParameterError(f"quantile returned no number above 0 at {LAMBDA * p_max:g}: expected one")

@@ -203,11 +203,14 @@ def check_names(chosen: Sequence[str], names: Sequence[str], frame: Any) -> None
             raise ParameterError(f"column {validation.shown(name)}: expected the name of a column, a text")
         if list(names).count(name) > 1:
             raise ParameterError(f"column {name!r} is there {list(names).count(name)} times: expected distinct names")
-        if name not in names:
-            listed = ", ".join(map(repr, list(names)[:20]))
-            index = getattr(getattr(frame, "index", None), "names", None) or ()
-            hint = f" ({name!r} is the index: frame.reset_index() makes it a column)" if name in list(index) else ""
-            raise ParameterError(f"column {name!r}: expected one of the table's columns, {listed}{hint}")
+    missing = [name for name in chosen if name not in names]
+    if missing:
+        listed = ", ".join(map(repr, list(names)[:20]))
+        index = list(getattr(getattr(frame, "index", None), "names", None) or ())
+        hint = f" ({missing[0]!r} is the index: frame.reset_index() makes it a column)" if missing[0] in index else ""
+        # Several may be the entries of a column that was given in place of its name.
+        said = f"column {missing[0]!r}" if len(missing) == 1 else f"{len(missing)} of the columns that were named"
+        raise ParameterError(f"{said}: expected one of the table's columns, {listed}{hint}")
 
 
 def check_types(source: Source, time: str, value: str | None, named: Sequence[str] = ()) -> str | None:

@@ -37,6 +37,7 @@ MAX_KEPT = 2**24
 TIMEOUT_SECONDS = 2.0
 
 
+@validation.plain
 def audit(
     mechanism: Any,
     x: Any,

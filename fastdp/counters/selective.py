@@ -205,6 +205,8 @@ class SelectiveCounting(Publisher[SelectiveState]):
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
+        if not isinstance(counters, (list, tuple)) or any(isinstance(each, (str, float)) for each in counters):
+            raise ParameterError(f"counters = {validation.shown(counters)}: expected a list of fastdp.counters")
         validation.integer("len(counters)", len(counters), 1)
         for counter in counters:
             validation.part("counter", counter, Counter, "fastdp.counters")

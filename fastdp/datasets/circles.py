@@ -14,6 +14,7 @@ INNER, SPREAD = 0.667, 0.05
 HALF_SIDE = 1.25
 
 
+@validation.plain
 def concentric_circles(
     n_points: int = 50_000,
     *,

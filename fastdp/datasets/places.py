@@ -69,6 +69,7 @@ def made_up_pickups(
     return cut_events("synthetic pickups", *NEW_YORK, points, times=moments, period=period, initial=initial)
 
 
+@validation.plain
 def made_up_check_ins(
     n_points: int = 200_000,
     *,

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastdp import validation
 from fastdp.datasets.spatial_stream import SpatialStream, cut_events
-from fastdp.errors import DataError
+from fastdp.errors import DataError, ParameterError
 from fastdp.files.event_reader import Columns, read_events
+from fastdp.spatial.checks import as_box
 
 #: Longitude and latitude of the whole Earth, of the five boroughs of New York, and the square around the circles.
 EARTH = ((-180.0, -90.0), (180.0, 90.0))
@@ -28,6 +30,7 @@ DAY = 86_400.0
 SNAP = {"x": "3", "y": "2", "time": "1"}
 
 
+@validation.plain
 def load_gowalla(
     path: str | Path,
     *,
@@ -145,8 +148,11 @@ def load_pickups(
     -----
     Source: PHDStream section 5.1 and Appendix G.
     """
-    paths = [path] if isinstance(path, (str, Path)) else list(path)
-    parts = [_in_order(*read_places(part), unsorted, str(part)) for part in paths]
+    paths: list[Any] = list(path) if isinstance(path, (list, tuple)) else [path]
+    if not all(isinstance(each, (str, Path)) for each in paths):
+        raise ParameterError(f"path = {validation.shown(path)}: expected the path of a file, or a list of paths")
+    names = [f"path[{k}]" for k in range(len(paths))] if len(paths) > 1 else ["path"]
+    parts = [_in_order(*read_places(p, None, name), unsorted, str(p)) for p, name in zip(paths, names, strict=False)]
     moments = np.concatenate([part[0] for part in parts]) if parts else np.empty(0)
     places = np.concatenate([part[1] for part in parts]) if parts else np.empty((0, 2))
     moments, places = _in_order(moments, places, unsorted, ", ".join(str(part) for part in paths))
@@ -154,6 +160,7 @@ def load_pickups(
     return cut_events("pickups", *box, places, times=moments, batch=batch, period=period, initial=initial)
 
 
+@validation.plain
 def load_circles(
     path: str | Path,
     *,
@@ -200,23 +207,27 @@ def load_circles(
         else:
             raise DataError(f"{path}, row {i + 1}: wrong move; expected -1 at the place of a point that is there")
     name = "circles with deletion" if np.any(cancels >= 0) else "circles"
-    return cut_events(name, *box, places, cancels=cancels, batch=batch, initial=initial)
+    return cut_events(name, *as_box("box", box), places, cancels=cancels, batch=batch, initial=initial)
 
 
-def read_places(path: str | Path, unnamed: Columns | None = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def read_places(
+    path: str | Path, unnamed: Columns | None = None, name: str = "path"
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Times float64[n] in seconds since 1970 and places float64[n, 2], in the file's order.
 
     ``unnamed`` has the columns of a file without a heading.
     """
     columns = {"x": None, "y": None, "time": None}
-    events = read_events(_existing(path), columns, unnamed=unnamed, ragged=True)
+    events = read_events(_existing(path, name), columns, unnamed=unnamed, ragged=True)
     return np.empty(0) if events.times is None else events.times, events.points
 
 
-def _existing(path: str | Path) -> str:
+def _existing(path: str | Path, name: str = "path") -> str:
     """The path as text; FileNotFoundError if there is no such file."""
-    Path(path).stat()
-    return str(path)
+    text = validation.path(name, path)
+    if not Path(text).exists():
+        raise FileNotFoundError(f"{f'path = {text!r}' if name == 'path' else name}: there is no such file")
+    return text
 
 
 def _in_order(
@@ -242,7 +253,7 @@ def _in_box(
     max_points: int | None,
     seed: int | None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    low, high = (np.asarray(corner, dtype=np.float64) for corner in box)
+    low, high = as_box("box", box)
     kept = np.flatnonzero(np.all((places >= low) & (places <= high), axis=1))
     if max_points is not None and kept.size > validation.integer("max_points", max_points, 0):
         generator = np.random.default_rng(None if seed is None else validation.integer("seed", seed, 0))

@@ -181,7 +181,9 @@ def check_cuts(batch: object, period: object, initial: object) -> tuple[int | No
     if not 0.0 <= share < 1.0:
         raise ParameterError(f"initial = {initial!r}: expected a number in [0, 1)")
     if (batch is None) == (period is None):
-        raise ParameterError(f"batch, period = {batch!r}, {period!r}: expected exactly one of them")
+        raise ParameterError(
+            f"batch, period = {validation.shown(batch)}, {validation.shown(period)}: expected exactly one of them"
+        )
     if batch is not None:
         return validation.integer("batch", batch, 1), 0.0, share
     return None, validation.positive("period", period), share

@@ -66,7 +66,7 @@ class Job:
     def __init__(
         self, parameters: Publisher[Any] | Machine[Any], *, name: str, secret: str | Callable[[], bytes]
     ) -> None:
-        if not (name and type(name) is str):
+        if type(name) is not str or not name:
             raise ParameterError(f"name = {validation.shown(name)}: expected a text that no other job has")
         known = isinstance(secret, str) and secret.partition(":")[0] in ("file", "env")
         if not (known or callable(secret)):
@@ -132,8 +132,11 @@ class Job:
 
     def to_bytes(self, fleet: Fleet) -> bytes:
         """The state of a fleet, sealed."""
+        if not isinstance(fleet, Fleet):
+            raise ParameterError(f"fleet = {validation.shown(fleet)}: expected a fleet of this job")
         return fleet.to_bytes(self._seal())
 
+    @validation.plain
     def from_bytes(self, state: bytes, shards: int | None = None) -> Fleet:
         """The fleet whose state this is, or the part of one in so many shards.
 
@@ -168,6 +171,7 @@ class Job:
         rows, out = publish(fleet, ids, values)
         return self.suspend(fleet), rows, out
 
+    @validation.plain
     def resume(self, state: bytes | None) -> Fleet:
         """The fleet of a state: one that :meth:`suspend` left open, or read; None: without streams."""
         if state is None:
@@ -195,6 +199,7 @@ class Job:
         stream : str
             As for :meth:`fastdp.Ledger.spend`.
         """
+        validation.part("ledger", ledger, Ledger, "fastdp.ledger")
         ledger.spend(self.fleet(), stream=stream, note=f"job {self.name!r}")
 
 

@@ -33,7 +33,7 @@ def at(place: str, key: str) -> str:
 def as_table(value: object, place: str) -> dict[str, Any]:
     """The value as a table, or ParameterError."""
     if not isinstance(value, dict):
-        raise ParameterError(f"{place or 'specification'} = {validation.shown(value, public=True)}: expected a table")
+        raise ParameterError(f"{place or 'specification'} = {validation.shown(value)}: expected a table")
     return value
 
 
@@ -42,9 +42,7 @@ def check_keys(table: Mapping[str, Any], place: str, accepted: Sequence[str], re
     for key, value in table.items():
         if key not in accepted:
             listed = f"one of {', '.join(accepted)}" if accepted else "no parameters"
-            raise ParameterError(
-                f"{at(place, key)} = {validation.shown(value, public=True)}: unknown key; expected {listed}"
-            )
+            raise ParameterError(f"{at(place, key)} = {validation.shown(value)}: unknown key; expected {listed}")
     for key in required:
         if key not in table:
             raise ParameterError(f"{at(place, key)} is missing: expected a value for it")
@@ -93,7 +91,7 @@ def convert(value: object, kind: Any, place: str) -> Any:
             else [f"another value ({said})"]
         )
         raise ParameterError(
-            f"{place}{path.rstrip('`')} = {validation.shown(wrong, public=True)}: expected {' or '.join(names)}"
+            f"{place}{path.rstrip('`')} = {validation.shown(wrong)}: expected {' or '.join(names)}"
         ) from None
 
 
@@ -107,14 +105,14 @@ def _builtin(value: object) -> object:
 def text(name: str, value: object) -> str:
     """A text that is not empty and can be stored."""
     if not isinstance(value, str) or not value or not validation.encodes(value):
-        shown = validation.shown(value, public=True)
+        shown = validation.shown(value)
         raise ParameterError(f"{name} = {shown}: expected a text of Unicode characters, not empty")
     return value
 
 
 def check_entries(name: str, values: Sequence[T], check: Callable[[str, T], object]) -> None:
     """ParameterError unless a list has entries, all different, that pass a check."""
-    shown = validation.shown(list(values), public=True)
+    shown = validation.shown(list(values))
     if not values:
         raise ParameterError(f"{name} = {shown}: expected a list, not empty")
     for k, value in enumerate(values):
@@ -134,7 +132,7 @@ def tables(table: Mapping[str, Any], key: str) -> Iterator[tuple[str, dict[str, 
     """The entries of an array of tables, with their paths."""
     check_keys(table, "", tuple(table), (key,))
     if not isinstance(table[key], list) or not table[key]:
-        raise ParameterError(f"{key} = {validation.shown(table[key], public=True)}: expected [[{key}]] tables")
+        raise ParameterError(f"{key} = {validation.shown(table[key])}: expected [[{key}]] tables")
     for k, value in enumerate(table[key]):
         place = f"{key}[{k}]"
         yield place, as_table(value, place)

@@ -274,9 +274,8 @@ class Fleet:
     @classmethod
     def merge(cls, parts: Sequence[Fleet]) -> Fleet:
         """The fleet whose parts these are: all that :meth:`split` gave, in any order; they refuse further calls."""
-        for part in parts:
-            if not isinstance(part, Fleet):
-                raise ParameterError(f"parts holds {validation.shown(part)}: expected fleets")
+        if not isinstance(parts, (list, tuple)) or not all(isinstance(part, Fleet) for part in parts):
+            raise ParameterError(f"parts = {validation.shown(parts)}: expected a list of fleets")
         found = [part._streams for part in parts]
         numbers = sorted(each.part for each in found if each.part is not None)
         if not found or numbers != [(k, len(found)) for k in range(len(found))]:
@@ -325,6 +324,7 @@ class Fleet:
         return self._streams.to_bytes(key)
 
     @classmethod
+    @validation.plain
     def from_bytes(
         cls,
         state: bytes,

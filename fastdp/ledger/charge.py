@@ -43,7 +43,7 @@ def charge(
     """
     if ledger is None:
         if part is not None:
-            raise ParameterError(f"part = {part!r}: expected None without a ledger")
+            raise ParameterError(f"part = {validation.shown(part)}: expected None without a ledger")
         return nullcontext()
     validation.part("ledger", ledger, Ledger, "fastdp.ledger")
     if stream is None:

@@ -172,13 +172,13 @@ def _plain_guarantee(guarantee: object) -> Guarantee:
         raise ParameterError(f"delta = {delta!r}: expected a number from 0 to 1")
     steps: Any = guarantee.derivation
     if not isinstance(steps, (tuple, list)) or not all(isinstance(step, str) for step in steps):
-        raise ParameterError(f"derivation = {validation.shown(steps, public=True)}: expected a tuple of texts")
+        raise ParameterError(f"derivation = {validation.shown(steps)}: expected a tuple of texts")
     simulated = validation.flag("simulated", guarantee.simulated)
     try:
         rows = Rows.read(guarantee.rows)
     except (TypeError, ValueError):
         raise ParameterError(
-            f"rows = {validation.shown(guarantee.rows, public=True)}: expected None or Rows"
+            f"rows = {validation.shown(guarantee.rows)}: expected None or Rows"
         ) from None
     for said in ("unit", "adjacency", "model", "arithmetic"):
         text(said, getattr(guarantee, said), LONGEST_NAME)
@@ -209,7 +209,7 @@ def new(entry: Entry) -> Entry:
         return from_line({"id": entry.id, "time": entry.time, **json.loads(line)}, entry.state)
     except (TypeError, ValueError, RecursionError) as error:
         raise ParameterError(
-            f"mechanism = {validation.shown(entry.mechanism, public=True)}, derivation of "
+            f"mechanism = {validation.shown(entry.mechanism)}, derivation of "
             f"{len(entry.guarantee.derivation)} steps: expected a text, or what JSON can hold ({error})"
         ) from None
 
@@ -268,9 +268,7 @@ def described(publisher: object) -> dict[str, Any]:
 
 def _plain(value: object) -> Any:
     finite = not isinstance(value, float) or math.isfinite(value)
-    return (
-        value if isinstance(value, (str, int, float, type(None))) and finite else validation.shown(value, public=True)
-    )
+    return value if isinstance(value, (str, int, float, type(None))) and finite else validation.shown(value)
 
 
 def to_line(entry: Entry) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp import validation
 from fastdp.arrays import column
 from fastdp.errors import DataError, FastDPError, ParameterError
 
@@ -67,6 +68,11 @@ def mechanism_named(name: str, epsilon: Any, low: Any, high: Any) -> Mechanism:
     return mechanism
 
 
+def _check(name: str, mechanism: object) -> None:
+    if type(mechanism).__name__ not in KINDS.values():
+        raise ParameterError(f"{name} = {validation.shown(mechanism)}: expected a mechanism of fastdp.local")
+
+
 def _width(mechanism: Mechanism) -> int:
     """Bytes of one report."""
     return (mechanism.n_outputs - 1).bit_length() + 7 >> 3
@@ -92,6 +98,7 @@ def encode(mechanism: Mechanism, reports: Any) -> bytes:
     DataError
         If a report is not one of the mechanism's.
     """
+    _check("mechanism", mechanism)
     width = _width(mechanism)
     if type(reports) is int and 0 <= reports < mechanism.n_outputs:
         # A device's one report.
@@ -157,6 +164,7 @@ def decode(data: bytes | bytearray | memoryview, expected: Mechanism | None = No
         raise DataError("message does not match its checksum: it was altered on its way")
     mechanism: Mechanism | None
     if expected is not None:
+        _check("expected", expected)
         same = view[: _HEADER.size - _COUNT.size] == _beginning(expected)
         mechanism = expected if same else None
     else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -215,6 +216,8 @@ def _checked_focus(focus: Any) -> Focus | None:
         return validation.integer("focus", focus, 1, 2**40)
     if len(focus) != 2:
         raise ParameterError(f"focus has {len(focus)} entries: expected a length, or (shortest, longest)")
+    if not all(isinstance(length, Integral) for length in focus):
+        raise ParameterError(f"focus = {validation.shown(focus)}: expected two whole numbers, (shortest, longest)")
     low, high = (validation.integer(f"focus[{i}]", length, 1, 2**40) for i, length in enumerate(focus))
     if low > high:
         raise ParameterError(f"focus = ({low}, {high}): expected the shortest length first")

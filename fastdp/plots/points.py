@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastdp import validation
 from fastdp.arrays.column import as_reals
 from fastdp.errors import ParameterError
 from fastdp.plots.streams import PRIVATE, TRUTH, finish, new_figure, tidy
-from fastdp.spatial.checks import as_boxes, as_points
+from fastdp.spatial.checks import as_box, as_boxes, as_points
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,6 +42,7 @@ _DASHES: tuple[Any, ...] = (
 Cells = tuple[ArrayLike, ArrayLike]
 
 
+@validation.plain
 def points_and_cells(
     rows: Mapping[str, Sequence[ArrayLike]],
     path: str | Path | None = None,
@@ -79,22 +81,28 @@ def points_and_cells(
     -----
     Of more than 50,000 points every k-th is drawn.
     """
-    clouds = {name: [as_points(points, f"points of {name}", 2) for points in row] for name, row in rows.items()}
-    grids = {name: [as_boxes(*pair, 2, finite=True) for pair in row] for name, row in (cells or {}).items()}
+    clouds = {
+        name: [as_points(points, f"points of row {k}", 2) for points in _row("rows", row)]
+        for k, (name, row) in enumerate(rows.items())
+    }
+    grids = {
+        name: [as_boxes(*validation.pair("cells", pair), 2, finite=True) for pair in _row("cells", row)]
+        for name, row in (cells or {}).items()
+    }
     width = len(next(iter(clouds.values()), []))
-    shapes = {name: len(row) for name, row in clouds.items()}
-    if width == 0 or set(shapes.values()) != {width}:
-        raise ParameterError(f"rows have {shapes} pictures: expected the same number in each, at least one")
-    for name, grid in grids.items():
+    sizes = [len(row) for row in clouds.values()]
+    if width == 0 or set(sizes) != {width}:
+        raise ParameterError(f"rows have {sizes} pictures: expected the same number in each, at least one")
+    for k, (name, grid) in enumerate(grids.items()):
         if name not in clouds or len(grid) != width:
-            raise ParameterError(f"cells of {name!r}, {len(grid)} times: expected a row's name and {width} times")
-    if columns is not None and len(columns) != width:
+            raise ParameterError(f"cells[{k}], {len(grid)} times: expected a row's name and {width} times")
+    if columns is not None and len(_row("columns", columns)) != width:
         raise ParameterError(f"columns has {len(columns)} titles: expected {width}")
     parts = [points for clouds_of_row in clouds.values() for points in clouds_of_row]
     parts += [corner for grids_of_row in grids.values() for pair in grids_of_row for corner in pair]
     low, high = _frame(parts)
     if box is not None:
-        low, high = (np.asarray(corner, dtype=np.float64) for corner in box)
+        low, high = as_box("box", box)
 
     aspect = float(np.clip((high[1] - low[1]) / (high[0] - low[0]), 0.3, 3.0))
     figure = new_figure((PANEL * width + 0.4, PANEL * aspect * len(clouds) + 0.5))
@@ -116,6 +124,7 @@ def points_and_cells(
     return finish(figure, path)
 
 
+@validation.plain
 def errors_over_time(
     times: ArrayLike,
     errors: Mapping[str, ArrayLike],
@@ -153,10 +162,10 @@ def errors_over_time(
         If matplotlib is not installed.
     """
     moments = as_reals(times, "times")
-    table = {name: np.atleast_2d(as_reals(values, f"errors of {name!r}")) for name, values in errors.items()}
+    table = {name: np.atleast_2d(as_reals(values, f"errors[{k}]")) for k, (name, values) in enumerate(errors.items())}
     if not 1 <= len(table) <= len(_COLOURS):
         raise ParameterError(f"errors of {len(table)} methods: expected 1 to {len(_COLOURS)}")
-    for name, runs in table.items():
+    for k, runs in enumerate(table.values()):
         if (
             moments.ndim != 1
             or moments.size == 0
@@ -164,9 +173,7 @@ def errors_over_time(
             or runs.shape[1:] != moments.shape
             or not len(runs)
         ):
-            raise ParameterError(
-                f"errors of {name!r} have shape {runs.shape}, times {moments.shape}: expected [T] both"
-            )
+            raise ParameterError(f"errors[{k}] has shape {runs.shape}, times {moments.shape}: expected [T] both")
     figure = new_figure((7.5, 4.5))
     ax = figure.subplots()
     for (name, runs), colour, dash in zip(table.items(), _COLOURS, _DASHES, strict=False):
@@ -187,6 +194,7 @@ def errors_over_time(
     return finish(figure, path)
 
 
+@validation.plain
 def counters_compared(
     truth: ArrayLike,
     counts: Mapping[str, ArrayLike],
@@ -218,14 +226,20 @@ def counters_compared(
     """
     exact = as_reals(truth, "truth")
     errors: dict[str, NDArray[np.float64]] = {}
-    for name, said in counts.items():
-        table = np.atleast_2d(as_reals(said, f"counts of {name!r}"))
+    for k, (name, said) in enumerate(counts.items()):
+        table = np.atleast_2d(as_reals(said, f"counts[{k}]"))
         if exact.ndim != 1 or table.ndim != 2 or table.shape[1:] != exact.shape or not len(table):
-            raise ParameterError(f"counts of {name!r} have shape {table.shape}: expected [runs, {exact.size}]")
+            raise ParameterError(f"counts[{k}] has shape {table.shape}: expected [runs, {exact.size}]")
         errors[name] = np.abs(table - exact).mean(axis=0)
     return errors_over_time(
         np.arange(1, exact.size + 1), errors, path, title=title, x_label="activation", y_label="mean absolute error"
     )
+
+
+def _row(name: str, row: Any) -> Any:
+    if not isinstance(row, (list, tuple, np.ndarray)):
+        raise ParameterError(f"{name} has a {type(row).__name__}: expected a list, an entry for each time")
+    return row
 
 
 def _frame(parts: Sequence[NDArray[np.float64]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

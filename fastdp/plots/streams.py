@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastdp import validation
 from fastdp.arrays.column import as_reals
 from fastdp.errors import ParameterError
 
@@ -20,6 +21,7 @@ TRUTH, PRIVATE = "#222222", "#d1495b"
 RELEASES = ("#8d99ae", "#e9a23b", PRIVATE)
 
 
+@validation.plain
 def bin_means(values: ArrayLike, bins: int) -> NDArray[np.float64]:
     """Means of ``bins`` stretches of the stream, as equal as whole numbers allow.
 
@@ -36,13 +38,15 @@ def bin_means(values: ArrayLike, bins: int) -> NDArray[np.float64]:
         In units of the values.
     """
     array = as_reals(values, "values")
-    if array.ndim != 1 or array.size == 0 or bins < 1:
-        raise ParameterError(f"values has shape {array.shape}, bins = {bins}: expected one row, not empty, bins >= 1")
+    bins = validation.integer("bins", bins, 1)
+    if array.ndim != 1 or array.size == 0:
+        raise ParameterError(f"values has shape {array.shape}: expected one row, not empty")
     edges = np.linspace(0, array.size, min(bins, array.size) + 1).astype(np.int64)
     means: NDArray[np.float64] = np.add.reduceat(array, edges[:-1]) / np.diff(edges)
     return means
 
 
+@validation.plain
 def truth_and_releases(
     truth: ArrayLike,
     released: Mapping[str, ArrayLike],
@@ -86,15 +90,15 @@ def truth_and_releases(
     from matplotlib.ticker import FuncFormatter, MultipleLocator
 
     exact = as_reals(truth, "truth")
-    streams = {name: as_reals(values, f"released[{name!r}]") for name, values in released.items()}
+    streams = {name: as_reals(values, f"released[{k}]") for k, (name, values) in enumerate(released.items())}
     if not 1 <= len(streams) <= len(RELEASES):
         raise ParameterError(f"released has {len(streams)} streams: expected 1 to {len(RELEASES)}")
-    for name, values in streams.items():
+    for k, values in enumerate(streams.values()):
         if values.shape != exact.shape:
-            raise ParameterError(f"released[{name!r}] has shape {values.shape}: expected truth's, {exact.shape}")
+            raise ParameterError(f"released[{k}] has shape {values.shape}: expected truth's, {exact.shape}")
     figure = new_figure((9.0, 5.4))
     exact_means = bin_means(exact, bins)
-    low, high = span if span is not None else (0.0, float(exact.size))
+    low, high = (0.0, float(exact.size)) if span is None else validation.ends("span", span)
     centres = low + (high - low) * (np.arange(exact_means.size) + 0.5) / exact_means.size
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     upper.plot(centres, exact_means, color=TRUTH, linewidth=3.0, alpha=0.45, label="truth")
@@ -147,7 +151,7 @@ def finish(figure: Figure, path: str | Path | None) -> Figure:
     """Write the picture, if there is a path, whose suffix chooses its format."""
     if path is not None:
         kinds = figure.canvas.get_supported_filetypes()
-        if Path(path).suffix.lower().lstrip(".") not in kinds:
+        if Path(validation.path("path", path)).suffix.lower().lstrip(".") not in kinds:
             raise ParameterError(f"picture {path}: expected a suffix among {', '.join(sorted(kinds))}")
         figure.savefig(path)
     return figure

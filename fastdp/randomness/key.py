@@ -125,7 +125,9 @@ class Key:
             try:
                 material = b"text:" + seed.encode()
             except UnicodeEncodeError:
-                raise ParameterError(f"seed = {seed!r}: expected a text that UTF-8 can encode") from None
+                raise ParameterError(
+                    f"seed = {validation.shown(seed)}: expected a text that UTF-8 can encode"
+                ) from None
         else:
             material = b"number:%d" % validation.integer("seed", seed, 0)
         return cls(hashlib.sha256(b"fastdp seed 1:" + material).digest(), simulated=True)
@@ -146,7 +148,9 @@ class Key:
     def choose(cls, seed: int | str | None, key: Key | bytes | None) -> Key:
         """The key that a publisher's ``seed`` and ``key`` arguments ask for."""
         if seed is not None and key is not None:
-            raise ParameterError(f"seed = {seed!r}: expected either seed (simulation) or key (release), not both")
+            raise ParameterError(
+                f"seed = {validation.shown(seed)}: expected either seed (simulation) or key (release), not both"
+            )
         if seed is not None:
             return cls.from_seed(seed)
         if key is None:

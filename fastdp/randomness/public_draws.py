@@ -169,13 +169,15 @@ def _target(size: int | tuple[int, ...] | None, out: Integers | None) -> Integer
             return out
     if size is None:
         raise ParameterError("size = None: expected a whole number or a shape, because there is no out")
+    if isinstance(size, tuple) and not all(isinstance(side, (int, np.integer)) for side in size):
+        raise ParameterError(f"size = {validation.shown(size)}: expected whole numbers, a shape")
     sides = size if isinstance(size, tuple) else (size,)
     shape = tuple(validation.integer("size", side, 0, MAX_WORDS) for side in sides)
     validation.integer("size", math.prod(shape), 0, MAX_WORDS)
     if out is None:
         return np.empty(shape, np.int64)
     if out.shape != shape:
-        raise ParameterError(f"size = {validation.shown(size, public=True)}: expected {out.shape}, the shape of out")
+        raise ParameterError(f"size = {size}: expected {out.shape}, the shape of out")
     return out
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from fastdp import validation
 from fastdp.errors import ParameterError
 
 ESTIMATE, REVISED = "#33658a", "#d1495b"
@@ -36,6 +37,7 @@ def band(
     label : str
         The estimate's name in the legend, which the caller draws.
     """
+    check_axes(ax)
     ax.fill_between(x, low, high, color=ESTIMATE, alpha=0.22, linewidth=0.0, label="interval")
     ax.plot(x, estimate, color=ESTIMATE, linewidth=0.9, alpha=0.85, label=label)
     if revised is not None:
@@ -43,6 +45,13 @@ def band(
     ax.grid(visible=True, color="#dddddd", linewidth=0.6)
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
+
+
+def check_axes(*axes: Any) -> None:
+    """ParameterError for what is no axes of matplotlib."""
+    for ax in axes:
+        if not hasattr(ax, "fill_between"):
+            raise ParameterError(f"ax is a {type(ax).__name__}: expected axes of matplotlib")
 
 
 def new_axes(rows: int = 1, height: float = 4.2) -> Any:
@@ -61,8 +70,7 @@ def new_axes(rows: int = 1, height: float = 4.2) -> Any:
 
 def save(ax: Any, path: str | Path) -> None:
     """Write the figure of these axes; the suffix chooses the format, ParameterError if it is no picture's."""
-    _check_suffix(ax, path)
-    ax.figure.savefig(path)
+    ax.figure.savefig(_check_suffix(ax, path))
 
 
 def check_picture(path: str | Path) -> None:
@@ -70,7 +78,8 @@ def check_picture(path: str | Path) -> None:
     _check_suffix(new_axes(), path)
 
 
-def _check_suffix(ax: Any, path: str | Path) -> None:
-    kinds = ax.figure.canvas.get_supported_filetypes()
-    if Path(path).suffix.lower().lstrip(".") not in kinds:
-        raise ParameterError(f"path = {str(path)!r}: expected a suffix among {', '.join(sorted(kinds))}")
+def _check_suffix(ax: Any, path: str | Path) -> str:
+    kinds, text = ax.figure.canvas.get_supported_filetypes(), validation.path("path", path)
+    if Path(text).suffix.lower().lstrip(".") not in kinds:
+        raise ParameterError(f"path = {text!r}: expected a suffix among {', '.join(sorted(kinds))}")
+    return text

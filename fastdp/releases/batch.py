@@ -152,6 +152,7 @@ class ReleasedMany:
             )
         return self.values.reshape(len(self), -1 if self.values.size else 0)
 
+    @validation.plain
     def range_sum(self, streams: Any, starts: Any, stops: Any, revised: bool = False) -> Floats:
         """Private answers to sums over [start, stop) of each query's stream.
 
@@ -229,7 +230,10 @@ class ReleasedMany:
         if isinstance(streams, str):
             streams = self._place(streams)
         elif isinstance(streams, (list, tuple)) and any(isinstance(each, str) for each in streams):
-            streams = [self._place(each) if isinstance(each, str) else each for each in streams]
+            strange = [isinstance(each, str) and each not in self._places for each in streams]
+            if any(strange):
+                raise ParameterError(f"streams[{strange.index(True)}] names no stream of this release: expected one")
+            streams = [self._places[each] if isinstance(each, str) else each for each in streams]
         columns = [
             as_indices(name, given) for name, given in (("streams", streams), ("starts", starts), ("stops", stops))
         ]

@@ -14,7 +14,7 @@ import numpy as np
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.guarantee import zcdp_loss
-from fastdp.randomness.noise import NoiseName, better_noise, l2_square, sigma_above
+from fastdp.randomness.noise import NoiseName, better_noise, checked_noise, l2_square, sigma_above
 from fastdp.releases.intervals import DrawnNoise, checked_confidence
 
 #: Grid steps of the bound, as a release chooses them by default.
@@ -86,6 +86,7 @@ class Plan:
 
     def half_width_of(self, windows: int) -> float:
         """Half-width of the interval of a sum over so many windows, in units of the input."""
+        windows = validation.integer("windows", windows, 0, 2**40)
         steps = self._noise.quantiles(np.array([windows]), self.confidence)[0]
         return float(steps) / STEPS * self.bound
 
@@ -101,7 +102,7 @@ class Plan:
 
     def std_error_with(self, noise: NoiseName) -> float:
         """The same with this noise: "gaussian" needs a delta."""
-        return math.sqrt(self._draw(noise).variance) / STEPS * self.bound
+        return math.sqrt(self._draw(checked_noise(noise)).variance) / STEPS * self.bound
 
     @property
     def relative_error(self) -> float | None:
@@ -161,6 +162,7 @@ class Plan:
         return [(name, count) for name, count, rest in whole if count > 1 and not rest]
 
 
+@validation.plain
 def plan(
     *,
     epsilon: float | None = None,
@@ -229,7 +231,8 @@ def plan(
     """
     if (epsilon is None) == (half_width is None):
         raise ParameterError(
-            f"epsilon = {epsilon!r}, half_width = {half_width!r}: expected one of the two, the other follows from it"
+            f"epsilon = {validation.shown(epsilon)}, half_width = {validation.shown(half_width)}: expected one of "
+            "the two, the other follows from it"
         )
     if every is not None and not isinstance(every, str):
         raise ParameterError(f"every = {validation.shown(every)}: expected the length of a window, such as '1h'")

@@ -96,6 +96,7 @@ class Release:
             ]
         )
 
+    @validation.plain
     def range_sum(self, starts: Any, stops: Any, revised: bool = False) -> Floats:
         """Private answers to sums over [start, stop).
 
@@ -187,6 +188,7 @@ class Release:
         bars = self._error_bars(first, last)
         return np.hypot(np.sqrt(bars.variances), self.range_sum(first, last, revised) - bars.centre)
 
+    @validation.plain
     def plot(self, path: str | Path | None = None, ax: Any = None, *, revised: bool = True) -> Any:
         """Draw the mean value over time, the revised one with its 95 % interval; needs matplotlib.
 

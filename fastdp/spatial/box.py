@@ -20,9 +20,7 @@ def _corner(name: str, values: Any) -> Floats:
     except DataError as error:
         raise ParameterError(str(error)) from None
     if column.size == 0 or not np.isfinite(column).all():
-        raise ParameterError(
-            f"{name} = {validation.shown(values, public=True)}: expected finite numbers, one for each coordinate"
-        )
+        raise ParameterError(f"{name} = {validation.shown(values)}: expected finite numbers, one for each coordinate")
     return column
 
 
@@ -50,8 +48,8 @@ class Box:
         width = self._upper - self._lower if np.all(np.abs(self._lower) < 1e300) else np.full(1, np.inf)
         if not (np.all(self._lower < self._upper) and np.isfinite(width).all()):
             raise ParameterError(
-                f"upper = {validation.shown(upper, public=True)}: expected numbers above "
-                f"lower = {validation.shown(lower, public=True)}, below 1e300"
+                f"upper = {validation.shown(upper)}: expected numbers above "
+                f"lower = {validation.shown(lower)}, below 1e300"
             )
 
     def __repr__(self) -> str:

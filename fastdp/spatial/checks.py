@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastdp.arrays.column import as_array, as_reals, entry_at, kind_of
 from fastdp.arrays.kinds import Floats
 from fastdp.errors import DataError, ParameterError
+from fastdp.validation import pair
 
 #: More points in one batch would not fit the integers of a split test.
 MAX_POINTS = 2**38
@@ -91,10 +92,15 @@ def as_corners(lower: ArrayLike, upper: ArrayLike) -> tuple[Floats, Floats]:
     if low.ndim != 1 or low.size == 0 or low.shape != high.shape:
         raise ParameterError(f"lower, upper have shapes {low.shape}, {high.shape}: expected d coordinates each")
     if not (np.isfinite(low).all() and np.isfinite(high).all() and np.isfinite(high - low).all()):
-        raise ParameterError(f"lower, upper = {low.tolist()}, {high.tolist()}: expected finite numbers")
+        raise ParameterError("lower, upper: expected finite numbers")
     if not np.all(low < high):
-        raise ParameterError(f"lower, upper = {low.tolist()}, {high.tolist()}: expected lower < upper on each axis")
+        raise ParameterError("lower, upper: expected lower < upper on each axis")
     return low, high
+
+
+def as_box(name: str, box: Any) -> tuple[Floats, Floats]:
+    """Corners of one box that is given as a pair."""
+    return as_corners(*pair(name, box))
 
 
 def as_boxes(lower: ArrayLike, upper: ArrayLike, dim: int, *, finite: bool = False) -> tuple[Floats, Floats]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastdp import validation
+from fastdp.arrays.column import as_array
 from fastdp.errors import ParameterError
 from fastdp.spatial.checks import as_boxes, as_points
 from fastdp.spatial.geometry import load
@@ -20,6 +22,7 @@ from fastdp.spatial.geometry import load
 _KINDS = {".geojson": "json", ".json": "json", ".parquet": "parquet", ".geoparquet": "parquet"}
 
 
+@validation.plain
 def write_cells(
     path: str | Path,
     lower: ArrayLike,
@@ -53,7 +56,7 @@ def write_cells(
         If GeoParquet is requested and geopandas is not installed.
     """
     low, high = as_boxes(lower, upper, 2, finite=True)
-    table = _columns({"count": counts, **(columns or {})}, low.shape[0])
+    table = _columns({"count": counts}, low.shape[0], "counts") | _columns(columns or {}, low.shape[0])
     if _kind(path) == "json":
         # Counterclockwise and closed (RFC 7946 section 3.1.6).
         rings = np.stack(
@@ -64,6 +67,7 @@ def write_cells(
         _write_parquet(path, load("shapely").box(*low.T, *high.T), table, crs)
 
 
+@validation.plain
 def write_points(
     path: str | Path,
     points: ArrayLike,
@@ -98,20 +102,22 @@ def write_points(
 
 
 def _kind(path: str | Path) -> str:
-    suffix = Path(path).suffix.lower()
+    suffix = Path(validation.path("path", path)).suffix.lower()
     if suffix not in _KINDS:
         raise ParameterError(f"path = {str(path)!r}: expected a suffix among {', '.join(_KINDS)}")
     return _KINDS[suffix]
 
 
-def _columns(columns: Mapping[str, ArrayLike], rows: int) -> dict[str, NDArray[Any]]:
-    table = {name: np.asarray(column) for name, column in columns.items()}
-    for name, column in table.items():
+def _columns(columns: Mapping[str, ArrayLike], rows: int, name: str = "columns[{}]") -> dict[str, NDArray[Any]]:
+    table = {each: as_array(column) for each, column in columns.items()}
+    for k, column in enumerate(table.values()):
+        if column is None:
+            raise ParameterError(f"{name.format(k)} is no array: expected ({rows},) entries")
         if column.shape != (rows,):
-            raise ParameterError(f"column {name!r} has shape {column.shape}: expected ({rows},)")
+            raise ParameterError(f"{name.format(k)} has shape {column.shape}: expected ({rows},)")
         if column.dtype.kind == "f" and not np.isfinite(column).all():
-            raise ParameterError(f"column {name!r} has numbers that are not finite: expected finite numbers")
-    return table
+            raise ParameterError(f"{name.format(k)} has numbers that are not finite: expected finite numbers")
+    return cast("dict[str, NDArray[Any]]", table)
 
 
 def _write_json(path: str | Path, shapes: list[dict[str, Any]], table: dict[str, NDArray[Any]]) -> None:

@@ -68,6 +68,7 @@ class Network:
 
     dim = 2
 
+    @validation.plain
     def __init__(self, lines: Any, *, geographic: bool = False, tolerance: float | None = None) -> None:
         shapely = load("shapely")
         if hasattr(lines, "edges") and hasattr(lines, "nodes"):

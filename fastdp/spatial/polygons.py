@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastdp import validation
 from fastdp.arrays.kinds import Floats, Integers
 from fastdp.spatial.checks import as_boxes, as_points
 from fastdp.spatial.geometry import as_corners, as_geometries, draw_pieces, keep_in_cells, load, plane_scales
@@ -53,6 +54,7 @@ class Polygons:
 
     dim = 2
 
+    @validation.plain
     def __init__(self, geometry: Any, *, geographic: bool = False) -> None:
         shapely = load("shapely")
         union = shapely.union_all(as_geometries(geometry, "geometry", ("Polygon",)))

@@ -255,6 +255,7 @@ class Publisher(Generic[S]):
         return Seal(key).pack(as_text(self._content(None)))[1]
 
     @classmethod
+    @validation.plain
     def from_bytes(cls, state: bytes, key: bytes | str | None = None, *, moved: bool = False, **own: Any) -> Self:
         """The publisher that :meth:`to_bytes` described.
 
@@ -342,6 +343,7 @@ class Publisher(Generic[S]):
             self._journal.write(file, self._content(file.real if kept else None))
 
     @classmethod
+    @validation.plain
     def load(
         cls,
         path: str | os.PathLike[str],

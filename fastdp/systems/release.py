@@ -46,6 +46,7 @@ OPTIONS = {
 }
 
 
+@validation.plain
 def release(
     values: Any,
     epsilon: float,

@@ -33,6 +33,7 @@ from fastdp.thresholds.fixed import as_rule
 from fastdp_kernels import many_streams
 
 
+@validation.plain
 def release_many(
     streams: Any,
     epsilon: float,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, cast
 
 from fastdp import validation
@@ -21,12 +21,10 @@ MAX_ROWS = 2**40
 def names_of(name: str, given: Any) -> tuple[str, ...]:
     """Column names from one, several or None."""
     listed = [] if given is None else [given] if isinstance(given, str) else given
-    if not isinstance(listed, Sequence) or not all(isinstance(each, str) for each in listed):
-        raise ParameterError(
-            f"{name} = {validation.shown(given, public=True)}: expected the name of a column, or a list"
-        )
+    if not isinstance(listed, (list, tuple)) or not all(isinstance(each, str) for each in listed):
+        raise ParameterError(f"{name} = {validation.shown(given)}: expected the name of a column, or a list of names")
     if len(set(listed)) != len(listed):
-        raise ParameterError(f"{name} = {validation.shown(given, public=True)}: expected each column once")
+        raise ParameterError(f"{name} = {validation.shown(given)}: expected each column once")
     return tuple(listed)
 
 
@@ -93,9 +91,7 @@ def check_bound(bound: Any, clip: Any) -> tuple[tuple[float, float], bool]:
         )
     given, name = (bound, "bound") if clip is None else (clip, "clip")
     if isinstance(given, (tuple, list)):
-        if len(given) != 2:
-            raise ParameterError(f"{name} = {validation.shown(given)}: expected a number or (low, high)")
-        low, high = (validation.real(name, end) for end in given)
+        low, high = validation.ends(name, given)
         if not low < high:
             raise ParameterError(f"{name} = ({low!r}, {high!r}): expected low below high")
         ends, chooses = (low, high), False

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fastdp.errors import ParameterError
-from fastdp.releases.bands import band, new_axes, save
+from fastdp.releases.bands import band, check_axes, new_axes, save
 from fastdp.tables.answers import Answer, Answers
 from fastdp.tables.calendar import zone_of
 from fastdp.tables.revised import DAY, Integers
@@ -26,6 +25,8 @@ def draw(sums: WindowSums, answers: Answers, path: Any, ax: Any) -> Any:
     windows, keys = next(iter(sums.columns.values())).steps.shape
     if not windows or not keys:
         raise ParameterError(f"plot: the table holds {windows} windows of {keys} keys; expected at least one of each")
+    if ax is not None:
+        check_axes(*(ax if isinstance(ax, (list, tuple, np.ndarray)) else [ax]))
     pooled = keys > (MAX_PANELS if ax is None else 1)
     panels = 1 if pooled else keys
     axes = np.atleast_1d(new_axes(panels, height=max(4.2, 0.8 + 1.9 * panels)) if ax is None else ax)
@@ -58,7 +59,7 @@ def draw(sums: WindowSums, answers: Answers, path: Any, ax: Any) -> Any:
     axes[0].legend(frameon=False, loc="upper right", ncols=3, fontsize=8)
     _clock(axes[-1], sums.time_zone)
     if path is not None:
-        save(axes[0], Path(path))
+        save(axes[0], path)
     return axes[0] if panels == 1 else axes
 
 

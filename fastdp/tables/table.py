@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp import validation
 from fastdp.arrays.frames import in_family
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
@@ -137,6 +138,7 @@ class Table:
         answer = self._ranges(starts, stops, revised, confidence)
         return self._shaped(answer.low), self._shaped(answer.high)
 
+    @validation.plain
     def plot(self, path: Any = None, ax: Any = None) -> Any:
         """Draw estimates, their intervals and the revised line.
 
@@ -236,6 +238,7 @@ class Table:
         answers = self._answers
         return answers.revised(starts, stops) if revised and len(self) else answers.exact(starts, stops)
 
+    @validation.plain
     def _ranges(self, starts: Any, stops: Any, revised: bool, confidence: float | None) -> Answer:
         first, last = np.broadcast_arrays(*_same_size(as_indices("starts", starts), as_indices("stops", stops)))
         wrong = np.flatnonzero((first < 0) | (last > len(self)) | (first >= last))

@@ -84,6 +84,7 @@ class Windows(Publisher[WindowsState]):
     #: The library that the last rows came from.
     _family = "pyarrow"
 
+    @validation.plain
     def __init__(
         self,
         every: Any,

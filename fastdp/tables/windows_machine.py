@@ -178,9 +178,10 @@ class WindowsMachine(Machine[WindowsState]):
             if keys is not None:
                 raise DataError(f"keys is a {type(keys).__name__}: expected None without by=")
             return np.zeros(n, np.int64)
-        if len(by) > 1 and not (isinstance(keys, Mapping) and set(by) <= set(keys)):
+        mapped = isinstance(keys, Mapping)
+        if (mapped or len(by) > 1) and not (mapped and set(by) <= set(keys)):
             raise DataError(f"keys is a {type(keys).__name__}: expected a mapping with a column for each of {by}")
-        columns = [as_arrow(keys[name] if isinstance(keys, Mapping) else keys, "keys") for name in by]
+        columns = [as_arrow(keys[name] if mapped else keys, "keys") for name in by]
         for column in columns:
             _same_length("keys", len(column), n)
         return self.table.codes(columns).astype(np.int64)
@@ -229,7 +230,7 @@ class WindowsMachine(Machine[WindowsState]):
             chains=np.stack(chains),
             persons=counts,
         )
-        return Transition(after, partial(self._emit, first, closed, columns, key, after.late - state.late))
+        return Transition(after, partial(self._emit, first, closed, columns, key))
 
     def _clock(self, state: WindowsState, batch: Batch, windows: Integers) -> tuple[int, NDArray[np.bool_]]:
         """The clock behind the batch, and which rows are late: row by row, however rows are cut into batches."""
@@ -272,12 +273,9 @@ class WindowsMachine(Machine[WindowsState]):
         wide[:, : sums.shape[1]] = sums
         return wide
 
-    def _emit(self, first: int, closed: int, columns: dict[str, NoisySums], key: Key, late: int) -> WindowSums:
+    def _emit(self, first: int, closed: int, columns: dict[str, NoisySums], key: Key) -> WindowSums:
         """What the closed windows release."""
         plan = self.plan
-        if late:
-            # How many is private.
-            log.info("late rows dropped: Windows.late counts them")
         if closed > first:
             log.info("%d windows of %s closed", closed - first, self.every)
         return WindowSums(

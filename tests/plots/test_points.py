@@ -79,7 +79,7 @@ def test_what_does_not_fit_is_named(tmp_path) -> None:
         points_and_cells({"true": [cloud]}, tmp_path / "p.nothing")
     with pytest.raises(ParameterError, match="errors"):
         errors_over_time([1, 2], {})
-    with pytest.raises(ParameterError, match="'a'"):
+    with pytest.raises(ParameterError, match=r"errors\[0\]"):
         errors_over_time([1, 2], {"a": [1.0]})
-    with pytest.raises(ParameterError, match="'a'"):
+    with pytest.raises(ParameterError, match=r"counts\[0\]"):
         counters_compared([1, 2], {"a": [1.0]})

@@ -5,18 +5,20 @@ Discovery is by ``__all__``: a public name has calls in ``canary_calls``, or a r
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
 import pytest
 import tqdm
 
 import fastdp
 from fastdp.errors import FastDPError
-from tests.privacy import canary, canary_calls, public_names
+from tests.privacy import canary, canary_arguments, canary_calls, public_names
 from tests.privacy.canary import CANARY, LENGTH, TEXT, WHOLE
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
@@ -55,6 +57,29 @@ def test_no_call_shows_the_canary() -> None:
     counted = judge(cases, kinds)
     assert len(counted) >= 90
     print(f"\n{len(counted)} entry points, {counted.total():,} failing inputs, 0 leaks")
+
+
+@pytest.mark.slow
+def test_no_argument_shows_a_column(tmp_path: Path) -> None:
+    """A column in place of each argument of each public call: an error of fastdp, or taken as data, and no entry."""
+    matplotlib.use("Agg")
+    counted: Counter[str] = Counter()
+    raw, shown = [], []
+    for name in canary_arguments.names():
+        call = canary_arguments.Call(name, tmp_path)
+        call.make()
+        for argument, (kind, bad) in itertools.product(call.parameters, canary_arguments.columns().items()):
+            error, lines = canary.witness(lambda call=call, name=argument.name, bad=bad: call.make(name, bad))
+            said = f"{name}({argument.name}=): {kind}"
+            counted[name] += 1
+            # Of the loaders of files that are not there.
+            if not isinstance(error, (FastDPError, FileNotFoundError, type(None))):
+                raw.append(f"{said}: {error!r}"[:300])
+            shown += [f"{said}: {line[-300:]}" for line in canary.leaks(lines)[:1]]
+    assert not shown, f"{len(shown)} of {counted.total()} show an entry:\n" + "\n".join(shown[:20])
+    assert not raw, f"{len(raw)} of {counted.total()} are foreign errors:\n" + "\n".join(raw[:20])
+    assert len(counted) >= 215
+    print(f"\n{len(counted)} public calls, {counted.total():,} columns for an argument, none shown or foreign")
 
 
 def test_no_log_shows_the_canary(tmp_path: Path) -> None:

@@ -274,3 +274,29 @@ def test_persons_may_be_uuids_and_keys_may_not(ledger: fastdp.Ledger) -> None:
 def test_keys_of_one_column_are_no_lists(ledger: fastdp.Ledger) -> None:
     assert "no lists" in refused(ledger, GOOD, by="meter", keys=[["x"], ["y"]])
     assert spent(ledger) == 0.0
+
+
+def columns_of_persons() -> dict[str, Any]:
+    names = pd.Series(["person 987654", "person 9876541", "person 987654"])
+    return {
+        "series": names,
+        "numbers": pd.Series([987654.25, 1.0, 2.0]),
+        "polars": pl.Series(names.tolist()),
+        "list": names.tolist(),
+        "two": names.tolist()[:2],
+        "array": names.to_numpy(),
+        "frame": pd.DataFrame({"who": names}),
+    }
+
+
+@pytest.mark.parametrize("argument", ["by", "time", "value", "who", "time_zone", "clip", "every", "contributions"])
+@pytest.mark.parametrize("kind", columns_of_persons())
+def test_a_column_for_a_name_shows_no_entry(argument: str, kind: str, ledger: fastdp.Ledger) -> None:
+    column = columns_of_persons()[kind]
+    said = refused(ledger, GOOD, **({"by": "meter", "keys": ["x"]} | {argument: column}))
+    # Of names that a table does not have the table's own ones are shown.
+    assert argument in said or "of the columns that were named: expected one of the table's columns" in said
+    assert spent(ledger) == 0.0
+    table = fastdp.counts(GOOD, "at", "1h", epsilon=1.0, seed=1)
+    with pytest.raises(ParameterError, match=f"^revised = <{type(column).__name__}>: expected True or False"):
+        table.estimate(0, 1, revised=column)

@@ -110,8 +110,8 @@ def test_late_rows_change_nothing_and_are_counted(caplog: pytest.LogCaptureFixtu
     assert (windows.late, other.late) == (2, 0)
     late, punctual = (each.advance("2024-01-02").sums for each in (windows, other))
     assert np.array_equal(late.columns["count"].steps, punctual.columns["count"].steps)
-    assert "late rows dropped: Windows.late counts them" in caplog.messages
-    assert "1 windows of 1h closed" in caplog.messages
+    # In any log a late row would be a fact about a row.
+    assert caplog.messages == [f"{n} windows of 1h closed" for n in (1, 1, 23, 23)]
     # The clock does not go back.
     assert windows.advance("2024-01-01").sums.edges.size == 1
 

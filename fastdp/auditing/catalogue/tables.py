@@ -1,4 +1,4 @@
-"""Windows of tables: one row, one person with rows in two windows, and a mean."""
+"""Windows of tables: one row, one person with rows in two windows, a mean, and the keys of a table."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fastdp.auditing.catalogue.case import FAST, SLOW, Case, ManyRuns, OneRun, one_run
 from fastdp.auditing.catalogue.sums import DELTA
 from fastdp.randomness.key import Key
+from fastdp.tables.functions import counts
 from fastdp.tables.parameters import make_plan
 from fastdp.tables.windows import Windows
 
@@ -42,6 +43,30 @@ def both_days(runs: NDArray[np.float64]) -> NDArray[np.float64]:
     """What tells a person of two days best."""
     sums: NDArray[np.float64] = runs.sum(axis=1)
     return sums
+
+
+def keys_of_a_table(epsilon: float) -> OneRun:
+    """How many keys are released, and the first day's count of the last one: rows are pairs of person and key."""
+    options: dict[str, Any] = {
+        "who": "who",
+        "by": "key",
+        "epsilon": epsilon,
+        "start": START,
+        "stop": STOP,
+        "period": "1w",
+    }
+    plan = make_plan("counts", every="1d", keys="public", **options)
+
+    def see(fresh: Callable[[], Key], rows: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+        import pyarrow
+
+        persons, keys = zip(*rows, strict=True)
+        days = np.full(len(rows), START, "M8[s]")
+        table = pyarrow.table({"at": days, "who": persons, "key": keys})
+        steps = counts(table, "at", "1d", keys="public", key=fresh(), **options).sums.columns["count"].steps
+        return np.array([steps.shape[1], steps[0, -1]], np.float64)
+
+    return OneRun(plan.guarantee(simulated=False), lambda key: key, see)
 
 
 def gaussian(epsilon: float) -> ManyRuns:
@@ -81,10 +106,13 @@ def tables(epsilon: float) -> list[Case]:
     days: list[Row] = [(0, 4.0, "a"), (1, 4.0, "a")]
     # The third row of the person is dropped, and those of others stay.
     further: list[Row] = [*days, (1, 4.0, "a")]
+    # All other rows with the second key are dropped, so that of the rows that count only this person's has it.
+    keyed = [(person, key) for person in "bc" for key in "xy"]
     return [
         Case("totals", run(bound=4.0), [*others, (0, 4.0, "a")], others, SLOW),
         Case("totals-persons", run(bound=4.0, contributions=2, who=True), [*further, *others], others, SLOW),
         Case("counts", run(counts=True), [*others, (0, 0.0, "a")], others, SLOW),
         Case("totals-gaussian", gaussian(epsilon), [4, 4], [0, 0], FAST, (both_days,)),
+        Case("counts-public-keys", keys_of_a_table(epsilon), [*keyed, ("a", "y")], keyed, SLOW),
         Case("means", run(bound=4.0, means=True), [*others, (0, 4.0, "a")], others, SLOW),
     ]

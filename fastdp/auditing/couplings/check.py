@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import math
 import tempfile
 import warnings
@@ -23,6 +24,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from logging.handlers import BufferingHandler
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -146,12 +148,21 @@ class Seen:
 
     @contextlib.contextmanager
     def warned(self) -> Iterator[None]:
-        """Note the warnings of a block."""
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            yield
+        """Note the warnings and log lines of a block."""
+        log, lines, before = logging.getLogger("fastdp"), BufferingHandler(2**20), logging.getLogger("fastdp").level
+        log.addHandler(lines)
+        log.setLevel(logging.DEBUG)
+        try:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                yield
+        finally:
+            log.removeHandler(lines)
+            log.setLevel(before)
         for warning in caught:
             self.add("warning", str(warning.category), str(warning.message))
+        for line in lines.buffer:
+            self.add("log line", line.getMessage())
 
     def reloaded(self, publisher: Any, **own: Any) -> Any:
         """The publisher that a saved state gives."""

@@ -47,7 +47,7 @@ class ValueStudy:
         """Build the mechanism; a clipped truth needs a threshold that does not change."""
         parameters = mechanism.parameters
         if specification.truth == "clipped" and "renewal" in parameters:
-            renewal = validation.shown(parameters["renewal"], public=True)
+            renewal = validation.shown(parameters["renewal"])
             raise ParameterError(
                 f"renewal = {renewal}: expected none where truth = 'clipped', because thresholds that change leave "
                 "no one truth"

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from fastdp import validation
 from fastdp.arrays.kinds import Floats
 from fastdp.arrays.whole import as_whole
 from fastdp.errors import StateError
@@ -90,6 +91,7 @@ class PAK(Publisher[PAKState]):
     _MACHINE: ClassVar[Any] = PAKMachine
     _machine: PAKMachine
 
+    @validation.plain
     def __init__(
         self,
         epsilon: float,

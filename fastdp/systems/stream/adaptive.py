@@ -98,6 +98,7 @@ class Adaptive(StreamPublisher):
     True
     """
 
+    @validation.plain
     def __init__(
         self,
         epsilon: float,

@@ -92,6 +92,8 @@ class StreamParameters:
         checked["delta"] = self._checked_delta()
         if self.smoother is not None:
             validation.part("smoother", self.smoother, Smoother, "fastdp.smoothers")
+        if self.renewal is not None:
+            validation.part("renewal", self.renewal, Renewal, "fastdp.thresholds.renewals")
         least, usual = (1, DEFAULT_HOLDOUT) if self.threshold.uses_holdout else (0, 0)
         holdout = usual if self.holdout is None else self.holdout
         checked["holdout"] = validation.integer("holdout", holdout, least, 2**50)
@@ -200,7 +202,6 @@ class StreamParameters:
         return {"sensitivity": sensitivity}
 
     def _check_renewal(self, renewal: Renewal) -> None:
-        validation.part("renewal", renewal, Renewal, "fastdp.thresholds.renewals")
         if not self.threshold.uses_holdout:
             raise ParameterError(
                 f"renewal = {renewal!r}: expected None, because {type(self.threshold).__name__} looks at no values"
@@ -405,7 +406,7 @@ class StreamParameters:
 
 def composed(*fields: Any) -> StreamParameters:
     """The composition with these fields, in order; shared, but with a renewal, which may warn."""
-    made: StreamParameters = shared(StreamParameters, *fields, warns=fields[9:10] not in ((), (None,)))
+    made: StreamParameters = shared(StreamParameters, *fields, warns=len(fields) > 9 and fields[9] is not None)
     return made
 
 

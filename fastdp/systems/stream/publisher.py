@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp import validation
 from fastdp.arrays.column import FLOAT64, Nonfinite, as_column, as_floats
 from fastdp.arrays.kinds import Floats
 from fastdp.arrays.whole import as_whole
@@ -119,6 +120,7 @@ class StreamPublisher(Publisher[StreamState]):
     _MACHINE: ClassVar[Any] = Schedule
     _machine: Schedule
 
+    @validation.plain
     def __init__(
         self,
         *,

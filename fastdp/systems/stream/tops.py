@@ -72,6 +72,7 @@ class ToPS(StreamPublisher):
     500
     """
 
+    @validation.plain
     def __init__(
         self,
         epsilon: float,

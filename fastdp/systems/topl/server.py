@@ -205,6 +205,9 @@ class ToPLServer(Publisher[ServerState]):
     @single_caller
     def merge(self, *collectors: HistogramCollector) -> None:
         """Take in what other machines have collected for the threshold; all or nothing."""
+        for collector in collectors:
+            if not isinstance(collector, HistogramCollector):
+                raise ParameterError(f"collectors holds a {type(collector).__name__}: expected collectors of shard()")
         self._call(Op("merge", collectors, tuple(each.to_bytes() for each in collectors)))
 
     @single_caller
