@@ -16,6 +16,7 @@ from fastdp.randomness import prefix
 from fastdp.randomness.key import Key
 from fastdp.randomness.row_words import RowWords
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks
+from fastdp.systems.stream.progress import NO_FLOATS
 from fastdp.systems.stream.row_batches import concurrently
 from fastdp.systems.stream.stages import Schedule
 from fastdp_kernels import block_lengths, fleet_pass
@@ -144,7 +145,8 @@ class AdaptiveRows:
         pipeline, law = self._pipeline, self._pipeline.laws[self._steps]
         assert law is not None  # noqa: S101 - `of` has looked
         spikes, done = pipeline.perturber.closing == "spike", 0
-        public = self._public, spikes, pipeline.events, pipeline.shape, pipeline.lengths, law.constants
+        constants = law.constants if self._key.given is None else NO_FLOATS
+        public = self._public, spikes, pipeline.events, pipeline.shape, pipeline.lengths, constants
         states = self._counters, self._chains, self._singles, self._scales
         settled: Indices = np.empty(0, np.int64)
         while True:
@@ -154,7 +156,7 @@ class AdaptiveRows:
             row, steps = int(rows[done]), int(fleet_pass.in_steps(values[done : done + 1], self._public))
             total = int(self._counters[row, fleet_pass.OPEN_SUM]) + steps
             index = int(self._counters[row, fleet_pass.BLOCKS])
-            settled = np.array([prefix.settle(law, self._chains[row], index, total)])
+            settled = np.array([prefix.settle(law, self._key, self._chains[row], index, total)])
 
     def taken(self, rows: Indices, key: Key) -> AdaptiveRows:
         """These streams alone, apart from these arrays; ``key`` is its key, with separate checks of draws."""

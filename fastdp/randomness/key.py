@@ -13,12 +13,15 @@ import hashlib
 import secrets
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from fastdp import validation
 from fastdp.errors import ParameterError, StateError
 from fastdp.randomness.canonical import NOISE_FORMAT, encode, identity, part_name
 from fastdp.randomness.drawn_once import ENABLED, DrawnWords
+
+if TYPE_CHECKING:
+    from fastdp.randomness.given import GivenNoise
 
 KEY_BYTES = 32
 #: One secret serves so many numbered streams, besides the one without a number.
@@ -56,6 +59,8 @@ class Key:
         What the key belongs to.
     drawn : DrawnWords or None
         What a composition has drawn, where that is checked (:mod:`fastdp.randomness.drawn_once`).
+    given : GivenNoise or None
+        A table that noise is taken from in place of draws (:mod:`fastdp.randomness.given`).
 
     Examples
     --------
@@ -73,6 +78,7 @@ class Key:
     drawn: DrawnWords | None
     member: int
     simulated: bool
+    given: ClassVar[GivenNoise | None] = None
 
     def __init__(
         self,
@@ -104,7 +110,7 @@ class Key:
 
     def again(self) -> Key:
         """The same key for a simulation that may be repeated: its draws are checked separately."""
-        return Key(self._secret, simulated=self.simulated, member=self.member, binding=self.binding)
+        return self._derived(self._secret, drawn=None)
 
     @classmethod
     def random(cls) -> Key:
@@ -162,7 +168,7 @@ class Key:
         if self.member:
             raise ParameterError(f"stream = {validation.shown(stream)}: expected a key that has no stream number yet")
         member = validation.integer("stream", stream, 0, MAX_STREAMS - 1) + 1
-        return Key(self._secret, simulated=self.simulated, member=member, binding=self.binding, drawn=self.drawn)
+        return self._derived(self._secret, member=member)
 
     def bind(self, mechanism: str, parameters: Mapping[str, Any]) -> Key:
         """The key of one composition under this secret: any other composition's is independent of it.
@@ -188,7 +194,7 @@ class Key:
 
     def bound(self, composition: bytes) -> Key:
         """What :meth:`bind` gives for the parameters of this encoding; of a user's secret only."""
-        return self._derived(composition, Binding.COMPOSITION)
+        return self._derived(self._digest(composition), binding=Binding.COMPOSITION)
 
     def _identity(self, name: str, value: Any) -> Any:
         try:
@@ -209,12 +215,20 @@ class Key:
         """
         if self.binding is Binding.FIRST_FORMAT:
             return self
-        return self._derived(encode(labels), self.binding)
+        return self._derived(self._digest(encode(labels)), labels)
 
-    def _derived(self, message: bytes, binding: Binding) -> Key:
+    def following(self, secret: bytes) -> Key:
+        """The key of a step, of a secret that was derived of this key's and of the step's inputs."""
+        return self._derived(secret)
+
+    def _digest(self, message: bytes) -> bytes:
         """Keyed BLAKE2b of an encoding; the stream number stays beside it."""
-        digest = hashlib.blake2b(message, digest_size=KEY_BYTES, key=self._secret, person=b"fastdp bind 2")
-        return Key(digest.digest(), simulated=self.simulated, member=self.member, binding=binding, drawn=self.drawn)
+        return hashlib.blake2b(message, digest_size=KEY_BYTES, key=self._secret, person=b"fastdp bind 2").digest()
+
+    def _derived(self, secret: bytes, labels: tuple[Any, ...] = (), **changes: Any) -> Key:
+        """The key of a derived secret; ``labels`` name it among those of this one, ``changes`` are other fields."""
+        fields = {"member": self.member, "binding": self.binding, "drawn": self.drawn, **changes}
+        return Key(secret, simulated=self.simulated, **fields)
 
     def derive(self, *labels: str | int) -> Key:
         """An independent key for a named purpose (keyed BLAKE2b)."""
@@ -224,7 +238,7 @@ class Key:
             # No text is as long as the first eight bytes then say.
             message = bytes([255] * 8) + self.member.to_bytes(8, "big") + message
         digest = hashlib.blake2b(message, digest_size=KEY_BYTES, key=self._secret, person=b"fastdp derive 1").digest()
-        return Key(digest, simulated=self.simulated, binding=self.binding, drawn=self.drawn)
+        return self._derived(digest, labels, member=0)
 
     def fingerprint(self) -> str:
         """32 hexadecimal digits that only this key has and that reveal nothing else about it, for a ledger."""

@@ -34,12 +34,18 @@ def start_chain(key: Key) -> Chain:
     """The chain key before the first sum: uint64[4]."""
     chain: Chain = np.empty(CHAIN_WORDS, np.uint64)
     WordStream(key, _START).fill(chain)
+    if key.given is not None:
+        key.given.begin(chain, key, _START)
     return chain
 
 
 def start_chains(words: RowWords, streams: Integers) -> Chain:
     """The chain keys of many streams: uint64[n, 4]; ``words`` has the pieces of :data:`CHAIN_PIECES`."""
-    return np.ascontiguousarray(words.fill(streams, np.zeros(streams.size, np.int64)))
+    chains = np.ascontiguousarray(words.fill(streams, np.zeros(streams.size, np.int64)))
+    if words.keys[0].given is not None:
+        for row, stream in enumerate(streams.tolist()):
+            words.keys[0].given.begin(chains[row], words.key_of(row, stream), _START)
+    return chains
 
 
 #: What :func:`start_chains` reads.
@@ -54,7 +60,7 @@ def record(key: Key, chain: Chain, first: int, count: int) -> None:
         key.drawn.add((key.reveal(), key.member, Purpose.CHAIN, name), first, first + count)
 
 
-def draw(sums: Integers, law: AnyLaw, chain: Chain, first: int) -> Integers:
+def draw(sums: Integers, law: AnyLaw, key: Key, chain: Chain, first: int) -> Integers:
     """Noise of sums that are known beforehand: int64[n].
 
     Parameters
@@ -63,11 +69,17 @@ def draw(sums: Integers, law: AnyLaw, chain: Chain, first: int) -> Integers:
         Exact sums, in order.
     law : Law or GaussianLaw
         Two-sided.
+    key : Key
+        Of the composition; all words come from the chain key.
     chain : uint64[4]
         The chain key; moved on in place.
     first : int
         Index of the first sum in its stream.
     """
+    record(key, chain, first, sums.size)
+    if key.given is not None:
+        given, chain[:] = key.given.bound(sums, law, chain, first)
+        return given
     noise: Integers = np.empty(sums.size, np.int64)
     if isinstance(law, GaussianLaw):
         for begin in range(0, sums.size, CHUNK):
@@ -80,7 +92,7 @@ def draw(sums: Integers, law: AnyLaw, chain: Chain, first: int) -> Integers:
         done += chacha.draw_bound(sums[part], chain, first + done, law.constants, settled, noise[part])
         if done == sums.size:
             return noise
-        noise[done] = settle(law, chain, first + done, int(sums[done]))
+        noise[done] = settle(law, key, chain, first + done, int(sums[done]))
         settled = 1
 
 
@@ -109,8 +121,10 @@ def word_of(chain: Chain, index: int, total: int, k: int) -> int:
     return int(out[CHAIN_WORDS + place])
 
 
-def settle(law: AnyLaw, chain: Chain, index: int, total: int) -> int:
+def settle(law: AnyLaw, key: Key, chain: Chain, index: int, total: int) -> int:
     """The draw for one sum in exact arithmetic; the chain is not moved on."""
+    if key.given is not None:
+        return int(key.given.bound(np.array([total]), law, chain, index)[0][0])
 
     def word(k: int) -> int:
         return word_of(chain, index, total, k)
@@ -143,8 +157,7 @@ def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic]) -> t
     for part in inputs:
         digest.update(np.ascontiguousarray(part).data)
     words = digest.digest()
-    own = Key(words[:KEY_BYTES], simulated=key.simulated, member=key.member, binding=key.binding, drawn=key.drawn)
-    return own, words[KEY_BYTES:].hex()
+    return key.following(words[:KEY_BYTES]), words[KEY_BYTES:].hex()
 
 
 def check_chain(chain: str) -> None:
