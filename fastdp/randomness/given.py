@@ -1,14 +1,14 @@
 """Noise from a table in place of draws, for proofs by instances (couplings).
 
-A key carries the table to all code that draws, so that keys, chains of keys and everything else are those of a release.
-Each draw has a name that neighbouring inputs share: the labels that its key was derived with, but for digests of data,
-the number of the stream, the id of its words, and its position.  Noise that is bound to a chain of sums is "sum i of
-the chain that began here": the id is that of the chain's beginning, and the position the index of the sum.
+A key carries the table to all code that draws, so that keys, chains of keys and everything else are as in a release.
+Each draw has a name that adjacent inputs share: the labels that its key was derived with, but digests of data, the
+number of the stream, the id of its words, and its position.  Noise that is bound to a chain of sums is "sum i of the
+chain that began here": the id is that of the chain's beginning, and the position the index of the sum.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,12 +39,10 @@ class Name(NamedTuple):
 
 
 class NoiseTable(Protocol):
-    """Overwrites ``out`` with the noise of draws ``start``, ``start + 1``, ... of a name.
+    """Noise by name."""
 
-    ``sums`` are the exact sums that noise is for, where it is bound to them.
-    """
-
-    def __call__(self, name: Name, law: AnyLaw, start: int, out: Integers, sums: Integers | None) -> None: ...
+    def __call__(self, name: Name, law: AnyLaw, start: int, out: Integers, sums: Integers | None) -> None:
+        """Overwrite ``out`` with draws ``start``, ``start + 1``, ... of a name; ``sums``: what they are bound to."""
 
 
 class GivenNoise:
@@ -89,11 +87,19 @@ class GivenKey(Key):
     given: GivenNoise  # type: ignore[misc]
     labels: tuple[Any, ...]
 
+    @classmethod
+    def of(cls, key: Key, noise: GivenNoise, labels: tuple[Any, ...]) -> Self:
+        """A key with this table."""
+        own = cls(key.reveal(), simulated=key.simulated, member=key.member, binding=key.binding, drawn=key.drawn)
+        object.__setattr__(own, "given", noise)
+        object.__setattr__(own, "labels", labels)
+        return own
+
     def _derived(self, secret: bytes, labels: tuple[Any, ...] = (), **changes: Any) -> Key:
         key = super()._derived(secret, labels, **changes)
         more = labels if "member" not in changes or not self.member else (self.member, *labels)
         more = tuple(label for label in more if not isinstance(label, bytes))
-        return _with_table(key, self.given, (*self.labels, *more))
+        return self.of(key, self.given, (*self.labels, *more))
 
 
 def given(table: NoiseTable) -> Key:
@@ -101,19 +107,10 @@ def given(table: NoiseTable) -> Key:
 
     Local reports, samples of synthetic points and smooth sensitivity are drawn as under any other key.
     """
-    return _with_table(Key(bytes(KEY_BYTES), simulated=True), GivenNoise(table), ())
+    return GivenKey.of(Key(bytes(KEY_BYTES), simulated=True), GivenNoise(table), ())
 
 
 def name_of(key: Key, stream: StreamId) -> Name:
     """The name of a stream of draws under a key that was given, or derived of it."""
     assert isinstance(key, GivenKey)  # noqa: S101 - the only keys with a table
     return Name(key.labels, key.member, stream)
-
-
-def _with_table(key: Key, noise: GivenNoise, labels: tuple[Any, ...]) -> GivenKey:
-    own = GivenKey(
-        key.reveal(), simulated=key.simulated, member=key.member, binding=key.binding, drawn=key.drawn
-    )
-    object.__setattr__(own, "given", noise)
-    object.__setattr__(own, "labels", labels)
-    return own

@@ -172,7 +172,9 @@ def test_bound_draws_equal_those_of_the_oracle(scale: int) -> None:
     sums = np.random.default_rng(1).integers(-(2**40), 2**40, 400)
     chain = np.arange(4, dtype=np.uint64) + np.uint64(77)
     key = chain.tobytes()
-    drawn = np.concatenate([prefix.draw(sums[:150], law, SECRET, chain, 9), prefix.draw(sums[150:], law, SECRET, chain, 159)])
+    drawn = np.concatenate(
+        [prefix.draw(sums[:150], law, SECRET, chain, 9), prefix.draw(sums[150:], law, SECRET, chain, 159)]
+    )
     for i, total in enumerate(sums.tolist()):
 
         def word(k: int, key: bytes = key, i: int = i, total: int = total) -> int:
