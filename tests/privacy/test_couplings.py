@@ -10,7 +10,7 @@ import pytest
 from benchmarks.audit.coupling_cases import planted, shipped, turning
 from benchmarks.audit.coupling_controls import negative_controls
 from fastdp.auditing.couplings import INSTANCES, coupling_lines
-from fastdp.auditing.couplings.check import KEY, SPREADS, Instance, Seen, Shifts, Table, check, run
+from fastdp.auditing.couplings.check import KEY, SPREADS, Instance, Seen, Shifts, Table, run
 from fastdp.auditing.couplings.points import noted_steps
 from fastdp.errors import ParameterError
 from fastdp.randomness import prefix, sampler
@@ -60,22 +60,22 @@ def counted(claim: float, scale: int, shift: int, publish: Callable[[int, int], 
 
 
 def test_a_check_sees_outputs_costs_and_scales() -> None:
-    right = check(counted(1.0, 1, 1, lambda count, noise: count + noise), 1)
+    right = counted(1.0, 1, 1, lambda count, noise: count + noise).check(1)
     assert (right.unequal, right.ratio, right.failed) == ((), 1.0, False)
-    unshifted = check(counted(1.0, 1, 0, lambda count, noise: count + noise), 1)
+    unshifted = counted(1.0, 1, 0, lambda count, noise: count + noise).check(1)
     assert unshifted.unequal == ("count",)
     assert unshifted.failed
-    cheap = check(counted(0.9, 1, 1, lambda count, noise: count + noise), 1)
+    cheap = counted(0.9, 1, 1, lambda count, noise: count + noise).check(1)
     assert cheap.unequal == ()
     assert cheap.failed
-    shown = check(counted(1.0, 1, 1, lambda count, noise: (count + noise, count > 3)), 1)
+    shown = counted(1.0, 1, 1, lambda count, noise: (count + noise, count > 3)).check(1)
     assert shown.failed
 
     def scaled(key: Key, count: int) -> Seen:
         sampler.fill(np.empty(1, np.int64), sampler.discrete_laplace_law(count), key, COUNT)
         return Seen()
 
-    secret = check(Instance(1.0, scaled, 4, 3, lambda _: Shifts()), 1)
+    secret = Instance(1.0, scaled, 4, 3, lambda _: Shifts()).check(1)
     assert secret.unequal == ("scales",)
 
 
@@ -91,7 +91,7 @@ def test_noise_of_sums_is_shifted_to_the_same_noisy_sums(law: AnyLaw, claim: flo
     gaussian = isinstance(law, GaussianLaw)
     exact = 26.0 / 50.0 if gaussian else 6.0 / 5.0
     for seed in range(8):
-        found = check(Instance(claim, seen, [3, 9, 4], [4, 9, -1], lambda _: Shifts(), gaussian), seed)
+        found = Instance(claim, seen, [3, 9, 4], [4, 9, -1], lambda _: Shifts(), gaussian).check(seed)
         assert found.unequal == ()
         assert found.ratio == pytest.approx(exact / claim)
 

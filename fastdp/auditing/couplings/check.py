@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import math
 import tempfile
 import warnings
@@ -37,6 +38,8 @@ from fastdp.randomness.noise import AnyLaw
 from fastdp.randomness.words import Purpose, StreamId
 
 Integers = NDArray[np.int64]
+#: Exact and noisy sum of each name and position.
+BoundSums = dict[Name, dict[int, tuple[int, int]]]
 #: Draws of a table, in spreads; and the spreads, in scales of the law.
 DRAWS = np.array([-3.0, -2.0, -1.0, -0.5, 0.0, 0.0, 0.5, 1.0, 2.0, 3.0])
 SPREADS = (0.0, 0.05, 0.3, 1.0)
@@ -45,10 +48,21 @@ ROUNDING = 1e-9
 
 
 class Shifts:
-    """By how much each draw is shifted, and what else the adjacent run costs (decisions, by exact tails)."""
+    """By how much each draw is shifted, and what else the adjacent run costs (decisions, by exact tails).
+
+    Attributes
+    ----------
+    by : dict
+        Position to shift, of each name.
+    fixed : dict
+        Position to noise, of each name; the cost of these draws is in ``loss``.
+    loss : float
+        Cost of decisions.
+    """
 
     def __init__(self) -> None:
         self.by: dict[Name, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+        self.fixed: dict[Name, dict[int, int]] = {}
         self.loss = 0.0
 
     def add(self, key: Key, stream: StreamId, position: int, shift: int) -> None:
@@ -65,24 +79,27 @@ class Table:
         Determines the noise.
     shifts : Shifts, optional
         Added to it.
-    first : Table, optional
-        That of the first input, after its run: noise that is bound to sums is shifted to have the same noisy sums.
+    wanted : dict, optional
+        Of the first input's table, after its run, :attr:`bound`: noise that is bound to sums is shifted so that noisy
+        sums are the same.
     """
 
-    def __init__(self, seed: int, shifts: Shifts | None = None, first: Table | None = None) -> None:
+    def __init__(self, seed: int, shifts: Shifts | None = None, wanted: BoundSums | None = None) -> None:
         self.seed = seed
         self.key = given(self)
         self._spread = SPREADS[seed % len(SPREADS)]
         self._shifts = Shifts() if shifts is None else shifts
-        self._first = first
+        self._wanted = {} if wanted is None else wanted
         self._uniform: dict[Name, NDArray[np.float64]] = {}
         #: Scales that a stream of draws was asked for, and how many draws at most.
         self.scales: dict[Name, set[Fraction]] = defaultdict(set)
         self._drawn: dict[Name, int] = defaultdict(int)
         self._gaussian: set[Name] = set()
-        #: Noisy sums, and the shifts that made them equal to the first input's.
-        self.noisy: dict[Name, dict[int, int]] = defaultdict(dict)
+        #: What noise was bound to, and the shifts that made noisy sums equal to those wanted.
+        self.bound: BoundSums = defaultdict(dict)
         self._moved: dict[Name, dict[int, int]] = defaultdict(dict)
+        #: What a name gave last, before it was bound.
+        self.last_drawn: dict[Name, Integers] = {}
         #: Which draws were asked for last.
         self.last: Name | None = None
 
@@ -95,8 +112,13 @@ class Table:
         for position, shift in self._shifts.by[name].items() if name in self._shifts.by else ():
             if start <= position < end:
                 out[position - start] += shift
+        fixed = self._shifts.fixed.get(name, {})
+        for position, noise in fixed.items():
+            if start <= position < end:
+                out[position - start] = noise
+        self.last_drawn[name] = out.copy()
         if sums is not None:
-            self._bind(name, start, out, sums)
+            self._bind(name, start, out, sums, fixed)
         self.scales[name].add(scale)
         self._drawn[name] = max(self._drawn[name], end)
         if isinstance(law, GaussianLaw):
@@ -112,15 +134,16 @@ class Table:
             self._uniform[name] = found
         return DRAWS[(found[:count] * DRAWS.size).astype(np.intp)]
 
-    def _bind(self, name: Name, start: int, out: Integers, sums: Integers) -> None:
-        """Keep the noisy sums, those of the first input where it had these sums too."""
-        wanted = {} if self._first is None else self._first.noisy.get(name, {})
+    def _bind(self, name: Name, start: int, out: Integers, sums: Integers, fixed: dict[int, int]) -> None:
+        """Keep sums and noisy sums; these are the first input's where it had such a sum too."""
+        wanted = self._wanted.get(name, {})
         for index, total in enumerate(sums.tolist()):
-            position, drawn = start + index, int(out[index])
-            noisy = wanted.get(position, total + drawn)
-            self._moved[name][position] = noisy - total - drawn
-            self.noisy[name][position] = noisy
-            out[index] = noisy - total
+            position = start + index
+            if position in wanted and position not in fixed:
+                before, noisy = wanted[position]
+                self._moved[name][position] = before - total
+                out[index] = noisy - total
+            self.bound[name][position] = total, total + int(out[index])
 
     def losses(self) -> tuple[float, float]:
         """Cost of the draws that were asked for: epsilon of those that are not Gaussian, and rho of all.
@@ -164,10 +187,18 @@ class Seen:
 
     @contextlib.contextmanager
     def warned(self) -> Iterator[None]:
-        """Note the warnings of a block."""
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            yield
+        """Note the warnings and the log lines of a block."""
+        logger, lines = logging.getLogger("fastdp"), logging.Handler()
+        lines.emit = lambda record: self.add("log", record.levelname, record.getMessage())  # type: ignore[method-assign]
+        level, _ = logger.level, logger.addHandler(lines)
+        logger.setLevel(logging.DEBUG)
+        try:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                yield
+        finally:
+            logger.removeHandler(lines)
+            logger.setLevel(level)
         for warning in caught:
             self.add("warning", str(warning.category), str(warning.message))
 
@@ -204,6 +235,25 @@ class Instance:
     #: Whether the claim is rho.
     concentrated: bool = False
 
+    def check(self, seed: int) -> Finding:
+        """Publish both inputs, the second one with shifted noise, and compare."""
+        table = Table(seed)
+        here = self.publish(table.key, self.x)
+        moved = Table(seed, self.shifts(Table(seed)), table.bound)
+        return self.compared((table, here), (moved, self.publish(moved.key, self.x_adjacent)))
+
+    def compared(self, one: tuple[Table, Seen], other: tuple[Table, Seen]) -> Finding:
+        """What two runs show."""
+        (table, here), (moved, there) = one, other
+        pairs = zip(here.outputs, there.outputs, strict=False)
+        unequal = dict.fromkeys(first[0] for first, second in pairs if first != second)
+        if len(here.outputs) != len(there.outputs):
+            unequal["number of outputs"] = None
+        if table.scales != moved.scales:
+            unequal["scales"] = None
+        cost = moved.losses()[self.concentrated]
+        return Finding(len(here.outputs), cost / self.claim, tuple(unequal))
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -220,28 +270,6 @@ class Finding:
     def failed(self) -> bool:
         """Whether the instance refutes the claim's proof."""
         return bool(self.unequal) or self.ratio > 1.0 + ROUNDING
-
-
-def check(instance: Instance, seed: int) -> Finding:
-    """Publish both inputs, the second one with shifted noise, and compare."""
-    table = Table(seed)
-    here = instance.publish(table.key, instance.x)
-    moved = Table(seed, instance.shifts(Table(seed)), table)
-    there = instance.publish(moved.key, instance.x_adjacent)
-    return compared(instance, (table, here), (moved, there))
-
-
-def compared(instance: Instance, one: tuple[Table, Seen], other: tuple[Table, Seen]) -> Finding:
-    """What two runs show."""
-    (table, here), (moved, there) = one, other
-    pairs = zip(here.outputs, there.outputs, strict=False)
-    unequal = dict.fromkeys(first[0] for first, second in pairs if first != second)
-    if len(here.outputs) != len(there.outputs):
-        unequal["number of outputs"] = None
-    if table.scales != moved.scales:
-        unequal["scales"] = None
-    cost = moved.losses()[instance.concentrated]
-    return Finding(len(here.outputs), cost / instance.claim, tuple(unequal))
 
 
 class Case(NamedTuple):
@@ -291,7 +319,7 @@ def run(case: Case, instances: int, seed: int) -> Line:
         warnings.simplefilter("ignore")
         for number in range(instances):
             generator = np.random.default_rng([seed, number])
-            findings.append(check(case.draw(generator), seed * instances + number))
+            findings.append(case.draw(generator).check(seed * instances + number))
     return Line(
         case.name,
         instances,
