@@ -46,8 +46,7 @@ def draw(sums: Integers, law: GaussianLaw, key: Key, theta_steps: int, chain: Ch
         Index of the first sum in its stream.
     """
     noise: Integers = np.empty(sums.size, np.int64)
-    begin, before = 0, chain.tobytes()
-    record(key, chain, first, sums.size)
+    begin, before = 0, chain.copy()
     while begin < sums.size:
         number, place = divmod(first + begin, SUMS_OF_A_KEY)
         secret = key.derive("bulk prefix", theta_steps, number).reveal()
@@ -58,8 +57,9 @@ def draw(sums: Integers, law: GaussianLaw, key: Key, theta_steps: int, chain: Ch
             part = slice(start, min(start + CHUNK, end))
             _draw(sums[part], law, cipher, chain, first + start, noise[part])
         begin = end
+    record(key, before, chain, sums.size)
     if key.given is not None:
-        key.given.follow(before, chain, law, first, noise, sums)
+        key.given.follow(before.tobytes(), chain, law, first, noise, sums)
     return noise
 
 

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from fastdp.arrays.kinds import Integers
 from fastdp.randomness import gaussian, sampler
+from fastdp.randomness.drawn_once import DrawnTwiceError
 from fastdp.randomness.gaussian import GaussianLaw
 from fastdp.randomness.key import KEY_BYTES, Binding, Key
 from fastdp.randomness.noise import AnyLaw
 from fastdp.randomness.row_words import RowWords
+from fastdp.randomness.sampler import Law
 from fastdp.randomness.words import Purpose, StreamId, WordStream
 from fastdp_kernels import chacha
 
@@ -52,12 +54,25 @@ def start_chains(words: RowWords, streams: Integers) -> Chain:
 CHAIN_PIECES = ((_START, CHAIN_WORDS),)
 
 
-def record(key: Key, chain: Chain, first: int, count: int) -> None:
-    """Tell the check of words that sums take their noise from this chain key on; without the check nothing."""
-    if key.drawn is not None:
+def record(key: Key, before: Chain, after: Chain, count: int) -> None:
+    """Tell the check of words that so many sums took their noise between two chain keys; without the check nothing.
+
+    A chain key gives noise once, for each sum moves it on.
+    """
+    if key.drawn is not None and count:
+        if np.array_equal(before, after):
+            raise DrawnTwiceError(f"the chain key is the same behind {count} sums")
         # The chain key is secret, and errors show where words were drawn.
-        name = hashlib.blake2b(chain.tobytes(), digest_size=8, key=key.reveal()).hexdigest()
-        key.drawn.add((key.reveal(), key.member, Purpose.CHAIN, name), first, first + count)
+        name = hashlib.blake2b(before.tobytes(), digest_size=8, key=key.reveal()).hexdigest()
+        key.drawn.add((key.reveal(), key.member, Purpose.CHAIN, name), 0, 1)
+
+
+def moved(sums: Integers, chain: Chain, first: int) -> Chain:
+    """The chain key behind some sums; this one is not moved on."""
+    outputs: Chain = np.empty((sums.size + 1, 2 * CHAIN_WORDS), np.uint64)
+    outputs[0, :CHAIN_WORDS] = chain
+    chacha.bound_words(sums, first, outputs)
+    return outputs[-1, :CHAIN_WORDS].copy()
 
 
 def draw(sums: Integers, law: AnyLaw, key: Key, chain: Chain, first: int) -> Integers:
@@ -76,22 +91,31 @@ def draw(sums: Integers, law: AnyLaw, key: Key, chain: Chain, first: int) -> Int
     first : int
         Index of the first sum in its stream.
     """
-    record(key, chain, first, sums.size)
     if key.given is not None:
         given, chain[:] = key.given.bound(sums, law, chain, first)
         return given
+    before = chain.copy()
     noise: Integers = np.empty(sums.size, np.int64)
     if isinstance(law, GaussianLaw):
         for begin in range(0, sums.size, CHUNK):
             part = slice(begin, begin + CHUNK)
             _draw_gaussian(sums[part], law, chain, first + begin, noise[part])
-        return noise
+    else:
+        _draw_laplace(sums, law, key, chain, first, noise)
+    if key.drawn is not None:
+        record(key, before, chain, sums.size)
+        if not np.array_equal(moved(sums, before, first), chain):
+            raise DrawnTwiceError("a chain key that does not follow the sums")
+    return noise
+
+
+def _draw_laplace(sums: Integers, law: Law, key: Key, chain: Chain, first: int, noise: Integers) -> None:
     done = settled = 0
     while True:
         part = slice(done, None)
         done += chacha.draw_bound(sums[part], chain, first + done, law.constants, settled, noise[part])
         if done == sums.size:
-            return noise
+            return
         noise[done] = settle(law, key, chain, first + done, int(sums[done]))
         settled = 1
 

@@ -203,7 +203,7 @@ class AdaptiveBlocks:
             # What is left open at the end of a batch is the first block of the next.
             parts.append(part[: closing + done])
         if ENABLED and bound:
-            prefix.record(self.key, progress.chain, progress.blocks, closed - progress.blocks)
+            prefix.record(self.key, progress.chain, chain, closed - progress.blocks)
         theta = theta_steps * resolution
         # By position: names cost more than the kernel of a short call.
         following = Progress(
