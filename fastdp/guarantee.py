@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any
 
 from fastdp import validation
@@ -245,6 +245,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     return high
 
 
+@lru_cache(maxsize=256)
 def zcdp_rho(epsilon: float, delta: float) -> float:
     """The largest rho found for which rho-zCDP gives (epsilon, delta)."""
     low, high = 0.0, epsilon

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from fastdp.auditing.couplings import coupling_cases
-from fastdp.auditing.couplings.check import KEY, Case, Instance, Seen, Table
+from fastdp.auditing.couplings.check import KEY, Case, Instance, Seen
 from fastdp.auditing.couplings.point_cases import event_of, of_points, shape_of
 from fastdp.auditing.couplings.points import COORDINATES, Batch
 from fastdp.auditing.couplings.stream_cases import noisy_choice, of_stream, publisher, shifted
@@ -22,9 +20,10 @@ from fastdp.auditing.couplings.streams import (
     values_of,
 )
 from fastdp.perturbers import Blocks, Flat
+from fastdp.randomness.key import Key
 from fastdp.systems.phdstream.adaptive import AdaptivePHDStream
 from fastdp.thresholds import Fixed
-from fastdp.thresholds.base import ThresholdTask
+from fastdp.thresholds.base import ThresholdTask, held_out
 
 #: Values of a stream on which blocks have changed their length.
 LONG = 1200
@@ -41,9 +40,8 @@ def turning(generator: Generator) -> tuple[Make, Floats, Floats, int]:
     calm = np.full(LONG, float(pick(generator, 0.0, 3.0, 8.0)))
 
     def lengths(changed: int) -> bytes:
-        # Table 0 has no noise.
-        with Table(0):
-            revision = make(KEY).release(np.concatenate([wild[:changed], calm[changed:]])).revision
+        # The noise of KEY is 0.
+        revision = make(KEY).release(np.concatenate([wild[:changed], calm[changed:]])).revision
         assert revision is not None
         return revision.exponents.tobytes()
 
@@ -88,15 +86,15 @@ def choices(generator: Generator) -> Instance:
     x = values_of(generator, task.holdout)
     there = altered(generator, x, int(generator.integers(task.holdout)))
 
-    def publish(values: Floats) -> Seen:
+    def publish(key: Key, values: Floats) -> Seen:
         seen = Seen()
         with seen.warned():
             chooser = rule.start(task)
             chooser.observe(values)
-            seen.add("theta", chooser.choose(KEY))
+            seen.add("theta", chooser.choose(held_out(key, chooser.pack())))
         return seen
 
-    shift = shifted(partial(choice_shift, rule, task, KEY, x, there))
+    shift = shifted(lambda key, shifts: choice_shift(rule, task, key, x, there, shifts))
     return Instance(rule.guarantee(task).epsilon, publish, x, there, shift)
 
 
@@ -107,7 +105,9 @@ def planted(generator: Generator) -> Instance:
     batches: list[Batch] = [(np.zeros((0, dim)), np.zeros((0, dim)), 0)]
     batches += [(np.full((30, dim), generator.choice(COORDINATES)), np.zeros((0, dim)), 0) for _ in range(count - 1)]
     event = event_of(generator, dim, count)
-    return of_points(generator, lambda: AdaptivePHDStream(**options, key=KEY), count, event=event, batches=batches)
+    return of_points(
+        generator, lambda key: AdaptivePHDStream(**options, key=key), count, event=event, batches=batches
+    )
 
 
 def shipped() -> list[Case]:

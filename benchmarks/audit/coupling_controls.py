@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.audit.controls import OneCounterKey, RecountingPHDStream, SharedNoise
+from benchmarks.audit.controls import RecountingPHDStream, SharedNoise
 from benchmarks.audit.coupling_cases import turning
 from benchmarks.audit.splits import attack
 from fastdp.arrays.column import as_floats
-from fastdp.auditing.couplings.check import KEY, Case, Instance
+from fastdp.auditing.couplings.check import Case, Instance
 from fastdp.auditing.couplings.counter_cases import running_counts, selective
 from fastdp.auditing.couplings.point_cases import of_points
 from fastdp.auditing.couplings.points import Event
@@ -22,6 +22,7 @@ from fastdp.auditing.couplings.stream_cases import events, of_stream, publisher,
 from fastdp.auditing.couplings.streams import Make, pick
 from fastdp.counters import BinaryTree, Block
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape
+from fastdp.randomness.given import GivenKey
 from fastdp.randomness.key import Key
 from fastdp.smoothers import Recent
 from fastdp.spatial import Box
@@ -144,6 +145,14 @@ class LastValueShown(StreamPublisher):
         return f"{super().__repr__()} {self._last * (self.n_published % self.block)}"
 
 
+class OneCounterKey(GivenKey):
+    """A key that gives all counters the first one's."""
+
+    def derive(self, *labels: str | int) -> Key:
+        """Of the first counter."""
+        return super().derive("counter", 0) if labels[0] == "counter" else super().derive(*labels)
+
+
 class FreeBlock(Block):
     """Blocks that settle for nothing."""
 
@@ -166,7 +175,7 @@ def _scheduled(make: Make, kind: type[Schedule]) -> Make:
 
     def other(key: Key) -> StreamPublisher:
         publisher = make(key)
-        changed: StreamPublisher = publisher._of(kind(publisher.composition), publisher._key)
+        changed: StreamPublisher = publisher._of(kind(publisher.composition), publisher._key.again())
         return changed
 
     return other
@@ -234,7 +243,7 @@ def recounted(generator: Generator) -> Instance:
     event = Event(1, np.full((1, 1), 0.1), removal=False, here=bool(generator.integers(2)))
     return of_points(
         generator,
-        lambda: RecountingPHDStream(Box(0, 1), epsilon, max_depth=2, period=1, key=KEY),
+        lambda key: RecountingPHDStream(Box(0, 1), epsilon, max_depth=2, period=1, key=key),
         6,
         saves=False,
         event=event,
@@ -248,7 +257,7 @@ def settling_free(generator: Generator) -> Instance:
     batches = [(left, none, 0), (right, left, 0), (none, right, 0), (left, none, 0), (none, left, 0)]
     return of_points(
         generator,
-        lambda: PHDStream(Box(0, 1), 6.0, FreeBlock(4, settles=True), max_depth=4, key=KEY),
+        lambda key: PHDStream(Box(0, 1), 6.0, FreeBlock(4, settles=True), max_depth=4, key=key),
         len(batches),
         saves=False,
         batches=batches,
@@ -266,7 +275,7 @@ def papers_score(generator: Generator) -> Instance:
     event = Event(0, np.zeros((1, 1)), removal=False, here=False)
     return of_points(
         generator,
-        lambda: PHDStream(Box(0, 1), 2.0, max_depth=20, score="paper", threshold=-1.0, key=KEY),
+        lambda key: PHDStream(Box(0, 1), 2.0, max_depth=20, score="paper", threshold=-1.0, key=key),
         1,
         saves=False,
         event=event,
@@ -277,7 +286,7 @@ def papers_score(generator: Generator) -> Instance:
 
 def one_counter_key(generator: Generator) -> Instance:
     """Two counters with one noise."""
-    return selective(generator, OneCounterKey(KEY.reveal(), simulated=True, binding=KEY.binding))
+    return selective(generator, lambda key: OneCounterKey.of(key, key.given, ()))
 
 
 def negative_controls() -> list[Case]:

@@ -80,7 +80,7 @@ def gaussian_publishers() -> Group:
 
     tasks: dict[str, Callable[[], Any]] = {
         **{name: lambda each=each: each.publish(values) for name, each in publishers.items()},
-        "draws bound by the chain, as Flat's": lambda: prefix.draw(sums, law, chain, 0),
+        "draws bound by the chain, as Flat's": lambda: prefix.draw(sums, law, key, chain, 0),
         "chain of ChaCha20 blocks alone": chained,
         "draws bound by AES in bulk, as Toeplitz's": lambda: bulk_prefix.draw(sums, law, key, 1, chain, 0),
         "free draws": lambda: discrete_gaussian(float(law.sigma), out=noise),

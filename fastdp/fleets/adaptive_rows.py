@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from fastdp.arrays.kinds import Floats, Indices
 from fastdp.perturbers.base import theta_key
 from fastdp.randomness import prefix
+from fastdp.randomness.drawn_once import DrawnTwiceError
 from fastdp.randomness.key import Key
 from fastdp.randomness.row_words import RowWords
 from fastdp.systems.stream.adaptive_blocks import AdaptiveBlocks
+from fastdp.systems.stream.progress import NO_FLOATS
 from fastdp.systems.stream.row_batches import concurrently
 from fastdp.systems.stream.stages import Schedule
 from fastdp_kernels import block_lengths, fleet_pass
@@ -144,17 +146,28 @@ class AdaptiveRows:
         pipeline, law = self._pipeline, self._pipeline.laws[self._steps]
         assert law is not None  # noqa: S101 - `of` has looked
         spikes, done = pipeline.perturber.closing == "spike", 0
-        public = self._public, spikes, pipeline.events, pipeline.shape, pipeline.lengths, law.constants
+        constants = law.constants if self._key.given is None else NO_FLOATS
+        public = self._public, spikes, pipeline.events, pipeline.shape, pipeline.lengths, constants
         states = self._counters, self._chains, self._singles, self._scales
         settled: Indices = np.empty(0, np.int64)
+        before = None if self._key.drawn is None else (self._counters.copy(), self._chains.copy())
         while True:
             done = fleet_pass.publish_rows(rows, values, done, *public, settled, *states, out)
             if done == rows.size:
+                if before is not None:
+                    self._check_moved(np.unique(rows), *before)
                 return
             row, steps = int(rows[done]), int(fleet_pass.in_steps(values[done : done + 1], self._public))
             total = int(self._counters[row, fleet_pass.OPEN_SUM]) + steps
             index = int(self._counters[row, fleet_pass.BLOCKS])
-            settled = np.array([prefix.settle(law, self._chains[row], index, total)])
+            settled = np.array([prefix.settle(law, self._key, self._chains[row], index, total)])
+
+    def _check_moved(self, rows: Indices, counters: Indices, chains: NDArray[np.uint64]) -> None:
+        """DrawnTwiceError for a stream that closed blocks, and has the same chain key as before."""
+        closed = self._counters[rows, fleet_pass.BLOCKS] > counters[rows, fleet_pass.BLOCKS]
+        same = (self._chains[rows] == chains[rows]).all(axis=1)
+        if (closed & same).any():
+            raise DrawnTwiceError("the chain key of a stream is the same behind its blocks")
 
     def taken(self, rows: Indices, key: Key) -> AdaptiveRows:
         """These streams alone, apart from these arrays; ``key`` is its key, with separate checks of draws."""

@@ -18,7 +18,7 @@ from fastdp.arrays.kinds import Integers
 from fastdp.randomness import gaussian
 from fastdp.randomness.gaussian import GaussianLaw
 from fastdp.randomness.key import Key
-from fastdp.randomness.prefix import CHUNK, Chain
+from fastdp.randomness.prefix import CHUNK, Chain, record
 
 #: So many sums have one key: 2^33 questions, and few more for doubtful draws.
 SUMS_OF_A_KEY = 2**32
@@ -46,7 +46,7 @@ def draw(sums: Integers, law: GaussianLaw, key: Key, theta_steps: int, chain: Ch
         Index of the first sum in its stream.
     """
     noise: Integers = np.empty(sums.size, np.int64)
-    begin = 0
+    begin, before = 0, chain.copy()
     while begin < sums.size:
         number, place = divmod(first + begin, SUMS_OF_A_KEY)
         secret = key.derive("bulk prefix", theta_steps, number).reveal()
@@ -57,6 +57,9 @@ def draw(sums: Integers, law: GaussianLaw, key: Key, theta_steps: int, chain: Ch
             part = slice(start, min(start + CHUNK, end))
             _draw(sums[part], law, cipher, chain, first + start, noise[part])
         begin = end
+    record(key, before, chain, sums.size)
+    if key.given is not None:
+        key.given.follow(before.tobytes(), chain, law, first, noise, sums)
     return noise
 
 

@@ -161,6 +161,9 @@ def fill(out: Integers, law: GaussianLaw, key: Key, stream: StreamId, start: int
     start : int
         Position in the stream of the first draw.
     """
+    if key.given is not None:
+        key.given.fill(out, law, key, stream, start)
+        return
     words: NDArray[np.uint64] = np.empty(min(CHUNK, out.size), np.uint64)
     source = WordStream(key, stream, start)
     for begin in range(0, out.size, CHUNK):

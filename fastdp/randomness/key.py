@@ -13,12 +13,15 @@ import hashlib
 import secrets
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from fastdp import validation
 from fastdp.errors import ParameterError, StateError
 from fastdp.randomness.canonical import NOISE_FORMAT, encode, identity, part_name
 from fastdp.randomness.drawn_once import ENABLED, DrawnWords
+
+if TYPE_CHECKING:
+    from fastdp.randomness.given import GivenNoise
 
 KEY_BYTES = 32
 #: One secret serves so many numbered streams, besides the one without a number.
@@ -58,6 +61,8 @@ class Key:
         What a composition has drawn, where that is checked (:mod:`fastdp.randomness.drawn_once`).
     family : bytes
         Of the key of one stream: a digest that all streams of its secret, and composition, have; else empty.
+    given : GivenNoise or None
+        A table that noise is taken from in place of draws (:mod:`fastdp.randomness.given`).
 
     Examples
     --------
@@ -76,6 +81,7 @@ class Key:
     family: bytes
     member: int
     simulated: bool
+    given: ClassVar[GivenNoise | None] = None
 
     def __init__(
         self,
@@ -109,9 +115,7 @@ class Key:
 
     def again(self) -> Key:
         """The same key for a simulation that may be repeated: its draws are checked separately."""
-        return Key(
-            self._secret, simulated=self.simulated, member=self.member, binding=self.binding, family=self.family
-        )
+        return self._derived(self._secret, drawn=None, family=self.family)
 
     @classmethod
     def random(cls) -> Key:
@@ -168,21 +172,14 @@ class Key:
             this number is what a publisher with this key releases.  Numbered streams read counter blocks of their own
             under one AES key, so thousands of them are drawn in one call of the cipher (``docs/batch.md``).
         """
-        own, member = self, self.member
+        family = _public_digest(self._secret, b"streams")
         if isinstance(stream, str):
             own = self.within("stream", stream)
-        elif member:
+            return own._derived(own._secret, family=family)
+        if self.member:
             raise ParameterError(f"stream = {validation.shown(stream)}: expected a key that has no stream number yet")
-        else:
-            member = validation.integer("stream", stream, 0, MAX_STREAMS - 1) + 1
-        return Key(
-            own._secret,
-            simulated=own.simulated,
-            member=member,
-            binding=own.binding,
-            drawn=own.drawn,
-            family=_digest(self._secret, b"streams"),
-        )
+        member = validation.integer("stream", stream, 0, MAX_STREAMS - 1) + 1
+        return self._derived(self._secret, member=member, family=family)
 
     def bind(self, mechanism: str, parameters: Mapping[str, Any]) -> Key:
         """The key of one composition under this secret: any other composition's is independent of it.
@@ -208,8 +205,8 @@ class Key:
 
     def bound(self, composition: bytes) -> Key:
         """What :meth:`bind` gives for the parameters of this encoding; of a user's secret only."""
-        family = self.family and _digest(self.family, composition)
-        return self._derived(composition, Binding.COMPOSITION, family)
+        family = self.family and _public_digest(self.family, composition)
+        return self._derived(self._digest(composition), binding=Binding.COMPOSITION, family=family)
 
     def _identity(self, name: str, value: Any) -> Any:
         try:
@@ -230,14 +227,20 @@ class Key:
         """
         if self.binding is Binding.FIRST_FORMAT:
             return self
-        return self._derived(encode(labels), self.binding)
+        return self._derived(self._digest(encode(labels)), labels)
 
-    def _derived(self, message: bytes, binding: Binding, family: bytes = b"") -> Key:
+    def following(self, secret: bytes) -> Key:
+        """The key of a step, of a secret that was derived of this key's and of the step's inputs."""
+        return self._derived(secret)
+
+    def _digest(self, message: bytes) -> bytes:
         """Keyed BLAKE2b of an encoding; the stream number stays beside it."""
-        digest = hashlib.blake2b(message, digest_size=KEY_BYTES, key=self._secret, person=b"fastdp bind 2").digest()
-        return Key(
-            digest, simulated=self.simulated, member=self.member, binding=binding, drawn=self.drawn, family=family
-        )
+        return hashlib.blake2b(message, digest_size=KEY_BYTES, key=self._secret, person=b"fastdp bind 2").digest()
+
+    def _derived(self, secret: bytes, labels: tuple[Any, ...] = (), **changes: Any) -> Key:
+        """The key of a derived secret; ``labels`` name it among those of this one, ``changes`` are other fields."""
+        fields = {"member": self.member, "binding": self.binding, "drawn": self.drawn, **changes}
+        return Key(secret, simulated=self.simulated, **fields)
 
     def derive(self, *labels: str | int) -> Key:
         """An independent key for a named purpose (keyed BLAKE2b)."""
@@ -247,14 +250,14 @@ class Key:
             # No text is as long as the first eight bytes then say.
             message = bytes([255] * 8) + self.member.to_bytes(8, "big") + message
         digest = hashlib.blake2b(message, digest_size=KEY_BYTES, key=self._secret, person=b"fastdp derive 1").digest()
-        return Key(digest, simulated=self.simulated, binding=self.binding, drawn=self.drawn)
+        return self._derived(digest, labels, member=0)
 
     def fingerprint(self) -> str:
         """32 hexadecimal digits that only this key has and that reveal nothing else about it, for a ledger.
 
         Of the key of a stream those of its family come before, and a colon.
         """
-        own = _digest(self._secret, b"fingerprint" + self.member.to_bytes(8, "big")).hex()
+        own = _public_digest(self._secret, b"fingerprint" + self.member.to_bytes(8, "big")).hex()
         return f"{self.family.hex()}:{own}" if self.family else own
 
     def reveal(self) -> bytes:
@@ -281,6 +284,6 @@ class Key:
         raise StateError("a Key cannot be pickled: pickles are neither encrypted nor owner-only")
 
 
-def _digest(secret: bytes, message: bytes) -> bytes:
+def _public_digest(secret: bytes, message: bytes) -> bytes:
     """16 bytes that reveal nothing about the secret."""
     return hashlib.blake2b(message, digest_size=16, key=secret, person=b"fastdp print 2").digest()

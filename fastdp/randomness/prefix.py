@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from fastdp.arrays.kinds import Integers
 from fastdp.randomness import gaussian, sampler
+from fastdp.randomness.drawn_once import DrawnTwiceError
 from fastdp.randomness.gaussian import GaussianLaw
 from fastdp.randomness.key import KEY_BYTES, Binding, Key
 from fastdp.randomness.noise import AnyLaw
 from fastdp.randomness.row_words import RowWords
+from fastdp.randomness.sampler import Law
 from fastdp.randomness.words import Purpose, StreamId, WordStream
 from fastdp_kernels import chacha
 
@@ -34,27 +36,46 @@ def start_chain(key: Key) -> Chain:
     """The chain key before the first sum: uint64[4]."""
     chain: Chain = np.empty(CHAIN_WORDS, np.uint64)
     WordStream(key, _START).fill(chain)
+    if key.given is not None:
+        key.given.begin(chain, key, _START)
     return chain
 
 
 def start_chains(words: RowWords, streams: Integers) -> Chain:
     """The chain keys of many streams: uint64[n, 4]; ``words`` has the pieces of :data:`CHAIN_PIECES`."""
-    return np.ascontiguousarray(words.fill(streams, np.zeros(streams.size, np.int64)))
+    chains = np.ascontiguousarray(words.fill(streams, np.zeros(streams.size, np.int64)))
+    if words.keys[0].given is not None:
+        for row, stream in enumerate(streams.tolist()):
+            words.keys[0].given.begin(chains[row], words.key_of(row, stream), _START)
+    return chains
 
 
 #: What :func:`start_chains` reads.
 CHAIN_PIECES = ((_START, CHAIN_WORDS),)
 
 
-def record(key: Key, chain: Chain, first: int, count: int) -> None:
-    """Tell the check of words that sums take their noise from this chain key on; without the check nothing."""
-    if key.drawn is not None:
+def record(key: Key, before: Chain, after: Chain, count: int) -> None:
+    """Tell the check of words that so many sums took their noise between two chain keys; without the check nothing.
+
+    A chain key gives noise once, for each sum moves it on.
+    """
+    if key.drawn is not None and count:
+        if np.array_equal(before, after):
+            raise DrawnTwiceError(f"the chain key is the same behind {count} sums")
         # The chain key is secret, and errors show where words were drawn.
-        name = hashlib.blake2b(chain.tobytes(), digest_size=8, key=key.reveal()).hexdigest()
-        key.drawn.add((key.reveal(), key.member, Purpose.CHAIN, name), first, first + count)
+        name = hashlib.blake2b(before.tobytes(), digest_size=8, key=key.reveal()).hexdigest()
+        key.drawn.add((key.reveal(), key.member, Purpose.CHAIN, name), 0, 1)
 
 
-def draw(sums: Integers, law: AnyLaw, chain: Chain, first: int) -> Integers:
+def moved(sums: Integers, chain: Chain, first: int) -> Chain:
+    """The chain key behind some sums; this one is not moved on."""
+    outputs: Chain = np.empty((sums.size + 1, 2 * CHAIN_WORDS), np.uint64)
+    outputs[0, :CHAIN_WORDS] = chain
+    chacha.bound_words(sums, first, outputs)
+    return outputs[-1, :CHAIN_WORDS].copy()
+
+
+def draw(sums: Integers, law: AnyLaw, key: Key, chain: Chain, first: int) -> Integers:
     """Noise of sums that are known beforehand: int64[n].
 
     Parameters
@@ -63,24 +84,39 @@ def draw(sums: Integers, law: AnyLaw, chain: Chain, first: int) -> Integers:
         Exact sums, in order.
     law : Law or GaussianLaw
         Two-sided.
+    key : Key
+        Of the composition; all words come from the chain key.
     chain : uint64[4]
         The chain key; moved on in place.
     first : int
         Index of the first sum in its stream.
     """
+    if key.given is not None:
+        given, chain[:] = key.given.bound(sums, law, chain, first)
+        return given
+    before = chain.copy()
     noise: Integers = np.empty(sums.size, np.int64)
     if isinstance(law, GaussianLaw):
         for begin in range(0, sums.size, CHUNK):
             part = slice(begin, begin + CHUNK)
             _draw_gaussian(sums[part], law, chain, first + begin, noise[part])
-        return noise
+    else:
+        _draw_laplace(sums, law, key, chain, first, noise)
+    if key.drawn is not None:
+        record(key, before, chain, sums.size)
+        if not np.array_equal(moved(sums, before, first), chain):
+            raise DrawnTwiceError("a chain key that does not follow the sums")
+    return noise
+
+
+def _draw_laplace(sums: Integers, law: Law, key: Key, chain: Chain, first: int, noise: Integers) -> None:
     done = settled = 0
     while True:
         part = slice(done, None)
         done += chacha.draw_bound(sums[part], chain, first + done, law.constants, settled, noise[part])
         if done == sums.size:
-            return noise
-        noise[done] = settle(law, chain, first + done, int(sums[done]))
+            return
+        noise[done] = settle(law, key, chain, first + done, int(sums[done]))
         settled = 1
 
 
@@ -109,8 +145,10 @@ def word_of(chain: Chain, index: int, total: int, k: int) -> int:
     return int(out[CHAIN_WORDS + place])
 
 
-def settle(law: AnyLaw, chain: Chain, index: int, total: int) -> int:
+def settle(law: AnyLaw, key: Key, chain: Chain, index: int, total: int) -> int:
     """The draw for one sum in exact arithmetic; the chain is not moved on."""
+    if key.given is not None:
+        return int(key.given.bound(np.array([total]), law, chain, index)[0][0])
 
     def word(k: int) -> int:
         return word_of(chain, index, total, k)
@@ -143,8 +181,7 @@ def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic]) -> t
     for part in inputs:
         digest.update(np.ascontiguousarray(part).data)
     words = digest.digest()
-    own = Key(words[:KEY_BYTES], simulated=key.simulated, member=key.member, binding=key.binding, drawn=key.drawn)
-    return own, words[KEY_BYTES:].hex()
+    return key.following(words[:KEY_BYTES]), words[KEY_BYTES:].hex()
 
 
 def check_chain(chain: str) -> None:

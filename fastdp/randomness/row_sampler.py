@@ -41,7 +41,8 @@ def fill_rows(
     streams, numbers : int64[n]
         As :meth:`RowWords.fill` takes them.
     """
-    if words.width > LONG_ROW or max(law.scale for law in laws) > ONE_WORD_SCALE:
+    alone = words.width > LONG_ROW or words.keys[0].given is not None
+    if alone or max(law.scale for law in laws) > ONE_WORD_SCALE:
         for row, (stream, number) in enumerate(zip(streams.tolist(), numbers.tolist(), strict=True)):
             begin = 0
             for piece, count in words.pieces:

@@ -16,7 +16,15 @@ from cryptography.hazmat.primitives.ciphers import CipherContext
 from numpy.typing import NDArray
 
 from fastdp.randomness.key import Key
-from fastdp.randomness.words import BLOCK_BITS, MAX_WORDS, StreamId, block_cipher, encrypt_blocks
+from fastdp.randomness.words import (
+    BLOCK_BITS,
+    MAX_WORDS,
+    StreamId,
+    block_cipher,
+    check_blocks,
+    encrypt_blocks,
+    note_counters,
+)
 from fastdp_kernels import row_counters
 
 Indices = NDArray[np.int64]
@@ -83,9 +91,11 @@ class RowWords:
                 left, right = (begin - first) * row_bytes, (end - first) * row_bytes
                 if encryptor is None or owner != before:
                     encryptor, before = block_cipher(key.reveal(), right - left), owner
-                if key.drawn is not None:
-                    self._record(key, streams[begin:end], numbers[begin:end])
+                if key.drawn is not None and left < right:
+                    note_counters(key.drawn, key.reveal(), counters[begin - first : end - first], columns)
                 encrypt_blocks(encryptor, source[left:right], target[left : right + tail_bytes])
+                if key.drawn is not None and left < right:
+                    check_blocks(key.reveal(), source[left:right], target[left:right])
             rows = words[: (last - first) * common.size].reshape(last - first, common.size)
             if not np.little_endian:
                 rows.byteswap(inplace=True)
@@ -105,13 +115,6 @@ class RowWords:
         borders = [first, *(np.flatnonzero(np.diff(owners)) + (first + 1)).tolist(), last]
         for begin, end in pairwise(borders):
             yield int(self.owners[begin]), begin, end
-
-    def _record(self, key: Key, streams: Indices, numbers: Indices) -> None:
-        """Tell the check of words what rows have drawn."""
-        for stream, number in zip(streams.tolist(), numbers.tolist(), strict=True):
-            for piece, count in self.pieces:
-                where = (key.reveal(), stream + 1, piece._replace(number=number))
-                key.drawn.add(where, 0, count)  # type: ignore[union-attr]
 
     def locate(self, column: int) -> tuple[StreamId, int]:
         """The stream id, its number 0, and the position in it that a column holds."""
@@ -139,9 +142,6 @@ def joined_words(key: Key, pieces: tuple[tuple[StreamId, int], ...], number: int
     number : int
         The number in the ids.
     """
-    if key.drawn is not None:
-        for piece, count in pieces:
-            key.drawn.add((key.reveal(), key.member, piece._replace(number=number)), 0, count)
     counters, columns = _layout(pieces)
     if number or key.member:
         first = pieces[0][0]
@@ -150,7 +150,11 @@ def joined_words(key: Key, pieces: tuple[tuple[StreamId, int], ...], number: int
         counters = (counters.reshape(-1, 2) | own).reshape(-1)
     words: NDArray[np.uint64] = np.empty(counters.size + _TAIL_WORDS, np.uint64)
     cipher = block_cipher(key.reveal(), counters.nbytes)
+    if key.drawn is not None:
+        note_counters(key.drawn, key.reveal(), counters.reshape(1, -1), columns)
     encrypt_blocks(cipher, counters.data.cast("B"), words.data.cast("B"))
+    if key.drawn is not None:
+        check_blocks(key.reveal(), counters.data.cast("B"), words.data.cast("B")[: counters.nbytes])
     if not np.little_endian:
         words.byteswap(inplace=True)
     return words[: counters.size] if columns is None else words[columns]

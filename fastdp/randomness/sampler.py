@@ -115,6 +115,9 @@ def fill(out: NDArray[np.int64], law: Law, key: Key, stream: StreamId, start: in
     start : int
         Position in the stream of the first draw.
     """
+    if key.given is not None:
+        key.given.fill(out, law, key, stream, start)
+        return
     size = min(CHUNK, out.size)
     words: NDArray[np.uint64] = np.empty(size, np.uint64)
     positions: NDArray[np.int64] = np.empty(size, np.int64)
@@ -184,7 +187,7 @@ def fill_pieces(out: NDArray[np.int64], law: Law, key: Key, pieces: Pieces, numb
     number : int
         The number in the ids.
     """
-    if out.size > MAX_TOGETHER or law.two_words:
+    if out.size > MAX_TOGETHER or law.two_words or key.given is not None:
         fill_one_by_one(out, law, key, pieces, number)
         return
     words = joined_words(key, pieces, number)
@@ -232,7 +235,7 @@ def draw_nodes(law: Law, key: Key, number: int, seen: int, after: int, levels: i
     offsets : int64[levels]
         ``noise[offsets[j] + k]`` is draw k of height j, for ``seen >> j <= k < after >> j``.
     """
-    if after - seen > MAX_TOGETHER or law.two_words:
+    if after - seen > MAX_TOGETHER or law.two_words or key.given is not None:
         return draw_nodes_by_height(law, key, number, seen, after, levels)
     words, offsets = node_words(key, StreamId(Purpose.COUNTER, 0, number), seen, after, levels)
     noise: NDArray[np.int64] = np.empty(words.size, np.int64)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 from functools import cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
+from fastdp.randomness.drawn_once import DrawnTwiceError, DrawnWords
 from fastdp.randomness.key import Key
 from fastdp_kernels import binary_counter
 from fastdp_kernels._jit import processor_has
@@ -111,7 +113,7 @@ class WordStream:
         # Further words of a draw belong to that draw, which is recorded.
         self._drawn = None if stream.refinement else key.drawn
         secret = key.reveal()
-        self._where = (secret, key.member, stream)
+        self._where = (secret, key.member, stream.pack())
         block, odd = divmod(start, 2)
         counter = (stream.pack() << 64 | key.member << BLOCK_BITS | block).to_bytes(16, "big")
         cipher = Cipher(algorithms.AES(secret), modes.CTR(counter))
@@ -138,12 +140,18 @@ class WordStream:
         if WIDE and len(raw) >= MIN_GCM and self._left + out.size == MAX_WORDS:
             first = GCM_BEGIN
             self._encryptor.update_into(_ZEROS[:first], raw[:first])
-            secret, member, stream = self._where
-            nonce = (stream.pack() << BLOCK_BITS | member).to_bytes(12, "big")
+            secret, member, name = self._where
+            nonce = (name << BLOCK_BITS | member).to_bytes(12, "big")
             self._encryptor = Cipher(algorithms.AES(secret), modes.GCM(nonce)).encryptor()
         for begin in range(first, len(raw), len(_ZEROS)):
             part = raw[begin : begin + len(_ZEROS)]
             self._encryptor.update_into(_ZEROS[: len(part)], part)
+        if self._drawn is not None and out.size:
+            # This cipher counts by itself: its last word is compared with that of the counter that is noted.
+            secret, member, name = self._where
+            block, odd = divmod(MAX_WORDS - self._left - 1, 2)
+            counter = (name << 64 | member << BLOCK_BITS | block).to_bytes(16, "big")
+            check_block(secret, counter, raw[-8:], 8 * odd)
         if not np.little_endian:
             out.byteswap(inplace=True)
 
@@ -176,6 +184,49 @@ def encrypt_blocks(cipher: CipherContext, blocks: memoryview, out: memoryview) -
         cipher.update_into(blocks[begin : begin + MAX_XTS], out[begin:])
 
 
+def check_block(secret: bytes, counter: bytes | memoryview, words: memoryview, begin: int = 0) -> None:
+    """DrawnTwiceError unless these bytes, from ``begin`` on, are the cipher's of this counter."""
+    expected = Cipher(algorithms.AES(secret), modes.ECB()).encryptor().update(counter)  # noqa: S305
+    if expected[begin : begin + len(words)] != words:
+        raise DrawnTwiceError("words of the cipher are not those of the counters that were noted")
+
+
+def check_blocks(secret: bytes, counters: memoryview, words: memoryview) -> None:
+    """:func:`check_block` for a block in the middle, and the last one."""
+    for begin in (len(counters) // 32 * 16, len(counters) - 16):
+        check_block(secret, counters[begin : begin + 16], words[begin : begin + 16])
+
+
+def note_counters(
+    drawn: DrawnWords, secret: bytes, counters: NDArray[np.uint64], used: NDArray[np.int64] | None = None
+) -> None:
+    """Note the words that the cipher makes of counters, whatever they were meant to be.
+
+    Parameters
+    ----------
+    drawn : DrawnWords
+        The record.
+    secret : bytes
+        Of the cipher.
+    counters : uint64[n, 2 k], C-contiguous
+        Blocks of each row, their bytes as the cipher reads them.
+    used : int64, optional
+        Which of a row's 2 k words are handed out; by default all.
+    """
+    rows, width = counters.shape
+    columns = np.arange(width) if used is None else used
+    halves = counters.view(">u8").astype(np.uint64).reshape(rows, -1, 2)[:, columns >> 1].reshape(-1, 2)
+    names, members = halves[:, 0], halves[:, 1] >> np.uint64(BLOCK_BITS)
+    blocks = (halves[:, 1] & np.uint64(2**BLOCK_BITS - 1)).astype(np.int64)
+    positions = 2 * blocks + np.tile(columns & 1, rows)
+    breaks = (names[1:] != names[:-1]) | (members[1:] != members[:-1]) | (np.diff(positions) != 1)
+    borders = [0, *(np.flatnonzero(breaks) + 1).tolist(), positions.size]
+    for begin, end in pairwise(borders):
+        if begin < end:
+            where = secret, int(members[begin]), int(names[begin])
+            drawn.add(where, int(positions[begin]), int(positions[end - 1]) + 1)
+
+
 def node_words(
     key: Key, stream: StreamId, seen: int, after: int, levels: int
 ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
@@ -204,9 +255,6 @@ def node_words(
     if not 0 <= seen <= after <= MAX_WORDS:
         raise OverflowError(f"{after - seen} words from position {seen} of a stream: beyond its {MAX_WORDS} words")
     secret = key.reveal()
-    if key.drawn is not None:
-        for height in range(levels):
-            key.drawn.add((secret, key.member, stream._replace(level=height)), seen >> height, after >> height)
     counters: NDArray[np.uint64] = np.empty((after - seen + 2 * levels, 2), np.uint64)
     offsets: NDArray[np.int64] = np.empty(levels, np.int64)
     blocks = binary_counter.node_counters(seen, after, levels, stream.pack(), key.member, counters, offsets)
@@ -214,7 +262,14 @@ def node_words(
     words: NDArray[np.uint64] = np.empty(2 * blocks + 2, np.uint64)
     if not np.little_endian:
         counters.byteswap(inplace=True)
-    encrypt_blocks(block_cipher(secret, 16 * blocks), counters.data.cast("B")[: 16 * blocks], words.data.cast("B"))
+    source, target = counters.data.cast("B")[: 16 * blocks], words.data.cast("B")
+    if key.drawn is not None and blocks:
+        heights = enumerate(offsets.tolist())
+        used = [np.arange(seen >> height, after >> height) + offset for height, offset in heights]
+        note_counters(key.drawn, secret, counters[:blocks].reshape(1, -1), np.concatenate(used))
+    encrypt_blocks(block_cipher(secret, 16 * blocks), source, target)
+    if key.drawn is not None and blocks:
+        check_blocks(secret, source, target)
     if not np.little_endian:
         words.byteswap(inplace=True)
     return words[: 2 * blocks], offsets

@@ -36,8 +36,7 @@ def noisy_counts(counts: Sequence[int], contributions: int, epsilon: float, key:
     law = discrete_laplace_law(Fraction(contributions) / Fraction(epsilon))
     exact = np.array(counts, np.int64)
     chain = prefix.start_chain(key.within(purpose))
-    prefix.record(key, chain, 0, exact.size)
-    return exact + prefix.draw(exact, law, chain, 0)
+    return exact + prefix.draw(exact, law, key, chain, 0)
 
 
 # The clip.

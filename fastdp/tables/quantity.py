@@ -91,8 +91,7 @@ class Quantity:
         """
         moved = np.ascontiguousarray(chain).view(np.uint64).copy()
         flat = np.ascontiguousarray(sums).reshape(-1)
-        prefix.record(key, moved, index, flat.size)
-        noise = prefix.draw(flat, self.law, moved, index)
+        noise = prefix.draw(flat, self.law, key, moved, index)
         noise += flat
         noise.flags.writeable = False
         law = self.law

@@ -228,9 +228,9 @@ def test_doubtful_draws_are_settled(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = fleet._streams.rows
     law, settle, calls = rows._pipeline.laws[rows._steps], prefix.settle, []
 
-    def counted(_: Any, chain: Any, index: int, total: int) -> int:
+    def counted(_: Any, key: Any, chain: Any, index: int, total: int) -> int:
         calls.append(index)
-        return settle(law, chain, index, total)
+        return settle(law, key, chain, index, total)
 
     monkeypatch.setattr(prefix, "settle", counted)
     # Constants that are no numbers leave every draw doubtful.

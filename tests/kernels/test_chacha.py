@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 import fastdp
 from fastdp.randomness import prefix, sampler
+from fastdp.randomness.key import Key
 from fastdp_kernels import adaptive_pass, chacha
 from tests.oracles import prefix as oracle
 
@@ -23,6 +24,8 @@ BLOCK = bytes.fromhex(
     "10f1e7e4d13b5915500fdd1fa32071c4 c7d1f4c733c068030422aa9ac3d46c4e"
     "d2826446079faa0914c2d705d98b02a2 b5129cd1de164eb9cbd083e8a2503c4e"
 )
+#: Of no composition: words come from the chain key.
+SECRET = Key.from_seed(1)
 SCALES = [Fraction(1, 3), Fraction(1), Fraction(73, 10), Fraction(1000), *(Fraction(2**k) for k in (36, 44, 56))]
 SUMS = [0, 1, -1, 41, -(2**40), 2**62, -(2**63), 2**63 - 1, 41]
 
@@ -78,7 +81,7 @@ def test_bound_draws_equal_the_oracle() -> None:
     for scale in SCALES:
         sums = random_sums(120, 2)
         chain, noise = words_of(KEY), oracle.BoundNoise(KEY, scale)
-        drawn = prefix.draw(sums, sampler.discrete_laplace_law(scale), chain, 0)
+        drawn = prefix.draw(sums, sampler.discrete_laplace_law(scale), SECRET, chain, 0)
         assert drawn.tolist() == [noise(total) for total in sums.tolist()]
         assert chain.astype("<u8").tobytes() == noise.chain
 
@@ -92,9 +95,9 @@ def some_doubtful(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         calls.append(certain(np.uint64(word), np.uint64(further), law))
         return chacha.DOUBTFUL if len(calls) % 3 == 0 else calls[-1]
 
-    def watch(law, chain, index, total):
+    def watch(law, key, chain, index, total):
         settled.append(index)
-        return settle(law, chain, index, total)
+        return settle(law, key, chain, index, total)
 
     monkeypatch.setattr(prefix, "settle", watch)
     # Outside a kernel there is no wrapping sum; these sums are small.
@@ -108,7 +111,7 @@ def some_doubtful(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.parametrize("power", [4, 36, 44, 50])
 def test_doubtful_draws_stand_between_certain_ones(power: int, some_doubtful: list[int]) -> None:
     noise = oracle.BoundNoise(KEY, Fraction(2**power))
-    drawn = prefix.draw(np.zeros(100, np.int64), sampler.discrete_laplace_law(2**power), words_of(KEY), 0)
+    drawn = prefix.draw(np.zeros(100, np.int64), sampler.discrete_laplace_law(2**power), SECRET, words_of(KEY), 0)
     assert drawn.tolist() == [noise(0) for _ in range(100)]
     assert len(some_doubtful) == len(set(some_doubtful)) == 33
 
@@ -135,8 +138,8 @@ def test_settling_gives_what_doubles_give(scale: Fraction) -> None:
     law, chain = sampler.discrete_laplace_law(scale), words_of(KEY)
     for index, total in enumerate(random_sums(40, 3).tolist()):
         before = chain.copy()
-        drawn = prefix.draw(np.array([total]), law, chain, index)
-        assert prefix.settle(law, before, index, total) == drawn[0]
+        drawn = prefix.draw(np.array([total]), law, SECRET, chain, index)
+        assert prefix.settle(law, SECRET, before, index, total) == drawn[0]
 
 
 @pytest.mark.parametrize("first", [0, 255, 2**24 - 3, 2**32 - 3, 2**55])
@@ -149,7 +152,7 @@ def test_indices_carry_and_pieces_change_nothing(first: int) -> None:
     for sizes in ([sums.size], [1] * sums.size, [4, 0, sums.size - 4]):
         chain, at, drawn = words_of(KEY), 0, []
         for size in sizes:
-            drawn += prefix.draw(sums[at : at + size], law, chain, first + at).tolist()
+            drawn += prefix.draw(sums[at : at + size], law, SECRET, chain, first + at).tolist()
             at += size
         assert drawn == expected
         assert chain.astype("<u8").tobytes() == noise.chain
@@ -157,10 +160,10 @@ def test_indices_carry_and_pieces_change_nothing(first: int) -> None:
 
 def test_noise_follows_all_sums_up_to_its_own_and_no_later_one() -> None:
     law, sums = sampler.discrete_laplace_law(2**30), np.arange(20)
-    drawn = prefix.draw(sums, law, words_of(KEY), 0)
+    drawn = prefix.draw(sums, law, SECRET, words_of(KEY), 0)
     for changed in range(20):
         other = sums.copy()
         other[changed] += 1
-        again = prefix.draw(other, law, words_of(KEY), 0)
+        again = prefix.draw(other, law, SECRET, words_of(KEY), 0)
         assert np.array_equal(again[:changed], drawn[:changed])
         assert (again[changed:] != drawn[changed:]).all()

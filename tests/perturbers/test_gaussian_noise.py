@@ -26,6 +26,7 @@ from fastdp.thresholds import Fixed, NoisyMax, ScaleFree, SmoothQuantile
 from tests import stat
 from tests.oracles import prefix as oracle
 
+SECRET = Key.from_seed(1)
 PARTS = {
     "flat": Flat(noise="gaussian"),
     "hierarchy": Hierarchy(2, prune=0, noise="gaussian"),
@@ -171,7 +172,9 @@ def test_bound_draws_equal_those_of_the_oracle(scale: int) -> None:
     sums = np.random.default_rng(1).integers(-(2**40), 2**40, 400)
     chain = np.arange(4, dtype=np.uint64) + np.uint64(77)
     key = chain.tobytes()
-    drawn = np.concatenate([prefix.draw(sums[:150], law, chain, 9), prefix.draw(sums[150:], law, chain, 159)])
+    drawn = np.concatenate(
+        [prefix.draw(sums[:150], law, SECRET, chain, 9), prefix.draw(sums[150:], law, SECRET, chain, 159)]
+    )
     for i, total in enumerate(sums.tolist()):
 
         def word(k: int, key: bytes = key, i: int = i, total: int = total) -> int:
@@ -187,9 +190,9 @@ def test_further_words_of_bound_draws() -> None:
     law = discrete_gaussian_law(Fraction(1, 3))
     sums = np.zeros(3000, np.int64)
     chain = np.zeros(4, np.uint64)
-    drawn = prefix.draw(sums, law, chain, 0)
+    drawn = prefix.draw(sums, law, SECRET, chain, 0)
     alone = np.zeros(4, np.uint64)
-    one_by_one = [int(prefix.draw(sums[i : i + 1], law, alone, i)[0]) for i in range(3000)]
+    one_by_one = [int(prefix.draw(sums[i : i + 1], law, SECRET, alone, i)[0]) for i in range(3000)]
     assert drawn.tolist() == one_by_one
 
 

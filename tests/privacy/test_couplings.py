@@ -10,10 +10,13 @@ import pytest
 from benchmarks.audit.coupling_cases import planted, shipped, turning
 from benchmarks.audit.coupling_controls import negative_controls
 from fastdp.auditing.couplings import INSTANCES, coupling_lines
-from fastdp.auditing.couplings.check import KEY, SPREADS, Instance, Seen, Shifts, Table, check, run
+from fastdp.auditing.couplings.check import KEY, SPREADS, Instance, Seen, Shifts, Table, run
 from fastdp.auditing.couplings.points import noted_steps
 from fastdp.errors import ParameterError
-from fastdp.randomness import row_sampler, sampler
+from fastdp.randomness import prefix, sampler
+from fastdp.randomness.gaussian import GaussianLaw, discrete_gaussian_law
+from fastdp.randomness.key import Key
+from fastdp.randomness.noise import AnyLaw
 from fastdp.randomness.words import Purpose, StreamId
 
 SHIPPED = {case.name: case for case in shipped()}
@@ -42,9 +45,9 @@ def counted(claim: float, scale: int, shift: int, publish: Callable[[int, int], 
     """One count of 3 or 4 with a draw of this scale; the adjacent one's draw is shifted."""
     law = sampler.discrete_laplace_law(scale)
 
-    def seen(count: int) -> Seen:
+    def seen(key: Key, count: int) -> Seen:
         noise, found = np.empty(1, np.int64), Seen()
-        sampler.fill(noise, law, KEY, COUNT)
+        sampler.fill(noise, law, key, COUNT)
         found.add("count", publish(count, int(noise[0])))
         return found
 
@@ -57,51 +60,63 @@ def counted(claim: float, scale: int, shift: int, publish: Callable[[int, int], 
 
 
 def test_a_check_sees_outputs_costs_and_scales() -> None:
-    right = check(counted(1.0, 1, 1, lambda count, noise: count + noise), 1)
+    right = counted(1.0, 1, 1, lambda count, noise: count + noise).check(1)
     assert (right.unequal, right.ratio, right.failed) == ((), 1.0, False)
-    unshifted = check(counted(1.0, 1, 0, lambda count, noise: count + noise), 1)
+    unshifted = counted(1.0, 1, 0, lambda count, noise: count + noise).check(1)
     assert unshifted.unequal == ("count",)
     assert unshifted.failed
-    cheap = check(counted(0.9, 1, 1, lambda count, noise: count + noise), 1)
+    cheap = counted(0.9, 1, 1, lambda count, noise: count + noise).check(1)
     assert cheap.unequal == ()
     assert cheap.failed
-    shown = check(counted(1.0, 1, 1, lambda count, noise: (count + noise, count > 3)), 1)
+    shown = counted(1.0, 1, 1, lambda count, noise: (count + noise, count > 3)).check(1)
     assert shown.failed
 
-    def scaled(count: int) -> Seen:
-        sampler.fill(np.empty(1, np.int64), sampler.discrete_laplace_law(count), KEY, COUNT)
+    def scaled(key: Key, count: int) -> Seen:
+        sampler.fill(np.empty(1, np.int64), sampler.discrete_laplace_law(count), key, COUNT)
         return Seen()
 
-    secret = check(Instance(1.0, scaled, 4, 3, lambda _: Shifts()), 1)
+    secret = Instance(1.0, scaled, 4, 3, lambda _: Shifts()).check(1)
     assert secret.unequal == ("scales",)
 
 
-def test_the_table_takes_the_place_of_all_draws_and_gives_it_back() -> None:
-    law, real = sampler.discrete_laplace_law(8), (sampler.fill, row_sampler.fill_rows, sampler.fill_pieces)
+@pytest.mark.parametrize(("law", "claim"), [(sampler.discrete_laplace_law(5), 1.2), (discrete_gaussian_law(5), 0.72)])
+def test_noise_of_sums_is_shifted_to_the_same_noisy_sums(law: AnyLaw, claim: float) -> None:
+    """By 1 and 5: six fifths of epsilon, or squares of 1 and 5 over twice that of sigma, 26 / 50."""
+
+    def seen(key: Key, sums: list[int]) -> Seen:
+        found, chain = Seen(), prefix.start_chain(key)
+        found.add("sums", sums + prefix.draw(np.array(sums), law, key, chain, 0))
+        return found
+
+    gaussian = isinstance(law, GaussianLaw)
+    exact = 26.0 / 50.0 if gaussian else 6.0 / 5.0
+    for seed in range(8):
+        found = Instance(claim, seen, [3, 9, 4], [4, 9, -1], lambda _: Shifts(), gaussian).check(seed)
+        assert found.unequal == ()
+        assert found.ratio == pytest.approx(exact / claim)
+
+
+def test_draws_are_the_tables_wherever_they_are_asked_for() -> None:
+    law = sampler.discrete_laplace_law(8)
     shifts = Shifts()
     shifts.add(KEY, COUNT, 5, 100)
-    whole, moved, part, free = (np.zeros(8, np.int64) for _ in range(4))
-    with Table(3):
-        sampler.fill(whole, law, KEY, COUNT)
-        sampler.fill(part[:3], law, KEY, COUNT, 5)
-    with Table(3, shifts) as table:
-        sampler.fill(moved, law, KEY, COUNT)
+    whole, moved, part, silent = (np.zeros(8, np.int64) for _ in range(4))
+    sampler.fill(whole, law, Table(3).key, COUNT)
+    sampler.fill(part[:3], law, Table(3).key, COUNT, 5)
+    table = Table(3, shifts)
+    sampler.fill(moved, law, table.key, COUNT)
     assert np.array_equal(moved - whole, [0, 0, 0, 0, 0, 100, 0, 0])
     assert np.array_equal(part[:3], whole[5:])
     assert table.cost == 12.5
-    assert (sampler.fill, row_sampler.fill_rows, sampler.fill_pieces) == real
-    sampler.fill(free, law, KEY, COUNT)
-    assert not np.array_equal(free, whole)
-    with Table(SPREADS.index(0.0)):
-        sampler.fill(free, law, KEY, COUNT)
-    assert not free.any()
+    sampler.fill(silent, law, Table(SPREADS.index(0.0)).key, COUNT)
+    assert not silent.any()
 
 
 def test_shifts_of_draws_that_are_not_asked_for_cost_nothing() -> None:
     shifts = Shifts()
     shifts.add(KEY, COUNT, 8, 100)
-    with Table(0, shifts) as table:
-        sampler.fill(np.empty(8, np.int64), sampler.discrete_laplace_law(1), KEY, COUNT)
+    table = Table(0, shifts)
+    sampler.fill(np.empty(8, np.int64), sampler.discrete_laplace_law(1), table.key, COUNT)
     assert table.cost == 0.0
 
 
@@ -110,13 +125,12 @@ def test_instances_reach_what_they_are_for() -> None:
     changed = later = 0
     for number in range(8):
         make, x, _, _ = turning(np.random.default_rng(number))
-        with Table(number):
-            revision = make(KEY).release(x).revision
+        revision = make(Table(number).key).release(x).revision
         assert revision is not None
         changed += np.unique(revision.exponents).size > 1
         instance = planted(np.random.default_rng(number))
-        with noted_steps() as steps, Table(number):
-            instance.publish(instance.x)
+        with noted_steps() as steps:
+            instance.publish(Table(number).key, instance.x)
         later += max(steps) > 0
     assert changed >= 4
     assert later >= 4

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 import fastdp
 from fastdp.perturbers import Flat, Hierarchy
-from fastdp.randomness import drawn_once
+from fastdp.randomness import drawn_once, row_words
 from fastdp.randomness.drawn_once import DrawnTwiceError, DrawnWords
 from fastdp.randomness.key import Binding, Key
 from fastdp.randomness.row_words import joined_words
-from fastdp.randomness.words import Purpose, StreamId, WordStream
+from fastdp.randomness.words import Purpose, StreamId, WordStream, node_words
 from fastdp.thresholds import Fixed
+from fastdp_kernels import adaptive_pass, binary_counter, chacha, fleet_pass, row_counters
 
 
 def key() -> Key:
@@ -118,6 +120,109 @@ def test_a_chain_that_stands_still_is_seen():
     stuck._state = stuck._state._replace(progress=back)
     with pytest.raises(DrawnTwiceError):
         stuck.publish(np.ones(5))
+
+
+# The counters that were encrypted, whatever was asked for.
+
+
+@pytest.fixture(params=[Hierarchy(2, prune=0), Hierarchy(2, prune=0, consistent=False)], ids=["leaves", "nodes"])
+def rows_of_many_words(request: pytest.FixtureRequest) -> Callable[[], object]:
+    """Rows of more than 8,192 words."""
+    options = {"threshold": Fixed(1.0), "perturber": request.param, "smoother": None, "resolution": 1.0}
+    return lambda: fastdp.release_many(np.ones((2, 2**14)), 1.0, 1.0, max_range=2**14, seed=1, **options)
+
+
+def test_noise_of_many_streams_that_repeats_is_seen(
+    rows_of_many_words: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every 8,192 words, where the number of a block would have 12 bits."""
+    rows_of_many_words()
+
+    def wrapping(common: np.ndarray, names: np.ndarray, members: np.ndarray, counters: np.ndarray) -> None:
+        low = common.copy().view(">u8")
+        low[1::2] &= 2**12 - 1
+        write(low.view(np.uint64), names, members, counters)
+
+    write = row_counters.write_counters
+    monkeypatch.setattr(row_counters, "write_counters", wrapping)
+    with pytest.raises(DrawnTwiceError):
+        rows_of_many_words()
+
+
+def test_a_buffer_of_words_that_is_not_filled_again_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stale(cipher: object, blocks: memoryview, out: memoryview) -> None:
+        if not calls:
+            encrypt(cipher, blocks, out)
+        calls.append(None)
+
+    calls: list[None] = []
+    encrypt = row_words.encrypt_blocks
+    monkeypatch.setattr(row_words, "encrypt_blocks", stale)
+    # More streams than one part has.
+    with pytest.raises(DrawnTwiceError):
+        fastdp.release_many(
+            np.ones((64, 2**10)),
+            1.0,
+            1.0,
+            threshold=Fixed(1.0),
+            perturber=Hierarchy(2, prune=0),
+            smoother=None,
+            max_range=2**10,
+            seed=1,
+        )
+
+
+def test_nodes_of_a_counter_that_share_a_block_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shared(*given: np.ndarray) -> int:
+        blocks = counters_of(*given)
+        given[-2][:blocks, 0] = given[-2][0, 0]
+        return blocks
+
+    counters_of = binary_counter.node_counters
+    monkeypatch.setattr(binary_counter, "node_counters", shared)
+    with pytest.raises(DrawnTwiceError):
+        node_words(key(), StreamId(Purpose.COUNTER), 0, 8, 4)
+
+
+def test_a_cipher_that_counts_otherwise_is_seen() -> None:
+    stream = WordStream(key(), StreamId(Purpose.DRAWS))
+    stream._encryptor = WordStream(key(), StreamId(Purpose.DRAWS), 2)._encryptor
+    with pytest.raises(DrawnTwiceError, match="not those of the counters"):
+        stream.fill(np.empty(10, np.uint64))
+
+
+def test_a_kernel_that_leaves_the_chain_where_it_is_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stuck(sums: np.ndarray, chain: np.ndarray, *others: object) -> int:
+        return draw_bound(sums, chain.copy(), *others)
+
+    draw_bound = chacha.draw_bound
+    monkeypatch.setattr(chacha, "draw_bound", stuck)
+    with pytest.raises(DrawnTwiceError):
+        publisher(Flat()).publish(np.ones(5))
+
+
+def test_adaptive_blocks_and_fleets_whose_chain_stands_still_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def one() -> fastdp.Adaptive:
+        return fastdp.Adaptive(epsilon=8.0, bound=4.0, threshold=4.0, max_range=4, seed=1)
+
+    def standing(place: int, kernel: Callable[..., int]) -> Callable[..., int]:
+        def still(*given: np.ndarray) -> int:
+            before = given[place].copy()
+            done = kernel(*given)
+            given[place][:] = before
+            return done
+
+        return still
+
+    one().publish(np.ones(50))
+    monkeypatch.setattr(adaptive_pass, "sum_bound", standing(7, adaptive_pass.sum_bound))
+    with pytest.raises(DrawnTwiceError):
+        one().publish(np.ones(50))
+    ids = np.arange(50) % 5
+    fastdp.Fleet(one(), key=bytes(32)).publish(ids, np.ones(50))
+    monkeypatch.setattr(fleet_pass, "publish_rows", standing(11, fleet_pass.publish_rows))
+    with pytest.raises(DrawnTwiceError):
+        fastdp.Fleet(one(), key=bytes(32)).publish(ids, np.ones(50))
 
 
 def test_it_is_off_without_the_variable():

@@ -9,6 +9,7 @@ from fastdp import validation
 from fastdp.auditing.couplings.check import Case, Line, run
 from fastdp.auditing.couplings.point_cases import point_cases
 from fastdp.auditing.couplings.stream_cases import stream_cases
+from fastdp.auditing.couplings.table_cases import table_cases
 from fastdp.errors import ParameterError
 
 #: Random instances of each case.
@@ -16,8 +17,8 @@ INSTANCES = 100
 
 
 def coupling_cases() -> list[Case]:
-    """Publishers of values, then those of points."""
-    return [*stream_cases(), *point_cases()]
+    """Publishers of values, those of points, and tables."""
+    return [*stream_cases(), *point_cases(), *table_cases()]
 
 
 def coupling_lines(only: str | None = None, seed: int | None = None, instances: int = INSTANCES) -> Iterator[Line]:

@@ -1,15 +1,16 @@
 """Couplings: proofs, instance by instance, that public outputs are functions of the noisy sums alone.
 
-A stream and an adjacent one are published with noise from one table.  For the adjacent one a few draws are shifted so
-that each noisy sum, and each noisy choice, stays the same.  Then every public output must be equal, bit for bit, and
-the shifts may cost at most epsilon: the density of a draw of scale s changes by a factor of at most
-exp(abs(shift) / s).  The coupling holds for all draws, so the table has few different ones, or only 0.
+Two adjacent inputs are published with noise from one table.  For the second one a few draws are shifted so that each
+noisy sum, and each noisy choice, stays the same.  Then every public output must be equal, bit for bit, and the shifts
+may cost at most epsilon: the density of a draw of scale s changes by a factor of at most exp(abs(shift) / s).  With
+Gaussian noise the cost is rho: shift^2 / (2 sigma^2) of a draw, and half the square of what else a source of draws
+costs.  The coupling holds for all draws, so the table has few different ones, or only 0.
 
-Not tested: the table takes the place of :func:`fastdp.randomness.sampler.fill`, ``fill_pieces``, ``draw_nodes`` and
-:func:`fastdp.randomness.row_sampler.fill_rows`, through which all draws of a key of the first noise format go, so the
-laws of the draws, the words, the derivation of keys, and noise that is bound to the prefix of sums (``sampler``,
-``words``, ``key``, ``prefix``, ``chacha``) are not used here; they have tests of their own.  Smooth sensitivity and
-local reports draw real numbers, or whole reports: they have no coupling.
+Noise that is bound to the prefix of sums is shifted by the difference of the two inputs' sums, so that it needs no
+rule of its own; other noise is shifted as the proof says.
+
+Not tested: laws and words of the draws (``sampler``, ``gaussian``, ``words``, ``chacha``); they have tests of their
+own.  Smooth sensitivity and local reports draw real numbers, or whole reports: they have no coupling.
 """
 
 from __future__ import annotations
@@ -21,26 +22,24 @@ import math
 import tempfile
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from logging.handlers import BufferingHandler
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.randomness import row_sampler, sampler
-from fastdp.randomness.key import Binding, Key
-from fastdp.randomness.row_words import RowWords
-from fastdp.randomness.sampler import Law
+from fastdp.randomness.gaussian import GaussianLaw
+from fastdp.randomness.given import Name, given, name_of
+from fastdp.randomness.key import Key
+from fastdp.randomness.noise import AnyLaw
 from fastdp.randomness.words import Purpose, StreamId
 
 Integers = NDArray[np.int64]
-#: The key of all couplings: of the first noise format, so that all noise is drawn by position.
-KEY = Key(bytes(32), simulated=True, binding=Binding.FIRST_FORMAT)
+#: Exact and noisy sum of each name and position.
+BoundSums = dict[Name, dict[int, tuple[int, int]]]
 #: Draws of a table, in spreads; and the spreads, in scales of the law.
 DRAWS = np.array([-3.0, -2.0, -1.0, -0.5, 0.0, 0.0, 0.5, 1.0, 2.0, 3.0])
 SPREADS = (0.0, 0.05, 0.3, 1.0)
@@ -48,92 +47,132 @@ SPREADS = (0.0, 0.05, 0.3, 1.0)
 ROUNDING = 1e-9
 
 
-#: A stream of draws: secret and member of the key, and which stream under it.
-Source = tuple[bytes, int, StreamId]
-
-
-def source(key: Key, stream: StreamId) -> Source:
-    """The draws of a stream under a key."""
-    return key.reveal(), key.member, stream
-
-
 class Shifts:
-    """By how much each draw is shifted, and what else the adjacent run costs (decisions, by exact tails)."""
+    """By how much each draw is shifted, and what else the adjacent run costs (decisions, by exact tails).
+
+    Attributes
+    ----------
+    by : dict
+        Position to shift, of each name.
+    fixed : dict
+        Position to noise, of each name; the cost of these draws is in ``loss``.
+    loss : float
+        Cost of decisions.
+    """
 
     def __init__(self) -> None:
-        self.by: dict[Source, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+        self.by: dict[Name, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+        self.fixed: dict[Name, dict[int, int]] = {}
         self.loss = 0.0
 
     def add(self, key: Key, stream: StreamId, position: int, shift: int) -> None:
         """Shift one draw further."""
-        self.by[source(key, stream)][position] += shift
+        self.by[name_of(key, stream)][position] += shift
 
 
 class Table:
-    """Noise from a table in place of the sampler's, while entered; ``seed`` determines it, and ``shifts`` are added.
+    """Noise of all draws under :attr:`key`.
 
-    One at a time in a process.
+    Parameters
+    ----------
+    seed : int
+        Determines the noise.
+    shifts : Shifts, optional
+        Added to it.
+    wanted : dict, optional
+        Of the first input's table, after its run, :attr:`bound`: noise that is bound to sums is shifted so that noisy
+        sums are the same.
     """
 
-    def __init__(self, seed: int, shifts: Shifts | None = None) -> None:
+    def __init__(self, seed: int, shifts: Shifts | None = None, wanted: BoundSums | None = None) -> None:
         self.seed = seed
+        self.key = given(self)
         self._spread = SPREADS[seed % len(SPREADS)]
         self._shifts = Shifts() if shifts is None else shifts
-        self._real = (sampler.fill, row_sampler.fill_rows, sampler.fill_pieces, sampler.draw_nodes)
+        self._wanted = {} if wanted is None else wanted
+        self._uniform: dict[Name, NDArray[np.float64]] = {}
         #: Scales that a stream of draws was asked for, and how many draws at most.
-        self.scales: dict[Source, set[Fraction]] = defaultdict(set)
-        self._drawn: dict[Source, int] = defaultdict(int)
-        #: What was drawn last.
-        self.last: tuple[Key, StreamId] = (KEY, StreamId(Purpose.DRAWS))
+        self.scales: dict[Name, set[Fraction]] = defaultdict(set)
+        self._drawn: dict[Name, int] = defaultdict(int)
+        self._gaussian: set[Name] = set()
+        #: What noise was bound to, and the shifts that made noisy sums equal to those wanted.
+        self.bound: BoundSums = defaultdict(dict)
+        self._moved: dict[Name, dict[int, int]] = defaultdict(dict)
+        #: What a name gave last, before it was bound.
+        self.last_drawn: dict[Name, Integers] = {}
+        #: Which draws were asked for last.
+        self.last: Name | None = None
 
-    def __enter__(self) -> Self:
-        sampler.fill, row_sampler.fill_rows = self.fill, self.fill_rows
-        sampler.fill_pieces, sampler.draw_nodes = sampler.fill_one_by_one, sampler.draw_nodes_by_height
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
-        sampler.fill, row_sampler.fill_rows, sampler.fill_pieces, sampler.draw_nodes = self._real
-
-    def fill(self, out: Integers, law: Law, key: Key, stream: StreamId, start: int = 0) -> None:
-        """As :func:`fastdp.randomness.sampler.fill`."""
-        own, end = source(key, stream), start + out.size
-        digest = hashlib.blake2b(repr((self.seed, own)).encode(), digest_size=8).digest()
-        places = np.random.default_rng(int.from_bytes(digest, "big")).random(end)[start:] * DRAWS.size
-        drawn = np.rint(DRAWS[places.astype(np.intp)] * (self._spread * float(law.scale))).astype(np.int64)
-        out[:] = np.abs(drawn) if law.one_sided else drawn
-        for position, shift in self._shifts.by[own].items() if own in self._shifts.by else ():
+    def __call__(self, name: Name, law: AnyLaw, start: int, out: Integers, sums: Integers | None) -> None:
+        """As :class:`fastdp.randomness.given.NoiseTable`."""
+        end = start + out.size
+        scale = law.sigma if isinstance(law, GaussianLaw) else law.scale
+        drawn = np.rint(self._draws(name, end)[start:] * (self._spread * float(scale))).astype(np.int64)
+        out[:] = np.abs(drawn) if not isinstance(law, GaussianLaw) and law.one_sided else drawn
+        for position, shift in self._shifts.by[name].items() if name in self._shifts.by else ():
             if start <= position < end:
                 out[position - start] += shift
-        self.scales[own].add(law.scale)
-        self._drawn[own] = max(self._drawn[own], end)
-        self.last = (key, stream)
+        fixed = self._shifts.fixed.get(name, {})
+        for position, noise in fixed.items():
+            if start <= position < end:
+                out[position - start] = noise
+        self.last_drawn[name] = out.copy()
+        if sums is not None:
+            self._bind(name, start, out, sums, fixed)
+        self.scales[name].add(scale)
+        self._drawn[name] = max(self._drawn[name], end)
+        if isinstance(law, GaussianLaw):
+            self._gaussian.add(name)
+        self.last = name
 
-    def fill_rows(
-        self,
-        out: Integers,
-        laws: Sequence[Law],
-        which: Integers,
-        words: RowWords,
-        streams: Integers,
-        numbers: Integers,
-    ) -> None:
-        """As :func:`fastdp.randomness.row_sampler.fill_rows`."""
-        for row, (stream, number) in enumerate(zip(streams.tolist(), numbers.tolist(), strict=True)):
-            begin = 0
-            for piece, count in words.pieces:
-                part = out[row, begin : begin + count]
-                self.fill(part, laws[which[row]], words.key_of(row, stream), piece._replace(number=number))
-                begin += count
+    def _draws(self, name: Name, count: int) -> NDArray[np.float64]:
+        """The first draws of a name, in spreads."""
+        found = self._uniform.get(name)
+        if found is None or found.size < count:
+            digest = hashlib.blake2b(repr((self.seed, name)).encode(), digest_size=8).digest()
+            found = np.random.default_rng(int.from_bytes(digest, "big")).random(2 * count)
+            self._uniform[name] = found
+        return DRAWS[(found[:count] * DRAWS.size).astype(np.intp)]
+
+    def _bind(self, name: Name, start: int, out: Integers, sums: Integers, fixed: dict[int, int]) -> None:
+        """Keep sums and noisy sums; these are the first input's where it had such a sum too."""
+        wanted = self._wanted.get(name, {})
+        for index, total in enumerate(sums.tolist()):
+            position = start + index
+            if position in wanted and position not in fixed:
+                before, noisy = wanted[position]
+                self._moved[name][position] = before - total
+                out[index] = noisy - total
+            self.bound[name][position] = total, total + int(out[index])
+
+    def losses(self) -> tuple[float, float]:
+        """Cost of the draws that were asked for: epsilon of those that are not Gaussian, and rho of all.
+
+        Decisions cost by their tails instead (:attr:`Shifts.loss`).
+        """
+        epsilon = rho = Fraction(0)
+        moved = {**{name: dict(by) for name, by in self._shifts.by.items()}, **self._moved}
+        for name, by in moved.items():
+            if name.stream.purpose is Purpose.SPLIT or name not in self.scales:
+                continue
+            sizes = [abs(shift) for position, shift in by.items() if shift and position < self._drawn[name]]
+            scale = min(self.scales[name])
+            if name in self._gaussian:
+                rho += sum(size * size for size in sizes) / (2 * scale * scale)
+            else:
+                epsilon += sum(sizes) / scale
+                rho += (sum(sizes) / scale) ** 2 / 2
+        more = self._shifts.loss
+        return float(epsilon) + more, float(rho) + more * more / 2.0
 
     @property
     def cost(self) -> float:
-        """Sum of shift over scale, of the draws that were asked for; decisions cost by their tails instead."""
-        shifts = Fraction(0)
-        for own, by in self._shifts.by.items():
-            if own[2].purpose is not Purpose.SPLIT and own in self.scales:
-                size = sum(abs(shift) for position, shift in by.items() if position < self._drawn[own])
-                shifts += size / min(self.scales[own])
-        return float(shifts) + self._shifts.loss
+        """Sum of shift over scale, and the cost of decisions."""
+        return self.losses()[0]
+
+
+#: A key for parameters, and for names of draws; its noise is 0.
+KEY = Table(SPREADS.index(0.0)).key
 
 
 @dataclass
@@ -148,28 +187,31 @@ class Seen:
 
     @contextlib.contextmanager
     def warned(self) -> Iterator[None]:
-        """Note the warnings and log lines of a block."""
-        log, lines, before = logging.getLogger("fastdp"), BufferingHandler(2**20), logging.getLogger("fastdp").level
-        log.addHandler(lines)
-        log.setLevel(logging.DEBUG)
+        """Note the warnings and the log lines of a block."""
+        logger, lines = logging.getLogger("fastdp"), logging.Handler()
+        lines.emit = lambda record: self.add("log", record.levelname, record.getMessage())  # type: ignore[method-assign]
+        level, _ = logger.level, logger.addHandler(lines)
+        logger.setLevel(logging.DEBUG)
         try:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 yield
         finally:
-            log.removeHandler(lines)
-            log.setLevel(before)
+            logger.removeHandler(lines)
+            logger.setLevel(level)
         for warning in caught:
             self.add("warning", str(warning.category), str(warning.message))
-        for line in lines.buffer:
-            self.add("log line", line.getMessage())
 
     def reloaded(self, publisher: Any, **own: Any) -> Any:
-        """The publisher that a saved state gives."""
+        """The publisher that a saved state gives, with the same table."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "state"
             publisher.save(path)
-            return type(publisher).load(path, **own)
+            loaded = type(publisher).load(path, **own)
+        # A file holds secrets, no tables.
+        loaded._key = publisher._key
+        loaded._state = loaded.machine.unpack(loaded.machine.pack(loaded.state), publisher._key)
+        return loaded
 
 
 def _bytes(value: Any) -> bytes:
@@ -182,14 +224,35 @@ def _bytes(value: Any) -> bytes:
 class Instance:
     """A pair of adjacent inputs, and the coupling that the proof names for it."""
 
-    #: The claim.
-    epsilon: float
-    #: What is seen of one of the inputs, with the table in force.
-    publish: Callable[[Any], Seen]
+    #: The claim: epsilon, or rho.
+    claim: float
+    #: What is seen of one of the inputs, under the key of a table.
+    publish: Callable[[Key, Any], Seen]
     x: Any
     x_adjacent: Any
-    #: The shifts for the adjacent input, with this table in force.
+    #: The shifts for the adjacent input, with this table.
     shifts: Callable[[Table], Shifts]
+    #: Whether the claim is rho.
+    concentrated: bool = False
+
+    def check(self, seed: int) -> Finding:
+        """Publish both inputs, the second one with shifted noise, and compare."""
+        table = Table(seed)
+        here = self.publish(table.key, self.x)
+        moved = Table(seed, self.shifts(Table(seed)), table.bound)
+        return self.compared((table, here), (moved, self.publish(moved.key, self.x_adjacent)))
+
+    def compared(self, one: tuple[Table, Seen], other: tuple[Table, Seen]) -> Finding:
+        """What two runs show."""
+        (table, here), (moved, there) = one, other
+        pairs = zip(here.outputs, there.outputs, strict=False)
+        unequal = dict.fromkeys(first[0] for first, second in pairs if first != second)
+        if len(here.outputs) != len(there.outputs):
+            unequal["number of outputs"] = None
+        if table.scales != moved.scales:
+            unequal["scales"] = None
+        cost = moved.losses()[self.concentrated]
+        return Finding(len(here.outputs), cost / self.claim, tuple(unequal))
 
 
 @dataclass(frozen=True)
@@ -198,7 +261,7 @@ class Finding:
 
     #: Outputs compared.
     compared: int
-    #: Cost of the coupling over epsilon.
+    #: Cost of the coupling over the claim.
     ratio: float
     #: Names of the outputs that were not equal; ``scales`` where the scale of noise depends on the input.
     unequal: tuple[str, ...]
@@ -209,25 +272,6 @@ class Finding:
         return bool(self.unequal) or self.ratio > 1.0 + ROUNDING
 
 
-def check(instance: Instance, seed: int) -> Finding:
-    """Publish both inputs, the second one with shifted noise, and compare."""
-    table = Table(seed)
-    with table:
-        here = instance.publish(instance.x)
-    with Table(seed) as scratch:
-        shifts = instance.shifts(scratch)
-    moved = Table(seed, shifts)
-    with moved:
-        there = instance.publish(instance.x_adjacent)
-    pairs = zip(here.outputs, there.outputs, strict=False)
-    unequal = dict.fromkeys(first[0] for first, second in pairs if first != second)
-    if len(here.outputs) != len(there.outputs):
-        unequal["number of outputs"] = None
-    if table.scales != moved.scales:
-        unequal["scales"] = None
-    return Finding(len(here.outputs), moved.cost / instance.epsilon, tuple(unequal))
-
-
 class Case(NamedTuple):
     """A publisher by name, and how to draw a small instance of it."""
 
@@ -235,7 +279,7 @@ class Case(NamedTuple):
     draw: Callable[[np.random.Generator], Instance]
 
 
-COLUMNS = ("case", "instances", "outputs compared", "largest cost / epsilon", "failures", "verdict")
+COLUMNS = ("case", "instances", "outputs compared", "largest cost / claim", "failures", "verdict")
 
 
 @dataclass(frozen=True)
@@ -275,7 +319,7 @@ def run(case: Case, instances: int, seed: int) -> Line:
         warnings.simplefilter("ignore")
         for number in range(instances):
             generator = np.random.default_rng([seed, number])
-            findings.append(check(case.draw(generator), seed * instances + number))
+            findings.append(case.draw(generator).check(seed * instances + number))
     return Line(
         case.name,
         instances,

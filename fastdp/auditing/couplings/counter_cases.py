@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from fastdp.auditing.catalogue.points import Coin
@@ -38,9 +39,9 @@ def running_counts(generator: Generator, counter: Counter | None = None) -> Inst
     there[step, row] += effect
     saved = int(generator.integers(count)) if saves else -1
 
-    def publish(values: Integers) -> Seen:
+    def publish(key: Key, values: Integers) -> Seen:
         seen = Seen()
-        counts = RunningCounts(counter, epsilon, size, key=KEY)
+        counts = RunningCounts(counter, epsilon, size, key=key)
         for number, increments in enumerate(values):
             seen.add("sums", counts.step(increments))
             if number == saved:
@@ -52,7 +53,7 @@ def running_counts(generator: Generator, counter: Counter | None = None) -> Inst
         found, errors = Shifts(), list[Integers]()
         where = StreamId(Purpose.CELL, number=step), row, effect
         for values, others in ((x, ()), (there, (found, where))):
-            counts = RunningCounts(Follower(counter, table, errors, *others), epsilon, size, key=KEY)
+            counts = RunningCounts(Follower(counter, table, errors, *others), epsilon, size, key=table.key)
             for increments in values:
                 counts.step(increments)
         return found
@@ -72,8 +73,8 @@ class FlippedCoin(Coin):
         return 1 - choice if step == self.flipped else choice
 
 
-def selective(generator: Generator, key: Key = KEY) -> Instance:
-    """Two counters and a coin; the coin's word is coupled, too."""
+def selective(generator: Generator, key_of: Callable[[Key], Key] = lambda key: key) -> Instance:
+    """Two counters and a coin, whose word is coupled too; ``key_of`` makes the publisher's key of a table's."""
     counters = [counter_of(generator) for _ in range(2)]
     epsilon, seed, count = float(pick(generator, 0.5, 1.0, 6.0)), int(generator.integers(2**30)), 12
     x = generator.integers(-1, 2, count)
@@ -81,11 +82,11 @@ def selective(generator: Generator, key: Key = KEY) -> Instance:
     there = x.copy()
     there[step] += effect
     flipped = step if (x[step] > 0) != (there[step] > 0) else -1
-    saved = -1 if key is not KEY else int(generator.integers(count))
+    saved = int(generator.integers(count))
 
-    def publish(data: tuple[Integers, int]) -> Seen:
+    def publish(key: Key, data: tuple[Integers, int]) -> Seen:
         seen, coin = Seen(), FlippedCoin(epsilon, seed, data[1])
-        counting = SelectiveCounting(counters, coin, epsilon, key=key)
+        counting = SelectiveCounting(counters, coin, epsilon, key=key_of(key))
         for number, value in enumerate(data[0].tolist()):
             selected = counting.step(value)
             seen.add("counts", selected.counter, selected.counts, repr(selected))
@@ -97,7 +98,7 @@ def selective(generator: Generator, key: Key = KEY) -> Instance:
     def shifts(table: Table) -> Shifts:
         found = Shifts()
         chosen: list[int] = []
-        counting = SelectiveCounting(counters, FlippedCoin(epsilon, seed), epsilon, key=key)
+        counting = SelectiveCounting(counters, FlippedCoin(epsilon, seed), epsilon, key=key_of(table.key))
         for value in x.tolist():
             chosen.append(counting.step(value).counter)
         # Each counter has steps of its own, so the event is at one of the chosen counter's.
@@ -112,11 +113,11 @@ def selective(generator: Generator, key: Key = KEY) -> Instance:
                 Follower(counter, table, errors[number], *others[number != own])
                 for number, counter in enumerate(counters)
             ]
-            counting = SelectiveCounting(followers, coin, epsilon, key=key)
+            counting = SelectiveCounting(followers, coin, epsilon, key=key_of(table.key))
             for value in values.tolist():
                 counting.step(value)
         found.loss += epsilon if flipped >= 0 else 0.0
         return found
 
-    claim = SelectiveCounting(counters, FlippedCoin(epsilon, seed), epsilon, key=key).guarantee.epsilon
+    claim = SelectiveCounting(counters, FlippedCoin(epsilon, seed), epsilon, key=KEY).guarantee.epsilon
     return Instance(claim, publish, (x, -1), (there, flipped), shifts)

@@ -17,6 +17,7 @@ from fastdp.auditing.couplings.points import (
     Event,
     Floats,
     Generator,
+    Make,
     counted_shifts,
     decide,
     followed_shifts,
@@ -25,6 +26,7 @@ from fastdp.auditing.couplings.points import (
     see_points,
 )
 from fastdp.auditing.couplings.streams import pick
+from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import Box, PrivTree
 from fastdp.spatial.cells import encode
@@ -55,7 +57,7 @@ def event_of(generator: Generator, dim: int, count: int, *, removal: bool | None
 
 def of_points(
     generator: Generator,
-    make: Callable[[], SpatialPublisher],
+    make: Make,
     count: int,
     *,
     saves: bool = True,
@@ -64,15 +66,14 @@ def of_points(
     epsilon: float | None = None,
 ) -> Instance:
     """A publisher of points and so many batches; by default it claims what it guarantees."""
-    stream = make()
+    stream = make(KEY)
     dim, plan = stream.domain.dim, stream._plan
     event = event_of(generator, dim, count) if event is None else event
     x, there = event.streams(batches_of(generator, dim, count) if batches is None else batches)
     code = int(encode(plan, event.point)[0])
 
     def shifts(table: Table) -> Shifts:
-        fresh = make()
-        if isinstance(fresh, AdaptivePHDStream):
+        if isinstance(stream, AdaptivePHDStream):
             return counted_shifts(make, table, x, there, event, code)
         return followed_shifts(make, table, x, there, event, code)
 
@@ -122,17 +123,19 @@ def with_whole(
     """With a count of the whole in every other instance, of which a block may end."""
     share = float(pick(generator, 0.0, 0.0, 0.05, 0.5))
     more = {**options, "total_share": share}
-    return of_points(generator, lambda: kind(**more, key=KEY), int(pick(generator, count, 18)) if share else count)
+    return of_points(
+        generator, lambda key: kind(**more, key=key), int(pick(generator, count, 18)) if share else count
+    )
 
 
 def baselines(generator: Generator) -> Instance:
     """Those with a guarantee; of the one that scales its trees up the number of points is public."""
     options = shape_of(generator)
     if pick(generator, False, True):
-        return of_points(generator, lambda: OfflineOnBatch(**options, key=KEY), int(generator.integers(1, 6)))
+        return of_points(generator, lambda key: OfflineOnBatch(**options, key=key), int(generator.integers(1, 6)))
     counter = counter_of(generator)
     return of_points(
-        generator, lambda: FixedTree(counter=counter, **options, key=KEY), int(generator.integers(1, 12))
+        generator, lambda key: FixedTree(counter=counter, **options, key=key), int(generator.integers(1, 12))
     )
 
 
@@ -144,19 +147,19 @@ def privtree(generator: Generator) -> Instance:
     x, there = event.streams([(points_of(generator, dim, 40), np.zeros((0, dim)), 0)])
     code = int(encode(plan, event.point)[0])
 
-    def publish(batches: list[Batch]) -> Seen:
+    def publish(key: Key, batches: list[Batch]) -> Seen:
         seen = Seen()
         with seen.warned():
-            fitted = PrivTree(**options, key=KEY)
+            fitted = PrivTree(**options, key=key)
             tree = fitted.fit(batches[0][0])
             seen.add("tree", tree.lower, tree.upper, tree.counts, tree.depths, tree.total, repr(tree), str(tree))
             seen.add("samples", tree.sample(1), fitted.guarantee)
         return seen
 
-    def shifts(_: Table) -> Shifts:
+    def shifts(table: Table) -> Shifts:
         found = Shifts()
         with noted_steps() as steps:
-            PrivTree(**options, key=KEY).fit(x[0][0])
+            PrivTree(**options, key=table.key).fit(x[0][0])
         decide(found, plan, 0, steps[0], code, event.effect)
         found.add(KEY, StreamId(Purpose.CELL), leaf_of(plan, steps[0][0], code), -event.effect)
         return found

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fastdp.analysis.tree_loss import log_above, log_at_most
 from fastdp.auditing.couplings.check import KEY, Seen, Shifts, Table
 from fastdp.counters import Counter
+from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
 from fastdp.spatial import count_only, decomposition
 from fastdp.spatial.cell_parameters import CellParameters
@@ -31,6 +32,8 @@ from fastdp.systems.phdstream.spatial_publisher import SpatialPublisher
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Generator = np.random.Generator
+#: A new publisher with this key.
+Make = Callable[[Key], SpatialPublisher]
 #: A batch of points added and removed, and by how much the size that all know differs from theirs.
 Batch = tuple[Floats, Floats, int]
 #: Coordinates of the small sets: borders of cells, and points that share one.
@@ -99,8 +102,9 @@ class Follower:
             return error
         wanted = self._errors[self._calls].copy() if self._calls < len(self._errors) else noise[:0]
         self._calls += 1
-        key, stream = self._table.last
-        if self._event is not None and stream == self._event[0]:
+        name = self._table.last
+        assert name is not None  # noqa: S101 - a counter gets noise
+        if self._event is not None and name.stream == self._event[0]:
             wanted[self._event[1]] -= self._event[2]
         tried = work(state.copy(), noise.copy())
         if wanted.shape != tried.shape:
@@ -108,7 +112,7 @@ class Follower:
             return work(state, noise)
         missing: Integers = wanted - tried
         for row in np.flatnonzero(missing).tolist():
-            self._shifts.add(key, stream, row, int(missing[row]))
+            self._shifts.by[name][row] += int(missing[row])
         return work(state, noise + missing)
 
 
@@ -174,11 +178,11 @@ def decide(
 # What is seen.
 
 
-def see_points(make: Callable[[], SpatialPublisher], saved: int, batches: list[Batch]) -> Seen:
+def see_points(make: Make, saved: int, key: Key, batches: list[Batch]) -> Seen:
     """Trees, synthetic points and counts after each batch, with the state saved and loaded after one of them."""
     seen = Seen()
     with seen.warned():
-        stream = make()
+        stream = make(key)
         for number, (added, removed, public) in enumerate(batches):
             if isinstance(stream, OfflineOnBatch):
                 # The number of points is public, and the same for adjacent streams.
@@ -200,7 +204,7 @@ def see_points(make: Callable[[], SpatialPublisher], saved: int, batches: list[B
 
 
 def counted_shifts(
-    make: Callable[[], SpatialPublisher],
+    make: Make,
     table: Table,
     x: list[Batch],
     there: list[Batch],
@@ -208,7 +212,7 @@ def counted_shifts(
     code: int,
 ) -> Shifts:
     """Of cells that follow counts: the one count that has the event, and PrivTree's decisions where it chose."""
-    stream = make()
+    stream = make(table.key)
     found, plan = Shifts(), stream._plan
     with noted_steps() as steps:
         for number, (added, removed, _) in enumerate(x):
@@ -227,7 +231,7 @@ def counted_shifts(
 
 def whole_shifts(
     found: Shifts,
-    make: Callable[[], SpatialPublisher],
+    make: Make,
     table: Table,
     x: list[Batch],
     there: list[Batch],
@@ -235,13 +239,13 @@ def whole_shifts(
     effect: int,
 ) -> None:
     """Of the count of the whole, where there is one: the sums that hold an event counted in this step."""
-    if getattr(make().machine, "whole", None) is None:
+    if getattr(make(table.key).machine, "whole", None) is None:
         return
     where = StreamId(Purpose.CELL, level=LEVEL, number=step), 0, effect
     errors: list[Integers] = []
-    _follow_whole(make(), table, x, errors)
-    with Table(table.seed, found) as again:
-        _follow_whole(make(), again, there, errors, found, where)
+    _follow_whole(make(table.key), table, x, errors)
+    again = Table(table.seed, found)
+    _follow_whole(make(again.key), again, there, errors, found, where)
 
 
 def _follow_whole(
@@ -256,7 +260,7 @@ def _follow_whole(
 
 
 def followed_shifts(
-    make: Callable[[], SpatialPublisher],
+    make: Make,
     table: Table,
     x: list[Batch],
     there: list[Batch],
@@ -266,7 +270,7 @@ def followed_shifts(
     """Of counters at work: PrivTree's decisions, and the sums that hold the event, by following both runs."""
     found = Shifts()
     errors: tuple[list[Integers], list[Integers]] = [], []
-    first = make()
+    first = make(table.key)
     _follow(first, table, errors)
     visits = []
     with noted_steps() as steps:
@@ -278,11 +282,11 @@ def followed_shifts(
     if event.batch in steps and not (event.removal and plan.repaired):
         decide(found, plan, event.batch, steps[event.batch], code, event.effect)
     where = StreamId(Purpose.CELL, number=event.batch), leaf_of(plan, visit, code), event.effect
-    second = make()
-    with Table(table.seed, found) as again:
-        _follow(second, again, errors, found, where)
-        for added, removed, _ in there:
-            second.advance(added, removed)
+    again = Table(table.seed, found)
+    second = make(again.key)
+    _follow(second, again, errors, found, where)
+    for added, removed, _ in there:
+        second.advance(added, removed)
     whole_shifts(found, make, table, x, there, event.batch, event.effect)
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -38,6 +38,9 @@ from fastdp.systems.stream.whole import WholeStream
 from fastdp.systems.w_event import SCHEMES, WEvent
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
+
+#: Adds shifts, under the key of a table.
+Shift = Callable[[Key, Shifts], None]
 
 # Parameters.
 
@@ -108,7 +111,7 @@ def of_stream(
         at = place_of(generator, x.size, c.task.holdout, trees) if place is None else c.task.holdout + place
         pair = x, altered(generator, x, at), at
     x, there, at = pair
-    return _instance(generator, make, x, there, partial(stream_shifts, make, KEY, x, there, at), saves, epsilon)
+    return _instance(generator, make, x, there, partial(of_one, make, x, there, at), saves, epsilon)
 
 
 def _instance(
@@ -116,7 +119,7 @@ def _instance(
     make: Callable[..., Any],
     x: Floats,
     there: Floats,
-    shift: Callable[[Shifts], None],
+    shift: Shift,
     saves: bool = True,
     epsilon: float | None = None,
     *,
@@ -128,16 +131,26 @@ def _instance(
     return Instance(claim, partial(see_stream, make, cuts, saved, releases), x, there, shifted(shift))
 
 
-def shifted(*several: Callable[[Shifts], None]) -> Callable[[Table], Shifts]:
-    """Shifts that do not depend on the table."""
+def shifted(*several: Shift) -> Callable[[Table], Shifts]:
+    """All these shifts."""
 
-    def shifts(_: Table) -> Shifts:
+    def shifts(table: Table) -> Shifts:
         found = Shifts()
         for shift in several:
-            shift(found)
+            shift(table.key, found)
         return found
 
     return shifts
+
+
+def of_one(make: Make, x: Floats, there: Floats, place: int, key: Key, shifts: Shifts) -> None:
+    """Shifts of a stream that differs at one place."""
+    stream_shifts(make, key, x, there, place, shifts)
+
+
+def of_several(make: Make, x: Floats, there: Floats, places: Sequence[int], key: Key, shifts: Shifts) -> None:
+    """Shifts of a stream that differs at several places."""
+    window_shifts(make, key, x, there, places, shifts)
 
 
 def publisher(generator: Generator, kind: type[StreamPublisher] = StreamPublisher, **options: Any) -> Make:
@@ -170,10 +183,9 @@ def whole(generator: Generator, kind: type[WholeStream] = WholeStream) -> Instan
     at = place_of(generator, size, 0, 16)
     there = altered(generator, x, at)
 
-    def shift(shifts: Shifts) -> None:
-        stream_shifts(lambda key: make(key).publisher((x,)), KEY, x, there, at, shifts)
-        if make(KEY).share:
-            choice_shift(rule, make(KEY).task, KEY, x, there, shifts)
+    def shift(key: Key, shifts: Shifts) -> None:
+        if make(key).share:
+            choice_shift(rule, make(key).task, make(key)._key, x, there, shifts)
 
     return Instance(epsilon, partial(see_whole, make), x, there, shifted(shift))
 
@@ -249,7 +261,7 @@ def events(generator: Generator, factor: float = 1.0) -> Instance:
     for place in places:
         there[place] += sensitivity * pick(generator, -1.0, 0.5, 1.0)
     by_key = lambda key: make(key=key)  # noqa: E731
-    shift = partial(window_shifts, by_key, KEY, x, there, sorted(set(places.tolist())))
+    shift = partial(of_several, by_key, x, there, sorted(set(places.tolist())))
     return _instance(generator, by_key, x, there, shift)
 
 
@@ -274,7 +286,7 @@ def windows(generator: Generator, claimed: int = 0) -> Instance:
         begin = c.task.holdout - int(generator.integers(1, min(w, c.task.holdout + 1)))
     places = range(begin, begin + w)
     there = altered(generator, x, *places)
-    return _instance(generator, make, x, there, partial(window_shifts, make, KEY, x, there, places))
+    return _instance(generator, make, x, there, partial(of_several, make, x, there, places))
 
 
 def w_event(generator: Generator) -> Instance:
@@ -293,7 +305,7 @@ def w_event(generator: Generator) -> Instance:
     places = range(begin, begin + w)
     there = altered(generator, x, *places)
     by_key = lambda key: make(key=key)  # noqa: E731
-    instance = _instance(generator, by_key, x, there, lambda _: None)
+    instance = _instance(generator, by_key, x, there, lambda *_: None)
     return replace(instance, shifts=partial(baseline_shifts, by_key, x, there, places))
 
 
@@ -314,8 +326,8 @@ def rows(generator: Generator) -> Instance:
     row, place = int(generator.integers(4)), place_of(generator, x.shape[1], parameters["holdout"], 4)
     there = x.copy()
     there[row] = altered(generator, x[row], place)
-    make = lambda key: StreamPublisher(**parameters, key=key)  # noqa: E731
-    shift = partial(stream_shifts, make, KEY.of_stream(row), x[row], there[row], place)
+    make = lambda key: StreamPublisher(**parameters, key=key.of_stream(row))  # noqa: E731
+    shift = partial(of_one, make, x[row], there[row], place)
     return Instance(parameters["epsilon"], partial(see_many, parameters), x, there, shifted(shift))
 
 
@@ -326,7 +338,7 @@ def repeated(generator: Generator) -> Instance:
     place = place_of(generator, x.size, parameters["holdout"], 4)
     there = altered(generator, x, place)
     make = lambda key: StreamPublisher(**parameters, key=key)  # noqa: E731
-    by = [partial(stream_shifts, make, KEY.of_stream(number), x, there, place) for number in range(count)]
+    by = [partial(of_one, lambda key, at=at: make(key.of_stream(at)), x, there, place) for at in range(count)]
     return Instance(count * parameters["epsilon"], partial(see_repeated, make, count), x, there, shifted(*by))
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.auditing.couplings.check import KEY, Seen, Shifts, Table
+from fastdp.auditing.couplings.check import Seen, Shifts, Table
+from fastdp.perturbers.base import bound_law, theta_key
 from fastdp.perturbers.hat_noise import HatsShape
 from fastdp.randomness.key import Key
 from fastdp.randomness.words import Purpose, StreamId
@@ -21,7 +21,7 @@ from fastdp.systems.stream.stages import Schedule
 from fastdp.systems.stream.whole import WholeStream
 from fastdp.systems.w_event import DISSIMILARITY, VALUE, WEvent
 from fastdp.thresholds import NoisyMax, ScaleFree
-from fastdp.thresholds.base import ThresholdTask
+from fastdp.thresholds.base import ThresholdTask, held_out
 from fastdp.thresholds.noisy_choice import draw_noise
 
 Floats = NDArray[np.float64]
@@ -69,19 +69,18 @@ def choice_shift(
     for chooser, values in zip(choosers, (held, there), strict=True):
         chooser.observe(values)
     before, after = (chooser.scores() for chooser in choosers)
-    noise = draw_noise(choosers[0].law, 1, before.size, key)[0]
+    own = held_out(key, choosers[0].pack())
+    noise = draw_noise(choosers[0].law, 1, before.size, own)[0]
     # ScaleFree gives its draws from the largest candidate down.
     places = np.arange(before.size)[:: -1 if isinstance(rule, ScaleFree) else 1]
     winner = int(np.argmax(before + noise[places]))
     rise = after - before
     shift = max(0, int(rise.max())) - int(rise[winner])
-    shifts.add(key, StreamId(Purpose.THRESHOLD), int(places[winner]), shift)
+    shifts.add(own, StreamId(Purpose.THRESHOLD), int(places[winner]), shift)
 
 
-def in_steps(value: float, resolution: float, top: int, *, events: bool = False) -> int:
-    """A value clipped and rounded to the grid; of counts of events in size, with halves up."""
-    if events:
-        return min(max(math.floor(value / resolution + 0.5), -top), top)
+def in_steps(value: float, resolution: float, top: int) -> int:
+    """A value clipped and rounded to the grid."""
     return int(min(max(np.rint(value * (1.0 / resolution)), 0.0), float(top)))
 
 
@@ -95,26 +94,30 @@ def window_shifts(make: Make, key: Key, x: Floats, there: Floats, places: Sequen
 def stream_shifts(
     make: Make, key: Key, x: Floats, there: Floats, place: int, shifts: Shifts, chosen: set[int] | None = None
 ) -> None:
-    """One draw on each released level, and one of each threshold that the value chooses; ``chosen`` are done."""
+    """One draw on each level of a tree, and one of each threshold that the value chooses; ``chosen`` are done.
+
+    Noise that is bound to the prefix of sums needs no shift here.
+    """
     publisher = make(key)
     publisher.publish(x[:place])
-    c, progress = publisher.composition, publisher.state.progress
+    key, c, progress = publisher._key, publisher.composition, publisher.state.progress
     stage, _ = Schedule(c).stage(progress)
-    if stage in ("warm-up", "publish"):
-        events = c.sensitivity is not None
-        top = c.grid.bound_steps if events else min(progress.theta_steps, c.grid.bound_steps)
-        here, other = (in_steps(float(values[place]), c.grid.resolution, top, events=events) for values in (x, there))
+    bound = bound_law(c.perturber, key, progress.theta_steps or 1, c.publish_epsilon) is not None
+    if stage == "publish" and not bound:
+        top = min(progress.theta_steps, c.grid.bound_steps)
+        here, other = (in_steps(float(values[place]), c.grid.resolution, top) for values in (x, there))
+        own = theta_key(key, progress.theta_steps)
         tree, leaf = divmod(progress.blocks, c.plan.tree_blocks)
         for level in range(c.plan.levels):
             stream = StreamId(Purpose.TREE, level + 1, tree)
             knot, beside = divmod(leaf, c.plan.fan_out**level)
             if isinstance(c.plan, HatsShape):
                 # A hat falls by one a leaf, from its height at the knot.
-                shifts.add(key, stream, knot, (c.plan.fan_out**level - beside) * (here - other))
+                shifts.add(own, stream, knot, (c.plan.fan_out**level - beside) * (here - other))
                 if beside:
-                    shifts.add(key, stream, knot + 1, beside * (here - other))
+                    shifts.add(own, stream, knot + 1, beside * (here - other))
             else:
-                shifts.add(key, stream, knot, here - other)
+                shifts.add(own, stream, knot, here - other)
     start, task = 0, c.task
     if stage == "withhold":
         start, task = place - progress.held, c.renewal_task
@@ -132,22 +135,25 @@ def stream_shifts(
         choice_shift(c.threshold, task, own, x[held], there[held], shifts)
 
 
-def pak_shifts(make: Callable[[Key], PAK], x: Floats, there: Floats, place: int, shifts: Shifts) -> None:
+def pak_shifts(make: Callable[[Key], PAK], x: Floats, there: Floats, place: int, key: Key, shifts: Shifts) -> None:
     """The threshold's winner and the hold-out's sum, or every node of the counter that holds the value."""
-    pak = make(KEY)
+    pak = make(key)
     pak.publish(x)
     plan, tree = pak._plan, pak._state.tree
     assert tree is not None  # noqa: S101 - the stream is longer than its hold-out
     top, m = min(tree.theta_steps, plan.bound_steps), plan.holdout
     here, other = (in_steps(float(values[place]), pak.resolution, top) for values in (x, there))
     if place < m and isinstance(plan.threshold, NoisyMax):
-        choice_shift(plan.threshold, plan.task, KEY, x[:m], there[:m], shifts)
+        choice_shift(plan.threshold, plan.task, key, x[:m], there[:m], shifts)
+    own = theta_key(key, tree.theta_steps)
+    if place < m:
+        own = theta_key(held_out(key, x[:m]), tree.theta_steps).within("lag")
     if place < m and not plan.lag_sums:
-        shifts.add(KEY, StreamId(Purpose.LAG), 0, here - other)
+        shifts.add(own, StreamId(Purpose.LAG), 0, here - other)
         return
     index, length, number = (place, m, 1) if place < m else (place - m, plan.length - m, 0)
     for height in range(length.bit_length()):
-        shifts.add(KEY, StreamId(Purpose.COUNTER, height, number), index >> height, here - other)
+        shifts.add(own, StreamId(Purpose.COUNTER, height, number), index >> height, here - other)
 
 
 # What is seen.
@@ -176,11 +182,13 @@ def see_release(seen: Seen, release: Release) -> None:
     seen.add("repr", repr(release), str(release), len(release))
 
 
-def see_stream(make: Callable[[Key], Any], cuts: list[int], saved: int, releases: bool, values: Floats) -> Seen:
+def see_stream(
+    make: Callable[[Key], Any], cuts: list[int], saved: int, releases: bool, key: Key, values: Floats
+) -> Seen:
     """A stream in chunks, with the state saved and loaded after one of them; and, if it can be, released at once."""
     seen = Seen()
     with seen.warned():
-        publisher = make(KEY)
+        publisher = make(key)
         for number, chunk in enumerate(np.split(values, cuts)):
             seen.add("published", publisher.publish(chunk))
             if number == saved:
@@ -191,15 +199,15 @@ def see_stream(make: Callable[[Key], Any], cuts: list[int], saved: int, releases
             if not repr(publisher).startswith("<"):
                 seen.add("repr", repr(publisher), str(publisher))
         if releases:
-            see_release(seen, make(KEY).release(values))
+            see_release(seen, make(key).release(values))
     return seen
 
 
-def see_whole(make: Callable[[Key], WholeStream], values: Floats) -> Seen:
+def see_whole(make: Callable[[Key], WholeStream], key: Key, values: Floats) -> Seen:
     """A finished array, with nothing withheld."""
     seen = Seen()
     with seen.warned():
-        whole = make(KEY)
+        whole = make(key)
         see_release(seen, whole.release(values))
         seen.add("share", whole.share)
     return seen
@@ -209,8 +217,8 @@ def baseline_shifts(
     make: Callable[[Key], WEvent], x: Floats, there: Floats, places: Sequence[int], table: Table
 ) -> Shifts:
     """A comparison's draw by what keeps its outcome, a release's by what keeps the release."""
-    del table
-    found, publisher = Shifts(), make(KEY)
+    key = table.key
+    found, publisher = Shifts(), make(key)
     machine, top = publisher._machine, publisher._machine.grid.bound_steps
     for place in range(x.size):
         state = publisher.state
@@ -219,28 +227,28 @@ def baseline_shifts(
             here, other = (in_steps(float(values[place]), machine.grid.resolution, top) for values in (x, there))
             if machine.scheme not in ("uniform", "sample"):
                 far, farther = abs(here - state.released), abs(other - state.released)
-                found.add(KEY, StreamId(Purpose.TREE, DISSIMILARITY, place), 0, far - farther)
-            found.add(KEY, StreamId(Purpose.TREE, VALUE, place), 0, here - other)
+                found.add(key, StreamId(Purpose.TREE, DISSIMILARITY, place), 0, far - farther)
+            found.add(key, StreamId(Purpose.TREE, VALUE, place), 0, here - other)
         publisher.publish(x[place : place + 1])
     return found
 
 
-def see_many(composition: dict[str, Any], values: Floats) -> Seen:
+def see_many(composition: dict[str, Any], key: Key, values: Floats) -> Seen:
     """Rows through ``release_many``."""
     seen = Seen()
     with seen.warned():
-        many = release_many(values, **composition, key=KEY)
+        many = release_many(values, **composition, key=key)
         seen.add("values", many.values, many.thresholds, many.guarantee, many.ids, repr(many))
         for release in many:
             see_release(seen, release)
     return seen
 
 
-def see_repeated(make: Make, count: int, values: Floats) -> Seen:
+def see_repeated(make: Make, count: int, key: Key, values: Floats) -> Seen:
     """Rows of ``repeat``: each costs epsilon."""
     seen = Seen()
     with seen.warned():
-        done = make(KEY).repeat(values, count)
+        done = make(key).repeat(values, count)
         assert done.releases is not None  # noqa: S101 - no queries were given
         seen.add("thresholds", done.thresholds)
         for release in done.releases:

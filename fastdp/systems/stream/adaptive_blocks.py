@@ -203,7 +203,7 @@ class AdaptiveBlocks:
             # What is left open at the end of a batch is the first block of the next.
             parts.append(part[: closing + done])
         if ENABLED and bound:
-            prefix.record(self.key, progress.chain, progress.blocks, closed - progress.blocks)
+            prefix.record(self.key, progress.chain, chain, closed - progress.blocks)
         theta = theta_steps * resolution
         # By position: names cost more than the kernel of a short call.
         following = Progress(
@@ -237,9 +237,11 @@ class AdaptiveBlocks:
         """One pass with noise bound to the prefix; settles the few draws that doubles leave doubtful."""
         assert law is not None  # noqa: S101 - that of a higher theta is bound like the first
         noise: Integers = np.empty(blocks.shape[0] - 1, np.int64)
+        # Without a law the pass leaves every draw to its caller.
+        constants = law.constants if self.key.given is None else NO_FLOATS
         at = settled = 0
         while True:
-            rest = noise, chain, first, law.constants, settled, counters, memory, blocks
+            rest = noise, chain, first, constants, settled, counters, memory, blocks
             consumed = self._pass(values[at:], *public, *rest, bends[at:])
             if consumed < 0:
                 return consumed
@@ -248,7 +250,7 @@ class AdaptiveBlocks:
                 counters[3] = 0
                 return at
             closed = int(counters[2])
-            noise[closed] = prefix.settle(law, chain, first + closed, int(counters[1]))
+            noise[closed] = prefix.settle(law, self.key, chain, first + closed, int(counters[1]))
             settled, counters[3] = closed + 1, 0
 
     def revised(self, steps: Sequence[object], theta_steps: int) -> RevisedStream:

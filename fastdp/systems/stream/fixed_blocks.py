@@ -21,7 +21,7 @@ from fastdp.integer_grid import Grid
 from fastdp.perturbers import HierarchyShape, Perturber
 from fastdp.perturbers.base import BoundLaws, correlation, theta_key
 from fastdp.randomness import bulk_prefix, prefix
-from fastdp.randomness.drawn_once import ENABLED, repeating
+from fastdp.randomness.drawn_once import repeating
 from fastdp.randomness.gaussian import GaussianLaw
 from fastdp.randomness.key import Key
 from fastdp.randomness.prefix import Chain
@@ -360,12 +360,10 @@ class FixedBlocks:
         begin, released, chain, memory = 0, progress.released, progress.chain, progress.smoother
         law = self.laws[progress.theta_steps]
         if law is not None:
-            if ENABLED:
-                prefix.record(self.key, chain, progress.blocks, sums.size)
             chain = chain.copy()
             follows = correlation(self.perturber)
             if follows is None:
-                drawn = prefix.draw(sums, law, chain, progress.blocks)
+                drawn = prefix.draw(sums, law, self.key, chain, progress.blocks)
             else:
                 assert isinstance(law, GaussianLaw)  # noqa: S101 - what correlated noise is made of
                 drawn = bulk_prefix.draw(sums, law, self.key, progress.theta_steps, chain, progress.blocks)

@@ -192,7 +192,7 @@ class RowPipeline:
                 return row
             law = bound_law(c.perturber, self.key, steps, c.publish_epsilon)
             assert law is not None  # noqa: S101 - the caller has looked
-            noise[row].reshape(-1)[:count] = prefix.draw(sums, law, chains[row], 0)
+            noise[row].reshape(-1)[:count] = prefix.draw(sums, law, self.key, chains[row], 0)
         return noise
 
     def noise(self, slab: RowBatch, closed: Indices, *, nodes: bool = False) -> NDArray[np.int64]:

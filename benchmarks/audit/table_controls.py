@@ -1,0 +1,157 @@
+"""Negative controls of tables that couplings must catch.  FOR AUDITS ONLY: each loses more privacy than it claims."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+from unittest import mock
+
+from fastdp.auditing.couplings.check import Case
+from fastdp.auditing.couplings.streams import Generator
+from fastdp.auditing.couplings.table_cases import draw, draw_online
+from fastdp.auditing.couplings.tables import Release, Rows, TableInstance, at, batch_release, see_release
+from fastdp.randomness.key import Key
+from fastdp.tables import choices, release
+from fastdp.tables.plan import TablePlan
+from fastdp.tables.quantity import Quantity
+
+#: Of the public windows.
+START, STOP = 60, 240
+
+
+def with_release(instance: TableInstance, other: Release) -> TableInstance:
+    """The same tables, released otherwise."""
+    return replace(instance, release=other, publish=partial(see_release, other))
+
+
+def patched(instance: TableInstance, target: Any, name: str, other: Any) -> TableInstance:
+    """The same tables, with something in place of an attribute."""
+
+    def released(key: Key, rows: Any) -> list[Any]:
+        with mock.patch.object(target, name, other):
+            return instance.release(key, rows)
+
+    return with_release(instance, released)
+
+
+def half_sensitivity(generator: Generator) -> TableInstance:
+    """Noise for half of what a row moves a sum by."""
+    right = Quantity.sensitivity.fget
+    half = property(lambda quantity: max(1, right(quantity) // 2))
+    return patched(draw(generator, "totals", "none", chooses=False), Quantity, "sensitivity", half)
+
+
+def high_less_low(generator: Generator) -> TableInstance:
+    """Noise for the width of a clip both of whose ends lie above 0."""
+    instance = draw(generator, "totals", "given", chooses=False, bound=(-10.0, 10.0), clip=(5.0, 10.0))
+    return patched(instance, Quantity, "sensitivity", property(lambda quantity: quantity.high - quantity.low))
+
+
+def keys_that_count(generator: Generator) -> TableInstance:
+    """Public keys of the rows that count, in place of all rows."""
+    right = draw(generator, "totals", "public", chooses=False, start=at(START), stop=at(STOP))
+
+    def released(key: Key, rows: Rows) -> list[Any]:
+        return right.release(key, [row for row in rows if START <= row.minute < STOP])
+
+    return with_release(right, released)
+
+
+def delta_and_a_half(generator: Generator) -> TableInstance:
+    """Gaussian noise for all of delta, beside private keys that have half of it."""
+    instance = draw(
+        generator, "totals", "private", unit="row", noise="gaussian", chooses=False, bound=10.0, clip=10.0
+    )
+    return patched(instance, TablePlan, "noise_delta", property(lambda plan: plan.delta))
+
+
+def key_delta_and_a_half(generator: Generator) -> TableInstance:
+    """Keys pass with one and a half times the probability that delta allows."""
+    right = choices.key_threshold
+    instance = draw(generator, "counts", "private", unit="row", noise="laplace")
+    other = lambda contributions, epsilon, delta: right(contributions, epsilon, 1.5 * delta)  # noqa: E731
+    return patched(instance, choices, "key_threshold", other)
+
+
+def clip_of_the_largest(generator: Generator) -> TableInstance:
+    """A known clip, but not above the largest value."""
+    right = draw(generator, "totals", "none", chooses=False, bound=10.0, clip=10.0)
+    kind, options = right.release.args  # type: ignore[attr-defined]
+
+    def released(key: Key, rows: Rows) -> list[Any]:
+        largest = max(0.5, min(10.0, *(row.value for row in rows)))
+        return batch_release(kind, {**options, "clip": largest}, key, rows)
+
+    return with_release(right, released)
+
+
+def persons_of_k(generator: Generator) -> TableInstance:
+    """The report on persons has noise for as many reports as a person has rows."""
+    right = release.noisy_counts
+    instance = draw(generator, "totals", "none", unit="person", noise="laplace", chooses=False, bound=10.0, clip=4.0)
+
+    def counted(counts: Sequence[int], contributions: int, epsilon: float, key: Key, purpose: str) -> Any:
+        return right(counts, contributions, (4.0 if purpose == "persons" else 1.0) * epsilon, key, purpose)
+
+    return patched(instance, release, "noisy_counts", counted)
+
+
+def persons_by_batch(generator: Generator) -> TableInstance:
+    """A person of one batch is another one in the next."""
+    right = draw_online(generator, "counts", "none", unit="person")
+
+    def released(key: Key, batches: Sequence[tuple[int, Rows]]) -> list[Any]:
+        named = [
+            (clock, [row._replace(person=f"{row.person} {number}") for row in rows])
+            for number, (clock, rows) in enumerate(batches)
+        ]
+        return right.release(key, named)
+
+    return with_release(right, released)
+
+
+def warns_of_rows(generator: Generator) -> TableInstance:
+    """A warning where a table has few rows."""
+    right = draw(generator, "counts", "none")
+
+    def released(key: Key, rows: Rows) -> list[Any]:
+        if len(rows) < 6:
+            warnings.warn("few rows", stacklevel=1)
+        return right.release(key, rows)
+
+    return with_release(right, released)
+
+
+def logs_late_rows(generator: Generator) -> TableInstance:
+    """A log line where a row comes late."""
+    right = draw_online(generator, "totals", "none")
+
+    def released(key: Key, batches: Sequence[tuple[int, Rows]]) -> list[Any]:
+        for before, (_, rows) in itertools.pairwise(batches):
+            if any(row.minute < before[0] - 60 for row in rows):
+                logging.getLogger("fastdp").info("late rows")
+        return right.release(key, batches)
+
+    return with_release(right, released)
+
+
+def table_controls() -> list[Case]:
+    """Each must fail in some instance."""
+    drawn: dict[str, Callable[[Generator], TableInstance]] = {
+        "table-half-sensitivity": half_sensitivity,
+        "table-high-less-low": high_less_low,
+        "table-keys-that-count": keys_that_count,
+        "table-delta-and-a-half": delta_and_a_half,
+        "table-key-delta": key_delta_and_a_half,
+        "table-clip-of-largest": clip_of_the_largest,
+        "table-persons-of-k": persons_of_k,
+        "windows-persons-by-batch": persons_by_batch,
+        "table-warns-of-rows": warns_of_rows,
+        "windows-logs-late-rows": logs_late_rows,
+    }
+    return [Case(f"control-{name}", each) for name, each in drawn.items()]
