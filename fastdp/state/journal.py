@@ -53,7 +53,7 @@ class Journal:
         self.kept = file if kept else None
         self.last = last
         #: Of the kept file: whether records may follow what was written from here, how many there are, its bytes,
-        #: those of the state that it begins with, and its largest content besides a log.
+        #: those of a state with a log that it begins with, and its largest content besides a log.
         self._appends, self._records, self._end, self._whole, self._base = False, 0, 0, 0, 0
 
     def keeps(self, file: StateFile) -> bool:
@@ -94,7 +94,8 @@ class Journal:
             file.sync_folder()
             if content["kept"]:
                 self._records, self._end = 0, int.from_bytes(stamp[HEADER.size : HEADER.size + 8], "big")
-                self._whole, self._base = self._end, len(payload) - _size_of(content.get("log", ()))
+                self._whole = self._end if "log" in content else 0
+                self._base = len(payload) - _size_of(content.get("log", ()))
                 self.last, self._appends = content["now"], True
 
     def record(
