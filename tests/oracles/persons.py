@@ -5,6 +5,7 @@ Sources: Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012); ``doc
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from collections import defaultdict
 
@@ -44,6 +45,24 @@ def bits(value):
     return struct.unpack("<Q", struct.pack("<d", value + 0.0))[0]
 
 
+def digest(text):
+    """Of a person, as two words."""
+    return struct.unpack("<2q", hashlib.blake2b(text.encode(), digest_size=16, person=b"fastdp person").digest())
+
+
+def word(key):
+    """What a hash sees of a key, a tuple of entries."""
+    raw = hashlib.blake2b(repr(key).encode(), digest_size=8, person=b"fastdp key").digest()
+    return int.from_bytes(raw, "little")
+
+
+def sip_key(composition):
+    """The key of the hashes of rows, from the secret of a composition (32 bytes)."""
+    message = (4).to_bytes(8, "big") + b"rows"
+    derived = hashlib.blake2b(message, digest_size=32, key=composition, person=b"fastdp derive 1").digest()
+    return struct.unpack("<2Q", derived[:16])
+
+
 def row_hash(key, person, time, word, value, repeat):
     """The hash of a row: person (two words), instant, word of its key, value (or None), number of the repeat."""
     found = sip(key, [*person, time, word, *([] if value is None else [bits(value)])])
@@ -51,7 +70,7 @@ def row_hash(key, person, time, word, value, repeat):
 
 
 def kept(rows, most, per_window):
-    """Places of the rows that count: ``rows`` are (group, window, what is hashed as a function of the repeat)."""
+    """Places of the rows that count: of (group, window, what is equal of equal rows, hash of a repeat's number)."""
     groups = defaultdict(list)
     seen = defaultdict(int)
     for place, (group, window, equal, hash_of) in enumerate(rows):
