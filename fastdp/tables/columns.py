@@ -198,7 +198,8 @@ class KeyNumbers:
         self.words = np.concatenate([self.words, _words_of(self.rows[known:])])
         if not listed:
             return np.empty(0, np.int64)
-        return np.array(numbers, np.int64)[KeyTable(self._names, listed).codes(columns)]
+        found: Integers = np.array(numbers, np.int64)[KeyTable(self._names, listed).codes(columns)]
+        return found
 
 
 def _words_of(rows: Sequence[KeyRow]) -> Integers:

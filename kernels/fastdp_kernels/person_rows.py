@@ -96,7 +96,7 @@ def hash_rows(
 
 
 @inline
-def _place(key: np.ndarray, a: np.int64, b: np.int64, slots: np.ndarray, pairs: np.ndarray) -> int:
+def _place(key: np.ndarray, a: np.int64, b: np.int64, slots: np.ndarray, pairs: np.ndarray) -> np.int64:
     """The slot of a pair, or the empty one where it belongs."""
     x = (np.uint64(a) ^ key[0]) * (key[1] | _ONE)
     x = ((x >> _HALF) ^ x ^ np.uint64(b)) * _ODD

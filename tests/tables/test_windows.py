@@ -166,19 +166,18 @@ def crowded(**options: Any) -> fastdp.Windows:
 
 
 def test_a_call_copies_no_persons(tmp_path: Path) -> None:
-    """Neither in memory, where a state shares its rows with the next one, nor in a kept file, which grows by a row."""
+    """Neither in memory, where a state shares its rows with the next one, nor in a file, which grows by a row."""
     windows = crowded()
     add_crowd(windows)
     windows.keep(tmp_path / "kept")
     windows.add([datetime(2024, 1, 1, 0, 20)], persons=[5])
-    for person in (5, 6, 7):
+    for person in (3001, 3002, 3003):
         before, size = windows.state.waiting, (tmp_path / "kept").stat().st_size
         windows.add([datetime(2024, 1, 1, 0, 30)], persons=[person])
         assert windows.state.waiting.rows is before.rows
         assert (tmp_path / "kept").stat().st_size - size < 4096
     again = fastdp.Windows.load(tmp_path / "kept")
-    for each in (windows, again):
-        assert each.advance("2024-01-01T01:00").estimate(0, 1) == pytest.approx(3000, abs=0.1)
+    assert again.advance("2024-01-01T01:00").estimate(0, 1) == pytest.approx(3003, abs=0.1)
 
 
 def test_rows_of_closed_windows_leave_memory_and_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -404,9 +403,9 @@ def test_far_rows_are_refused() -> None:
             "expected at least 25, because a period of 1d has up to 25 windows",
         ),
         (
-            {"counts": True, "who": True, "period": "150min", "contributions": 3, "per_window": 1, "every": "1h"}
+            {"counts": True, "who": True, "period": "150min", "contributions": 2, "per_window": 1, "every": "1h"}
             | {"start": "2024-01-01T01:00"},
-            "expected at least 4",
+            "expected at least 3",
         ),
     ],
 )

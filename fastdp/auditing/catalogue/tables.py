@@ -81,9 +81,10 @@ def tables(epsilon: float) -> list[Case]:
     days: list[Row] = [(0, 4.0, "a"), (1, 4.0, "a")]
     # The third row of the person is dropped, and those of others stay.
     further: list[Row] = [*days, (1, 4.0, "a")]
+    person = {"contributions": 2, "per_window": 1, "period": "2d", "who": True}
     return [
         Case("totals", run(bound=4.0), [*others, (0, 4.0, "a")], others, SLOW),
-        Case("totals-persons", run(bound=4.0, contributions=2, who=True), [*further, *others], others, SLOW),
+        Case("totals-persons", run(bound=4.0, **person), [*further, *others], others, SLOW),
         Case("counts", run(counts=True), [*others, (0, 0.0, "a")], others, SLOW),
         Case("totals-gaussian", gaussian(epsilon), [4, 4], [0, 0], FAST, (both_days,)),
         Case("means", run(bound=4.0, means=True), [*others, (0, 4.0, "a")], others, SLOW),
