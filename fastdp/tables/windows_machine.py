@@ -33,6 +33,8 @@ from fastdp.tables.sums import Kind, NoisySums, WindowSums
 from fastdp.tables.waiting import COLUMNS, Waiting
 
 Integers = NDArray[np.int64]
+#: Rows that wait, in one part of a state file's log.
+PART_ROWS = 2**20
 log = logging.getLogger("fastdp")
 
 
@@ -331,13 +333,13 @@ class WindowsMachine(Machine[WindowsState]):
     def pack(self, state: WindowsState) -> Packed:
         """The state as JSON, rows that wait as the parts of a log."""
         live = state.waiting.of_first(state.waiting.ends.size)
-        return {**self._small(state), **({"log": [codec.pack(live, "<i8")]} if self.who else {})}
+        return {**self._small(state), **({"log": _parts(live)} if self.who else {})}
 
     def record(self, before: WindowsState, after: WindowsState) -> Record:
         """The state without rows that wait, the rows that came, and whether those of closed windows were left out."""
         old, new = before.waiting, after.waiting
         came = new.rows[old.size if old.moved == new.moved else old.size - old.gone : new.size, :COLUMNS]
-        return Record(self._small(after), [codec.pack(came, "<i8")] if len(came) else [], old.moved != new.moved)
+        return Record(self._small(after), _parts(came), old.moved != new.moved)
 
     def _small(self, state: WindowsState) -> Packed:
         names = [each.name for each in dataclasses.fields(state) if each.name != "waiting"]
@@ -365,6 +367,11 @@ class WindowsMachine(Machine[WindowsState]):
             raise ValueError("a position out of range")
         if calendar.number(min(state.clock, LAST)) > state.closed:
             raise ValueError("a clock behind an open window")
+
+
+def _parts(rows: Integers) -> list[str]:
+    """Rows as texts of a log, none of which is larger than a state file holds."""
+    return [codec.pack(rows[i : i + PART_ROWS], "<i8") for i in range(0, len(rows), PART_ROWS)]
 
 
 def _wide(sums: Integers, windows: int) -> Integers:
