@@ -100,8 +100,8 @@ def totals(
         With ``who``: rows of a person that count in one window, those of least hash.
     who : str, optional
         The column of persons, who are then the unit; equal values of other types are one person (``docs/tables.md``).
-        The choice of rows depends on no order of rows and on no other person.  Without ``period`` a noisy share of the persons without dropped
-        rows is released with a hundredth of epsilon.
+        The choice of rows depends on no order of rows and on no other person.  Without ``period`` a noisy share of
+        the persons without dropped rows is released with a hundredth of epsilon.
     delta : float
         Above 0, with ``by`` and without ``keys``: keys are private.  Those of the table are released whose noisy
         count of rows, with a tenth of epsilon, passes a threshold that a unit's own keys pass with probability at
