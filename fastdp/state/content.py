@@ -55,6 +55,10 @@ def content_of(frames: list[bytes], name: str) -> dict[str, Any]:
             before = {**content["now"], **record["drawn"]}
             digest = content["digest"] if content["chunk"] is None else content["chunk"]["digest"]
             content |= {"before": before, "now": record["now"], "chunk": record["chunk"], "digest": digest}
+            if "log" in content:
+                content["log"] += record.get("log", [])
+                # What the state before does not have.
+                content["fresh"] = len(record.get("log", []))
     return content
 
 

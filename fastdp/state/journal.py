@@ -12,12 +12,13 @@ write after loading, it is replaced by a state alone.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from typing import Any
 
 from fastdp.errors import StateError
 from fastdp.state.content import Packed, as_text, content_of
+from fastdp.state.machine import Record
 from fastdp.state.replay import Replay
 from fastdp.state.seal import HEADER
 from fastdp.state.sealed_file import StateFile, stamp_of
@@ -51,9 +52,9 @@ class Journal:
         self._stamps: dict[str, bytes] = {} if file is None else {file.real: stamp}
         self.kept = file if kept else None
         self.last = last
-        #: Of the kept file: whether records may follow what was written from here, how many there are, its bytes, and
-        #: its largest content.
-        self._appends, self._records, self._end, self._base = False, 0, 0, 0
+        #: Of the kept file: whether records may follow what was written from here, how many there are, its bytes,
+        #: those of a state with a log that it begins with, and its largest content besides a log.
+        self._appends, self._records, self._end, self._whole, self._base = False, 0, 0, 0, 0
 
     def keeps(self, file: StateFile) -> bool:
         """Whether this is the file that is kept; StateError if it is, but under another key."""
@@ -93,12 +94,14 @@ class Journal:
             file.sync_folder()
             if kept:
                 self._records, self._end = 0, int.from_bytes(stamp[HEADER.size : HEADER.size + 8], "big")
-                self._base, self.last, self._appends = len(payload), content["now"], True
+                self._whole = self._end if "log" in content else 0
+                self._base = len(payload) - _size_of(content.get("log", ()))
+                self.last, self._appends = content["now"], True
 
     def record(
         self,
         content: Callable[[str], Mapping[str, Any]],
-        now: Packed,
+        record: Record,
         replay: Replay,
         drawn: Mapping[str, Any],
         before: Packed,
@@ -110,24 +113,33 @@ class Journal:
         content : callable
             Makes what the file at a path holds besides, with the rolling digest before the batch; asked for a whole
             file only.
-        now, before : dict
-            The packed states after and before the batch.
+        record : Record
+            Where the batch leads.
         replay : Replay
             The batch.
         drawn : mapping
             What a replay must not draw again.
+        before : dict
+            The packed state before the batch, without its log.
         """
         file = self.kept
         assert file is not None  # noqa: S101 - the caller has looked
+        now, added, anew = record
         chunk = dataclasses.asdict(replay)
-        payload = as_text({"now": now, "chunk": chunk, "drawn": dict(drawn)})
+        log = {"log": added} if added else {}
+        payload = as_text({"now": now, "chunk": chunk, "drawn": dict(drawn), **log})
+        size = len(payload) - _size_of(added)
         # After an interrupt the file may be ahead: then the state before is another one than it has.
         fits = self._appends and before is self.last
-        many = self._records >= MAX_RECORDS or self._end > SPARE_BYTES
+        # A log is written again once it has doubled, so that a call pays for its own rows.
+        many = (self._records >= MAX_RECORDS or self._end > SPARE_BYTES) and self._end >= 2 * self._whole
         # A hold-out that is used up does not stay in the file.
-        shrunk = self._base > 3 * len(payload) + 1024
-        if not fits or many or shrunk:
-            self.write(file, {**content(file.real), "now": now, "before": {**before, **drawn}, "chunk": chunk})
+        shrunk = self._base > 3 * size + 1024
+        if not fits or many or shrunk or anew:
+            whole = {**content(file.real), "now": now, "before": {**before, **drawn}, "chunk": chunk}
+            if "log" in whole:
+                whole |= {"log": [*whole["log"], *added], "fresh": len(added)}
+            self.write(file, whole)
             return
         with file.locked():
             header = self._found(file)
@@ -138,7 +150,7 @@ class Journal:
             # An interrupt before this leaves a file that is longer than known: it is refused, and loaded again.
             self._stamps[file.real] = stamp_of(header, self._end + len(frame), frame)
             self._records, self._end, self.last = self._records + 1, self._end + len(frame), now
-            self._base, self._appends = max(self._base, len(payload)), True
+            self._base, self._appends = max(self._base, size), True
 
     def _found(self, file: StateFile) -> bytes | None:
         """The header of the file, as this publisher left it; StateError if it was written since."""
@@ -164,6 +176,10 @@ class Journal:
                 "copy was put back, or a write was interrupted (then load it again, it is complete)"
             )
         return None if known is None else known[: HEADER.size]
+
+
+def _size_of(log: Iterable[str]) -> int:
+    return sum(map(len, log))
 
 
 def read(file: StateFile) -> tuple[dict[str, Any], bytes]:

@@ -66,6 +66,24 @@ class Transition(NamedTuple, Generic[S]):
     drawn: Mapping[str, Any] = NOTHING_DRAWN
 
 
+class Record(NamedTuple):
+    """A call as a kept file records it.
+
+    Attributes
+    ----------
+    now : dict
+        The packed state after it, without its log.
+    added : list of str
+        What it adds to the log: of a state that mostly grows, the parts that were packed before are left as they are.
+    anew : bool
+        Whether most of the log is out of date, so that the file is better written anew.
+    """
+
+    now: dict[str, Any]
+    added: list[str]
+    anew: bool
+
+
 class Machine(ABC, Generic[S]):
     """An online mechanism: its public parameters, and what one batch makes of a state.
 
@@ -135,7 +153,7 @@ class Machine(ABC, Generic[S]):
         return cls(**{name: codec.build_part(value, cls.PARTS) for name, value in description.items()}, **own)
 
     def pack(self, state: S) -> dict[str, Any]:
-        """The state as JSON."""
+        """The state as JSON; "log", if it is there, is a list of texts that grows by those of :meth:`record`."""
         return {"n_seen": self.consumed(state), "state": codec.describe(state)}
 
     def unpack(self, packed: dict[str, Any], key: Key) -> S:
@@ -145,6 +163,10 @@ class Machine(ABC, Generic[S]):
         if self.consumed(state) != codec.whole(packed["n_seen"]):
             raise ValueError("a position out of range")
         return state
+
+    def record(self, before: S, after: S) -> Record:
+        """What a kept file records of a call: by default the whole state."""
+        return Record(self.pack(after), [], False)
 
     def settled(self, state: S) -> S:
         """The state without anything that :attr:`Transition.finish` has yet to do; a copy, if it has anything."""

@@ -202,14 +202,14 @@ class Publisher(Generic[S]):
         consumed = machine.consumed(self._state)
         if machine.consumed(after) == consumed:
             return self._digest
-        chunk, now = self._chunk(batch), machine.pack(after)
+        chunk, record = self._chunk(batch), machine.record(self._state, after)
         if self._replay is not None:
-            self._check_destination(batch, chunk, now, self._replay.count)
+            self._check_destination(batch, chunk, _with_log(record.now, record.added), self._replay.count)
         last = self._journal.last
         if last is None or last["n_seen"] != consumed:
-            last = machine.pack(self._state)
+            last = _without_log(machine.pack(self._state))
         replay = Replay.of(chunk, self._key, self._digest)
-        self._journal.record(self._content, now, replay, drawn, last)
+        self._journal.record(self._content, record, replay, drawn, last)
         return replay.digest
 
     def _check_destination(self, batch: Any, chunk: Chunk, now: Packed, count: int) -> None:
@@ -402,11 +402,15 @@ class Publisher(Generic[S]):
         with trusting(name, writer):
             key = key_of(content)
             publisher = cls._of(kind.from_description(content["composition"], **parts), key)
-            publisher._state = publisher._machine.unpack(content["before" if replay else "now"], key)
+            log, fresh = content.get("log", []), content.get("fresh", 0)
+            whole = log[: len(log) - fresh] if replay else log
+            packed = _with_log(content["before" if replay else "now"], whole)
+            publisher._state = publisher._machine.unpack(packed, key)
             chunk = None if content["chunk"] is None else Replay(**content["chunk"])
             publisher._written_as = content["class"]
             publisher._replay = chunk if replay else None
-            publisher._destination = (content["now"], writer) if replay else None
+            came = _with_log(content["now"], log[len(log) - fresh :])
+            publisher._destination = (came, writer) if replay else None
             publisher._digest = chunk.digest if chunk and not replay else content["digest"]
             bytes.fromhex(publisher._digest)
         return publisher
@@ -431,6 +435,7 @@ class Publisher(Generic[S]):
 
     def _content(self, home: str | None) -> dict[str, Any]:
         """What a state file holds of this publisher, for its present state; ``home`` is where it is kept."""
+        now = self._machine.pack(self._state)
         return {
             "class": self._written_as,
             "fastdp": __version__,
@@ -441,10 +446,11 @@ class Publisher(Generic[S]):
             "noise": int(self._key.binding),
             "simulated": self._key.simulated,
             "home": home,
-            "now": self._machine.pack(self._state),
+            "now": _without_log(now),
             "before": None,
             "digest": self._digest,
             "chunk": None,
+            **({"log": now["log"]} if "log" in now else {}),
         }
 
     def _description(self) -> dict[str, Any]:
@@ -493,3 +499,13 @@ class Publisher(Generic[S]):
         twin = cls._of(machine, Key.choose(None, None))
         twin._state = machine.unpack(packed, twin._key)
         return twin
+
+
+def _with_log(packed: Packed, log: list[str]) -> Packed:
+    """A packed state as a machine has it, with its log."""
+    return {**packed, "log": log} if log else packed
+
+
+def _without_log(packed: Packed) -> Packed:
+    """A packed state as it stands in a file, beside its log."""
+    return {name: value for name, value in packed.items() if name != "log"}

@@ -6,6 +6,7 @@ Times are int64 microseconds since 1970-01-01: in UTC where there is a zone, as 
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from functools import cached_property, lru_cache
@@ -175,6 +176,23 @@ def parse_length(name: str, length: Any) -> tuple[str, int, int, int]:
 def _fixed(microseconds: int) -> str:
     unit = next(unit for unit in ("h", "min", "s", "ms", "us") if microseconds % FIXED[unit] == 0)
     return f"{microseconds // FIXED[unit]}{unit}"
+
+
+#: Periods that :func:`most_spans` looks at: for months and years the whole cycle of the calendar.
+_PERIODS, _YEARS = 10_000, 400
+
+
+@lru_cache(maxsize=64)
+def most_spans(every: str, period: str, time_zone: str | None, origin: Any, begin: int) -> int:
+    """The most windows that a period has rows in, from an instant on."""
+    windows, periods = Calendar(every, time_zone, origin), Calendar(period, time_zone, origin, "period")
+    if windows.fixed and periods.fixed:
+        step = math.gcd(windows.fixed, periods.fixed)
+        return (windows.fixed + periods.fixed - step - 1) // windows.fixed + 1
+    first = periods.number(begin)
+    last = min(first + _PERIODS, periods.number(min(begin + _YEARS * 366 * DAY, LAST)))
+    edges = periods.edges(first, max(last, first + 1))
+    return int((windows.numbers(edges[1:] - 1) - windows.numbers(edges[:-1])).max()) + 1
 
 
 class Calendar:

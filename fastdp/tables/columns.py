@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 from collections.abc import Sequence
 from datetime import datetime, tzinfo
-from decimal import Decimal
 from typing import Any
-from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +16,11 @@ from fastdp.arrays.source import import_tables
 from fastdp.durations import DAY
 from fastdp.errors import DataError, ParameterError
 from fastdp.tables.calendar import FIRST, LAST, localised
+from fastdp.tables.names import check_single
 
 Integers = NDArray[np.int64]
 #: A key: its entry in each key column.
 KeyRow = tuple[Any, ...]
-#: The text of a whole number, as Python writes it.
-WHOLE = re.compile(r"0|-?[1-9][0-9]*")
 _PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
@@ -88,58 +84,6 @@ def floats_of(column: Any) -> NDArray[np.float64]:
     return as_floats(column.to_numpy(zero_copy_only=False))
 
 
-def digests_of(column: Any) -> tuple[Integers, NDArray[np.bool_] | None]:
-    """Who a row belongs to, as 128-bit digests: int64[n, 2]; and which rows say so (None: all)."""
-    _, arrow = import_tables()
-    kind = column.type
-    if isinstance(column, arrow.ExtensionArray):
-        # Such as UUIDs, of which Arrow encodes what they are stored as.
-        column = column.storage
-    _check_single(column)
-    encoded = column if arrow.types.is_dictionary(column.type) else column.dictionary_encode()
-    names = encoded.dictionary.to_pylist()
-    if getattr(kind, "extension_name", None) == "arrow.uuid":
-        names = [None if name is None else UUID(bytes=name) for name in names]
-    raw = b"".join(
-        hashlib.blake2b(_name_of(name).encode(), digest_size=16, person=b"fastdp person").digest() for name in names
-    )
-    distinct = np.frombuffer(raw, "<i8").reshape(-1, 2).astype(np.int64)
-    present = None
-    indices = encoded.indices
-    if indices.null_count:
-        present = indices.is_valid().to_numpy(zero_copy_only=False)
-        indices = indices.fill_null(0)
-    places = indices.to_numpy()
-    if not len(distinct):
-        return np.zeros((places.size, 2), np.int64), present
-    if encoded.dictionary.null_count:
-        named = encoded.dictionary.is_valid().to_numpy(zero_copy_only=False)[places]
-        present = named if present is None else present & named
-    return distinct[places], present
-
-
-def _check_single(column: Any) -> None:
-    _, arrow = import_tables()
-    if arrow.types.is_nested(column.type):
-        raise DataError("keys and persons: a column holds lists or structures; expected single entries")
-    if isinstance(column.type, arrow.BaseExtensionType):
-        raise DataError(
-            f"keys: a column holds entries of the type {column.type.extension_name}; expected texts, numbers, "
-            "dates or times (texts of them, for example)"
-        )
-
-
-def _name_of(person: Any) -> str:
-    """A person as text: equal numbers and UUIDs are one person, and so is their text, whatever types batches have."""
-    if isinstance(person, UUID):
-        person = str(person)
-    if isinstance(person, (float, Decimal)) and math.isfinite(person) and person == int(person):
-        person = int(person)
-    if isinstance(person, str) and WHOLE.fullmatch(person):
-        return person
-    return repr(person)
-
-
 class KeyTable:
     """The released keys, and which of them a row has.
 
@@ -198,7 +142,7 @@ class KeyTable:
         _, arrow = import_tables()
         import pyarrow.compute as compute
 
-        _check_single(column)
+        check_single(column)
         if arrow.types.is_dictionary(column.type):
             # -1 stands behind all others, for rows without an entry.
             of_entries = np.append(self._codes(i, column.dictionary), self._codes(i, arrow.nulls(1, arrow.null())))
@@ -225,11 +169,49 @@ class KeyTable:
         return codes
 
 
+class KeyNumbers:
+    """Keys as they come, numbered, and what the hash of a row sees of each.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The key columns.
+    rows : sequence of tuples
+        The first keys.
+    """
+
+    def __init__(self, names: Sequence[str], rows: Sequence[KeyRow]) -> None:
+        self._names = names
+        self._numbers = {row: number for number, row in enumerate(rows)}
+        #: Of each key 64 bits that follow from its entries, wherever it stands.
+        self.words = _words_of(rows)
+
+    @property
+    def rows(self) -> list[KeyRow]:
+        """The keys in the order of their numbers."""
+        return list(self._numbers)
+
+    def codes(self, columns: Sequence[Any]) -> Integers:
+        """The number of each row's key: int64[n]."""
+        listed, known = list(count_keys(columns)), len(self._numbers)
+        numbers = [self._numbers.setdefault(row, len(self._numbers)) for row in listed]
+        self.words = np.concatenate([self.words, _words_of(self.rows[known:])])
+        if not listed:
+            return np.empty(0, np.int64)
+        found: Integers = np.array(numbers, np.int64)[KeyTable(self._names, listed).codes(columns)]
+        return found
+
+
+def _words_of(rows: Sequence[KeyRow]) -> Integers:
+    raw = (hashlib.blake2b(repr(row).encode(), digest_size=8, person=b"fastdp key").digest() for row in rows)
+    return np.frombuffer(b"".join(raw), np.int64)
+
+
 def count_keys(columns: Sequence[Any]) -> dict[KeyRow, int]:
     """How many rows each key has, in no order that matters."""
     _, arrow = import_tables()
     for column in columns:
-        _check_single(column)
+        check_single(column)
     names = [str(i) for i in range(len(columns))]
     plain = [c.dictionary_decode() if arrow.types.is_dictionary(c.type) and len(columns) > 1 else c for c in columns]
     if len(columns) == 1:

@@ -94,14 +94,16 @@ def totals(
         Zone of the windows; by default the time column's.  Times without a zone are taken as clock times in it: the
         first one where the clock shows a time twice, and moved forward where it skips a time.
     contributions : int
-        Rows of one unit.  Without ``who`` you vouch for it; with ``who`` further rows are dropped, in row order.
+        Rows of one unit.  Without ``who`` you vouch for it; with ``who`` the rows of a person with the least keyed
+        hashes count, evenly spread over a period, and further ones are dropped.
     period : str or timedelta, optional
         The unit is what someone adds in any one period, such as "1d", aligned as windows are; by default in all.
     per_window : int, optional
-        With ``who``: rows of a person that count in one window.
+        With ``who``: rows of a person that count in one window, those of least hash.
     who : str, optional
-        The column of persons, who are then the unit.  Without ``period`` a noisy share of the persons without dropped
-        rows is released with a hundredth of epsilon.
+        The column of persons, who are then the unit; equal values of other types are one person (``docs/tables.md``).
+        The choice of rows depends on no order of rows and on no other person.  Without ``period`` a noisy share of
+        the persons without dropped rows is released with a hundredth of epsilon.
     delta : float
         Above 0, with ``by`` and without ``keys``: keys are private.  Those of the table are released whose noisy
         count of rows, with a tenth of epsilon, passes a threshold that a unit's own keys pass with probability at

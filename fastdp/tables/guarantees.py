@@ -107,11 +107,11 @@ def _public_knowledge(plan: TablePlan) -> list[str]:
     if plan.who is not None:
         where = "in all" if plan.periods is None else f"in each period of {plan.periods.every}"
         said.append(
-            f"of a person (column {plan.who!r}) the first {plan.contributions} rows {where} count, whatever "
-            "other persons do"
+            f"of a person (column {plan.who!r}) the {plan.contributions} rows of least keyed hash {where} count, "
+            "whatever other persons do"
         )
         if plan.per_window is not None:
-            said.append(f"of a person at most {plan.per_window} rows of one window count")
+            said.append(f"of a person at most {plan.per_window} rows of one window count, those of least hash")
     # Not for means: of deviations from the middle of the clip a replaced value moves two sensitivities.
     row_alone = plan.periods is None and plan.who is None and plan.contributions == 1
     if row_alone and plan.kind == "totals" and plan.bound and plan.bound[0] >= 0:

@@ -10,7 +10,7 @@ from fastdp import validation
 from fastdp.arrays.column import Nonfinite
 from fastdp.errors import ParameterError
 from fastdp.randomness.noise import NoiseName, better_noise, checked_noise
-from fastdp.tables.calendar import Calendar
+from fastdp.tables.calendar import Calendar, most_spans
 from fastdp.tables.columns import KeyRow
 from fastdp.tables.plan import KeyRule, TablePlan
 from fastdp.tables.sums import Kind
@@ -198,4 +198,31 @@ def _check_per_window(plan: TablePlan, windows: int) -> None:
         raise ParameterError(
             f"contributions = {plan.contributions}: a person has at most {most} rows, {plan.per_window} in each of "
             f"{windows} windows; expected at most {most}, because noise grows with contributions"
+        )
+
+
+def check_online(plan: TablePlan) -> None:
+    """ParameterError unless the rows of a person that count are known window by window, as windows close."""
+    if plan.who is None:
+        return
+    if plan.periods is None:
+        raise ParameterError(
+            "period = None: expected the period in which a person's rows are bounded, such as '1d', because windows "
+            "close one by one: a number of rows for life would be used up by the first ones"
+        )
+    calendar, period = plan.calendar, plan.periods.every
+    begin = calendar.edge(plan.start or 0)
+    most = most_spans(calendar.every, period, calendar.time_zone, calendar.origin, begin)
+    if most > 1 and plan.per_window is None:
+        raise ParameterError(
+            f"per_window = None: expected the rows of a person that count in one window, such as "
+            f"{max(1, plan.contributions // most)}, because a period of {period} has up to {most} windows of "
+            f"{calendar.every}, which close one by one"
+        )
+    needed = most * (plan.per_window or 1)
+    if most > 1 and plan.contributions < needed:
+        raise ParameterError(
+            f"contributions = {plan.contributions}: expected at least {needed}, because a period of {period} has up "
+            f"to {most} windows of {calendar.every} with per_window = {plan.per_window} rows of a person each; or a "
+            "smaller per_window, longer windows, or a shorter period"
         )

@@ -1,99 +1,128 @@
-"""At most so many rows of a person: which rows count, first come, whatever other persons do.
+"""At most so many rows of a person: those of the least keyed hashes, whatever other persons do.
 
-Rows of one person in one period are looked at together and with no others.  So adding or removing all of them leaves
-every other row as it was, and changes at most k rows that count.
+A row's hash is that of its person, instant, key and value, and of its number among the person's rows that are equal
+to it.  So which rows of a person count follows from this person's rows and the secret alone, not from their order or
+from batches: adding or removing all rows of one person in one period leaves every other row as it was.
 """
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.randomness.key import Key
+from fastdp.tables.plan import TablePlan
+from fastdp_kernels import person_rows
+
 Integers = NDArray[np.int64]
-Flags = NDArray[np.bool_]
-#: Columns of the counts: the two halves of a person's digest, period, window, rows that counted, rows that did not.
-WIDTH = 6
-#: In the column of windows: a line is about the whole period.
-ALL = np.iinfo(np.int64).min
+Words = NDArray[np.uint64]
+#: A hash table has at least so many slots, and at most three pairs for four slots.
+MIN_SLOTS = 1024
 
 
-def no_counts() -> Integers:
-    """Before any row."""
-    return np.empty((0, WIDTH), np.int64)
+class Kept(NamedTuple):
+    """The rows that count, and how many persons (in each period) have all of theirs among them, or not.
+
+    Attributes
+    ----------
+    windows, codes : int64[n]
+        Windows and keys, by number.
+    values : float64[n or 0]
+        What is summed, if anything is.
+    whole, cut : int
+        Persons (in each period) all of whose rows count, and those with rows that do not.
+    """
+
+    windows: Integers
+    codes: Integers
+    values: NDArray[np.float64]
+    whole: int
+    cut: int
 
 
-def bound_rows(
-    counts: Integers, persons: Integers, periods: Integers, windows: Integers, most: int, per_window: int | None
-) -> tuple[Flags, Integers]:
-    """Which rows count, and the counts behind them.
+class Numbers:
+    """The number of each pair of whole numbers, in the order in which pairs came first: a hash table.
 
     Parameters
     ----------
-    counts : int64[g, WIDTH]
-        Of the rows before, in no order; not changed.
-    persons : int64[n, 2]
-        Digests.
-    periods, windows : int64[n]
-        Numbers of each row's period and window.
-    most : int
-        Rows of a person in a period.
-    per_window : int or None
-        Rows of a person in a window, of those in one period.
-
-    Returns
-    -------
-    bool[n], int64[g', WIDTH]
-        Rows beyond ``per_window`` do not count and use up nothing of ``most``; once ``most`` is reached no further
-        row counts, so both bounds can be taken one after the other.
+    key : uint64[2]
+        Of the hash, secret: else persons could be chosen that collide.
     """
-    kept = np.ones(len(persons), np.bool_)
-    lines = []
-    if per_window is not None:
-        groups = np.column_stack([persons, periods, windows])
-        kept, found = _within(counts[counts[:, 3] != ALL], groups, kept, per_window)
-        lines.append(found)
-    groups = np.column_stack([persons, periods, np.full(len(persons), ALL)])
-    kept, found = _within(counts[counts[:, 3] == ALL], groups, kept, most)
-    lines.append(found)
-    return kept, np.concatenate(lines)
+
+    def __init__(self, key: Words) -> None:
+        self._key = key
+        self._slots: Integers = np.full(MIN_SLOTS, -1, np.int64)
+        self._pairs: Integers = np.empty((MIN_SLOTS, 2), np.int64)
+        self.size = 0
+
+    def of(self, first: Integers, second: Integers) -> Integers:
+        """The numbers of these pairs: int64[n]."""
+        needed = self.size + first.size
+        if 4 * needed > 3 * self._slots.size:
+            slots = 1 << (2 * needed - 1).bit_length()
+            pairs: Integers = np.empty((slots, 2), np.int64)
+            pairs[: self.size] = self._pairs[: self.size]
+            self._pairs, self._slots = pairs, np.full(slots, -1, np.int64)
+            person_rows.place_pairs(self._key, pairs, self.size, self._slots)
+        found, self.size = person_rows.number_pairs(self._key, first, second, self._slots, self._pairs, self.size)
+        return found
 
 
-def _within(counts: Integers, groups: Integers, candidates: Flags, most: int) -> tuple[Flags, Integers]:
-    """Candidates that are among the first ``most`` of their group, and the counts with these rows."""
-    known = len(counts)
-    together = np.concatenate([counts[:, :4], groups])
-    order = np.lexsort(together.T[::-1])
-    ordered = together[order]
-    begins = np.ones(len(ordered), np.bool_)
-    begins[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    group = np.empty(len(ordered), np.int64)
-    group[order] = np.cumsum(begins) - 1
-    size = int(begins.sum())
-    carried, dropped = np.zeros(size, np.int64), np.zeros(size, np.int64)
-    # Each group has at most one line so far.
-    carried[group[:known]], dropped[group[:known]] = counts[:, 4], counts[:, 5]
-    own = group[known:]
-    rank = np.empty(len(own), np.int64)
-    wanted = np.flatnonzero(candidates)
-    # Stable: rows of one group in the order in which they came.
-    sequence = wanted[np.argsort(own[wanted], kind="stable")]
-    sizes = np.bincount(own[wanted], minlength=size)
-    rank[sequence] = np.arange(sequence.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    kept = candidates.copy()
-    kept[wanted] = rank[wanted] + carried[own[wanted]] < most
-    taken = np.bincount(own[kept], minlength=size)
-    carried += taken
-    dropped += np.bincount(own, minlength=size) - taken
-    return kept, np.column_stack([ordered[begins], carried, dropped])
+class PersonRows:
+    """Rows of persons as they come, and behind the last one those that count.
+
+    Some 40 bytes a row are held: equal rows can be numbered only once all are there.
+
+    Parameters
+    ----------
+    plan : TablePlan
+        Whose bounds hold.
+    key : Key
+        Of the composition.
+    """
+
+    def __init__(self, plan: TablePlan, key: Key) -> None:
+        self._plan = plan
+        secret = np.frombuffer(key.derive("rows").reveal(), np.uint64)
+        self._hashing = secret[:2]
+        self._persons, self._periods = Numbers(secret[2:]), Numbers(secret[2:])
+        kinds = np.int64, np.uint64, np.int64, np.int64, np.float64
+        self._columns: list[list[NDArray[Any]]] = [[np.empty(0, kind)] for kind in kinds]
+
+    def add(
+        self,
+        persons: Integers,
+        times: Integers,
+        windows: Integers,
+        codes: Integers,
+        words: Integers,
+        values: NDArray[np.float64],
+    ) -> None:
+        """Take rows: digests, instants, windows, keys, what the hash sees of the keys, values (none of counts)."""
+        groups = self._persons.of(np.ascontiguousarray(persons[:, 0]), np.ascontiguousarray(persons[:, 1]))
+        if self._plan.periods is not None:
+            groups = self._periods.of(groups, self._plan.periods.numbers(times))
+        hashes = person_rows.hash_rows(self._hashing, persons, times, words, values)
+        for column, part in zip(self._columns, (groups, hashes, windows, codes, values), strict=True):
+            column.append(part)
+
+    def kept(self) -> Kept:
+        """Of each person and period the rows that count; these rows are held no more."""
+        groups, hashes, windows, codes, values = (_taken(column) for column in self._columns)
+        plan = self._plan
+        size = self._persons.size if plan.periods is None else self._periods.size
+        first, spans = (int(windows.min()), int(np.ptp(windows)) + 1) if windows.size else (0, 0)
+        flags, cut = person_rows.least_rows(
+            self._hashing, groups, hashes, windows, first, spans, plan.contributions, plan.per_window or 0, size
+        )
+        values = values[flags] if values.size else values
+        return Kept(windows[flags], codes[flags], values, size - cut, cut)
 
 
-def ended(counts: Integers, first_period: int) -> Integers:
-    """The counts without periods that no row can lie in any more."""
-    return counts[counts[:, 2] >= first_period]
-
-
-def whole_and_cut(counts: Integers) -> tuple[int, int]:
-    """Persons (in each period) all of whose rows count, and those with rows that do not."""
-    periods = counts[counts[:, 3] == ALL]
-    cut = int(np.count_nonzero(periods[:, 5]))
-    return len(periods) - cut, cut
+def _taken(column: list[NDArray[Any]]) -> NDArray[Any]:
+    """All parts as one array; the list is empty then."""
+    whole = np.concatenate(column)
+    column.clear()
+    return whole

@@ -291,6 +291,8 @@ class TablePlan:
             "who": self.who is not None,
             "start": self.start,
             "nonfinite": self.nonfinite,
+            # Which rows of a person count changed without a parameter.
+            **({"rule": 2} if self.who is not None else {}),
             # Younger than the first noise keys.
             **({"noise": self.noise} if self.gaussian else {}),
         }

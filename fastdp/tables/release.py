@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from fastdp.arrays.source import Source
 from fastdp.errors import AccuracyWarning, DataError, ParameterError, warn
 from fastdp.randomness.key import Key
-from fastdp.tables import persons
 from fastdp.tables.choices import choose_clip, choose_keys, clip_counter, count_rows, noisy_counts
-from fastdp.tables.columns import KeyRow, KeyTable, count_keys, sorted_keys
+from fastdp.tables.columns import KeyNumbers, KeyRow, KeyTable, count_keys, sorted_keys
+from fastdp.tables.persons import Kept, PersonRows
 from fastdp.tables.plan import TablePlan, key_digest
-from fastdp.tables.rows import NOT_FINITE, Reader, Rows, mask_of
+from fastdp.tables.rows import NOT_FINITE, Reader, Rows, exact_sums, mask_of
 from fastdp.tables.sums import NoisySums, WindowSums
 
 Integers = NDArray[np.int64]
@@ -61,6 +61,8 @@ class TableRelease:
     def run(self) -> WindowSums:
         """Read the table and release it."""
         plan = self.plan
+        if plan.who is not None:
+            return self._release_persons()
         if self._is_settled():
             return self._release(plan.settled(plan.start or 0, plan.stop or 0, max(1, len(plan.keys))), self.source)
         source = self.source.twice()
@@ -70,6 +72,32 @@ class TableRelease:
         for rows in self.reader.rows(source, plan, survey.see_times, see_keys):
             survey.add(rows)
         return self._release(survey.settle(self.key), source, survey)
+
+    def _release_persons(self) -> WindowSums:
+        """Read the table once, bound each person's rows, and release sums of those that count."""
+        plan, survey = self.plan, _Survey(self.plan)
+        keys = KeyNumbers(plan.by, plan.keys if plan.by else [()])
+        found = PersonRows(plan, self.key)
+        see_keys = survey.see_keys if plan.key_rule == "public" else None
+        for rows in self.reader.rows(self.source, plan, survey.see_times, see_keys):
+            given = plan.key_rule in ("none", "given")
+            codes = rows.codes.astype(np.int64) if given else keys.codes(rows.keys)
+            if not np.isfinite(rows.values).all():
+                # Not of the rows that count alone, which the secret chooses.
+                raise DataError(NOT_FINITE)
+            assert rows.persons is not None  # noqa: S101 - the plan names their column
+            found.add(rows.persons, rows.times, rows.windows, codes, keys.words[codes], rows.values)
+        first, last = survey.ends()
+        plan.check_cells(last - first, 1)
+        kept = found.kept()
+        survey.see_kept(kept, keys.rows)
+        settled = survey.settle(self.key)
+        if survey.keys is not None:
+            # From the numbers in which keys came to those of the released ones.
+            places = {row: place for place, row in enumerate(survey.keys)}
+            codes = np.array([places.get(row, -1) for row in keys.rows], np.int64)[kept.codes]
+            kept = kept._replace(codes=codes)
+        return self._release(settled, self.source, survey, kept)
 
     def _is_settled(self) -> bool:
         """Whether windows, keys and clip are public parameters, so that one reading is enough."""
@@ -87,7 +115,9 @@ class TableRelease:
         if self.source.rows == 0 and (self.plan.start is None or self.plan.stop is None):
             raise DataError(NO_ROWS)
 
-    def _release(self, plan: TablePlan, source: Source, survey: _Survey | None = None) -> WindowSums:
+    def _release(
+        self, plan: TablePlan, source: Source, survey: _Survey | None = None, kept: Kept | None = None
+    ) -> WindowSums:
         keys = list(plan.keys) if survey is None or survey.keys is None else survey.keys
         first, last = plan.start or 0, plan.stop or 0
         clip = None
@@ -96,9 +126,10 @@ class TableRelease:
             clip = choose_clip(plan, survey.histogram.counts, self.key)
         quantities = plan.quantities(clip)
         table = KeyTable(plan.by, keys)
-        found = [persons.no_counts()]
-        if source.add is None:
-            sums = self.reader.sums(source, plan, quantities, table, found)
+        if kept is not None:
+            sums = exact_sums([(kept.windows, kept.codes, kept.values)], plan, quantities, table.size)
+        elif source.add is None:
+            sums = self.reader.sums(source, plan, quantities, table)
         else:
             sums = source.add(plan, quantities, self.reader)
         own = start_key(self.key, first, keys)
@@ -116,13 +147,12 @@ class TableRelease:
             guarantee=plan.guarantee(simulated=self.key.simulated),
             family=self.source.family,
             centre=quantities[0].centre * plan.step if plan.kind == "means" else 0.0,
-            kept_persons=self._report_persons(plan, found[0]) if plan.reports_persons else None,
+            kept_persons=self._report_persons(plan, kept) if kept is not None and plan.reports_persons else None,
         )
 
-    def _report_persons(self, plan: TablePlan, counts: Integers) -> float:
+    def _report_persons(self, plan: TablePlan, rows: Kept) -> float:
         """The released share of persons all of whose rows count; a warning where most had rows dropped."""
-        whole, cut = persons.whole_and_cut(counts)
-        noisy = noisy_counts([whole, cut], 1, plan.person_epsilon, self.key, "persons").tolist()
+        noisy = noisy_counts([rows.whole, rows.cut], 1, plan.person_epsilon, self.key, "persons").tolist()
         kept, lost = (max(0, count) for count in noisy)
         # Below some noise scales nothing is known.
         if lost > kept and kept + lost > 8.0 / plan.person_epsilon:
@@ -156,6 +186,14 @@ class _Survey:
         for key, count in count_keys(columns).items():
             self._counts[key] = self._counts.get(key, 0) + count
 
+    def see_kept(self, kept: Kept, keys: list[KeyRow]) -> None:
+        """Count what the release depends on, of the rows of persons that count."""
+        if self.plan.key_rule == "private":
+            sizes = np.bincount(kept.codes, minlength=len(keys)).tolist()
+            self._counts = {key: size for key, size in zip(keys, sizes, strict=True) if size}
+        if self.histogram is not None:
+            self.histogram.observe(kept.values)
+
     def add(self, rows: Rows) -> None:
         """Count what the release depends on."""
         plan = self.plan
@@ -168,16 +206,21 @@ class _Survey:
                 raise DataError(NOT_FINITE)
             self.histogram.observe(values)
 
-    def settle(self, key: Key) -> TablePlan:
-        """The plan with windows and keys that are known now."""
+    def ends(self) -> tuple[int, int]:
+        """The first window, and the one behind the last."""
         plan = self.plan
         if not self._ends and (plan.start is None or plan.stop is None):
             raise DataError(NO_ROWS)
         first = plan.calendar.number(self._ends[0]) if plan.start is None else plan.start
         last = plan.calendar.number(self._ends[1]) + 1 if plan.stop is None else plan.stop
+        return first, max(first, last)
+
+    def settle(self, key: Key) -> TablePlan:
+        """The plan with windows and keys that are known now."""
+        plan, (first, last) = self.plan, self.ends()
         if plan.key_rule == "public":
             self.keys = sorted_keys(self._counts)
         elif plan.key_rule == "private":
             self.keys = choose_keys(plan, self._counts, key)
         width = len(plan.keys if self.keys is None else self.keys) if plan.by else 1
-        return plan.settled(first, max(first, last), width)
+        return plan.settled(first, last, width)

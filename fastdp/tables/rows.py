@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from fastdp.arrays.source import Source
 from fastdp.errors import DataError
-from fastdp.tables import persons
-from fastdp.tables.columns import KeyTable, digests_of, floats_of, times_of
+from fastdp.tables.columns import KeyTable, floats_of, times_of
+from fastdp.tables.names import digests_of
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.quantity import Quantity
 
@@ -25,12 +25,28 @@ NOT_FINITE = (
 
 
 class Rows(NamedTuple):
-    """The rows of a batch that count, so far as is known."""
+    """The rows of a batch that may count; with persons only such.
+
+    Attributes
+    ----------
+    windows, times : int64[n]
+        Numbers of windows, and instants.
+    codes : int[n]
+        Keys, where they are given.
+    values : float64[n or 0]
+        What is summed, if anything is.
+    keys : list of Arrow arrays
+        The key columns.
+    persons : int64[n, 2] or None
+        Digests.
+    """
 
     windows: Integers
+    times: Integers
     codes: NDArray[Any]
     values: NDArray[np.float64]
     keys: list[Any]
+    persons: Integers | None
 
 
 class Reader(NamedTuple):
@@ -55,16 +71,14 @@ class Reader(NamedTuple):
         see_times: Callable[[Integers], None] | None = None,
         see_keys: Callable[[list[Any]], None] | None = None,
         table: KeyTable | None = None,
-        counts: list[Integers] | None = None,
     ) -> Iterator[Rows]:
-        """Batch by batch the rows that count, in both readings the same ones.
+        """Batch by batch the rows that may count, in both readings the same ones.
 
-        ``see_keys`` gets the key columns of all rows.  Rows without a time or person are dropped or refused; those
-        outside [start, stop) and with unknown keys are dropped; of what is left, a person's rows beyond the bounds.
+        ``see_keys`` gets the key columns of all rows.  Rows without a time or person are dropped or refused; with
+        persons, those outside [start, stop) and with unknown keys are dropped too (how many count is known later).
         """
         if table is None:
             table = KeyTable(plan.by, plan.keys) if plan.key_rule == "given" else None
-        counts = [persons.no_counts()] if counts is None else counts
         begin = 0
         for batch in source.batches():
             if see_keys is not None:
@@ -89,37 +103,37 @@ class Reader(NamedTuple):
             windows = plan.calendar.numbers(times)
             by = [batch.column(name) for name in plan.by]
             codes = table.codes(by) if table is not None and plan.by else np.zeros(len(times), np.int32)
-            if digests is not None:
-                counted = (codes >= 0) & plan.has(windows)
-                batch, times = batch.filter(mask_of(counted)), times[counted]
+            if digests is not None and not (counted := (codes >= 0) & plan.has(windows)).all():
+                batch, times, digests = batch.filter(mask_of(counted)), times[counted], digests[counted]
                 windows, codes = windows[counted], codes[counted]
-                periods = np.zeros(len(times), np.int64) if plan.periods is None else plan.periods.numbers(times)
-                kept, counts[0] = persons.bound_rows(
-                    counts[0], digests[counted], periods, windows, plan.contributions, plan.per_window
-                )
-                batch, windows, codes = batch.filter(mask_of(kept)), windows[kept], codes[kept]
                 by = [batch.column(name) for name in plan.by]
             values = np.empty(0) if self.value is None else floats_of(batch.column(self.value))
             if self.value is not None and plan.nonfinite == "zero":
                 values = np.where(np.isfinite(values), values, 0.0)
-            yield Rows(windows, codes, values, by)
+            yield Rows(windows, times, codes, values, by, digests)
 
     def sums(
-        self,
-        source: Source,
-        plan: TablePlan,
-        quantities: Sequence[Quantity],
-        table: KeyTable,
-        counts: list[Integers] | None = None,
+        self, source: Source, plan: TablePlan, quantities: Sequence[Quantity], table: KeyTable
     ) -> list[Integers]:
-        """The exact sums of every window and key of a settled plan: int64[W, K] for each quantity."""
-        first, last = plan.start or 0, plan.stop or 0
-        sums = [np.zeros((last - first, table.size), np.int64) for _ in quantities]
-        for rows in self.rows(source, plan, table=table, counts=counts):
-            for quantity, into in zip(quantities, sums, strict=True):
-                if quantity.add((rows.windows, rows.codes, rows.values), first, into) >= 0:
-                    raise DataError(NOT_FINITE)
-        return sums
+        """The exact sums of every window and key of a settled plan without persons: int64[W, K] for each quantity."""
+        rows = self.rows(source, plan, table=table)
+        return exact_sums(((each.windows, each.codes, each.values) for each in rows), plan, quantities, table.size)
+
+
+def exact_sums(
+    parts: Iterable[tuple[Integers, NDArray[Any], NDArray[np.float64]]],
+    plan: TablePlan,
+    quantities: Sequence[Quantity],
+    keys: int,
+) -> list[Integers]:
+    """The exact sums of rows (windows, keys, values) of a settled plan: int64[W, keys] for each quantity."""
+    first, last = plan.start or 0, plan.stop or 0
+    sums = [np.zeros((last - first, keys), np.int64) for _ in quantities]
+    for rows in parts:
+        for quantity, into in zip(quantities, sums, strict=True):
+            if quantity.add(rows, first, into) >= 0:
+                raise DataError(NOT_FINITE)
+    return sums
 
 
 def mask_of(flags: NDArray[np.bool_]) -> Any:

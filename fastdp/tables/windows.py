@@ -58,7 +58,9 @@ class Windows(Publisher[WindowsState]):
     contributions, period, per_window
         As for :func:`fastdp.totals`.
     who : bool
-        True: each row comes with its person, whose rows beyond the bounds are dropped.
+        True: each row comes with its person, and waits until its window closes; then the rows of least keyed hash
+        count.  It needs a ``period``; where that has rows in several windows, also ``per_window``, and
+        ``contributions`` of at least ``per_window`` times these windows.
     origin, time_zone, resolution, nonfinite, seed, key
         As for :func:`fastdp.totals`.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -16,19 +16,25 @@ from fastdp.arrays.column import Nonfinite, as_column, as_floats
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.randomness.key import Key
+from fastdp.state import codec
 from fastdp.state.codec import expect
-from fastdp.state.machine import Machine, Transition
-from fastdp.tables import persons
+from fastdp.state.content import Packed
+from fastdp.state.machine import Machine, Record, Transition
 from fastdp.tables.calendar import LAST, as_instant, parse_length
-from fastdp.tables.columns import KeyTable, as_arrow, digests_of, times_of
-from fastdp.tables.parameters import make_plan
+from fastdp.tables.columns import KeyNumbers, KeyTable, as_arrow, times_of
+from fastdp.tables.names import digests_of
+from fastdp.tables.parameters import check_online, make_plan
+from fastdp.tables.persons import PersonRows
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.quantity import Quantity
 from fastdp.tables.release import start_key
 from fastdp.tables.rows import NOT_FINITE
 from fastdp.tables.sums import Kind, NoisySums, WindowSums
+from fastdp.tables.waiting import COLUMNS, Waiting
 
 Integers = NDArray[np.int64]
+#: Rows that wait, in one part of a state file's log.
+PART_ROWS = 2**20
 log = logging.getLogger("fastdp")
 
 
@@ -74,8 +80,8 @@ class WindowsState:
         Exact sums.  Secret.
     chains : int64[Q, 4]
         Chain keys of the noise.  Secret.
-    persons : int64[g, 6]
-        Rows of each person (:mod:`fastdp.tables.persons`).  Secret.
+    waiting : Waiting
+        With persons, rows of open windows; sums have none then.  Secret.
     """
 
     n_seen: int
@@ -84,7 +90,7 @@ class WindowsState:
     late: int
     sums: Integers
     chains: Integers
-    persons: Integers
+    waiting: Waiting = field(default_factory=Waiting.none)
 
     def __repr__(self) -> str:
         return f"WindowsState(n_seen={self.n_seen}, closed={self.closed})"
@@ -118,6 +124,7 @@ class WindowsMachine(Machine[WindowsState]):
         own = ("kind", "begin", "bound", "who", "lateness")
         given = {name: getattr(self, name) for name in named if name not in own}
         plan = make_plan(self.kind, bound=self.bound, start=self.begin, who="persons" if self.who else None, **given)
+        check_online(plan)
         # The bound is the clip: nothing is chosen from rows that are not there yet.
         return dataclasses.replace(plan, online=True, chooses_clip=False)
 
@@ -132,6 +139,11 @@ class WindowsMachine(Machine[WindowsState]):
         return KeyTable(self.plan.by, self.plan.keys)
 
     @cached_property
+    def words(self) -> Integers:
+        """What the hash of a row sees of each key."""
+        return KeyNumbers(self.plan.by, self.plan.keys if self.plan.by else [()]).words
+
+    @cached_property
     def delay(self) -> int | None:
         """How far the clock stays behind the latest time seen, in microseconds."""
         return None if self.lateness is None else parse_length("lateness", self.lateness)[1]
@@ -142,7 +154,7 @@ class WindowsMachine(Machine[WindowsState]):
         own = start_key(key, number, list(self.plan.keys))
         chains = np.stack([quantity.start_chain(own) for quantity in self.quantities])
         sums: Integers = np.zeros((len(self.quantities), 0, self.table.size), np.int64)
-        return WindowsState(0, self.plan.calendar.edge(number), number, 0, sums, chains, persons.no_counts())
+        return WindowsState(0, self.plan.calendar.edge(number), number, 0, sums, chains)
 
     # The call.
 
@@ -208,13 +220,16 @@ class WindowsMachine(Machine[WindowsState]):
         clock, late = self._clock(state, batch, windows)
         counted = (batch.codes >= 0) & ~late
         closed = max(first, calendar.number(min(clock, LAST)))
-        kept, counts = self._bound(state, batch, windows, counted, closed)
-        sums = self._extended(state.sums, max(closed, int(windows[kept].max(initial=first - 1)) + 1) - first)
-        codes = np.where(kept, batch.codes, -1)
-        for quantity, into in zip(self.quantities, sums, strict=True):
-            wrong = quantity.add((windows, codes, batch.values), first, into)
-            if wrong >= 0:
-                raise DataError(NOT_FINITE)
+        open_to = max(closed, int(windows[counted].max(initial=first - 1)) + 1)
+        self._check_far(max(open_to - first, state.sums.shape[1], state.waiting.ends.size))
+        if not np.isfinite(batch.values[counted] if batch.values.size else batch.values).all():
+            raise DataError(NOT_FINITE)
+        waiting = state.waiting
+        if self.who:
+            sums, waiting = self._close(waiting, batch, counted, (windows, first, closed, open_to), key)
+        else:
+            sums = _wide(state.sums, open_to - first)
+            self._add((windows, np.where(counted, batch.codes, -1), batch.values), first, sums)
         chains, columns = [], {}
         for quantity, exact, chain in zip(self.quantities, sums, state.chains, strict=True):
             index = (first - (self.plan.start or 0)) * self.table.size
@@ -228,7 +243,7 @@ class WindowsMachine(Machine[WindowsState]):
             late=state.late + int(np.count_nonzero(late)),
             sums=sums[:, closed - first :].copy(),
             chains=np.stack(chains),
-            persons=counts,
+            waiting=waiting,
         )
         return Transition(after, partial(self._emit, first, closed, columns, key))
 
@@ -241,27 +256,38 @@ class WindowsMachine(Machine[WindowsState]):
         # A row never closes its own window, so it may count among those before it.
         return int(reached[-1]), windows < np.maximum(state.closed, self.plan.calendar.numbers(reached))
 
-    def _bound(
-        self, state: WindowsState, batch: Batch, windows: Integers, counted: NDArray[np.bool_], closed: int
-    ) -> tuple[NDArray[np.bool_], Integers]:
-        """Which rows count once each person's are bounded, and the counts of periods that rows can still lie in."""
-        if not self.who:
-            return counted, state.persons
-        plan = self.plan
-        periods = np.zeros(windows.size, np.int64) if plan.periods is None else plan.periods.numbers(batch.times)
-        found, counts = persons.bound_rows(
-            state.persons,
-            *(batch.digests[counted], periods[counted], windows[counted]),
-            *(plan.contributions, plan.per_window),
-        )
-        kept = counted.copy()
-        kept[counted] = found
-        if plan.periods is not None:
-            counts = persons.ended(counts, plan.periods.number(plan.calendar.edge(closed)))
-        return kept, counts
+    def _close(
+        self,
+        waiting: Waiting,
+        batch: Batch,
+        counted: NDArray[np.bool_],
+        span: tuple[Integers, int, int, int],
+        key: Key,
+    ) -> tuple[Integers, Waiting]:
+        """The exact sums of windows that close now, of the rows of least hash, and the rows that still wait."""
+        windows, first, closed, open_to = span
+        waiting = waiting.compact().widened(open_to - first)
+        if counted.any():
+            bits = batch.values[counted].view(np.int64) if batch.values.size else np.zeros(counted.sum(), np.int64)
+            said = (*batch.digests[counted].T, batch.times[counted], batch.codes[counted], bits)
+            waiting = waiting.with_rows(np.column_stack(said), windows[counted] - first)
+        sums: Integers = np.zeros((len(self.quantities), closed - first, self.table.size), np.int64)
+        rows = waiting.of_first(closed - first)
+        if len(rows):
+            times, codes, values = (np.ascontiguousarray(column) for column in rows.T[2:])
+            found = PersonRows(self.plan, key)
+            values = np.empty(0) if self.kind == "counts" else values.view(np.float64)
+            found.add(rows[:, :2], times, self.plan.calendar.numbers(times), codes, self.words[codes], values)
+            kept = found.kept()
+            self._add((kept.windows, kept.codes, kept.values), first, sums)
+        return sums, waiting.without_first(closed - first, len(rows))
 
-    def _extended(self, sums: Integers, windows: int) -> Integers:
-        """A copy with room for so many windows."""
+    def _add(self, rows: tuple[Integers, Integers, NDArray[np.float64]], first: int, sums: Integers) -> None:
+        for quantity, into in zip(self.quantities, sums, strict=True):
+            quantity.add(rows, first, into)
+
+    def _check_far(self, windows: int) -> None:
+        """DataError for more open windows than fit."""
         try:
             self.plan.check_cells(windows, self.table.size)
         except ParameterError:
@@ -269,9 +295,6 @@ class WindowsMachine(Machine[WindowsState]):
                 "a time lies too far behind the first open window: expected at most 2 * 10^8 open windows and keys, "
                 "so that they fit into memory (move the clock with advance)"
             ) from None
-        wide: Integers = np.zeros((sums.shape[0], max(windows, sums.shape[1]), sums.shape[2]), np.int64)
-        wide[:, : sums.shape[1]] = sums
-        return wide
 
     def _emit(self, first: int, closed: int, columns: dict[str, NoisySums], key: Key) -> WindowSums:
         """What the closed windows release."""
@@ -303,18 +326,57 @@ class WindowsMachine(Machine[WindowsState]):
     def rekeyed(self, state: WindowsState, key: Key) -> WindowsState:
         """The state for a copy: chains of its own key."""
         own = key.within("behind", state.chains.tobytes())
-        return dataclasses.replace(state, chains=self.start(own).chains)
+        return dataclasses.replace(state, chains=self.start(own).chains, waiting=state.waiting.alone())
+
+    def pack(self, state: WindowsState) -> Packed:
+        """The state as JSON, rows that wait as the parts of a log."""
+        live = state.waiting.of_first(state.waiting.ends.size)
+        return {**self._small(state), **({"log": _parts(live)} if self.who else {})}
+
+    def record(self, before: WindowsState, after: WindowsState) -> Record:
+        """The state without rows that wait, the rows that came, and whether those of closed windows were left out."""
+        old, new = before.waiting, after.waiting
+        came = new.rows[old.size if old.moved == new.moved else old.size - old.gone : new.size, :COLUMNS]
+        return Record(self._small(after), _parts(came), old.moved != new.moved)
+
+    def _small(self, state: WindowsState) -> Packed:
+        names = [each.name for each in dataclasses.fields(state) if each.name != "waiting"]
+        return {"n_seen": state.n_seen, "state": {name: codec.describe(getattr(state, name)) for name in names}}
+
+    def unpack(self, packed: Packed, key: Key) -> WindowsState:
+        """The state that was packed, rows that wait read from the parts of the log."""
+        state = super().unpack(packed, key)
+        parts = [codec.unpack(part, "<i8") for part in packed.get("log", ())]
+        rows = np.concatenate([np.empty(0, np.int64), *parts]).reshape(-1, COLUMNS).astype(np.int64)
+        if rows[:, 3].min(initial=0) < 0 or rows[:, 3].max(initial=0) >= self.table.size:
+            raise ValueError("a key out of range")
+        places = self.plan.calendar.numbers(rows[:, 2]) - state.closed
+        rows, places = rows[places >= 0], places[places >= 0]
+        self._check_far(int(places.max(initial=-1)) + 1)
+        waiting = state.waiting.widened(int(places.max(initial=-1)) + 1).with_rows(rows, places)
+        return dataclasses.replace(state, waiting=waiting)
 
     def check_indices(self, state: WindowsState) -> None:
         """ValueError unless the state has the shape of this machine's."""
         like, calendar = self.start(Key(bytes(32), simulated=True)), self.plan.calendar
         expect(state.sums, np.empty((like.sums.shape[0], state.sums.shape[1], like.sums.shape[2]), np.int64))
         expect(state.chains, like.chains)
-        expect(state.persons, np.empty((len(state.persons), persons.WIDTH), np.int64))
         if min(state.n_seen, state.late) < 0 or state.closed < like.closed or state.clock < like.clock:
             raise ValueError("a position out of range")
         if calendar.number(min(state.clock, LAST)) > state.closed:
             raise ValueError("a clock behind an open window")
+
+
+def _parts(rows: Integers) -> list[str]:
+    """Rows as texts of a log, none of which is larger than a state file holds."""
+    return [codec.pack(rows[i : i + PART_ROWS], "<i8") for i in range(0, len(rows), PART_ROWS)]
+
+
+def _wide(sums: Integers, windows: int) -> Integers:
+    """A copy with room for so many windows."""
+    wide: Integers = np.zeros((sums.shape[0], max(windows, sums.shape[1]), sums.shape[2]), np.int64)
+    wide[:, : sums.shape[1]] = sums
+    return wide
 
 
 def _no_persons() -> Integers:

@@ -8,13 +8,12 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
-from collections import defaultdict
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from zoneinfo import ZoneInfo
 
-from tests.oracles import words
+from tests.oracles import persons, words
 from tests.oracles.prefix import BoundNoise
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -74,17 +73,16 @@ def window(moment, every, zone):
     return months // (int(count) * (12 if unit == "y" else 1))
 
 
-def bounded(rows, every, zone, contributions, period, per_window):
-    """The rows that count, by a dictionary of what each person has used up."""
-    used = defaultdict(int)
+def bounded(rows, every, zone, contributions, period, per_window, composition, valued):
+    """The rows (time, key, value, person) that count: those of least hash; ``composition`` is its secret."""
+    sip_key, named = persons.sip_key(composition), []
     for at, key, value, person in rows:
         moment = instant(at, zone)
-        span = window(moment, period, zone) if period else 0
-        whole, own = (person, span), (person, span, window(moment, every, zone))
-        if used[whole] < contributions and (per_window is None or used[own] < per_window):
-            used[whole] += 1
-            used[own] += 1
-            yield at, key, value
+        group = person, window(moment, period, zone) if period else 0
+        said = persons.digest(str(person)), moment, persons.word(key), value if valued else None
+        named.append((group, window(moment, every, zone), said, partial(persons.row_hash, sip_key, *said)))
+    kept = persons.kept(named, contributions, per_window)
+    return [row[:3] for place, row in enumerate(rows) if place in kept]
 
 
 def exact_sums(rows, every, zone, keys, first, last, step_of):

@@ -446,7 +446,8 @@ def table_calls() -> list[Calls]:
             Calls(name, _swapped, lambda bad, f=call: f(None, "kwh", "at", "1h", epsilon=1.0, bound=bad)),
         ]
     counting = lambda bad: fastdp.counts(bad, "at", "1h", **options)  # noqa: E731
-    windows = lambda: fastdp.Windows("1h", 1.0, "2024-01-01", bound=BOUND, by="key", keys=["a"], who=True, seed=1)  # noqa: E731
+    persons = {"by": "key", "keys": ["a"], "who": True, "period": "1h"}
+    windows = lambda: fastdp.Windows("1h", 1.0, "2024-01-01", bound=BOUND, seed=1, **persons)  # noqa: E731
     at = np.array(["2024-01-01"] * 2, "M8[s]")
     return [
         *calls,

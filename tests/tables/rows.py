@@ -117,16 +117,16 @@ def expected(
         per_window=per_window,
         contributions=contributions,
         **composed,
+        **({"rule": 2} if composed.get("who") else {}),
     )
-    if composed.get("who"):
-        chosen = [row for row in rows if keys is None or (row[1],) in keys]
-        chosen = [r for r in chosen if span[0] <= tables.window(tables.instant(r[0], zone), every, zone) < span[1]]
-        kept = list(tables.bounded(chosen, every, zone, contributions, period[0] if period else None, per_window))
-    else:
-        kept = [row[:3] for row in rows]
-    of_keys = [(at, (key,) if keys else (), value) for at, key, value in kept]
-    found = {}
     own = words.bound(secret, "Windows", parameters)
+    of_keys = [(at, (key,) if keys else (), *rest) for at, key, *rest in rows if keys is None or (key,) in keys]
+    if composed.get("who"):
+        chosen = [r for r in of_keys if span[0] <= tables.window(tables.instant(r[0], zone), every, zone) < span[1]]
+        length, valued = period[0] if period else None, composed.get("kind", "counts") != "counts"
+        of_keys = tables.bounded(chosen, every, zone, contributions, length, per_window, own, valued)
+    of_keys = [row[:3] for row in of_keys]
+    found = {}
     for (name, low, high, centre, resolution, share), scale in zip(sums, scales, strict=True):
 
         def step_of(value: float, name=name, low=low, high=high, centre=centre, resolution=resolution) -> int:

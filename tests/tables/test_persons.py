@@ -1,69 +1,90 @@
-"""Which rows of a person count: against a dictionary, in any batches, and whatever others do."""
+"""Which rows of a person count: those of least hash, against an oracle, in any order, and whatever others do."""
 
 from __future__ import annotations
 
-import itertools
+from collections import Counter
 from datetime import datetime
-from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from uuid import UUID
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import fastdp
-from fastdp.errors import AccuracyWarning
-from fastdp.tables import persons
-from fastdp.tables.columns import as_arrow, digests_of
+from fastdp.errors import AccuracyWarning, DataError
+from fastdp.randomness.key import Key
+from fastdp.tables.parameters import make_plan
+from fastdp.tables.persons import Kept, Numbers, PersonRows
 from tests.oracles import tables
 from tests.tables.rows import SECRET, as_family, expected, random_rows
 
 HOUR = 3_600_000_000
-#: Person, period, window (in the period).
-ROW = st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 1))
+WEEK = {"start": "2024-01-01", "stop": "2024-01-08"}
+#: Person, hour, key: few, so that rows repeat.
+ROW = st.tuples(st.integers(0, 3), st.integers(0, 30), st.integers(0, 1))
+#: A few rows only, so that the warning says nothing.
+few_rows = pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 
 
-def digests(names: np.ndarray) -> np.ndarray:
-    return np.column_stack([names * 7919, -names]).astype(np.int64)
+def kept_rows(rows: list[tuple], period: str | None, most: int, per_window: int | None) -> tuple[Kept, Counter]:
+    """What counts of (person, hour, key), and the rows (person, hour, key) that do."""
+    options = {"contributions": most, "period": period, "per_window": per_window, "who": "who"}
+    plan = make_plan("totals", every="4h", epsilon=1.0, clip=1.0, **options)
+    found = PersonRows(plan, Key.from_bytes(SECRET).bind("rows", {}))
+    table = np.array(rows, np.int64).reshape(-1, 3)
+    times = table[:, 1] * HOUR
+    persons, windows = np.column_stack([table[:, 0] * 7919, -table[:, 0]]), plan.calendar.numbers(times)
+    # The value tells the row.
+    values = (table @ [10_000, 10, 1]).astype(float)
+    found.add(persons, times, windows, table[:, 2].copy(), 5 - table[:, 2], values)
+    kept = found.kept()
+    told = Counter((int(v) // 10_000, int(v) % 10_000 // 10, int(v) % 10) for v in kept.values)
+    assert sorted(zip(kept.windows, kept.codes, strict=True)) == sorted((h // 4, k) for _, h, k in told.elements())
+    return kept, told
 
 
 LIMIT = st.integers(1, 5)
 
 
-@given(st.lists(ROW, max_size=40), LIMIT, st.none() | LIMIT, st.lists(st.integers(0, 40), max_size=3))
-def test_rows_that_count(rows: list[tuple], most: int, per_window: int | None, cuts: list[int]) -> None:
-    used: dict[tuple, int] = {}
-    wanted = []
-    for person, period, window in rows:
-        whole, own = (person, period), (person, period, window)
-        counts = used.get(whole, 0) < most and (per_window is None or used.get(own, 0) < per_window)
-        wanted.append(counts)
-        for group in (whole, own):
-            used[group] = used.get(group, 0) + counts
-    table = np.array(rows, np.int64).reshape(-1, 3)
-    state, kept = persons.no_counts(), []
-    borders = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
-    for a, b in itertools.pairwise(borders):
-        part = table[a:b]
-        flags, state = persons.bound_rows(state, digests(part[:, 0]), part[:, 1], part[:, 2], most, per_window)
-        kept += flags.tolist()
-    assert kept == wanted
-    cut = {(p, t) for (p, t, _), counts in zip(rows, wanted, strict=True) if not counts}
-    assert persons.whole_and_cut(state) == (len({row[:2] for row in rows} - cut), len(cut))
-    assert set(persons.ended(state, 1)[:, 2].tolist()) <= {1, 2}
+@given(st.lists(ROW, max_size=40), st.permutations(range(40)), st.none() | st.just("12h"), LIMIT, st.none() | LIMIT)
+def test_a_persons_rows_depend_on_no_order_and_on_nobody_else(
+    rows: list[tuple], order: list[int], period: str | None, most: int, per_window: int | None
+) -> None:
+    found, told = kept_rows(rows, period, most, per_window)
+    shuffled = [rows[i] for i in order if i < len(rows)]
+    assert kept_rows(shuffled, period, most, per_window)[1] == told
+    alone = [row for row in rows if row[0] != 1]
+    _, others = kept_rows(alone, period, most, per_window)
+    assert others == Counter({row: count for row, count in told.items() if row[0] != 1})
+    whole = {(p, h // 12 if period else 0) for p, h, _ in rows}
+    cut = {(p, h // 12 if period else 0) for p, h, _ in (Counter(rows) - told)}
+    assert (found.whole, found.cut) == (len(whole - cut), len(cut))
+    for person, span in whole:
+        own = Counter({r: c for r, c in told.items() if (r[0], r[1] // 12 if period else 0) == (person, span)})
+        there = [r for r in rows if (r[0], r[1] // 12 if period else 0) == (person, span)]
+        room = Counter(h // 4 for _, h, _ in there)
+        most_here = sum(min(n, per_window or n) for n in room.values())
+        assert own.total() == min(most, most_here)
+        assert per_window is None or max(Counter(h // 4 for _, h, _ in own.elements()).values()) <= per_window
 
 
-@pytest.mark.parametrize("family", ["pandas", "reader"])
+@pytest.mark.parametrize("kind", ["counts", "totals"])
+@pytest.mark.parametrize("family", ["pandas", "reader", "parquet"])
 @pytest.mark.parametrize(("period", "per_window"), [("1d", None), ("12h", 2), (None, None)])
-def test_tables_with_persons(family: str, period: str | None, per_window: int | None, tmp_path: Path) -> None:
-    rows = random_rows(300, 3)
-    found = fastdp.counts(
+def test_tables_with_persons(
+    kind: str, family: str, period: str | None, per_window: int | None, tmp_path: Path
+) -> None:
+    rows = random_rows(250, 3)
+    # Equal rows, and others that differ in their value alone.
+    rows += rows[:50] + [(*row[:2], -row[2], row[3]) for row in rows[:30]] + rows[:20]
+    value, clip = ((), {}) if kind == "counts" else (("kwh",), {"clip": (-1.0, 2.0), "resolution": 0.001})
+    found = getattr(fastdp, kind)(
         as_family(rows, family, tmp_path),
-        *("at", "1h"),
+        *(*value, "at", "1h"),
         by="meter",
         keys=["a", "b", "d"],
         epsilon=1.0,
@@ -74,11 +95,14 @@ def test_tables_with_persons(family: str, period: str | None, per_window: int | 
         start="2024-03-30",
         stop="2024-04-01",
         key=SECRET,
+        **clip,
     )
     first, last = (tables.window(tables.instant(datetime(2024, *day), None), "1h", None) for day in ((3, 30), (4, 1)))
     # Without a period a hundredth tells how many persons had rows dropped.
     epsilon = 1.0 if period else 1.0 - 0.01
     lengths = {"1d": ("1d", 0, 24 * HOUR), "12h": ("12h", 0, 12 * HOUR), None: None}
+    sums = {"counts": ("count", 0, 1, 0, 1.0, epsilon), "totals": ("total", -1000, 2000, 0, 0.001, epsilon)}
+    composed = {} if kind == "counts" else {"kind": kind, "bound": [-1.0, 2.0], "resolution": 0.001}
     wanted = expected(
         rows,
         every="1h",
@@ -93,13 +117,119 @@ def test_tables_with_persons(family: str, period: str | None, per_window: int | 
         contributions=5,
         period=lengths[period],
         per_window=per_window,
-        sums=[("count", 0, 1, 0, 1.0, epsilon)],
-        scales=[5 / Fraction(epsilon)],
+        sums=[sums[kind]],
+        scales=[5 * (1 if kind == "counts" else 2000) / Fraction(epsilon)],
+        **composed,
     )
-    assert found.sums.columns["count"].steps.tolist() == wanted["count"]
+    name = sums[kind][0]
+    assert found.sums.columns[name].steps.tolist() == wanted[name]
     unit = "one person" + ("" if period is None else f" in any period of {period}")
     assert (found.guarantee.unit, found.guarantee.epsilon) == (unit, 1.0)
     assert (found.sums.kept_persons is None) is (period is not None)
+
+
+@few_rows
+@pytest.mark.parametrize("keys", [["a", "b"], "public", None])
+@pytest.mark.parametrize("sums", [{"bound": 3.0}, {"clip": 2.0}])
+def test_the_order_of_rows_and_batches_changes_no_byte(keys: Any, sums: dict[str, float]) -> None:
+    """Under one key, with keys of every rule and with a clip that is chosen or known."""
+    rows = random_rows(400, 7)
+    delta = {"delta": 1e-2} if keys is None else {}
+    options: dict[str, Any] = {"by": "meter", "keys": keys, "who": "person", "contributions": 9, "epsilon": 50.0}
+
+    def release(order: list[tuple], family: str = "reader") -> Any:
+        frame = as_family(order, family, Path())
+        return fastdp.totals(frame, "kwh", "at", "6h", key=SECRET, **options, **sums, **delta).sums
+
+    wanted = release(rows, "pyarrow")
+    assert wanted.keys["meter"]
+    assert wanted.columns["total"].steps.any()
+    shuffled = [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
+    for order in (rows, sorted(rows), sorted(rows)[::-1], shuffled):
+        found = release(order)
+        assert np.array_equal(found.columns["total"].steps, wanted.columns["total"].steps)
+        assert (found.keys, found.clip, found.kept_persons) == (wanted.keys, wanted.clip, wanted.kept_persons)
+
+
+def crowd(n: int = 20_000) -> pd.DataFrame:
+    """Rows of 500 users in one week, in the order of time."""
+    generator = np.random.default_rng(0)
+    seconds = np.sort(generator.integers(0, 7 * 86_400, n))
+    at = np.datetime64("2024-01-01") + seconds.astype("timedelta64[s]")
+    return pd.DataFrame({"at": at, "user": generator.integers(0, 500, n)})
+
+
+@few_rows
+@pytest.mark.parametrize("online", [False, True])
+def test_days_have_their_shape(online: bool) -> None:
+    """Ten rows of some forty in a week: every day has its share, however early it is."""
+    frame, days = crowd(), []
+    options: dict[str, Any] = (
+        {"contributions": 14, "per_window": 2, "period": "1w"} if online else {"contributions": 10}
+    )
+    for seed in range(20):
+        key = Key.from_bytes(SECRET).within("test", seed)
+        if online:
+            windows = fastdp.Windows("1d", 1.0, "2024-01-01", counts=True, who=True, key=key, **options)
+            windows.add(frame["at"], persons=frame["user"])
+            days.append(windows.advance("2024-01-08").sums.columns["count"].values[:, 0])
+        else:
+            found = fastdp.counts(frame, "at", "1d", epsilon=1.0, who="user", key=key, **WEEK, **options)
+            days.append(found.sums.columns["count"].values[:, 0])
+    true = frame.groupby(frame["at"].dt.day).size().to_numpy(float)
+    shape = true / true.mean()
+    assert np.abs(np.mean(days, axis=0) / np.mean(days) / shape - 1.0).max() < 0.03
+    assert np.abs(days / np.mean(days, axis=1, keepdims=True) / shape - 1.0).max() < 0.25
+
+
+def test_hours_of_a_day_are_flat() -> None:
+    found = fastdp.counts(
+        *(crowd(60_000), "at", "1h"), epsilon=1e4, who="user", contributions=5, period="1d", key=SECRET, **WEEK
+    )
+    hours = found.sums.columns["count"].values.reshape(7, 24).sum(axis=0)
+    assert np.abs(hours / hours.mean() - 1.0).max() < 0.1
+
+
+def test_equal_rows_each_count() -> None:
+    """900 equal rows of a person on Monday and 100 on Tuesday are kept 9 to 1, in dates without a time of day."""
+    at = np.array(["2024-01-01"] * 900 + ["2024-01-02"] * 100, "M8[s]")
+    frame = pd.DataFrame({"at": np.tile(at, 200), "who": np.repeat(np.arange(200), 1000)})
+    found = fastdp.counts(
+        *(frame, "at", "1d"), epsilon=1e4, who="who", contributions=10, period="1w", start="2024-01-01", key=SECRET
+    )
+    monday, tuesday = np.rint(found.sums.columns["count"].values[:2, 0])
+    assert monday + tuesday == 2000
+    # Sd 13.
+    assert abs(tuesday - 200) < 60
+
+
+@few_rows
+def test_rows_of_unreleased_keys_use_up_a_persons_rows() -> None:
+    """One set of rows decides about keys, clip and sums, and is reported: else a person would have two such sets."""
+    rows = [
+        (datetime(2024, 1, 1, hour), "often" if hour < 12 else f"own {person} {hour}", 1.0 + hour, person)
+        for person in range(400)
+        for hour in range(24)
+    ]
+    frame = as_family(rows, "pyarrow", Path())
+    options: dict[str, Any] = {"by": "meter", "delta": 1e-6, "epsilon": 400.0, "contributions": 8, "who": "person"}
+    found = fastdp.counts(frame, "at", "1d", key=SECRET, **options).sums
+    assert found.keys == {"meter": ["often"]}
+    count = found.columns["count"].values[0, 0]
+    # Sd 29 of 1,600; were the rows of other keys dropped before, each person had eight.
+    assert abs(count - 400 * 4) < 200
+    assert found.kept_persons < 0.01
+
+
+@few_rows
+def test_values_are_checked_before_a_secret_chooses_rows() -> None:
+    rows = [(datetime(2024, 1, 1, hour), "a", np.nan if hour == 5 else 1.0, 1) for hour in range(24)]
+    options: dict[str, Any] = {"epsilon": 1.0, "who": "person", "contributions": 1, "clip": 2.0}
+    frame = as_family(rows, "pyarrow", Path())
+    for seed in range(8):
+        with pytest.raises(DataError, match="not a finite number"):
+            fastdp.totals(frame, "kwh", "at", "1d", seed=seed, **options)
+    assert fastdp.totals(frame, "kwh", "at", "1d", seed=1, start="2024-01-02", stop="2024-01-03", **options)
 
 
 def test_most_rows_dropped_is_reported() -> None:
@@ -114,42 +244,11 @@ def test_most_rows_dropped_is_reported() -> None:
     assert whole.kept_persons > 0.6
 
 
-def test_one_person_changes_no_other_ones_rows() -> None:
-    """Without a person all other rows that counted still count, in the same windows."""
-    rows = random_rows(300, 9)
-    kept = list(tables.bounded(rows, "1h", None, 4, "1d", 1))
-    alone = [row for row in rows if row[3] != 5]
-    fewer = list(tables.bounded(alone, "1h", None, 4, "1d", 1))
-    gone = [row for row in kept if row not in fewer]
-    days = {(row[0].date()) for row in gone}
-    assert len(kept) == len(fewer) + len(gone)
-    assert all(sum(row[0].date() == day for row in gone) <= 4 for day in days)
-
-
-def test_a_person_is_one_whatever_type_a_batch_has() -> None:
-    """pandas reads numbers with a gap as floats, and as texts where one of them is none: still the same persons."""
-    windows = fastdp.Windows("1h", 1e3, "2024-01-01", counts=True, who=True, contributions=1, seed=1)
-    at = np.array(["2024-01-01T00:10"], "M8[s]")
-    for name in (7, 7.0, "7", Decimal("7.00"), np.int8(7)):
-        windows.add(at, persons=[name])
-    for name in (7.5, "07", "seven"):
-        windows.add(at, persons=[name])
-    assert windows.advance("2024-01-01T01:00").estimate(0, 1) == pytest.approx(4.0, abs=0.1)
-
-
-def test_persons_missing_in_a_dictionary_are_missing() -> None:
-    """Else all of them were one person, whose rows one of them changes."""
-    names = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 1]), pa.array(["a", None]))
-    _, present = digests_of(names)
-    assert present is not None
-    assert present.tolist() == [True, False, False, False]
-
-
-def test_a_uuid_is_one_person_in_whatever_column() -> None:
-    ids = [UUID(int=7), UUID(int=8), UUID(int=7)]
-    plain = pa.array([each.bytes for each in ids], pa.uuid())
-    coded = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0]), plain[:2])
-    wanted = digests_of(pa.array([str(each) for each in ids]))[0].tolist()
-    assert wanted[0] == wanted[2] != wanted[1]
-    for column in (plain, coded, as_arrow(ids, "persons")):
-        assert digests_of(column)[0].tolist() == wanted
+@given(st.lists(st.integers(0, 2000), min_size=1, max_size=6))
+def test_a_table_of_numbers_grows(sizes: list[int]) -> None:
+    numbers, wanted = Numbers(np.array([3, 5], np.uint64)), {}
+    for turn, size in enumerate(sizes):
+        first = (np.arange(size) * 7 + turn * 3) % 1500
+        found = numbers.of(first, first % 11 - 5)
+        assert found.tolist() == [wanted.setdefault(each, len(wanted)) for each in first.tolist()]
+    assert numbers.size == len(wanted)

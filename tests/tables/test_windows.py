@@ -21,8 +21,9 @@ from tests.tables.rows import SECRET, as_family, random_rows
 OPTIONS: dict[str, Any] = {
     "by": "meter",
     "keys": ["a", "b"],
-    "contributions": 2,
+    "contributions": 5,
     "period": "5h",
+    "per_window": 1,
     "time_zone": "Europe/Paris",
 }
 END = "2024-04-02T12:00"
@@ -116,15 +117,155 @@ def test_late_rows_change_nothing_and_are_counted(caplog: pytest.LogCaptureFixtu
     assert windows.advance("2024-01-01").sums.edges.size == 1
 
 
-def test_counts_of_persons_last_as_long_as_their_period() -> None:
-    """The windows of a period close one by one, and its first two rows count."""
-    windows = fastdp.Windows(
-        *("1h", 1e4, "2024-01-01"), counts=True, who=True, contributions=2, period="1d", lateness="1min", seed=1
-    )
-    out = [windows.add([np.datetime64("2024-01-01T00:00") + 60 * hour], persons=["p"]) for hour in range(72)]
-    # The last two windows are open, and one day has counts.
-    assert steps(out, "count")[:, 0].tolist() == ([1, 1] + [0] * 22) * 2 + [1, 1] + [0] * 20
-    assert windows.state.persons.shape == (1, 6)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"every": "1w", "period": "1d", "contributions": 2},
+        {"every": "1d", "period": "1w", "contributions": 14, "per_window": 2},
+        {"every": "2h", "period": "5h", "contributions": 6, "per_window": 2},
+        {"every": "1h", "period": "1d", "contributions": 26, "per_window": 1, "time_zone": "Europe/Paris"},
+    ],
+)
+@given(data=st.data())
+def test_windows_and_periods_of_any_length(options: dict[str, Any], data: st.DataObject) -> None:
+    """Rows in any order between closings, in any batches; the clock is moved by hand; some rows come twice."""
+    rows = random_rows(50, data.draw(st.integers(0, 3)), days=6)
+    rows += rows[:20]
+    days = [[row for row in rows if row[0].day == day or (day == 29 and row[0].month == 4)] for day in (29, 30, 31)]
+    begin = "2024-03-25"
+    options = {"by": "meter", "keys": ["a", "c"], "key": SECRET, "epsilon": 1.0, **options}
+    windows = fastdp.Windows(start=begin, bound=2.5, who=True, **options)
+    out, order = [], data.draw(st.permutations(range(70)))
+    for day in days:
+        times, values, meters, persons = columns([day[i] for i in order if i < len(day)])
+        cut = data.draw(st.integers(0, times.size))
+        for part in (slice(cut), slice(cut, None)):
+            out.append(windows.add(times[part], values[part], meters[part], persons[part]))
+        if day and day[0][0].month == 3:
+            out.append(windows.advance(max(row[0] for row in day).date()))
+    out.append(windows.advance("2024-04-15"))
+    table = fastdp.totals(
+        as_family([row for day in days for row in day], "pandas", Path()),
+        *("kwh", "at"),
+        clip=2.5,
+        who="person",
+        start=begin,
+        stop="2024-04-15",
+        **options,
+    ).sums
+    assert np.array_equal(steps(out, "total"), table.columns["total"].steps)
+
+
+def add_crowd(windows: fastdp.Windows, n: int = 3000) -> None:
+    windows.add(np.full(n, np.datetime64("2024-01-01T00:10")), persons=np.arange(n))
+
+
+def crowded(**options: Any) -> fastdp.Windows:
+    given: dict[str, Any] = {"contributions": 24, "per_window": 1, "period": "1d", "seed": 1} | options
+    return fastdp.Windows("1h", 1e4, "2024-01-01", counts=True, who=True, **given)
+
+
+def test_a_call_copies_no_persons(tmp_path: Path) -> None:
+    """Neither in memory, where a state shares its rows with the next one, nor in a file, which grows by a row."""
+    windows = crowded()
+    add_crowd(windows)
+    windows.keep(tmp_path / "kept")
+    windows.add([datetime(2024, 1, 1, 0, 20)], persons=[5])
+    for person in (3001, 3002, 3003):
+        before, size = windows.state.waiting, (tmp_path / "kept").stat().st_size
+        windows.add([datetime(2024, 1, 1, 0, 30)], persons=[person])
+        assert windows.state.waiting.rows is before.rows
+        assert (tmp_path / "kept").stat().st_size - size < 4096
+    again = fastdp.Windows.load(tmp_path / "kept")
+    assert again.advance("2024-01-01T01:00").estimate(0, 1) == pytest.approx(3003, abs=0.1)
+
+
+def test_rows_of_closed_windows_leave_memory_and_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastdp.tables.waiting.SPARE", 100)
+    windows, path = crowded(), tmp_path / "kept"
+    add_crowd(windows)
+    windows.keep(path)
+    windows.add([datetime(2024, 1, 1, 2)], persons=["last"])
+    assert path.stat().st_size > 30_000
+    windows.advance("2024-01-01T01:00")
+    assert windows.state.waiting.gone == 3000
+    for hour in (1, 2):
+        windows.add([datetime(2024, 1, 1, hour, 30)], persons=["other"])
+        again = fastdp.Windows.load(path, replay=True)
+        again.add([datetime(2024, 1, 1, hour, 30)], persons=["other"])
+        windows = again
+    assert (windows.state.waiting.size, windows.state.waiting.gone) == (3, 0)
+    windows.add([datetime(2024, 1, 1, 1, 40)], persons=["third"])
+    assert path.stat().st_size < 15_000
+    found = windows.advance("2024-01-01T03:00")
+    assert np.rint(found.estimate([0, 1], [1, 2])).ravel().tolist() == [2, 2]
+
+
+def test_files_in_use_leave_out_rows_of_closed_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a restart: the file is written anew when they are most of it, and replays from there."""
+    monkeypatch.setattr("fastdp.tables.waiting.SPARE", 100)
+    windows, path = crowded(), tmp_path / "kept"
+    windows.keep(path)
+    add_crowd(windows)
+    windows.add([datetime(2024, 1, 1, 2)], persons=["last"])
+    windows.advance("2024-01-01T01:00")
+    assert path.stat().st_size > 30_000
+    windows.add([datetime(2024, 1, 1, 1, 30)], persons=["other"])
+    assert path.stat().st_size < 15_000
+    assert windows.state.waiting.moved == 1
+    again = fastdp.Windows.load(path, replay=True)
+    assert again.state.waiting.size == 1
+    with pytest.raises(DataError, match="differs from what"):
+        again.add([datetime(2024, 1, 1, 1, 30)], persons=["nobody"])
+    again.add([datetime(2024, 1, 1, 1, 30)], persons=["other"])
+    assert np.rint(again.advance("2024-01-01T03:00").estimate([0, 1], [1, 2])).ravel().tolist() == [1, 1]
+
+
+def test_a_failed_write_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    windows, other = crowded(), crowded()
+    for each in (windows, other):
+        add_crowd(each, 50)
+    windows.keep(tmp_path / "kept")
+    row = ([datetime(2024, 1, 1, 0, 20)],)
+    windows.add(*row, persons=["p"])
+    other.add(*row, persons=["p"])
+    before = windows.state
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(StateError, match="could not be written"):
+            windows.add(*row, persons=["lost"])
+    assert windows.state is before
+    for each in (windows, other):
+        each.add(*row, persons=["q"])
+    found, wanted = (each.advance("2024-01-01T01:00").sums.columns["count"].steps for each in (windows, other))
+    assert np.array_equal(found, wanted)
+    assert round(found.item()) == 52
+
+
+def test_copies_share_no_rows() -> None:
+    windows = crowded()
+    add_crowd(windows, 50)
+    twin, third = copy.copy(windows), fastdp.Windows.from_bytes(windows.to_bytes())
+    for each, persons in ((windows, ["a"]), (twin, ["b", "c"]), (third, ["d", "e", "f"]), (windows, ["a", "0", "g"])):
+        each.add([datetime(2024, 1, 1, 0, 20)] * len(persons), persons=persons)
+    counts = [round(each.advance("2024-01-01T01:00").estimate(0, 1).item()) for each in (windows, twin, third)]
+    assert counts == [52, 52, 53]
+
+
+def test_a_step_can_be_repeated_from_any_state() -> None:
+    """States behind one another share rows: a step from an old one leaves those of the new one alone."""
+    windows = crowded()
+    machine, state = windows.machine, windows.state
+    key = windows._key.again()
+
+    def batch(*persons: str) -> Any:
+        return machine.read([datetime(2024, 1, 1, 0, 20)] * len(persons), None, None, list(persons), None)
+
+    first = machine.step(state, batch("a", "b"), key).state
+    second, third = (machine.step(first, batch(*persons), key).state for persons in ("cde", "fg"))
+    sizes = [len(each.waiting.of_first(1)) for each in (state, first, second, third)]
+    assert sizes == [0, 2, 5, 4]
+    assert np.array_equal(second.waiting.of_first(1)[2:, :2], batch(*"cde").digests)
 
 
 def test_the_family_is_that_of_the_times() -> None:
@@ -175,7 +316,7 @@ def test_an_advance_is_replayed(tmp_path: Path) -> None:
     assert np.array_equal(again.advance("2024-01-02").sums.columns["count"].steps, wanted)
 
 
-@pytest.mark.parametrize("field", ["sums", "chains", "persons", "closed", "clock"])
+@pytest.mark.parametrize("field", ["sums", "chains", "closed", "clock"])
 def test_damaged_states_are_refused(field: str) -> None:
     import json
 
@@ -197,7 +338,8 @@ def test_damaged_states_are_refused(field: str) -> None:
 
 def test_refused_rows_change_nothing() -> None:
     windows, other = (
-        fastdp.Windows("1h", 1.0, "2024-01-01", bound=2.0, by="k", keys=["a"], who=True, seed=1) for _ in range(2)
+        fastdp.Windows("1h", 1.0, "2024-01-01", bound=2.0, by="k", keys=["a"], who=True, period="1h", seed=1)
+        for _ in range(2)
     )
     at = [datetime(2024, 1, 1, hour) for hour in (1, 2)]
     wrong: list[tuple[Any, ...]] = [
@@ -240,6 +382,31 @@ def test_far_rows_are_refused() -> None:
         ({"bound": 1.0, "lateness": "1d"}, "lateness = '1d': expected a fixed length"),
         ({"bound": 1.0, "start": "2024-01-01T00:30"}, "start = "),
         ({"bound": 1.0, "start": None}, "start"),
+        ({"bound": 1.0, "who": True}, "period = None: expected the period"),
+        (
+            {"bound": 1.0, "who": True, "period": "1d", "contributions": 50},
+            "per_window = None.* such as 2, .* 24 win",
+        ),
+        (
+            {"bound": 1.0, "who": True, "period": "1d", "contributions": 47, "per_window": 2},
+            "contributions = 47: expected at least 48",
+        ),
+        (
+            {
+                "counts": True,
+                "who": True,
+                "period": "1d",
+                "contributions": 24,
+                "per_window": 1,
+                "time_zone": "EST5EDT",
+            },
+            "expected at least 25, because a period of 1d has up to 25 windows",
+        ),
+        (
+            {"counts": True, "who": True, "period": "150min", "contributions": 2, "per_window": 1, "every": "1h"}
+            | {"start": "2024-01-01T01:00"},
+            "expected at least 3",
+        ),
     ],
 )
 def test_wrong_parameters(options: dict[str, Any], message: str) -> None:
@@ -249,11 +416,18 @@ def test_wrong_parameters(options: dict[str, Any], message: str) -> None:
 
 def test_guarantees_say_what_is_public() -> None:
     windows = fastdp.Windows(
-        "1h", 0.5, "2024-01-01", bound=2.0, who=True, contributions=3, period="1d", lateness="1h", seed=1
+        *("1h", 0.5, "2024-01-01"),
+        bound=2.0,
+        who=True,
+        contributions=24,
+        per_window=1,
+        period="1d",
+        lateness="1h",
+        seed=1,
     )
     said = " ".join(windows.guarantee.derivation)
     assert "the latest time of the rows so far is public knowledge" in said
-    assert "first 3 rows in each period of 1d" in said
+    assert "the 24 rows of least keyed hash in each period of 1d" in said
     assert (windows.guarantee.unit, windows.guarantee.epsilon) == ("one person in any period of 1d", 0.5)
     assert windows.guarantee.simulated
 

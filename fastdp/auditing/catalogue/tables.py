@@ -108,9 +108,10 @@ def tables(epsilon: float) -> list[Case]:
     further: list[Row] = [*days, (1, 4.0, "a")]
     # All other rows with the second key are dropped, so that of the rows that count only this person's has it.
     keyed = [(person, key) for person in "bc" for key in "xy"]
+    person = {"contributions": 2, "per_window": 1, "period": "2d", "who": True}
     return [
         Case("totals", run(bound=4.0), [*others, (0, 4.0, "a")], others, SLOW),
-        Case("totals-persons", run(bound=4.0, contributions=2, who=True), [*further, *others], others, SLOW),
+        Case("totals-persons", run(bound=4.0, **person), [*further, *others], others, SLOW),
         Case("counts", run(counts=True), [*others, (0, 0.0, "a")], others, SLOW),
         Case("totals-gaussian", gaussian(epsilon), [4, 4], [0, 0], FAST, (both_days,)),
         Case("counts-public-keys", keys_of_a_table(epsilon), [*keyed, ("a", "y")], keyed, SLOW),

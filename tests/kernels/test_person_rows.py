@@ -1,0 +1,88 @@
+"""The kernels behind persons: SipHash, BLAKE2b, numbers of pairs, the rows of least hash; against oracles."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastdp_kernels import blake2b, person_rows
+from tests.oracles import persons
+
+KEY = np.array([0x0706050403020100, 0x0F0E0D0C0B0A0908], np.uint64)
+WORDS = st.integers(-(2**63), 2**63 - 1)
+VALUES = st.sampled_from([0.0, -0.0, 1.0, -2.5])
+
+
+def test_siphash() -> None:
+    """The oracle by the vectors of the reference implementation (vectors.h), the kernel by the oracle."""
+    words = [0x0706050403020100, 0x0F0E0D0C0B0A0908]
+    for length, vector in ((1, "6224939a79f5f593"), (2, "db9bc2577fcc2a3f")):
+        assert persons.sip(KEY.tolist(), words[:length], 2, 4).to_bytes(8, "little").hex() == vector
+    assert person_rows.sip_of_pair(KEY, *np.array(words, np.uint64)) == persons.sip(KEY.tolist(), words)
+
+
+@given(st.lists(st.tuples(WORDS, WORDS, WORDS, WORDS, VALUES), max_size=5), st.booleans())
+def test_hashes_of_rows(rows: list[tuple], valued: bool) -> None:
+    table = np.array([row[:4] for row in rows], np.int64).reshape(-1, 4)
+    values = np.array([row[4] for row in rows], float) if valued else np.empty(0)
+    found = person_rows.hash_rows(KEY, table[:, :2].copy(), table[:, 2].copy(), table[:, 3].copy(), values)
+    wanted = [persons.row_hash(KEY.tolist(), row[:2], *row[2:4], row[4] if valued else None, 0) for row in rows]
+    assert found.tolist() == wanted
+
+
+@given(st.lists(st.binary(max_size=300), max_size=6))
+def test_digests_are_those_of_the_standard(texts: list[bytes]) -> None:
+    block = struct.pack("<BBBBIQBB14x16s16s", 16, 0, 1, 1, 0, 0, 0, 0, b"", b"fastdp person")
+    found = np.empty((len(texts), 2), np.int64)
+    offsets = np.cumsum([0, *map(len, texts)])
+    blake2b.digest_texts(
+        np.frombuffer(block, np.uint64), offsets, np.frombuffer(b"".join(texts) + b"\0", np.uint8), found
+    )
+    wanted = [hashlib.blake2b(text, digest_size=16, person=b"fastdp person").digest() for text in texts]
+    assert [row.tobytes() for row in found] == wanted
+
+
+@given(st.lists(st.tuples(st.integers(-2, 2), st.sampled_from([0, 7, -(2**63)])), max_size=60), st.integers(0, 60))
+def test_pairs_get_their_number(pairs: list[tuple[int, int]], cut: int) -> None:
+    numbers: dict[tuple[int, int], int] = {}
+    wanted = [numbers.setdefault(pair, len(numbers)) for pair in pairs]
+    # Hardly more slots than pairs, so that all of them collide; a second table filled from the first.
+    listed, slots, used, found = np.empty((75, 2), np.int64), np.full(16, -1, np.int64), 0, []
+    for part in (pairs[:cut], pairs[cut:]):
+        table = np.array(part, np.int64).reshape(-1, 2)
+        numbered, used = person_rows.number_pairs(KEY, table[:, 0].copy(), table[:, 1].copy(), slots, listed, used)
+        found += numbered.tolist()
+        slots = np.full(32, -1, np.int64)
+        person_rows.place_pairs(KEY, listed, used, slots)
+    assert found == wanted
+    assert used == len(numbers)
+    assert sorted(slots[slots >= 0].tolist()) == list(range(used))
+
+
+@pytest.mark.parametrize("distinct", [3, 2**62])
+@given(data=st.data())
+def test_rows_of_least_hash(distinct: int, data: st.DataObject) -> None:
+    row = st.tuples(st.integers(0, 3), st.integers(10, 12), st.integers(0, distinct))
+    rows = data.draw(st.lists(row, max_size=40))
+    most, per_window = data.draw(st.integers(1, 6)), data.draw(st.none() | st.integers(1, 3))
+    hashes = [persons.sip(KEY.tolist(), row) for row in rows]
+
+    def of(own: int) -> object:
+        return lambda repeat: persons.sip(KEY.tolist(), [own, repeat]) if repeat else own
+
+    wanted = persons.kept([(r[0], r[1], own, of(own)) for r, own in zip(rows, hashes, strict=True)], most, per_window)
+    table = np.array(rows, np.int64).reshape(-1, 3)
+    kept, cut = person_rows.least_rows(
+        KEY,
+        table[:, 0].copy(),
+        np.array(hashes, np.uint64),
+        table[:, 1].copy(),
+        *(10, 3, most, per_window or 0, 4),
+    )
+    assert set(np.flatnonzero(kept).tolist()) == wanted
+    assert cut == len({r[0] for place, r in enumerate(rows) if place not in wanted})

@@ -1,0 +1,87 @@
+"""Which rows of a person count, naively: SipHash by the letter, dictionaries, sorted lists.
+
+Sources: Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012); ``docs/privacy.md``, "Tables".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections import defaultdict
+
+MASK = 2**64 - 1
+
+
+def sip(key, words, c_rounds=1, d_rounds=3):
+    """SipHash-c-d of 64-bit words, as little-endian bytes."""
+
+    def left(x, bits):
+        return (x << bits | x >> (64 - bits)) & MASK
+
+    def round_of(a, b, c, d):
+        a, c = (a + b) & MASK, (c + d) & MASK
+        b, d = left(b, 13) ^ a, left(d, 16) ^ c
+        a = (left(a, 32) + d) & MASK
+        c = (c + b) & MASK
+        b, d = left(b, 17) ^ c, left(d, 21) ^ a
+        return a, b, left(c, 32), d
+
+    first, second = key
+    constants = struct.unpack(">4Q", b"somepseudorandomlygeneratedbytes")
+    v = tuple(k ^ c for k, c in zip((first, second, first, second), constants, strict=True))
+    for word in [*(w & MASK for w in words), (8 * len(words) % 256) << 56]:
+        v = (*v[:3], v[3] ^ word)
+        for _ in range(c_rounds):
+            v = round_of(*v)
+        v = (v[0] ^ word, *v[1:])
+    v = (*v[:2], v[2] ^ 0xFF, v[3])
+    for _ in range(d_rounds):
+        v = round_of(*v)
+    return v[0] ^ v[1] ^ v[2] ^ v[3]
+
+
+def bits(value):
+    """Of a float; there is one zero."""
+    return struct.unpack("<Q", struct.pack("<d", value + 0.0))[0]
+
+
+def digest(text):
+    """Of a person, as two words."""
+    return struct.unpack("<2q", hashlib.blake2b(text.encode(), digest_size=16, person=b"fastdp person").digest())
+
+
+def word(key):
+    """What a hash sees of a key, a tuple of entries."""
+    raw = hashlib.blake2b(repr(key).encode(), digest_size=8, person=b"fastdp key").digest()
+    return int.from_bytes(raw, "little")
+
+
+def sip_key(composition):
+    """The key of the hashes of rows, from the secret of a composition (32 bytes)."""
+    message = (4).to_bytes(8, "big") + b"rows"
+    derived = hashlib.blake2b(message, digest_size=32, key=composition, person=b"fastdp derive 1").digest()
+    return struct.unpack("<2Q", derived[:16])
+
+
+def row_hash(key, person, time, word, value, repeat):
+    """The hash of a row: person (two words), instant, word of its key, value (or None), number of the repeat."""
+    found = sip(key, [*person, time, word, *([] if value is None else [bits(value)])])
+    return sip(key, [found, repeat]) if repeat else found
+
+
+def kept(rows, most, per_window):
+    """Places of the rows that count: of (group, window, what is equal of equal rows, hash of a repeat's number)."""
+    groups = defaultdict(list)
+    seen = defaultdict(int)
+    for place, (group, window, equal, hash_of) in enumerate(rows):
+        number = seen[group, equal]
+        seen[group, equal] += 1
+        groups[group].append((hash_of(number), place, window))
+    found = set()
+    for listed in groups.values():
+        windows = defaultdict(list)
+        for entry in sorted(listed):
+            windows[entry[2]].append(entry)
+        left = [entry for each in windows.values() for entry in each[:per_window]]
+        found |= {place for _, place, _ in sorted(left)[:most]}
+    return found

@@ -1,0 +1,151 @@
+"""Persons by value: which spellings are one person, in every type that a column can have."""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import fastdp
+from fastdp.errors import DataError
+from fastdp.tables import names
+from fastdp.tables.columns import as_arrow
+from fastdp.tables.names import digests_of
+
+NAME = "e\u0301lodie \U0001f600"
+ID = UUID("abcdef01-2345-6789-abcd-ef0123456789")
+AT = datetime(9998, 12, 31, 23, 59, 59)
+#: Of each person the spellings.
+PERSONS: dict[str, list[Any]] = {
+    "a whole number": [
+        *(pa.array([7], kind) for kind in (pa.int8(), pa.uint64(), pa.float32(), pa.float64(), pa.float16())),
+        pa.array([Decimal("7.00")]),
+        pa.array(["7"]),
+        pa.array([7.0, 0.25]),
+        pa.array([7.0, None]),
+        pa.array([None, 7]).slice(1),
+        pa.array([7, 9]).dictionary_encode(),
+        pa.array([7.0, float("nan")]),
+    ],
+    "a large number": [
+        pa.array([2**64 - 2**11], pa.uint64()),
+        pa.array([2.0**64 - 2**11]),
+        pa.array([str(2**64 - 2**11)]),
+    ],
+    "a fraction": [pa.array([0.5]), pa.array([Decimal(".500")]), pa.array([0.5, 7.0]), pa.array([0.5], pa.float32())],
+    "a name": [
+        *(pa.array([unicodedata.normalize(form, NAME)]) for form in ("NFC", "NFD")),
+        *(pa.array([NAME], kind) for kind in (pa.large_string(), pa.string_view())),
+        pa.array(["x", NAME]).dictionary_encode().slice(1),
+    ],
+    "a uuid": [
+        pa.array([ID]),
+        pa.array([ID.bytes]),
+        pa.array([ID.bytes], pa.binary(16)),
+        pa.array([None, ID.bytes], pa.binary(16)).slice(1),
+        pa.DictionaryArray.from_arrays(pa.array([0]), pa.array([ID])),
+        pa.array([str(ID)]),
+        pa.array([str(ID).upper()]),
+        pa.array([str(ID).upper()]).dictionary_encode(),
+    ],
+    "a time": [pa.array([AT], pa.timestamp(unit)) for unit in ("s", "ms", "us")],
+    "an instant": [
+        *(pa.array([AT.replace(tzinfo=UTC)], pa.timestamp(unit, "UTC")) for unit in ("s", "us")),
+        pa.array([AT.replace(tzinfo=UTC)], pa.timestamp("us", "Europe/Paris")),
+    ],
+    "a time of now": [pa.array([datetime(2024, 1, 1, 1, 1, 1, 5)], pa.timestamp(unit)) for unit in ("us", "ns")],
+    "a day": [pa.array([date(2024, 1, 1)], kind) for kind in (pa.date32(), pa.date64())],
+    **{
+        f"{text!r}": [pa.array([text])]
+        for text in ("07", "7.0", "seven", "Seven", " seven", "", str(ID)[:-1], "a" * 300)
+    },
+    "true": [pa.array([True])],
+    "bytes": [pa.array([b"seven"])],
+}
+
+
+def test_one_person_has_one_digest_and_no_other_person_has_it() -> None:
+    found = {name: {digests_of(column)[0][0].tobytes() for column in columns} for name, columns in PERSONS.items()}
+    found["a name"] = {digests_of(column)[0][-1].tobytes() for column in PERSONS["a name"]}
+    assert {name: len(digests) for name, digests in found.items()} == dict.fromkeys(PERSONS, 1)
+    assert len(set.union(*found.values())) == len(PERSONS)
+
+
+def test_digests_are_blake2b() -> None:
+    sliced = pa.array(["x", "seven"], pa.large_string()).slice(1)
+    assert np.array_equal(names._digests(sliced), digests_of(pa.array(["seven"]))[0])
+    for text, column in (
+        ("seven", pa.array(["x", "seven"]).slice(1)),
+        ("-7", pa.array([-7])),
+        ("0", pa.array([-0.0])),
+    ):
+        wanted = hashlib.blake2b(text.encode(), digest_size=16, person=b"fastdp person").digest()
+        assert digests_of(column)[0].tobytes() == wanted
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.float64(), pa.int64(), pa.binary(16), pa.timestamp("us"), pa.null()]
+)
+def test_missing_persons_are_missing(kind: Any) -> None:
+    digests, present = digests_of(pa.array([None, None], kind))
+    assert digests.shape == (2, 2)
+    assert present is not None
+    assert not present.any()
+    assert digests_of(pa.array([], kind))[0].shape == (0, 2)
+
+
+def test_persons_missing_in_a_dictionary_are_missing() -> None:
+    """Else all of them were one person, whose rows one of them changes."""
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 1]), pa.array(["a", None]))
+    _, present = digests_of(column)
+    assert present is not None
+    assert present.tolist() == [True, False, False, False]
+
+
+def test_persons_in_categories_are_their_names_in_every_batch() -> None:
+    """Batches of one table may have the same place in their categories for other persons."""
+    names = ["ann", "bob", "cid", "ann", "bob", "cid"]
+    batches = [
+        pa.DictionaryArray.from_arrays(pa.array([0, 1, 2]), pa.array(order)) for order in (names[:3], names[2::-1])
+    ]
+    wanted = digests_of(pa.array(["ann", "bob", "cid"]))[0]
+    assert np.array_equal(digests_of(batches[0])[0], wanted)
+    assert np.array_equal(digests_of(batches[1])[0], wanted[::-1])
+    schema = pa.schema([("at", pa.timestamp("s")), ("who", batches[0].type)])
+    rows = [
+        pa.record_batch([pa.array([datetime(2024, 1, 1)] * 3, pa.timestamp("s")), b], schema=schema) for b in batches
+    ]
+    reader = pa.RecordBatchReader.from_batches(schema, [rows[0], rows[1].slice(0, 1), rows[1].slice(0, 1)])
+    found = fastdp.counts(
+        *(reader, "at", "1d"), epsilon=1e4, who="who", contributions=2, period="1d", start="2024-01-01", seed=1
+    )
+    # Ann, Bob, and two of Cid's three rows.
+    assert found.estimate(0, 1) == pytest.approx(4.0, abs=0.1)
+
+
+def test_a_person_is_one_whatever_type_a_batch_has() -> None:
+    """pandas reads numbers with a gap as floats, and as texts where one of them is none: still the same persons."""
+    windows = fastdp.Windows("1h", 1e3, "2024-01-01", counts=True, who=True, period="1h", seed=1)
+    at = np.array(["2024-01-01T00:10"], "M8[s]")
+    for name in (7, 7.0, "7", Decimal("7.00"), np.int8(7)):
+        windows.add(at, persons=[name])
+    for name in (7.5, "07", "seven"):
+        windows.add(at, persons=[name])
+    assert windows.advance("2024-01-01T01:00").estimate(0, 1) == pytest.approx(4.0, abs=0.1)
+
+
+def test_what_names_nobody_is_refused() -> None:
+    for column in (pa.array([["a"]]), as_arrow([{"a": 1}], "persons")):
+        with pytest.raises(DataError, match="lists or structures"):
+            digests_of(column)
+    tensor = pa.array([[1, 2]], pa.list_(pa.int8(), 2))
+    odd = pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(pa.int8(), [2]), tensor)
+    with pytest.raises(DataError):
+        digests_of(odd)
