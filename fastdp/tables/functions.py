@@ -73,8 +73,9 @@ def totals(
         Key columns: every key has a total in every window.
     keys : list, mapping, "public" or None
         The keys that are released: entries of the column, or tuples for several columns, or a mapping of each column
-        to a list, of which all combinations are keys.  Rows with other keys are dropped.  "public": those of the
-        table, on your word that it is no secret which there are.  None with ``delta``: chosen privately.
+        to a list, of which all combinations are keys.  Rows with other keys are dropped.  "public": those of all
+        rows of the table, dropped ones too, on your word that it is no secret which there are.  None with ``delta``:
+        chosen privately.
     epsilon : float
         Privacy loss for one unit (by default one row) over everything that is released.
     bound : float or (float, float)

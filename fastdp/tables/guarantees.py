@@ -93,7 +93,9 @@ def _public_knowledge(plan: TablePlan) -> list[str]:
     elif ends:
         said.append(f"the {' and '.join(ends)} window of the table is public knowledge (start=, stop=)")
     if plan.key_rule == "public":
-        said.append("the keys of the table are public knowledge, on the caller's word (keys='public')")
+        said.append(
+            "the keys of all rows, dropped ones too, are public knowledge, on the caller's word (keys='public')"
+        )
     if plan.who is None and plan.contributions > 1:
         said.append(f"a unit has at most {plan.contributions} rows, on the caller's word (who= enforces it)")
     if plan.who is not None:

@@ -65,7 +65,9 @@ class TableRelease:
             return self._release(plan.settled(plan.start or 0, plan.stop or 0, max(1, len(plan.keys))), self.source)
         source = self.source.twice()
         survey = _Survey(plan)
-        for rows in self.reader.rows(source, plan, survey.see_times):
+        # Before anything is dropped: which rows count follows from secrets, such as the rest of a person's rows.
+        see_keys = survey.see_keys if plan.key_rule == "public" else None
+        for rows in self.reader.rows(source, plan, survey.see_times, see_keys):
             survey.add(rows)
         return self._release(survey.settle(self.key), source, survey)
 
@@ -149,14 +151,17 @@ class _Survey:
             both = [*self._ends, int(times.min()), int(times.max())]
             self._ends = [min(both), max(both)]
 
+    def see_keys(self, columns: list[Any]) -> None:
+        """Count the rows of each key."""
+        for key, count in count_keys(columns).items():
+            self._counts[key] = self._counts.get(key, 0) + count
+
     def add(self, rows: Rows) -> None:
         """Count what the release depends on."""
         plan = self.plan
         counted = (rows.codes >= 0) & plan.has(rows.windows)
-        if plan.key_rule in ("public", "private"):
-            columns = rows.keys if counted.all() else [column.filter(mask_of(counted)) for column in rows.keys]
-            for key, count in count_keys(columns).items():
-                self._counts[key] = self._counts.get(key, 0) + count
+        if plan.key_rule == "private":
+            self.see_keys(rows.keys if counted.all() else [column.filter(mask_of(counted)) for column in rows.keys])
         if self.histogram is not None:
             values = rows.values if counted.all() else rows.values[counted]
             if not np.isfinite(values).all():

@@ -53,19 +53,22 @@ class Reader(NamedTuple):
         source: Source,
         plan: TablePlan,
         see_times: Callable[[Integers], None] | None = None,
+        see_keys: Callable[[list[Any]], None] | None = None,
         table: KeyTable | None = None,
         counts: list[Integers] | None = None,
     ) -> Iterator[Rows]:
         """Batch by batch the rows that count, in both readings the same ones.
 
-        Rows without a time or person are dropped or refused; those outside [start, stop) and with unknown keys are
-        dropped; of what is left, a person's rows beyond the bounds.
+        ``see_keys`` gets the key columns of all rows.  Rows without a time or person are dropped or refused; those
+        outside [start, stop) and with unknown keys are dropped; of what is left, a person's rows beyond the bounds.
         """
         if table is None:
             table = KeyTable(plan.by, plan.keys) if plan.key_rule == "given" else None
         counts = [persons.no_counts()] if counts is None else counts
         begin = 0
         for batch in source.batches():
+            if see_keys is not None:
+                see_keys([batch.column(name) for name in plan.by])
             times, present = times_of(batch.column(self.time), plan.calendar.zone)
             digests = None
             if plan.who is not None:

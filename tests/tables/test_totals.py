@@ -187,17 +187,6 @@ def test_several_key_columns(tmp_path: Path) -> None:
     assert found.keys == again.keys == {"meter": ["b", "b", "a", "a"], "person": [3, 1, 3, 1]}
 
 
-def test_public_keys_are_those_of_the_rows_that_count(tmp_path: Path) -> None:
-    frame = as_family(ROWS, "pyarrow", tmp_path)
-    options: dict[str, Any] = {"by": "meter", "epsilon": 1.0, "seed": 1}
-    found = fastdp.counts(frame, "at", "1d", keys="public", **options)
-    assert found.sums.keys == {"meter": ["a", "b", "c", "d"]}
-    assert "keys='public'" in " ".join(found.guarantee.derivation)
-    alone = [row for row in ROWS if row[1] != "b" or row[0].day == 29]
-    later = fastdp.counts(as_family(alone, "csv", tmp_path), "at", "1d", keys="public", start="2024-03-30", **options)
-    assert later.sums.keys == {"meter": ["a", "c", "d"]}
-
-
 def test_dictionaries_and_missing_keys() -> None:
     import polars as pl
 
