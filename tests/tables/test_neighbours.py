@@ -33,8 +33,9 @@ from tests.tables.neighbours import (
     extremes,
 )
 
-#: The largest loss found is at least this share of the claim: keys and delta come in steps.
-TIGHT = 0.97
+#: The largest loss found is at least this share of the claim.  Thresholds of keys are whole numbers, and where keys
+#: and the clip are both chosen no one output is the worst for both.
+TIGHT = 0.94
 
 
 def check(case: Case, tables: Iterable[Rows]) -> None:
