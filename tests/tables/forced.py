@@ -122,7 +122,7 @@ def forced(script: Script) -> Iterator[Hidden]:
         # Noisy scores, of which one is the largest: their noise is drawn as zeros.
         return np.where(np.arange(exact.size) == winner, 0, -1)
 
-    def draw_noise(law: Law, count: int, size: int, key: Any) -> np.ndarray:
+    def draw_noise(law: Law, count: int, size: int, *_: Any) -> np.ndarray:
         return np.zeros((count, size), np.int64)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -112,7 +112,10 @@ def cases(online: bool = False) -> list[Case]:
         )
     else:
         rules = (KEY_RULES, NOISES, CLIPS, ENDS)
-    listed = itertools.product(KINDS, [unit for unit in UNITS if not online or unit != "person"], *rules)
+    # Online a person needs a period, as windows close one by one.
+    listed = itertools.product(
+        KINDS, [name for name in UNITS if not online or name not in ("person", "per_window")], *rules
+    )
     return [Case(*each, online) for each in listed if each[0] != "counts" or each[4] == "one end"]
 
 

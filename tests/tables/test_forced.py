@@ -124,7 +124,7 @@ def released(
 def test_unrelated_tables_show_the_same(
     kind: str, name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for script in SCRIPTS:
+    for script in SCRIPTS if kind == "totals" else SCRIPTS[1:2]:
         # No column of persons is a public fact: none of their keys passes.
         own = Script(script.seed, script.clip) if CASES[name].get("by") == "person" else script
         tables = [released(kind, CASES[name], frame, own, caplog) for frame in TABLES]
