@@ -144,9 +144,10 @@ def extremes(case: Case) -> Iterator[Rows]:
 
 
 def enumerated(case: Case) -> Iterator[Rows]:
-    """The crowd and each table of up to two rows."""
+    """The crowd and each table of up to two rows of one unit, their values below or above the clip's ends."""
+    rows = [row for row in domain(case) if row[2] != case.values[1] and row[3] == 0]
     for size in (1, 2):
-        for added in itertools.combinations_with_replacement(domain(case), size):
+        for added in itertools.combinations_with_replacement(rows, size):
             yield (*CROWD, *added)
 
 
