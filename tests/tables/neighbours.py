@@ -45,10 +45,10 @@ KEY_RULES = ("none", "given", "public", "private")
 NOISES = ("laplace", "gaussian")
 #: Arguments, and values below, at and above the ends of the clip.
 CLIPS = {
-    "one end": ({"clip": 2.0}, (0.5, 2.0, 3.0)),
+    "one end": ({"clip": 2.0}, (-1.0, 2.0, 3.0)),
     "two ends above 0": ({"clip": (5.0, 10.0)}, (4.0, 7.0, 10.0)),
     "two ends about 0": ({"bound": (-3.0, 7.0)}, (-4.0, 1.0, 9.0)),
-    "chosen": ({"bound": 10.0}, (4e-9, 0.5, 12.0)),
+    "chosen": ({"bound": 10.0}, (4e-9, -1.0, 12.0)),
 }
 ENDS = {
     "given": {"start": BEGIN, "stop": BEGIN + timedelta(hours=3)},

@@ -58,7 +58,7 @@ def unrelated(which: int) -> pa.Table:
     # In the second table most rows lie in the first hours.
     minutes[3:] //= (1, 6)[which]
     keys = np.concatenate(
-        [["a", "b", "c"], rng.choice(["a", "b", "c"], n - 3, p=((0.8, 0.1, 0.1), (0.1, 0.8, 0.1))[which])]
+        [list(("abc", "cba")[which]), rng.choice(["a", "b", "c"], n - 3, p=((0.8, 0.1, 0.1), (0.1, 0.8, 0.1))[which])]
     )
     values = (rng.random(n) * 0.01, rng.normal(0.0, 900.0, n))[which]
     persons = (np.arange(n), rng.integers(0, 7, n))[which]

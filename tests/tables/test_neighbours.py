@@ -31,6 +31,7 @@ from tests.tables.neighbours import (
     enumerated,
     examine,
     extremes,
+    run,
 )
 
 #: The largest loss found is at least this share of the claim.  Thresholds of keys are whole numbers, and where keys
@@ -103,6 +104,21 @@ def test_private_keys_and_gaussian_noise_share_one_delta(unit: str) -> None:
         worst = examine(case, extremes(case))
         assert TIGHT * worst.claim.delta < worst.delta <= worst.claim.delta
         assert 0.4 * worst.claim.delta < worst.alone < 0.6 * worst.claim.delta
+
+
+@pytest.mark.parametrize("kind", ["totals", "means"])
+@pytest.mark.parametrize("clip", CLIPS)
+def test_a_replaced_value_is_covered_where_that_is_claimed(kind: str, clip: str) -> None:
+    case = Case(kind, "row", "given", clip=clip)
+    worst = Fraction(0)
+    for script in case.scripts:
+        runs = [run(case, script, ((0, "a", value, 0), *CROWD)) for value in case.values]
+        pairs = itertools.permutations(runs, 2)
+        worst = max(worst, *(loss(one.hidden, other.hidden).epsilon for one, other in pairs))
+    claimed = any("replacing the value" in line for line in runs[0].guarantee.derivation)
+    assert (
+        claimed == (worst <= Fraction(runs[0].guarantee.epsilon)) == (kind == "totals" and clip != "two ends about 0")
+    )
 
 
 @pytest.mark.parametrize("online", [False, True])
