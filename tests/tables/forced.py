@@ -1,0 +1,134 @@
+"""Releases of tables in which every noisy number is a chosen one, and what the noise had to hide for that.
+
+All noisy numbers of a table come from a few draws: noise on integers, and the noisy scores of the clip's choice.
+:func:`forced` replaces them, and nothing else, so that two tables take the same way through the code and release the
+same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from fastdp.randomness import prefix
+from fastdp.randomness.noise import AnyLaw
+from fastdp.randomness.sampler import Law
+from fastdp.tables import choices, release
+from fastdp.tables.columns import KeyRow, sorted_keys
+from fastdp.thresholds import scale_free
+
+#: Noisy counts of private keys that are released, and of those that are not.
+FAR = 2**40
+
+
+@dataclass(frozen=True)
+class Script:
+    """The noisy numbers of a run.
+
+    Attributes
+    ----------
+    seed : int
+        Of the noisy integers: of all sizes, and below 0 too.
+    clip : float
+        The share of candidates below the one that is chosen.
+    keys : tuple of tuples
+        Private keys that are released.
+    """
+
+    seed: int = 0
+    clip: float = 0.0
+    keys: tuple[KeyRow, ...] = ()
+
+    def numbers(self, draw: int, size: int) -> np.ndarray:
+        """The noisy integers of a draw."""
+        generator = np.random.default_rng([self.seed, draw])
+        return np.rint(generator.choice([-1, 1], size) * np.exp(generator.uniform(0.0, 12.0, size))).astype(np.int64)
+
+
+class Integers(NamedTuple):
+    """Exact integers, what was released of them, and the law of the noise."""
+
+    exact: np.ndarray
+    released: np.ndarray
+    law: AnyLaw
+
+
+class Choice(NamedTuple):
+    """Exact scores, the law of the noise of each, and the candidate that won."""
+
+    scores: np.ndarray
+    law: Law
+    winner: int
+
+
+class Keys(NamedTuple):
+    """Rows of each candidate, the law of the noise of each, the threshold, and the keys that passed it."""
+
+    counts: dict[KeyRow, int]
+    law: Law
+    threshold: int
+    passed: tuple[KeyRow, ...]
+
+
+#: In the order in which they were drawn.
+Hidden = list[Integers | Choice | Keys]
+
+
+@contextmanager
+def forced(script: Script) -> Iterator[Hidden]:
+    """While it lasts, tables release the script's numbers; gives what they hid."""
+    hidden: Hidden = []
+    candidates: list[KeyRow] | None = None
+    drawn = 0
+    real_keys, real_threshold, real_scores = (
+        release.choose_keys,
+        choices.key_threshold,
+        scale_free._ScaleFreeChooser.scores,
+    )
+
+    def draw(exact: np.ndarray, law: AnyLaw, *_: Any) -> np.ndarray:
+        nonlocal drawn
+        if candidates is not None:
+            hidden.append(Keys(dict(zip(candidates, exact.tolist(), strict=True)), law, 0, ()))
+            return np.array([FAR if row in script.keys else -FAR for row in candidates], np.int64) - exact
+        released = script.numbers(drawn, exact.size)
+        hidden.append(Integers(exact.copy(), released, law))
+        drawn += 1
+        return released - exact
+
+    def choose_keys(*given: Any) -> list[KeyRow]:
+        nonlocal candidates
+        candidates = sorted_keys(next(each for each in given if isinstance(each, Mapping)))
+        passed = real_keys(*given)
+        candidates = None
+        if hidden and isinstance(hidden[-1], Keys):
+            hidden[-1] = hidden[-1]._replace(passed=tuple(passed))
+        return passed
+
+    def key_threshold(*given: Any) -> int:
+        least = real_threshold(*given)
+        hidden[-1] = hidden[-1]._replace(threshold=least)
+        return least
+
+    def scores(chooser: Any) -> np.ndarray:
+        exact = real_scores(chooser)
+        winner = min(int(script.clip * exact.size), exact.size - 1)
+        hidden.append(Choice(exact, chooser.law, winner))
+        # Noisy scores, of which one is the largest: their noise is drawn as zeros.
+        return np.where(np.arange(exact.size) == winner, 0, -1)
+
+    def draw_noise(law: Law, count: int, size: int, *_: Any) -> np.ndarray:
+        return np.zeros((count, size), np.int64)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prefix, "draw", draw)
+        patch.setattr(release, "choose_keys", choose_keys)
+        patch.setattr(choices, "key_threshold", key_threshold)
+        patch.setattr(scale_free._ScaleFreeChooser, "scores", scores)
+        patch.setattr(scale_free, "draw_noise", draw_noise)
+        yield hidden

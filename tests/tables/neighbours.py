@@ -1,0 +1,376 @@
+"""Small tables, their neighbours, and the ways to release them: for exact losses over all of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from fractions import Fraction
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import fastdp
+from fastdp import guarantee
+from fastdp.guarantee import Guarantee, zcdp_delta
+from fastdp.randomness.gaussian import GaussianLaw
+from fastdp.tables import plan
+from fastdp.tables.sums import WindowSums
+from tests.tables.forced import Hidden, Integers, Script, forced
+from tests.tables.losses import gaussian_tail, loss
+
+#: Hour or None, key, value, person.
+Row = tuple[int | None, str, float, int]
+Rows = tuple[Row, ...]
+EPSILON, DELTA, K = 0.7, 1e-3, 2
+BEGIN = datetime(2024, 1, 1)
+KINDS = ("totals", "counts", "means")
+UNITS = {
+    "row": {},
+    "rows": {"contributions": K},
+    "rows, period": {"contributions": K, "period": "2h"},
+    "person": {"contributions": K, "who": "person"},
+    "person, period": {"contributions": K, "who": "person", "period": "2h"},
+    "per_window": {"contributions": K, "who": "person", "per_window": 1},
+    "per_window, period": {"contributions": K, "who": "person", "per_window": 1, "period": "2h"},
+}
+KEY_RULES = ("none", "given", "public", "private")
+NOISES = ("laplace", "gaussian")
+#: Arguments, and values below, at and above the ends of the clip.
+CLIPS = {
+    "one end": ({"clip": 2.0}, (-1.0, 2.0, 3.0)),
+    "two ends above 0": ({"clip": (5.0, 10.0)}, (4.0, 7.0, 10.0)),
+    "two ends about 0": ({"bound": (-3.0, 7.0)}, (-4.0, 1.0, 9.0)),
+    "chosen": ({"bound": 10.0}, (4e-9, -1.0, 12.0)),
+}
+ENDS = {
+    "given": {"start": BEGIN, "stop": BEGIN + timedelta(hours=3)},
+    "first taken": {"stop": "2024-01-01T03:00"},
+    "taken": {},
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to release a table."""
+
+    kind: str
+    unit: str
+    keys: str
+    noise: str = "laplace"
+    clip: str = "one end"
+    ends: str = "given"
+    online: bool = False
+    categories: bool = False
+
+    @property
+    def by_person(self) -> bool:
+        return "who" in UNITS[self.unit]
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        return CLIPS[self.clip][1]
+
+    @property
+    def scripts(self) -> list[Script]:
+        keys = (("a",), ("b",)) if self.keys == "private" else ()
+        if self.clip != "chosen" or self.kind == "counts":
+            return [Script(keys=keys)]
+        return [Script(seed, clip, keys) for seed, clip in ((1, 0.0), (0, 0.55), (4, 1.0), (8, 0.97))]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        keys = {
+            "none": {},
+            "given": {"by": "key", "keys": ["a", "b"]},
+            "public": {"by": "key", "keys": "public"},
+            "private": {"by": "key"},
+        }[self.keys]
+        delta = {"delta": DELTA} if self.noise == "gaussian" or self.keys == "private" else {}
+        clip = {} if self.kind == "counts" else CLIPS[self.clip][0]
+        noise = {"noise": self.noise} if self.noise == "gaussian" else {}
+        # Online a period of several windows needs a bound for each of them.
+        shorter = {"period": "1h"} if self.online and self.unit == "person, period" else {}
+        return {"epsilon": EPSILON, **UNITS[self.unit], **shorter, **keys, **delta, **clip, **noise}
+
+
+def cases(online: bool = False) -> list[Case]:
+    """All of them."""
+    if online:
+        rules: Any = (
+            ("none", "given"),
+            ("laplace",),
+            [name for name in CLIPS if name != "chosen"],
+            ("given", "taken"),
+        )
+    else:
+        rules = (KEY_RULES, NOISES, CLIPS, ENDS)
+    # Online a person needs a period, as windows close one by one.
+    listed = itertools.product(
+        KINDS, [name for name in UNITS if not online or name not in ("person", "per_window")], *rules
+    )
+    return [Case(*each, online) for each in listed if each[0] != "counts" or each[4] == "one end"]
+
+
+# Tables and their neighbours.
+
+#: Persons with rows at both ends and on both keys, so that others change no public fact.
+CROWD: Rows = ((0, "a", 1.0, 90), (3, "b", 1.0, 90), (1, "a", 6.0, 91), (2, "b", 6.0, 91))
+
+
+def domain(case: Case) -> list[Row]:
+    """Rows that a unit may add: three windows of two periods, one of them behind the end; a key that is not given."""
+    persons = (0, 1) if case.by_person else (0,)
+    values = (1.0,) if case.kind == "counts" else case.values
+    return list(itertools.product((0, 1, 3), ("a", "b", "c"), values, persons))
+
+
+def extremes(case: Case) -> Iterator[Rows]:
+    """Tables of the crowd and one unit whose rows lie as badly as they may."""
+    second = 1 if "per_window" in UNITS[case.unit] else 0
+    for value in case.values:
+        unit = [(0, "a", value, 0), (second, "a", value, 0)]
+        yield (*unit, *CROWD)
+        # On keys of its own.
+        if case.keys == "private":
+            yield (*CROWD, *((hour, key, *rest) for (hour, _, *rest), key in zip(unit, "cd", strict=True)))
+
+
+def enumerated(case: Case) -> Iterator[Rows]:
+    """The crowd and each table of up to two rows of one unit, their values below or above the clip's ends."""
+    rows = [row for row in domain(case) if row[2] != case.values[1] and row[3] == 0]
+    for size in (1, 2):
+        for added in itertools.combinations_with_replacement(rows, size):
+            yield (*CROWD, *added)
+
+
+def drawn(case: Case, seed: int, count: int) -> Iterator[Rows]:
+    """The crowd and up to six other rows, in any order, some of them without a time or a value."""
+    generator, rows = np.random.default_rng(seed), domain(case)
+    for _ in range(count):
+        chosen = [rows[i] for i in generator.integers(0, len(rows), generator.integers(1, 7))]
+        odd = [
+            (None, *row[1:]) if u < 0.1 else row for row, u in zip(chosen, generator.random(len(chosen)), strict=True)
+        ]
+        odd = [
+            (*row[:2], float("nan"), row[3]) if u < 0.1 else row
+            for row, u in zip(odd, generator.random(len(odd)), strict=True)
+        ]
+        whole = [*CROWD, *odd]
+        yield tuple(whole[i] for i in generator.permutation(len(whole)))
+
+
+def units(case: Case, rows: Rows) -> Iterator[frozenset[int]]:
+    """Which rows each unit has, or may have."""
+    length = int(case.options.get("period", "9h")[:-1])
+    period = [None if row[0] is None else row[0] // length for row in rows]
+    if case.by_person:
+        labels = [(row[3], of if "period" in case.unit else 0) for row, of in zip(rows, period, strict=True)]
+        for label in dict.fromkeys(labels):
+            # A row without a time is in no period.
+            if label[1] is not None:
+                yield frozenset(i for i, of in enumerate(labels) if of == label)
+        return
+    # Of the crowd one row stands for all.
+    several = [i for i, row in enumerate(rows) if row not in CROWD[1:]]
+    for size in range(1, UNITS[case.unit].get("contributions", 1) + 1):
+        for chosen in itertools.combinations(several, size):
+            if "period" not in case.unit or len({period[i] for i in chosen} - {None}) == 1:
+                yield frozenset(chosen)
+
+
+def facts(case: Case, rows: Rows) -> Any:
+    """What the guarantee says is public of a table: neighbours have it in common."""
+    hours = [row[0] for row in rows if row[0] is not None]
+    known: list[Any] = [{row[1] for row in rows}] if case.keys == "public" else []
+    if case.ends == "taken":
+        known += [min(hours, default=None), max(hours, default=None)]
+    if case.ends == "first taken":
+        known.append(min(hours, default=None))
+    return known
+
+
+# Releases.
+
+
+class Run(NamedTuple):
+    """What a release showed, promised and hid."""
+
+    shown: Any
+    guarantee: Guarantee
+    hidden: Hidden
+
+
+def table_of(rows: Iterable[Row], categories: bool = False) -> pa.Table:
+    """Rows as a table; keys and persons as categories, in the order in which they come, if need be."""
+    rows = list(rows)
+    times = [None if row[0] is None else BEGIN + timedelta(hours=row[0], minutes=30) for row in rows]
+    columns = {
+        "at": pa.array(times, pa.timestamp("us")),
+        "key": pa.array([row[1] for row in rows], pa.string()),
+        "value": pa.array([row[2] for row in rows], pa.float64()),
+        "person": pa.array([row[3] for row in rows], pa.int64()),
+    }
+    if categories:
+        persons = columns["person"].cast(pa.string())
+        columns |= {"key": columns["key"].dictionary_encode(), "person": persons.dictionary_encode()}
+    return pa.table(columns)
+
+
+def plain(value: Any) -> Any:
+    """A released value in terms that compare."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, np.ndarray):
+        return value.shape, value.dtype.str, value.tobytes()
+    if isinstance(value, dict):
+        return {name: plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(each) for each in value]
+    return repr(value)
+
+
+def run(case: Case, script: Script, rows: Rows) -> Run:
+    """One release."""
+    with forced(script) as hidden, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        released = online(case, rows) if case.online else [batch(case, rows)]
+    shown = [plain(sums) for sums in released], [(str(each.message), each.category) for each in warned]
+    return Run(shown, released[-1].guarantee, hidden)
+
+
+def batch(case: Case, rows: Rows) -> WindowSums:
+    value = () if case.kind == "counts" else ("value",)
+    others = {} if case.kind == "counts" else {"nonfinite": "zero"}
+    function = getattr(fastdp, case.kind)
+    given = {**case.options, **others, **ENDS[case.ends], "missing": "drop", "seed": 1}
+    frame = table_of(rows)
+    if case.categories:
+        half = len(rows) // 2
+        frame = pa.concat_tables([table_of(part, True) for part in (rows[:half], rows[half:]) if part])
+    found: WindowSums = function(frame, *value, "at", "1h", **given).sums
+    return found
+
+
+def online(case: Case, rows: Rows) -> list[WindowSums]:
+    """In two batches, which the crowd's last row parts; with ends "taken" the rows move the clock."""
+    given = dict(case.options)
+    given |= {"who": "who" in given, "counts": case.kind == "counts", "means": case.kind == "means"}
+    if "clip" in given:
+        given["bound"] = given.pop("clip")
+    late = {"lateness": "2h"} if case.ends == "taken" else {}
+    windows = fastdp.Windows("1h", start=BEGIN, nonfinite="zero", seed=1, **late, **given)
+    out = []
+    for part in batches(rows):
+        table = table_of((row for row in part if row[0] is not None), case.categories)
+        columns = {name: table[name].combine_chunks() for name in table.column_names}
+        added = windows.add(
+            columns["at"],
+            None if case.kind == "counts" else columns["value"],
+            columns["key"] if case.options.get("by") else None,
+            columns["person"] if case.by_person else None,
+        )
+        out += [added.sums, windows.advance(BEGIN + timedelta(hours=1 + len(out) // 2)).sums]
+    return [*out, windows.advance(BEGIN + timedelta(hours=3)).sums]
+
+
+# Exact losses.
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The largest losses of many pairs, each over all of them, beside what is claimed."""
+
+    pairs: int
+    claim: Guarantee
+    epsilon: Fraction
+    rho: Fraction
+    alone: float
+    tail: float
+
+    @property
+    def share(self) -> float:
+        """The worst as a share of the claim: of epsilon, of rho, or of delta where keys have a part of it."""
+        if not self.gaussian:
+            return max(float(self.epsilon / Fraction(self.claim.epsilon)), self.alone / (self.claim.delta or 1.0))
+        if math.isfinite(self.claim.rho):
+            return float(self.rho / Fraction(self.claim.rho))
+        return self.delta / self.claim.delta
+
+    @property
+    def gaussian(self) -> bool:
+        return self.tail >= 0.0
+
+    @property
+    def delta(self) -> float:
+        """What conversion of rho and keys of one table alone add up to."""
+        return (zcdp_delta(float(self.rho), self.claim.epsilon) if self.gaussian else 0.0) + self.alone
+
+    @property
+    def holds(self) -> bool:
+        """Whether the claim does; of parts that compose the worst ones may come from different pairs."""
+        pure = self.gaussian or self.epsilon <= Fraction(self.claim.epsilon)
+        return pure and self.rho <= self.claim.rho and max(self.delta, self.tail) <= self.claim.delta
+
+
+def examine(case: Case, tables: Iterable[Rows]) -> Worst:
+    """Every table with each of its neighbours; an assertion unless all that they show is equal."""
+    pairs, found, claim = 0, [], None
+    tables = list(tables)
+    with pytest.MonkeyPatch.context() as patch:
+        # The same conversions of rho a thousand times.
+        for module, name in ((guarantee, "zcdp_delta"), (guarantee, "zcdp_epsilon"), (plan, "zcdp_loss")):
+            patch.setattr(module, name, cache(getattr(module, name)))
+        for script in case.scripts:
+            release = cache(partial(run, case, script))
+            for rows in tables:
+                for unit in units(case, rows):
+                    fewer = tuple(row for i, row in enumerate(rows) if i not in unit)
+                    if not comparable(case, rows, fewer):
+                        continue
+                    here, there = release(rows), release(fewer)
+                    assert here.shown == there.shown, (case, script, rows, fewer)
+                    pairs, claim = pairs + 1, here.guarantee
+                    found.append((*loss(here.hidden, there.hidden), tail_of(here, there)))
+    assert claim is not None
+    return Worst(pairs, claim, *(max(each) for each in zip(*found, strict=True)))
+
+
+def tail_of(here: Run, there: Run) -> float:
+    """The exact delta of Gaussian counts at the claimed epsilon; -1 without Gaussian noise, 0 where that is wide."""
+    pairs = [
+        (one, (one.exact - other.exact).tolist())
+        for one, other in zip(here.hidden, there.hidden, strict=True)
+        if isinstance(one, Integers) and isinstance(one.law, GaussianLaw)
+    ]
+    if not pairs:
+        return -1.0
+    (one, moved), *others = pairs
+    return 0.0 if others or one.law.sigma > 200 else gaussian_tail(moved, one.law.sigma, here.guarantee.epsilon)
+
+
+def comparable(case: Case, rows: Rows, fewer: Rows) -> bool:
+    """Whether the tables have all public facts in common, and both the keys of the script."""
+    if facts(case, rows) != facts(case, fewer):
+        return False
+    if case.online:
+        return CROWD[-1] in fewer and (case.ends == "given" or _clocks(rows) == _clocks(fewer))
+    return case.keys != "private" or set(CROWD) <= set(fewer)
+
+
+def _clocks(rows: Rows) -> list[Any]:
+    """The latest time of each batch."""
+    return [max((row[0] for row in part if row[0] is not None), default=None) for part in batches(rows)]
+
+
+def batches(rows: Rows) -> tuple[Rows, Rows]:
+    """What arrives first, and then."""
+    place = rows.index(CROWD[-1])
+    return rows[:place], rows[place:]

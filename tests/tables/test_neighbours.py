@@ -1,0 +1,173 @@
+"""Exact losses of small tables and all their neighbours: never above what is claimed, and as large as it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from fastdp.guarantee import gaussian_delta
+from fastdp.randomness.sampler import discrete_laplace_law, geometric_law
+from tests.grid import exhaustive
+from tests.oracles import scale_free as oracle
+from tests.tables.forced import Choice, Integers, Keys
+from tests.tables.losses import gaussian_tail, log_winner, loss
+from tests.tables.neighbours import (
+    CLIPS,
+    CROWD,
+    ENDS,
+    KEY_RULES,
+    KINDS,
+    NOISES,
+    UNITS,
+    Case,
+    Rows,
+    cases,
+    drawn,
+    enumerated,
+    examine,
+    extremes,
+    run,
+)
+
+#: The largest loss found is at least this share of the claim.  Thresholds of keys are whole numbers, and where keys
+#: and the clip are both chosen no one output is the worst for both.
+TIGHT = 0.94
+
+
+def check(case: Case, tables: Iterable[Rows]) -> None:
+    """The claim holds, and no smaller one would."""
+    worst = examine(case, tables)
+    assert worst.holds, (case, worst)
+    assert worst.share > TIGHT, (case, worst)
+
+
+def some(kind: str, unit: str) -> list[Case]:
+    """Each rule for keys; of noises, clips and ends in turn."""
+    turn = KINDS.index(kind) + 3 * list(UNITS).index(unit)
+    found = []
+    for i, keys in enumerate(KEY_RULES, start=turn):
+        clip = "one end" if kind == "counts" else list(CLIPS)[(i + i // 4) % 4]
+        found.append(Case(kind, unit, keys, NOISES[i // 3 % 2], clip, list(ENDS)[i % 3]))
+    return found
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_worst_neighbours(kind: str, unit: str) -> None:
+    for case in some(kind, unit):
+        check(case, extremes(case))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_worst_neighbours_online(kind: str) -> None:
+    listed = [case for case in cases(online=True) if case.kind == kind]
+    for case in listed[:: len(listed) // 8]:
+        check(case, extremes(case))
+
+
+@pytest.mark.parametrize(("kind", "unit"), exhaustive(*itertools.product(KINDS, UNITS)))
+def test_the_worst_neighbours_of_all_ways(kind: str, unit: str) -> None:
+    """Online too; and of any rows, in any order, that may have no time and no value."""
+    for case in (*cases(), *cases(online=True)):
+        if (case.kind, case.unit) == (kind, unit):
+            check(case, [*extremes(case), *drawn(case, 2, 1 if case.clip == "one end" else 0)])
+
+
+@pytest.mark.parametrize(("kind", "unit"), exhaustive(*itertools.product(KINDS, UNITS)))
+def test_all_tables_of_two_rows_beside_the_crowd(kind: str, unit: str) -> None:
+    for i, keys in enumerate(KEY_RULES, start=KINDS.index(kind)):
+        case = Case(kind, unit, keys, NOISES[i % 2])
+        worst = examine(case, enumerated(case))
+        assert worst.holds, (case, worst)
+
+
+# Mistakes that were planted once, and that no test saw.
+
+
+@pytest.mark.parametrize("kind", ["totals", "means"])
+def test_a_clip_above_0_costs_its_far_end(kind: str) -> None:
+    """A row that is added moves a sum by up to 10 under the clip (5, 10), not by 5."""
+    for keys, noise in itertools.product(("none", "private"), NOISES):
+        case = Case(kind, "row", keys, noise, "two ends above 0")
+        check(case, extremes(case))
+
+
+@pytest.mark.parametrize("unit", ["row", "rows", "person"])
+def test_private_keys_and_gaussian_noise_share_one_delta(unit: str) -> None:
+    for kind in KINDS:
+        case = Case(kind, unit, "private", "gaussian")
+        worst = examine(case, extremes(case))
+        assert TIGHT * worst.claim.delta < worst.delta <= worst.claim.delta
+        assert 0.4 * worst.claim.delta < worst.alone < 0.6 * worst.claim.delta
+
+
+@pytest.mark.parametrize("kind", ["totals", "means"])
+@pytest.mark.parametrize("clip", CLIPS)
+def test_a_replaced_value_is_covered_where_that_is_claimed(kind: str, clip: str) -> None:
+    case = Case(kind, "row", "given", clip=clip)
+    worst = Fraction(0)
+    for script in case.scripts:
+        runs = [run(case, script, ((0, "a", value, 0), *CROWD)) for value in case.values]
+        pairs = itertools.permutations(runs, 2)
+        worst = max(worst, *(loss(one.hidden, other.hidden).epsilon for one, other in pairs))
+    claimed = any("replacing the value" in line for line in runs[0].guarantee.derivation)
+    assert (
+        claimed == (worst <= Fraction(runs[0].guarantee.epsilon)) == (kind == "totals" and clip != "two ends about 0")
+    )
+
+
+@pytest.mark.parametrize("online", [False, True])
+def test_persons_in_categories_are_compared_by_name(online: bool) -> None:
+    """Categories of two batches list persons in another order: four rows of one are still those of one person."""
+    others = tuple((hour, "b", 2.0, 5 + hour) for hour in (0, 1))
+    one = ((0, "a", 2.0, 0), (0, "a", 2.0, 0))
+    late = ((1, "a", 2.0, 0), (1, "a", 2.0, 0))
+    for unit in ("person", "per_window, period") if not online else ("per_window, period",):
+        case = Case("totals", unit, "given", online=online, categories=True)
+        rows = (*one, *CROWD[:3], CROWD[3], *others, *late)
+        worst = examine(case, [rows])
+        assert worst.holds
+        assert worst.pairs > 2
+
+
+# The losses themselves.
+
+
+@pytest.mark.parametrize("scores", [[0, 3, 3, 1], [40, 0, 7, 7], [5, 5, 5, 5]])
+def test_winners_have_the_probabilities_of_an_enumeration(scores: list[int]) -> None:
+    law = geometric_law(Fraction(300))
+    enumerated = oracle.winner_probabilities(scores, "exponential", 300.0, 300 * 60)
+    choice = Choice(np.array(scores, np.int64), law, 0)
+    found = [math.exp(log_winner(choice, i)) for i in range(4)]
+    assert found == pytest.approx(enumerated, rel=1e-4)
+    # Ties go to the lowest.
+    assert (found[0] > found[3]) == (enumerated[0] > enumerated[3])
+
+
+def test_exact_tails_of_gaussian_counts() -> None:
+    """Where the noise is wide the normal law's; one of two differences is another tail."""
+    for moved in ([3], [2, -1, 1]):
+        mu = math.sqrt(sum(d * d for d in moved)) / 40.0
+        assert gaussian_tail(moved, Fraction(40), 0.1) == pytest.approx(gaussian_delta(mu, 0.1), rel=0.05)
+    assert gaussian_tail([1], Fraction(1), 0.0) == pytest.approx(2 * 0.1915, rel=0.05)
+    assert gaussian_tail([0, 0], Fraction(1), 0.1) == 0.0
+
+
+def test_losses_add_up() -> None:
+    """Two sums move by 3 steps in all, one key by one row; a key of one table alone passes rarely."""
+    law = discrete_laplace_law(Fraction(5))
+    sums = [Integers(np.array(exact), np.zeros(2, np.int64), law) for exact in ([7, 1], [5, 2])]
+    keys = [Keys(counts, law, 60, (("a",),)) for counts in ({("a",): 4, ("b",): 1}, {("a",): 3})]
+    found = loss([keys[0], sums[0]], [keys[1], sums[1]])
+    assert float(found.epsilon) == pytest.approx(3 / 5 + 1 / 5)
+    q = math.exp(-1 / 5)
+    assert found.alone == pytest.approx(q**59 / (1 + q))
+    assert float(found.rho) == pytest.approx(((3 / 5) ** 2 + (1 / 5) ** 2) / 2)
+    # Another law is a loss without end.
+    with pytest.raises(AssertionError):
+        loss([sums[0]], [sums[1]._replace(law=discrete_laplace_law(Fraction(6)))])

@@ -1,0 +1,53 @@
+"""What follows from public parameters: shares of the budget, clips in steps, what is said of the ends."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from fastdp.tables.parameters import make_plan
+
+PRIVATE: dict[str, Any] = {"by": "k", "delta": 1e-6, "who": "p", "bound": 10.0}
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_shares_are_those_that_are_documented(noise: str) -> None:
+    """A tenth for keys, at most a tenth for the clip, a hundredth for persons: of epsilon, or of rho."""
+    plan = make_plan("totals", every="1h", epsilon=2.0, noise=noise, **PRIVATE).settled(0, 10, 3)
+    power = 2 if noise == "gaussian" else 1
+    parts = [plan.key_epsilon, plan.person_epsilon, plan.sum_epsilon]
+    keys, persons, sums = ((part / plan.loss) ** power for part in parts)
+    clip = sum((part / plan.loss) ** power for part in plan.clip_epsilons)
+    assert keys == pytest.approx(0.1)
+    assert persons == pytest.approx(0.01)
+    assert 0.0 < clip <= 0.1 * (1.0 + 1e-9)
+    assert sums + keys + persons + clip <= 1.0 + 1e-9
+    assert plan.loss == 2.0 or noise == "gaussian"
+
+
+def test_a_clip_is_rounded_to_a_step_that_it_holds() -> None:
+    plan = make_plan("totals", every="1h", epsilon=1.0, clip=2.7, resolution=1.0)
+    assert plan.steps(2.7) == 2
+    assert (plan.steps(-2.7), plan.steps(0.3), plan.steps(0.0)) == (-2, 1, 0)
+    # The float .01 is a little more than a hundredth.
+    fine = make_plan("totals", every="1h", epsilon=1.0, clip=10.0, resolution=0.01)
+    assert math.isclose(fine.steps(10.0) * fine.step, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "the first and last window of the table is public"),
+        ({"start": "2024-01-01"}, "the last window of the table is public"),
+        ({"stop": "2024-01-02"}, "the first window of the table is public"),
+        ({"start": "2024-01-01", "stop": "2024-01-02"}, None),
+    ],
+)
+def test_ends_that_are_taken_are_said(given: dict[str, str], said: str | None) -> None:
+    """Before the table is read, and after."""
+    plan = make_plan("counts", every="1h", epsilon=1.0, **given)
+    for each in (plan, plan.settled(0, 5, 1)):
+        lines = [line for line in each.guarantee(simulated=False).derivation if "public knowledge" in line]
+        assert [line.startswith(said) for line in lines] == ([True] if said else [])
