@@ -43,7 +43,7 @@ class Coupled:
     def repeat(self) -> None:
         self.again, self._calls = True, iter(self.sums)
 
-    def draw(self, sums: np.ndarray, law: Law, chain: np.ndarray, first: int) -> np.ndarray:
+    def draw(self, sums: np.ndarray, law: Law, key: Any, chain: np.ndarray, first: int) -> np.ndarray:
         if not self.again:
             noise = np.rint(self._generator.laplace(0.0, float(law.scale), sums.size)).astype(np.int64)
             self.sums.append((sums.copy(), noise, law.scale))
