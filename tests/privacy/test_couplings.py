@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 
 from benchmarks.audit.coupling_cases import planted, shipped, turning
 from benchmarks.audit.coupling_controls import negative_controls
+from benchmarks.audit.table_controls import table_controls
 from fastdp.auditing.couplings import INSTANCES, coupling_lines
 from fastdp.auditing.couplings.check import KEY, SPREADS, Instance, Seen, Shifts, Table, run
 from fastdp.auditing.couplings.points import noted_steps
+from fastdp.auditing.couplings.table_cases import KEY_RULES, KINDS, NOISES, UNITS, choice_of, table_cases
+from fastdp.auditing.couplings.tables import Row, at, batch_release, online_release, tail
 from fastdp.errors import ParameterError
 from fastdp.randomness import prefix, sampler
 from fastdp.randomness.gaussian import GaussianLaw, discrete_gaussian_law
@@ -20,9 +25,22 @@ from fastdp.randomness.noise import AnyLaw
 from fastdp.randomness.words import Purpose, StreamId
 
 SHIPPED = {case.name: case for case in shipped()}
-CONTROLS = {case.name: case for case in negative_controls()}
+CONTROLS = {case.name: case for case in [*negative_controls(), *table_controls()]}
+TABLES = [case.name for case in table_cases()]
+#: In the default run; the others go the same ways.
+SAMPLE = {"totals-given", "counts-public", "means-private", "windows-totals-given", "windows-counts-none"}
 #: The largest ones; the others take a second or less.
-LARGE = {"tops", "nodes", "release-many", "repeat", "privtree", "flat-batches", "adaptive-batches", "renewed"}
+LARGE = {
+    *(set(TABLES) - SAMPLE),
+    "tops",
+    "nodes",
+    "release-many",
+    "repeat",
+    "privtree",
+    "flat-batches",
+    "adaptive-batches",
+    "renewed",
+}
 COUNT = StreamId(Purpose.COUNTER)
 
 
@@ -134,6 +152,37 @@ def test_instances_reach_what_they_are_for() -> None:
         later += max(steps) > 0
     assert changed >= 4
     assert later >= 4
+
+
+def test_instances_of_tables_are_of_every_unit_noise_and_clip() -> None:
+    """Of each kind, among as many instances as the command has of its rules of keys."""
+    for kind in KINDS:
+        generators = (np.random.default_rng([1, number]) for number in range(len(KEY_RULES) * INSTANCES))
+        found = {choice_of(generator, kind, "none") for generator in generators}
+        assert len(found) == len(UNITS) * len(NOISES) * (1 if kind == "counts" else 2)
+
+
+def test_the_tail_of_a_draw_is_that_of_its_law() -> None:
+    q = np.exp(-1.0 / 3.0)
+    law = np.array([(1.0 - q) / (1.0 + q) * q ** abs(k) for k in range(-200, 201)])
+    for least in (1, 2, 17):
+        assert tail(least, Fraction(3)) == pytest.approx(law[200 + least :].sum(), rel=1e-12)
+    assert tail(0, Fraction(3)) == 1.0
+
+
+@pytest.mark.parametrize("online", [False, True])
+def test_tables_of_noise_give_the_numbers_of_a_table(online: bool) -> None:
+    """Without noise the exact sums are shown; those of kept rows alone."""
+    rows = [Row(10, "a", "p", 3.0), Row(20, "a", "p", 4.0), Row(70, "b", "q", 20.0)]
+    options: dict[str, Any] = {"every": "1h", "epsilon": 1.0, "start": at(0), "contributions": 2}
+    if online:
+        options |= {"bound": 10.0}
+        tables = online_release(options, 0, KEY, [(60, rows[:2]), (180, rows[2:])])
+    else:
+        options |= {"clip": 10.0, "stop": at(180)}
+        tables = batch_release("totals", options, KEY, rows)
+    estimates = np.concatenate([table.sums.columns["total"].values[:, 0] for table in tables])
+    assert estimates.tolist() == [7.0, 10.0, 0.0]
 
 
 def test_lines_are_repeated_by_their_seed() -> None:

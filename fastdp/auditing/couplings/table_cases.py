@@ -123,10 +123,15 @@ def options_of(generator: Generator, choice: Choice) -> dict[str, Any]:
     return options
 
 
+def choice_of(generator: Generator, kind: str, keys: str) -> Choice:
+    """A unit, a noise, and whether the clip is chosen."""
+    unit, noise = str(pick(generator, *UNITS)), str(pick(generator, *NOISES))
+    return Choice(kind, keys, unit, noise, kind != "counts" and bool(pick(generator, False, True)))
+
+
 def draw(generator: Generator, kind: str, keys: str, **fixed: Any) -> TableInstance:
     """An instance of a call; ``fixed`` are fields of its choice, or parameters."""
-    unit, noise = str(pick(generator, *UNITS)), str(pick(generator, *NOISES))
-    choice = Choice(kind, keys, unit, noise, kind != "counts" and bool(pick(generator, False, True)))
+    choice = choice_of(generator, kind, keys)
     named = {name: fixed.pop(name) for name in tuple(fixed) if name in Choice._fields}
     choice = choice._replace(**named)
     options = {**options_of(generator, choice), **fixed}
