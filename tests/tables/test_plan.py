@@ -51,3 +51,11 @@ def test_ends_that_are_taken_are_said(given: dict[str, str], said: str | None) -
     for each in (plan, plan.settled(0, 5, 1)):
         lines = [line for line in each.guarantee(simulated=False).derivation if "public knowledge" in line]
         assert [line.startswith(said) for line in lines] == ([True] if said else [])
+
+
+def test_the_callers_word_is_said() -> None:
+    """Without persons nothing bounds the rows of a unit; with them nothing is taken on trust."""
+    for given, said in (({}, False), ({"contributions": 3}, True), ({"contributions": 3, "who": "p"}, False)):
+        plan = make_plan("counts", every="1h", epsilon=1.0, start="2024-01-01", stop="2024-01-02", **given)
+        lines = plan.guarantee(simulated=False).derivation
+        assert any("a unit has at most 3 rows, on the caller's word" in line for line in lines) == said
