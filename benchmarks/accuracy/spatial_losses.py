@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.accuracy.spatial_runs import DEPTH, EPSILONS, SCENES
+from benchmarks.accuracy.spatial_runs import DEPTH, EPSILONS, PAPER, SCENES
 from benchmarks.shared import Floats, table
 from fastdp import PHDStream
 from fastdp.analysis.tree_loss import tree_step_loss
@@ -30,7 +30,9 @@ def step_loss(system: PHDStream, added: Floats, removed: Floats | None) -> float
 def run_losses(stream: SpatialStream, epsilon: float, score: str, seed: int, retention: int) -> Floats:
     """Of every step of a whole run, the initial set's included."""
     system = PHDStream(
-        Box(stream.lower, stream.upper), epsilon, max_depth=DEPTH, score=score, seed=seed, retention=retention
+        Box(stream.lower, stream.upper),
+        epsilon,
+        **{"max_depth": DEPTH, "score": score, "seed": seed, "retention": retention, **PAPER},
     )
     batches = [(stream.initial, None), *stream.batches]
     return np.array([step_loss(system, added, removed) for added, removed in batches])
@@ -38,7 +40,7 @@ def run_losses(stream: SpatialStream, epsilon: float, score: str, seed: int, ret
 
 def attack_loss(epsilon: float, score: str, seed: int) -> float:
     """Additions in one deep cell, removals in its siblings: printed scores lie at the threshold along the path."""
-    system = PHDStream(Box(0, 1), epsilon, max_depth=ATTACK_DEPTH, score=score, seed=seed)
+    system = PHDStream(Box(0, 1), epsilon, max_depth=ATTACK_DEPTH, score=score, seed=seed, **PAPER)
     penalty = system._plan.bias / system._plan.unit
     # The cell at depth i is to hold a little more than i penalties.
     wanted = [round((i + 0.15) * penalty) for i in range(ATTACK_DEPTH)]

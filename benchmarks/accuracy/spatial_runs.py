@@ -23,6 +23,8 @@ EPSILONS = (0.5, 1.0)
 SETS = ("small", "medium", "large")
 PUBLISHED = REFERENCE / "phdstream-accuracy.csv"
 DEPTH = 20
+#: As in the paper no epsilon is spent on a count of all points.
+PAPER: dict[str, Any] = {"total_share": 0.0}
 QUERY_SEED = 0
 
 
@@ -38,7 +40,8 @@ class Method(NamedTuple):
 
 
 def _phd(counter: str, score: str) -> Callable[..., Any]:
-    return lambda domain, epsilon, seed: PHDStream(domain, epsilon, counter, max_depth=DEPTH, score=score, seed=seed)
+    options = {"max_depth": DEPTH, "score": score, **PAPER}
+    return lambda domain, epsilon, seed: PHDStream(domain, epsilon, counter, seed=seed, **options)
 
 
 def _adaptive(domain: Box, epsilon: float, seed: int) -> AdaptivePHDStream:
@@ -69,7 +72,9 @@ class Merged:
 
 
 def _merged(batches: int) -> Callable[..., Any]:
-    return lambda domain, epsilon, seed: Merged(PHDStream(domain, epsilon, max_depth=DEPTH, seed=seed), batches)
+    return lambda domain, epsilon, seed: Merged(
+        PHDStream(domain, epsilon, max_depth=DEPTH, seed=seed, **PAPER), batches
+    )
 
 
 def _fixed(counter: str) -> Callable[..., Any]:

@@ -94,7 +94,8 @@ def _points(scene: Scene, window: tuple[tuple[float, float], ...] | None, path: 
     """Rows as in the paper: the truth under the cells of the least epsilon, and each epsilon with its own."""
     stream = scene.stream
     times = [round(stream.n_steps * k / 3) for k in range(4)]
-    systems = {f"ε = {epsilon:g}": PHDStream(scene.domain, epsilon, max_depth=DEPTH, seed=1) for epsilon in EPSILONS}
+    options = {"max_depth": DEPTH, "total_share": 0.0, "seed": 1}
+    systems = {f"ε = {epsilon:g}": PHDStream(scene.domain, epsilon, **options) for epsilon in EPSILONS}
     rows: dict[str, list[Floats]] = {"true": [stream.present(t) for t in times]}
     cells: dict[str, list[tuple[Floats, Floats]]] = {"true": []}
     for t, (added, removed) in enumerate([(stream.initial, None), *stream.batches]):

@@ -150,22 +150,28 @@ def noisy_max_loss(rule: NoisyMax | ScaleFree, task: ThresholdTask, *, noise_fac
         Multiplies the noise scale; below 1 it makes a negative control.
     """
     highest = round(task.bound)
+    # Each number of values above the lowest candidate that ScaleFree may release before it chooses.
+    released = range(task.holdout + 1) if isinstance(rule, ScaleFree) else (None,)
 
-    def probabilities(values: tuple[int, ...]) -> Floats:
-        chooser = observed(rule, task, values)
+    def probabilities(values: tuple[int, ...]) -> tuple[float, Floats]:
+        """What the number of values above the lowest candidate costs for each of them; the winners' probabilities."""
+        chooser: Any = observed(rule, task, values)
         # Scores are rounded after the change of unit, which keeps a difference of one sensitivity as it is.
         coarser = UNIT / chooser.sensitivity
-        scores = np.rint(chooser.scores() * coarser).astype(np.int64)
+        scores = [chooser.scores() if number is None else chooser.scores(number) for number in released]
+        rounded = (np.rint(each * coarser).astype(np.int64) for each in scores)
         scale = noise_factor * float(chooser.law.scale) * coarser
-        return winner_probabilities(scores, scale, one_sided=chooser.law.one_sided)
+        laws = [winner_probabilities(each, scale, one_sided=chooser.law.one_sided) for each in rounded]
+        counted = chooser.count_epsilon * chooser.above_lowest / noise_factor if isinstance(rule, ScaleFree) else 0.0
+        return counted, np.stack(laws)
 
     holdouts = itertools.combinations_with_replacement(range(highest + 1), task.holdout)
     laws = {values: probabilities(values) for values in holdouts}
     worst, cases = 0.0, 0
-    for values, law in laws.items():
+    for values, (counted, law) in laws.items():
         for position, value in itertools.product(range(len(values)), range(highest + 1)):
-            there = laws[tuple(sorted((*values[:position], value, *values[position + 1 :])))]
-            worst = max(worst, float(np.abs(np.log(law / there)).max()))
+            other, there = laws[tuple(sorted((*values[:position], value, *values[position + 1 :])))]
+            worst = max(worst, abs(counted - other) + float(np.abs(np.log(law / there)).max()))
             cases += law.size
     # Sums of 10^4 doubles are right to 10^-11, so a difference below that is no violation.
     return ExactLoss(rule.guarantee(task).epsilon, round(worst, 10), cases)

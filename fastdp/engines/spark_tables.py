@@ -104,6 +104,9 @@ def _sum(quantity: Quantity, number: Any, plan: TablePlan) -> Any:
     if plan.nonfinite == "zero":
         number = f.when(number * 0.0 == 0.0, number).otherwise(0.0)
     low, high = float(quantity.low), float(quantity.high)
+    if quantity.name == "beyond":
+        outside = (number > high * quantity.resolution) | (number < low * quantity.resolution)
+        return f.sum(f.when(outside, 1).otherwise(0)).alias(quantity.name)
     exact = number * f.lit(1.0 / quantity.resolution)
     # Not least and greatest, which cost more than the sum.
     steps = f.when(exact >= high, f.lit(int(high))).when(exact <= low, f.lit(int(low))).otherwise(f.rint(exact))

@@ -177,9 +177,7 @@ def _plain_guarantee(guarantee: object) -> Guarantee:
     try:
         rows = Rows.read(guarantee.rows)
     except (TypeError, ValueError):
-        raise ParameterError(
-            f"rows = {validation.shown(guarantee.rows)}: expected None or Rows"
-        ) from None
+        raise ParameterError(f"rows = {validation.shown(guarantee.rows)}: expected None or Rows") from None
     for said in ("unit", "adjacency", "model", "arithmetic"):
         text(said, getattr(guarantee, said), LONGEST_NAME)
     return Guarantee(

@@ -26,6 +26,8 @@ from fastdp.thresholds.scale_free import MIN_COUNT, ScaleFree
 Integers = NDArray[np.int64]
 #: Counts of the choice stay below this, so that its scores fit; more rows count as so many.
 MAX_ROWS = 2**39
+#: A clip among so many candidates, the lowest ones, is warned of.
+LOWEST = 10
 #: Digits of a threshold's tail, and by how much it is rounded up.
 _TAIL = Context(prec=60)
 _SLACK = Decimal(1) + Decimal(10) ** -40
@@ -81,29 +83,37 @@ def clip_counter(plan: TablePlan) -> ClipCounter:
 
 
 def count_rows(plan: TablePlan, counts: Integers, key: Key) -> int:
-    """How many rows count, released: their number is not public."""
-    noisy = noisy_counts([int(counts.sum())], plan.contributions, plan.clip_epsilons[0], key, "rows")
+    """How many rows lie above the lowest candidate, released: zeros say nothing about the clip."""
+    noisy = noisy_counts([int(counts[1:].sum())], plan.contributions, plan.clip_epsilons[0], key, "rows")
     return min(max(int(noisy[0]), 2), MAX_ROWS)
 
 
 def choose_clip(plan: TablePlan, counts: Integers, key: Key) -> float:
     """The upper end of the clip, from a histogram that :func:`clip_counter` filled.
 
-    ``plan.rows`` stands for the length of the hold-out in ScaleFree's rule.
+    ``plan.rows`` stands for the length of the hold-out in ScaleFree's rule, and for what it would count.
     """
     task = _task(plan, plan.rows or 2)
-    chooser = ScaleFree().chooser(task)
+    chooser = ScaleFree().chooser(task, above=task.holdout)
     packed = np.ascontiguousarray(np.minimum(counts, MAX_ROWS // counts.size))
     chooser.counts[:] = packed
     if chooser.resolved < MIN_COUNT:
         warn(
-            f"clip = None: some {plan.rows:,} rows in {plan.cells:,} windows and keys are too few to choose a clip "
-            f"well at epsilon = {plan.epsilon:g}; expected longer windows, a larger epsilon, or a clip that is known "
-            "publicly (clip=)",
+            f"clip = None: some {plan.rows:,} rows above 0 in {plan.cells:,} windows and keys are too few to choose "
+            f"a clip well at epsilon = {plan.epsilon:g}; expected longer windows, a larger epsilon, or a clip that "
+            "is known publicly (clip=)",
             AccuracyWarning,
         )
     # The same rows in other windows (stop=) give other scales: their noise shares no word.
-    return chooser.choose(held_out(key.within("clip", task.epsilon, chooser.target, chooser.slope), packed))
+    clip = chooser.choose(held_out(key.within("clip", task.epsilon, chooser.target, chooser.slope), packed))
+    if clip <= chooser.candidates[:LOWEST][-1] * task.resolution:
+        warn(
+            f"clip = None: {clip:.3g} was chosen, next to nothing beside the bound, {task.bound:g}, so that sums are "
+            "about 0; expected, unless nearly all values are 0, longer windows, a larger epsilon, or a clip that is "
+            "known publicly (clip=)",
+            AccuracyWarning,
+        )
+    return clip
 
 
 # Private keys.

@@ -41,14 +41,18 @@ def of_everything(plan: TablePlan, simulated: bool) -> Guarantee:
     parts = [_sums_part(plan, q).of("sums") for q in plan.quantities()]
     rows, choice = plan.clip_epsilons
     if plan.chooses_clip:
-        counted = f"how many rows count: sensitivity {k}, discrete Laplace noise"
+        counted = f"how many rows lie above the lowest candidate: sensitivity {k}, discrete Laplace noise"
         chosen = f"noisy max over counts of rows above candidates: monotone, sensitivity {k}"
         parts += [_part(plan, rows, counted).of("clip"), _part(plan, choice, chosen).of("clip")]
     if plan.key_rule == "private":
         step = "a key is released if its noisy count of rows passes a threshold that delta gives"
         parts.append(_part(plan, plan.key_epsilon, step, delta=0.0 if plan.gaussian else plan.delta).of("keys"))
+    if plan.reports_clip:
+        step = f"rows beyond the clip and rows within it, which are disjoint: sensitivity {k} in all"
+        parts.append(_part(plan, plan.beyond_epsilon, step).of("share clipped"))
     if plan.reports_persons:
-        step = "counts of persons with and without dropped rows, which are disjoint"
+        where = "" if plan.periods is None else f" (in each period of {plan.periods.every})"
+        step = f"counts of persons with and without dropped rows{where}, which are disjoint"
         parts.append(_part(plan, plan.person_epsilon, step).of("persons"))
     whole = sequential(*parts) if len(parts) > 1 else parallel(*parts)
     if plan.gaussian:

@@ -9,6 +9,7 @@ import numpy as np
 
 from fastdp.errors import ParameterError
 from fastdp.releases.bands import band, check_axes, new_axes, save
+from fastdp.tables import cut
 from fastdp.tables.answers import Answer, Answers
 from fastdp.tables.calendar import zone_of
 from fastdp.tables.revised import DAY, Integers
@@ -23,10 +24,12 @@ MAX_POINTS = 2000
 def draw(sums: WindowSums, answers: Answers, path: Any, ax: Any) -> Any:
     """See :meth:`fastdp.tables.table.Table.plot`."""
     windows, keys = next(iter(sums.columns.values())).steps.shape
-    if not windows or not keys:
-        raise ParameterError(f"plot: the table holds {windows} windows of {keys} keys; expected at least one of each")
+    if not windows:
+        raise ParameterError("plot: the table holds no windows; expected at least one")
     if ax is not None:
         check_axes(*(ax if isinstance(ax, (list, tuple, np.ndarray)) else [ax]))
+    if not keys:
+        return _without_keys(sums, path, ax)
     pooled = keys > (MAX_PANELS if ax is None else 1)
     panels = 1 if pooled else keys
     axes = np.atleast_1d(new_axes(panels, height=max(4.2, 0.8 + 1.9 * panels)) if ax is None else ax)
@@ -57,7 +60,7 @@ def draw(sums: WindowSums, answers: Answers, path: Any, ax: Any) -> Any:
     else:
         axes[0].figure.supylabel(label, fontsize=10)
     axes[0].legend(frameon=False, loc="upper right", ncols=3, fontsize=8)
-    _clock(axes[-1], sums.time_zone)
+    _clock(axes[-1], sums)
     if path is not None:
         save(axes[0], path)
     return axes[0] if panels == 1 else axes
@@ -86,12 +89,28 @@ def _limit(ax: Any, estimate: Any, low: Any, high: Any) -> None:
         ax.set_ylim(bottom, top)
 
 
-def _clock(ax: Any, time_zone: str | None) -> None:
-    """Times as the zone's clock shows them."""
+def _without_keys(sums: WindowSums, path: Any, ax: Any) -> Any:
+    """A picture that says so: the budget of a private choice of keys is spent, whatever it chose."""
+    ax = new_axes() if ax is None else ax
+    ax.text(0.5, 0.5, "no key was released", ha="center", va="center", transform=ax.transAxes)
+    ax.set_xlabel(_caption(sums))
+    if path is not None:
+        save(ax, path)
+    return ax
+
+
+def _caption(sums: WindowSums) -> str:
+    """What was cut."""
+    return "\n".join(text if name == "clip" else f"{name}: {text}" for name, text in cut.described(sums))
+
+
+def _clock(ax: Any, sums: WindowSums) -> None:
+    """Times as the zone's clock shows them, over what was cut."""
     dates: Any = importlib.import_module("matplotlib.dates")
 
-    zone = zone_of(time_zone)
+    zone = zone_of(sums.time_zone)
     locator = dates.AutoDateLocator(tz=zone)
     ax.xaxis.set_major_locator(locator)
     ax.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=zone))
-    ax.set_xlabel("time" if time_zone is None else f"time ({time_zone})")
+    time = "time" if sums.time_zone is None else f"time ({sums.time_zone})"
+    ax.set_xlabel(f"{time}\n{_caption(sums)}")

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.arrays.column import Nonfinite
+from fastdp.durations import DAY
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, remainder, square_remainder, zcdp_loss
 from fastdp.integer_grid import make_grid
@@ -32,9 +33,13 @@ MAX_CELLS = 2 * 10**8
 DEVIATION_SHARE = 0.6
 #: The same of rho, where noise is Gaussian.
 GAUSSIAN_DEVIATION_SHARE = 0.65
-#: Shares of epsilon, or of rho where noise is Gaussian: keys (with delta), how many rows there are, the clip (both
-#: together, at most), and how many persons had rows dropped.
-KEY_SHARE, ROW_SHARE, CLIP_SHARE, PERSON_SHARE = 0.1, 0.005, 0.1, 0.01
+#: Shares of epsilon, or of rho where noise is Gaussian: keys (with delta), how many rows lie above the lowest
+#: candidate, the clip (both together, at most), how many rows lie beyond the clip, how many persons had rows dropped.
+KEY_SHARE, ROW_SHARE, CLIP_SHARE, BEYOND_SHARE, PERSON_SHARE = 0.1, 0.005, 0.1, 0.01, 0.01
+#: The clip of windows shorter than the first is chosen for sums over as many as fill it, and so on.
+SPANS = (DAY, 7 * DAY, 365 * DAY)
+#: Number of the rules in noise keys: a new one where what is released changes and no parameter does.
+RULE = 2
 #: So many noise scales of the clip's choice are its target number of rows, and a step of its slope, if CLIP_SHARE
 #: allows it.
 RESOLVED, RESOLVED_SLOPE = 16.0, 4.0
@@ -80,7 +85,7 @@ class TablePlan:
     cells : int or None
         Windows times keys, once they are known.
     rows : int or None
-        How many rows count, once that is released.
+        How many rows that count lie above the lowest candidate of the clip, once that is released.
     taken : tuple of str
         Which ends of the time were taken from the table: "first", "last".
     noise : "laplace" or "gaussian"
@@ -146,13 +151,23 @@ class TablePlan:
 
     @property
     def reports_persons(self) -> bool:
-        """Whether it is released how many persons had rows dropped: where one period is all."""
-        return self.who is not None and self.periods is None and not self.online
+        """Whether it is released how many persons (in each period) had rows dropped."""
+        return self.who is not None and not self.online
+
+    @property
+    def reports_clip(self) -> bool:
+        """Whether it is released how many rows lie beyond the clip."""
+        return self.bound is not None and not self.online
 
     @cached_property
     def person_epsilon(self) -> float:
-        """Of the report on persons."""
-        return self._share(PERSON_SHARE) if self.reports_persons else 0.0
+        """Of the report on persons; online it is left unspent, so that sums are those of a table."""
+        return self._share(PERSON_SHARE) if self.who is not None else 0.0
+
+    @cached_property
+    def beyond_epsilon(self) -> float:
+        """Of the report on rows beyond the clip; online as of persons."""
+        return self._share(BEYOND_SHARE) if self.bound is not None else 0.0
 
     @cached_property
     def key_epsilon(self) -> float:
@@ -161,10 +176,10 @@ class TablePlan:
 
     @cached_property
     def clip_epsilons(self) -> tuple[float, float]:
-        """Of the count of rows, and of the choice of the clip.
+        """Of the count of rows above the lowest candidate, and of the choice of the clip.
 
-        The second one is at most CLIP_SHARE less the first, and follows from how many rows there are, once that is
-        released: pure losses may be chosen as one goes, as long as their sum never exceeds epsilon.
+        The second one is at most CLIP_SHARE less the first, and follows from that number, once it is released: pure
+        losses may be chosen as one goes, as long as their sum never exceeds epsilon.
         """
         if not self.chooses_clip:
             return 0.0, 0.0
@@ -180,12 +195,19 @@ class TablePlan:
     def rows_above(self) -> float:
         """How many rows should lie above the clip in all windows together: where noise and clipping err alike.
 
-        The squared error of a window with n rows is 2 (s theta / eps)^2 + (n E[(v - theta)+])^2, s the sensitivity in
-        clips, least over theta where n p = sqrt(2) s / eps, if p E[(v - theta)+] / theta is about p^2, as
-        :class:`fastdp.thresholds.ScaleFree` takes it.
+        The squared error of the sum of g windows with n rows each is 2 g (s theta / eps)^2 + (g n E[(v - theta)+])^2,
+        s the sensitivity in clips, least over theta where n p = sqrt(2 / g) s / eps, if p E[(v - theta)+] / theta is
+        about p^2, as :class:`fastdp.thresholds.ScaleFree` takes it.
         """
         deviation = self.clips * (math.sqrt(self.square) / self.contributions if self.gaussian else math.sqrt(2.0))
-        return max(1, self.cells or 1) * deviation / (self.loss * (1.0 - CLIP_SHARE))
+        return max(1, self.cells or 1) * deviation / (self.loss * (1.0 - CLIP_SHARE)) / math.sqrt(self.together)
+
+    @property
+    def together(self) -> float:
+        """Windows in the sums that the clip is chosen for: a day's of hours, a week's of days, else a year's."""
+        length = self.calendar.edge(1) - self.calendar.edge(0)
+        span = next((span for span in SPANS if length < span), length)
+        return max(1.0, min(span / length, (self.stop or 0) - (self.start or 0)))
 
     @property
     def square(self) -> int:
@@ -200,7 +222,8 @@ class TablePlan:
     @cached_property
     def sum_epsilon(self) -> float:
         """What is left for the sums."""
-        return self._rest(self.loss, self.person_epsilon, self.key_epsilon, *self.clip_epsilons)
+        reports = self.person_epsilon, self.beyond_epsilon
+        return self._rest(self.loss, *reports, self.key_epsilon, *self.clip_epsilons)
 
     def settled(self, first: int, last: int, keys: int) -> TablePlan:
         """The plan once the windows (up to before ``last``) and the number of keys are known."""
@@ -260,6 +283,14 @@ class TablePlan:
             found.append(Quantity("count", 0, 1, 0, 1.0, rest, k, *drawn))
         return found
 
+    def reported(self, quantities: Sequence[Quantity]) -> list[Quantity]:
+        """What is summed besides, to say what the clip cuts: rows beyond it, and all where those are not counted."""
+        if not self.reports_clip:
+            return []
+        first = quantities[0]
+        counted = [] if quantities[-1].name == "count" else [replace(first, name="count")]
+        return [replace(first, name="beyond"), *counted]
+
     def clip_of(self, quantities: Sequence[Quantity]) -> tuple[float, float] | None:
         """What values were clipped to, in units of the input."""
         if self.bound is None:
@@ -291,8 +322,7 @@ class TablePlan:
             "who": self.who is not None,
             "start": self.start,
             "nonfinite": self.nonfinite,
-            # Which rows of a person count changed without a parameter.
-            **({"rule": 2} if self.who is not None else {}),
+            "rule": RULE,
             # Younger than the first noise keys.
             **({"noise": self.noise} if self.gaussian else {}),
         }

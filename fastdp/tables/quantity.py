@@ -27,9 +27,10 @@ class Quantity:
     Attributes
     ----------
     name : str
-        "total", "count" or "deviation".
+        "total", "count", "deviation", or "beyond", which is released as one share only.
     low, high, centre : int
-        Values are clipped to [low, high] steps, and the centre is subtracted.  A count adds 1 for each row.
+        Values are clipped to [low, high] steps, and the centre is subtracted.  A count adds 1 for each row, "beyond"
+        for each that the clip changes.
     resolution : float
         One step.
     epsilon : float
@@ -71,6 +72,10 @@ class Quantity:
             window_sums.add_ones(windows, keys, first, sums)
             return -1
         low, high = float(self.low), float(self.high)
+        if self.name == "beyond":
+            outside = np.flatnonzero((values > high * self.resolution) | (values < low * self.resolution))
+            window_sums.add_ones(windows[outside], keys[outside], first, sums)
+            return -1
         return window_sums.add_values(
             windows, keys, values, first, 1.0 / self.resolution, low, high, self.centre, sums
         )

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.arrays.source import Source
-from fastdp.errors import AccuracyWarning, DataError, ParameterError, warn
+from fastdp.errors import DataError, ParameterError
 from fastdp.randomness.key import Key
-from fastdp.tables.choices import choose_clip, choose_keys, clip_counter, count_rows, noisy_counts
+from fastdp.tables import cut
+from fastdp.tables.choices import choose_clip, choose_keys, clip_counter, count_rows
 from fastdp.tables.columns import KeyNumbers, KeyRow, KeyTable, count_keys, sorted_keys
 from fastdp.tables.persons import Kept, PersonRows
 from fastdp.tables.plan import TablePlan, key_digest
@@ -125,16 +126,19 @@ class TableRelease:
             plan = replace(plan, rows=count_rows(plan, survey.histogram.counts, self.key))
             clip = choose_clip(plan, survey.histogram.counts, self.key)
         quantities = plan.quantities(clip)
+        every = [*quantities, *plan.reported(quantities)]
         table = KeyTable(plan.by, keys)
         if kept is not None:
-            sums = exact_sums([(kept.windows, kept.codes, kept.values)], plan, quantities, table.size)
+            sums = exact_sums([(kept.windows, kept.codes, kept.values)], plan, every, table.size)
         elif source.add is None:
-            sums = self.reader.sums(source, plan, quantities, table)
+            sums = self.reader.sums(source, plan, every, table)
         else:
-            sums = source.add(plan, quantities, self.reader)
+            sums = source.add(plan, every, self.reader)
         own = start_key(self.key, first, keys)
         columns: dict[str, NoisySums] = {}
-        for quantity, exact in zip(quantities, sums, strict=True):
+        by_name = {quantity.name: exact for quantity, exact in zip(every, sums, strict=True)}
+        for quantity in quantities:
+            exact = by_name[quantity.name]
             columns[quantity.name], _ = quantity.release(exact, self.key, quantity.start_chain(own), 0)
         return WindowSums(
             kind=plan.kind,
@@ -147,22 +151,12 @@ class TableRelease:
             guarantee=plan.guarantee(simulated=self.key.simulated),
             family=self.source.family,
             centre=quantities[0].centre * plan.step if plan.kind == "means" else 0.0,
-            kept_persons=self._report_persons(plan, kept) if kept is not None and plan.reports_persons else None,
+            clipped_rows=self._clipped_rows(plan, by_name) if plan.reports_clip else None,
+            kept_persons=None if kept is None else cut.kept_persons(plan, kept.whole, kept.cut, self.key),
         )
 
-    def _report_persons(self, plan: TablePlan, rows: Kept) -> float:
-        """The released share of persons all of whose rows count; a warning where most had rows dropped."""
-        noisy = noisy_counts([rows.whole, rows.cut], 1, plan.person_epsilon, self.key, "persons").tolist()
-        kept, lost = (max(0, count) for count in noisy)
-        # Below some noise scales nothing is known.
-        if lost > kept and kept + lost > 8.0 / plan.person_epsilon:
-            warn(
-                f"contributions = {plan.contributions}: an estimated {lost / (kept + lost):.0%} of the persons have "
-                "more rows, which are dropped, so that sums are far too low; expected a larger contributions=, or a "
-                "period=",
-                AccuracyWarning,
-            )
-        return kept / (kept + lost) if kept + lost else 1.0
+    def _clipped_rows(self, plan: TablePlan, sums: dict[str, Integers]) -> float | None:
+        return cut.clipped_rows(plan, int(sums["beyond"].sum()), int(sums["count"].sum()), self.key)
 
 
 class _Survey:

@@ -67,8 +67,11 @@ class WindowSums:
         The library that the table came from: "pandas", "polars", "pyarrow" or "duckdb".
     centre : float
         See ``columns``; 0 unless they are means.
+    clipped_rows : float or None
+        Released estimate of the share of rows beyond the clip; None where nothing was released about it, or where
+        there are too few rows to tell.
     kept_persons : float or None
-        Released estimate of the share of persons all of whose rows count; None where nothing was released about it.
+        The same of the share of persons (in each period) all of whose rows count.
     """
 
     kind: Kind
@@ -81,4 +84,5 @@ class WindowSums:
     guarantee: Guarantee = field(repr=False)
     family: str = "pyarrow"
     centre: float = 0.0
+    clipped_rows: float | None = None
     kept_persons: float | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -17,10 +18,10 @@ from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.releases.intervals import checked_confidence
 from fastdp.releases.release import as_indices, preview
-from fastdp.tables import frames, writing
+from fastdp.tables import cut, frames, writing
 from fastdp.tables.answers import Answer, Answers
 from fastdp.tables.calendar import zone_of
-from fastdp.tables.frames import readable
+from fastdp.tables.frames import METADATA, readable
 from fastdp.tables.sums import WindowSums
 
 Floats = NDArray[np.float64]
@@ -35,7 +36,7 @@ class Table:
 
     Everything here is a function of what was released and of public numbers: no further privacy loss.  Intervals are
     about the sums of the clipped values that count: what clipping and the bounds on a person's rows take away is not
-    in them.
+    in them.  How much that is, as far as it is known: ``clipped_rows``, ``cut_persons``.
 
     Attributes
     ----------
@@ -60,16 +61,40 @@ class Table:
         Columns: ``window``, its start, with the time zone if there is one; the keys; ``estimate``, ``std_error``,
         ``low``, ``high``, from the window's own noisy sum, whose law is known exactly; ``revised``, ``revised_low``,
         ``revised_high``, from all windows of the key, by a model (docs/tables.md); of means also the noisy ``total``
-        and ``count``.  A key column with the name of one of these is called ``NAME_key``.
+        and ``count``.  A key column with the name of one of these is called ``NAME_key``.  Of pandas,
+        ``frame.attrs["fastdp"]`` holds what :meth:`write` writes as metadata, of pyarrow the schema's "fastdp".
         """
-        return in_family(readable(self.arrow, self.sums.family), self.sums.family)
+        frame = in_family(readable(self.arrow, self.sums.family), self.sums.family)
+        if self.sums.family == "pandas":
+            frame.attrs[METADATA] = self.metadata
+        return frame
 
     @cached_property
     def arrow(self) -> Any:
         """The same as a pyarrow table."""
         starts = np.arange(len(self))
         exact, revised = (self._answer(starts, starts + 1, revised=which) for which in (False, True))
-        return frames.arrow_table(self.sums, exact, revised)
+        table = frames.arrow_table(self.sums, exact, revised)
+        return table.replace_schema_metadata({METADATA: json.dumps(self.metadata, allow_nan=False)})
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What :meth:`write` says beside the numbers: guarantee, clip, what was cut, windows, noise."""
+        return writing.metadata(self.sums, self.confidence)
+
+    @property
+    def clipped_rows(self) -> float | None:
+        """Estimated share of the rows whose values lie beyond the clip; None for counts, and where it is unknown.
+
+        It is released with a hundredth of epsilon; unknown online, and where the rows are too few for that.
+        """
+        return self.sums.clipped_rows
+
+    @property
+    def cut_persons(self) -> float | None:
+        """Estimated share of the persons (in each period) with dropped rows; None without ``who`` or if unknown."""
+        kept = self.sums.kept_persons
+        return None if kept is None else 1.0 - kept
 
     @cached_property
     def _answers(self) -> Answers:
@@ -182,7 +207,7 @@ class Table:
         ParameterError
             If the suffix is unknown or the file exists.
         """
-        writing.write(self.arrow, writing.metadata(self.sums, self.confidence), path, overwrite=overwrite)
+        writing.write(self.arrow, self.metadata, path, overwrite=overwrite)
 
     def __repr__(self) -> str:
         return "\n".join([self.title(), *(f"  {name:<10} {text}" for name, text in self.facts())])
@@ -210,10 +235,6 @@ class Table:
 
     def facts(self) -> list[tuple[str, str]]:
         """Names and texts of the other lines of the repr."""
-        clip = "counts: nothing is clipped"
-        if self.sums.clip is not None:
-            low, high = self.sums.clip
-            clip = f"values were clipped to [{low:g}, {high:g}]; intervals are about clipped values"
         error, first = "no window was released", ""
         if len(self) and not self._keys:
             error = "no key was released: none is listed, or with delta none has enough rows for epsilon and delta"
@@ -223,7 +244,7 @@ class Table:
             error = f"std_error {one.std_error[0, 0]:.4g}, {self.confidence:.3g} interval +-{half:.4g}"
             error += " in the first window" if self.sums.kind == "means" else " in every window"
             first = preview(self._answer(*self._first(), revised=False).estimate[:, 0])
-        return [("estimate", first), ("error", error), ("clip", clip), ("guarantee", str(self.guarantee))]
+        return [("estimate", first), ("error", error), *cut.described(self.sums), ("guarantee", str(self.guarantee))]
 
     def _first(self) -> tuple[Integers, Integers]:
         starts = np.unique(np.minimum([0, 1, 2, 3, len(self) - 1], len(self) - 1))

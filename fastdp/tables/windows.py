@@ -68,7 +68,8 @@ class Windows(Publisher[WindowsState]):
     -----
     Privacy: as of :func:`fastdp.totals`; a late row changes nothing that is released.  Rows cut into other batches
     give the same output, bit for bit, and so does ``fastdp.totals`` with the same key and parameters on a table of
-    rows that are not late.  State files, copies, replays: ``docs/state.md``.
+    rows that are not late.  The shares of rows beyond the clip and of persons with dropped rows are not released;
+    their two hundredths of epsilon are left unspent.  State files, copies, replays: ``docs/state.md``.
 
     Examples
     --------

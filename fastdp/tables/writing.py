@@ -36,7 +36,8 @@ def metadata(sums: WindowSums, confidence: float) -> dict[str, Any]:
             }
             for name, noisy in sums.columns.items()
         },
-        "kept_persons": sums.kept_persons,
+        "clipped_rows": sums.clipped_rows,
+        "cut_persons": None if sums.kept_persons is None else 1.0 - sums.kept_persons,
         "guarantee": sums.guarantee.to_dict(),
     }
 
@@ -72,9 +73,8 @@ def description_of(path: Path) -> Path | None:
     return path.with_name(f"{path.name}.json") if path.name.lower().endswith(".csv") else None
 
 
-def _parquet(table: Any, text: str, file: BinaryIO) -> None:
-    held = dict(table.schema.metadata or {}) | {METADATA.encode(): text.encode()}
-    importlib.import_module("pyarrow.parquet").write_table(table.replace_schema_metadata(held), file)
+def _parquet(table: Any, _text: str, file: BinaryIO) -> None:
+    importlib.import_module("pyarrow.parquet").write_table(table, file)
 
 
 def _csv(table: Any, _text: str, file: BinaryIO) -> None:

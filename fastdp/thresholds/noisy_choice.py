@@ -54,10 +54,10 @@ def noise_law(kind: NoiseKind, sensitivity: int, epsilon: float) -> sampler.Law:
     return sampler.discrete_laplace_law(scale) if kind == "laplace" else sampler.geometric_law(scale)
 
 
-def draw_noise(law: sampler.Law, choices: int, candidates: int, key: Key) -> NDArray[np.int64]:
+def draw_noise(law: sampler.Law, choices: int, candidates: int, key: Key, level: int = 0) -> NDArray[np.int64]:
     """Independent noise of all candidates, for several choices: int64[choices, candidates]."""
     noise: NDArray[np.int64] = np.empty((choices, candidates), np.int64)
-    sampler.fill_pieces(noise.reshape(-1), law, key, ((StreamId(Purpose.THRESHOLD), noise.size),), 0)
+    sampler.fill_pieces(noise.reshape(-1), law, key, ((StreamId(Purpose.THRESHOLD, level), noise.size),), 0)
     return noise
 
 

@@ -6,7 +6,7 @@ Source: ours, in place of ToPS Eq. 6, whose constant c has the unit of a value; 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, get_args
@@ -18,9 +18,10 @@ from fastdp import validation
 from fastdp.arrays.column import as_column, as_floats
 from fastdp.arrays.kinds import Floats, Integers
 from fastdp.errors import AccuracyWarning, ParameterError, warn
-from fastdp.guarantee import Guarantee
+from fastdp.guarantee import Guarantee, remainder, sequential
 from fastdp.integer_grid import Grid
 from fastdp.randomness.key import Key
+from fastdp.randomness.sampler import Law, discrete_laplace_law
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.noisy_choice import (
     MAX_PENALTY,
@@ -29,6 +30,7 @@ from fastdp.thresholds.noisy_choice import (
     NoiseKind,
     draw_noise,
     exact_guarantee,
+    noise_law,
     score_unit,
 )
 from fastdp_kernels import noisy_max, online_pass
@@ -48,8 +50,16 @@ SMALL_NOISE_SLOPE = 3.0
 #: The same for ranges of all lengths, below ENOUGH.
 ALL_TARGET = 1.25
 ALL_NOISE_SLOPE = 2.5
-#: The target is at most this share of the hold-out, and the lowest candidate's gain at most this share of its loss.
+#: The target is at most this share of the values above the lowest candidate, and that candidate's gain at most this
+#: share of its loss.
 MAX_SHARE = 0.5
+#: Largest share of epsilon for that number; the hold-out has at most so many of its noise scales, and if it would
+#: have less than the least all values are taken to lie above.
+COUNT_SHARE, COUNTED, LEAST_COUNTED = 0.05, 60.0, 20.0
+#: Level of that number's words; 0 is the candidates'.
+COUNT_LEVEL = 1
+#: Number of this rule in noise keys: a new one where the distribution of theta changes and no parameter does.
+RULE = 2
 #: Which ranges theta is weighed for: those of up to max_range values alone, or shorter ones besides.
 Lengths = Literal["longest", "all"]
 
@@ -64,6 +74,8 @@ class ScaleFree:
 
     Candidates are bound / 1.5^(i / 3), as whole numbers of grid steps.  K is the noise constant of the perturber in
     use, r the longest range, and the epsilon in p* the budget of its noise; the one in the slope is the hold-out's.
+    A noisy number of values above the lowest candidate, with at most a twentieth of the choice's epsilon, limits k
+    and the slope, so that the lowest candidate does not win where most values are 0.
 
     Parameters
     ----------
@@ -85,14 +97,15 @@ class ScaleFree:
     Privacy: pure epsilon.  Replacing a value by a larger one moves both counts of every candidate up by 0 or 1, hence
     every score down by 0 to 1 (k does not depend on data, and max(0, x - k) never grows faster than x); replacing it
     by a smaller one moves all up.  So the score is monotone with sensitivity 1 and the proof of
-    :mod:`fastdp.thresholds.noisy_choice` holds without a factor 2.
+    :mod:`fastdp.thresholds.noisy_choice` holds without a factor 2.  The number of values above the lowest candidate
+    changes by 0 or 1; it is released first, and the slope is a function of it: sequential composition.
 
     Accuracy: the expected squared error of a random range is K theta^2 / epsilon^2 + (r^2 / 6) E[(v - theta)+]^2,
     which is least where p e / theta = p*^2, p the share above theta and e = E[(v - theta)+].  The second count
     distinguishes tails: where they are light it is near 0, so that more values than k may lie above theta, where they
     are heavy fewer, as the optimum wants.  If k epsilon < 1, one count alone is held against 1.5 k, with slope 3 / (k
-    epsilon).  Where noise is so strong that k is a large part of the hold-out, k is at most m / 2, and the slope so
-    low that the lowest candidate cannot win by its logarithm alone.
+    epsilon).  Where k is a large part of the values above the lowest candidate, it is at most half of them, and the
+    slope so low that the lowest candidate cannot win by its logarithm alone.
 
     Equivariance: values, bound and resolution multiplied by one factor give theta multiplied by it, exactly.
 
@@ -123,6 +136,10 @@ class ScaleFree:
         """Its parameters, for noise keys and state files; the younger one only where it is not at its default."""
         return {"noise": self.noise, **({} if self.lengths == "longest" else {"lengths": self.lengths})}
 
+    def identity(self) -> dict[str, Any]:
+        """Its parameters and the number of the rule, for noise keys."""
+        return {**self.describe(), "rule": RULE}
+
     def start(self, task: ThresholdTask) -> _ScaleFreeChooser:
         """An empty histogram over the candidates; warns of a hold-out that is too short."""
         chooser = self.chooser(task)
@@ -136,13 +153,28 @@ class ScaleFree:
             )
         return chooser
 
-    def chooser(self, task: ThresholdTask) -> _ScaleFreeChooser:
-        """The same without a warning, for callers with words of their own."""
-        return _ScaleFreeChooser(self, task)
+    def chooser(self, task: ThresholdTask, above: float | None = None) -> _ScaleFreeChooser:
+        """The same without a warning; ``above``: values above the lowest candidate, if that is released already."""
+        return _ScaleFreeChooser(self, task, above)
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:
         """Pure epsilon on the hold-out."""
-        return exact_guarantee(task, self.noise, "pairs of counts of {} held-out values, cut off at a public number")
+        count, choice = _budgets(task)
+        scored = "pairs of counts of {} held-out values, cut off at a public number"
+        chosen = exact_guarantee(replace(task, epsilon=choice), self.noise, scored)
+        if not count:
+            return chosen
+        step = f"values above the lowest candidate: sensitivity 1, discrete Laplace noise of scale 1 / {count:g}"
+        counted = replace(chosen, epsilon=count, derivation=(step,))
+        return replace(sequential(counted.of("their number"), chosen.of("choice")), epsilon=task.epsilon)
+
+
+def _budgets(task: ThresholdTask) -> tuple[float, float]:
+    """Of the number of values above the lowest candidate, and of the choice."""
+    count = min(COUNT_SHARE * task.epsilon, COUNTED / task.holdout)
+    if count * task.holdout < LEAST_COUNTED:
+        count = 0.0
+    return count, remainder(task.epsilon, count)
 
 
 def _constant(task: ThresholdTask) -> float:
@@ -191,10 +223,12 @@ def _weights(lengths: Lengths, resolved: float) -> tuple[bool, float, float]:
 class _ScaleFreeChooser(CountedHoldout):
     """Bin j counts values in (candidate j - 1, candidate j], bin 0 all up to the first, in grid steps."""
 
-    def __init__(self, rule: ScaleFree, task: ThresholdTask) -> None:
+    def __init__(self, rule: ScaleFree, task: ThresholdTask, above: float | None) -> None:
         self._top = Grid(task.bound, task.resolution).bound_steps
         self.candidates, self._first = _candidates(self._top)
-        self.unit = score_unit(task, counts=2)
+        self.count_epsilon, self._epsilon = _budgets(task) if above is None else (0.0, task.epsilon)
+        self._above = task.holdout if above is None else above
+        self.unit = score_unit(replace(task, epsilon=self._epsilon), counts=2)
         constant = _constant(task)
         #: k = m p*, in logarithms so that no factor overflows.
         logs = math.log(task.holdout) + 0.5 * math.log(6.0 * constant)
@@ -205,8 +239,8 @@ class _ScaleFreeChooser(CountedHoldout):
         self.target = self.expected * target
         wanted = max(MIN_SLOPE * self.expected, slope / task.epsilon)
         # A candidate far below all values would else win by being small, where no count can outweigh its logarithm.
-        span = max(math.log(self._top), 1.0)
-        most = MAX_SHARE * (task.holdout - self.target) / span
+        self._span = max(math.log(self._top), 1.0)
+        most = MAX_SHARE * (task.holdout - self.target) / self._span
         self.slope = min(wanted, most)
         #: How many noise scales separate candidates: k epsilon, or by how much the slope falls short.
         self.resolved = min(self.expected, self.slope) * task.epsilon
@@ -214,7 +248,7 @@ class _ScaleFreeChooser(CountedHoldout):
         self.enough = math.ceil(
             max(
                 ENOUGH * task.holdout / max(self.expected * task.epsilon, 1e-300),
-                (ENOUGH * span / MAX_SHARE) / (task.epsilon * (1.0 - self.target / task.holdout)),
+                (ENOUGH * self._span / MAX_SHARE) / (task.epsilon * (1.0 - self.target / task.holdout)),
             )
         )
         super().__init__(rule.noise, task, np.zeros(self.candidates.size, np.int64))
@@ -226,14 +260,29 @@ class _ScaleFreeChooser(CountedHoldout):
         online_pass.round_values(floats, 1.0 / self._task.resolution, float(self._top), steps)
         noisy_max.bin_eighths(steps, self._first, self.candidates, self._counts)
 
-    def scores(self) -> Integers:
-        """Of each candidate."""
+    @property
+    def above_lowest(self) -> int:
+        """How many values lie above the lowest candidate; secret."""
+        return int(self._counts.sum() - self._counts[0])
+
+    def released_above(self, key: Key, count: int) -> Floats:
+        """That number with noise, for independent choices: one noise scale too high, at most the hold-out."""
+        if not self.count_epsilon:
+            return np.full(count, float(self._above))
+        scale = 1 / Fraction(self.count_epsilon)
+        noise = draw_noise(discrete_laplace_law(scale), count, 1, key, COUNT_LEVEL)[:, 0]
+        found: Floats = np.maximum(self.above_lowest + noise, 0) + float(scale)
+        return np.minimum(found, self._task.holdout)
+
+    def scores(self, released: float | None = None) -> Integers:
+        """Of each candidate, where so many values lie above the lowest one; by default all."""
+        filled = self._task.holdout if released is None else released
+        free = min(self.target, MAX_SHARE * filled)
+        slope = min(self.slope, MAX_SHARE * (filled - free) / self._span)
         above = self._counts.sum() - np.cumsum(self._counts)
         second = above if self._single else above[_nearest(self.candidates)]
-        target = min(2.0 * self.unit * self.target, MAX_PENALTY)
-        penalties = np.minimum(
-            2.0 * self.unit * self.slope * np.log(self.candidates / self.candidates[0]), MAX_PENALTY
-        )
+        target = min(2.0 * self.unit * free, MAX_PENALTY)
+        penalties = np.minimum(2.0 * self.unit * slope * np.log(self.candidates / self.candidates[0]), MAX_PENALTY)
         beyond: Integers = np.maximum(self.unit * (above + second) - round(target), 0)
         scores: Integers = -beyond - np.rint(penalties).astype(np.int64)
         return scores
@@ -243,10 +292,16 @@ class _ScaleFreeChooser(CountedHoldout):
         """Two counts."""
         return 2 * self.unit
 
+    @property
+    def law(self) -> Law:
+        """Of one candidate's noise, with the epsilon that the number of values above the lowest one leaves."""
+        return noise_law(self._noise, self.sensitivity, self._epsilon)
+
     def choices(self, key: Key, count: int) -> Floats:
         """Thetas of independent choices: the largest noisy score, the lowest of several, in units of the input."""
         # From the bound down: a finer grid adds candidates at the lower end and leaves the others their noise.
         noise = draw_noise(self.law, count, self.candidates.size, key)[:, ::-1]
-        best = np.argmax(self.scores() + noise, axis=1)
+        scores = np.stack([self.scores(released) for released in self.released_above(key, count).tolist()])
+        best = np.argmax(scores + noise, axis=1)
         thetas: Floats = np.minimum(self.candidates[best] * self._task.resolution, self._task.bound)
         return thetas

@@ -140,6 +140,7 @@ def test_sums_are_those_of_one_machine(readings: Path, name: str, client: Any) -
         for quantity, sums in one.sums.columns.items():
             assert table.sums.columns[quantity].steps.tolist() == sums.steps.tolist()
         assert (table.sums.keys, table.guarantee) == (one.sums.keys, one.guarantee)
+        assert table.clipped_rows == one.clipped_rows
 
 
 def test_tables_in_every_zone(tmp_path: Path, client: Any) -> None:

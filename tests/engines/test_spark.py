@@ -190,6 +190,7 @@ def assert_equal(one: Any, two: Any) -> None:
     for name, column in one.sums.columns.items():
         assert two.sums.columns[name].steps.tolist() == column.steps.tolist()
         assert two.sums.columns[name].noise == column.noise
+    assert two.clipped_rows == one.clipped_rows
     assert two.sums.edges.tolist() == one.sums.edges.tolist()
     assert (two.sums.keys, two.sums.clip, two.guarantee) == (one.sums.keys, one.sums.clip, one.guarantee)
 

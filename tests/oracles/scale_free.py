@@ -18,8 +18,11 @@ def candidates(top):
         i += 1
 
 
-def scores(holdout, top, unit, epsilon, noise_epsilon, max_range, constant, lengths="longest"):
-    """Unit times the sum of both counts, or twice the one count; ``holdout`` in grid steps within [0, top]."""
+def scores(holdout, top, unit, epsilon, noise_epsilon, max_range, constant, lengths="longest", filled=None):
+    """Unit times the sum of both counts, or twice the one count; ``holdout`` in grid steps within [0, top].
+
+    ``filled`` values lie above the lowest candidate, as far as is known; by default all.
+    """
     grid = candidates(top)
     k = len(holdout) * math.sqrt(6.0 * constant) / (max_range * noise_epsilon)
     gentle = lengths == "all" and k * epsilon < 2.0
@@ -27,7 +30,10 @@ def scores(holdout, top, unit, epsilon, noise_epsilon, max_range, constant, leng
     times, steep = (1.25, 2.5) if gentle else (1.5, 3.0) if few else (1.0, 4.0)
     k = min(k, len(holdout) / 2 / times)
     most = (len(holdout) - k * times) / 2 / max(math.log(top), 1.0)
-    target = round(2 * unit * k * times)
+    free = k * times if filled is None else min(k * times, filled / 2)
+    if filled is not None:
+        most = min(most, (filled - free) / 2 / max(math.log(top), 1.0))
+    target = round(2 * unit * free)
     slope = 2 * unit * min(max(k, steep / epsilon), most)
     out = []
     for theta in grid:
@@ -35,6 +41,11 @@ def scores(holdout, top, unit, epsilon, noise_epsilon, max_range, constant, leng
         counts = sum(v > theta for v in holdout) + sum(v > reach for v in holdout)
         out.append(-max(0, unit * counts - target) - int(np.rint(slope * math.log(theta / grid[0]))))
     return out
+
+
+def filled(above, noise, scale, holdout):
+    """The number that limits k and the slope: a noisy count, one noise scale too high, at most the hold-out."""
+    return min(max(above + noise, 0) + scale, holdout)
 
 
 def winner_probabilities(scores, noise, scale, reach):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import itertools
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import mpmath
@@ -22,6 +23,8 @@ from tests import stat
 
 CIRCLES = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "motion_circles_synthetic.csv.gz"
 SQUARE = Box([0.0, 0.0], [1.0, 1.0])
+#: As in the paper, with half of epsilon for decisions.
+phd_stream = partial(PHDStream, total_share=0.0)
 
 
 def advance(stream: PHDStream, added, removed=None) -> tree_loss.TreeLoss:
@@ -73,7 +76,7 @@ def decisions_probability(plan, residents, codes: list[int], tree: frozenset, de
 
 def test_the_loss_is_the_log_ratio_of_whole_trees() -> None:
     """All trees of depth 2: probabilities sum to 1, and the loss along a path is the ratio of two of them."""
-    stream = PHDStream(Box(0, 1), 1.5, max_depth=2, seed=1, threshold=1.0)
+    stream = phd_stream(Box(0, 1), 1.5, max_depth=2, seed=1, threshold=1.0)
     plan, residents = stream._plan, stream._state.residents
     trees = [
         frozenset(),
@@ -114,7 +117,7 @@ def test_the_loss_is_the_log_ratio_of_whole_trees() -> None:
 @pytest.mark.parametrize("fan_out", [2, 3])
 def test_no_scores_whatever_make_a_path_cost_more(fan_out: int, epsilon: float) -> None:
     """The worst case of the proof, by search: scores on a path that fall by the bias or more, all of them split."""
-    plan = PHDStream(Box(0, 1), epsilon, max_depth=12, fan_out=fan_out)._plan
+    plan = phd_stream(Box(0, 1), epsilon, max_depth=12, fan_out=fan_out)._plan
     scale, floor = float(plan.split_law.scale), plan.threshold - plan.bias
     generator = np.random.default_rng(5)
     worst = 0.0
@@ -139,7 +142,7 @@ def random_batch(generator: np.random.Generator, size: int) -> np.ndarray:
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 4.0])
 def test_whole_runs_stay_below_the_budget(epsilon: float, counter: str) -> None:
     generator = np.random.default_rng(3)
-    stream = PHDStream(SQUARE, epsilon, counter, max_depth=14, seed=6)
+    stream = phd_stream(SQUARE, epsilon, counter, max_depth=14, seed=6)
     worst = 0.0
     for _ in range(60):
         worst = max(worst, advance(stream, random_batch(generator, 300), random_batch(generator, 300)).worst)
@@ -148,7 +151,7 @@ def test_whole_runs_stay_below_the_budget(epsilon: float, counter: str) -> None:
 
 def attack(score: str, seed: int, depth: int = 18, epsilon: float = 1.0) -> float:
     """Removals of siblings keep every score on one deep path at the threshold: F rises from parent to child."""
-    stream = PHDStream(Box(0, 1), epsilon, max_depth=depth, score=score, seed=seed, retention=100)
+    stream = phd_stream(Box(0, 1), epsilon, max_depth=depth, score=score, seed=seed, retention=100)
     penalty = stream._plan.bias / stream._plan.unit
     # The cell at depth i on the path to 0 is to hold i * penalty more than nothing.
     wanted = [round((i + 0.15) * penalty) for i in range(depth)]
@@ -165,7 +168,7 @@ def test_an_adversary_breaks_the_papers_score_and_not_the_repaired_one() -> None
     assert max(papers) > 2 * budget
     assert np.mean(np.array(papers) > budget) > 0.05, "and not by a rare accident"
     assert max(repaired) <= budget
-    bound = PHDStream(Box(0, 1), 1.0, max_depth=18, score="paper").guarantee.epsilon - 0.5
+    bound = phd_stream(Box(0, 1), 1.0, max_depth=18, score="paper").guarantee.epsilon - 0.5
     assert max(papers) <= bound
 
 
@@ -178,7 +181,7 @@ def test_circles_with_deletion(epsilon: float) -> None:
 
     def worst(score: str, seed: int) -> float:
         domain = Box([-1.25] * 2, [1.25] * 2)
-        stream = PHDStream(domain, epsilon, score=score, seed=seed, retention=1000)
+        stream = phd_stream(domain, epsilon, score=score, seed=seed, retention=1000)
         parts = [table[begin:end] for begin, end in itertools.pairwise(cuts)]
         return max(advance(stream, part[part[:, 2] > 0, :2], part[part[:, 2] < 0, :2]).worst for part in parts)
 
@@ -190,7 +193,7 @@ def test_circles_with_deletion(epsilon: float) -> None:
 @pytest.mark.statistical
 def test_split_frequencies_are_those_of_the_exact_law() -> None:
     """The loss is computed from the law that the decisions really have."""
-    plan = PHDStream(Box(0, 1), 2.0, max_depth=1, threshold=1.0)._plan
+    plan = phd_stream(Box(0, 1), 2.0, max_depth=1, threshold=1.0)._plan
     residents = decomposition.root_only(plan)
     codes = np.array([0, 1], np.int64)
     trials, splits = 40_000, 0

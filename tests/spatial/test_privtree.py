@@ -66,7 +66,7 @@ def test_privtree_finds_the_dense_part() -> None:
 
 def test_privtree_is_the_first_step_of_a_stream() -> None:
     points = points_of(3000)
-    stream = PHDStream(SQUARE, 0.7, key=unbound_key(4))
+    stream = PHDStream(SQUARE, 0.7, total_share=0.0, key=unbound_key(4))
     stream.advance(points)
     tree = PrivTree(SQUARE, 0.7, key=unbound_key(4)).fit(points)
     assert np.array_equal(tree.counts, stream.tree.counts)

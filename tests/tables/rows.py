@@ -79,6 +79,7 @@ def composition(**given: Any) -> dict[str, Any]:
         "per_window": None,
         "who": False,
         "nonfinite": "raise",
+        "rule": 2,
     }
     return base | given
 

@@ -173,7 +173,7 @@ def test_a_picture_of_many_windows_shows_days():
     ax = t.plot()
     assert ax.get_lines()[0].get_ydata().size == 100
     np.testing.assert_allclose(ax.get_lines()[0].get_ydata()[3], t.estimate(72, 96)[0] / 24)
-    with pytest.raises(ParameterError, match="expected at least one of each"):
+    with pytest.raises(ParameterError, match="expected at least one"):
         table("counts", np.zeros((0, 1))).plot()
 
 

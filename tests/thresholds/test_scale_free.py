@@ -6,6 +6,8 @@ import itertools
 import math
 import re
 import warnings
+from fractions import Fraction
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,11 @@ from hypothesis import strategies as st
 import fastdp
 from fastdp.errors import AccuracyWarning, ParameterError
 from fastdp.perturbers import Flat, Hierarchy
+from fastdp.randomness.canonical import identity
 from fastdp.randomness.key import Key
-from fastdp.thresholds import NoisyMax, ScaleFree, Threshold, ThresholdTask
+from fastdp.randomness.sampler import discrete_laplace_law
+from fastdp.thresholds import NoisyMax, ScaleFree, Threshold, ThresholdTask, scale_free
+from fastdp.thresholds.noisy_choice import draw_noise
 from tests import stat
 from tests.noise import bound_key
 from tests.oracles import scale_free as oracle
@@ -49,32 +54,53 @@ holdouts = st.lists(st.integers(0, 300), min_size=1, max_size=60)
 every_length = st.sampled_from(["longest", "all"])
 
 
-@given(holdouts, st.integers(1, 300), budgets, budgets, st.integers(1, 2000), st.floats(0.1, 500.0), every_length)
+#: How many values lie above the lowest candidate, as far as is released; None: all of them.
+released_numbers = st.none() | st.integers(0, 60)
+
+
+@given(
+    holdouts,
+    st.integers(1, 300),
+    budgets,
+    budgets,
+    st.integers(1, 2000),
+    st.floats(0.1, 500.0),
+    every_length,
+    released_numbers,
+)
 def test_scores_are_the_oracles(
-    values: list[int], top: int, epsilon: float, noise: float, longest: int, constant: float, lengths: Any
+    values: list[int],
+    top: int,
+    epsilon: float,
+    noise: float,
+    longest: int,
+    constant: float,
+    lengths: Any,
+    released: int | None,
 ) -> None:
     facts = task(epsilon, len(values), float(top), max_range=longest, publish_epsilon=noise, noise_constant=constant)
     chooser = chooser_of(facts, values, ScaleFree(lengths=lengths))
     clipped = [min(v, top) for v in values]
     assert chooser.candidates.tolist() == oracle.candidates(top)
-    expected = oracle.scores(clipped, top, chooser.unit, epsilon, noise, longest, constant, lengths)
+    expected = oracle.scores(clipped, top, chooser.unit, epsilon, noise, longest, constant, lengths, released)
     # The constant's logarithms round: a whole score may differ by one at a border.
-    assert np.abs(chooser.scores() - np.array(expected)).max() <= 1
+    assert np.abs(chooser.scores(released) - np.array(expected)).max() <= 1
     assert (np.diff(chooser.candidates) > 0).all()
 
 
-@given(holdouts, st.data(), budgets, st.integers(1, 2000), every_length)
+@given(holdouts, st.data(), budgets, st.integers(1, 2000), every_length, released_numbers)
 def test_one_value_moves_all_scores_one_way_by_at_most_the_sensitivity(
-    values: list[int], data: st.DataObject, epsilon: float, longest: int, lengths: Any
+    values: list[int], data: st.DataObject, epsilon: float, longest: int, lengths: Any, released: int | None
 ) -> None:
     place = data.draw(st.integers(0, len(values) - 1))
     other = [*values]
     other[place] = data.draw(st.integers(0, 300))
     facts = task(epsilon, len(values), 300.0, max_range=longest)
     one, two = (chooser_of(facts, held, ScaleFree(lengths=lengths)) for held in (values, other))
-    moved = two.scores() - one.scores()
+    moved = two.scores(released) - one.scores(released)
     assert np.abs(moved).max() <= 2 * one.unit
     assert (moved >= 0).all() or (moved <= 0).all()
+    assert abs(two.above_lowest - one.above_lowest) <= 1
 
 
 def test_some_value_moves_a_score_by_the_whole_sensitivity() -> None:
@@ -87,32 +113,67 @@ def test_some_value_moves_a_score_by_the_whole_sensitivity() -> None:
 
 
 @pytest.mark.parametrize("noise", ["laplace", "exponential"])
+@pytest.mark.parametrize("counted", [False, True])
 @pytest.mark.parametrize(("longest", "lengths"), [(20, "longest"), (60, "longest"), (20, "all")])
-def test_no_ratio_exceeds_epsilon_and_some_comes_near(noise: Any, longest: int, lengths: Any) -> None:
-    """All adjacent hold-outs of three values over six candidates; 20 and 60: two counts, and one."""
+def test_no_ratio_exceeds_epsilon_and_some_comes_near(
+    noise: Any, longest: int, lengths: Any, counted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All adjacent hold-outs of three values over six candidates; 20 and 60: two counts, and one.
+
+    The number of values above the lowest candidate is released for hold-outs that are longer, so it is forced here.
+    """
+    if counted:
+        monkeypatch.setattr(scale_free, "LEAST_COUNTED", 0.0)
     epsilon, scale = 1.5, 4
     facts = task(epsilon, 3, 6.0, max_range=longest, noise_constant=6.0)
     rule = ScaleFree(lengths=lengths)
     unit = chooser_of(facts, [], rule).unit
+    assert (chooser_of(facts, [], rule).count_epsilon > 0.0) is counted
 
-    def winners(holdout: tuple[int, ...], budget: float) -> np.ndarray:
+    @lru_cache
+    def winners(holdout: tuple[int, ...], released: int, factor: float) -> np.ndarray:
+        chooser = chooser_of(facts, holdout, rule)
         # Units of 2^-18 of the real one keep the sums over the noise short; the scores round as they would there.
-        scores = np.rint(chooser_of(facts, holdout, rule).scores() / (unit / scale)).astype(int)
-        return oracle.winner_probabilities(scores, noise, 2 * scale / budget, int(60 * 2 * scale / budget))
+        scores = np.rint(chooser.scores(released) / (unit / scale)).astype(int)
+        wide = factor * float(chooser.law.scale) / (unit / scale)
+        return oracle.winner_probabilities(scores, noise, wide, int(60 * wide))
 
-    def worst(budget: float) -> float:
+    def worst(factor: float) -> float:
+        """Of the number of values above the lowest candidate and of the winner behind it, noise times ``factor``."""
         largest = 0.0
         for held in itertools.combinations_with_replacement((0, 2, 3, 6), 3):
-            here = winners(held, budget)
-            assert here.sum() == pytest.approx(1.0, abs=1e-9)
-            for place, value in itertools.product(range(3), (0, 2, 3, 6)):
-                there = winners((*held[:place], value, *held[place + 1 :]), budget)
-                largest = max(largest, float(np.abs(np.log(here / there)).max()))
+            for place, value, released in itertools.product(range(3), (0, 2, 3, 6), range(4)):
+                other = (*held[:place], value, *held[place + 1 :])
+                one, two = (chooser_of(facts, values, rule) for values in (held, other))
+                count = one.count_epsilon * abs(one.above_lowest - two.above_lowest) / factor
+                here, there = (winners(tuple(sorted(values)), released, factor) for values in (held, other))
+                assert here.sum() == pytest.approx(1.0, abs=1e-9)
+                largest = max(largest, count + float(np.abs(np.log(here / there)).max()))
         return largest
 
     # Rounding to coarse units may add one to the sensitivity's 8.
-    assert 0.5 * epsilon < worst(epsilon) <= 1.125 * epsilon
-    assert worst(2 * epsilon) > 1.125 * epsilon, "noise halved on purpose must break the claim"
+    assert 0.5 * epsilon < worst(1.0) <= 1.125 * epsilon
+    assert worst(0.5) > 1.125 * epsilon, "noise halved on purpose must break the claim"
+
+
+@pytest.mark.parametrize(("epsilon", "spent"), [(1.0, 0.05), (3.0, 60 / 500)])
+def test_the_number_above_the_lowest_candidate_has_the_noise_of_its_share(epsilon: float, spent: float) -> None:
+    """Draw by draw: 4,000 choices from one hold-out."""
+    facts = task(epsilon, 500, 64.0, max_range=100)
+    chooser = chooser_of(facts, [0] * 300 + [1] * 100 + [9] * 100)
+    assert (chooser.candidates[0], chooser.above_lowest) == (1, 100)
+    assert chooser.count_epsilon == spent
+    assert Fraction(chooser.count_epsilon) + 2 * chooser.unit / chooser.law.scale <= Fraction(epsilon)
+    scale = 1 / chooser.count_epsilon
+    found = chooser.released_above(Key.from_seed(3), 4000)
+    noise = draw_noise(discrete_laplace_law(1 / Fraction(chooser.count_epsilon)), 4000, 1, Key.from_seed(3), 1)
+    expected = [oracle.filled(100, float(x), scale, 500) for x in noise[:, 0]]
+    assert found.tolist() == pytest.approx(expected)
+    assert np.mean(np.abs(noise)) == pytest.approx(scale, rel=0.1)
+    # A shorter hold-out would have too few noise scales.
+    short = chooser_of(task(epsilon, int(19.9 / (0.05 * epsilon)), 64.0), [0] * 5)
+    assert (short.count_epsilon, float(short.law.scale)) == (0.0, 2 * short.unit / epsilon)
+    assert short.choose(Key.from_seed(1)) > 0.0
 
 
 @pytest.mark.statistical
@@ -265,10 +326,17 @@ def test_extremes_stay_within_the_grid() -> None:
         assert np.abs(chooser.scores()).max() < 2**62
 
 
+def test_the_number_of_the_rule_is_in_noise_keys_and_not_in_files() -> None:
+    assert identity(ScaleFree()) == {"part": "ScaleFree", "parameters": {"noise": "exponential", "rule": 2}}
+    assert ScaleFree("laplace", "all").describe() == {"noise": "laplace", "lengths": "all"}
+
+
 def test_guarantee() -> None:
-    guarantee = ScaleFree().guarantee(task(0.3))
-    assert (guarantee.epsilon, guarantee.delta, guarantee.arithmetic) == (0.3, 0.0, "exact")
-    assert "sensitivity 1" in guarantee.derivation[0]
+    for holdout, parts in ((1000, 1), (2000, 2)):
+        guarantee = ScaleFree().guarantee(task(0.3, holdout))
+        assert (guarantee.epsilon, guarantee.delta, guarantee.arithmetic) == (0.3, 0.0, "exact")
+        assert sum("sensitivity 1" in line for line in guarantee.derivation) == parts
+    assert "scale 1 / 0.015" in str(guarantee.derivation)
 
 
 @pytest.mark.parametrize("perturber", [Flat(), Hierarchy(4, prune=1), Hierarchy(2, consistent=False, prune=0)])
@@ -290,3 +358,21 @@ def test_theta_is_no_dust_where_noise_is_strong(n: int, epsilon: float) -> None:
         values = np.random.default_rng(seed).exponential(10.0, n)
         thetas.append(fastdp.release(values, epsilon=epsilon, bound=1000.0, seed=seed).threshold)
     assert 10.0 < np.median(thetas) < 80.0
+
+
+@pytest.mark.parametrize("lengths", ["longest", "all"])
+@pytest.mark.parametrize("zeros", [0.77, 0.9, 0.96])
+def test_zeros_do_not_make_the_threshold_vanish(zeros: float, lengths: Any) -> None:
+    """The lowest candidate won wherever most values were 0: its logarithm was weighed against all values."""
+    m = 40_000
+    facts = ThresholdTask(0.2, 30_000.0, m, 10**6, 30_000.0 * 2.0**-32, noise_constant=800.0)
+    for seed in range(11):
+        generator = np.random.default_rng(seed)
+        values = np.where(generator.random(m) < zeros, 0.0, generator.lognormal(5.0, 1.0, m))
+        assert 30.0 < chooser_of(facts, values, ScaleFree(lengths=lengths)).choose(Key.from_seed(seed)) < 5000.0
+
+
+def test_a_stream_of_zeros_has_a_threshold_of_next_to_nothing() -> None:
+    facts = task(1.0, 20_000, 200.0, resolution=200.0 * 2.0**-32)
+    thetas = [chooser_of(facts, np.zeros(20_000)).choose(Key.from_seed(seed)) for seed in range(31)]
+    assert np.median(thetas) < 1e-3

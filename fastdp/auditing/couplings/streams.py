@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from fastdp.systems.w_event import DISSIMILARITY, VALUE, WEvent
 from fastdp.thresholds import NoisyMax, ScaleFree
 from fastdp.thresholds.base import ThresholdTask, held_out
 from fastdp.thresholds.noisy_choice import draw_noise
+from fastdp.thresholds.scale_free import COUNT_LEVEL
 
 Floats = NDArray[np.float64]
 Generator = np.random.Generator
@@ -65,11 +67,19 @@ def choice_shift(
     rule: NoisyMax | ScaleFree, task: ThresholdTask, key: Key, held: Floats, there: Floats, shifts: Shifts
 ) -> None:
     """Noisy max: only the winner's draw, by what keeps it the winner (``fastdp.thresholds.noisy_choice``)."""
-    choosers = [rule.start(task) for _ in range(2)]
+    choosers: list[Any] = [rule.start(task) for _ in range(2)]
     for chooser, values in zip(choosers, (held, there), strict=True):
         chooser.observe(values)
-    before, after = (chooser.scores() for chooser in choosers)
     own = held_out(key, choosers[0].pack())
+    scores = [chooser.scores for chooser in choosers]
+    if isinstance(rule, ScaleFree):
+        # Its first number is kept as it is; the scores depend on that.
+        released = choosers[0].released_above(own, 1)[0]
+        scores = [partial(each, released) for each in scores]
+        if choosers[0].count_epsilon:
+            moved = choosers[0].above_lowest - choosers[1].above_lowest
+            shifts.add(own, StreamId(Purpose.THRESHOLD, COUNT_LEVEL), 0, moved)
+    before, after = (each() for each in scores)
     noise = draw_noise(choosers[0].law, 1, before.size, own)[0]
     # ScaleFree gives its draws from the largest candidate down.
     places = np.arange(before.size)[:: -1 if isinstance(rule, ScaleFree) else 1]

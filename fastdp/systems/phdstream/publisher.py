@@ -187,8 +187,8 @@ class PHDStream(SpatialPublisher):
         it, slowly; 0 remembers the cells of the last release only.
     total_share : float
         Share of epsilon, 0 to 0.5, for a count of all points beside those of the cells, which least squares adjusts
-        to it.  With 0.05 the total's error falls to a fifth, and that of boxes by 4 to 8 % (``docs/phdstream.md``, "A
-        count of the whole").  0 is the paper's: the total's error grows with the number of cells and steps.
+        to it.  0 is the paper's: the total's error is then five times as large and grows with the number of cells and
+        steps, and that of boxes larger by 4 to 8 % in most streams (``docs/phdstream.md``, "A count of the whole").
     outside : str
         ``"raise"`` refuses a batch with points outside the domain, ``"clip"`` moves them to its bounding box (and on
         a network to the nearest road).  A point in a cell without any of the domain is counted in a cell beside.
@@ -199,10 +199,10 @@ class PHDStream(SpatialPublisher):
     Notes
     -----
     Privacy: streams are adjacent if they differ in one event, one addition or one removal in one batch.  A batch's
-    additions enter the split decisions of that step (epsilon / 2), each event enters one cell's counter once
-    (epsilon / 2).  With ``total_share`` each event enters the counter of the whole too, with that share of epsilon;
-    of the rest two fifths are for decisions and three for counts.  The number of batches and their times are public,
-    their sizes are not released.
+    additions enter the split decisions of that step, each event enters one cell's counter and that of all points,
+    once.  The latter has ``total_share`` of epsilon; of the rest two fifths are for decisions and three for cells.
+    With ``total_share=0`` decisions and cells have epsilon / 2 each.  The number of batches and their times are
+    public, their sizes are not released.
 
     The first batch may hold everything up to an initial time t0 (paper, section 5.2).  PHDStream keeps counts, no
     points: it cannot detect that a removed point was never added.  Such a removal still lowers its cell's count,
@@ -241,7 +241,7 @@ class PHDStream(SpatialPublisher):
         threshold: float = 0.0,
         score: Literal["repaired", "paper"] = "repaired",
         retention: int = 16,
-        total_share: float = 0.0,
+        total_share: float = 0.05,
         outside: Outside = "raise",
         seed: int | str | None = None,
         key: Key | bytes | None = None,

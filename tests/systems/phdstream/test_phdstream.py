@@ -37,7 +37,8 @@ SQUARE = Box([0.0, 0.0], [1.0, 1.0])
 
 
 def make(domain: Box = SQUARE, epsilon: float = 1.0, counter="simple", **options) -> PHDStream:
-    return PHDStream(domain, epsilon, counter, **{"seed": 5, "max_depth": 8, **options})
+    """As in the paper: without a count of all points (``test_whole_count.py``)."""
+    return PHDStream(domain, epsilon, counter, **{"seed": 5, "max_depth": 8, "total_share": 0.0, **options})
 
 
 def clustered(n: int, dim: int, generator: np.random.Generator) -> np.ndarray:

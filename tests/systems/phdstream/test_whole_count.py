@@ -24,6 +24,8 @@ from tests.oracles import phdstream as oracle
 from tests.systems.phdstream.test_phdstream import SQUARE, batches, draws
 
 KINDS = [PHDStream, AdaptivePHDStream]
+#: ``total_share`` of each, where none is given.
+DEFAULTS = {PHDStream: 0.05, AdaptivePHDStream: 0.0}
 
 
 def make(kind: Any = PHDStream, domain: Box = SQUARE, epsilon: float = 2.0, **options: Any) -> Any:
@@ -180,8 +182,9 @@ def test_the_parts_make_up_epsilon(kind: Any, epsilon: float) -> None:
         assert guarantee.epsilon <= epsilon
         assert sum("count of the whole" in step for step in guarantee.derivation) == 1
     plain = make(kind, epsilon=epsilon, total_share=0.0).guarantee
-    assert plain == kind(SQUARE, epsilon, max_depth=5, seed=5).guarantee
     assert not any("whole (" in step for step in plain.derivation)
+    default = make(kind, epsilon=epsilon, total_share=DEFAULTS[kind]).guarantee
+    assert default == kind(SQUARE, epsilon, max_depth=5, seed=5).guarantee
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -198,13 +201,14 @@ def test_noise_scales_are_those_of_the_guarantee(kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_share_is_part_of_the_composition(kind: Any) -> None:
-    """Different shares, different noise; share 0 is the stream without the option."""
+    """Different shares, different noise; one of them is the default."""
     added, removed = batches(1, 2, 4)[0]
-    streams = [make(kind, total_share=share) for share in (0.05, 0.06, 0.0)]
-    streams.append(kind(SQUARE, 2.0, max_depth=5, seed=5))
+    streams = [make(kind, total_share=share) for share in (0.06, 0.05, 0.0)]
     assert len({stream._key.reveal() for stream in streams}) == 3
-    none, without = (stream.step(added, removed) for stream in streams[2:])
-    assert np.array_equal(none, without)
+    default = kind(SQUARE, 2.0, max_depth=5, seed=5)
+    given = next(stream for stream in streams if stream.total_share == DEFAULTS[kind])
+    assert default.total_share == DEFAULTS[kind]
+    assert np.array_equal(default.step(added, removed), given.step(added, removed))
 
 
 def test_a_share_out_of_range_is_refused() -> None:

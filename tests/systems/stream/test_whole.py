@@ -79,7 +79,8 @@ def test_the_share_is_public_and_the_losses_are_epsilon(size: int, epsilon: floa
     assert made.guarantee.arithmetic == "exact"
     steps = made.guarantee.derivation
     if made.share:
-        assert steps[0].startswith(f"threshold, from all values (epsilon = {made.task.epsilon:g}): noisy max")
+        assert steps[0].startswith(f"threshold, from all values (epsilon = {made.task.epsilon:g}): ")
+        assert any("noisy max" in step for step in steps)
         assert steps[-1] == "the same values: the epsilons add up"
     assert any(step.startswith(f"perturber (epsilon = {made.composition.epsilon:g})") for step in steps)
 
@@ -129,8 +130,8 @@ def test_too_few_values_are_warned_of_or_choose_nothing() -> None:
 
 
 def test_a_theta_that_clips_nearly_everything_is_warned_of() -> None:
-    """Of 20,000 values 1,000 are not 0: too few for the rule, which nothing public shows before theta is chosen."""
-    values = np.where(np.arange(20_000) % 20, 0.0, 100.0)
+    """Of 20,000 values 100 are not 0: too few for the rule, which nothing public shows before theta is chosen."""
+    values = np.where(np.arange(20_000) % 200, 0.0, 100.0)
     with pytest.warns(AccuracyWarning, match=r"e-0\d was chosen, next to nothing beside the bound, 100; .*50\.0\)$"):
         release = fastdp.release(values, 1.0, 100.0, seed=1)
     assert release.threshold < 1e-5
