@@ -189,6 +189,7 @@ def test_rows_of_closed_windows_leave_memory_and_file(tmp_path: Path, monkeypatc
     assert path.stat().st_size > 30_000
     windows.advance("2024-01-01T01:00")
     assert windows.state.waiting.gone == 3000
+    assert fastdp.Windows.load(path).state.waiting.size == 1
     for hour in (1, 2):
         windows.add([datetime(2024, 1, 1, hour, 30)], persons=["other"])
         again = fastdp.Windows.load(path, replay=True)
