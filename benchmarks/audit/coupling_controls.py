@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from benchmarks.audit.controls import RecountingPHDStream, SharedNoise
 from benchmarks.audit.coupling_cases import turning
 from benchmarks.audit.splits import attack
+from benchmarks.audit.table_controls import table_controls
 from fastdp.arrays.column import as_floats
 from fastdp.auditing.couplings.check import Case, Instance
 from fastdp.auditing.couplings.counter_cases import running_counts, selective
@@ -308,4 +309,4 @@ def negative_controls() -> list[Case]:
         "events-half": lambda generator: events(generator, 0.5),
         "windows-less-one": lambda generator: windows(generator, -1),
     }
-    return [Case(f"control-{name}", draw) for name, draw in drawn.items()]
+    return [*(Case(f"control-{name}", draw) for name, draw in drawn.items()), *table_controls()]

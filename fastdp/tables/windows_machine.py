@@ -345,7 +345,8 @@ class WindowsMachine(Machine[WindowsState]):
 
     def unpack(self, packed: Packed, key: Key) -> WindowsState:
         """The state that was packed, rows that wait read from the parts of the log."""
-        state = super().unpack(packed, key)
+        none = {"waiting": codec.describe(Waiting.none())}
+        state = super().unpack({**packed, "state": {**packed["state"], **none}}, key)
         parts = [codec.unpack(part, "<i8") for part in packed.get("log", ())]
         rows = np.concatenate([np.empty(0, np.int64), *parts]).reshape(-1, COLUMNS).astype(np.int64)
         if rows[:, 3].min(initial=0) < 0 or rows[:, 3].max(initial=0) >= self.table.size:

@@ -11,7 +11,6 @@ import pytest
 
 from benchmarks.audit.coupling_cases import planted, shipped, turning
 from benchmarks.audit.coupling_controls import negative_controls
-from benchmarks.audit.table_controls import table_controls
 from fastdp.auditing.couplings import INSTANCES, coupling_lines
 from fastdp.auditing.couplings.check import KEY, SPREADS, Instance, Seen, Shifts, Table, run
 from fastdp.auditing.couplings.points import noted_steps
@@ -25,7 +24,7 @@ from fastdp.randomness.noise import AnyLaw
 from fastdp.randomness.words import Purpose, StreamId
 
 SHIPPED = {case.name: case for case in shipped()}
-CONTROLS = {case.name: case for case in [*negative_controls(), *table_controls()]}
+CONTROLS = {case.name: case for case in negative_controls()}
 TABLES = [case.name for case in table_cases()]
 #: In the default run; the others go the same ways.
 SAMPLE = {"totals-given", "counts-public", "means-private", "windows-totals-given", "windows-counts-none"}

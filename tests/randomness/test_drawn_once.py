@@ -11,7 +11,7 @@ import pytest
 
 import fastdp
 from fastdp.perturbers import Flat, Hierarchy
-from fastdp.randomness import drawn_once, row_words
+from fastdp.randomness import drawn_once, prefix, row_words
 from fastdp.randomness.drawn_once import DrawnTwiceError, DrawnWords
 from fastdp.randomness.key import Binding, Key
 from fastdp.randomness.row_words import joined_words
@@ -198,6 +198,19 @@ def test_a_kernel_that_leaves_the_chain_where_it_is_is_seen(monkeypatch: pytest.
     draw_bound = chacha.draw_bound
     monkeypatch.setattr(chacha, "draw_bound", stuck)
     with pytest.raises(DrawnTwiceError):
+        publisher(Flat()).publish(np.ones(5))
+
+
+def test_a_kernel_that_moves_the_chain_once_for_several_sums_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def once(sums: np.ndarray, chain: np.ndarray, first: int, *others: np.ndarray) -> int:
+        start = chain.copy()
+        done = draw_bound(sums, chain, first, *others)
+        chain[:] = prefix.moved(sums[:1], start, first)
+        return done
+
+    draw_bound = chacha.draw_bound
+    monkeypatch.setattr(chacha, "draw_bound", once)
+    with pytest.raises(DrawnTwiceError, match="does not follow the sums"):
         publisher(Flat()).publish(np.ones(5))
 
 
