@@ -94,7 +94,7 @@ def draw(sums: Integers, law: AnyLaw, key: Key, chain: Chain, first: int) -> Int
     if key.given is not None:
         given, chain[:] = key.given.bound(sums, law, chain, first)
         return given
-    before = chain.copy()
+    before = chain if key.drawn is None else chain.copy()
     noise: Integers = np.empty(sums.size, np.int64)
     if isinstance(law, GaussianLaw):
         for begin in range(0, sums.size, CHUNK):

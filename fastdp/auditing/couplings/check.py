@@ -190,7 +190,8 @@ class Seen:
         """Note the warnings and the log lines of a block."""
         logger, lines = logging.getLogger("fastdp"), logging.Handler()
         lines.emit = lambda record: self.add("log", record.levelname, record.getMessage())  # type: ignore[method-assign]
-        level, _ = logger.level, logger.addHandler(lines)
+        level = logger.level
+        logger.addHandler(lines)
         logger.setLevel(logging.DEBUG)
         try:
             with warnings.catch_warnings(record=True) as caught:

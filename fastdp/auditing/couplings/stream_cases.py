@@ -337,8 +337,12 @@ def repeated(generator: Generator) -> Instance:
     x = values_of(generator, parameters["holdout"] + 30)
     place = place_of(generator, x.size, parameters["holdout"], 4)
     there = altered(generator, x, place)
-    make = lambda key: StreamPublisher(**parameters, key=key)  # noqa: E731
-    by = [partial(of_one, lambda key, at=at: make(key.of_stream(at)), x, there, place) for at in range(count)]
+    make: Make = lambda key: StreamPublisher(**parameters, key=key)  # noqa: E731
+
+    def shift(number: int) -> Shift:
+        return partial(of_one, lambda key: make(key.of_stream(number)), x, there, place)
+
+    by = [shift(number) for number in range(count)]
     return Instance(count * parameters["epsilon"], partial(see_repeated, make, count), x, there, shifted(*by))
 
 

@@ -167,10 +167,9 @@ def draw_online(generator: Generator, kind: str, keys: str, **fixed: Any) -> Tab
     unit = fixed.pop("unit", None) or str(pick(generator, *UNITS))
     choice = Choice(kind, keys, unit, "laplace", False)
     given = {**options_of(generator, choice), **fixed}
-    options = {
-        name: given[name] for name in ("every", "epsilon", "contributions", "period", "by", "keys") if name in given
-    }
-    options |= {"start": at(pick(generator, 0, 60))}
+    options: dict[str, Any] = {"start": at(pick(generator, 0, 60))}
+    same = "every", "epsilon", "contributions", "period", "by", "keys"
+    options |= {name: given[name] for name in same if name in given}
     if kind == "counts":
         options["counts"] = True
     else:

@@ -230,10 +230,9 @@ class TableInstance(Instance):
 
         clip = clip_under(before, None, self.x, WINS)
         step = max(1, int(scale * Fraction(PRECISION)))
-        here, there = (
-            _least(lambda noise, given=given: clip_under(*given, noise) == clip, step, step << 16)
-            for given in ((before, None, self.x), (after, wanted(table.bound), self.x_adjacent))
-        )
+        sums = wanted(table.bound)
+        here = _least(lambda noise: bool(clip_under(before, None, self.x, noise) == clip), step, step << 16)
+        there = _least(lambda noise: bool(clip_under(after, sums, self.x_adjacent, noise) == clip), step, step << 16)
         before.fixed[name], after.fixed[name] = {winner: WINS}, {winner: WINS}
         # Thresholds are known to a step, which is in favour of the claim.
         after.loss += float(max(0, there - here - step) / scale)
