@@ -276,7 +276,7 @@ def papers_score(generator: Generator) -> Instance:
     event = Event(0, np.zeros((1, 1)), removal=False, here=False)
     return of_points(
         generator,
-        lambda key: PHDStream(Box(0, 1), 2.0, max_depth=20, score="paper", threshold=-1.0, key=key),
+        lambda key: PHDStream(Box(0, 1), 2.0, max_depth=20, score="paper", threshold=-1.0, total_share=0.0, key=key),
         1,
         saves=False,
         event=event,

@@ -39,7 +39,7 @@ def released_share(
 def clipped_rows(plan: TablePlan, beyond: int, rows: int, key: Key) -> float | None:
     """The released share of rows beyond the clip, with a warning where it is most of them."""
     counts = beyond, rows - beyond
-    share, many = released_share(counts, plan.contributions, plan.beyond_epsilon, key, "beyond", MANY_ROWS)
+    share, many = released_share(counts, plan.beyond_sensitivity, plan.beyond_epsilon, key, "beyond", MANY_ROWS)
     if many:
         warn(
             f"clip: an estimated {share:.0%} of the rows lie beyond it, so that sums are far off; expected longer "

@@ -48,7 +48,10 @@ def of_everything(plan: TablePlan, simulated: bool) -> Guarantee:
         step = "a key is released if its noisy count of rows passes a threshold that delta gives"
         parts.append(_part(plan, plan.key_epsilon, step, delta=0.0 if plan.gaussian else plan.delta).of("keys"))
     if plan.reports_clip:
-        step = f"rows beyond the clip and rows within it, which are disjoint: sensitivity {k} in all"
+        step = (
+            f"rows beyond the clip and rows within it: {k} rows change them by {k} in all, a replaced value by 2; "
+            f"noise for {plan.beyond_sensitivity}"
+        )
         parts.append(_part(plan, plan.beyond_epsilon, step).of("share clipped"))
     if plan.reports_persons:
         where = "" if plan.periods is None else f" (in each period of {plan.periods.every})"

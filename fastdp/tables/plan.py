@@ -169,6 +169,11 @@ class TablePlan:
         """Of the report on rows beyond the clip; online as of persons."""
         return self._share(BEYOND_SHARE) if self.bound is not None else 0.0
 
+    @property
+    def beyond_sensitivity(self) -> int:
+        """By how much a unit changes the counts of rows beyond and within the clip: a replaced value, both by 1."""
+        return max(2, self.contributions)
+
     @cached_property
     def key_epsilon(self) -> float:
         """Of the counts that decide which keys are released."""

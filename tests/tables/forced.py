@@ -115,7 +115,7 @@ def forced(script: Script) -> Iterator[Hidden]:
         hidden[-1] = hidden[-1]._replace(threshold=least)
         return least
 
-    def scores(chooser: Any) -> np.ndarray:
+    def scores(chooser: Any, *_: Any) -> np.ndarray:
         exact = real_scores(chooser)
         winner = min(int(script.clip * exact.size), exact.size - 1)
         hidden.append(Choice(exact, chooser.law, winner))

@@ -109,6 +109,7 @@ def test_persons_missing_in_a_dictionary_are_missing() -> None:
     assert present.tolist() == [True, False, False, False]
 
 
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 def test_persons_in_categories_are_their_names_in_every_batch() -> None:
     """Batches of one table may have the same place in their categories for other persons."""
     names = ["ann", "bob", "cid", "ann", "bob", "cid"]

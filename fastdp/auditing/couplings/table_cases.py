@@ -175,7 +175,10 @@ def draw_online(generator: Generator, kind: str, keys: str, **fixed: Any) -> Tab
     else:
         options |= {"means": kind == "means", "bound": given["clip"], "resolution": given["resolution"]}
     if "person" in unit:
-        options |= {"who": True, "per_window": given.get("per_window", options["contributions"])}
+        # As many rows as all windows of a period together have.
+        windows, period = (2, "2h") if "period" in unit else (6, "6h")
+        most = int(pick(generator, 1, 2))
+        options |= {"who": True, "period": period, "per_window": most, "contributions": windows * most}
     pair = tables_of(generator, choice, options["contributions"])
     release = partial(online_release, options, int(generator.integers(-1, 3)))
     return instance_of(generator, choice, options, batched(generator, *pair), release)
