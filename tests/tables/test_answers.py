@@ -142,3 +142,17 @@ def test_the_ends_of_an_interval_of_counts_belong_to_it(epsilon, confidence):
             answer = Answers(t.sums, confidence).exact(np.zeros(1, np.int64), np.full(1, m), pooled=pooled)
             assert answer.low.tolist() == (answer.estimate - half).tolist()
             assert answer.high.tolist() == (answer.estimate + half).tolist()
+
+
+def test_the_standard_error_of_a_mean_has_both_errors():
+    """By the delta method: a mean far from the centre carries the count's noise too."""
+    rng = np.random.default_rng(8)
+    counts, deviations = np.full((6, 2), 400.0), np.full((6, 2), 1500.0)
+    released = table("means", (deviations, counts), rng=rng, keys={"k": ["a", "b"]})
+    columns = released.sums.columns
+    count, deviation = columns["count"].values, columns["deviation"].values
+    variances = {name: noisy.noise.variance * noisy.resolution**2 for name, noisy in columns.items()}
+    mean = deviation / count
+    wanted = np.sqrt(variances["deviation"] + mean**2 * variances["count"]) / count
+    np.testing.assert_allclose(released.std_error(np.arange(6), np.arange(1, 7)), wanted)
+    assert (np.abs(mean) > 3.0).all()

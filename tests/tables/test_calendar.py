@@ -48,6 +48,27 @@ def test_every_minute_of_a_change(name: str, day: str) -> None:
     assert localised(np.array(clocks, "datetime64[us]").astype(np.int64), zone).tolist() == wanted
 
 
+#: The clock skips from 23:30 to 0:30; skips midnight; is put back over it; skips a day.
+MIDNIGHTS = [
+    ("America/Toronto", "1919-03-30"),
+    ("America/Sao_Paulo", "2017-10-14"),
+    ("America/Sao_Paulo", "2018-02-17"),
+    ("Pacific/Apia", "2011-12-29"),
+]
+
+
+@pytest.mark.parametrize("every", ["1d", "1w", "1mo"])
+@pytest.mark.parametrize(("name", "day"), MIDNIGHTS)
+def test_days_around_a_midnight_that_the_clock_shows_twice_or_not(name: str, day: str, every: str) -> None:
+    calendar = Calendar(every, name)
+    begin = calendar.number(as_instant("day", f"{day}T12:00", ZoneInfo(name)))
+    moments = as_instant("day", f"{day}T12:00", ZoneInfo(name)) + 60_000_000 * np.arange(0, 60 * 24, 5)
+    numbers = [calendar.number(moment) for moment in moments.tolist()]
+    assert calendar.numbers(moments).tolist() == numbers
+    assert all(calendar.edge(n) <= m < calendar.edge(n + 1) for n, m in zip(numbers, moments.tolist(), strict=True))
+    assert set(numbers) <= {begin, begin + 1, begin + 2}
+
+
 def test_days_of_23_and_25_hours() -> None:
     calendar, hour = Calendar("1d", "Europe/Paris"), 3_600_000_000
     for day, hours in (("2024-03-31", 23), ("2024-10-27", 25), ("2024-06-01", 24)):

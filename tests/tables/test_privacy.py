@@ -271,6 +271,26 @@ def test_choices_with_other_scales_share_no_noise(monkeypatch: pytest.MonkeyPatc
     assert len(set(drawn.values())) == 2
 
 
+def test_choices_from_other_rows_share_no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One row more in the same windows: the clip's choice has noise under another key, and the same rows the same."""
+    drawn, real = [], scale_free.draw_noise
+
+    def draw_noise(law: Law, count: int, candidates: int, key: Any, *more: Any) -> np.ndarray:
+        drawn.append((law.scale, key.reveal()))
+        return real(law, count, candidates, key, *more)
+
+    monkeypatch.setattr(scale_free, "draw_noise", draw_noise)
+    # Whatever is chosen before, so that the scales are equal.
+    monkeypatch.setattr("fastdp.tables.release.count_rows", lambda *_: 20_000)
+    rows = random_rows(20_000, 3)
+    counted = next(i for i, row in enumerate(rows) if row[1] == "a")
+    for each in (rows, rows[:counted] + rows[counted + 1 :], rows):
+        releasing("totals", bound=1e3)(each)
+    assert drawn[0] == drawn[2]
+    assert drawn[0][0] == drawn[1][0]
+    assert drawn[0][1] != drawn[1][1]
+
+
 @pytest.mark.parametrize("columns", [1, 2])
 def test_rows_of_equal_keys_are_counted_together(columns: int) -> None:
     """NaN, and zeros of two signs, which Arrow counts apart: one row changes the counts by one, wherever it is."""

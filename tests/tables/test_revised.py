@@ -70,6 +70,21 @@ def test_never_worse_than_the_estimates(stream, noise):
     assert np.mean(np.abs(smooth.values - true) <= 2.12 * np.sqrt(smooth.variances)) > 0.94
 
 
+def test_blocks_have_the_noise_that_patterns_left():
+    """The pattern of the day takes 23 of the coefficients of the noise besides the mean, evenly out of all blocks."""
+    rng, noise = np.random.default_rng(6), 4.0
+    estimates = rng.normal(50.0, 2.5, (HOURS.size, 3))
+    phases = HOURS % 24
+    smooth = revise(estimates, noise, [phases])
+    rest = estimates - np.array([estimates[phases == phase].mean(axis=0) for phase in phases])
+    waves, left = fft.dct(rest, axis=0, norm="ortho"), 1.0 - 23.0 / (HOURS.size - 1)
+    for b in range(1, int(smooth.block.max()) + 1):
+        inside = smooth.block == b
+        size, energy = inside.sum() * left, (waves[inside] ** 2).sum(axis=0) / noise
+        lost = (size - 2.0) / np.maximum(energy, size - 2.0)
+        np.testing.assert_allclose(smooth.kept[b], left * np.minimum(1.0, 1.0 - lost + 2.0 * lost / size))
+
+
 def test_patterns_follow_the_local_clock():
     # Eight weeks around the end of summer time in Melbourne, 5 April 2015: by UTC the pattern shifts by an hour.
     edges = BEGIN + DAY * 70 + HOUR * np.arange(HOURS.size + 1)
