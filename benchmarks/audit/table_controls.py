@@ -16,7 +16,7 @@ from fastdp.auditing.couplings.streams import Generator
 from fastdp.auditing.couplings.table_cases import draw, draw_online
 from fastdp.auditing.couplings.tables import Release, Rows, TableInstance, at, batch_release, see_release
 from fastdp.randomness.key import Key
-from fastdp.tables import choices, cut, release
+from fastdp.tables import choices, cut
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.quantity import Quantity
 

@@ -99,7 +99,7 @@ def test_tables_with_persons(
         **clip,
     )
     first, last = (tables.window(tables.instant(datetime(2024, *day), None), "1h", None) for day in ((3, 30), (4, 1)))
-    # A hundredth tells how many persons had rows dropped, and of totals another one how many rows lie beyond the clip.
+    # A hundredth tells how many persons had rows dropped, of totals another one how many rows lie beyond the clip.
     epsilon = 0.99 if kind == "counts" else remainder(0.99, 0.01)
     lengths = {"1d": ("1d", 0, 24 * HOUR), "12h": ("12h", 0, 12 * HOUR), None: None}
     sums = {"counts": ("count", 0, 1, 0, 1.0, epsilon), "totals": ("total", -1000, 2000, 0, 0.001, epsilon)}

@@ -446,3 +446,17 @@ def test_times_with_and_without_a_zone_are_not_mixed(kind: Any) -> None:
     assert windows.n_seen == 0
     windows.add(kind([aware, aware]))
     windows.add(kind([naive, naive]))
+
+
+def test_late_rows_and_unknown_keys_are_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "fastdp")
+    heard = []
+    for hours in ([0, 1, 2], [-9, -8, 5]):
+        caplog.clear()
+        options: dict[str, Any] = {"by": "k", "keys": ["a"], "who": True, "period": "1h"}
+        windows = fastdp.Windows("1h", 1.0, "2024-01-01", counts=True, seed=1, **options)
+        for hour in hours:
+            windows.add(np.array(["2024-01-01T00"], "M8[s]") + np.timedelta64(hour, "h"), keys=["b"], persons=[hour])
+            windows.advance("2024-01-01T02")
+        heard.append(caplog.messages)
+    assert heard == [["2 windows of 1h closed"]] * 2
