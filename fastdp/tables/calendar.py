@@ -178,8 +178,8 @@ def _fixed(microseconds: int) -> str:
     return f"{microseconds // FIXED[unit]}{unit}"
 
 
-#: Periods that :func:`most_spans` looks at: for months and years the whole cycle of the calendar.
-_PERIODS, _YEARS = 10_000, 400
+#: Days that :func:`most_spans` looks at: the whole cycle of the calendar.
+_CYCLE = 400 * 366
 
 
 @lru_cache(maxsize=64)
@@ -189,8 +189,7 @@ def most_spans(every: str, period: str, time_zone: str | None, origin: Any, begi
     if windows.fixed and periods.fixed:
         step = math.gcd(windows.fixed, periods.fixed)
         return (windows.fixed + periods.fixed - step - 1) // windows.fixed + 1
-    first = periods.number(begin)
-    last = min(first + _PERIODS, periods.number(min(begin + _YEARS * 366 * DAY, LAST)))
+    first, last = periods.number(begin), periods.number(min(begin + _CYCLE * DAY, LAST))
     edges = periods.edges(first, max(last, first + 1))
     return int((windows.numbers(edges[1:] - 1) - windows.numbers(edges[:-1])).max()) + 1
 
@@ -277,6 +276,10 @@ class Calendar:
         """Borders of the spans from ``first`` to before ``last``: int64[last - first + 1]."""
         if self.fixed:
             return self._begin + np.arange(first, last + 1, dtype=np.int64) * self.fixed
+        if self._days:
+            days = (self._date - EPOCH.date()).days + np.arange(first, last + 1, dtype=np.int64) * self._days
+            if FIRST < days[0] * DAY and days[-1] * DAY < LAST:
+                return days * DAY if self._zone is None else localised(days * DAY, self._zone)
         return np.array([self.edge(number) for number in range(first, last + 1)], np.int64)
 
     def numbers(self, times: Integers) -> Integers:
