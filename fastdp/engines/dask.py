@@ -45,7 +45,7 @@ def _publish(
     job: Job, folder: str, part: tuple[int, int], batch: int, ids: Any, values: Any, written: int
 ) -> tuple[Indices, Floats]:
     """On a worker, which may hold a shard of an earlier program, perhaps with other parameters."""
-    place = folder, repr((job.name, job.machine.describe())), part
+    place = folder, repr((job.name, job.secret, job.machine.describe())), part
     # Taken out while in use: a task that comes twice reads the state again.
     shard = _OPEN.pop(place, None) or Shard(job, folder, part)
     answer = shard.publish(batch, ids, values, written)

@@ -145,7 +145,8 @@ class Job:
         streams = Streams.from_bytes(state, self._seal(), type(self.machine), self._empty())
         mine = streams.part and streams.part[1]
         if shards not in (None, mine):
-            raise StateError(f"shards = {shards}: expected {mine}, the number that the state was made with")
+            made = "None (the state is of a whole fleet)" if mine is None else f"{mine}, the number in the state"
+            raise StateError(f"shards = {shards}: expected {made}")
         return Fleet._of(streams, threads=1)
 
     def advance(self, state: bytes | None, ids: Any, values: Any) -> tuple[bytes, NDArray[np.int64], Floats]:

@@ -146,7 +146,7 @@ class Store:
     def verify(self, head: str | None) -> Verification:
         """Check every line, every seal and every total; see :meth:`Ledger.verify`."""
         found: list[int] = []
-        # A copy is checked: a ledger of a million lines takes half a minute, and nobody could write meanwhile.
+        # A copy is checked: a ledger of a million lines takes half a minute, in which no process could write.
         with contextlib.closing(sqlite3.connect("")) as db, self._readable_errors("read"):
             with self.transaction(write=False) as held:
                 held.copy_to(db)

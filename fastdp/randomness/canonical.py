@@ -24,7 +24,7 @@ import numpy as np
 
 #: Version of the rule that turns a secret, a composition and a prefix into noise; 1 had no composition in it.
 NOISE_FORMAT = 2
-#: Classes that were renamed, and the names that stand for them in noise keys and state files.
+#: Classes that were renamed, and the names that stand for them in noise keys.
 RENAMED = {"RenewFromHoldout": "Withheld", "RenewFromPublished": "Refined"}
 
 

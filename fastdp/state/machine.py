@@ -76,7 +76,7 @@ class Record(NamedTuple):
     added : list of str
         What it adds to the log: of a state that mostly grows, the parts that were packed before are left as they are.
     anew : bool
-        Whether most of the log is out of date, so that the file is better written anew.
+        Whether most of the log is out of date, so that the file should be rewritten.
     """
 
     now: dict[str, Any]

@@ -278,7 +278,7 @@ class Calendar:
             return self._begin + np.arange(first, last + 1, dtype=np.int64) * self.fixed
         if self._days:
             days = (self._date - EPOCH.date()).days + np.arange(first, last + 1, dtype=np.int64) * self._days
-            if FIRST < days[0] * DAY and days[-1] * DAY < LAST:
+            if days[0] * DAY > FIRST and days[-1] * DAY < LAST:
                 return days * DAY if self._zone is None else localised(days * DAY, self._zone)
         return np.array([self.edge(number) for number in range(first, last + 1)], np.int64)
 

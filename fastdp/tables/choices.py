@@ -97,10 +97,10 @@ def choose_clip(plan: TablePlan, counts: Integers, key: Key) -> float:
     chooser = ScaleFree().chooser(task, above=task.holdout)
     packed = np.ascontiguousarray(np.minimum(counts, MAX_ROWS // counts.size))
     chooser.counts[:] = packed
-    if chooser.resolved < MIN_COUNT:
+    if chooser.resolved < MIN_COUNT and plan.cells:
         warn(
-            f"clip = None: some {plan.rows:,} rows above 0 in {plan.cells:,} windows and keys are too few to choose "
-            f"a clip well at epsilon = {plan.epsilon:g}; expected longer windows, a larger epsilon, or a clip that "
+            f"clip = None: an estimated {plan.rows:,} rows above 0 in {plan.cells:,} windows and keys are too few to "
+            f"choose a clip well at epsilon = {plan.epsilon:g}; expected longer windows, a larger epsilon, or a clip that "
             "is known publicly (clip=)",
             AccuracyWarning,
         )

@@ -85,8 +85,8 @@ def totals(
     clip : float or (float, float), optional
         What values are clipped to, if that is known publicly.  By default it is chosen from all rows with a share of
         epsilon, at most a tenth, for sums of a day where windows are shorter, of a week of days, else of a year; not
-        for a ``bound`` of two ends, which is the clip itself.  A hundredth of epsilon tells the share of rows beyond
-        the clip (:attr:`Table.clipped_rows`).
+        for a ``bound`` of two ends, which is the clip itself.  A hundredth of epsilon is for a noisy share of rows
+        beyond the clip (:attr:`Table.clipped_rows`).
     start, stop : datetime, date or ISO text, optional
         The first window's beginning and the last one's end: public.  Rows outside are dropped.  By default the first
         and last window of the table, whose place is then public knowledge, as the guarantee says.
@@ -104,8 +104,8 @@ def totals(
         With ``who``: rows of a person that count in one window, those of least hash.
     who : str, optional
         The column of persons, who are then the unit; equal values of other types are one person (``docs/tables.md``).
-        The choice of rows depends on no order of rows and on no other person.  A hundredth of epsilon tells the share
-        of persons (in each period) with dropped rows (:attr:`Table.cut_persons`).
+        The choice depends neither on the order of rows nor on other persons.  A hundredth of epsilon is for a noisy
+        share of persons (in each period) with dropped rows (:attr:`Table.cut_persons`).
     delta : float
         Above 0, with ``by`` and without ``keys``: keys are private.  Those of the table are released whose noisy
         count of rows, with a tenth of epsilon, passes a threshold that a unit's own keys pass with probability at

@@ -27,7 +27,7 @@ def draw(sums: WindowSums, answers: Answers, path: Any, ax: Any) -> Any:
     if not windows:
         raise ParameterError("plot: the table holds no windows; expected at least one")
     if ax is not None:
-        check_axes(*(ax if isinstance(ax, (list, tuple, np.ndarray)) else [ax]))
+        check_axes(*(np.ravel(ax) if isinstance(ax, (list, tuple, np.ndarray)) else [ax]))
     if not keys:
         return _without_keys(sums, path, ax)
     pooled = keys > (MAX_PANELS if ax is None else 1)

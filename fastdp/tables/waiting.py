@@ -1,7 +1,7 @@
 """Rows of persons in open windows: which of them count is known only once their window closes.
 
-Rows are appended, and a call leaves those before it as they are.  So a state shares its rows with the states behind
-it, a call copies none of them, and one that fails has changed nothing.
+Rows are appended, and a call leaves those before it as they are.  So a state shares its rows with later states,
+a call copies none of them, and one that fails has changed nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fastdp_kernels import person_rows
 Integers = NDArray[np.int64]
 #: Columns of what a row says: two halves of the person's digest, instant, key, bits of the value.
 COLUMNS = 5
-#: Rows of closed windows are left where they are as long as they are no more than the others, or than these.
+#: Rows of closed windows stay as long as they are no more than the others, or than these.
 SPARE = 1024
 
 
@@ -27,8 +27,8 @@ class Waiting:
     Attributes
     ----------
     rows : int64[capacity, COLUMNS + 1]
-        What rows say, and the row before in the same window (-1: none).  Behind ``size`` there is room; the last line
-        says how many are filled, by this state or by one behind it.
+        What rows say, and the row before in the same window (-1: none).  Rows after ``size`` are free; the
+        last one says how many are filled, by this state or by a later one.
     size : int
         How many rows there are.
     gone : int
@@ -71,7 +71,7 @@ class Waiting:
         return replace(fresh, moved=self.moved + 1)
 
     def with_rows(self, said: Integers, windows: Integers) -> Waiting:
-        """With these rows behind the others: int64[m, COLUMNS], and places of their open windows.
+        """With these rows after the others: int64[m, COLUMNS], and places of their open windows.
 
         ``ends`` is changed: :meth:`widened` comes first.
         """

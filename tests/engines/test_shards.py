@@ -110,7 +110,7 @@ def test_a_shard_of_another_number_is_refused(tmp_path: Path, new: int) -> None:
         here.publish(1, ids, values)
     for k in range(new):
         mine = Fleet.part_of(ids, new) == k
-        with pytest.raises(StateError, match=f"shards = {new}: expected 4, the number that the state was made with"):
+        with pytest.raises(StateError, match=f"shards = {new}: expected 4, the number in the state"):
             Shard(job, tmp_path / "state", (k, new)).publish(2, ids[mine], values[mine])
 
 
@@ -167,7 +167,7 @@ def test_bytewax_reads_no_state_of_another_number(tmp_path: Path, monkeypatch: p
     one.on_batch([("m1", 1.0)])
     state = one.snapshot()
     for other in made[1:3]:
-        with pytest.raises(StateError, match="expected 8, the number that the state was made with"):
+        with pytest.raises(StateError, match="expected 8, the number in the state"):
             other(state)
     assert len(made[3](state).fleet) == 1
     assert made[1](b"").fleet is None

@@ -19,7 +19,7 @@ def test_the_examples_run(tmp_path, monkeypatch, capsys):
         pytest.importorskip(needed, reason="needs fastdp-streams[tables] and pandas")
     monkeypatch.chdir(tmp_path)
     blocks = [part.split("```")[0] for part in PAGE.split("```python\n")[1:]]
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     names: dict[str, object] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
