@@ -100,8 +100,8 @@ def choose_clip(plan: TablePlan, counts: Integers, key: Key) -> float:
     if chooser.resolved < MIN_COUNT and plan.cells:
         warn(
             f"clip = None: an estimated {plan.rows:,} rows above 0 in {plan.cells:,} windows and keys are too few to "
-            f"choose a clip well at epsilon = {plan.epsilon:g}; expected longer windows, a larger epsilon, or a clip that "
-            "is known publicly (clip=)",
+            f"choose a clip well at epsilon = {plan.epsilon:g}; expected longer windows, a larger epsilon, or a clip "
+            "that is known publicly (clip=)",
             AccuracyWarning,
         )
     # The same rows in other windows (stop=) give other scales: their noise shares no word.
