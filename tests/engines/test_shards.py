@@ -77,6 +77,15 @@ def test_an_altered_batch_meets_other_noise(tmp_path: Path) -> None:
     assert np.count_nonzero(altered - once == 1.0) < 10
 
 
+def test_a_shard_that_stays_open_repeats_its_last_batch(tmp_path: Path) -> None:
+    """As an actor's does, whose outputs were lost on their way."""
+    job, given = make_job(tmp_path), batches(3)
+    shard, fleet = Shard(job, tmp_path / "state", (0, 1)), job.fleet()
+    for number, batch in enumerate(given, start=1):
+        wanted = fleet.publish(*batch)[1].tolist()
+        assert [shard.publish(number, *batch)[1].tolist() for _ in range(2)] == [wanted, wanted]
+
+
 def test_wrong_rows_change_nothing(tmp_path: Path) -> None:
     job, (ids, values) = make_job(tmp_path), batches(1)[0]
     with Here(job, tmp_path / "state", 2) as here:

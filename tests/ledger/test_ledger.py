@@ -42,6 +42,16 @@ def test_ten_tenths_make_one(ledger) -> None:
     assert account.streams == ["meter", "other"]
 
 
+@pytest.mark.parametrize("spent", [1e-17, 0.1 + 2.0**-55])
+def test_what_remains_between_two_floats_is_rounded_down_and_can_be_spent(ledger, spent: float) -> None:
+    account = ledger(limit_epsilon=1.0)
+    account.spend(Guarantee(spent), stream="meter")
+    account.spend(Guarantee(1e-18), stream="meter")
+    rest = account.remaining("meter").epsilon
+    assert Fraction(repr(rest)) < 1 - Fraction(repr(spent))
+    account.spend(Guarantee(rest), stream="meter")
+
+
 def test_parts_and_positions_have_budgets_of_their_own(ledger) -> None:
     account = ledger(limit_epsilon=1.0)
     account.spend(Guarantee(0.75), stream="meter", start=0, stop=100)
