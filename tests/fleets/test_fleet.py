@@ -270,6 +270,12 @@ def test_a_stream_that_comes_again_has_noise_of_its_own() -> None:
     assert not np.array_equal(first, second)
 
 
+def test_ids_are_in_the_order_in_which_they_began() -> None:
+    fleet, ids = Fleet(adaptive(), key=SECRET), np.random.default_rng(3).integers(0, 300, 900)
+    fleet.publish(ids, np.ones(900))
+    assert fleet.ids.tolist() == list(dict.fromkeys(ids.tolist()))
+
+
 def test_every_life_of_an_id_has_noise_of_its_own() -> None:
     """However often it was forgotten, and whether the whole fleet or a part forgot it."""
     mine = int(np.argmax(Fleet.part_of(np.arange(9), 2)))
