@@ -124,10 +124,13 @@ def test_states_are_written_once_a_checkpoint(tmp_path: Path, monkeypatch: pytes
             checkpoint.on_paused()
         else:
             checkpoint.flush()
+        given_up = [(store, dict(store)) for store in stores.values()]
         stores.clear()
         consume(rows[begin : begin + 50])
         assert any(store["fastdp"].startswith(quix.MARK) for store in stores.values())
         checkpoint.flush()
+        # Their transactions are over.
+        assert all(store == before for store, before in given_up)
         assert not any(store["fastdp"].startswith(quix.MARK) for store in stores.values())
         kept |= {stream: Store(store) for stream, store in stores.items()}
         stores.clear()

@@ -77,6 +77,15 @@ def test_an_altered_batch_meets_other_noise(tmp_path: Path) -> None:
     assert np.count_nonzero(altered - once == 1.0) < 10
 
 
+def test_a_shard_that_stays_open_repeats_its_last_batch(tmp_path: Path) -> None:
+    """As an actor's does, whose outputs were lost on their way."""
+    job, given = make_job(tmp_path), batches(3)
+    shard, fleet = Shard(job, tmp_path / "state", (0, 1)), job.fleet()
+    for number, batch in enumerate(given, start=1):
+        wanted = fleet.publish(*batch)[1].tolist()
+        assert [shard.publish(number, *batch)[1].tolist() for _ in range(2)] == [wanted, wanted]
+
+
 def test_wrong_rows_change_nothing(tmp_path: Path) -> None:
     job, (ids, values) = make_job(tmp_path), batches(1)[0]
     with Here(job, tmp_path / "state", 2) as here:
@@ -148,8 +157,9 @@ def test_a_worker_that_holds_a_shard_of_another_job_reads_the_state(tmp_path: Pa
         _publish(make_job(tmp_path, epsilon=0.1), folder, (0, 1), 2, ids, values, 1)
 
 
-def test_bytewax_reads_no_state_of_another_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What Bytewax calls for each state when a program starts again, before a row; it need not be installed."""
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The classes that Bytewax would make of its states; it need not be installed."""
     made: list[Any] = []
     operators = ModuleType("bytewax.operators")
     vars(operators).update(
@@ -160,6 +170,19 @@ def test_bytewax_reads_no_state_of_another_number(tmp_path: Path, monkeypatch: p
     )
     monkeypatch.setitem(sys.modules, "bytewax", ModuleType("bytewax"))
     monkeypatch.setitem(sys.modules, "bytewax.operators", operators)
+    return made
+
+
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+def test_bytewax_publishes_under_the_rows_behind_a_holdout(tmp_path: Path, made: list[Any]) -> None:
+    job = make_job(tmp_path, threshold=None, holdout=20, max_range=64)
+    release("dp", None, job, 1)
+    rows, _ = made[0](None).on_batch([("a" if k % 2 else "b", k / 9.0, k) for k in range(42)])
+    assert [(each, place) for each, _, place in rows] == [("b", 40), ("a", 41)]
+
+
+def test_bytewax_reads_no_state_of_another_number(tmp_path: Path, made: list[Any]) -> None:
+    """What Bytewax calls for each state when a program starts again, before a row."""
     job = make_job(tmp_path)
     for shards in (8, 16, 4, 8):
         release("dp", None, job, shards)

@@ -254,8 +254,9 @@ def test_parts_refuse_each_others_ids() -> None:
         parts[0].split(2)
     with pytest.raises(ParameterError, match="expected all parts of one fleet"):
         Fleet.merge(parts[:1])
-    with pytest.raises(ParameterError, match="one mechanism and one secret"):
-        Fleet.merge([parts[0], Fleet(adaptive(), seed=9).split(2)[1]])
+    for other in (Fleet(adaptive(), seed=9), Fleet(adaptive("spike"), key=SECRET)):
+        with pytest.raises(ParameterError, match="one mechanism and one secret"):
+            Fleet.merge([parts[0], other.split(2)[1]])
     assert len(Fleet.merge(parts)) == 4
 
 
@@ -267,6 +268,45 @@ def test_a_stream_that_comes_again_has_noise_of_its_own() -> None:
     assert len(fleet) == 0
     second = Fleet.from_bytes(fleet.to_bytes()).publish(np.full(200, 3), values)[1]
     assert not np.array_equal(first, second)
+
+
+def test_ids_are_in_the_order_in_which_they_began() -> None:
+    fleet, ids = Fleet(adaptive(), key=SECRET), np.random.default_rng(3).integers(0, 300, 900)
+    fleet.publish(ids, np.ones(900))
+    assert fleet.ids.tolist() == list(dict.fromkeys(ids.tolist()))
+
+
+def test_every_life_of_an_id_has_noise_of_its_own() -> None:
+    """However often it was forgotten, and whether the whole fleet or a part forgot it."""
+    mine = int(np.argmax(Fleet.part_of(np.arange(9), 2)))
+
+    def live(fleet: Fleet) -> list[float]:
+        published = fleet.publish(np.full(200, mine), np.full(200, 5.0))[1].tolist()
+        fleet.forget([mine])
+        return published
+
+    fleet = Fleet(adaptive(), key=SECRET)
+    lives = [live(fleet)]
+    parts = fleet.split(2)
+    lives.append(live(parts[1]))
+    fleet = Fleet.merge(parts)
+    lives += [live(fleet) for _ in range(2)]
+    assert len(set(map(tuple, lives))) == 4
+
+
+def test_streams_that_begin_in_a_part_stay_theirs_behind_a_merge() -> None:
+    """A part grows by more rows than it needs."""
+    whole, fleet = (Fleet(adaptive(), key=SECRET) for _ in range(2))
+    values = values_for("spread", 40)
+    for each in (whole, fleet):
+        each.publish(np.arange(40), values)
+    parts = fleet.split(2)
+    for new in (40, 41, 42, 43):
+        parts[int(Fleet.part_of([new], 2)[0])].publish([new], [3.0])
+    whole.publish([40, 41, 42, 43], [3.0] * 4)
+    fleet = Fleet.merge(parts)
+    ids = np.repeat(np.arange(44), 5)
+    assert fleet.publish(ids, np.full(220, 7.0))[1].tolist() == whole.publish(ids, np.full(220, 7.0))[1].tolist()
 
 
 @pytest.mark.parametrize(

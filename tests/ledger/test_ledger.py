@@ -42,6 +42,16 @@ def test_ten_tenths_make_one(ledger) -> None:
     assert account.streams == ["meter", "other"]
 
 
+@pytest.mark.parametrize("spent", [1e-17, 0.1 + 2.0**-55])
+def test_what_remains_between_two_floats_is_rounded_down_and_can_be_spent(ledger, spent: float) -> None:
+    account = ledger(limit_epsilon=1.0)
+    account.spend(Guarantee(spent), stream="meter")
+    account.spend(Guarantee(1e-18), stream="meter")
+    rest = account.remaining("meter").epsilon
+    assert Fraction(repr(rest)) < 1 - Fraction(repr(spent))
+    account.spend(Guarantee(rest), stream="meter")
+
+
 def test_parts_and_positions_have_budgets_of_their_own(ledger) -> None:
     account = ledger(limit_epsilon=1.0)
     account.spend(Guarantee(0.75), stream="meter", start=0, stop=100)
@@ -56,6 +66,13 @@ def test_parts_and_positions_have_budgets_of_their_own(ledger) -> None:
     assert account.spent("days").epsilon == 1.0
     assert account.remaining("days", part="wednesday").epsilon == 1.0
     assert account.entries("days")[0].extent == "part 'monday'"
+
+
+def test_an_object_has_a_limit_of_delta_of_its_own(ledger) -> None:
+    account = ledger(limit_delta=1e-6)
+    assert account.limit("meter") == Budget(math.inf, 1e-6)
+    with pytest.raises(BudgetError, match="delta left"):
+        account.spend(Guarantee(0.1, 1e-5), stream="meter")
 
 
 def test_limits_in_the_file_hold_for_everybody(ledger) -> None:

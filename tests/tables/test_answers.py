@@ -81,6 +81,13 @@ def test_intervals_of_means_hold_the_true_mean(rows, mean, m, confidence):
         assert np.all(t.std_error(0, m) <= 10.0)
 
 
+def test_the_error_of_a_mean_counts_that_of_the_number_of_rows():
+    """Far from the middle of the clip most of it comes from there."""
+    counts = np.full((1, 20_000), 400.0)
+    t = table("means", (4.5 * counts, counts), scale=4.0, keys={"k": list(range(20_000))})
+    np.testing.assert_allclose(np.mean(t.std_error(0, 1)), np.std(t.estimate(0, 1)), rtol=0.03)
+
+
 def test_fieller_quantile_bounds_the_mixture():
     """The largest of the standardised quantiles of the parts and the normal one is enough for their sum."""
     rng = np.random.default_rng(11)
