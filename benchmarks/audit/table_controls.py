@@ -16,7 +16,7 @@ from fastdp.auditing.couplings.streams import Generator
 from fastdp.auditing.couplings.table_cases import draw, draw_online
 from fastdp.auditing.couplings.tables import Release, Rows, TableInstance, at, batch_release, see_release
 from fastdp.randomness.key import Key
-from fastdp.tables import choices, release
+from fastdp.tables import choices, cut
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.quantity import Quantity
 
@@ -92,13 +92,13 @@ def clip_of_the_largest(generator: Generator) -> TableInstance:
 
 def persons_of_k(generator: Generator) -> TableInstance:
     """The report on persons has noise for as many reports as a person has rows."""
-    right = release.noisy_counts
+    right = cut.noisy_counts
     instance = draw(generator, "totals", "none", unit="person", noise="laplace", chooses=False, bound=10.0, clip=4.0)
 
     def counted(counts: Sequence[int], contributions: int, epsilon: float, key: Key, purpose: str) -> Any:
         return right(counts, contributions, (4.0 if purpose == "persons" else 1.0) * epsilon, key, purpose)
 
-    return patched(instance, release, "noisy_counts", counted)
+    return patched(instance, cut, "noisy_counts", counted)
 
 
 def persons_by_batch(generator: Generator) -> TableInstance:
