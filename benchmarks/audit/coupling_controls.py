@@ -274,9 +274,10 @@ def papers_score(generator: Generator) -> Instance:
     """The printed score, on a batch that keeps it at the threshold along a path, under the claim that is printed."""
     added, removed = (points.reshape(-1, 1) for points in attack(20, 1.0))
     event = Event(0, np.zeros((1, 1)), removal=False, here=False)
+    kind = {"max_depth": 20, "score": "paper", "threshold": -1.0, "total_share": 0.0}
     return of_points(
         generator,
-        lambda key: PHDStream(Box(0, 1), 2.0, max_depth=20, score="paper", threshold=-1.0, total_share=0.0, key=key),
+        lambda key: PHDStream(Box(0, 1), 2.0, **kind, key=key),
         1,
         saves=False,
         event=event,

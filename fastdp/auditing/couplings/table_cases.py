@@ -165,6 +165,8 @@ def instance_of(
 def draw_online(generator: Generator, kind: str, keys: str, **fixed: Any) -> TableInstance:
     """An instance of ``fastdp.Windows``: the same rows in the same batches, but the unit's; some come late."""
     unit = fixed.pop("unit", None) or str(pick(generator, *UNITS))
+    # Windows close one by one: persons are bounded in a period, and in each of its windows.
+    unit = "person in a period" if "person" in unit else unit
     choice = Choice(kind, keys, unit, "laplace", False)
     given = {**options_of(generator, choice), **fixed}
     options: dict[str, Any] = {"start": at(pick(generator, 0, 60))}
@@ -175,23 +177,27 @@ def draw_online(generator: Generator, kind: str, keys: str, **fixed: Any) -> Tab
     else:
         options |= {"means": kind == "means", "bound": given["clip"], "resolution": given["resolution"]}
     if "person" in unit:
-        # As many rows as all windows of a period together have.
-        windows, period = (2, "2h") if "period" in unit else (6, "6h")
-        most = int(pick(generator, 1, 2))
-        options |= {"who": True, "period": period, "per_window": most, "contributions": windows * most}
+        each = int(pick(generator, 1, 2))
+        options |= {"who": True, "per_window": each, "contributions": 2 * each}
     pair = tables_of(generator, choice, options["contributions"])
     release = partial(online_release, options, int(generator.integers(-1, 3)))
     return instance_of(generator, choice, options, batched(generator, *pair), release)
 
 
+def counted(rows: list[Row]) -> list[tuple[Row, int]]:
+    """Each row with the number of equal ones before it."""
+    return [(row, rows[:number].count(row)) for number, row in enumerate(rows)]
+
+
 def batched(generator: Generator, others: list[Row], both: list[Row]) -> tuple[Any, Any]:
     """Both tables in the same three batches, each followed by the same clock."""
     clocks = sorted(generator.integers(0, 60 * HOURS + 60, 3).tolist())
-    # A row belongs to a batch by its content, so that it is in the same one in both tables.
-    numbers = {row: int(generator.integers(3)) for row in sorted(set(both))}
+    # By content and how many equal rows came before, so that a row is in the same batch in both tables.
+    numbers = {row: int(generator.integers(3)) for row in sorted(counted(both))}
 
     def split(rows: list[Row]) -> list[tuple[int, list[Row]]]:
-        return [(clock, [row for row in rows if numbers[row] == i]) for i, clock in enumerate(clocks)]
+        marked = counted(rows)
+        return [(clock, [row[0] for row in marked if numbers[row] == i]) for i, clock in enumerate(clocks)]
 
     return split(others), split(both)
 

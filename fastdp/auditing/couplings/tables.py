@@ -107,10 +107,11 @@ def see_table(seen: Seen, table: Any) -> None:
     frame = table.arrow
     seen.add("frame", frame.to_pydict(), str(frame.schema))
     sums = table.sums
-    seen.add("windows", sums.edges, sums.time_zone, sums.every)
+    seen.add("windows", sums.edges)
     seen.add("keys", sums.keys)
-    seen.add("clip", sums.clip, sums.centre)
-    seen.add("kept persons", sums.kept_persons)
+    for name, value in sorted(vars(sums).items()):
+        if name not in ("edges", "keys", "columns"):
+            seen.add(name, value)
     seen.add("noise", [(name, str(each.noise), each.resolution) for name, each in sums.columns.items()])
     seen.add("guarantee", table.guarantee, table.guarantee.derivation)
     seen.add("print", repr(table), str(table), table._repr_html_(), len(table))
