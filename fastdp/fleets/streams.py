@@ -306,7 +306,7 @@ def _refuse_other(stored: dict[str, Any], asked: dict[str, Any]) -> None:
 
 
 def _of(parameters: dict[str, Any], name: str) -> str:
-    return str(parameters[name])[: validation.MAX_SHOWN_LENGTH] if name in parameters else "nothing"
+    return repr(parameters[name])[: validation.MAX_SHOWN_LENGTH] if name in parameters else "nothing"
 
 
 def _checked_with(secret: Key, key: Key) -> Key:

@@ -239,11 +239,10 @@ class Key:
 
     def _derived(self, secret: bytes, labels: tuple[Any, ...] = (), **changes: Any) -> Key:
         """The key of a derived secret; ``labels`` name it among those of this one, ``changes`` are other fields."""
-        member, binding, drawn = self.member, self.binding, self.drawn
-        if changes:
-            member, binding = changes.get("member", member), changes.get("binding", binding)
-            drawn = changes.get("drawn", drawn)
-        return Key(secret, simulated=self.simulated, member=member, binding=binding, drawn=drawn)
+        if not changes:
+            return Key(secret, simulated=self.simulated, member=self.member, binding=self.binding, drawn=self.drawn)
+        fields = {"member": self.member, "binding": self.binding, "drawn": self.drawn, **changes}
+        return Key(secret, simulated=self.simulated, **fields)
 
     def derive(self, *labels: str | int) -> Key:
         """An independent key for a named purpose (keyed BLAKE2b)."""

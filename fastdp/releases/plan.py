@@ -214,8 +214,8 @@ def plan(
     Notes
     -----
     A window's total has one discrete Laplace draw of scale contributions * bound / epsilon, or one discrete Gaussian
-    draw.  What clipping at the
-    bound removes is not included, nor what a share of epsilon for choosing a clip adds.
+    draw.  What clipping at the bound removes is not included, nor what the shares of epsilon for choosing a clip (at
+    most a tenth) and for saying what was cut (a hundredth or two) add.
 
     Examples
     --------

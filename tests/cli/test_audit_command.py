@@ -47,7 +47,7 @@ def test_couplings() -> None:
     result = invoke("--couplings", "--only", "flat", "--seed", "1")
     assert result.exit_code == 0, result.output
     header, line = result.output.splitlines()
-    assert " ".join(header.split()) == "case instances outputs compared largest cost / epsilon failures verdict"
+    assert " ".join(header.split()) == "case instances outputs compared largest cost / claim failures verdict"
     assert line.split()[0] == "flat"
     assert line.split()[-2:] == ["0", "coupled"]
 

@@ -32,7 +32,7 @@ def test_a_picture_without_a_screen(suffix, tmp_path):
 
 def test_lengths_must_agree(tmp_path):
     pytest.importorskip("matplotlib")
-    with pytest.raises(ParameterError, match=r"released\['one'\] has shape"):
+    with pytest.raises(ParameterError, match=r"released\[0\] has shape"):
         truth_and_releases([1.0, 2.0], {"one": [1.0]}, tmp_path / "p.png")
     for count in (0, 4):
         with pytest.raises(ParameterError, match=f"released has {count} streams: expected 1 to 3"):

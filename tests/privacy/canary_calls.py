@@ -386,7 +386,10 @@ def array_calls() -> list[Calls]:
         ),
         Calls("plots.counters_compared", columns, lambda bad: plots.counters_compared(bad, two, "x.n")),
         Calls(
-            "datasets.extend_by_reflection", _singles, lambda bad: datasets.extend_by_reflection(bad, 3), ("array",)
+            "datasets.extend_by_reflection",
+            _singles,
+            lambda bad: datasets.extend_by_reflection(bad, 3),
+            ("array", "list"),
         ),
         Calls("datasets.hold_out_and_extend", _singles, lambda bad: datasets.hold_out_and_extend(bad, 1, 3)),
         Calls("Key", _secrets, fastdp.Key.from_bytes),

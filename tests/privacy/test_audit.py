@@ -191,7 +191,7 @@ def test_grain_and_fingerprint() -> None:
         ({"confidence": 1.0}, "confidence = 1.0: expected a number of at least 0.5 and below 1"),
         ({"confidence": 0.4}, "confidence = 0.4"),
         ({"events": "all"}, "events = 'all': expected one of 'auto'"),
-        ({"events": []}, r"events = \[\]: expected 'auto' or callables"),
+        ({"events": []}, r"events = <list>: expected 'auto' or callables"),
         ({"events": 3}, "events = 3: expected 'auto' or callables"),
         ({"events": lambda outputs: outputs}, "events: a callable gave shape .* expected one number for each"),
         ({"seed": -1}, "seed = -1"),

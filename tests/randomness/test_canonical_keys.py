@@ -190,7 +190,7 @@ MECHANISMS: dict[str, Mechanism] = {
             "threshold": [1.0],
             "score": ["paper"],
             "retention": [0],
-            "total_share": [0.05, 0.1],
+            "total_share": [0.0, 0.1],
         },
     ),
     "AdaptivePHDStream": Mechanism(
