@@ -80,7 +80,7 @@ def test_aborted_and_recovered(tmp_path: Path) -> None:
     for shards in (16, 8, 2):
         number = next(n for n in range(99) if int(Fleet.part_of([f"new{n}"], shards)[0]) == shards - 1)
         given = [*rows, (f"new{number}", 1.0, 600)]
-        with pytest.raises(StateError, match=f"shards = {shards}: expected 4, the number that the state was made"):
+        with pytest.raises(StateError, match=f"shards = {shards}: expected 4, the number in the state"):
             _first(
                 lambda n=shards, g=given: run_main(
                     flow(g, job, out, shards=n), recovery_config=RecoveryConfig(recovery)

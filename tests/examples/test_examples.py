@@ -44,6 +44,7 @@ def test_households(walk, tmp_path):
 
 @pytest.mark.slow
 @needs_data
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 def test_bike_trips(walk, tmp_path):
     out = walk("bike_trips.py", DATA, "--rows", 20_000)
     assert re.search(r"Counts of \d+ windows of 1h x \d+ keys \(start_station\), 2014-01-01 00:00 to", out)
@@ -64,6 +65,7 @@ def test_pedestrians(walk, tmp_path):
 
 @pytest.mark.slow
 @needs_data
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 def test_retail(walk, tmp_path):
     out = walk("retail.py", DATA, "--rows", 60_000)
     counted = [int(found.replace(",", "")) for found in re.findall(r"k = +\d+: +([\d,]+) lines", out)]
