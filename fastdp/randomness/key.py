@@ -229,10 +229,6 @@ class Key:
             return self
         return self._derived(self._digest(encode(labels)), labels)
 
-    def following(self, secret: bytes) -> Key:
-        """The key of a step, of a secret that was derived of this key's and of the step's inputs."""
-        return self._derived(secret)
-
     def _digest(self, message: bytes) -> bytes:
         """Keyed BLAKE2b of an encoding; the stream number stays beside it."""
         return hashlib.blake2b(message, digest_size=KEY_BYTES, key=self._secret, person=b"fastdp bind 2").digest()

@@ -181,7 +181,7 @@ def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic]) -> t
     for part in inputs:
         digest.update(np.ascontiguousarray(part).data)
     words = digest.digest()
-    return key.following(words[:KEY_BYTES]), words[KEY_BYTES:].hex()
+    return key._derived(words[:KEY_BYTES]), words[KEY_BYTES:].hex()
 
 
 def check_chain(chain: str) -> None:

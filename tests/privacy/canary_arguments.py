@@ -130,7 +130,9 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "Release": lambda: fastdp.release([1.0, 2.0] * 50, 1.0, BOUND, threshold=9.0, seed=1),
     "ReleasedMany": lambda: fastdp.release_many([[1.0, 2.0] * 50], 1.0, BOUND, threshold=9.0, seed=1),
     "ToPLServer": lambda: fastdp.ToPLServer(1.0, BOUND),
-    "Windows": lambda: fastdp.Windows("1h", 1.0, "2024-01-01", bound=BOUND, by="key", keys=["a"], who=True, seed=1),
+    "Windows": lambda: fastdp.Windows(
+        *("1h", 1.0, "2024-01-01"), bound=BOUND, by="key", keys=["a"], who=True, period="1h", seed=1
+    ),
     "tables.table.Table": _table,
     "counters.RunningCounts": lambda: counters.RunningCounts(counters.Simple(), 1.0, 2, seed=1),
     "counters.SelectiveCounting": lambda: counters.SelectiveCounting(
