@@ -21,7 +21,7 @@ from fastdp_kernels import chacha
 
 
 class Name(NamedTuple):
-    """Which draws.
+    """Name of a sequence of draws.
 
     Attributes
     ----------

@@ -165,7 +165,7 @@ class Machine(ABC, Generic[S]):
         return state
 
     def record(self, before: S, after: S) -> Record:
-        """What a kept file records of a call: by default the whole state."""
+        """Record of a call in a kept file: by default the full state."""
         return Record(self.pack(after), [], False)
 
     def settled(self, state: S) -> S:

@@ -34,7 +34,7 @@ UNIT = "unit"
 
 
 class Choice(NamedTuple):
-    """What an instance is of."""
+    """Parameters of an instance."""
 
     kind: str
     keys: str
