@@ -154,7 +154,7 @@ def noisy_max_loss(rule: NoisyMax | ScaleFree, task: ThresholdTask, *, noise_fac
     released = range(task.holdout + 1) if isinstance(rule, ScaleFree) else (None,)
 
     def probabilities(values: tuple[int, ...]) -> tuple[float, Floats]:
-        """What the number of values above the lowest candidate costs for each of them; the winners' probabilities."""
+        """Loss of each number of values above the lowest candidate, and the winners' probabilities."""
         chooser: Any = observed(rule, task, values)
         # Scores are rounded after the change of unit, which keeps a difference of one sensitivity as it is.
         coarser = UNIT / chooser.sensitivity

@@ -177,7 +177,7 @@ class Shards(ABC):
 
     @abstractmethod
     def _run(self, batch: int, parts: dict[int, tuple[Any, Any, int]]) -> dict[int, tuple[Indices, Floats]]:
-        """What :meth:`Shard.publish` gives for the further arguments of each shard, on the workers."""
+        """Answers of :meth:`Shard.publish` on the workers, for the further arguments of each shard."""
 
     def close(self) -> None:
         """End; the state stays in its folder."""

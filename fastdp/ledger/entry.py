@@ -25,7 +25,7 @@ LAST = 2**63 - 1
 
 
 class Kind(NamedTuple):
-    """What is protected, and against which change."""
+    """Unit of privacy, and the change that it covers."""
 
     unit: str
     adjacency: str

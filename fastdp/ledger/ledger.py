@@ -305,7 +305,7 @@ def _depend_on_no_data(kinds: Any) -> bool:
 
 
 def _fingerprint(publisher: Any) -> str | None:
-    """What a publisher's noise follows from; None without a key, and of a simulation."""
+    """Fingerprint of a publisher's noise; None without a key, and of a simulation."""
     fingerprint: str | None = getattr(publisher, "noise_fingerprint", None)
     return fingerprint
 

@@ -65,7 +65,7 @@ class LedgerState:
         return found
 
     def is_torn(self) -> bool:
-        """Whether the last line is not the one that the file's first page names."""
+        """True if the last line is not the one that the file's first page names."""
         named: tuple[int] = self._db.execute("PRAGMA user_version").fetchone()
         return named != self.last()[:1]
 

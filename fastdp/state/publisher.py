@@ -434,7 +434,7 @@ class Publisher(Generic[S]):
         return self._of(self._machine, key)
 
     def _content(self, home: str | None) -> dict[str, Any]:
-        """What a state file holds of this publisher, for its present state; ``home`` is where it is kept."""
+        """Content of a state file for the present state; ``home`` is where the file is kept."""
         now = self._machine.pack(self._state)
         return {
             "class": self._written_as,

@@ -1,4 +1,4 @@
-"""What a release cut off: the released shares of rows beyond the clip and of persons with dropped rows, in words.
+"""Cut values and rows of a release, in words: released shares of rows beyond the clip and of persons cut.
 
 Everything here but :func:`released_share` looks at released numbers only.
 """

@@ -100,7 +100,7 @@ def _without_keys(sums: WindowSums, path: Any, ax: Any) -> Any:
 
 
 def _caption(sums: WindowSums) -> str:
-    """What was cut."""
+    """Caption of the shares that were cut."""
     return "\n".join(text if name == "clip" else f"{name}: {text}" for name, text in cut.described(sums))
 
 

@@ -122,7 +122,7 @@ def number_pairs(
     Parameters
     ----------
     key : uint64[2]
-        Of the table's hash, so that nobody can choose pairs that collide.
+        Of the table's hash, so that an attacker cannot choose pairs that collide.
     first, second : int64[n]
         The pairs.
     slots : int64[a power of two]

@@ -244,7 +244,7 @@ class Instance:
         return self.compared((table, here), (moved, self.publish(moved.key, self.x_adjacent)))
 
     def compared(self, one: tuple[Table, Seen], other: tuple[Table, Seen]) -> Finding:
-        """What two runs show."""
+        """Outputs of two runs."""
         (table, here), (moved, there) = one, other
         pairs = zip(here.outputs, there.outputs, strict=False)
         unequal = dict.fromkeys(first[0] for first, second in pairs if first != second)
