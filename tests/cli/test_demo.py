@@ -19,7 +19,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 @pytest.fixture
 def run_demo(monkeypatch):
     """``fastdp demo`` on a day of 8,000 intervals."""
-    monkeypatch.setattr(generated, "DAY_LENGTH", 8000)
+    monkeypatch.setattr(day, "DAY_LENGTH", 8000)
     monkeypatch.setattr(demo_command, "MAX_LENGTH", 4096)
 
     def run_demo(*arguments: object):
