@@ -135,8 +135,13 @@ def _errors(truth: NDArray[np.float64], private: Release, paper: Release) -> lis
         return [float(np.mean((before[stops] - before[starts] - answer) ** 2)) ** 0.5 for answer in answers]
 
     generator = np.random.default_rng(QUERY_SEED)
-    lengths = generator.integers(1, min(truth.size, MAX_LENGTH), QUERIES, endpoint=True)
-    starts = generator.integers(0, truth.size - lengths, endpoint=True)
+    longest = min(truth.size, MAX_LENGTH)
+    lengths = generator.integers(1, longest, QUERIES, endpoint=True)
+    # Uniform over all ranges: lengths j and longest + 1 - j have so many places between them, whatever j is.
+    starts = generator.integers(0, 2 * truth.size - longest + 1, QUERIES)
+    own = truth.size - lengths + 1
+    lengths = np.where(starts < own, lengths, longest + 1 - lengths)
+    starts = np.where(starts < own, starts, starts - own)
     ranges = errors(starts, starts + lengths)
     edges = np.linspace(0, truth.size, BINS + 1).astype(np.int64)
     drawn = errors(edges[:-1], edges[1:])

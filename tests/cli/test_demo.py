@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 import fastdp
 import fastdp_lab
-from fastdp.cli import demo_command, main
+from fastdp.cli import day, demo_command, main
 from fastdp.errors import ParameterError
 from fastdp_lab.datasets import dns_like_day
 
