@@ -12,7 +12,11 @@ from fractions import Fraction
 import numpy as np
 
 from fastdp import StreamPublisher
+from fastdp.arrays.kinds import Integers
+from fastdp.randomness import sampler
+from fastdp.randomness.given import Name, given
 from fastdp.randomness.key import Binding, Key
+from fastdp.randomness.sampler import Law
 from fastdp.randomness.words import Purpose, StreamId, WordStream
 from fastdp.spatial.cells import encode
 from fastdp.systems.phdstream.spatial_publisher import SpatialPublisher
@@ -25,11 +29,16 @@ def bound_key(seed: int | str) -> Key:
 
 
 def unbound_key(seed: int | str) -> Key:
-    """A key of the first noise format: noise that depends on position alone, the same for any input.
+    """A key whose noise depends on position alone: the same for any input, and for any composition.
 
-    For couplings, which ask what other input gives under the very same noise.
+    For comparisons that ask what other input gives under the very same noise.  Not of the local model, whose reports
+    are drawn as under any other key.
     """
-    return Key(Key.from_seed(seed).reveal(), simulated=True, binding=Binding.FIRST_FORMAT)
+
+    def table(name: Name, law: Law, start: int, out: Integers, sums: Integers | None) -> None:
+        sampler.fill(out, law, Key.from_seed(f"{seed} {name}"), StreamId(Purpose.TREE), start)
+
+    return given(table)
 
 
 def tree_key(key: Key, theta_steps: int) -> Key:
@@ -66,7 +75,7 @@ def step_keys(stream: SpatialPublisher, batches: Iterable[tuple[np.ndarray, np.n
         numbers = [step, len(parts), *(8 * part.size for part in parts)]
         message = b"".join(number.to_bytes(8, "big") for number in numbers)
         message += chain + b"".join(part.tobytes() for part in parts)
-        words = hashlib.blake2b(message, digest_size=64, key=key.reveal(), person=b"fastdp step 2").digest()
+        words = hashlib.blake2b(message, digest_size=64, key=key.reveal(), person=b"fastdp step 1").digest()
         keys.append(Key(words[:32], simulated=key.simulated, member=key.member, binding=key.binding).again())
         chain = words[32:]
     return keys

@@ -21,7 +21,7 @@ from benchmarks.peers import w_event
 from benchmarks.peers.pegasus import PeGaSus
 from fastdp import validation
 from fastdp.experiments import SYSTEMS, RunResult
-from fastdp.experiments.parts import Parameters
+from fastdp.experiments.parts import Parameters, build_parts, parameter_names
 from fastdp.experiments.values.mechanisms import Floats, Indices, Run, Setting
 from fastdp.perturbers import Hierarchy
 from fastdp.randomness.key import Key
@@ -152,6 +152,29 @@ class FlatBlocks(_Plan):
         )
 
 
+class AsPublished:
+    """:class:`fastdp.Adaptive` as it publishes value by value, before released sums revise it."""
+
+    accepted = parameter_names(Adaptive)
+
+    def check(self, parameters: Parameters, setting: Setting) -> None:
+        """Build the publisher."""
+        self._publisher(parameters, setting, Key.from_seed(0))
+
+    def prepare(self, parameters: Parameters, setting: Setting, values: Floats) -> Run:
+        """Predictions depend on earlier releases, noise included, so answers do not split."""
+
+        def run(key: Key) -> RunResult:
+            release = self._publisher(parameters, setting, key).release(values)
+            return RunResult(release.range_sum, release.threshold, splits=False)
+
+        return run
+
+    def _publisher(self, parameters: Parameters, setting: Setting, key: Key) -> Adaptive:
+        public = setting.epsilon, setting.bound, setting.holdout, setting.max_range
+        return Adaptive(*public, key=key, **build_parts(parameters))
+
+
 class WEventScheme(_Plan):
     """Uniform, Sample, budget distribution or budget absorption, whose answers are sums of published values."""
 
@@ -262,6 +285,7 @@ def shrink(leaves: Floats, fan_out: int, levels: int, variance: float) -> Floats
 def register() -> None:
     """Make the plans known to sweeps."""
     plans: dict[str, Any] = {
+        "as_published": AsPublished(),
         "flat_blocks": FlatBlocks(),
         "holdout_mean": HoldoutMean(),
         "shrunken_tree": ShrunkenTree(),

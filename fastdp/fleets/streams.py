@@ -247,8 +247,6 @@ class Streams:
             )
         secret = bytes.fromhex(content["secret"])
         key = Key(secret, simulated=content["simulated"], binding=Binding(content["binding"]))
-        if key.binding is Binding.FIRST_FORMAT:
-            raise ValueError("a key that streams would share")
         found = cls(kind.from_description(content["composition"]), key)
         if like is not None:
             _refuse_other(_parameters(found.machine.describe()), _parameters(like.machine.describe()))

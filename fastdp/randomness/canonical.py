@@ -22,10 +22,8 @@ from typing import Any, cast
 
 import numpy as np
 
-#: Version of the rule that turns a secret, a composition and a prefix into noise; 1 had no composition in it.
-NOISE_FORMAT = 2
-#: Classes that were renamed, and the names that stand for them in noise keys.
-RENAMED = {"RenewFromHoldout": "Withheld", "RenewFromPublished": "Refined"}
+#: Version of the rule that turns a secret, a composition and a prefix into noise.
+NOISE_FORMAT = 1
 
 
 def encode(value: Any) -> bytes:
@@ -96,10 +94,9 @@ _PLAIN = frozenset({str, float, int, bool, bytes, type(None)})
 
 
 def identity(value: Any) -> Any:
-    """A parameter in terms that :func:`encode` accepts; parts of a composition by name, with their parameters.
+    """A parameter in terms that :func:`encode` accepts; a part as its class, its rule and all its parameters.
 
-    A part gives its parameters by its method ``identity`` or ``describe``, or as the fields of a dataclass; of any
-    other its instance attributes count.  TypeError for attributes without an encoding.
+    TypeError for a part with a parameter that has no encoding (:func:`parameters_of`).
     """
     kind = cast("type", type(value))
     if kind in _PLAIN or isinstance(value, (str, float, int, bytes)):
@@ -111,21 +108,34 @@ def identity(value: Any) -> Any:
         return {name: entry if type(entry) in _PLAIN else identity(entry) for name, entry in value.items()}
     if number:
         return value
-    if hasattr(value, "identity"):
-        parameters = value.identity()
-    elif hasattr(value, "describe"):
-        parameters = value.describe()
-    elif dataclasses.is_dataclass(value):
-        parameters = {name: getattr(value, name) for name in _fields(kind)}
-    elif hasattr(value, "__dict__") and not callable(value) and not mapping:
-        parameters = {
-            name: own
-            for name, own in vars(value).items()
-            if not isinstance(getattr(kind, name, None), cached_property)
-        }
-    else:
+    return {"part": part_name(value), "rule": rule_of(value), "parameters": identity(parameters_of(value))}
+
+
+def parameters_of(part: Any) -> dict[str, Any]:
+    """Parameters of a mechanism or part: those of its method ``identity``, or the fields of a dataclass.
+
+    Of any other class the instance's attributes count.  TypeError for what has none.
+    """
+    kind = cast("type", type(part))
+    if hasattr(kind, "identity"):
+        given: dict[str, Any] = part.identity()
+        return given
+    if dataclasses.is_dataclass(part):
+        return {name: getattr(part, name) for name in _fields(kind)}
+    if not hasattr(part, "__dict__") or callable(part) or isinstance(part, Mapping):
         raise TypeError(f"a {kind.__name__} has no encoding")
-    return {"part": part_name(value), "parameters": identity(parameters)}
+    return {
+        name: own for name, own in vars(part).items() if not isinstance(getattr(kind, name, None), cached_property)
+    }
+
+
+def rule_of(part: Any) -> int:
+    """Number of a mechanism's or part's rule: raised where what it draws or releases changes and no parameter does.
+
+    A class attribute ``rule``; a class of one's own without it has rule 1.
+    """
+    rule: int = getattr(type(part), "rule", 1)
+    return rule
 
 
 @lru_cache(maxsize=1024)
@@ -148,5 +158,5 @@ def part_name(part: Any) -> str:
 @lru_cache(maxsize=1024)
 def _class_name(kind: type) -> str:
     if kind.__module__.partition(".")[0] == "fastdp":
-        return RENAMED.get(kind.__qualname__, kind.__qualname__)
+        return kind.__qualname__
     return f"{kind.__module__}.{kind.__qualname__}"

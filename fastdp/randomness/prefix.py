@@ -17,7 +17,7 @@ from fastdp.arrays.kinds import Integers
 from fastdp.randomness import gaussian, sampler
 from fastdp.randomness.drawn_once import DrawnTwiceError
 from fastdp.randomness.gaussian import GaussianLaw
-from fastdp.randomness.key import KEY_BYTES, Binding, Key
+from fastdp.randomness.key import KEY_BYTES, Key
 from fastdp.randomness.noise import AnyLaw
 from fastdp.randomness.row_words import RowWords
 from fastdp.randomness.sampler import Law
@@ -164,7 +164,7 @@ def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic]) -> t
     Parameters
     ----------
     key : Key
-        The publisher's; one of the first noise format is returned as it is, with its empty chain.
+        The publisher's.
     chain : str
         What :func:`step_key` gave at the step before, in hexadecimal; empty at first.
     step : int
@@ -172,12 +172,10 @@ def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic]) -> t
     inputs : arrays
         What the step consumes.
     """
-    if key.binding is Binding.FIRST_FORMAT:
-        return key, chain
     # Numbers and lengths first, so that no two lists of inputs are one message; the chain is empty at step 0 alone.
     sizes = [part.nbytes for part in inputs]
     header = struct.pack(f">{2 + len(sizes)}Q", step, len(sizes), *sizes)
-    digest = hashlib.blake2b(header + bytes.fromhex(chain), key=key.reveal(), person=b"fastdp step 2")
+    digest = hashlib.blake2b(header + bytes.fromhex(chain), key=key.reveal(), person=b"fastdp step 1")
     for part in inputs:
         digest.update(np.ascontiguousarray(part).data)
     words = digest.digest()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -139,6 +140,16 @@ def _rational(name: str, value: float | Fraction) -> Fraction:
     return value if isinstance(value, Fraction) else Fraction(validation.positive(name, value))
 
 
+@dataclass(frozen=True)
+class _Draws:
+    """The mechanism: a public function by its name, and the parameter of its distribution."""
+
+    name: str
+    parameter: Fraction
+
+    rule: ClassVar[int] = 1
+
+
 def _draw(
     name: str,
     parameter: Fraction,
@@ -153,7 +164,7 @@ def _draw(
     law, number = law_of(parameter), validation.integer("stream", stream, 0, 2**40 - 1)
     target = _target(size, out)
     # Last, because it moves a generator on.
-    key = _secret(*secrets).bind(name, {"numerator": parameter.numerator, "denominator": parameter.denominator})
+    key = _secret(*secrets).bind(_Draws(name, parameter))
     fill(target.reshape(-1), law, key, StreamId(Purpose.DRAWS, number=number))
     return target
 

@@ -192,7 +192,7 @@ def test_what_draws_no_secret_noise_has_no_fingerprint(ledger, lines) -> None:
     for _ in range(2):
         for each in plain:
             assert account.spend(each, stream="meter").fingerprint is None
-    assert "fingerprint" not in str(lines())
+    assert '"fingerprint": "' not in str(lines())
 
 
 def test_a_loaded_publisher_is_the_one_that_was_recorded(ledger, tmp_path: Path) -> None:

@@ -370,8 +370,8 @@ def test_files_that_are_no_ledger(tmp_path: Path, path: Path, ledger) -> None:
         ledger()
     path.unlink()
     ledger().close()
-    edit(path, "UPDATE line SET body = replace(body, '\"fastdp_ledger\": 4', '\"fastdp_ledger\": 3')")
-    with pytest.raises(StateError, match="has lines of format 3: this fastdp reads format 4"):
+    edit(path, "UPDATE line SET body = replace(body, '\"fastdp_ledger\": 1', '\"fastdp_ledger\": 3')")
+    with pytest.raises(StateError, match="has lines of format 3: this fastdp reads format 1"):
         ledger()
     path.unlink()
     ledger().close()

@@ -46,12 +46,12 @@ def encoded(value):
 
 def derived(secret, value):
     """Keyed BLAKE2b of a value."""
-    return hashlib.blake2b(encoded(value), digest_size=32, key=secret, person=b"fastdp bind 2").digest()
+    return hashlib.blake2b(encoded(value), digest_size=32, key=secret, person=b"fastdp bind 1").digest()
 
 
-def bound(secret, mechanism, parameters):
+def bound(secret, mechanism, rule, parameters):
     """The secret of one composition."""
-    return derived(secret, [2, mechanism, parameters])
+    return derived(secret, [1, mechanism, rule, parameters])
 
 
 def within(secret, *labels):

@@ -335,7 +335,7 @@ def test_a_part_without_readable_parameters_needs_a_seed() -> None:
         def __init__(self, hidden: object) -> None:
             object.__setattr__(self, "hidden", hidden)
 
-        def describe(self) -> dict[str, Any]:
+        def identity(self) -> dict[str, Any]:
             return {"hidden": self.hidden}
 
     def make(**secret: Any) -> fastdp.StreamPublisher:

@@ -79,7 +79,7 @@ def composition(**given: Any) -> dict[str, Any]:
         "per_window": None,
         "who": False,
         "nonfinite": "raise",
-        "rule": 2,
+        "noise": "laplace",
     }
     return base | given
 
@@ -118,9 +118,8 @@ def expected(
         per_window=per_window,
         contributions=contributions,
         **composed,
-        **({"rule": 2} if composed.get("who") else {}),
     )
-    own = words.bound(secret, "Windows", parameters)
+    own = words.bound(secret, "TablePlan", 1, parameters)
     of_keys = [(at, (key,) if keys else (), *rest) for at, key, *rest in rows if keys is None or (key,) in keys]
     if composed.get("who"):
         chosen = [r for r in of_keys if span[0] <= tables.window(tables.instant(r[0], zone), every, zone) < span[1]]

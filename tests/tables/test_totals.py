@@ -114,7 +114,7 @@ def test_counts_in_every_zone_and_length(begin: str, zone: str | None, every: st
         exact = tables.exact_sums([(row[0], (), 1.0) for row in rows], every, zone, [()], *span, lambda _: 1)
         parameters = composition(every=[every, tables.rules(zone), *borders(every, zone)], epsilon=0.5, start=None)
         parameters["keys"] = bytes.fromhex("4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945")
-        own = tables.words.bound(SECRET, "Windows", parameters)
+        own = tables.words.bound(SECRET, "TablePlan", 1, parameters)
         wanted = tables.noisy(exact, own, ("count", 0, 1, 0, 1.0, 0.5), span[0], [], Fraction(2))
         assert found.columns["count"].steps.tolist() == wanted
 

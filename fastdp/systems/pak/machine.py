@@ -76,6 +76,10 @@ class PAKMachine(Machine[PAKState]):
 
     plan: PAKParameters
 
+    def bind(self, key: Key) -> Key:
+        """The noise key of these parameters."""
+        return self.plan.noise_key(key)
+
     def start(self, key: Key) -> PAKState:
         """Before the first value."""
         # Refuses what the threshold cannot do now, not at the end of the hold-out.
