@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from fastdp import validation
 from fastdp.errors import ParameterError, StateError
-from fastdp.randomness.canonical import NOISE_FORMAT, encode, identity, parameters_of, part_name, rule_of
+from fastdp.randomness.canonical import NOISE_FORMAT, PLAIN, Part, encode, identity, parameters_of, part_name, rule_of
 from fastdp.randomness.drawn_once import ENABLED, DrawnWords
 
 if TYPE_CHECKING:
@@ -196,8 +196,11 @@ class Key:
 
     def composition(self, mechanism: Any) -> bytes:
         """The encoding of a composition, for :meth:`bound`: it costs ten times as much as a key."""
-        described = {name: self._identity(name, value) for name, value in parameters_of(mechanism).items()}
-        return encode([NOISE_FORMAT, part_name(mechanism), rule_of(mechanism), described])
+        given = {
+            name: value if type(value) in PLAIN else self._identity(name, value)
+            for name, value in parameters_of(mechanism).items()
+        }
+        return encode([NOISE_FORMAT, Part(part_name(mechanism), rule_of(mechanism), given)])
 
     def bound(self, composition: bytes) -> Key:
         """What :meth:`bind` gives for the mechanism of this encoding; of a user's secret only."""
@@ -209,7 +212,7 @@ class Key:
             return identity(value)
         except TypeError:
             if self.simulated:
-                return {"part": part_name(value)}
+                return Part(part_name(value), rule_of(value), None)
         raise ParameterError(
             f"{name} is a {type(value).__name__} whose parameters cannot be read: expected a dataclass or a method "
             "identity(), because with a key of your own all parameters join the noise key (or key=None)"

@@ -103,7 +103,7 @@ def test_encodings_are_those_of_the_design_and_all_different() -> None:
 
 
 def test_keys_are_those_of_the_design() -> None:
-    name, part = f"{__name__}.Mechanism", {"part": f"{__name__}.Mine", "rule": 1, "parameters": {"size": 3}}
+    name, part = f"{__name__}.Mechanism", oracle.Part(f"{__name__}.Mine", 1, {"size": 3})
     mechanism = Mechanism(0.5, Mine(3))
     bound = root().bind(mechanism)
     assert bound.reveal() == oracle.bound(SECRET, name, 7, {"epsilon": 0.5, "inner": part})
