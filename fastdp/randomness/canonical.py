@@ -168,6 +168,13 @@ def rule_of(part: Any) -> int:
     return rule
 
 
+def check_rule(kind: type, written: object) -> None:
+    """ValueError if a file was written under another rule of this class: it would go on with other noise."""
+    rule = getattr(kind, "rule", 1)
+    if type(written) is not int or written != rule:
+        raise ValueError(f"rule {written!r} of {kind.__name__}: expected {rule}")
+
+
 @lru_cache(maxsize=1024)
 def _abstract(kind: type) -> tuple[bool, bool]:
     """Whether objects of a class are mappings, and whether numbers or arrays: abstract classes are slow to ask."""

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,6 +99,8 @@ class WindowsState:
 @dataclass(frozen=True)
 class WindowsMachine(Machine[WindowsState]):
     """Windows as a machine; the parameters are those of :class:`Windows`, times as ISO text."""
+
+    rule: ClassVar[int] = TablePlan.rule
 
     kind: Kind
     every: str

@@ -73,6 +73,7 @@ class PAKMachine(Machine[PAKState]):
     """
 
     SPLITS: ClassVar[bool] = True
+    rule: ClassVar[int] = PAKParameters.rule
 
     plan: PAKParameters
 
