@@ -259,7 +259,7 @@ def test_theta_is_near_the_best_where_the_linear_scale_is_far_off(epsilon: float
 
 @pytest.mark.parametrize("rule", [Rule(scale="logarithmic"), Rule(scale="logarithmic", method="concave")], ids=str)
 def test_theta_scales_with_values_and_bound(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastdp.local.Mechanism._words", b"one for all domains")
+    monkeypatch.setattr("fastdp.local.base.Mechanism._words", b"one for all domains")
     values = drawn(20_000)
     plain = theta_of(rule, values, ThresholdTask(1.0, 1657.0, 20_000, 2**20, 2.0**-20), Key.from_seed(5))
     for factor in (2.0**-30, 2.0**40):

@@ -114,7 +114,7 @@ def test_left_over_words_are_in_the_estimator() -> None:
 
 def test_any_domain_gives_the_same_reports(monkeypatch: pytest.MonkeyPatch) -> None:
     """Given the words, reports depend on the place in the domain alone."""
-    monkeypatch.setattr("fastdp.local.Mechanism._words", b"one for all domains")
+    monkeypatch.setattr("fastdp.local.base.Mechanism._words", b"one for all domains")
     for (low, high), make in itertools.product(
         ((0.0, 50.0), (-3.0, 1e-3), (1e9, 1e9 + 1), (0.0, 1e-140), (-5e139, 5e139)), ALL
     ):
