@@ -86,7 +86,7 @@ class Flat:
         return None if own else noise_law(self.noise, theta_steps, 1, epsilon)
 
     def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
-        """Noise of one batch of values, drawn before they are known: for streams of the first noise format."""
+        """Noise of one batch of values, drawn before they are known: for audits of the part alone."""
         return self.node_noise(plan, theta_steps, epsilon, key, tree)
 
     def node_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
