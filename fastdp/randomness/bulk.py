@@ -5,8 +5,8 @@ bound to; its words are F(p), F(p xor 1), ...  Every sum has a question of its o
 at once: the next one's noise waits for none.
 
 In a stream, sum k has p_k = p_(k-1) xor F(k, s_k), with p_0 from the chain key (:mod:`fastdp.randomness.prefix`).  In
-a table, the cell of key row d and window w has p = F(d) xor F((w, 1), s_1) xor ... xor F((w, n), s_n) with the sums of
-its n statistics, whatever other cells there are.  Proof: ``docs/privacy.md``, section 13.
+a table, the cell of key row d and window w has p = F(d) xor F((w, 1), s_1) xor ... xor F((w, n), s_n) with the sums
+of its n statistics, whatever other cells there are.  Proof: ``docs/privacy.md``, section 13.
 
 Source: Bellare, Guerin and Rogaway 1995 (XOR MACs); Black and Rogaway 2002 (PMAC).
 """
@@ -131,15 +131,15 @@ def draw_cells(sums: Integers, laws: Sequence[AnyLaw], key: Key, first: int, row
         for row in rows:
             name = hashlib.blake2b(row.tobytes(), digest_size=8, key=key.reveal()).hexdigest()
             key.drawn.add((key.reveal(), key.member, Purpose.CELL, name), first, first + windows)
-    begin, served, named = 0, None, _Room(width)
-    while begin < windows:
+    begin, served = 0, None
+    while width and begin < windows:
         number, place = divmod(first + begin, WINDOWS_OF_A_KEY)
         if number != served:
-            cipher, served = _cipher(key, "cells", key.member, number), number
+            cipher, served, named = _cipher(key, "cells", key.member, number), number, _Room(width)
             named.asked[:] = rows
             named.asked[:, 1] = rows[:, 1] >> _ROW_BITS | _ROW
             _ask(cipher, named.about_sums)
-        end = min(windows, begin + max(1, CHUNK // max(1, width)), begin + WINDOWS_OF_A_KEY - place)
+        end = min(windows, begin + max(1, CHUNK // width), begin + WINDOWS_OF_A_KEY - place)
         for left in range(0, width, CHUNK):
             part = np.s_[:, begin:end, left : left + CHUNK]
             exact = np.ascontiguousarray(sums[part])

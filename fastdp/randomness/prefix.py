@@ -1,8 +1,10 @@
 """Noise that is bound to the prefix of sums that it protects, where a kernel draws as it goes.
 
 A chain key starts from the publisher's key; each sum moves it on and gives the words of its own noise
-(:mod:`fastdp_kernels.chacha`).  Sums that are known beforehand have a faster rule (:mod:`fastdp.randomness.bulk`).  One run has the law of independent noise.  The same sums again have the same noise.
+(:mod:`fastdp_kernels.chacha`).  One run has the law of independent noise.  The same sums again have the same noise.
 Other sums have independent noise from the first one that differs on.  Proof: ``docs/privacy.md``.
+
+Sums that are known beforehand have a faster rule (:mod:`fastdp.randomness.bulk`).
 """
 
 from __future__ import annotations

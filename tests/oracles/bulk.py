@@ -79,7 +79,9 @@ class PrefixNoise:
 
 def row_digest(row) -> int:
     """128 bits of a key row."""
-    return int.from_bytes(hashlib.blake2b(repr(row).encode(), digest_size=16, person=b"fastdp key").digest(), "little")
+    return int.from_bytes(
+        hashlib.blake2b(repr(row).encode(), digest_size=16, person=b"fastdp key").digest(), "little"
+    )
 
 
 def cell(secret: bytes, window: int, row, sums: list[int], draws: list[Draw], member: int = 0) -> list[int]:

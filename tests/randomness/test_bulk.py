@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -57,8 +57,7 @@ def test_the_naive_rule_however_sums_are_cut(law, cuts, member, monkeypatch: pyt
     expected = [naive(total) for total in sums.tolist()]
     noise = PrefixNoise(key if not member else key.of_stream(member - 1))
     found = [
-        noise.draw(part, law, chain, 5 + first)
-        for part, first in zip(np.split(sums, cuts), [0, *cuts], strict=True)
+        noise.draw(part, law, chain, 5 + first) for part, first in zip(np.split(sums, cuts), [0, *cuts], strict=True)
     ]
     np.testing.assert_array_equal(np.concatenate(found), expected)
     assert whole(chain) == naive.p
@@ -148,51 +147,52 @@ def test_an_altered_replay_meets_other_noise_from_there_on(monkeypatch: pytest.M
     (one, noise), (other, again) = asked_of(monkeypatch, sums), asked_of(monkeypatch, altered)
     np.testing.assert_array_equal(noise[:at], again[:at])
     assert (noise[at:] != again[at:]).all()
+    # The first 5,000 questions are about sums, the others about words: the highest bit says so.
     for each in (one, other):
-        assert len(set(each)) == len(each)
-        # The highest bit says what is asked.
+        assert len(set(each[:10_000])) == 10_000
         assert not any(block[15] >> 6 for block in each[:5000])
-        assert all(block[15] >> 7 for block in each[5000:])
+        assert all(block[15] >> 7 for block in each[5000:10_000])
     assert not set(one[5000 + at : 10_000]) & set(other[:10_000])
 
 
 def test_further_words_are_not_those_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All words that 200 draws of a law that rejects often have asked for are different ones."""
-    words: list[int] = []
+    """All words that draws of a law that rejects often have asked for are different ones."""
+    words: dict[tuple[int, int, int], int] = {}
     fill = bulk.fill_from
 
     def noted(out, law, first, further):
+        call = len(words)
+
         def more(k, where):
             found = further(k, where)
-            words.extend(found.tolist())
+            words.update(zip(((call, k, at) for at in where.tolist()), found.tolist(), strict=True))
             return found
 
-        words.extend(first.tolist())
+        words.update({(call, 0, at): word for at, word in enumerate(first.tolist())})
         fill(out, law, first, more)
 
     monkeypatch.setattr(bulk, "fill_from", noted)
-    monkeypatch.setattr(bulk.bound_sums, "draw_single", lambda *_: False)
     law = discrete_gaussian_law(Fraction(1, 3))
-    PrefixNoise(Key.from_seed(1)).draw(np.zeros(200, np.int64), law, np.zeros(4, np.uint64), 0)
-    cells(np.zeros((3, 70, 3), np.int64), [law] * 3, Key.from_seed(1))
-    assert len(words) > 1200
-    assert len(set(words)) == len(words)
+    PrefixNoise(Key.from_seed(1)).draw(np.zeros(900, np.int64), law, np.zeros(4, np.uint64), 0)
+    cells(np.zeros((3, 100, 3), np.int64), [law] * 3, Key.from_seed(1))
+    assert sum(k > 0 for _, k, _ in words) > 50
+    assert len(set(words.values())) == len(words)
 
 
 def test_a_draw_has_so_many_words_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "WORDS_OF_A_DRAW", 2)
-    with pytest.raises(OverflowError, match="more than 2 words"):
-        PrefixNoise(Key.from_seed(1)).draw(
-            np.zeros(900, np.int64), LAWS["small"], np.zeros(4, np.uint64), 0
-        )
+    monkeypatch.setattr(bulk, "WORDS_OF_A_DRAW", 1)
+    with pytest.raises(OverflowError, match="more than 1 words"):
+        PrefixNoise(Key.from_seed(1)).draw(np.zeros(900, np.int64), LAWS["small"], np.zeros(4, np.uint64), 0)
 
 
 def test_sums_that_share_words_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     key = Key(bytes(32), simulated=True, binding=Binding.COMPOSITION)
-    with monkeypatch.context() as patch, pytest.raises(DrawnTwiceError, match="the same words"):
-        patch.setattr(bulk.bound_sums, "ask_cells", lambda sums, first, asked: asked.fill(0))
-        cells(np.zeros((1, 2, 3), np.int64), [LAW], key)
     zeros = np.zeros((1, 2, 3), np.int64)
+    with monkeypatch.context() as patch:
+        patch.setattr(bulk.bound_sums, "ask_cells", lambda sums, first, asked: asked.fill(0))
+        with pytest.raises(DrawnTwiceError, match="the same words"):
+            cells(zeros, [LAW], key)
+    key = key.again()
     cells(zeros, [LAW], key, 5)
     cells(zeros, [LAW], key, 7)
     with pytest.raises(DrawnTwiceError, match="drawn before") as error:

@@ -200,14 +200,13 @@ def test_rare_keys_are_not_released() -> None:
 
 
 def test_altered_rows_meet_other_noise() -> None:
-    """The same secret and parameters: noise differs from the first sum that differs on, and is the same before."""
+    """The same secret and parameters: noise differs where a sum differs, and nowhere else."""
     release = releasing("counts", epsilon=0.01)
     here = release(ROWS).columns["count"].steps.ravel()
     last = max(row for row in ROWS if row[1] == "b")
     there = release([row for row in ROWS if row != last]).columns["count"].steps.ravel()
-    differ = np.flatnonzero(here != there)
-    assert differ.size > 1
-    assert np.array_equal(np.arange(differ[0], here.size)[:3], differ[:3])
+    (differ,) = np.flatnonzero(here != there)
+    assert abs(here[differ] - there[differ]) > 1
     assert np.array_equal(here, release(ROWS[::-1]).columns["count"].steps.ravel())
 
 
