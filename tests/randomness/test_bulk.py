@@ -172,9 +172,8 @@ def test_further_words_are_not_those_before(monkeypatch: pytest.MonkeyPatch) -> 
         fill(out, law, first, more)
 
     monkeypatch.setattr(bulk, "fill_from", noted)
-    law = discrete_gaussian_law(Fraction(1, 3))
-    PrefixNoise(Key.from_seed(1)).draw(np.zeros(900, np.int64), law, np.zeros(4, np.uint64), 0)
-    cells(np.zeros((3, 100, 3), np.int64), [law] * 3, Key.from_seed(1))
+    PrefixNoise(Key.from_seed(1)).draw(np.zeros(9000, np.int64), LAWS["small"], np.zeros(4, np.uint64), 0)
+    cells(np.zeros((3, 1000, 3), np.int64), [LAWS["small"]] * 3, Key.from_seed(1))
     assert sum(k > 0 for _, k, _ in words) > 50
     assert len(set(words.values())) == len(words)
 
