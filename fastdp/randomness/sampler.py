@@ -144,8 +144,11 @@ def fill_from(
     positions: NDArray[np.int64] = np.empty(out.size, np.int64)
     second = further(1, np.arange(out.size)) if law.two_words else NO_WORDS
     for i in _draw_certain(law, words, second, out, positions):
-        where = np.array([i])
-        out[i] = settle(int(words[i]), law, lambda k, where=where: int(further(k, where)[0]))
+
+        def word(k: int, at: int = i) -> int:
+            return int(further(k, np.array([at]))[0])
+
+        out[i] = settle(int(words[i]), law, word)
 
 
 def draws(count: int, law: Law, key: Key, stream: StreamId) -> NDArray[np.int64]:

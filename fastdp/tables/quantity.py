@@ -82,6 +82,11 @@ class Quantity:
             windows, keys, values, first, 1.0 / self.resolution, low, high, self.centre, sums
         )
 
+    @property
+    def labels(self) -> tuple[str | float, ...]:
+        """Of the key: noise of another scale, or under another clip, shares no word with it."""
+        return self.name, self.low, self.high, self.centre, self.resolution, self.epsilon
+
     def described(self, noisy: Integers) -> NoisySums:
         """Noisy sums in steps, with the law of their noise."""
         law = self.law
@@ -110,9 +115,7 @@ def release(
     rows : uint64[K, 2]
         Digests of the keys (:attr:`fastdp.tables.columns.KeyTable.digests`).
     """
-    # Noise of other scales, or under another clip, shares no word with it.
-    labels = [[q.name, q.low, q.high, q.centre, q.resolution, q.epsilon] for q in quantities]
-    own, exact = key.within("sums", *itertools.chain(*labels)), np.ascontiguousarray(sums)
+    own, exact = key.within("sums", *itertools.chain(*(q.labels for q in quantities))), np.ascontiguousarray(sums)
     noisy = bulk.draw_cells(exact, [q.law for q in quantities], own, first, rows)
     noisy += exact
     noisy.flags.writeable = False

@@ -1,4 +1,4 @@
-"""The proof of noise bound in bulk (``docs/privacy.md``, section 13), on blocks so small that all functions are few."""
+"""The proof of noise bound in bulk (``docs/privacy.md``, section 13), on blocks that are small enough to try all."""
 
 from __future__ import annotations
 
