@@ -88,13 +88,11 @@ class PrefixNoise:
             if (group, number) != self._serves:
                 self._cipher, self._serves = _cipher(key, "prefix", group, number), (group, number)
             end = begin + CHUNK - place % CHUNK
-            part = sums if begin == 0 and end >= sums.size else sums[begin:end]
-            room = self._room
-            if len(room.asked) != part.size:
-                room = _Room(part.size)
-                if part.size <= KEPT:
-                    self._room = room
-            bound_sums.ask_prefix(part, place, room.asked)
+            part = sums[begin:end, None]
+            room = self._room if len(part) == len(self._room.asked) else _Room(len(part))
+            if len(part) <= KEPT:
+                self._room = room
+            bound_sums.ask(part, place, room.asked)
             _ask(self._cipher, room.about_sums)
             bound_sums.follow(room.prefixes, chain)
             _ask(self._cipher, room.about_words)
@@ -146,7 +144,7 @@ def draw_cells(sums: Integers, laws: Sequence[AnyLaw], key: Key, first: int, row
             prefixes = np.tile(named.prefixes[left : left + CHUNK], (end - begin, 1))
             room = _Room(len(prefixes))
             for i, each in enumerate(exact):
-                bound_sums.ask_cells(each, i * WINDOWS_OF_A_KEY + place, room.asked)
+                bound_sums.ask(each, i * WINDOWS_OF_A_KEY + place, room.asked)
                 _ask(cipher, room.about_sums)
                 prefixes ^= room.prefixes
             bound_sums.tag(prefixes, room.prefixes)

@@ -15,16 +15,8 @@ WORDS = np.uint64(1 << 63)
 
 
 @kernel
-def ask_prefix(sums: np.ndarray, first: int, asked: np.ndarray) -> None:
-    """The questions about a stream's sums (int64[n]), the first one's index given: uint64[n, 2]."""
-    for i in range(sums.size):
-        asked[i, 0] = np.uint64(sums[i])
-        asked[i, 1] = np.uint64(first + i)
-
-
-@kernel
-def ask_cells(sums: np.ndarray, first: int, asked: np.ndarray) -> None:
-    """The questions about one statistic's sums (int64[W, K]), the first window's index given: uint64[W K, 2]."""
+def ask(sums: np.ndarray, first: int, asked: np.ndarray) -> None:
+    """The questions (uint64[W K, 2]) about sums (int64[W, K]), whose rows have the indices from ``first`` on."""
     windows, keys = sums.shape
     for w in range(windows):
         for k in range(keys):

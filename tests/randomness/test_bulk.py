@@ -188,7 +188,7 @@ def test_sums_that_share_words_are_told(monkeypatch: pytest.MonkeyPatch) -> None
     key = Key(bytes(32), simulated=True, binding=Binding.COMPOSITION)
     zeros = np.zeros((1, 2, 3), np.int64)
     with monkeypatch.context() as patch:
-        patch.setattr(bulk.bound_sums, "ask_cells", lambda sums, first, asked: asked.fill(0))
+        patch.setattr(bulk.bound_sums, "ask", lambda sums, first, asked: asked.fill(0))
         with pytest.raises(DrawnTwiceError, match="the same words"):
             cells(zeros, [LAW], key)
     key = key.again()
