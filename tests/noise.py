@@ -6,7 +6,7 @@ An oracle has no fastdp in it; it gets the publisher's key as these functions de
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 import numpy as np
@@ -20,6 +20,7 @@ from fastdp.randomness.sampler import Law
 from fastdp.randomness.words import Purpose, StreamId, WordStream
 from fastdp.spatial.cells import encode
 from fastdp.systems.phdstream.spatial_publisher import SpatialPublisher
+from tests.oracles import bulk
 from tests.oracles.prefix import BoundNoise
 
 
@@ -62,7 +63,15 @@ def chain_noise(key: Key, theta_steps: int, epsilon: float) -> BoundNoise:
     return BoundNoise(start.tobytes(), Fraction(theta_steps) / Fraction(epsilon))
 
 
-def chain_draws(noise: BoundNoise, sums: np.ndarray) -> np.ndarray:
+def prefix_noise(key: Key, theta_steps: int, epsilon: float) -> bulk.PrefixNoise:
+    """The same for sums that are known beforehand."""
+    start = np.empty(2, "<u8")
+    WordStream(tree_key(key, theta_steps), StreamId(Purpose.CHAIN)).fill(start)
+    draw = bulk.laplace(Fraction(theta_steps) / Fraction(epsilon))
+    return bulk.PrefixNoise(key.reveal(), int.from_bytes(start.tobytes(), "little"), draw, member=key.member)
+
+
+def chain_draws(noise: Callable[[int], int], sums: np.ndarray) -> np.ndarray:
     """The noise of all these sums, in order."""
     return np.array([noise(int(total)) for total in sums], np.int64)
 

@@ -126,13 +126,12 @@ def expected(
         length, valued = period[0] if period else None, composed.get("kind", "counts") != "counts"
         of_keys = tables.bounded(chosen, every, zone, contributions, length, per_window, own, valued)
     of_keys = [row[:3] for row in of_keys]
-    found = {}
-    for (name, low, high, centre, resolution, share), scale in zip(sums, scales, strict=True):
+    found = []
+    for name, low, high, centre, resolution, _ in sums:
 
         def step_of(value: float, name=name, low=low, high=high, centre=centre, resolution=resolution) -> int:
             return 1 if name == "count" else tables.steps(value, resolution, low, high) - centre
 
-        exact = tables.exact_sums(of_keys, every, zone, keys or [()], *span, step_of)
-        labels = (name, low, high, centre, resolution, share)
-        found[name] = tables.noisy(exact, own, labels, span[0], keys or [], scale)
-    return found
+        found.append(tables.exact_sums(of_keys, every, zone, keys or [()], *span, step_of))
+    noisy = tables.noisy(found, own, sums, span[0], keys or [()], scales)
+    return {labels[0]: each for labels, each in zip(sums, noisy, strict=True)}
